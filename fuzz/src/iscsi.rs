@@ -13,7 +13,7 @@ fn ready() -> Pair {
 
 pub fn target(data: &[u8]) {
     let Pair { mut target, mut backend, .. } = ready();
-    backend.queues = data.len() % 2 == 1;
+    (backend.queues, backend.in_place) = (data.len() % 2 == 1, data.len() % 4 < 2);
     let take_queued = |backend: &mut MemoryBackend| std::iter::from_fn(|| backend.take_queued()).collect();
     feed_target(&mut target, &mut backend, data, take_queued);
     assert_eq!(backend.open_operations(), 0);

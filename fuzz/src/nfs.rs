@@ -22,7 +22,7 @@ fn ios() -> [Io; 4] {
 
 pub fn target(data: &[u8]) {
     let (mut connection, mut server) = (Connection::new(Instant(1), Config::default()), Server::new(1 << 16));
-    server.queues = data.len() % 2 == 1;
+    (server.queues, server.in_place) = (data.len() % 2 == 1, data.len() % 4 < 2);
     feed_target(&mut connection, &mut server, data, |server| server.finish_queued().into_iter().collect());
     assert!(server.finish_queued().is_empty(), "everything outstanding was aborted");
 }

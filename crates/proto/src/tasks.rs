@@ -86,6 +86,11 @@ impl<Id: TaskId, Task: Default> Tasks<Id, Task> {
     }
 
     #[inline]
+    pub(crate) fn get(&self, slot: IoId) -> &Task {
+        &self.slots[slot as usize]
+    }
+
+    #[inline]
     pub(crate) fn get_mut(&mut self, slot: IoId) -> &mut Task {
         &mut self.slots[slot as usize]
     }

@@ -21,7 +21,7 @@ use iotax_proto::{
         target_side::{Config, Connection},
     },
 };
-use iscsi_support::{Cut, MemoryBackend, Pair, Peer, Recorder, config, pattern};
+use iscsi_support::{Cut, MemoryBackend, Pair, Peer, Recorder, config, give, pattern};
 
 /// Streams of a session that does a bit of everything, in both directions.
 fn streams(wishes: &Wishes) -> (Vec<u8>, Vec<u8>) {
@@ -75,7 +75,8 @@ fn feed_target(u: &mut Unstructured<'_>, target: &mut Connection, backend: &mut 
         let len = u.int_in_range(1..=4000).unwrap_or(4000).min(rest.len());
         let (piece, after) = rest.split_at(len);
         rest = after;
-        if target.receive(now, piece, backend).is_err() {
+        backend.in_place = u.ratio(1_u8, 2_u8).unwrap_or(false);
+        if give(target, now, piece, backend).is_err() {
             break;
         }
         while let Some((id, result)) = backend.take_queued() {

@@ -7,7 +7,7 @@ mod iscsi_support;
 use std::{rc::Rc, time::Duration};
 
 use iotax_proto::{
-    Instant, Target,
+    Instant, Payload, Target,
     iscsi::{
         pdu::{
             DataOut, R2t, ScsiCommand, ScsiResponse, TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
@@ -142,17 +142,43 @@ fn quiet_session_notices_by_its_timer() {
 
 #[test]
 fn data_under_way_when_the_task_ends_are_dropped() {
+    for asks_for_place in [false, true] {
+        let (mut one, mut other) = sessions();
+        let ttt = occupy(&mut other);
+        let mut transmit = iotax_proto::Transmit::default();
+        other.sender.bytes(&mut transmit, data_out(ttt).encode(), &[9; 512]);
+        let bytes = transmit.take_bytes();
+        let (first, second) = bytes.split_at(300);
+        other.target.receive(other.now, first, &mut other.backend).unwrap();
+        other.backend.in_place = asks_for_place;
+        let place = other.target.place(1, &mut other.backend);
+        assert_eq!(place.as_ref().map(Payload::len), asks_for_place.then_some(260));
+        assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), None);
+        if place.is_some() {
+            // They came into their place while the other session, on another thread, ended the task.
+            other.target.placed(other.now, second.len(), &mut other.backend).unwrap();
+        } else {
+            other.target.receive(other.now, second, &mut other.backend).unwrap();
+        }
+        assert!(other.answers().is_empty());
+        assert_eq!(other.backend.open_operations(), 0);
+        assert_eq!(ready(&mut other), Some(Sense::BUS_DEVICE_RESET.kcq()));
+    }
+}
+
+#[test]
+fn data_of_a_task_that_another_session_ended_have_no_place() {
     let (mut one, mut other) = sessions();
     let ttt = occupy(&mut other);
+    other.backend.in_place = true;
     let mut transmit = iotax_proto::Transmit::default();
     other.sender.bytes(&mut transmit, data_out(ttt).encode(), &[9; 512]);
     let bytes = transmit.take_bytes();
-    let (first, second) = bytes.split_at(300);
-    other.target.receive(other.now, first, &mut other.backend).unwrap();
+    other.target.receive(other.now, &bytes[..300], &mut other.backend).unwrap();
+    assert!(other.target.place(260, &mut other.backend).is_some());
+    assert!(other.target.place(261, &mut other.backend).is_none());
     assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), None);
-    other.target.receive(other.now, second, &mut other.backend).unwrap();
-    assert!(other.answers().is_empty());
-    assert_eq!(ready(&mut other), Some(Sense::BUS_DEVICE_RESET.kcq()));
+    assert!(other.target.place(1, &mut other.backend).is_none());
 }
 
 #[test]

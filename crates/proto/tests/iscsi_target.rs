@@ -198,6 +198,7 @@ fn wrong_data_outs_fail_their_command_and_nothing_else() {
         let write = peer.write_command(TaskTag(3), 2, 1024);
         let (bhs, _) = peer.ask(write.encode(), &[]);
         let out = DataOut { itt: TaskTag(3), ttt: R2t::parse(&bhs).ttt, ..out };
+        peer.backend.in_place = true;
         let (bhs, data) = peer.ask(out.encode(), &pattern(1, len));
         assert_eq!(ScsiResponse::parse(&bhs).status, status::CHECK_CONDITION, "{what}");
         assert_eq!(sense_of(&data), sense, "{what}");

@@ -24,7 +24,7 @@ use iotax_proto::{
     },
     wire::Reader,
 };
-use nfs_support::{Pair, config, pattern, server::Server};
+use nfs_support::{Pair, config, give, pattern, server::Server};
 
 const NOW: Instant = Instant(0);
 
@@ -72,7 +72,8 @@ fn a_target_survives_a_spoiled_session() {
         let (mut connection, mut server) = connection();
         server.queues = u.arbitrary()?;
         for piece in pieces(u, &bytes)? {
-            if connection.receive(NOW, piece, &mut server).is_err() {
+            server.in_place = u.arbitrary()?;
+            if give(&mut connection, NOW, piece, &mut server).is_err() {
                 break;
             }
             for (id, result) in server.finish_queued() {

@@ -50,21 +50,26 @@ fn exercise(mut pair: Pair) -> Pair {
 #[test]
 fn a_session_is_the_same_at_every_split_of_the_byte_stream() {
     let whole = exercise(Pair::new(config(), Server::new(4096)));
-    for step in 1..400 {
-        let mut pair = Pair::new(config(), Server::new(4096));
-        pair.step = step;
-        let split = exercise(pair);
-        assert_eq!(split.to_server, whole.to_server);
-        assert_eq!(split.to_client, whole.to_client);
+    for in_place in [false, true] {
+        let mut named = 0;
+        for step in 1..400 {
+            let mut pair = Pair::new(config(), Server::new(4096));
+            (pair.step, pair.server.in_place) = (step, in_place);
+            let split = exercise(pair);
+            assert_eq!(split.to_server, whole.to_server);
+            assert_eq!(split.to_client, whole.to_client);
+            named += split.server.named.get();
+        }
+        assert_eq!(named > 1000, in_place, "{named}");
     }
 }
 
 #[test]
 fn a_session_goes_the_same_way_with_fragments_of_every_size() {
     for fragment in 1..400 {
-        for step in [1, 7, usize::MAX] {
+        for (step, in_place) in [(1, false), (7, false), (usize::MAX, false), (1, true), (7, true), (50, true)] {
             let mut pair = Pair::new(config(), Server::new(4096));
-            (pair.fragment, pair.step) = (Some(fragment), step);
+            (pair.fragment, pair.step, pair.server.in_place) = (Some(fragment), step, in_place);
             exercise(pair);
         }
     }
@@ -84,7 +89,7 @@ fn a_session_goes_the_same_way_when_the_backend_queues() {
 #[test]
 fn the_largest_io_goes_through() {
     let mut pair = Pair::new(config(), Server::new(2 << 20)).ready();
-    pair.step = 65_537;
+    (pair.step, pair.server.in_place) = (65_537, true);
     let data = pattern(1 << 20, 9);
     pair.mount.submit(pair.now, 0, Io::Write { offset: 4097, data: Payload::from_vec(data.clone()) }).unwrap();
     pair.run().unwrap();

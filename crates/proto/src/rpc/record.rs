@@ -54,17 +54,37 @@ impl Records {
             let count = input.len().min(left as usize);
             let (bytes, rest) = input.split_at(count);
             *input = rest;
-            let left = left - count as u32;
-            self.fragment = (left > 0).then_some(left);
-            let end = left == 0 && self.last;
-            if end {
-                self.len = 0;
-                self.fragments = 0;
-            }
+            let end = self.pass(left, count as u32);
             if end || !bytes.is_empty() {
                 return Ok(Some(Piece { bytes, end }));
             }
         }
+    }
+
+    /// Bytes of the current fragment still to come.
+    #[inline]
+    pub fn plain_data(&self) -> u32 {
+        self.fragment.unwrap_or(0)
+    }
+
+    /// The next `len` bytes of `plain_data` came elsewhere; true where the record ends with them.
+    pub fn skip(&mut self, len: u32) -> bool {
+        let left = self.plain_data();
+        assert!(len <= left, "more than the fragment still has");
+        self.pass(left, len)
+    }
+
+    /// So many bytes of the `left` ones came; true where the record ends with them.
+    #[inline]
+    fn pass(&mut self, left: u32, count: u32) -> bool {
+        let left = left - count;
+        self.fragment = (left > 0).then_some(left);
+        let end = left == 0 && self.last;
+        if end {
+            self.len = 0;
+            self.fragments = 0;
+        }
+        end
     }
 
     fn take_mark(&mut self, input: &mut &[u8]) -> Result<bool, Violation> {

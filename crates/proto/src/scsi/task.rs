@@ -96,6 +96,11 @@ impl Task {
         }
     }
 
+    /// Memory for a piece of its data, in place of `data`, where nobody need see them.
+    pub(crate) fn memory<B: Backend>(&self, id: IoId, offset: u32, len: u32, backend: &B) -> Option<Payload> {
+        matches!(self.work, Work::Place(_)).then(|| backend.memory(id, offset, len)).flatten()
+    }
+
     /// All its data have come: its response, where that ends it.
     #[inline]
     pub(crate) fn collected<B: ScsiBackend>(

@@ -46,7 +46,10 @@ pub struct MemoryBackend {
     pub queues: bool,
     pub device: Rc<Local<Device>>,
     pub sessions: Rc<Local<Sessions>>,
-    pub staged: BTreeMap<IoId, (UnitOp, Vec<u8>)>,
+    pub staged: BTreeMap<IoId, (UnitOp, Payload)>,
+    /// Names the memory of data that come, and how often it did.
+    pub in_place: bool,
+    pub named: Cell<usize>,
     pub queued: VecDeque<Completion>,
     pub random: Cell<u8>,
     pub aborted: Vec<IoId>,
@@ -69,6 +72,8 @@ impl MemoryBackend {
             device: Local::new(Device::new(Identity::default(), [unit])),
             sessions: Local::new(Sessions::default()),
             staged: BTreeMap::new(),
+            in_place: false,
+            named: Cell::new(0),
             queued: VecDeque::new(),
             random: Cell::new(0),
             aborted: Vec::new(),
@@ -156,7 +161,7 @@ impl Backend for MemoryBackend {
         assert_eq!(unit, UNIT);
         assert!(!self.staged.contains_key(&id), "an IoId is used once at a time");
         if op.data_len() > 0 {
-            let data = vec![0xee; op.data_len() as usize];
+            let data = Payload::from_vec(vec![0xee; op.data_len() as usize]);
             self.staged.insert(id, (op, data));
             return Started::NeedData;
         }
@@ -166,12 +171,18 @@ impl Backend for MemoryBackend {
 
     fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
         let (_, data) = self.staged.get_mut(&id).expect("a started operation");
-        data[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+        data.copy_in(offset as usize, bytes);
+    }
+
+    fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
+        let (_, data) = self.staged.get(&id)?;
+        self.named.set(self.named.get() + usize::from(self.in_place));
+        self.in_place.then(|| data.slice(offset as usize, len as usize))
     }
 
     fn finish(&mut self, _now: Instant, id: IoId) -> Started {
         let (op, data) = self.staged.remove(&id).expect("a started operation");
-        let result = self.apply(&op, &data);
+        let result = self.apply(&op, &data.to_vec());
         self.done(id, result)
     }
 

@@ -2,11 +2,14 @@
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 pub mod backend;
+#[path = "../in_place/mod.rs"]
+pub mod in_place;
 mod peer;
 
 use std::collections::{BTreeMap, VecDeque};
 
 pub use backend::MemoryBackend;
+pub use in_place::give;
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, Target, Violation,
     iscsi::{Wishes, decode::describe, initiator, pdu::Bhs, target_side},
@@ -101,7 +104,7 @@ impl Pair {
             let out = self.initiator.transmit().take_bytes();
             let mut moved = !out.is_empty();
             for piece in cut(self.cut, self.to_target.len(), &out) {
-                self.target.receive(self.now, piece, &mut self.backend)?;
+                give(&mut self.target, self.now, piece, &mut self.backend)?;
             }
             self.to_target.extend_from_slice(&out);
             self.order.push((true, out));

@@ -12,7 +12,9 @@ use iotax_proto::{
     },
 };
 
-use super::{INITIATOR, MemoryBackend, TARGET};
+use super::{INITIATOR, MemoryBackend, TARGET, give};
+
+const BHS_LEN: usize = 48;
 
 pub struct Peer {
     pub now: Instant,
@@ -81,11 +83,14 @@ impl Peer {
         (LoginResponse::parse(bhs), text.join(" "))
     }
 
-    /// Delivers a PDU.
+    /// Delivers a PDU: its header, and then the rest, where that belongs if the backend names its memory.
     pub fn send(&mut self, bhs: Bhs, data: &[u8]) -> Result<(), Violation> {
         let mut transmit = Transmit::default();
         self.sender.bytes(&mut transmit, bhs, data);
-        self.target.receive(self.now, &transmit.take_bytes(), &mut self.backend).map(|_| ())
+        let bytes = transmit.take_bytes();
+        let (header, rest) = bytes.split_at(BHS_LEN);
+        give(&mut self.target, self.now, header, &mut self.backend)?;
+        give(&mut self.target, self.now, rest, &mut self.backend)
     }
 
     /// The PDUs that the target has sent since.

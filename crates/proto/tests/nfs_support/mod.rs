@@ -1,6 +1,8 @@
 //! A server with one flat export, a mount, and the wire between them.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
+#[path = "../in_place/mod.rs"]
+pub mod in_place;
 pub mod server;
 
 use iotax_proto::{
@@ -12,6 +14,7 @@ use iotax_proto::{
     rpc::{Credentials, auth::Identity},
 };
 
+pub use in_place::give;
 use server::Server;
 
 /// What the mount told.
@@ -96,7 +99,7 @@ impl Pair {
             let bytes = refragment(self.mount.transmit().take_bytes(), self.fragment);
             self.to_server.extend(&bytes);
             for chunk in bytes.chunks(self.step.min(bytes.len().max(1))) {
-                self.connection.receive(self.now, chunk, &mut self.server)?;
+                give(&mut self.connection, self.now, chunk, &mut self.server)?;
             }
             for (id, result) in self.server.finish_queued() {
                 self.connection.complete(self.now, id, result, &mut self.server);

@@ -1,6 +1,6 @@
 //! A server with one export whose directory is flat and whose files are of fixed size.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{cell::Cell, collections::HashMap, rc::Rc};
 
 use iotax_proto::{
     Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
@@ -30,7 +30,10 @@ pub struct Server {
     /// Operations are `Queued` and done by `finish_queued`.
     pub queues: bool,
     queued: Vec<(IoId, Result<Option<Payload>, UnitError>)>,
-    writes: HashMap<IoId, (UnitId, u64, Vec<u8>)>,
+    writes: HashMap<IoId, (UnitId, u64, Payload)>,
+    /// Names the memory of data that come, and how often it did.
+    pub in_place: bool,
+    pub named: Cell<usize>,
     /// What the next operation is answered with instead.
     pub error: Option<UnitError>,
     pub access: Option<ExportAccess>,
@@ -53,6 +56,8 @@ impl Server {
             queues: false,
             queued: Vec::new(),
             writes: HashMap::new(),
+            in_place: false,
+            named: Cell::new(0),
             error: None,
             access: Some(ExportAccess { read_only: false, squash: Squash::None }),
             started: Vec::new(),
@@ -100,7 +105,7 @@ impl Backend for Server {
                 if offset + u64::from(len) > memory.len() as u64 {
                     return self.answer(id, Err(UnitError::OutOfRange));
                 }
-                let earlier = self.writes.insert(id, (unit, offset, vec![0; len as usize]));
+                let earlier = self.writes.insert(id, (unit, offset, Payload::from_vec(vec![0; len as usize])));
                 assert!(earlier.is_none(), "an id is used for one operation at a time");
                 Started::NeedData
             }
@@ -111,12 +116,18 @@ impl Backend for Server {
 
     fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
         let (_, _, data) = self.writes.get_mut(&id).expect("a write under way");
-        data[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+        data.copy_in(offset as usize, bytes);
+    }
+
+    fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
+        let (_, _, data) = self.writes.get(&id)?;
+        self.named.set(self.named.get() + usize::from(self.in_place));
+        self.in_place.then(|| data.slice(offset as usize, len as usize))
     }
 
     fn finish(&mut self, _now: Instant, id: IoId) -> Started {
         let (unit, offset, data) = self.writes.remove(&id).expect("a write under way");
-        self.directory.files[unit.0 as usize].1.copy_in(offset as usize, &data);
+        self.directory.files[unit.0 as usize].1.copy_in(offset as usize, &data.to_vec());
         self.answer(id, Ok(None))
     }
 

@@ -114,6 +114,23 @@ impl Framer {
         }
     }
 
+    /// Bytes of the data segment to come next that no digest covers, and where in it they begin.
+    #[inline]
+    pub fn plain_data(&self) -> Option<(u32, u32)> {
+        let is_plain = self.state == State::Data && !self.data_digest;
+        is_plain.then_some((self.data_seen, self.data_len - self.data_seen))
+    }
+
+    /// The next `len` bytes of `plain_data` came elsewhere.
+    pub fn skip(&mut self, len: u32) {
+        let (offset, left) = self.plain_data().expect("data to come");
+        assert!(len <= left, "more than the data that were to come");
+        self.data_seen = offset + len;
+        if len == left {
+            self.state = State::Tail;
+        }
+    }
+
     /// Takes padding and digest: whether the data are intact, once all of it is there.
     #[inline]
     fn tail(&mut self, input: &mut &[u8]) -> Option<bool> {

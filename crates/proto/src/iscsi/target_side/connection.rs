@@ -251,6 +251,22 @@ impl<B: IscsiBackend> Target<B> for Connection {
         Ok(bytes.len() - left)
     }
 
+    #[inline]
+    fn place(&mut self, at_least: usize, backend: &mut B) -> Option<Payload> {
+        let Phase::Full(full) = &self.phase else { return None };
+        let (at, len) = self.framer.plain_data()?;
+        if (len as usize) < at_least {
+            return None;
+        }
+        full.place(at, len, backend).filter(|place| place.len() >= at_least)
+    }
+
+    fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
+        self.framer.skip(len as u32);
+        // The end of a PDU without padding takes no further byte.
+        self.receive(now, &[], backend).map(|_| ())
+    }
+
     fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
         self.handle_notification(now, backend);
         if let Phase::Full(full) = &mut self.phase {

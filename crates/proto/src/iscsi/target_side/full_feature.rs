@@ -148,6 +148,20 @@ impl FullFeature {
         }
     }
 
+    /// Memory for the data that come next, `at` bytes into their PDU, where nobody need see them. Fewer than `len` bytes of it
+    /// where the operation takes no more.
+    pub(super) fn place<B: IscsiBackend>(&self, at: u32, len: u32, backend: &B) -> Option<Payload> {
+        let Current::Data { id, offset, .. } = self.current else { return None };
+        // What another session ended gets no more data, as soon as that is known.
+        if self.is_ended() || self.session.as_ref().is_some_and(|session| session.nexus.is_purged()) {
+            return None;
+        }
+        let task = self.tasks.get(id);
+        let offset = offset.saturating_add(at);
+        let len = task.collect.takes(offset, len as usize) as u32;
+        if len == 0 { None } else { task.scsi.memory(id, offset, len, backend) }
+    }
+
     /// The PDU is complete. A control PDU is given back to be dealt with.
     pub(super) fn end<B: IscsiBackend>(
         &mut self,

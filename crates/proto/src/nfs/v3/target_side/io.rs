@@ -37,6 +37,18 @@ impl WriteUnderway {
             self.placed += bytes.len() as u32;
         }
     }
+
+    /// Memory for as many of the next `len` bytes as are data, where nobody need see them.
+    pub(super) fn memory<B: NfsBackend + ?Sized>(&self, len: u32, backend: &B) -> Option<Payload> {
+        let len = len.min(self.len - self.placed);
+        if len == 0 { None } else { backend.memory(self.id, self.placed, len) }
+    }
+
+    /// The next `len` bytes are in the memory that was named.
+    pub(super) fn on_placed(&mut self, len: u32) {
+        assert!(len <= self.len - self.placed, "more than the data that were to come");
+        self.placed += len;
+    }
 }
 
 /// What an answer needs to know of its call.

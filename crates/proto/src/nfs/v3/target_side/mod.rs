@@ -154,6 +154,25 @@ impl<B: NfsBackend + ?Sized> Target<B> for Connection {
         Ok(bytes.len() - input.len())
     }
 
+    #[inline]
+    fn place(&mut self, at_least: usize, backend: &mut B) -> Option<Payload> {
+        let left = self.rpc.records.plain_data();
+        let Incoming::WriteData(write) = &self.incoming else { return None };
+        if (left as usize) < at_least {
+            return None;
+        }
+        write.memory(left, backend).filter(|place| place.len() >= at_least)
+    }
+
+    fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
+        self.rpc.heard(now);
+        let end = self.rpc.records.skip(len as u32);
+        if let Incoming::WriteData(write) = &mut self.incoming {
+            write.on_placed(len as u32);
+        }
+        self.take_piece(now, Piece { bytes: &[], end }, backend)
+    }
+
     fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
         self.complete_io(id, result, backend);
     }
