@@ -119,8 +119,9 @@ def _protocol(level: Any) -> str:
 
 
 def _with_only(kept: str, name: str, data: dict[str, Any], factors: dict[str, Any], design: dict[str, Any]) -> bool:
-    """Takes a factor away that has this level, and what is said of its other levels elsewhere."""
-    if kept not in (factors.get(name) or ()):
+    """Takes a factor away that has this level, and what is said of its other levels elsewhere; not where the study
+    compares nothing else, which the simulator then refuses."""
+    if kept not in (factors.get(name) or ()) or data["baseline"].keys() == {name}:
         return False
     del factors[name]
 
