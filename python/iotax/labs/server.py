@@ -104,6 +104,21 @@ class Server:
         self._engine.close()
 
 
+def volume_document(volume: Volume) -> dict[str, Any]:
+    """What a `serve` document says of a volume, but for its name and what holds it."""
+    described: dict[str, Any] = {
+        "media": "memory" if volume.model else volume.media,
+        "size_bytes": volume.size,
+        "fill": volume.fill,
+        "seed": _FILL_SEED,
+        "delay_ns": volume.delay,
+        "burn_ns": volume.burn,
+    }
+    if volume.model is not None:
+        described["model"] = media_document(volume.model)
+    return described
+
+
 def serve_document(
     volume: Volume,
     *,
@@ -121,18 +136,7 @@ def serve_document(
     With `file_io`, other programs may read and write a memory volume's file. `expect` is the identity of what an
     earlier server had at a file volume's path; `destroy` gives away what it holds.
     """
-    described: dict[str, Any] = {
-        "name": VOLUME,
-        "media": "memory" if volume.model else volume.media,
-        "size_bytes": volume.size,
-        "fill": volume.fill,
-        "seed": _FILL_SEED,
-        "delay_ns": volume.delay,
-        "burn_ns": volume.burn,
-        "file_io": file_io,
-    }
-    if volume.model is not None:
-        described["model"] = media_document(volume.model)
+    described = {"name": VOLUME, **volume_document(volume), "file_io": file_io}
     if volume.media == "file":
         described["path"] = volume.path
         described |= {"expect": expect} if expect else {}

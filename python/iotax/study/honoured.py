@@ -30,6 +30,8 @@ class Row:
     """Those that know it; empty: all."""
     harmless: tuple[Any, ...] = ()
     """Values that ask for nothing, and may stand anywhere."""
+    vm_too: tuple[Any, ...] = ()
+    """Values that the vm lab honours all the same."""
 
 
 _NO_NETWORK = "the loopback lab has no network to shape; say `lab: vm`"
@@ -47,11 +49,12 @@ _SIM_NO_HYPERVISOR = "simulated guests reach the target themselves; a hypervisor
 _SIM_NO_SECRETS = "the simulated targets ask for no login; say `lab: loopback`"
 _SIM_MEMORY = "a simulated volume is memory; say `lab: {sim: {media: {servers: 8, service: 100us}}}`"
 _VM_MEMORY = "the vm lab keeps its volume in memory"
+LAID_OUT = "a database is laid out on a volume that no model holds; leave it out"
 _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""
 _EVERYWHERE = Row()
-_MODEL = Row(vm=_VM_MEMORY, sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, harmless=(None,))
+_MODEL = Row(sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, pgbench=LAID_OUT, harmless=(None,))
 _LOGIN = knowing("initiator")
 _USER = Row(
     vm="the guests' mounts are root's; say `lab: loopback`",
@@ -95,6 +98,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "size": _EVERYWHERE,
         "media": Row(
             vm=_VM_MEMORY,
+            vm_too=("model",),
             sim=_SIM_MEMORY,
             endpoint=_SERVERS_OWN,
             harmless=("memory",),
@@ -231,7 +235,8 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
             yield ("factors", field), "it belongs to simulated machines; say `lab: {sim: {}}`"
     for section in SECTIONS:
         for field, row in FIELDS[section].items():
-            wanted = [value for value in _values(study, field) if value not in row.harmless]
+            harmless = row.harmless + (row.vm_too if study.lab.name == "vm" else ())
+            wanted = [value for value in _values(study, field) if value not in harmless]
             if wanted and _is_given(study, field):
                 reason = _reason(study, row) or _unknown_to_all(study, field, row)
                 if reason:

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 from iotax.study.database import database_fault
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
-from iotax.study.honoured import FIELDS, HOSTS_MEMORY, not_honoured, not_honoured_of_labels
+from iotax.study.honoured import FIELDS, HOSTS_MEMORY, LAID_OUT, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Cluster, Hosts
 from iotax.study.media import MediaModel, impossible
 from iotax.study.model import MODELLED, Level, Settings, Slices, Stream, Study, Vm, factor_names
@@ -390,6 +390,14 @@ def _modelled(study: Study) -> Iterator[tuple[Place, str]]:
         media = study.settings(treatment).volume.model
         for name, reason in impossible(media) if media else ():
             told[_place(study, name or "media"), reason] = None
+    if study.lab.vm is not None:
+        for treatment in _combinations(study, ("protocol", "media", "target", *MODELLED)):
+            settings = study.settings(treatment)
+            if settings.volume.model and settings.load.generator == "pgbench":
+                told[_place(study, "media"), LAID_OUT] = None
+            elif settings.volume.model and settings.topology.target != "iotax":
+                reason = "only iotax's own target has media that are a model; say `target: iotax` under topology"
+                told[_place(study, "media"), reason] = None
     yield from told
     for endpoint in study.endpoints().values():
         if endpoint.uri == "" and endpoint.protocol == "local":

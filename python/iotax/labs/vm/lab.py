@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
+from iotax.labs.media import done_by, with_media
 from iotax.labs.outcomes import Timeouts
 from iotax.labs.vm import accelerator, clients, database, datastore, initiators, preflight, recipe, topology
 from iotax.labs.vm.counters import Clocks, LoadCost, Reading, with_guests
@@ -33,7 +35,7 @@ from iotax.protocols import without_transport
 from iotax.records import CpuTime, CpuUse, Facts
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
-from iotax.trial import Background, Connected, PathUse, Trial
+from iotax.trial import Background, Connected, ModelledMedia, PathUse, Trial
 from iotax.units import counted
 
 _VOLUME = "/volume/data"
@@ -86,6 +88,8 @@ class VmLab(Lab):
         self._up: _Connected | None = None
         self._filled: dict[Role, int] = {}
         """The block for which each guest's volume was put back last; 0 where it is new."""
+        self._model_filled: int | None = None
+        """The same of the media that are a model; None where their server is new."""
         self._idle_cores: dict[Role, float] = dict.fromkeys(_ROLES, 0.0)
         """What each guest spends when it has nothing to do."""
         self._idle_kernel = self._kernel
@@ -197,10 +201,15 @@ class VmLab(Lab):
     def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         if database.is_database(settings):
             return self._run_database(trial, settings, progress)
-        if settings.load.clients is not None and settings.endpoint.protocol != "local":
-            return self._run_clients(trial, settings, progress)
-        connected = self._connect(settings, progress)
+        self._connect(settings, progress)
         self._restore(trial, settings, progress)
+        before = self._modelled(settings)
+        several = settings.load.clients is not None and settings.endpoint.protocol != "local"
+        outcome = (self._run_clients if several else self._run_load)(trial, settings, progress)
+        return with_media(outcome, before, self._modelled(settings))
+
+    def _run_load(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
+        connected = self._connect(settings, progress)
         guests = self._running()
         for role in _ROLES:
             guests[role].run("caches_drop")
@@ -236,7 +245,6 @@ class VmLab(Lab):
 
     def _run_clients(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         connected = self._connect(settings, progress)
-        self._restore(trial, settings, progress)
         guests = self._running()
         initiators = list(zip(guests.initiators, connected.paths, self._idle_clients, strict=False))
         for guest in [guests["storage"], *(guest for guest, _, _ in initiators)]:
@@ -288,6 +296,14 @@ class VmLab(Lab):
         clock = "instructions" if self._clock == "icount" else "time"
         return planned_facts(self._study, settings).model_copy(update={"clock": clock})
 
+    def _modelled(self, settings: Settings) -> ModelledMedia | None:
+        """What the media of our own server did since it started, where they are a model."""
+        if settings.volume.model is None or self._up is None:
+            return None
+        guest = self._running()[self._target_guest(self._up.protocol)]
+        [status] = guest.run(f"{self._up.environment}step {self._up.protocol} media_status")
+        return done_by(json.loads(status))
+
     def _ios(self, connected: _Connected) -> int:
         """I/Os that the initiator's kernel has completed on the device so far."""
         if connected.protocol == "local":
@@ -312,6 +328,7 @@ class VmLab(Lab):
             return self._up
         progress(Step(f"connecting {protocol}"))
         guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
+        self._model_filled = None
         if settings.topology.by_hypervisor:
             path = self._datastore_of(guests).attach(settings)
             self._up = _Connected(protocol, environment, (path,), datastore=True)
@@ -396,8 +413,8 @@ class VmLab(Lab):
     def _make_volume(self, protocol: str, settings: Settings, progress: Progress) -> None:
         """The volumes' files in the guest that serves them, with the pattern and a copy to restore them from."""
         role = self._target_guest(protocol)
-        if role in self._filled:
-            return
+        if role in self._filled or settings.volume.model:
+            return  # modelled media stand in the server that is iotax's own
         size_bytes, volumes = self._volume_bytes(), self._volumes if role == "storage" else 1
         guest = self._running()[role]
         guest.run(f"volume_up {size_bytes} {volumes}")
@@ -415,11 +432,24 @@ class VmLab(Lab):
         self._filled[role] = 0
 
     def _restore(self, trial: Trial, settings: Settings, progress: Progress) -> None:
-        if self._restore_due(trial, settings):
+        if settings.volume.model:
+            self._restore_modelled(trial, settings, progress)
+        elif self._restore_due(trial, settings):
             role = self._target_guest(settings.endpoint.protocol)
             progress(Step("restoring the volume"))
             self._running()[role].run("volume_restore")
             self._filled[role] = trial.block
+
+    def _restore_modelled(self, trial: Trial, settings: Settings, progress: Progress) -> None:
+        """By the server that has them, which wrote the pattern when it started."""
+        filled, self._model_filled = self._model_filled, trial.block
+        once = settings.volume.refill == "never" or settings.volume.fill != "pattern"
+        if filled is None or once or (settings.volume.refill == "block" and filled == trial.block):
+            return
+        assert self._up is not None
+        progress(Step("restoring the volume"))
+        guest = self._running()[self._target_guest(self._up.protocol)]
+        guest.run(f"{self._up.environment}step {self._up.protocol} media_fill")
 
     def _restore_due(self, trial: Trial, settings: Settings) -> bool:
         if settings.volume.refill == "never" or settings.volume.fill != "pattern":
@@ -494,8 +524,9 @@ class VmLab(Lab):
         return max(settings.volume.size for settings in self._settings.values())
 
     def _kept_bytes(self) -> int:
-        """Of all volumes together."""
-        return self._volumes * self._volume_bytes()
+        """Of all volumes together, with one of modelled media, if any are."""
+        modelled = any(settings.volume.model for settings in self._settings.values())
+        return (self._volumes + modelled) * self._volume_bytes()
 
     def _wanted_accelerator(self) -> str:
         # Counting instructions needs the emulator.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from iotax.labs.generators import GENERATORS
+from iotax.labs.server import volume_document
 from iotax.labs.vm.packages import STOCK
 from iotax.protocols import of_family
 from iotax.study import Settings
@@ -43,6 +45,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"FILE_SYSTEM={1 if GENERATORS[settings.load.generator].database else ''}",
         f"CLIENTS={settings.load.clients or 1}",
         f"VOLUMES={settings.volumes}",
+        f"MODELLED='{json.dumps(volume_document(settings.volume)) if settings.volume.model else ''}'",
     ]
     return "".join(f"{word}; " for word in words)
 
