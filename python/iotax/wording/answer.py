@@ -11,6 +11,7 @@ from iotax.analysis.validity import Doubt
 from iotax.analysis.verdict import Verdict
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
+from iotax.wording.carried import emulated
 from iotax.wording.costs import by_rate, priced
 from iotax.wording.figures import listed
 from iotax.wording.hypervisor import left_out, within
@@ -61,6 +62,8 @@ def answer(summary: Summary) -> list[Part]:
         Part("What CPU per I/O holds", tuple(within(summary))),
         Part("Why doubtful", tuple(doubts.reasons())),
     ]
+    said = " ".join(finding.text for part in parts for finding in part.findings)
+    parts.append(Part("What carries it here", tuple(emulated(summary, said))))
     return [part for part in parts if part.findings]
 
 

@@ -4,6 +4,7 @@ import re
 
 from iotax.units import counted
 from iotax.wording.figures import listed
+from iotax.wording.names import title
 
 _COUNTED = {"outstanding": "outstanding I/O", "workers": "worker", "threads": "thread", "clients": "client"}
 _KINDS = {"block size": "blocks", "read": "reads", "random": "random I/O"}
@@ -22,6 +23,8 @@ def _said(part: str) -> str:
         return counted(int(level), _COUNTED[name])
     if name in _KINDS:
         return f"{_UNIT.sub(' ', level)} {_KINDS[name]}"
+    if name == "protocol":
+        return title(level)
     if name == "rate iops" and level.isdecimal():
         return f"{int(level):,} IOPS offered"
     return part

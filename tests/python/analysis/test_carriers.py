@@ -8,7 +8,7 @@ from iotax.analysis.change import level_changes
 from iotax.analysis.verdict import Cause
 from iotax.records import Carrier
 from iotax.report import published
-from iotax.wording import verdicts
+from iotax.wording import answer, verdicts
 from report.factory import Simulation, carried, study, with_facts
 
 TCP = Carrier(kind="software", usual="software", name="TCP")
@@ -84,6 +84,19 @@ def test_a_tax_over_an_emulated_carrier_says_so(emulated: StudyData) -> None:
     taxed = {each.subject: each.sentence for each in verdicts(summarise(emulated)) if not each.response_key}
     assert "software FCoE instead of hardware" in taxed["NFSv3"]
     assert "instead of" not in taxed["iSCSI"]
+
+
+def test_a_carrier_that_no_verdict_brings_up_is_named_beside_them(emulated: StudyData) -> None:
+    def named(data: StudyData) -> list[str]:
+        parts = {part.title: part.findings for part in answer(summarise(data))}
+        return [each.text for each in parts.get("What carries it here", ())]
+
+    assert named(emulated) == []  # the withheld verdict says it
+    assert named(Simulation().data(study())) == []
+    within = study(factors={"protocol": ["nfs3"], "outstanding": [1, 8]}, baseline={"outstanding": 1})
+    assert named(carried(Simulation().data(within), {"nfs3": FCOE})) == [
+        "runs over software FCoE instead of hardware: its figures are those of that carrier"
+    ]
 
 
 def test_two_levels_are_compared_without_a_verdict(emulated: StudyData) -> None:

@@ -8,6 +8,7 @@ from iotax.wording.conditions import under
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
+        ("protocol fc-nvme · read 0%", "with FC-NVMe and 0 % reads"),
         ("", ""),
         (None, ""),
         ("outstanding 1", "with 1 outstanding I/O"),
