@@ -23,7 +23,8 @@ use crate::world::{HostId, World};
 /// Where the server of most worlds is.
 const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const PORT: u16 = 4000;
-const CONNECTIONS_MAX: usize = 512;
+/// Of all clients together; one address may have a quarter of them.
+const CONNECTIONS_MAX: usize = 65_536;
 
 /// What a volume is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

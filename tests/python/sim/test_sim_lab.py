@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
+import resource
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -453,3 +457,24 @@ def test_a_simulation_says_how_far_it_is_and_how_long_the_rest_takes(monkeypatch
 
 def test_the_built_in_study_runs_in_seconds() -> None:
     assert plan(load_study("sim-quick")[0]).duration_ns < 60e9
+
+
+@pytest.mark.parametrize("protocol", ["nvme-tcp", "nfs3"])
+def test_ten_thousand_connections_take_less_than_four_gib(tmp_path: Path, real_engine: Path, protocol: str) -> None:
+    document = SMALL | {
+        "lab": {"sim": {"vms": 100}},
+        "volume": {"size": "512MiB"},
+        "factors": {"protocol": [protocol]},
+        "load": {"read": "75%", "workers": 100, "outstanding": 1, "warmup": "20ms", "runtime": "60ms"},
+        "topology": {"link_rate": "25Gbit"},
+        "design": {"replicates": 1},
+        "baseline": {"protocol": protocol},
+    }
+    (tmp_path / "many.yaml").write_text(yaml.safe_dump(document))
+    words = [sys.executable, "-m", "iotax", "run", "many.yaml", "-n", "many.iotax", "--no-report"]
+    subprocess.run(words, cwd=tmp_path, env=os.environ | {"IOTAX_ENGINE": str(real_engine)}, check=True)
+    [ran] = [each for each in Notebook(tmp_path / "many.iotax").attempts() if each.result is not None]
+    assert ran.result is not None
+    assert ran.result.ios > 10_000
+    # The most that any process took which this one waited for; in KiB.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 4 << 20
