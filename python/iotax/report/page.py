@@ -311,6 +311,11 @@ _HOW_CPU_VM = (
     "guest's processor is left out with the guest, and what devices do in it; where guests count instructions, their "
     "microseconds are 4 ns an instruction, and the hypervisor's are this host's: do not add the two.",
 )
+_HOW_CPU_DISK = (
+    "Where the load has a virtual disk (VDUSE), the initiator's figure holds all that stands between load and "
+    "initiator, as on a hypervisor's host: the virtio driver, VDUSE with its copy of the data, and QEMU's storage "
+    "daemon. It holds no entry into a guest and no exit from one."
+)
 
 
 def _how_events(summary: Summary) -> list[str]:
@@ -344,7 +349,8 @@ def _how_cpu(summary: Summary) -> list[str]:
         return list(_HOW_CPU_SIMULATED)
     layers = {part.layer for run in summary.data.runs for part in run.result.cpu}
     if "guest" in layers:
-        return list(_HOW_CPU_DATABASE if summary.database else _HOW_CPU_VM)
+        disks = any(part.role == "disk" for run in summary.data.runs for part in run.result.cpu)
+        return [*(_HOW_CPU_DATABASE if summary.database else _HOW_CPU_VM), *([_HOW_CPU_DISK] if disks else [])]
     text = [
         "Initiator and target are separate processes. Their CPU time comes from precise process clocks, read at "
         "both ends of the measured window by the load process, and is divided by the I/Os that completed inside it.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ REFUSED = {
 
 def test_every_built_in_study_is_simulated_or_refused() -> None:
     assert set(builtin_studies()) == SIMULATED | REFUSED.keys()
+
+
+def test_the_guide_names_every_study_that_is_refused() -> None:
+    guide = Path(__file__).parents[3] / "docs/guide/simulator.md"
+    [said] = re.findall(r"It runs every built-in study but these:(.+?)\n\n", guide.read_text(), re.DOTALL)
+    assert set(re.findall(r"`([a-z-]+)`", said)) == REFUSED.keys()
 
 
 @pytest.mark.parametrize("name", sorted(SIMULATED))

@@ -95,6 +95,12 @@ def test_a_process_that_serves_a_virtual_disk_is_no_part_of_the_initiators_kerne
     assert parts == {GENERATOR: pytest.approx(30), DISK: pytest.approx(20), BOTH: pytest.approx(150)}
 
 
+def test_the_report_says_what_a_virtual_disk_adds_to_the_initiators_figure() -> None:
+    plain, above = (render(each, draw(each), "n.iotax") for each in (guests(), with_virtual_disk(guests())))
+    assert "no entry into a guest" in above
+    assert "no entry into a guest" not in plain
+
+
 def test_the_report_has_a_sentence_for_each_layer() -> None:
     summary = guests()
     said = layers_said(summary)
