@@ -21,6 +21,8 @@ _KERNEL_WINDOWS = {"warmup": "500ms", "runtime": "2s"}
 """Of emulated kernels, whose largest I/Os take milliseconds of a processor."""
 _TWO_KERNELS, _ONE_KERNEL = "linux-6.1", "linux-6.1-one-kernel"
 """Tables that stand for the vm lab's guests: each end in one of its own, or both in one."""
+_DRAWN_REPLICATES = 10
+"""Of costs that each replicate draws: of two or three draws an interval says little but that they are few."""
 _ELSEWHERE = tuple(name for name in NAMED if name not in SIM)
 _SIZE = "64MiB"
 _BY_ROUNDS = ("sessions", "rounds", "slice", "settle")
@@ -72,6 +74,9 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         replicates = design.get("sessions", 6)
         design = {name: value for name, value in design.items() if name not in _BY_ROUNDS} | {"replicates": replicates}
         said.append(f"each simulated trial runs on its own: {replicates} replicates in place of sessions and rounds")
+    if kernel is not None and design.get("replicates", 0) < _DRAWN_REPLICATES:
+        design["replicates"] = _DRAWN_REPLICATES
+        said.append(f"each replicate draws what is unknown of the costs: {_DRAWN_REPLICATES} replicates")
     slow = "rate_iops" in factors or load.get("rate_iops") or "media" in data["lab"]["sim"]
     windows = _KERNEL_WINDOWS if kernel is not None else _OPEN_WINDOWS if slow else _WINDOWS
     load |= {name: value for name, value in windows.items() if name not in factors}

@@ -108,7 +108,8 @@ def precision(summary: Summary) -> Finding | None:
     blocks = _blocks(summary)
     seen = detectable_percent(widest, blocks)
     text = f"{primary.short}: ratios are known to " + " and ".join(_widths(own))
-    if seen is not None and seen <= _PERCENT_MAX:
+    # Of drawn costs no number of replicates shows a smaller difference.
+    if seen is not None and seen <= _PERCENT_MAX and not summary.data.costs_drawn:
         text += f"; minimum detectable difference (90 % power) {'over all loads ' if own.overall_percent else ''}"
         text += f"{seen:.1f} %"
         text += "" if summary.session_scatter else f"; half of it takes {_effort(summary, 0.5)}"

@@ -60,7 +60,8 @@ def trust(summary: Summary) -> list[Finding]:
     if data.costs_drawn:
         found.append(Finding("costs", _DRAWN, "plain"))
     found += _flagged(summary)
-    found += [_noise(each) for each in summary.noise[:1]]
+    # What drawn costs scatter is no noise of a machine.
+    found += [_noise(each) for each in summary.noise[:1] if not data.costs_drawn]
     found += [_sessions(summary.session_scatter, data.wall_ns)] if summary.session_scatter else []
     return [*found, *([_carried_over(summary.carry_over)] if summary.carry_over else [])]
 

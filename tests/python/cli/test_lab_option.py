@@ -71,6 +71,9 @@ def test_a_study_of_kernels_is_simulated_at_what_they_cost(name: str, costs: str
     assert (study.lab.sim.costs, study.lab.sim.cores, study.lab.sim.target_cores) == (costs, 1, 1)
     assert {endpoint.protocol for endpoint in study.endpoints().values()} <= read_costs(costs).protocols.keys()
     assert any("a simulation runs no kernel" in each for each in said)
+    # Its costs are drawn, and two or three draws are too few for an interval.
+    assert study.design.replicates == 10
+    assert "each replicate draws what is unknown of the costs: 10 replicates" in said
 
 
 def test_protocols_that_the_simulator_does_not_speak_are_left_out_and_named() -> None:
