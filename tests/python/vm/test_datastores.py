@@ -13,17 +13,21 @@ from typing import Any
 import pytest
 
 from conftest import wait_for
+from iotax.design import plan
 from iotax.labs.vm import datastore, initiators
 from iotax.labs.vm.cache import new_entry
 from iotax.labs.vm.counters import LoadCost
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
+from iotax.labs.vm.image import Image
+from iotax.labs.vm.lab import VmLab
 from iotax.labs.vm.packages import Package, Store
 from iotax.labs.vm.qemu import PROGRAM
 from iotax.labs.vm.qmp import Qmp, QmpError, QmpLost
 from iotax.study import Settings
 from iotax.study.endpoint import Endpoint
 from iotax.study.model import Connection, Load, Topology, Volume
+from iotax.study.read import read_study
 
 from .fakes import answer_lines, write_program
 
@@ -63,6 +67,41 @@ def test_what_a_hypervisor_cannot_attach_is_said(asked: Settings, guests: int, r
 )
 def test_what_can_be_attached_has_no_obstacle(asked: Settings) -> None:
     assert datastore.obstacle(asked, 2, {}) is None
+
+
+ABOVE = """\
+name: above
+question: What does a virtual disk cost?
+lab: vm
+factors:
+  protocol: [fcp, nvme-tcp]
+  attach: ATTACH
+baseline: {attach: guest}
+"""
+
+
+def lab_of(attach: str) -> VmLab:
+    study = read_study("s.yaml", ABOVE.replace("ATTACH", attach), Path("/studies"))
+    lab = VmLab(study, plan(study), Path("/engine"))
+    reason = "Linux 6.1 comes without vduse, and it could not be built: gcc is not there"
+    lab._images["stock"] = Image(Path("/k"), Path("/i"), "6.1", packages={}, unavailable={"vduse": reason})
+    return lab
+
+
+def test_a_virtual_disk_whose_modules_could_not_be_built_fails_its_own_trials() -> None:
+    lab = lab_of("[guest, vduse]")
+    for name, asked in lab._settings.items():
+        obstacle = lab._obstacle(asked)
+        if asked.topology.attach == "guest":
+            assert obstacle is None
+        else:
+            assert obstacle is not None
+            assert obstacle.startswith("vduse is not available: Linux 6.1 comes without vduse"), name
+
+
+def test_only_an_image_for_virtual_disks_has_what_they_need() -> None:
+    assert lab_of("[guest, vduse]")._contents("stock").vduse
+    assert not lab_of("[guest]")._contents("stock").vduse
 
 
 def test_a_taken_port_of_the_nfs_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
