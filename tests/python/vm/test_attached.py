@@ -98,22 +98,30 @@ def test_datastores_carry_verified_data_and_what_cannot_be_attached_fails_alone(
         assert initiator_ns[protocol, "vduse"] > 1.2 * initiator_ns[protocol, "guest"]
 
 
+PLAIN = {each: each for each in ("fcp", "fcp-loop", "fc-nvme", "nfs3", "nfs4.1", "iser", "nvme-rdma")}
+SHAPED = {
+    "iscsi": "{protocol: iscsi, paths: 2, path_policy: round-robin}",
+    "nvme-tcp": "{protocol: nvme-tcp, paths: 2, path_policy: round-robin, mtu: 9000}",
+    "fcp": "{protocol: fcp, link_rate: 200Mbit, link_delay: 100us}",
+    "nfs3": "{protocol: nfs3, target: iotax, nconnect: 2}",
+}
+
+
 @pytest.mark.parametrize(
     ("protocols", "clients"),
-    [
-        (("fcp", "fcp-loop", "fc-nvme", "nfs3", "nfs4.1", "iser", "nvme-rdma"), ""),
-        (("nfs3", "iscsi"), "clients: 2, "),
-    ],
+    [(PLAIN, ""), (SHAPED, ""), ({"nfs3": "nfs3", "iscsi": "iscsi"}, "clients: 2, ")],
+    ids=["plain", "shaped", "clients"],
 )
 def test_a_virtual_disk_stands_above_every_initiator_of_the_kernel_and_goes_again(
-    tmp_path: Path, engine: Path, protocols: tuple[str, ...], clients: str
+    tmp_path: Path, engine: Path, protocols: dict[str, str], clients: str
 ) -> None:
-    ran = run(tmp_path, engine, ABOVE.replace("PROTOCOLS", f"[{', '.join(protocols)}]").replace("CLIENTS", clients))
+    levels = ", ".join(f"{name}: {setup}" for name, setup in protocols.items())
+    ran = run(tmp_path, engine, ABOVE.replace("PROTOCOLS", f"{{{levels}}}").replace("CLIENTS", clients))
     assert ran.failed == {}, ran.said
     assert set(ran.results) == {(protocol, attach) for protocol in protocols for attach in ("vduse", "guest")}
     assert all(is_verified(result) for result in ran.results.values())
-    # What QEMU spends in user space is read apart.
+    # What QEMU spends is read apart.
     read = {cell: result.cpu.part("disk", "process") for cell, result in ran.results.items()}
-    assert {cell for cell, disk in read.items() if disk and disk.user_ns} == {(each, "vduse") for each in protocols}
+    assert {cell for cell, disk in read.items() if disk and disk.busy_ns} == {(each, "vduse") for each in protocols}
     assert {attach for (_, attach), device in ran.devices.items() if device.startswith("/dev/vd")} == {"vduse"}
     assert {attach for (_, attach), device in ran.devices.items() if not device.startswith("/dev/vd")} == {"guest"}
