@@ -182,7 +182,7 @@ class Summary:
 
 def summarise(data: StudyData) -> Summary:
     """The whole analysis. Works on any part of a study that has run: cells without runs are left out."""
-    grid = Grid(data.study)
+    grid = Grid(data.study, data.costs_drawn)
     layouts = LayoutCache()
     models = {response.key: Model(response, grid, data.runs, layouts) for response in RESPONSES}
     responses = chosen(data.study.responses, data.runs)

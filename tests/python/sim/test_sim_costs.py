@@ -14,7 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 import iotax
-from iotax.analysis import StudyData
+from iotax.analysis import StudyData, summarise
+from iotax.analysis.precision import precisions
 from iotax.calibration import Made, make_table
 from iotax.cli.app import app
 from iotax.cli.sim_costs import text_of
@@ -178,6 +179,23 @@ def test_intervals_hold_what_is_unknown_of_the_costs_and_the_report_says_so(real
     for text in (report, said):
         assert "minimum detectable difference" not in " ".join(text.split())
         assert "Noise floor: runs" not in " ".join(text.split())
+
+
+@pytest.mark.usefixtures("real_engine")
+def test_more_loads_do_not_make_drawn_costs_better_known(tmp_path: Path) -> None:
+    costs = table(tmp_path / "drew.yaml", ns=5000, low_ns=1000, high_ns=9000)
+    levels = SMALL["factors"] | {"block_size": ["4KiB", "8KiB"], "read": ["0%", "50%", "100%"]}
+    lab = {"sim": {"costs": str(costs), "cores": 1, "target_cores": 1}}
+    file, notebook = tmp_path / "study.yaml", tmp_path / "study.iotax"
+    file.write_text(yaml.safe_dump(SMALL | {"lab": lab, "factors": levels}))
+    done = CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"])
+    assert done.exit_code == 0, done.output
+    with Notebook(notebook) as opened:
+        own = precisions(summarise(study_data(opened)))[0]
+    assert own.overall_percent is not None
+    assert own.cell_median_percent is not None
+    # A replicate's six loads share its draw. Were each a draw of its own, it would be two fifths.
+    assert own.overall_percent > 0.7 * own.cell_median_percent
 
 
 @pytest.fixture
