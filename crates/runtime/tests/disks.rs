@@ -16,6 +16,7 @@ use support::{config, run, stream_bytes};
 
 for_both_drivers!(
     bytes_written_are_read_back,
+    a_file_in_memory_answers_alike,
     memory_that_is_not_aligned_will_do,
     zeroed_and_unmapped_ranges_read_as_zeros,
     many_operations_are_under_way_at_once,
@@ -34,6 +35,11 @@ impl Scratch {
         let mut path = std::env::current_exe().unwrap();
         path.set_file_name(format!("disk-{name}-{choice:?}-{}", std::process::id()));
         Self(path)
+    }
+
+    /// On a file system whose files are in memory.
+    fn in_memory(name: &str, choice: DriverChoice) -> Self {
+        Self(format!("/dev/shm/iotax-disk-{name}-{choice:?}-{}", std::process::id()).into())
     }
 
     fn open(&self, direct: bool) -> Arc<Disk> {
@@ -116,7 +122,25 @@ fn read(choice: DriverChoice, disk: &Arc<Disk>, offset: u64, len: usize) -> Vec<
 }
 
 fn bytes_written_are_read_back(choice: DriverChoice) {
-    let scratch = Scratch::new("back", choice);
+    expect_back(choice, &Scratch::new("back", choice));
+}
+
+/// Its operations are done where they are asked for; what they answer is no other.
+fn a_file_in_memory_answers_alike(choice: DriverChoice) {
+    let scratch = Scratch::in_memory("back", choice);
+    expect_back(choice, &scratch);
+    let disk = scratch.open(false);
+    let (into, beyond) = (aligned(1, 8192), u64::MAX);
+    let ops = vec![
+        DiskOp::Read { offset: SIZE - 4096, into: into.clone() },
+        DiskOp::Read { offset: beyond, into },
+        DiskOp::WriteZeroes { offset: 8192, len: 4096 },
+    ];
+    assert_eq!(Operations::run(choice, &disk, ops), [Ok(4096), Err(libc::EINVAL), Ok(4096)]);
+    assert!(read(choice, &disk, 8192, 4096) == [0; 4096]);
+}
+
+fn expect_back(choice: DriverChoice, scratch: &Scratch) {
     for direct in [true, false] {
         let disk = scratch.open(direct);
         for durable in [false, true] {

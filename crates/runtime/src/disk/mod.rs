@@ -17,10 +17,12 @@ use std::{
     time::Duration,
 };
 
+use rustix::fs::FsWord;
+
 pub use candidate::{Candidate, Lock};
 pub use identity::Identity;
 pub use room::{Growth, check_larger, check_new};
-pub(crate) use transfer::{SystemOp, Transfer};
+pub(crate) use transfer::{DriversDisk, SystemOp, Transfer};
 
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
@@ -72,6 +74,7 @@ pub struct Disk {
     size_bytes: u64,
     block_size_bytes: u32,
     memory_align: usize,
+    is_in_memory: bool,
 }
 
 impl Disk {
@@ -108,7 +111,8 @@ impl Disk {
         let (memory_align, offset_align) = if direct { direct_alignment(&file, block_size_bytes) } else { (1, 1) };
         let block_size_bytes = block_size_bytes.max(offset_align);
         let read_only = options.read_only;
-        Ok(Self { file, candidate, growth: None, read_only, size_bytes, block_size_bytes, memory_align })
+        let is_in_memory = is_in_memory(&file, candidate.kind()).map_err(fail)?;
+        Ok(Self { file, candidate, growth: None, read_only, size_bytes, block_size_bytes, memory_align, is_in_memory })
     }
 
     /// Makes a file at a path where there is none. It goes away with the disk, unless it is kept.
@@ -178,6 +182,11 @@ impl Disk {
         self.memory_align
     }
 
+    /// Its bytes are nowhere but in memory, so that no operation waits for a device.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.is_in_memory
+    }
+
     /// Device number of the device, or of the file system that the file is on.
     pub fn device(&self) -> io::Result<u64> {
         let metadata = self.file.metadata()?;
@@ -206,6 +215,13 @@ fn once_released(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
 
 /// Four seconds in all.
 const RELEASE_WAITS_MS: [u64; 12] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+
+/// Whether it is a file on tmpfs or ramfs. A device's name is often on one, its bytes are not.
+fn is_in_memory(file: &File, kind: DiskKind) -> io::Result<bool> {
+    const TMPFS_MAGIC: FsWord = 0x0102_1994;
+    const RAMFS_MAGIC: FsWord = 0x8584_58F6;
+    Ok(kind == DiskKind::File && [TMPFS_MAGIC, RAMFS_MAGIC].contains(&rustix::fs::fstatfs(file)?.f_type))
+}
 
 /// Size and logical block size of a block device.
 fn device_geometry(file: &File) -> io::Result<(u64, u32)> {
@@ -301,6 +317,21 @@ mod tests {
         assert_eq!((disk.size_bytes(), disk.block_size_bytes(), disk.memory_align()), (3, 1, 1));
         assert!(disk.is_read_only());
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn files_in_memory_are_told_from_those_on_a_device() {
+        let beside = std::env::current_exe().unwrap().with_file_name(format!("disk-kind-{}", std::process::id()));
+        let shared = PathBuf::from(format!("/dev/shm/iotax-disk-kind-{}", std::process::id()));
+        for path in [beside, shared] {
+            std::fs::write(&path, [0; 512]).unwrap();
+            let kind = std::process::Command::new("stat").args(["-f", "-c", "%T"]).arg(&path).output().unwrap().stdout;
+            let disk = open(&path, DiskOptions { direct: false, ..DiskOptions::default() }).unwrap();
+            assert_eq!(disk.is_in_memory(), kind == b"tmpfs\n", "{}", path.display());
+            std::fs::remove_file(path).unwrap();
+        }
+        let device = File::open("/dev/null").unwrap();
+        assert!(!is_in_memory(&device, DiskKind::BlockDevice).unwrap(), "only its name is in memory");
     }
 
     #[test]

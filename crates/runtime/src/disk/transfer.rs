@@ -1,6 +1,6 @@
 //! One operation on a disk while the system works on it.
 
-use std::{os::fd::RawFd, sync::Arc};
+use std::{os::fd::RawFd, rc::Rc, sync::Arc};
 
 use iotax_node::DiskOp;
 use iotax_proto::Payload;
@@ -34,10 +34,13 @@ pub(crate) enum SystemOp {
     },
 }
 
+/// A driver's own hold on a disk that all have: what each operation counts is in no other processor's way.
+pub(crate) type DriversDisk = Rc<Arc<Disk>>;
+
 /// An operation under way: keeps alive what the system reads or writes.
 #[derive(Debug)]
 pub(crate) struct Transfer {
-    disk: Arc<Disk>,
+    disk: DriversDisk,
     op: SystemOp,
     /// Where a read's bytes belong, and the aligned memory that they come through; or the payload used in place.
     payload: Option<Payload>,
@@ -46,7 +49,7 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     /// Fails with an error number of the system: where there is no memory to bounce through, or no such place on any disk.
-    pub(crate) fn new(disk: Arc<Disk>, op: DiskOp) -> Result<Self, i32> {
+    pub(crate) fn new(disk: DriversDisk, op: DiskOp) -> Result<Self, i32> {
         if let DiskOp::Read { offset, .. }
         | DiskOp::Write { offset, .. }
         | DiskOp::WriteZeroes { offset, .. }
@@ -83,6 +86,17 @@ impl Transfer {
         self.disk.raw_fd()
     }
 
+    /// Nothing but a copy of memory: handing it to somebody costs more, and io_uring gives what is written and flushed to threads.
+    pub(crate) fn never_waits(&self) -> bool {
+        self.disk.is_in_memory() && matches!(self.op, SystemOp::Read { .. } | SystemOp::Write { .. } | SystemOp::Sync)
+    }
+
+    /// Does all of it on this thread.
+    pub(crate) fn perform(self) -> Result<u32, i32> {
+        let answer = self.op.perform(self.fd());
+        self.finish(answer)
+    }
+
     /// Some file systems can punch holes, which read as zeros, but not zero a range: the operation to try instead.
     pub(crate) fn fall_back(&mut self, error: i32) -> Option<SystemOp> {
         let SystemOp::Zero { offset, len } = self.op else { return None };
@@ -110,7 +124,7 @@ impl Transfer {
 }
 
 impl SystemOp {
-    /// Does the operation on this thread; for the epoll driver's threads.
+    /// Does the operation on this thread.
     pub(crate) fn perform(self, fd: RawFd) -> i32 {
         let answer = match self {
             Self::Read { offset, address, len } => {

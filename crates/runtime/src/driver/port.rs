@@ -1,6 +1,6 @@
 //! What the driver's turn needs of io_uring or epoll, and what both do alike.
 
-use std::{collections::VecDeque, io, net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, net::SocketAddr, os::fd::OwnedFd, rc::Rc, sync::Arc, time::Duration};
 
 use iotax_node::{CloseReason, ConnId, DiskId, DiskToken, Input, Node, Output};
 use iotax_proto::Instant;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    disk::{Disk, Transfer},
+    disk::{DriversDisk, Transfer},
 };
 
 /// Bytes taken in one receive at the start of a streak, which lasts while a connection has more to receive at once. The replies
@@ -79,7 +79,8 @@ pub(super) trait Port {
             Output::Close { conn } => self.close(conn),
             Output::Disk { token, disk, op } => {
                 let common = self.common();
-                match Transfer::new(Arc::clone(&common.disks[disk.0 as usize]), op) {
+                match Transfer::new(Rc::clone(&common.disks[disk.0 as usize]), op) {
+                    Ok(transfer) if transfer.never_waits() => common.disk_done.push_back((token, transfer.perform())),
                     Ok(transfer) => self.start_transfer(token, disk, transfer),
                     Err(error) => common.disk_done.push_back((token, Err(error))),
                 }
@@ -187,7 +188,7 @@ pub(super) struct Common<C> {
     pub(super) disk_done: VecDeque<(DiskToken, Result<u32, i32>)>,
     pub(super) accepted: VecDeque<Handed>,
     pub(super) listen_again_at: Option<Instant>,
-    disks: Vec<Arc<Disk>>,
+    disks: Vec<DriversDisk>,
     max_connections: usize,
     close_timeout: Duration,
     accept_to: Vec<Waker>,
@@ -207,7 +208,7 @@ impl<C> Common<C> {
             disk_done: VecDeque::new(),
             accepted: VecDeque::new(),
             listen_again_at: None,
-            disks: config.disks.clone(),
+            disks: config.disks.iter().map(|disk| Rc::new(Arc::clone(disk))).collect(),
             max_connections: config.max_connections,
             close_timeout: config.close_timeout,
             accept_to: config.accept_to.clone(),
