@@ -23,7 +23,7 @@ from bench.page import page
 from bench.process import UnavailableError
 from bench.results import Result
 from bench.sample import Sample
-from bench.subjects.base import Place
+from bench.subjects.base import Place, up_beside
 from bench.turns import Failure, Pair, Taken, take_alone, take_turns
 from bench.versions import versions
 from iotax.engine import find_engine
@@ -132,7 +132,7 @@ def _measure(case: Case, place: Place, timing: Timing, pairs: int) -> Result:
             ours = up.enter_context(case.ours.up(place))
             if case.theirs is not None:
                 try:
-                    theirs = up.enter_context(case.theirs.up(place))
+                    theirs = up.enter_context(up_beside(ours, case.theirs, place))
                     taken = take_turns(ours, theirs, case.load, timing, pairs, _tell)
                 except UnavailableError as reason:
                     skipped = str(reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -95,7 +95,17 @@ class Sides:
     def up(self, place: Place) -> Generator[Measurable]:
         program = self.initiator.find()
         with self.target.up(place) as reached:
-            yield _Standing(self.initiator, program, reached, place)
+            yield _Standing(self.target, self.initiator, program, reached, place)
+
+
+@contextlib.contextmanager
+def up_beside(ours: Measurable, theirs: Subject, place: Place) -> Generator[Measurable]:
+    """Theirs, where ours is up already. The same target is brought up once: many take a place or a processor alone."""
+    if isinstance(ours, _Standing) and isinstance(theirs, Sides) and ours.target == theirs.target:
+        yield replace(ours, initiator=theirs.initiator, program=theirs.initiator.find())
+        return
+    with theirs.up(place) as standing:
+        yield standing
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,7 @@ class LocalFile:
 class _Standing:
     """An initiator at a target that is up."""
 
+    target: Target
     initiator: Initiator
     program: Path
     reached: Reached

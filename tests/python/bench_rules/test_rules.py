@@ -26,8 +26,8 @@ from bench.page import page
 from bench.process import FailedError, UnavailableError, running, wait_for_end, wait_until
 from bench.results import Result, Side
 from bench.sample import Figures, Sample, Usage
-from bench.subjects.base import Place, Sides
-from bench.subjects.ours import OurTarget
+from bench.subjects.base import Place, Reached, Sides, up_beside
+from bench.subjects.ours import OurInitiator, OurTarget
 from bench.subjects.spdk import SpdkPerf
 from bench.turns import Failure, Pair, ratio, take_alone, take_turns
 
@@ -332,6 +332,25 @@ def test_a_side_is_compared_with_the_same_one_opposite(tmp_path) -> None:
             same, other = ("initiator", "target") if case.group == "target" else ("target", "initiator")
             assert getattr(case.ours, same) == getattr(case.theirs, same)
             assert getattr(case.ours, other).name == "iotax" != getattr(case.theirs, other).name
+
+
+def test_both_initiators_of_one_target_have_it_up_once(tmp_path, monkeypatch) -> None:
+    started = []
+
+    @contextlib.contextmanager
+    def up(target: OurTarget, place: Place):
+        started.append(target.polling)
+        yield Reached("nvme-tcp://127.0.0.1:1/x", None)
+
+    monkeypatch.setattr(OurTarget, "up", up)
+    monkeypatch.setattr(OurInitiator, "find", lambda _: tmp_path)
+    monkeypatch.setattr(OurInitiator, "measure", lambda self, *_: sample(2.0 if self.verify else 1.0))
+    ours, place = Sides(OurTarget("nvme-tcp"), OurInitiator()), Place(0, 1, tmp_path)
+    same = Sides(OurTarget("nvme-tcp"), OurInitiator(verify=True))
+    other = Sides(OurTarget("nvme-tcp", polling="always"), OurInitiator())
+    with ours.up(place) as first, up_beside(first, same, place) as second, up_beside(first, other, place):
+        assert [each.measure(LOAD, TIMING).figures.rate_iops for each in (first, second)] == [1.0, 2.0]
+    assert started == ["never", "always"]
 
 
 def test_a_target_is_not_started_for_an_initiator_that_is_not_there(tmp_path, monkeypatch) -> None:
