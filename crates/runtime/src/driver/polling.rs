@@ -106,6 +106,22 @@ mod tests {
     }
 
     #[test]
+    fn auto_is_asleep_a_millisecond_after_the_last_news_and_stays_so() {
+        let mut auto = PollingState::new(Polling::Auto);
+        for _ in 0..1000 {
+            auto.look();
+            auto.found();
+        }
+        let first = auto.look();
+        assert!(first < LATE, "{first:?}");
+        auto.slept(first, LATE);
+        for _ in 0..1000 {
+            assert_eq!(auto.look(), Duration::ZERO);
+            auto.slept(Duration::ZERO, LATE);
+        }
+    }
+
+    #[test]
     fn auto_rests_where_looking_itself_keeps_news_away() {
         let mut auto = PollingState::new(Polling::Auto);
         let mut rests = Vec::new();
