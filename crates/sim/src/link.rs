@@ -239,7 +239,7 @@ impl Pipe {
 
 /// Takes bytes off the front of a queue.
 pub(crate) fn take_front(transmit: &mut Transmit, count: usize, into: &mut Vec<u8>) {
-    into.clear();
+    // All of it is written over below: what was there before need not be cleared.
     into.resize(count, 0);
     let mut at = 0;
     for chunk in transmit.chunks() {

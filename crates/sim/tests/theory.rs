@@ -135,28 +135,229 @@ struct Agreement {
     half_width: f64,
 }
 
+/// A queue or a network of them of which theory knows the mean response time.
+trait Known: std::fmt::Debug {
+    fn name(&self) -> &'static str;
+    fn expected_ns(&self) -> f64;
+    fn measure(&self, protocol: Protocol, seed: u64) -> Measured;
+}
+
+impl Known for Queue {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn expected_ns(&self) -> f64 {
+        (*self).expected_ns()
+    }
+
+    fn measure(&self, protocol: Protocol, seed: u64) -> Measured {
+        (*self).measure(protocol, seed)
+    }
+}
+
+/// One server with Poisson arrivals whose service times are neither constant nor exponential: even, and of 1000 some longer.
+#[derive(Clone, Copy, Debug)]
+struct General {
+    name: &'static str,
+    shortest: Duration,
+    spread: Duration,
+    slow_chance: u64,
+    slow: Duration,
+    utilisation: f64,
+}
+
+const GENERAL: [General; 2] = [
+    General {
+        name: "M/G/1, uniform, 70 %",
+        shortest: Duration::from_micros(50),
+        spread: Duration::from_micros(100),
+        slow_chance: 0,
+        slow: Duration::ZERO,
+        utilisation: 0.7,
+    },
+    General {
+        name: "M/G/1, 5 % slow, 50 %",
+        shortest: Duration::from_micros(80),
+        spread: Duration::ZERO,
+        slow_chance: 50,
+        slow: Duration::from_micros(400),
+        utilisation: 0.5,
+    },
+];
+
+impl General {
+    /// Mean and second moment of the service time, ns and ns²: the two parts are drawn each on its own.
+    fn moments(&self) -> (f64, f64) {
+        let (spread, slow, chance) =
+            (self.spread.as_nanos() as f64, self.slow.as_nanos() as f64, self.slow_chance as f64 / 1000.0);
+        let mean = self.shortest.as_nanos() as f64 + spread / 2.0 + chance * slow;
+        let variance = spread * spread / 12.0 + chance * (1.0 - chance) * slow * slow;
+        (mean, variance + mean * mean)
+    }
+}
+
+impl Known for General {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Pollaczek-Khinchine (Kleinrock, Queueing Systems I, §5.6).
+    fn expected_ns(&self) -> f64 {
+        let (mean, second) = self.moments();
+        mean + self.utilisation / mean * second / (2.0 * (1.0 - self.utilisation))
+    }
+
+    fn measure(&self, protocol: Protocol, seed: u64) -> Measured {
+        let rate_iops = self.utilisation / self.moments().0 * 1e9;
+        let open = Open { rate_iops, arrivals: Arrivals::Poisson, backlog_max: 65536 };
+        let media = media(MediaModel {
+            service: self.shortest,
+            spread: self.spread,
+            slow_chance: self.slow_chance,
+            slow: self.slow,
+            ..servers(1)
+        });
+        let lab =
+            Lab { media: Some(media), ..lab(protocol, Link { latency: Duration::ZERO, ..Link::default() }, seed) };
+        simulate(&lab, &RunConfig { pacing: Pacing::Open(open), outstanding: 128, ..run(BATCH * BATCHES, seed) })
+    }
+}
+
+/// A closed network: so many loads with one outstanding I/O each go round their own processors, the links and exponential media.
+/// What processors and links take is constant and nobody waits for it, so that it is thinking time; of such a station the mean alone
+/// counts (Baskett, Chandy, Muntz and Palacios, J. ACM 22 (1975), type 3).
+#[derive(Clone, Copy, Debug)]
+struct Network {
+    name: &'static str,
+    loads: u32,
+    processor: Duration,
+    link: Duration,
+    servers: u32,
+}
+
+const NETWORKS: [Network; 3] = [
+    Network {
+        name: "machine repairman, 8 and 1 server",
+        loads: 8,
+        processor: Duration::ZERO,
+        link: Duration::from_micros(250),
+        servers: 1,
+    },
+    Network {
+        name: "machine repairman, 16 and 4 servers",
+        loads: 16,
+        processor: Duration::ZERO,
+        link: Duration::from_micros(150),
+        servers: 4,
+    },
+    Network {
+        name: "processors, link and 2 servers, 6 loads",
+        loads: 6,
+        processor: Duration::from_micros(60),
+        link: Duration::from_micros(40),
+        servers: 2,
+    },
+];
+
+/// Closed networks forget faster than an open queue of the same utilisation.
+const NETWORK_BATCH: Duration = Duration::from_millis(100);
+
+impl Network {
+    fn thinks_ns(&self) -> f64 {
+        (self.processor + 2 * self.link).as_nanos() as f64
+    }
+
+    /// The same as `expected_ns` in closed form: the states of the machine repairman (Kleinrock, Queueing Systems I, §3.8).
+    fn repairman_ns(&self) -> f64 {
+        let (service_ns, ratio) = (SERVICE.as_nanos() as f64, SERVICE.as_nanos() as f64 / self.thinks_ns());
+        let (mut weight, mut total, mut busy) = (1.0, 1.0, 0.0);
+        for at_media in 1..=self.loads {
+            let working = f64::from(at_media.min(self.servers));
+            weight *= f64::from(self.loads - at_media + 1) * ratio / working;
+            total += weight;
+            busy += weight * working;
+        }
+        f64::from(self.loads) * service_ns / (busy / total)
+    }
+}
+
+impl Known for Network {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Of a whole round, by exact mean value analysis with a station of several servers (Reiser and Lavenberg, J. ACM 27 (1980)).
+    fn expected_ns(&self) -> f64 {
+        let (service_ns, servers) = (SERVICE.as_nanos() as f64, self.servers as usize);
+        // The chance that so many are at the media, of a network with one load fewer.
+        let mut at_media = vec![1.0];
+        let mut round_ns = 0.0;
+        for loads in 1..=self.loads as usize {
+            let rate = |there: usize| there.min(servers) as f64 / service_ns;
+            let waits_ns: f64 = (1..=loads).map(|there| there as f64 / rate(there) * at_media[there - 1]).sum();
+            round_ns = self.thinks_ns() + waits_ns;
+            let throughput = loads as f64 / round_ns;
+            let mut next: Vec<f64> = (0..=loads)
+                .map(|there| if there == 0 { 0.0 } else { throughput / rate(there) * at_media[there - 1] })
+                .collect();
+            next[0] = 1.0 - next.iter().sum::<f64>();
+            at_media = next;
+        }
+        round_ns
+    }
+
+    fn measure(&self, protocol: Protocol, seed: u64) -> Measured {
+        let media = media(MediaModel { exponential: true, ..servers(self.servers as usize) });
+        let mut lab = Lab { media: Some(media), ..lab(protocol, Link { latency: self.link, ..Link::default() }, seed) };
+        (lab.loads, lab.initiator.cores) = (self.loads, self.loads as usize);
+        lab.initiator.io_ns = self.processor.as_nanos() as u64;
+        let run = RunConfig { warmup: NETWORK_BATCH, sample: NETWORK_BATCH, ..run(NETWORK_BATCH * BATCHES, seed) };
+        simulate(&lab, &run)
+    }
+}
+
+#[test]
+fn mean_value_analysis_and_the_machine_repairman_are_one_theory() {
+    for network in NETWORKS {
+        let (analysis, repairman) = (network.expected_ns(), network.repairman_ns());
+        assert!((analysis / repairman - 1.0).abs() < 1e-9, "{network:?}: {analysis}, {repairman}");
+    }
+}
+
 /// In how many of so many seeds theory lies in the seed's own interval.
-fn agree(queue: Queue, protocol: Protocol, seeds: u32) -> Agreement {
+fn agree(known: &dyn Known, protocol: Protocol, seeds: u32) -> Agreement {
     let (mut inside, mut mean_ns, mut half_width) = (0, 0.0, 0.0);
     for seed in 0..u64::from(seeds) {
-        let (mean, half) = interval(&queue.measure(protocol, seed));
-        inside += u32::from((mean - queue.expected_ns()).abs() <= half);
+        let (mean, half) = interval(&known.measure(protocol, seed));
+        inside += u32::from((mean - known.expected_ns()).abs() <= half);
         mean_ns += mean / f64::from(seeds);
         half_width += half / mean / f64::from(seeds);
     }
     Agreement { inside, mean_ns, half_width }
 }
 
+fn queues() -> Vec<Box<dyn Known>> {
+    QUEUES.into_iter().map(|queue| Box::new(queue) as Box<dyn Known>).collect()
+}
+
+fn general_and_networks() -> Vec<Box<dyn Known>> {
+    let general = GENERAL.into_iter().map(|queue| Box::new(queue) as Box<dyn Known>);
+    general.chain(NETWORKS.into_iter().map(|network| Box::new(network) as Box<dyn Known>)).collect()
+}
+
+const OVER: [(Protocol, &str); 3] =
+    [(Protocol::NvmeTcp, "nvme-tcp"), (Protocol::Iscsi, "iscsi"), (Protocol::Nfs3, "nfs3")];
+
 #[test]
-fn open_loop_responds_as_queueing_theory_says() {
-    for (queue, protocol) in
-        QUEUES.into_iter().zip([Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3].into_iter().cycle())
-    {
-        let found = agree(queue, protocol, 5);
-        let expected_ns = queue.expected_ns();
+fn loads_respond_as_queueing_theory_says() {
+    let known = queues().into_iter().chain(general_and_networks());
+    for (known, (protocol, name)) in known.zip(OVER.into_iter().cycle()) {
+        let found = agree(&*known, protocol, 3);
+        let expected_ns = known.expected_ns();
         assert!(
-            found.inside >= 4,
-            "{queue:?} over {protocol:?}: {} of 5, {} ns, {expected_ns} ns",
+            found.inside >= 2,
+            "{known:?} over {name}: {} of 3, {} ns, {expected_ns} ns",
             found.inside,
             found.mean_ns
         );
@@ -165,29 +366,39 @@ fn open_loop_responds_as_queueing_theory_says() {
 
 #[test]
 #[ignore = "long: 1,500 runs"]
+fn hundred_seeds_of_queues_respond_as_theory_says() {
+    hundred_seeds(&queues());
+}
+
+#[test]
+#[ignore = "long: 1,500 runs"]
+fn hundred_seeds_of_general_service_and_closed_networks_respond_as_theory_says() {
+    hundred_seeds(&general_and_networks());
+}
+
 #[allow(clippy::print_stdout)]
-fn hundred_seeds_respond_as_queueing_theory_says() {
+fn hundred_seeds(all: &[Box<dyn Known>]) {
     println!(
         "| queue | protocol | theory µs | mean of 100 seeds µs | half-width of a seed's 99 % interval | seeds inside |"
     );
     println!("|---|---|---|---|---|---|");
     let mut inside = 0;
-    for queue in QUEUES {
-        for (protocol, name) in iotax_sim::PROTOCOLS {
-            let found = agree(queue, protocol, 100);
-            let (theory, mean) = (queue.expected_ns() / 1e3, found.mean_ns / 1e3);
+    for known in all {
+        for (protocol, name) in OVER {
+            let found = agree(&**known, protocol, 100);
+            let (theory, mean) = (known.expected_ns() / 1e3, found.mean_ns / 1e3);
             println!(
                 "| {} | {name} | {theory:.1} | {mean:.1} | {:.1} % | {} |",
-                queue.name,
+                known.name(),
                 found.half_width * 100.0,
                 found.inside
             );
             // The chance of fewer than 95 of 100, where each is inside with 99 %, is 1 in 2,000.
-            assert!(found.inside >= 95, "{queue:?} over {name}");
+            assert!(found.inside >= 95, "{known:?} over {name}");
             inside += found.inside;
         }
     }
-    println!("\n{inside} of {}", 300 * QUEUES.len());
+    println!("\n{inside} of {}", 100 * OVER.len() * all.len());
 }
 
 #[test]
