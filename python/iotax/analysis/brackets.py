@@ -1,14 +1,18 @@
 """Where a lab has a protocol at two extremes, all of its transport in software and none of it, a real adapter lies
-between: what is said of the protocol has to hold at both ends."""
+between: what is said of the protocol has to hold at both ends.
 
-from collections.abc import Iterable, Mapping, Sequence
+An end without transport has initiator and target in one machine. The CPU of both together compares with that of two
+machines; how fast one processor is at the work of two does not, and then the end is none.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from iotax.analysis.carriers import Carriers
 from iotax.analysis.data import PROTOCOL, Cell, Grid
 from iotax.analysis.estimate import Estimate
-from iotax.analysis.responses import Run
+from iotax.analysis.responses import BOTH_ENDS, Response, Run
 from iotax.analysis.verdict import Cause, Verdict, Withheld
 from iotax.protocols import known
 
@@ -38,14 +42,19 @@ class Pair:
 class Brackets:
     """Which cells of a study are two ends of one protocol."""
 
-    def __init__(self, grid: Grid, cells: Iterable[Cell], runs: Iterable[Run], carriers: Carriers) -> None:
+    def __init__(
+        self, response: Response, grid: Grid, cells: Iterable[Cell], runs: Iterable[Run], carriers: Carriers
+    ) -> None:
         self._carriers = carriers
+        self._sums = response in BOTH_ENDS
         self._at = list(grid.factors).index(PROTOCOL) if PROTOCOL in grid.factors else None
         self._title: dict[Cell, str] = {}
+        self._one_machine: dict[Cell, bool] = {}
         for cell, run in zip(cells, runs, strict=True):
             row = known(run.result.facts.protocol)
             if row is not None and row.bracket:
                 self._title[cell] = row.bracket
+                self._one_machine[cell] = run.result.cpu.part("both") is not None
 
     def has(self, cell: Cell) -> bool:
         """Whether it is one of two ends."""
@@ -59,10 +68,12 @@ class Brackets:
         return [(self._carriers[end].name, grid.arm(end)) for end in self._ends(cell)]
 
     def pairs(self, cell: Cell, base: Cell) -> list[Pair]:
-        """At every end; empty where neither side has two. One protocol's two ends are not compared with each other, and
-        of an arm's two ends the first answers for both."""
+        """At every end; empty where neither side has two. What one protocol has at its ends is not compared there, be
+        it one end with the other or one way of the same transport with another, and of an arm's two ends that in
+        software answers for both."""
         ends, bases = self._ends(cell), self._ends(base)
-        if len(ends) == len(bases) == 1 or base in ends or (len(ends) > 1 and cell != ends[0]):
+        same = self._title.get(cell) is not None and self._title.get(cell) == self._title.get(base)
+        if len(ends) == len(bases) == 1 or same or (len(ends) > 1 and cell != ends[0]):
             return []
         return [
             Pair(tuple(self._carriers[each].name for each, of in ((a, ends), (b, bases)) if len(of) > 1), a, b)
@@ -70,16 +81,17 @@ class Brackets:
         ]
 
     def _ends(self, cell: Cell) -> Sequence[Cell]:
-        """The cell alone, or both ends of its bracket in the order of `_KINDS`."""
+        """The cell alone, or both ends of its bracket in the order of `_KINDS`. Of several that have an end's kind, as
+        over one path and over two, the cell itself is its own, and the first is the other's."""
         title = self._title.get(cell)
         if title is None or self._at is None:
             return (cell,)
         at = self._at
-        found: Mapping[str, Cell] = {
-            self._carriers[other].kind: other
-            for other, its in self._title.items()
-            if its == title and other[:at] + other[at + 1 :] == cell[:at] + cell[at + 1 :]
-        }
+        found: dict[str, Cell] = {self._carriers[cell].kind: cell}
+        for other, its in self._title.items():
+            alike = its == title and other[:at] + other[at + 1 :] == cell[:at] + cell[at + 1 :]
+            if alike and (self._sums or self._one_machine[other] == self._one_machine[cell]):
+                found.setdefault(self._carriers[other].kind, other)
         return tuple(found[kind] for kind in _KINDS) if set(found) == set(_KINDS) else (cell,)
 
 

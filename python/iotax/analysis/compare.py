@@ -87,7 +87,7 @@ class Model:
         self.cells = [grid.cell(run.trial) for run in kept]
         self.blocks = [run.trial.block for run in kept]
         self.carriers: Carriers = carriers_of(self.cells, kept)
-        self.brackets = Brackets(grid, self.cells, kept, self.carriers)
+        self.brackets = Brackets(response, grid, self.cells, kept, self.carriers)
         self._layouts = layouts
         self.model = CellModel(layouts.get(self.cells, self.blocks), np.log([value for _, value in self.observed]))
 

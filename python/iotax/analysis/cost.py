@@ -73,6 +73,9 @@ class Sizing:
     """Why there are none, or none of some arms."""
 
 
+FLAT = 1.1
+"""A cost that changes over the held rates by less than this factor is taken for one at rates that none of them is near:
+cores come in whole numbers."""
 NEAR = 2.0
 """What an I/O costs depends on the load, in places by ten times between 1 and 16 outstanding. A load stands for a rate
 that it moved within this factor."""
@@ -157,7 +160,9 @@ def _by_model(costs: CpuCosts, rate_iops: float) -> Sizing:
         source = f"CPU model over held rates, {_reach(list(rates.values()))}{far}{mean} ({part})"
         return Sizing([ServiceCost(arm, model.cost_us(arm), source) for arm in model.arms])
     nearest = min(rates, key=lambda step: _off(rates[step], rate_iops))
-    if _off(rates[nearest], rate_iops) > math.log(NEAR):
+    far = _off(rates[nearest], rate_iops) > math.log(NEAR)
+    change = max((max(each.ratio, 1 / each.ratio) for each in model.curvatures), default=math.inf)
+    if far and change > FLAT:
         reason = (
             f"CPU per I/O changes with the rate, and no rate within a factor of {NEAR:g} of {rate_iops:,.0f} IOPS was "
             f"held; nearest: {rates[nearest]:,.0f}"
@@ -170,6 +175,11 @@ def _by_model(costs: CpuCosts, rate_iops: float) -> Sizing:
     except ValueError as error:
         return Sizing([], (NotSized(str(error)),))
     source = f"CPU model at the held rate nearest to {rate_iops:,.0f} IOPS, {rates[nearest]:,.0f}{mean} ({part})"
+    if far:
+        source += (
+            f"; over the held rates the cost changed by {100 * (change - 1):.1f} % at most, and is taken to be "
+            f"the same at {rate_iops:,.0f}"
+        )
     return Sizing([ServiceCost(arm, own.cost_us(arm), source) for arm in own.arms])
 
 
@@ -195,6 +205,7 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None
     """None where a run lacks this part. Local has no target: it is left out where the target counts."""
     names = [name for name in grid.others if name not in LOAD_FACTORS]
     loads: list[LoadPoint] = []
+    idle = {each.block: busy for each in data.backgrounds if (busy := _idle_ns(each.cpu, part)) is not None}
     for order, run in enumerate(data.runs, start=1):
         cell = grid.cell(run.trial)
         if run.local and part in ("both", "target"):
@@ -202,6 +213,9 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None
         busy = cpu_ns(run.result, part)
         if busy is None or run.result.database is not None:
             return None
+        if part == "both" and run.trial.block in idle:
+            # What is fitted as a treatment is not taken off before.
+            busy += _taken_off_ns(run.result.cpu)
         cores = busy / run.result.window.duration_ns
         if not run.result.ios:
             loads.append(LoadPoint("", {}, 0.0, cores, None, run.trial.block, order))
@@ -211,16 +225,24 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None
         loads.append(LoadPoint(grid.arm(cell), levels, run.result.rate_iops, cores, step, run.trial.block, order))
     if all(load.arm for load in loads):
         for background in data.backgrounds:
-            busy = _idle_ns(background.cpu, part)
-            if busy is not None:
-                loads.append(LoadPoint("", {}, 0.0, busy / background.duration_ns, None, background.block))
+            if background.block in idle:
+                cores = idle[background.block] / background.duration_ns
+                loads.append(LoadPoint("", {}, 0.0, cores, None, background.block))
     return loads if any(load.arm for load in loads) else None
+
+
+def _taken_off_ns(cpu: CpuUse) -> int:
+    """Of one machine that holds both ends, what it spends without load; its figure is without that."""
+    whole = cpu.part("both")
+    return 0 if whole is None else whole.busy_ns - whole.net_ns
 
 
 def _idle_ns(cpu: CpuUse, part: CpuPart) -> int | None:
     """What a part spends without load."""
     if part == "machine":
         return cpu.machine_ns
+    if part == "both" and (whole := cpu.part("both")) is not None:
+        return whole.busy_ns
     parts = [cpu.part(role) for role in (("initiator", "target") if part == "both" else (part,))]
     known = [each.busy_ns for each in parts if each is not None]
     return sum(known) if len(known) == len(parts) else None

@@ -70,6 +70,19 @@ class CostEffect:
 
 
 @dataclass(frozen=True)
+class Term:
+    """A term of the equation of one protocol's cost per I/O."""
+
+    arm: str
+    at: tuple[tuple[str, str], ...]
+    """(factor, level) where it is added: +1 there and, of a factor, −1 at its other level, or at its last where it has
+    several others, between which it is 0. Products where there are two. Empty of the cost itself."""
+    us: float
+    t: float
+    """Over its standard error: how far it is from nothing."""
+
+
+@dataclass(frozen=True)
 class Curvature:
     """The cost per I/O over the rate: a line has one price, a curve has several."""
 
@@ -78,6 +91,11 @@ class Curvature:
     lightest_us: float
     heaviest_iops: float
     heaviest_us: float
+
+    @property
+    def ratio(self) -> float:
+        """Of the heaviest to the lightest; infinite where the lightest cost nothing that could be told."""
+        return self.heaviest_us / self.lightest_us if self.lightest_us > 0 < self.heaviest_us else math.inf
 
 
 @dataclass(frozen=True)
@@ -188,6 +206,34 @@ class CpuModel:
                 us = float(change @ self.chosen.coefficients)
                 found.append(CostEffect(arm, factor, levels[0], high, us, self._ratio(over, under), self._p(change)))
         return found
+
+    def equation(self, arm: str) -> list[Term]:
+        """Busy processors = background + rate × the sum of these; the cost itself first."""
+        found = []
+        for column, (own, term) in enumerate(self._names):
+            if not column or own != arm:
+                continue
+            sign, at = 1.0, []
+            for name, level in zip(term, self._coded_at(column), strict=True):
+                levels = self.factors[name]
+                # Of two levels the second is named, since an effect is what it changes.
+                sign *= -1.0 if len(levels) == 2 else 1.0
+                at.append((name, levels[1] if len(levels) == 2 else level))
+            value, error, _ = self.chosen.contrast(sign * self._vector({column: 1.0}))
+            found.append(Term(arm, tuple(at), value, value / error if error > 0 else math.inf))
+        return found
+
+    def apart(self, arm: str, base: str) -> float:
+        """How far the costs of two protocols lie from each other, over the standard error of their difference."""
+        value, error, _ = self.chosen.contrast(self._vector(self._at(arm, {})) - self._vector(self._at(base, {})))
+        return value / error if error > 0 else math.inf
+
+    def _coded_at(self, column: int) -> tuple[str, ...]:
+        """Of a column's term, the level of each factor that it is coded +1 at."""
+        arm, term = self._names[column]
+        first = self._names.index((arm, term))
+        levels = [self.factors[name][:-1] for name in term]
+        return list(itertools.product(*levels))[column - first]
 
     @cached_property
     def interactions(self) -> dict[tuple[str, ...], FTest]:

@@ -261,6 +261,8 @@ CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", "initiator + t
 CPU_TRANSACTION_INITIATOR = _cpu_per_transaction("cpu_transaction_initiator", "initiator", "initiator")
 CPU_TRANSACTION_TARGET = _cpu_per_transaction("cpu_transaction_target", "target", "target")
 CPU_TRANSACTION_HYPERVISOR = _cpu_per_transaction("cpu_transaction_hypervisor", "hypervisor", "initiator's hypervisor")
+BOTH_ENDS = (CPU, CPU_TRANSACTION)
+"""Of initiator and target together, in one machine or in two."""
 _COUNTERPARTS = {
     IOPS: TRANSACTIONS,
     CPU: CPU_TRANSACTION,

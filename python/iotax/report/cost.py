@@ -20,7 +20,7 @@ from iotax.analysis.cpu_model import CpuModel
 from iotax.analysis.regression import FTest
 from iotax.analysis.responses import CPU
 from iotax.design.power import BLOCKS_ENOUGH, block_reach
-from iotax.queueing import SizingTarget
+from iotax.queueing import MMc, SizingTarget, size
 from iotax.report.tables import Column, Figure, Group, Row
 from iotax.units import counted
 from iotax.wording import comparable, figure, title
@@ -95,6 +95,7 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
         p = model.background_p or 1.0
         background += f"not significantly different from zero (p {_p(p)}), so the lines pass through the origin"
     facts = [Fact("Blocks", _blocks(model)), Fact("Background", background)]
+    facts += [Fact(f"Equation, {title(arm)}", _equation(model, arm)) for arm in model.arms]
     facts.append(Fact("Linear in IOPS", _linear(costs)))
     if model.lack_of_fit is not None:
         missed = model.lack_of_fit.p < 0.05
@@ -119,6 +120,13 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
     return facts
 
 
+def equation_note(costs: CpuCosts) -> str:
+    """How its terms are read."""
+    several = any(len(levels) > 2 for levels in costs.model.factors.values())
+    other = "its factor’s last, and 0 at others" if several else "the other"
+    return f"In equations [factor level] is +1 at the level named and −1 at {other}."
+
+
 def size_columns() -> list[Column]:
     named = [Column(name, "cores") for name, _ in TARGETS]
     return [Column("CPU", "µs per I/O"), Column("Per core", "IOPS"), *named]
@@ -138,6 +146,58 @@ def size_groups(summary: Summary) -> list[Group]:
             figures.append(Figure(str(found.size.servers), f"{ends}; {text}" if ends else text))
         rows.append(Row(cost.arm, title(cost.arm), figures))
     return [Group(f"{REPORT_RATE_IOPS:,} IOPS", rows)]
+
+
+@dataclass(frozen=True)
+class Sized:
+    """How a source sized."""
+
+    source: str
+    columns: list[Column]
+    groups: list[Group]
+    note: str
+
+
+def sized_by_sources(summary: Summary) -> list[Sized]:
+    """For each source that tells cores for a rate: by its own costs, how busy these would be, what an I/O would wait,
+    and how many a limit of 80 % asks for."""
+    name, target = TARGETS[0]
+    found = []
+    for source in summary.data.study.published:
+        rows, busiest = [], []
+        for each in source.figures:
+            if each.cores is None or each.absolute is None or source.rate_iops is None:
+                continue
+            us = sum(each.absolute) / 2
+            load = source.rate_iops * us * 1e-6
+            enough = size(source.rate_iops, us * 1e-6, target)
+            theirs = Figure("no bound", "more than they can do")
+            if load < each.cores:
+                response = MMc(source.rate_iops, us * 1e-6, each.cores).response_s * 1e6
+                theirs = Figure(figure(response), f"{response / us:.1f} times the service")
+                busiest.append(load / each.cores)
+            figures = [Figure(figure(us)), Figure(str(each.cores)), Figure(f"{100 * load / each.cores:.0f} %"), theirs]
+            figures.append(Figure(str(enough.servers), f"{figure(enough.response_s * 1e6)} µs"))
+            label = title(" · ".join(str(level) for level in each.of.values()))
+            rows.append(Row("", label, figures, f"published as {each.called}" if each.called else ""))
+        if not rows:
+            continue
+        columns = [
+            Column("Published cost", "µs per I/O"),
+            Column("Published cores", f"{source.rate_iops:,} IOPS"),
+            Column("Busy", "of these"),
+            Column("Mean response", "µs on them, M/M/c"),
+            Column(name, "cores, and mean response"),
+        ]
+        note = "The source divides the rate by what one core can do, which keeps its cores as good as fully busy."
+        if busiest:
+            more = figure(100 * (1 / max(busiest) - 1))
+            note += (
+                f" Do not size so: at {more} % more load, or where an I/O costs as much more, the queue grows without "
+                "bound; and on the way there an I/O waits longer than it is served."
+            )
+        found.append(Sized(source.source, columns, [Group("", rows)], note))
+    return found
 
 
 def response_columns() -> list[Column]:
@@ -188,6 +248,16 @@ def _blocks(model: CpuModel) -> str:
     if count < BLOCKS_ENOUGH:
         text += f"; {BLOCKS_ENOUGH} or more narrow them to {figure(block_reach(BLOCKS_ENOUGH))} or less"
     return f"{text}. Ratios and effects are judged within blocks, so they do not include drift"
+
+
+def _equation(model: CpuModel, arm: str) -> str:
+    first, *others = model.equation(arm)
+    text = figure(first.us)
+    for term in others:
+        named = " × ".join(f"[{_name(name)} {level}]" for name, level in term.at)
+        text += f" {'+' if term.us >= 0 else '−'} {figure(abs(term.us))} {named}"
+    background = f"{model.background_cores.value:.4f} + " if model.has_background else ""
+    return f"busy processors = {background}IOPS × ({text}) µs"
 
 
 def _linear(costs: CpuCosts) -> str:

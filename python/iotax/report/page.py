@@ -55,6 +55,7 @@ class Charts:
     layers: list[Drawing]
     cost: list[Drawing]
     cost_by_factor: list[Drawing]
+    cost_half_normal: list[Drawing]
     cost_residuals: list[Drawing]
     sizing: list[Drawing]
     order: list[Drawing]
@@ -112,6 +113,7 @@ def _draw(summary: Summary) -> Charts:
         layers=_some(charts.layers(summary, c) for c in conditions),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
+        cost_half_normal=_some([charts.cost_half_normal(costs, looks, grid.baseline_arm)]) if costs else [],
         cost_residuals=charts.cost_residuals(costs, looks) if costs else [],
         sizing=charts.response_curves(sized, looks, REPORT_CORES) if sized else [],
         order=_some(
@@ -183,6 +185,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "size_arms": [each.arm for each in summary.report_sizing.costs],
         "size_cores": REPORT_CORES,
         "size_note": cost.size_note(summary),
+        "sized_by_sources": cost.sized_by_sources(summary),
         "tables": tables,
         "checks": [TITLES[key] for key in tables.checked(summary)],
         "symbols": list(tables.SYMBOLS.values()),

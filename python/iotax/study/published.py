@@ -52,6 +52,8 @@ class PublishedFigure(Section):
     """Where the baseline is 100: a number, or [low, high]."""
     absolute: Span | None = None
     """In IOPS, MiB/s, µs or percent: a number, or [low, high]."""
+    cores: Annotated[int, Field(gt=0)] | None = None
+    """How many cores the source has `rate_iops` take, at the cost that `absolute` gives."""
     called: str = ""
     """What the source measured, where the study's treatment only stands for it."""
 
@@ -68,6 +70,8 @@ cpu_utilisation_hypervisor (percent of its processors; relative figures are judg
 databases transactions (a second) and disk_iops."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
     """One for each treatment that the source covers."""
+    rate_iops: Annotated[int, Field(gt=0)] | None = None
+    """For which rate the source tells `cores`."""
     baseline: dict[str, bool | int | float | str] | None = None
     """What the source counts as 100; the study's baseline when not given."""
     remarks: str = ""

@@ -11,7 +11,7 @@ from iotax.analysis.compare import Overall
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.model import correlations
 from iotax.analysis.multiplicity import each_confidence
-from iotax.analysis.responses import CPU
+from iotax.analysis.responses import CPU, IOPS, LATENCY
 from iotax.analysis.verdict import Cause, Withheld
 from iotax.wording import verdicts
 from iotax.wording.costs import priced
@@ -159,3 +159,42 @@ def test_the_price_of_another_emulated_carrier_says_so_beside_both_ends() -> Non
     said = {f.subject: f.text for f, _ in priced(measured(of=COST, fcp=20, fcp_loop=8, fc_nvme=30, nfs3=30))}
     assert "no verdict: the carriers differ (FC-NVMe: " in said["FC-NVMe"]
     assert "no verdict" not in said["NFSv3"]
+
+
+def two_machines(**changes: Any) -> Summary:
+    """Three protocols in two machines, and in one where there is no transport."""
+    paths = {name: replace(PATH, initiator_us=us, target_us=us) for name, us in {"fcp": 20, "nfs3": 30}.items()}
+    paths["fcp-loop"] = replace(PATH, initiator_us=16)
+    asked = {
+        "lab": "vm",
+        "factors": {"protocol": list(paths), "outstanding": [1, 8]},
+        "baseline": {"protocol": "fcp"},
+        "responses": ["cpu_per_io", "iops", "latency"],
+    }
+    return summarise(Simulation(paths=paths).data(study(**asked | changes)))
+
+
+def test_both_ends_in_one_machine_stand_for_cpu_and_not_for_speed() -> None:
+    found = {each.response: each.comparison for each in two_machines().overalls if each.arm == "nfs3"}
+    assert found[CPU].verdict is Verdict.WORSE
+    assert len(found[CPU].ends) == 2
+    for response in (IOPS, LATENCY):
+        assert found[response].ends == ()
+        assert found[response].withheld is not None
+        assert found[response].withheld.cause is Cause.CARRIER
+
+
+def test_several_paths_of_one_transport_are_compared_as_they_are_and_share_the_other_end() -> None:
+    protocols = {
+        "FC fixed": {"protocol": "fcp", "paths": 2, "path_policy": "fixed"},
+        "FC round-robin": {"protocol": "fcp", "paths": 2, "path_policy": "round-robin"},
+        "FC no transport": "fcp-loop",
+        "NFS": "nfs3",
+    }
+    factors = {"protocol": protocols, "outstanding": [1, 8]}
+    summary = two_machines(factors=factors, baseline={"protocol": "FC fixed"})
+    ways, other = overall(summary, "FC round-robin"), overall(summary, "NFS")
+    assert ways.verdict is not None
+    assert ways.ends == ()
+    assert [end.ratio.value for end in other.ends] == [pytest.approx(1.5, rel=0.1), pytest.approx(3.75, rel=0.1)]
+    assert other.ends[0].ratio == other.ratio

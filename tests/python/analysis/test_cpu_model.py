@@ -1,5 +1,8 @@
 """The CPU cost model finds what was put in."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from cpu_studies import PRICES, study3
@@ -31,6 +34,22 @@ def test_costs_ratio_background_and_effects_are_found():
     assert effects["fcp", "random"].p > 0.01
     assert model.lack_of_fit.p > 0.01
     assert model.cost_at_us("fcp", {"block_size": "8KiB"}).value == pytest.approx(47, rel=0.04)
+
+
+def test_the_equation_adds_up_to_the_cost_at_every_level():
+    model = CpuModel(study3(np.random.default_rng(3), nfs_random_us=3.0))
+    for arm in PRICES:
+        terms = model.equation(arm)
+        assert terms[0].at == ()
+        assert terms[0].us == pytest.approx(model.cost_us(arm).value, rel=1e-6)
+        for levels in itertools.product(*model.factors.values()):
+            at = dict(zip(model.factors, levels, strict=True))
+            signs = [math.prod(1 if at[name] == level else -1 for name, level in term.at) for term in terms]
+            summed = sum(sign * term.us for sign, term in zip(signs, terms, strict=True))
+            assert summed == pytest.approx(model.cost_at_us(arm, at).value, rel=1e-6)
+    [random] = [term for term in model.equation("nfs3") if term.at == (("random", "100%"),)]
+    assert random.us == pytest.approx(3, abs=1)
+    assert random.t > 2
 
 
 def test_without_background_the_line_passes_through_the_origin():

@@ -1,19 +1,25 @@
 """The CPU model and the sizing in a report, against the costs that the simulation put in."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from analysis.cpu_studies import study3
 from iotax import report
 from iotax.analysis import summarise
-from iotax.analysis.cost import cpu_costs
-from iotax.analysis.cpu_model import Curvature
+from iotax.analysis.cost import CpuCosts, cpu_costs, service_costs
+from iotax.analysis.cpu_model import CpuModel, Curvature
 from iotax.analysis.data import Grid
 from iotax.analysis.regression import FTest
+from iotax.analysis.responses import CPU
 from iotax.notebook import Notebook
-from iotax.report.cost import cost_lead
-from iotax.wording import answer
+from iotax.queueing import MMc
+from iotax.records import CpuTime, CpuUse
+from iotax.report.cost import cost_lead, sized_by_sources
+from iotax.wording import answer, figure
 from iotax.wording.costs import by_rate
 from report.factory import COST, PATHS, Simulation, study, write_notebook
 
@@ -115,4 +121,65 @@ def test_the_page_answers_with_cost_ratio_cores_and_what_to_doubt(page):
         "With 500 µs in the storage",
     ):
         assert said in text
-    assert cost.count('class="panel"') == 2 + 2 + 3 + 3
+    assert cost.count('class="panel"') == 2 + 2 + 1 + 3 + 3
+    assert re.search(r"busy processors = [\d. +]*IOPS × \([\d.]+ [+−] [\d.]+ \[block size 8KiB\]", text)
+    assert "is +1 at the level named and −1 at the other" in text
+
+
+def test_cores_of_a_source_are_shown_with_what_they_would_do():
+    figures = [
+        {"of": {"protocol": "nfs3"}, "absolute": 81, "cores": 6},
+        {"of": {"protocol": "iscsi"}, "absolute": 41, "cores": 3, "called": "Fibre Channel"},
+    ]
+    source = {"source": "A blog, 2014", "response": "cpu_per_io", "rate_iops": 70_000, "figures": figures}
+    [sized] = sized_by_sources(summarise(Simulation(block_cv=0.01).data(study(**COST | {"published": [source]}))))
+    nfs, fc = sized.groups[0].rows
+    # 70,000 × 81 µs are 5.67 of 6 cores, and 70,000 × 41 µs 2.87 of 3.
+    assert [[each.value for each in row.figures] for row in (nfs, fc)] == [
+        ["81.0", "6", "94 %", figure(MMc(70_000, 81e-6, 6).response_s * 1e6), "8"],
+        ["41.0", "3", "96 %", figure(MMc(70_000, 41e-6, 3).response_s * 1e6), "4"],
+    ]
+    assert fc.note == "published as Fibre Channel"
+    assert "at 4.53 % more load" in sized.note
+    assert not sized_by_sources(summarise(Simulation(block_cv=0.01).data(study(**COST))))
+
+
+def test_fewer_cores_than_the_load_have_no_response():
+    figures = [{"of": {"protocol": "nfs3"}, "absolute": 81, "cores": 5}]
+    source = {"source": "A blog, 2014", "response": "cpu_per_io", "rate_iops": 70_000, "figures": figures}
+    [sized] = sized_by_sources(summarise(Simulation(block_cv=0.01).data(study(**COST | {"published": [source]}))))
+    assert sized.groups[0].rows[0].figures[3].value == "no bound"
+    assert "Do not size so" not in sized.note
+
+
+@pytest.mark.parametrize(("change", "sized"), [(1.05, True), (1.3, False)])
+def test_a_cost_that_hardly_changes_with_the_rate_is_sized_by_at_rates_beyond(change, sized):
+    bent = study3(np.random.default_rng(7), rates=(1000, 2500, 4000), bend=-(1 - 1 / change), cv=0.002, block_cv=0.002)
+    costs = CpuCosts({"cpu": CpuModel(bent)}, CPU, idle_runs=False)
+    assert costs.model.linearity.p < 0.05
+    found = service_costs(costs, {}, Grid(study(**COST)), 70_000)
+    assert bool(found.costs) == sized
+    if sized:
+        assert "is taken to be the same at 70,000" in found.costs[0].source
+
+
+def test_one_machine_that_holds_both_ends_is_fitted_with_its_idle_time():
+    """Its figures are without what it spends idle; that is put back where idle measurements take part in the fit."""
+    said = study(**COST | {"lab": {"vm": {"clock": "icount", "guests": 1}}})
+    data = Simulation(block_cv=0.01).data(said)
+    idle_cores = 0.04
+
+    def both(attempt):
+        whole = attempt.result.cpu.part("both")
+        idle_ns = round(idle_cores * attempt.result.window.duration_ns)
+        gross = whole.model_copy(update={"busy_ns": whole.busy_ns + idle_ns, "background_ns": idle_ns})
+        return attempt.model_copy(update={"result": attempt.result.model_copy(update={"cpu": CpuUse([gross])})})
+
+    part = CpuTime(role="both", layer="guest", busy_ns=40_000_000)
+    backgrounds = [each.model_copy(update={"cpu": CpuUse([part])}) for each in data.backgrounds]
+    model = summarise(
+        replace(data, attempts=[both(each) for each in data.attempts], backgrounds=backgrounds)
+    ).costs.model
+    assert model.idle == len(backgrounds)
+    assert model.idle_cores == pytest.approx(idle_cores)
+    assert model.background_cores.value == pytest.approx(idle_cores, rel=0.05)

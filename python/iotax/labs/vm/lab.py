@@ -147,7 +147,7 @@ class VmLab(Lab):
         guests = [
             CpuTime(
                 host=f"{guest.name} guest",
-                role="initiator",
+                role="both" if self._vm.guests == 1 else "initiator",
                 layer="guest",
                 busy_ns=round(idle_cores * duration_ns),
                 window_ns=duration_ns,

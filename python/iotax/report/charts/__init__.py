@@ -4,7 +4,7 @@ Each function gives a `Drawing`, or None where it has nothing to show.
 """
 
 from iotax.report.charts.base import Drawing, factor_title
-from iotax.report.charts.cost import cost_effects, cost_interactions, cost_lines, cost_residuals
+from iotax.report.charts.cost import cost_effects, cost_half_normal, cost_interactions, cost_lines, cost_residuals
 from iotax.report.charts.cpu import caption as cpu_caption
 from iotax.report.charts.cpu import cpu_split, parts_used
 from iotax.report.charts.effects import factor_effects, model_residuals
@@ -27,6 +27,7 @@ __all__ = [
     "achieved_rate",
     "backlog",
     "cost_effects",
+    "cost_half_normal",
     "cost_interactions",
     "cost_lines",
     "cost_residuals",

@@ -1,5 +1,9 @@
 """The CPU cost model in pictures: its lines, its effects, how effects depend on the protocol, and what it misses."""
 
+import math
+
+from scipy.special import ndtri
+
 from iotax.analysis.cost import CpuCosts
 from iotax.analysis.cpu_model import CpuModel
 from iotax.report.charts.base import (
@@ -22,6 +26,10 @@ from iotax.wording import figure, signed, span, title
 
 _HEIGHT_PX = 280
 _IDLE = "no load"
+_FEWEST_EFFECTS = 4
+"""Fewer show no line."""
+_NAMED = 5
+"""Effects that are named in words, the largest."""
 
 
 def cost_lines(costs: CpuCosts, looks: dict[str, Look]) -> Drawing:
@@ -70,6 +78,23 @@ def cost_interactions(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
         for factor, levels in model.factors.items()
         if len(levels) > 1
     ]
+
+
+def cost_half_normal(costs: CpuCosts, looks: dict[str, Look], base: str) -> Drawing | None:
+    """Every effect on the cost per I/O, over what as many effects of nothing would be; None where there are too few."""
+    effects = _sizes(costs.model, base)
+    if len(effects) < _FEWEST_EFFECTS:
+        return None
+    largest = "; ".join(f"{name}: {figure(t)}" for _, name, t in effects[-_NAMED:][::-1])
+    return Drawing(
+        "cpu-model-half-normal",
+        "Effects in order of size",
+        "Each effect on the cost per I/O, and each protocol’s difference to the baseline, in standard errors over "
+        "half-normal quantiles. Those near the line are as large as chance makes them; those far above it are not. "
+        f"Largest: {largest}.",
+        lambda width: _half_normal(effects, looks, costs.model.arms, width),
+        HALF_PX,
+    )
 
 
 def cost_residuals(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
@@ -165,6 +190,39 @@ def _interaction(model: CpuModel, looks: dict[str, Look], factor: str, width_px:
         dots(rows, {**shared, "y": y, "shape": shape(looks, model.arms)}, size=52),
     ]
     return picture(layers, width_px, 250, factor_title(factor))
+
+
+def _sizes(model: CpuModel, base: str) -> list[tuple[str, str, float]]:
+    """(arm, name, |t|), the smallest first."""
+    found = []
+    for arm in model.arms:
+        if arm != base and base in model.arms:
+            found.append((arm, title(arm), abs(model.apart(arm, base))))
+        for term in model.equation(arm)[1:]:
+            about = " × ".join(f"{_name(name)} {level}" for name, level in term.at)
+            found.append((arm, f"{title(arm)}, {about}", abs(term.t)))
+    return sorted((each for each in found if math.isfinite(each[2])), key=lambda each: each[2])
+
+
+def _half_normal(effects: list[tuple[str, str, float]], looks: dict[str, Look], arms: list[str], width_px: int) -> Spec:
+    count = len(effects)
+    quantiles = [float(ndtri(0.5 + 0.5 * (place + 0.5) / count)) for place in range(count)]
+    rows: list[Spec] = [
+        {"x": x, "y": t, "arm": arm, "say": f"{name}: {figure(t)} standard errors"}
+        for x, (arm, name, t) in zip(quantiles, effects, strict=True)
+    ]
+    highest = max(row["y"] for row in rows)
+    scale = Scale([0.0, highest], zero=True, log=False)
+    x_scale = Scale([0.0, quantiles[-1] * 1.08], zero=True, log=False)
+    x = number("x", x_scale.vega, axis("Half-normal quantile", x_scale, labelOverlap=True, titleAnchor="start"))
+    y = number("y", scale.vega, axis("Standard errors", scale))
+    reach = min(x_scale.high, scale.high)
+    line = [{"x": 0.0, "y": 0.0}, {"x": reach, "y": reach}]
+    layers = [
+        layer("line", line, {"x": x, "y": y}, color=ref("axis"), strokeWidth=1),
+        dots(rows, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=40),
+    ]
+    return picture(layers, width_px, _HEIGHT_PX, "Effects in order of size")
 
 
 def _residuals(model: CpuModel, looks: dict[str, Look], width_px: int, x_title: str, kind: str) -> Spec:
