@@ -19,7 +19,8 @@ lab.add_typer(hosts, name="hosts")
 
 @hosts.command("check", cls=JsonCommand)
 def hosts_check(study: StudyName, document: JsonFile = None) -> None:
-    """Show what each host of a study is: kernel, cores, clock, engine, protocols, sudo.
+    """Show what each host of a study is: kernel, cores, clock, engine, protocols, sudo, link to the target, what its
+    disks hold.
 
     Copies the engine to each host; changes nothing else.
     """
@@ -30,7 +31,7 @@ def hosts_check(study: StudyName, document: JsonFile = None) -> None:
 
 @hosts.command("clean")
 def hosts_clean(study: StudyName) -> None:
-    """Remove the engines that iotax copied to the hosts of a study."""
+    """Take down the paths that earlier studies left on the hosts of a study, and remove the engines copied there."""
     from iotax.cli import hosts as command
 
     command.clean(study)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from iotax.cli.console import console
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.fit import fitting
 from iotax.cli.loading import load
 from iotax.cli.study import open_lab, planned
 from iotax.engine import EngineError
@@ -23,64 +26,86 @@ if TYPE_CHECKING:
     from iotax.labs.hosts.survey import Survey
     from iotax.places.host import Companion
 
-_COLUMNS = (
-    "host",
-    "role",
-    "kernel",
-    "cores",
-    "clock",
-    "kernel's bound",
-    "engine",
-    "kernel speaks",
-    "sudo",
-    "link",
-    "holds data",
+_PARTED = (
+    ("host", "role", "reached", "kernel", "cores", "clock"),
+    ("host", "engine", "time sync", "kernel speaks", "sudo", "link", "holds data"),
 )
+"""Columns where one table of all would be too wide."""
+_COLUMNS = tuple(dict.fromkeys(column for part in _PARTED for column in part))
 
 
 def check(name: str, document: Path | None) -> None:
     judged(document, Path(name))
 
-    def row(found: Survey) -> list[str]:
-        if found.clock is None:
-            said = escape(found.fault) or "\n".join(map(escape, found.obstacles))
-            known = [found.host, found.role, f"{found.kernel} {found.machine}".strip(), str(found.cores or "")]
-            return [*known, f"[red]{said}[/]" if said else "–", "–", "esxtop" if not found.fault else ""]
-        ahead_ms, error_ms = found.clock.ahead_ns / 1e6, found.clock.error_ns / 1e6
-        bound_ns = found.clock.kernel_error_ns
-        return [
-            found.host,
-            found.role,
-            f"{found.kernel} {found.machine}",
-            str(found.cores),
-            f"{ahead_ms:+.2f} ± {error_ms:.2f} ms",
-            "not in step" if bound_ns is None else f"{bound_ns / 1e6:.1f} ms",
-            found.engine,
-            ", ".join(found.protocols) or "–",
-            "\n".join(f"[red]{escape(each)}[/]" for each in found.obstacles) or ("yes" if found.sudo else "no"),
-            str(found.link or "–"),
-            escape("\n".join(found.held)) or "–",
-        ]
-
     with _opened(name) as lab:
         surveyed = lab.survey()
     if document != STDOUT:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in _COLUMNS:
-            table.add_column(title)
+        out = console()
+        rows = [_row(each) for each in surveyed]
+        narrow = [_table(columns, rows) for columns in _PARTED]
+        for index, table in enumerate(fitting(out, ([_table(_COLUMNS, rows)], narrow))):
+            if index:
+                out.print()
+            out.print(table)
         for each in surveyed:
-            table.add_row(*row(each))
-        console().print(table)
+            for what in (each.fault, *each.obstacles):
+                if what:
+                    out.print(Text(f"{each.host}: {what}", style="red"), soft_wrap=True)
         for each in surveyed:
             if each.companion:
-                console().print(escape(f"{each.host}: {_worker(each.companion)}"), soft_wrap=True, highlight=False)
+                out.print(escape(f"{each.host}: {_worker(each.companion)}"), soft_wrap=True, highlight=False)
         for relay in dict.fromkeys(each.relay for each in surveyed if each.relay):
             behind = ", ".join(each.host for each in surveyed if each.relay == relay)
-            console().print(escape(f"relay {relay}: {behind}"), soft_wrap=True, highlight=False)
+            out.print(escape(f"relay {relay}: {behind}"), soft_wrap=True, highlight=False)
     if document is not None:
         write_document(document, {"hosts": [_document(each) for each in surveyed]}, Path(name))
     if any(each.fault or each.obstacles for each in surveyed):
         raise typer.Exit(Exit.LAB)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in columns:
+        # What wraps is what several lines say as well.
+        table.add_column(title, no_wrap=title not in ("kernel speaks", "sudo", "link", "holds data"))
+    for row in rows:
+        table.add_row(*(row.get(title) or "–" for title in columns))
+    return table
+
+
+def _row(found: Survey) -> dict[str, str]:
+    """By column; what is not known is left out."""
+    row = {"host": found.host, "role": found.role}
+    if not found.kernel:
+        return {**row, "reached": "[red]no[/]"}
+    row |= {"reached": "yes", "kernel": f"{found.kernel} {found.machine}", "cores": str(found.cores or "")}
+    if found.cores:
+        row |= {
+            "sudo": _sudo(found),
+            "kernel speaks": ", ".join(found.protocols),
+            "link": str(found.link or ""),
+            "holds data": escape("\n".join(found.held)),
+            "engine": found.engine,
+        }
+    elif not found.fault and not found.obstacles:
+        row["engine"] = "esxtop"
+    if found.clock is not None:
+        ahead_ms, error_ms, synced_ns = (
+            found.clock.ahead_ns / 1e6,
+            found.clock.error_ns / 1e6,
+            found.clock.kernel_error_ns,
+        )
+        row["clock"] = f"{ahead_ms:+.2f} ± {error_ms:.2f} ms"
+        row["time sync"] = "none" if synced_ns is None else f"± {synced_ns / 1e6:.1f} ms"
+    return row
+
+
+def _sudo(found: Survey) -> str:
+    if found.root:
+        return "root login"
+    # The engine's own name holds its hash.
+    allowed = ["engine" if each.startswith("engine-") else each for each in found.allowed]
+    return "all" if found.sudo else ", ".join(allowed) or "no"
 
 
 def _worker(found: Companion) -> str:
@@ -96,7 +121,9 @@ def _document(found: Survey) -> dict[str, Any]:
         "kernel": found.kernel,
         "machine": found.machine,
         "cores": found.cores or None,
+        "root": found.root,
         "sudo": found.sudo,
+        "allowed": list(found.allowed),
         "protocols": list(found.protocols),
         "obstacles": list(found.obstacles),
         "link": None if found.link is None else str(found.link),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -53,7 +54,9 @@ class SshHost(ReachedHost):
                         keepalive_count_max=KEEPALIVES,
                     )
             except (OSError, asyncssh.Error, TimeoutError) as error:
-                raise HostFault(self.name, f"no SSH connection: {_said(error)}", "unreachable") from error
+                raise HostFault(
+                    self.name, f"no SSH connection to {asked['host']}: {_said(error)}", "unreachable"
+                ) from error
         return self._connection
 
     async def run(self, command: str, *, given: str = "", within_s: float = COMMAND_S) -> str:
@@ -201,4 +204,7 @@ def _unconfigured() -> Sequence[bytes]:
 def _said(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0 and "Connect call" in str(error):
+        # asyncio's own words are of its calls.
+        return os.strerror(error.errno)
     return str(error) or type(error).__name__

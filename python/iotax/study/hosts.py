@@ -47,14 +47,26 @@ class Hypervisor(Host):
 
 
 HostName: TypeAlias = _NAME | Host
-Moment: TypeAlias = Literal["before study", "after study", "before block", "after block", "before trial", "after trial"]
+Moment: TypeAlias = Literal[
+    "before study",
+    "after study",
+    "before block",
+    "after block",
+    "before level",
+    "after level",
+    "before trial",
+    "after trial",
+]
+
+LEVEL: tuple[Moment, ...] = ("before level", "after level")
 
 
 class Hook(Section):
     """A command on a named host at a moment of the study: a snapshot restored, a LUN mapped, an array filled."""
 
     at: Moment
-    """before or after the study, each block or each trial."""
+    """before or after the study, each block, each trial, or a level: where trials of `levels` begin and where they end,
+    however many follow each other in a block."""
     host: HostName
     """A host of the lab by its name, or any other as {name: array, address: 10.0.1.5, user: admin}."""
     run: Annotated[str, Field(min_length=1)]
@@ -62,7 +74,7 @@ class Hook(Section):
     timeout: Duration = 60_000_000_000
     """How long it may take; then it counts as failed."""
     levels: dict[str, LevelValue] = Field(default={})
-    """Of before trial and after trial: only where these factors have these levels, such as {protocol: FC}."""
+    """Of trials and levels: only where these factors have these levels, such as {protocol: FC}."""
     env: list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = Field(default=[])
     """Names of variables of iotax's own environment that the command is given, such as secrets. No value is kept."""
 
@@ -155,7 +167,7 @@ class Hosts(Section):
     threads: Annotated[int, Field(ge=1)] = 1
     """Threads of the server, where a target serves."""
     hooks: list[Hook] = Field(default=[])
-    """Commands on named hosts before and after the study, each block or each trial, in the order of the file."""
+    """Commands on named hosts before and after the study, each block, level or trial, in the order of the file."""
 
     @model_serializer(mode="wrap")
     def _without_ssh(self, handler: Any) -> dict[str, Any]:

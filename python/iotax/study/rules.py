@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from iotax.study.database import database_fault
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, HOSTS_MEMORY, LAID_OUT, not_honoured, not_honoured_of_labels
-from iotax.study.hosts import CLIENT, Cluster, Hosts
+from iotax.study.hosts import CLIENT, LEVEL, Cluster, Hosts
 from iotax.study.media import MediaModel, impossible
 from iotax.study.model import MODELLED, Level, Settings, Slices, Stream, Study, Vm, factor_names
 from iotax.study.omissions import Omissions
@@ -186,8 +186,11 @@ def _hooks(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
         if isinstance(hook.host, str) and hook.host not in names:
             others = "say {name: …, address: …} for another"
             yield (*place, "host"), f"the lab has no host {hook.host}; its hosts are {', '.join(names)}; {others}"
-        if hook.levels and not hook.at.endswith("trial"):
-            yield (*place, "levels"), f"{hook.at} is not of one treatment; say `at: before trial` or leave levels out"
+        if hook.levels and not hook.at.endswith(("trial", "level")):
+            said = "say `at: before level` or `at: before trial`, or leave levels out"
+            yield (*place, "levels"), f"{hook.at} is not of one treatment; {said}"
+        if not hook.levels and hook.at in LEVEL:
+            yield (*place, "levels"), f"{hook.at} needs the levels that it belongs to, such as {{protocol: FC}}"
         for name, value in hook.levels.items():
             if name not in levels:
                 yield (*place, "levels", name), f"not a factor of this study; its factors are {', '.join(levels)}"

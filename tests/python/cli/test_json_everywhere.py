@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from iotax.cli import hosts, lab
+from iotax.cli import console, hosts, lab
 from iotax.cli.app import app
-from iotax.labs.hosts.survey import Survey
+from iotax.labs.hosts.survey import Interface, Survey
 
 WITHOUT = {
     "completion": "prints a script",
@@ -55,8 +55,11 @@ class Lab:
     def survey(self) -> list[Survey]:
         clock = SimpleNamespace(ahead_ns=1_500_000, error_ns=200_000, kernel_error_ns=None)
         found = Survey(
-            "h1", "initiator", "6.1", "x86_64", 8, True, ("iscsi",), held=("sda: ext4 /",), engine="0.1.0", clock=clock
-        )
+            "h1", "initiator", "6.1.0-28-amd64", "x86_64", 8, allowed=("iscsiadm", "tee", "engine-0011223344556677"),
+            protocols=("nfs", "iscsi", "nvme-tcp"), obstacles=("dmsetup is missing",),
+            link=Interface("eth0", 9000, 25_000), held=("sda1: ext4 /", "sdb: LVM2_member"), engine="0.1.0+static",
+            clock=clock,
+        )  # fmt: skip
         return [found, Survey("h2", "target", fault="no route to host")]
 
     def close(self) -> None: ...
@@ -68,10 +71,13 @@ def test_hosts_as_json(tmp_path: Path, iotax, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(hosts, "_opened", lambda _: contextlib.closing(Lab()))
     said = json.loads(iotax("lab", "hosts", "check", "quick", "--json", code=4).stdout)["hosts"]
     assert (said[0]["cores"], said[0]["clock_ahead_ns"], said[0]["clock_kernel_error_ns"]) == (8, 1_500_000, None)
-    assert (said[0]["holds"], said[0]["link"], said[0]["obstacles"]) == (["sda: ext4 /"], None, [])
+    assert said[0]["holds"] == ["sda1: ext4 /", "sdb: LVM2_member"]
+    assert (said[0]["link"], said[0]["obstacles"]) == ("eth0, MTU 9000, 25 Gbit/s", ["dmsetup is missing"])
+    assert (said[0]["root"], said[0]["sudo"], said[0]["allowed"][:2]) == (False, False, ["iscsiadm", "tee"])
     assert (said[1]["fault"], said[1]["cores"], said[1]["clock_error_ns"]) == ("no route to host", None, None)
     shown = iotax("lab", "hosts", "check", "quick", "--json", tmp_path / "h.json", code=4).stdout
-    assert "no route to host" in shown
+    assert "h2: no route to host" in shown
+    assert "h1: dmsetup is missing" in shown
     assert json.loads((tmp_path / "h.json").read_text())["hosts"] == said
 
 
@@ -89,3 +95,25 @@ def test_the_vm_lab_as_json(tmp_path: Path, iotax, monkeypatch: pytest.MonkeyPat
     assert (said["protocols"]["iser"], said["protocols"]["iscsi"]) == ("no module", None)
     assert (said.get("boot_s"), said.get("size_bytes")) == ((12.5, None) if command == "check" else (None, 4096))
     assert "6.1.0" in iotax("lab", "vm", command).stdout
+
+
+@pytest.mark.parametrize("columns", [80, 160, 240])
+def test_the_table_of_hosts_cuts_nothing_on_a_narrow_terminal(
+    iotax, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    import contextlib
+
+    monkeypatch.setattr(hosts, "_opened", lambda _: contextlib.closing(Lab()))
+    monkeypatch.setattr(console, "PIPE_COLUMNS", columns)
+    lines = iotax("lab", "hosts", "check", "quick", code=4).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    said = " ".join(" ".join(lines).split())
+    assert "…" not in said
+    for each in (
+        "initiator yes 6.1.0-28-amd64 x86_64 8",
+        "+1.50 ± 0.20 ms",
+        "0.1.0+static",
+        "LVM2_member",
+        "target no",
+    ):
+        assert each in said

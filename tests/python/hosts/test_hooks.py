@@ -89,6 +89,51 @@ def test_commands_run_at_their_moments_and_for_their_levels(network: Network, op
     assert "h2: after trial: `echo trial >>log; echo done here`: exit status 0\nh2:   done here" in outcomes[-1].log
 
 
+def test_commands_of_a_level_run_where_its_trials_begin_and_end(network: Network, opened: Callable) -> None:
+    hooks = [
+        f"at: {at} level, host: h2, levels: {{protocol: {protocol}}}, run: 'echo {at}-{protocol} >>log'"
+        for protocol in ("iscsi", "nvme-tcp")
+        for at in ("before", "after")
+    ]
+    lab, trials = opened(*hooks, "at: after block, host: h2, run: 'echo block >>log'")
+    lab.prepare(quiet)
+    blocks = {
+        trial.block: [each.treatment["protocol"] for each in trials if each.block == trial.block] for trial in trials
+    }
+    for trial in trials:
+        # The second of two trials at one level finds it as it is.
+        for _ in range(2):
+            lab.run(trial, quiet)
+    lab.close()
+    expected = [
+        said
+        for protocols in blocks.values()
+        for said in (*(f"{at}-{protocol}" for protocol in protocols for at in ("before", "after")), "block")
+    ]
+    assert logged(network, "h2") == expected
+
+
+def test_a_level_whose_command_fails_is_put_back_and_entered_again_by_the_next_trial(
+    network: Network, opened: Callable
+) -> None:
+    lab, trials = opened(
+        "at: before level, host: h2, levels: {protocol: iscsi}, run: 'echo mapped >>log; test -e there'",
+        "at: after level, host: h2, levels: {protocol: iscsi}, run: 'echo unmapped >>log'",
+    )
+    lab.prepare(quiet)
+    trial = next(each for each in trials if each.treatment["protocol"] == "iscsi")
+    with pytest.raises(TrialFailed, match=r"h2: before level: .* failed with exit status 1"):
+        lab.run(trial, quiet)
+    assert logged(network, "h2") == ["mapped", "unmapped"]
+    (network.home("h2") / "there").touch()
+    try:
+        lab.run(trial, quiet)
+    finally:
+        (network.home("h2") / "there").unlink()
+    lab.close()
+    assert logged(network, "h2") == ["mapped", "unmapped"] * 2
+
+
 def test_a_command_that_fails_keeps_its_trial_from_running_and_is_named(network: Network, opened: Callable) -> None:
     lab, trials = opened("at: before trial, host: h2, run: 'echo no such snapshot >&2; exit 3'")
     lab.prepare(quiet)

@@ -120,6 +120,58 @@ def test_paths_come_up_are_measured_by_the_machines_and_go(
     assert not (network.folder / "fake-h1/proc/self/mounts").read_text()
 
 
+def test_no_path_is_up_while_the_users_commands_run(network: Network, fakes: dict[str, Path], opened: Open) -> None:
+    moments = (
+        "before study",
+        "before block",
+        "before level",
+        "before trial",
+        "after trial",
+        "after level",
+        "after study",
+    )
+    log = network.folder / "mounts-seen"
+    log.unlink(missing_ok=True)
+    mounts = network.folder / "fake-h1/proc/self/mounts"
+    hooks = ", ".join(
+        f"{{at: {at}, host: h2, run: 'grep -c nfs {mounts} >>{log}; true'"
+        f"{', levels: {protocol: nfs}' if at.endswith('level') else ''}}}"
+        for at in moments
+    )
+    text = written(network, fakes, "100ms").replace("lab: {hosts: {", f"lab: {{hosts: {{hooks: [{hooks}], ")
+    lab = opened(text)
+    lab.prepare(quiet)
+    for _ in range(2):
+        assert lab.run(trial_of(text, "nfs"), quiet).result.ios > 0
+    lab.close()
+    # Of study and block once each, of trials twice, of the level where the volume is looked at and filled too.
+    assert set(log.read_text().split()) == {"0"}
+    assert len(log.read_text().split()) == 13
+
+
+def test_a_volume_that_is_there_for_its_level_alone_is_looked_at_and_filled_there(
+    network: Network, fakes: dict[str, Path], opened: Open
+) -> None:
+    volume = fakes["h1"] / "export/data1"
+    away = volume.with_name("unmapped")
+    volume.rename(away)
+    hooks = ", ".join(
+        f"{{at: {at}, host: h1, levels: {{protocol: nfs}}, run: mv {source} {to}}}"
+        for at, source, to in (("before level", away, volume), ("after level", volume, away))
+    )
+    text = written(network, fakes, "100ms").replace("lab: {hosts: {", f"lab: {{hosts: {{hooks: [{hooks}], ")
+    lab = opened(text)
+    [found] = [each for each in lab.check() if each.kind != "ok"]
+    assert (found.kind, "`iotax check` does not run them" in found.message) == ("warning", True)
+    assert away.exists()
+    lab.prepare(quiet)
+    for protocol in ("file", "nfs", "file"):
+        assert lab.run(trial_of(text, protocol), quiet).result.verify.wrong_blocks == 0
+        assert (volume.exists(), away.exists()) == (protocol == "nfs", protocol == "file")
+    lab.close()
+    assert away.exists()
+
+
 def test_the_volumes_of_all_hosts_are_preconditioned_over_their_paths(
     network: Network, fakes: dict[str, Path], opened: Open
 ) -> None:

@@ -89,6 +89,7 @@ def test_the_lab_says_who_takes_part() -> None:
     [
         ({"at": "before trial", "host": "h9", "run": "true"}, "the lab has no host h9; its hosts are h1, t"),
         ({"at": "before block", "host": "t", "run": "true", "levels": {"protocol": "iscsi"}}, "not of one treatment"),
+        ({"at": "before level", "host": "t", "run": "true"}, "before level needs the levels that it belongs to"),
         ({"at": "after trial", "host": "t", "run": "true", "levels": {"protocol": "nfs3"}}, "nfs3 is not a level of"),
         ({"at": "after trial", "host": "t", "run": "true", "levels": {"mtu": 1}}, "not a factor of this study"),
     ],

@@ -1,16 +1,17 @@
-"""The user's own commands on named hosts, before and after a study, its blocks and its trials."""
+"""The user's own commands on named hosts, before and after a study, its blocks, levels and trials."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from iotax.places import HostFault
 from iotax.places.host import HostPlace
 from iotax.study import Study
-from iotax.study.hosts import Hook, Hosts, Moment
+from iotax.study.hosts import LEVEL, Hook, Hosts, Moment
 from iotax.trial import LevelValue
 from iotax.units import format_duration
 
@@ -28,7 +29,11 @@ class Hooks:
     lab: Hosts
     places: Mapping[str, HostPlace]
     """By name of host, of all that hooks name."""
+    rest: Callable[[], Awaitable[None]]
+    """Takes down the paths of hosts' kernels: no LUN is unmapped or restored beneath a path that is up."""
     _said: list[str] = field(default_factory=list)
+    _entered: list[dict[str, LevelValue]] = field(default_factory=list)
+    """Levels that trials are at, as `levels` of hooks name them."""
 
     async def run(self, at: Moment, treatment: Mapping[str, LevelValue] | None = None) -> None:
         """Those of this moment, one after another; `treatment` is a trial's. Raises HostFault for the first that
@@ -37,14 +42,54 @@ class Hooks:
             if hook.at == at and self._concerns(hook, treatment or {}):
                 await self._one(hook)
 
+    async def enter(self, treatment: Mapping[str, LevelValue]) -> None:
+        """What belongs between two trials of different levels: those are left first that this treatment has not.
+        Raises HostFault; a level whose commands failed is not entered."""
+        await self.leave(treatment)
+        for levels in self._levels():
+            if levels in self._entered or not self._has(treatment, levels):
+                continue
+            self._entered.append(levels)
+            try:
+                await self._at_level("before level", levels)
+            except HostFault:
+                # What the commands before the one that failed did is put back.
+                with contextlib.suppress(HostFault):
+                    await self._at_level("after level", levels)
+                self._entered.remove(levels)
+                raise
+
+    async def leave(self, treatment: Mapping[str, LevelValue] | None = None) -> None:
+        """Leaves all levels but those of a treatment. Raises HostFault; the next call tries again."""
+        for levels in list(self._entered):
+            if treatment is None or not self._has(treatment, levels):
+                await self._at_level("after level", levels)
+                self._entered.remove(levels)
+
     def take(self) -> list[str]:
         """What was said since, line by line."""
         said, self._said = self._said, []
         return said
 
     def _concerns(self, hook: Hook, treatment: Mapping[str, LevelValue]) -> bool:
-        wanted = {name: self.study.level(name, value) for name, value in hook.levels.items()}
+        return self._has(treatment, hook.levels)
+
+    def _has(self, treatment: Mapping[str, LevelValue], levels: Mapping[str, LevelValue]) -> bool:
+        wanted = {name: self.study.level(name, value) for name, value in levels.items()}
         return all(level is not None and treatment.get(name) == level.value for name, level in wanted.items())
+
+    def _levels(self) -> list[dict[str, LevelValue]]:
+        """That commands wait for, each once."""
+        found: list[dict[str, LevelValue]] = []
+        for hook in self.lab.hooks:
+            if hook.at in LEVEL and hook.levels not in found:
+                found.append(hook.levels)
+        return found
+
+    async def _at_level(self, at: Moment, levels: Mapping[str, LevelValue]) -> None:
+        for hook in self.lab.hooks:
+            if hook.at == at and hook.levels == levels:
+                await self._one(hook)
 
     async def _one(self, hook: Hook) -> None:
         place = self.places[self.lab.hook_host(hook).name]
@@ -52,6 +97,7 @@ class Hooks:
         if absent:
             raise HostFault(place.name, f"{hook.at}: {absent[0]} is not set in iotax's own environment", "usage")
         what = f"{hook.at}: `{hook.run}`"
+        await self.rest()
         try:
             status, output = await place.ask(*_told(hook), within_s=hook.timeout / 1e9, keep_bytes=_OUTPUT_BYTES_MAX)
         except TimeoutError:

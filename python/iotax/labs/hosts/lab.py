@@ -49,6 +49,8 @@ _SERVE_S = 60.0
 _ENDING_S = 1.0
 _ANSWER_S = 10.0
 """How much later than what it breaks a server's end may be heard."""
+_BRINGING: tuple[Moment, ...] = ("before study", "before level")
+"""Commands that may map a LUN, or set up what else is looked at."""
 _LOST = frozenset({"lost", "unreachable", "silent", "died"})
 """Kinds of failure of a host that can be gone."""
 _FILL_BYTES_PER_S = 20 << 20
@@ -82,13 +84,18 @@ class HostsLab(Lab):
             [place(host) for host in self._spec.hypervisor_hosts() if host.kind == "linux"],
             [over_ssh(host) for host in self._spec.hypervisor_hosts() if host.kind == "esxi"],
         )
-        settings = [study.settings(trial.treatment) for trial in plan.trials]
+        treatments = [trial.treatment for trial in plan.trials]
+        settings = [study.settings(treatment) for treatment in treatments]
+
+        async def enter(wanted: Settings) -> None:
+            await self._hooks.enter(next(at for at, each in zip(treatments, settings, strict=True) if each is wanted))
+
         self.absent = self._absent = dict[str, str]()
-        self._volumes = Volumes(settings, self._initiators, self._absent, self._binary, destroy)
+        self._volumes = Volumes(settings, self._initiators, self._absent, self._binary, destroy, enter)
         mine: dict[str, HostPlace] = {each.name: each for each in [*self._places(), *self._hypervisors.esxi]}
         others = [self._spec.hook_host(hook) for hook in self._spec.hooks]
         mine |= {host.name: over_ssh(host) for host in others if host.name not in mine}
-        self._hooks = Hooks(study, self._spec, mine)
+        self._hooks = Hooks(study, self._spec, mine, lambda: self._volumes.paths.rest(self._present()))
         self._block = 0
         """Whose hooks have run; 0 for none."""
         self._prepared = False
@@ -102,7 +109,14 @@ class HostsLab(Lab):
         found = wait_for(self._check_hosts())
         if any(each.kind == "error" for each in found):
             return found
-        return [*found, *wait_for(self._volumes.check(lambda _: None))]
+        volumes = wait_for(self._volumes.check(lambda _: None, commands=False))
+        if any(hook.at in _BRINGING for hook in self._spec.hooks):
+            said = "unless commands of the study bring it: `iotax check` does not run them; `iotax run` does, and looks"
+            volumes = [
+                replace(each, kind="warning", message=f"{each.message}: {said}") if each.kind == "error" else each
+                for each in volumes
+            ]
+        return [*found, *volumes]
 
     def connect(self) -> None:
         """To every host, with its engine there. Raises HostFault."""
@@ -124,12 +138,16 @@ class HostsLab(Lab):
     def prepare(self, progress: Progress) -> None:
         self.tell = lambda said: progress(Step(said))
         progress(Step(f"connecting to {counted(len(self._places()), 'host')}"))
-        findings = self.check()
-        if any(each.kind in ("error", "refused") for each in findings):
+        findings = wait_for(self._check_hosts())
+        if any(each.kind == "error" for each in findings):
             raise LabUnusable(findings)
         try:
+            # First, since a LUN may have to be mapped before anybody can look at it.
             wait_for(self._hooks.run("before study"))
             self._prepared = True
+            findings += wait_for(self._volumes.check(progress))
+            if any(each.kind in ("error", "refused") for each in findings):
+                raise LabUnusable(findings)
             wait_for(self._volumes.fill(progress))
         except HostFault as fault:
             raise LabUnusable([CheckItem("error", fault.host, fault.message)]) from fault
@@ -190,6 +208,7 @@ class HostsLab(Lab):
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         self.tell = lambda said: progress(Step(said))
         self._enter(trial.block)
+        self._told_to(self._hooks.enter(trial.treatment))
         self._hook("before trial", trial)
         try:
             outcome = self._run(trial, progress)
@@ -246,6 +265,7 @@ class HostsLab(Lab):
         try:
             wait_for(self._ask_all())
             if not settings.endpoint.embedded:
+                wait_for(self._hooks.enter(trial.treatment))
                 wait_for(self._volumes.answers(settings))
         except (HostFault, ValidationError):
             return False
@@ -273,6 +293,7 @@ class HostsLab(Lab):
         """Runs what belongs between two blocks. Raises TrialFailed."""
         if block == self._block:
             return
+        self._told_to(self._hooks.leave())
         if self._block:
             self._hook("after block")
         self._block = 0
@@ -289,8 +310,12 @@ class HostsLab(Lab):
 
     def _hook(self, at: Moment, trial: Trial | None = None) -> None:
         """Raises TrialFailed, with what the commands said."""
+        self._told_to(self._hooks.run(at, trial.treatment if trial else None))
+
+    def _told_to(self, hooks: Coroutine[Any, Any, None]) -> None:
+        """Raises TrialFailed, with what the commands said."""
         try:
-            wait_for(self._hooks.run(at, trial.treatment if trial else None))
+            wait_for(hooks)
         except HostFault as fault:
             raise TrialFailed(str(fault), "\n".join(self._hooks.take()), kind=fault.kind) from fault
 
@@ -484,9 +509,10 @@ class HostsLab(Lab):
     async def _leave(self) -> None:
         if self._prepared:
             self._prepared = False
-            for at in ("after block", "after study") if self._block else ("after study",):
+            run = self._hooks.run
+            for end in (self._hooks.leave(), *([run("after block")] if self._block else []), run("after study")):
                 try:
-                    await self._hooks.run(at)
+                    await end
                 except HostFault as fault:
                     self._left.append(str(fault))
         self._left += await self._volumes.paths.close(self._initiators)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from secrets import token_hex
@@ -90,6 +90,12 @@ class Paths:
             raise HostFault(place.name, f"{uri}: {'; '.join(wrong)}", "usage")
         self._up[place.name] = known, attached
         return attached
+
+    async def rest(self, places: Sequence[HostPlace]) -> None:
+        """Takes down what is up on these hosts, and keeps the hosts. Raises HostFault."""
+        for place in places:
+            if self._up.pop(place.name, (("local",), None))[0][0] != "local":
+                await self._script(place, "down")
 
     async def close(self, places: list[HostPlace]) -> list[str]:
         """Takes everything down, and lets go of the hosts; what could not be taken down, with what to do."""

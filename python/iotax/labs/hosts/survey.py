@@ -15,7 +15,10 @@ from iotax.places.host import Companion, HostPlace
 from iotax.protocols import kernel_modules
 
 # Built in, a module stands under /sys/module or /proc/filesystems.
-_ASK = "uname -r; uname -m; nproc; sudo -n true 2>/dev/null && echo yes || echo no; " + "; ".join(
+_ASK = (
+    "uname -r; uname -m; nproc; "
+    'if [ "$(id -u)" = 0 ]; then echo root; elif sudo -n true 2>/dev/null; then echo all; else echo no; fi; '
+) + "; ".join(
     f"{{ test -d /sys/module/{module} || /sbin/modinfo {module} >/dev/null 2>&1 "
     f"|| grep -qw {module} /proc/filesystems; }} && echo {protocol}"
     for protocol, module in kernel_modules().items()
@@ -65,8 +68,12 @@ class Survey:
     kernel: str = ""
     machine: str = ""
     cores: int = 0
+    root: bool = False
+    """Whether the login is root, who needs no sudo."""
     sudo: bool = False
-    """Whether `sudo -n` runs commands as root."""
+    """Whether `sudo -n` runs any command as root."""
+    allowed: tuple[str, ...] = ()
+    """Commands that the study needs as root and has."""
     protocols: tuple[str, ...] = ()
     """That its kernel can speak."""
     obstacles: tuple[str, ...] = ()
@@ -115,12 +122,15 @@ async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary, in_tur
     if role == "esxi":
         return await _esxi(found, place)
     try:
-        kernel, machine, cores, sudo, *protocols = (await place.run(f"{{ {_ASK}; }} || true")).splitlines()
-        found = Survey(place.name, role, kernel, machine, int(cores), sudo == "yes", tuple(protocols))
+        kernel, machine, cores, root, *protocols = (await place.run(f"{{ {_ASK}; }} || true")).splitlines()
+        found = Survey(place.name, role, kernel, machine, int(cores), root=root == "root", sudo=root == "all")
+        found = replace(found, protocols=tuple(protocols))
         program = await place.install(binary)
+        allowed, obstacles = await _as_root(place, asked, binary)
         found = replace(
             found,
-            obstacles=await _obstacles(place, asked, binary),
+            allowed=allowed,
+            obstacles=obstacles,
             link=await _interface(place, asked.peer),
             # lsblk writes the line breaks between several mounts so.
             held=tuple(line.replace("\\x0a", ", ") for line in (await place.run(_HELD)).splitlines()),
@@ -151,17 +161,21 @@ async def _esxi(found: Survey, place: HostPlace) -> Survey:
     return replace(found, role="hypervisor", kernel=kernel, machine=machine, obstacles=obstacles)
 
 
-async def _obstacles(place: HostPlace, asked: Asked, binary: Binary) -> tuple[str, ...]:
+async def _as_root(place: HostPlace, asked: Asked, binary: Binary) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The commands that are there for root, and what is in the way of the others."""
     commands = [*asked.commands, *([f'"$HOME/{binary.remote}"'] if asked.devices else [])]
     if not commands:
-        return ()
+        return (), ()
     said = await place.run(
         "PATH=$PATH:/usr/sbin:/sbin; "
         f"for each in {' '.join(commands)}; do name=${{each##*/}}; "
         'command -v "$each" >/dev/null 2>&1 || { echo "$name is missing"; continue; }; '
-        '[ "$(id -u)" = 0 ] || sudo -n -l "$each" >/dev/null 2>&1 || echo "sudo -n $name is forbidden"; done'
+        '[ "$(id -u)" = 0 ] || sudo -n -l "$each" >/dev/null 2>&1 || '
+        '{ echo "sudo -n $name is forbidden"; continue; }; echo "OK $name"; done'
     )
-    return tuple(said.splitlines())
+    lines = said.splitlines()
+    allowed = tuple(line.removeprefix("OK ") for line in lines if line.startswith("OK "))
+    return allowed, tuple(line for line in lines if not line.startswith("OK "))
 
 
 async def _interface(place: HostPlace, peer: str) -> Interface | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,11 +52,13 @@ class Volumes:
         absent: Container[str],
         binary: Binary,
         destroy: frozenset[str],
+        enter: Callable[[Settings], Awaitable[None]],
     ) -> None:
-        """`absent` holds the names of initiators that are left out, as soon as they are."""
+        """`absent` holds the names of initiators that are left out, as soon as they are. `enter` has the
+        user's commands bring what settings need, before anything is looked at or written there."""
         self._absent = absent
         self._settings, self._initiators, self._destroy = settings, initiators, destroy
-        self._binary, self.paths = binary, Paths(binary)
+        self._binary, self.paths, self._enter = binary, Paths(binary), enter
         self._identities: dict[tuple[str, str], str] = {}
         """(host, endpoint) → which device or file was judged there."""
         self._judged: dict[str, tuple[Attached, dict[str, int] | None]] = {}
@@ -82,11 +84,13 @@ class Volumes:
         devices = any(path.kind != "nfs" for path in paths) or any(uri.startswith(f"{_LOCAL}/dev/") for uri in uris)
         return Asked(tuple(commands), devices, next(iter(peers), ""))
 
-    async def check(self, progress: Progress) -> list[CheckItem]:
+    async def check(self, progress: Progress, *, commands: bool = True) -> list[CheckItem]:
         """What stands at each endpoint. A volume that several hosts reach is looked at once, the others only see
-        whether it is the same."""
+        whether it is the same. Raises HostFault, of the user's commands alone; without `commands` none run."""
         found: list[CheckItem] = []
         for settings in self._external():
+            if commands:
+                await self._enter(settings)
             whole: dict[str, str] = {}
             for index in self._viewers(settings):
                 found += await self._check(settings, index, whole, progress)
@@ -97,6 +101,7 @@ class Volumes:
         for settings in self._external():
             # What is preconditioned is filled by that, and is not to be filled in sequence afterwards.
             if settings.volume.fill == "pattern" and settings.precondition is None:
+                await self._enter(settings)
                 progress(Step(f"writing the pattern to {settings.endpoint.uri}"))
                 await each_of([self._fill(settings, index) for index in self._owners(settings)])
 
@@ -107,6 +112,7 @@ class Volumes:
     async def fill_all(self, uri: str) -> Worked:
         """A pass of preconditioning over every volume behind an endpoint. Raises HostFault."""
         settings = self._settings_of(uri)
+        await self._enter(settings)
         owners = self._owners(settings)
         await each_of([self._fill(settings, index) for index in owners])
         return Worked(len(owners) * self.needed_bytes(settings))
@@ -114,6 +120,7 @@ class Volumes:
     async def overwrite_all(self, uri: str, seed: int, driver: str) -> Worked:
         """A round of it, on all of them at once. Raises HostFault."""
         settings = self._settings_of(uri)
+        await self._enter(settings)
 
         async def one(index: int) -> TrialResult:
             reached = await self.reach(settings, index)
