@@ -85,7 +85,7 @@ def test_published_figures_fit_the_schema() -> None:
         ("cpu_per_io", "transactions", "s.yaml:9:5: published[1].response: only databases have it; say "
          "`generator: pgbench` under load"),
         ("called", "caled", "s.yaml:13:47: published[1].figures[3].caled: unknown name, did you mean 'called'?; "
-         "figures has of, relative, absolute, called"),
+         "figures has of, relative, absolute, cores, called"),
         ("    response", "    baseline: {protocol: local}\n    response", "s.yaml:9:16: "
          "published[1].baseline.protocol: local is not a level of protocol; its levels are nfs3, iscsi"),
     ],
