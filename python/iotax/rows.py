@@ -116,6 +116,7 @@ def _transactions(result: TrialResult | None) -> Row:
         "transactions_per_s": result and result.rate_iops,
         "disk_read_iops": result and database and database.reads / result.duration_s,
         "disk_write_iops": result and database and database.writes / result.duration_s,
+        "disk_flushes": database and database.flushes,
         "checkpoints": database and database.checkpoints,
         **{f"cpu_{part}_ns_per_transaction": result and result.cpu_per_io_ns(part) for part in _CPU_PARTS},
     }

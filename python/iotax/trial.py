@@ -341,14 +341,19 @@ class Database(Record):
 
     size_bytes: int
     memory_bytes: int
-    """What its processes and the cached pages of its files may have of the initiator's memory."""
+    """What its processes and the cached pages of its files may have of the initiator's memory; of iotax's own its
+    buffers."""
     checkpoints: int
-    """From before the load to its end; one at least lies within the window."""
+    """From before the load to its end, of which one at least lies within the window; iotax's own: that ended in it."""
     reads: int
-    """I/Os of the initiator's kernel on the volume."""
+    """I/Os of the initiator's kernel on the volume; iotax's own of its pages and its log."""
     writes: int
     read_bytes: int
     write_bytes: int
+    log_writes: int | None = None
+    """Of the writes, those of the log; None, as the next two, where the database is not iotax's own."""
+    log_write_bytes: int | None = None
+    flushes: int | None = None
 
 
 class TrialResult(Record):

@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
 use iotax_node::{
     DiskId, FailureKind, LoadNode, TaskConfig,
-    load::{Content, Endpoint, LocalUnit, Measured, RunConfig, TaskOutcome},
+    load::{Content, Cursor, Endpoint, LocalUnit, Measured, RunConfig, TaskOutcome},
     pattern::{self, Pool},
 };
 use iotax_proto::{Geometry, Instant, Region};
@@ -67,6 +67,18 @@ fn run_on_memory_reads_what_it_wrote() {
         assert!((measured.mean_outstanding - 8.0 * f64::from(workers)).abs() < 0.1, "{}", measured.mean_outstanding);
         assert_eq!(measured.series.iter().filter(|sample| sample.in_window).count(), 4);
     }
+}
+
+#[test]
+fn workers_share_a_sequential_stream_and_verify_what_they_read() {
+    let (heap, unit) = disk();
+    let shared = Some(Cursor::default());
+    let config = RunConfig { outstanding: 2, random_percent: 0.0, shared, ..RUN };
+    let measured = run(config, 3, &unit, Some(heap)).expect("right data");
+    assert!(measured.read.ios > 256 && measured.write.ios > 256, "{measured:?}");
+    assert_eq!(measured.verify.wrong_blocks, 0);
+    let refused = RunConfig { shared: Some(Cursor::default()), ..RUN }.check().expect_err("random");
+    assert_eq!(refused.place, "random_percent");
 }
 
 /// A volume that keeps the places within a page to which its bytes were copied.

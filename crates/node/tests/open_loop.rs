@@ -194,6 +194,7 @@ fn streams() -> Vec<StreamConfig> {
         block_size_bytes,
         read_percent,
         random_percent,
+        shared: None,
     };
     vec![stream("small", 75.0, 4096, 100.0, 100.0), stream("large", 25.0, 65536, 0.0, 0.0)]
 }

@@ -35,6 +35,7 @@ fn recorder_ns() -> f64 {
         block_size_bytes: BLOCK_BYTES,
         read_percent: 100.0,
         random_percent: 100.0,
+        shared: None,
     };
     let mut recorder = Recorder::new(schedule, [(access, 1)], false);
     let started = std::time::Instant::now();

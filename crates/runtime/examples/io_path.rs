@@ -105,6 +105,8 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
         read_percent: settings.read_percent,
         random_percent: 100.0,
         streams: Vec::new(),
+        shared: None,
+        oltp: None,
         pacing: Pacing::Closed,
         warmup: STEP * 50,
         runtime: STEP * settings.rounds,

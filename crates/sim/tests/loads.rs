@@ -21,6 +21,8 @@ fn run(outstanding: u32) -> RunConfig {
         read_percent: 100.0,
         random_percent: 100.0,
         streams: Vec::new(),
+        shared: None,
+        oltp: None,
         pacing: Pacing::Closed,
         warmup: Duration::from_millis(10),
         runtime: Duration::from_millis(100),

@@ -33,6 +33,8 @@ class _Target:
     random_percent: int = 0
     outstanding: int = 2
     threads: int = 1
+    shared: bool = False
+    """Its threads go on with one sequence (-si)."""
     rate: str = ""
     """Of a thread: `100i` is IOPS, `100` bytes per ms; empty where it goes as fast as it can."""
 
@@ -41,7 +43,7 @@ class _Target:
             "block_size": format_size(self.block_bytes),
             "read": f"{100 - self.write_percent}%",
             "random": f"{self.random_percent}%",
-        }
+        } | ({"shared": True} if self.shared else {})
 
     @property
     def rate_iops(self) -> float | None:
@@ -119,6 +121,7 @@ def _of_words(words: Sequence[str]) -> _Job:
         random_percent=_random_percent(given),
         outstanding=_number(given.get("o") or "2", "-o"),
         threads=threads,
+        shared=given.get("s", "").startswith("i") and "r" not in given and threads > 1,
         rate=given.get("g", ""),
     )
     if not re.fullmatch(r"(\d+i?)?", target.rate):
@@ -196,11 +199,14 @@ def _target(target: _Element) -> _Target:
     rate = target.number("Throughput", 0)
     unit = target.element.find("Throughput")
     in_iops = unit is not None and unit.get("unit", "").upper() == "IOPS"
+    interlocked = (target.element.findtext("InterlockedSequential") or "").strip().lower() == "true"
+    threads, random_percent = max(1, target.number("ThreadsPerFile", 1)), target.number("RandomRatio", share)
     return _Target(
         block_bytes=target.number("BlockSize", 64 << 10),
         write_percent=target.number("WriteRatio", 0),
-        random_percent=target.number("RandomRatio", share),
+        random_percent=random_percent,
         outstanding=target.number("RequestCount", 2),
-        threads=max(1, target.number("ThreadsPerFile", 1)),
+        threads=threads,
+        shared=interlocked and not random_percent and threads > 1,
         rate=f"{rate}{'i' if in_iops else ''}" if rate else "",
     )

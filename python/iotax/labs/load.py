@@ -18,7 +18,8 @@ from iotax.places.here import HERE
 from iotax.places.waiting import Engine
 from iotax.protocols import known
 from iotax.records import CpuUse, Record
-from iotax.study.model import Settings
+from iotax.study.database import buffers_bytes
+from iotax.study.model import Oltp, Settings
 from iotax.study.rules import ZONE_BYTES
 from iotax.trial import Background, Window
 
@@ -101,7 +102,15 @@ def run_document(
         "watch_pids": watch_pids,
         **permission.said(endpoint),
     }
-    return document | {"streams": _streams(settings)} if load.streams else document
+    if load.oltp is not None:
+        return document | {"oltp": oltp_document(settings, load.oltp)}
+    if load.streams:
+        return document | {"streams": _streams(settings)}
+    return document | {"shared": True} if load.shared else document
+
+
+def oltp_document(settings: Settings, oltp: Oltp) -> dict[str, int]:
+    return {"memory_bytes": buffers_bytes(oltp, settings.working_set_bytes), "checkpoint_ns": oltp.checkpoint}
 
 
 def _pacing(settings: Settings) -> dict[str, Any]:
@@ -120,6 +129,7 @@ def _streams(settings: Settings) -> list[dict[str, Any]]:
             "read_percent": _number(each.read),
             "random_percent": _number(each.random),
         }
+        | ({"shared": True} if each.shared else {})
         for each in settings.load.accesses()
     ]
 

@@ -50,6 +50,7 @@ class Charts:
     effects: list[Drawing]
     residuals: list[Drawing]
     percentiles: list[Drawing]
+    apart: list[Drawing]
     shifts: list[Drawing]
     cpu: list[Drawing]
     layers: list[Drawing]
@@ -108,6 +109,7 @@ def _draw(summary: Summary) -> Charts:
         effects=_some(charts.factor_effects(summary, looks, r) for r in summary.responses),
         residuals=[d for r in summary.responses[:1] for d in charts.model_residuals(summary, looks, r)],
         percentiles=_some(charts.percentile_curves(summary, looks, c) for c in conditions),
+        apart=_some(charts.percentile_curves(summary, looks, c, part) for c in conditions for part in charts.PARTS),
         shifts=charts.shift_functions(summary, looks),
         cpu=_some(charts.cpu_split(summary, c) for c in conditions),
         layers=_some(charts.layers(summary, c) for c in conditions),

@@ -39,8 +39,7 @@ def asked(study: Study) -> list[str]:
 def _load(study: Study) -> Iterator[str]:
     load = study.load
     said = _Said(study, load)
-    database = load.generator == "pgbench"
-    if database:
+    if database := load.database:
         yield f"{said('workers')} clients on {said.count('thread')}"
     else:
         yield f"{said.count('worker')} × {said('outstanding')} outstanding on {said.count('thread')}"
@@ -56,6 +55,12 @@ def _load(study: Study) -> Iterator[str]:
         yield f"measured in {slices.rounds} slices of {format_duration(slices.slice_ns)} a session"
     else:
         yield f"warm-up {said('warmup')}, measured {said('runtime')}"
+    if load.oltp is not None:
+        yield f"database and log in {said('working_set') if _given(study, load, 'working_set') else 'the whole volume'}"
+        memory = format_size(load.oltp.memory) if load.oltp.memory else "half of that"
+        yield f"buffers of {memory}; a checkpoint every {format_duration(load.oltp.checkpoint)}"
+        yield {"on": "reads verified", "off": "reads not verified"}.get(said("verify"), "reads verified or not")
+        return
     if database:
         yield f"PostgreSQL's database of {format_size(size_bytes(load, study.volume))}"
         yield f"with {format_size(memory_bytes(load, study.volume))} of memory for it and its cached pages"
@@ -69,6 +74,10 @@ def _load(study: Study) -> Iterator[str]:
 
 
 def _mix(study: Study) -> Iterator[str]:
+    if study.load.oltp is not None:
+        said = _Said(study, study.load)
+        yield f"transactions after pgbench's, on pages of {said('block_size')}: dependent reads, then a durable commit"
+        return
     if study.load.generator == "pgbench":
         yield "pgbench's own transaction: three updates, a query and an insert, as prepared statements"
         return
@@ -76,6 +85,10 @@ def _mix(study: Study) -> Iterator[str]:
     named = study.factors.streams or ({"": study.load.streams} if study.load.streams else {})
     if not named:
         yield f"blocks of {said('block_size')}, {said('read')} read, {said('random')} random"
+        if _given(study, study.load, "shared"):
+            yield {"on": "all workers go on with one stream"}.get(
+                said("shared"), "one stream for all workers or one each"
+            )
     for label, streams in named.items():
         yield (f"{label}: " if label else "") + " + ".join(
             _stream(name, stream, said, streams) for name, stream in streams.items()
@@ -88,6 +101,7 @@ def _stream(name: str, stream: Stream, said: _Said, beside: Mapping[str, Stream]
         return said(field) if value is None else format_level(field, value)
 
     mix = f"{own('block_size')}, {own('read')} read, {own('random')} random"
+    mix += ", one stream for its workers" if stream.shared else ""
     if len(beside) == 1:
         return mix
     if "share" in stream.model_fields_set:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from iotax.study.model import Load, Volume
+from iotax.study.model import Load, Oltp, Volume
 from iotax.units import format_size
 
 SCALE_BYTES = 16 << 20
 """Of tables and indexes for each unit of pgbench's scale: 100,000 accounts."""
 MEMORY_SHARE = 2
 """The database is so many times as large as the memory that it and its cached pages may use."""
+DATABASE_PAGES = (512, 1 << 24)
+"""Of iotax's own, with its log, as few and as many as the engine allows."""
+BUFFERS_MIN = 64
+"""Pages of its memory."""
+LOG_IO_BYTES = 128 << 10
+"""Of one write of its log at most, which has a page at least."""
 _ROOM_BYTES = 80 << 20
 """Beside the tables: three empty databases of PostgreSQL's own, the write-ahead log, the file system's journal."""
 _MEMORY_BYTES_MIN = 32 << 20
@@ -34,6 +40,11 @@ def size_bytes(load: Load, volume: Volume) -> int:
 def memory_bytes(load: Load, volume: Volume) -> int:
     """Of PostgreSQL's processes, its buffers, and the cached pages of its files."""
     return size_bytes(load, volume) // MEMORY_SHARE
+
+
+def buffers_bytes(oltp: Oltp, working_set_bytes: int) -> int:
+    """Of iotax's own database."""
+    return oltp.memory or working_set_bytes // MEMORY_SHARE
 
 
 def wal_bytes(load: Load, volume: Volume) -> int:

@@ -39,7 +39,7 @@ _KERNEL_NAMES = "the guests' initiators have names of their own"
 _SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for nothing"
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
 HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
-_DATABASES = "only databases count transactions; say `runtime:`, or `generator: pgbench` in the vm lab"
+_DATABASES = "only pgbench ends by their count; say `runtime:`, or `generator: pgbench` in the vm lab"
 _TABLES = "PostgreSQL chooses its own I/Os; leave it out"
 _DISKS = "it belongs to disks that kernels of hosts have; say `lab: {hosts: …}`, with kernel:iscsi:// or kernel:fc://"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
@@ -68,6 +68,12 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "block_size": Row(pgbench=_TABLES),
         "read": Row(pgbench=_TABLES),
         "random": Row(pgbench=_TABLES),
+        "shared": Row(
+            sim="simulated workers have a stream each; leave it out",
+            fio="fio's jobs have a stream each; leave it to `generator: iotax`",
+            pgbench=_TABLES,
+            harmless=(False,),
+        ),
         "outstanding": Row(pgbench="a client has one transaction at a time; say `workers:` for more clients"),
         "workers": _EVERYWHERE,
         "threads": _EVERYWHERE,
@@ -88,6 +94,13 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             pgbench="pgbench keeps no backlog: what is late, it begins late, and counts its delay; leave it out",
         ),
         "streams": Row(pgbench=_TABLES),
+        "oltp": Row(
+            vm="in the guests pgbench loads a database; say `generator: pgbench`",
+            hosts="it is built for this machine; say `lab: loopback`",
+            sim="simulated machines have no database; say `lab: loopback`",
+            fio="fio has no transactions; leave it to `generator: iotax`",
+            harmless=(None,),
+        ),
         "generator": Row(
             hosts="the hosts lab loads with iotax only; say `lab: loopback`",
             sim="the sim lab loads with iotax only; say `lab: loopback`",

@@ -135,8 +135,15 @@ class Stream(Section):
     """Share of reads; the rest writes."""
     random: Percent | None = None
     """Share of I/Os at random places; the rest follows in sequence."""
+    shared: bool | None = None
+    """Whether its workers go on with one sequence."""
     share: Share = 1.0
     """Its weight among the streams: of the workers, and of an open loop's arrivals."""
+
+    @model_serializer(mode="wrap")
+    def _without_shared(self, handler: Any) -> dict[str, Any]:
+        """Streams that say nothing of it are written as they were before it was there: studies keep their digests."""
+        return {name: value for name, value in handler(self).items() if name != "shared" or value is not None}
 
 
 Streams: TypeAlias = Annotated[dict[str, Stream], Field(min_length=1, max_length=16)]
@@ -151,6 +158,18 @@ class Access:
     block_size: int
     read: float
     random: float
+    shared: bool
+
+
+class Oltp(Section):
+    """A database's transactions, after pgbench's: down an index to an account, a teller, a branch, the history, then a
+    durable commit. A page that is not in memory is read when the one before has come."""
+
+    memory: Size | None = None
+    """Of the database's buffers; half the working set when not given."""
+    checkpoint: Annotated[Duration, Field(gt=0)] = 1_000_000_000
+    """From the beginning of a checkpoint to that of the next. Dirty pages are written over nine tenths of it; it fits \
+into `runtime`, so that every window has one."""
 
 
 class Load(Section):
@@ -162,10 +181,14 @@ class Load(Section):
     """Share of reads; the rest writes."""
     random: Percent = 100.0
     """Share of I/Os at random places; the rest follows in sequence."""
+    shared: bool = False
+    """All workers go on with one sequential stream, each takes its next block (DiskSpd -si), where each has one of \
+its own in its part of the working set. With `random: 0%`. What one worker wrote, another verifies by form, place and \
+content, not by which write it was."""
     outstanding: Count = 1
     """I/Os in flight for each worker (fio: iodepth); in an open loop the most in flight."""
     workers: Count = 1
-    """Independent workers, each with its own connection (fio: numjobs; pgbench: clients of the database)."""
+    """Independent workers, each with its own connection (fio: numjobs; pgbench and `oltp`: clients of the database)."""
     threads: Count = 1
     """Threads that drive the workers."""
     clients: Count | None = None
@@ -185,22 +208,35 @@ Guests whose processors are slow then do as much as others."""
     """Check the data that reads return against what was written."""
     rate_iops: Rate | None = None
     """Open loop: I/Os a second of all workers together, whatever the target does; 0 connects and sends nothing. Without
-    it each completion starts the next I/O. pgbench: transactions a second."""
+    it each completion starts the next I/O. pgbench and `oltp`: transactions a second."""
     arrivals: Arrivals = "constant"
     """Arrivals of an open loop: constant (evenly spaced) or poisson."""
     backlog: Backlog = 65536
     """I/Os of an open loop that may wait for a slot; what finds it full is dropped and counted."""
     streams: Streams | None = None
     """Several patterns side by side: {random: {random: 100%}, sequential: {random: 0%}}; as many workers at least."""
+    oltp: Oltp | None = None
+    """Transactions in place of single I/Os, by iotax itself: {checkpoint: 1s}. Pages are of `block_size`; the \
+database and its log fill the working set; `workers` are its clients."""
     generator: Generator = "iotax"
     """What issues the I/O: iotax itself, or fio, where fio reaches the endpoint. It has latency from submission \
 only, in an open loop too, and verifies, after the run, loads that only read. In the vm lab pgbench: PostgreSQL on a \
 file system on the volume, its own checksums verified, and pgbench's transactions."""
 
     @model_serializer(mode="wrap")
-    def _without_transactions(self, handler: Any) -> dict[str, Any]:
-        """Studies that run by time are written as they were before there was anything else: they keep their digests."""
-        return {name: value for name, value in handler(self).items() if name != "transactions" or value is not None}
+    def _without_later_fields(self, handler: Any) -> dict[str, Any]:
+        """Studies that say nothing of these are written as they were before there were any: they keep their digests."""
+        own = {"transactions": None, "oltp": None, "shared": False}
+        return {name: value for name, value in handler(self).items() if name not in own or value != own[name]}
+
+    @property
+    def database(self) -> bool:
+        """Whether it counts transactions, not I/Os."""
+        return self.oltp is not None or self.generator == "pgbench"
+
+    @property
+    def writes(self) -> bool:
+        return self.oltp is not None or any(each.read < 100 for each in self.accesses())
 
     def accesses(self) -> tuple[Access, ...]:
         """The streams, or the load's own pattern as the only one."""
@@ -212,6 +248,7 @@ file system on the volume, its own checksums verified, and pgbench's transaction
                 self.block_size if stream.block_size is None else stream.block_size,
                 self.read if stream.read is None else stream.read,
                 self.random if stream.random is None else stream.random,
+                self.shared if stream.shared is None else stream.shared,
             )
             for name, stream in streams.items()
         )
@@ -406,7 +443,7 @@ SECTIONS: dict[str, type[Section]] = {
 OF_SIM = ("costs", "vms")
 """What of the simulated lab may be a factor too."""
 _MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
-_NEVER_FACTORS = {"path", "refill", "transactions"}
+_NEVER_FACTORS = {"path", "refill", "transactions", "oltp"}
 LABELLED = ("protocol", "streams")
 """Factors whose levels may be labels that stand for more than a word or a number."""
 
@@ -530,7 +567,7 @@ class Settings:
     def writes(self) -> bool:
         """Whether anything is written to the endpoint: the pattern, the load, or what fio verifies afterwards."""
         laid_out = self.precondition is not None or (self.load.generator == "fio" and self.load.verify)
-        return laid_out or any(each.read < 100 for each in self.load.accesses()) or self.volume.fill == "pattern"
+        return laid_out or self.load.writes or self.volume.fill == "pattern"
 
 
 def _shorthand(value: object) -> object:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 
-from iotax.study.database import database_fault
+from iotax.study.database import BUFFERS_MIN, DATABASE_PAGES, LOG_IO_BYTES, buffers_bytes, database_fault
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, HOSTS_MEMORY, LAID_OUT, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, LEVEL, Cluster, Hosts
@@ -49,6 +49,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _precondition(study)
     yield from _pacing(study)
     yield from _streams(study)
+    yield from _shared(study)
     yield from _generator(study)
     yield from _design(study)
     yield from _rounds(study)
@@ -441,6 +442,21 @@ def _streams(study: Study) -> Iterator[tuple[Place, str]]:
                     )
 
 
+def _shared(study: Study) -> Iterator[tuple[Place, str]]:
+    """One sequence that workers share has no random part."""
+    reason = "workers share a sequential stream; say `random: 0%` with it"
+    patterns = study.factors.streams or ({"": study.load.streams} if study.load.streams else {})
+    if not patterns and True in _values(study, "shared") and max(_values(study, "random")) > 0:
+        yield _place(study, "random"), reason
+    for label, streams in patterns.items():
+        place: Place = ("factors", "streams", label) if label else ("load", "streams")
+        for name, stream in streams.items():
+            shared = [stream.shared] if stream.shared is not None else _values(study, "shared")
+            random = [stream.random] if stream.random is not None else _values(study, "random")
+            if True in shared and max(random) > 0:
+                yield (*place, name, "random"), reason
+
+
 def _shares(streams: Mapping[str, Stream], place: Place) -> Iterator[tuple[Place, str]]:
     """Weights are relative to each other: 70% beside 0.3, or beside a stream that says nothing, is a slip."""
     shares = {name: stream.share for name, stream in streams.items() if "share" in stream.model_fields_set}
@@ -456,7 +472,7 @@ def _shares(streams: Mapping[str, Stream], place: Place) -> Iterator[tuple[Place
 
 
 _OF_DATABASES = ("transactions", "cpu_per_transaction", "disk_iops")
-_NO_DATABASE = "only databases have it; say `generator: pgbench` under load"
+_NO_DATABASE = "only databases have it; say `oltp: {}` under load, or in the vm lab `generator: pgbench`"
 _OF_IO = {"iops": "transactions", "cpu_per_io": "cpu_per_transaction"}
 
 
@@ -468,6 +484,9 @@ def _generator(study: Study) -> Iterator[tuple[Place, str]]:
     if "pgbench" in generators:
         yield from _pgbench(study)
         return
+    if study.load.oltp is not None:
+        yield from _oltp(study)
+        return
     if study.load.transactions is not None and study.lab.vm is not None:
         yield ("load", "transactions"), _NO_DATABASE
     for index, each in enumerate(study.responses):
@@ -478,18 +497,52 @@ def _generator(study: Study) -> Iterator[tuple[Place, str]]:
             yield ("published", index, "response"), _NO_DATABASE
 
 
-def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
-    """What a database can be asked."""
-    place = _place(study, "generator")
-    if study.lab.name == "loopback":
-        yield place, "the database runs in the guests of the vm lab; say `lab: vm`"
-    if _values(study, "generator") != ["pgbench"]:
-        yield place, "transactions do not compare with I/Os; give pgbench a study of its own"
+def _counts_transactions(study: Study) -> Iterator[tuple[Place, str]]:
     given = "responses" in study.model_fields_set
     for index, each in enumerate(study.responses):
         if each in _OF_IO:
             where: Place = ("responses", index) if given else ("responses",)
             yield where, f"a database counts transactions, not I/Os; say `responses: [{_OF_IO[each]}]` for {each}"
+    if study.search is not None:
+        yield ("search",), "a search holds rates of I/Os; leave it out"
+
+
+_OWN_IOS = ("read", "random", "shared", "streams", "outstanding")
+
+
+def _oltp(study: Study) -> Iterator[tuple[Place, str]]:
+    """What iotax's own database can be asked."""
+    yield from _counts_transactions(study)
+    for name in _OWN_IOS:
+        if name in study.levels() or name in study.load.model_fields_set:
+            yield _place(study, name), "transactions choose their own I/Os, and a client has one; leave it out"
+    if max(_values(study, "threads")) > 1:
+        yield _place(study, "threads"), "the clients of a database share one thread; say 1, or leave it out"
+    if study.design.slices is not None:
+        yield ("design", "rounds"), "a slice has no whole checkpoint; say `replicates:`"
+    assert study.load.oltp is not None, "a load of transactions"
+    if study.load.oltp.checkpoint > min(_values(study, "runtime")):
+        yield ("load", "oltp", "checkpoint"), "the window is shorter, so it would have no checkpoint; say less"
+    for size, block in itertools.product(_values(study, "size"), _values(study, "block_size")):
+        for working_set in _values(study, "working_set"):
+            pages = (working_set or size) // block
+            if not DATABASE_PAGES[0] <= pages <= DATABASE_PAGES[1]:
+                place = _place(study, "working_set" if working_set else "size")
+                yield place, f"a database has {DATABASE_PAGES[0]} to {DATABASE_PAGES[1]} pages of `block_size:`"
+            if buffers_bytes(study.load.oltp, working_set or size) < BUFFERS_MIN * block:
+                yield ("load", "oltp", "memory"), f"buffers hold {BUFFERS_MIN} pages at least; say more"
+    if max(_values(study, "block_size")) > LOG_IO_BYTES:
+        yield _place(study, "block_size"), f"a page has {format_size(LOG_IO_BYTES)} at most"
+
+
+def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
+    """What pgbench's database can be asked."""
+    place = _place(study, "generator")
+    if study.lab.name == "loopback":
+        yield place, "this machine's kernel may have no initiator; say `lab: vm`, or `oltp: {}` with iotax's own"
+    if _values(study, "generator") != ["pgbench"]:
+        yield place, "transactions do not compare with I/Os; give pgbench a study of its own"
+    yield from _counts_transactions(study)
     for name in ("size", "working_set", "verify"):
         if name in study.levels():
             yield ("factors", name), "the database is laid out once; give it one value"
@@ -501,8 +554,6 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
     timed = "runtime" in study.load.model_fields_set or "runtime" in study.levels()
     if study.load.transactions is not None and timed:
         yield _place(study, "runtime"), "the window ends with the last of its transactions; leave one of both out"
-    if study.search is not None:
-        yield ("search",), "a search holds rates of I/Os; leave it out"
     setups = study.setups().values()
     if "attach" in study.levels() or study.topology.attach != "guest" or any("attach" in each for each in setups):
         yield _place(study, "attach"), "the guest itself mounts the database's file system; leave it out"

@@ -28,6 +28,7 @@ REFUSED = {
     "database": "loads with iotax only",
     "datastores": "simulated guests reach the target themselves",
     "generators": "loads with iotax only",
+    "oltp": "simulated machines have no database",
     "kernel-clients": "simulated clients share one volume",
     "kernel-clients-full": "simulated clients share one volume",
     "targets-exact": "the simulated targets are iotax's own",

@@ -66,6 +66,22 @@ def test_a_share_at_random_places_is_kept(iotax) -> None:
     assert study(iotax, "diskspd -rs30 x.dat")[0].load.random == 30
 
 
+@pytest.mark.parametrize(
+    ("options", "shared"), [("-si -t4", True), ("-si64K -t4", True), ("-s -t4", False), ("-si -t1", False)]
+)
+def test_threads_that_share_a_sequence_share_a_stream(iotax, options: str, shared: bool) -> None:
+    assert study(iotax, f"diskspd {options} x.dat")[0].load.shared == shared
+
+
+def test_a_target_whose_threads_share_a_sequence_is_a_shared_stream(tmp_path: Path, iotax) -> None:
+    element = "<InterlockedSequential>true</InterlockedSequential><ThreadsPerFile>3</ThreadsPerFile>"
+    profile = PROFILE.replace("<ThreadsPerFile>1</ThreadsPerFile>", element)
+    (tmp_path / "p.xml").write_text(profile)
+    streams = study(iotax, tmp_path / "p.xml")[0].load.streams
+    assert streams is not None
+    assert [stream.shared for stream in streams.values()] == [None, True]
+
+
 def test_options_that_no_study_has_are_told(iotax) -> None:
     said = study(iotax, "diskspd -T1M -b4K x.dat")[1]
     assert "note: -T1M: nothing in a study corresponds to it" in said

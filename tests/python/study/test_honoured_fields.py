@@ -22,6 +22,8 @@ from iotax.study.rules import broken_rules
 
 SAMPLES: dict[str, Any] = {
     "block_size": "8KiB", "read": "50%", "random": "50%", "outstanding": 2, "workers": 2, "threads": 2,
+    "shared": True,
+    "oltp": {"checkpoint": "200ms"},
     "working_set": "512KiB", "warmup": "2s", "runtime": "3s", "verify": False, "rate_iops": 100, "arrivals": "poisson",
     "backlog": 7, "streams": {"a": {"read": "25%"}}, "generator": "fio", "size": "2MiB", "media": "file",
     "path": "/srv/volume", "fill": "zeros", "refill": "trial", "delay": "1ms", "burn": "1ms", "protocol": "iscsi",
@@ -46,6 +48,8 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "path_policy": {"topology": {"paths": 2}},
     "volumes": {"load": {"clients": 2}},
     "transactions": {"load": {"generator": "pgbench"}},
+    "oltp": {"volume": {"size": "16MiB"}},
+    "shared": {"load": {"random": "0%"}},
     "servers": {"volume": {"media": "model", "service": "2ms"}},
     "service": {"volume": {"media": "model"}},
     "distribution": {"volume": {"media": "model", "service": "2ms"}},

@@ -52,6 +52,30 @@ def test_a_level_of_streams_is_what_the_engine_is_asked() -> None:
     ]
 
 
+def test_a_stream_that_workers_share_is_asked_so() -> None:
+    text = MIXED.replace("random: 0%, share", "random: 0%, shared: true, share")
+    study = read_study("s", text, Path.cwd())
+    asked = document(study, streams="8k half and half", rate_iops=4000)["streams"]
+    assert [each.get("shared", False) for each in asked] == [False, True]
+    whole = Study.model_validate(
+        {
+            "name": "s",
+            "question": "?",
+            "factors": {"protocol": ["iscsi", "nfs3"], "shared": [False, True]},
+            "load": {"random": "0%", "workers": 4},
+            "baseline": {"protocol": "iscsi"},
+        }
+    )
+    assert document(whole, shared=True)["shared"] is True
+    assert "shared" not in document(whole, shared=False)
+
+
+def test_a_shared_stream_has_no_random_part() -> None:
+    with pytest.raises(StudyError) as refused:
+        read_study("s", MIXED.replace("random: 100%, share", "random: 100%, shared: true, share"), Path.cwd())
+    assert any("say `random: 0%` with it" in line for line in refused.value.lines())
+
+
 def test_a_study_with_streams_survives_the_notebook() -> None:
     study = read_study("s", MIXED, Path.cwd())
     kept = Study.model_validate_json(study.model_dump_json())

@@ -266,6 +266,9 @@ pub(crate) struct ResultEvent {
     /// Of an open loop
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) open: Option<OpenReport>,
+    /// Of a load of transactions: what its database did
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) database: Option<DatabaseReport>,
     pub(crate) cpu: CpuReport,
     pub(crate) series: Vec<SeriesPoint>,
     pub(crate) outstanding: Outstanding,
@@ -277,6 +280,25 @@ pub(crate) struct ResultEvent {
     /// Of a session
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) slices: Vec<SliceReport>,
+}
+
+/// What a database did on the unit in the window.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DatabaseReport {
+    /// Without the log
+    pub(crate) size_bytes: u64,
+    /// Of its buffers
+    pub(crate) memory_bytes: u64,
+    pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
+    /// Of pages and of the log
+    pub(crate) writes: u64,
+    pub(crate) write_bytes: u64,
+    pub(crate) log_writes: u64,
+    pub(crate) log_write_bytes: u64,
+    pub(crate) flushes: u64,
+    /// That ended in the window
+    pub(crate) checkpoints: u64,
 }
 
 /// One slice of a session's load.

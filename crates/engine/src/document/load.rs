@@ -28,6 +28,9 @@ pub(crate) struct LoadDocument {
     pub(crate) read_percent: f64,
     #[serde(default = "hundred")]
     pub(crate) random_percent: f64,
+    /// The workers go on with one sequential stream, each takes its next block; `random_percent` is 0 then
+    #[serde(default)]
+    pub(crate) shared: bool,
     /// Absent: from the offset to the end of the unit
     pub(crate) working_set_bytes: Option<u64>,
     #[serde(default)]
@@ -35,6 +38,8 @@ pub(crate) struct LoadDocument {
     /// Several patterns side by side; each takes from the load what it does not say itself
     #[serde(default)]
     pub(crate) streams: Vec<StreamSpec>,
+    /// Transactions of a database in place of I/Os: workers are its clients, blocks its pages, the result's reads its transactions
+    pub(crate) oltp: Option<OltpSpec>,
     #[serde(default)]
     pub(crate) pacing: PacingSpec,
     #[serde(default)]
@@ -103,6 +108,16 @@ pub(crate) enum ArrivalsSpec {
     Poisson,
 }
 
+/// A database without its bytes, whose transactions read pages one after another and commit durably.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OltpSpec {
+    /// Of its buffers
+    pub(crate) memory_bytes: u64,
+    /// From the beginning of a checkpoint to that of the next
+    pub(crate) checkpoint_ns: u64,
+}
+
 /// One pattern of several in a load.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -114,6 +129,7 @@ pub(crate) struct StreamSpec {
     pub(crate) block_size_bytes: Option<u32>,
     pub(crate) read_percent: Option<f64>,
     pub(crate) random_percent: Option<f64>,
+    pub(crate) shared: Option<bool>,
 }
 
 /// What a connection asks for; what a protocol does not know is refused.

@@ -6,7 +6,8 @@ use iotax_node::{
     Randomness,
     failure::{Failure, FailureKind},
     load::{
-        Arrivals, Endpoint, LoadConfig, Open, Pacing, RunConfig, StreamConfig, TaskConfig, connector::ConnectionConfig,
+        Arrivals, Cursor, Endpoint, LoadConfig, OltpConfig, Open, Pacing, RunConfig, StreamConfig, TaskConfig,
+        connector::ConnectionConfig,
     },
     protocols::{iscsi, nfs3},
 };
@@ -66,6 +67,12 @@ pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfi
     if workers == 0 {
         return Err(Failure::usage("must be at least 1", "workers"));
     }
+    let is_database = document.task == Task::Run && document.oltp.is_some();
+    if is_database && document.threads > 1 {
+        return Err(Failure::usage("the clients of a database share one thread; say 1", "threads"));
+    }
+    // One writes pages back behind the clients.
+    let workers = workers + u32::from(is_database);
     let threads = document.threads.clamp(1, workers as usize) as u32;
     let mut first_worker = 0;
     let configs = (0..threads).map(|thread| {
@@ -95,7 +102,12 @@ pub(crate) fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
                 block_size_bytes: document.block_size_bytes,
                 read_percent: document.read_percent,
                 random_percent: document.random_percent,
+                shared: document.shared.then(Cursor::default),
                 streams: document.streams.iter().map(|stream| stream_config(document, stream)).collect(),
+                oltp: document.oltp.map(|spec| OltpConfig {
+                    memory_bytes: spec.memory_bytes,
+                    checkpoint: Duration::from_nanos(spec.checkpoint_ns),
+                }),
                 pacing: pacing(document.pacing),
                 warmup: Duration::from_nanos(document.warmup_ns),
                 runtime: Duration::from_nanos(document.runtime_ns),
@@ -117,6 +129,7 @@ fn stream_config(document: &LoadDocument, stream: &StreamSpec) -> StreamConfig {
         block_size_bytes: stream.block_size_bytes.unwrap_or(document.block_size_bytes),
         read_percent: stream.read_percent.unwrap_or(document.read_percent),
         random_percent: stream.random_percent.unwrap_or(document.random_percent),
+        shared: stream.shared.unwrap_or(document.shared).then(Cursor::default),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_node::load::{Arrived, DirectionResult, Latency, Measured, Sample, Sparse, StreamResult};
+use iotax_node::load::{Arrived, DirectionResult, Latency, Measured, OltpCounts, Sample, Sparse, StreamResult};
 use iotax_runtime::cpu::{EventCounts, MachineTimes};
 
 use super::{
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     document::{
-        self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, DirectionReport, Histogram,
-        LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent,
+        self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, DatabaseReport, DirectionReport,
+        Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent,
         SeriesPoint, StreamReport, VerifyReport, Window,
     },
     version::VERSION,
@@ -88,11 +88,13 @@ pub(crate) fn figures(
         write: direction(&measured.write),
         streams: streams(document, measured),
         open: open(document, measured),
+        database: measured.oltp.as_ref().map(database),
         cpu,
         series: series(&measured.series),
         outstanding: Outstanding {
             workers: document.workers,
-            per_worker: document.outstanding,
+            // A client has one transaction at a time.
+            per_worker: if document.oltp.is_some() { 1 } else { document.outstanding },
             mean: measured.mean_outstanding,
         },
         verify: VerifyReport {
@@ -161,6 +163,21 @@ fn streams(document: &LoadDocument, measured: &Measured) -> Vec<StreamReport> {
         arrived: stream.arrived.map(arrived),
     };
     if document.streams.is_empty() { Vec::new() } else { measured.streams.iter().map(report).collect() }
+}
+
+fn database(counts: &OltpCounts) -> DatabaseReport {
+    DatabaseReport {
+        size_bytes: counts.size_bytes,
+        memory_bytes: counts.memory_bytes,
+        reads: counts.reads,
+        read_bytes: counts.read_bytes,
+        writes: counts.writes,
+        write_bytes: counts.write_bytes,
+        log_writes: counts.log_writes,
+        log_write_bytes: counts.log_write_bytes,
+        flushes: counts.flushes,
+        checkpoints: counts.checkpoints,
+    }
 }
 
 fn open(document: &LoadDocument, measured: &Measured) -> Option<OpenReport> {

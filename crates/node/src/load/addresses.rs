@@ -1,6 +1,28 @@
 //! Where the next I/O goes.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use crate::seeded::{Chance, SeededRng};
+
+/// Where a sequential stream is that several workers go on with, of any threads: each takes the next block.
+#[derive(Clone, Debug, Default)]
+pub struct Cursor(Arc<AtomicU64>);
+
+impl Cursor {
+    fn next(&self, blocks: u64) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) % blocks
+    }
+}
+
+/// The same stream.
+impl PartialEq for Cursor {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 /// The share of the working set that belongs to one worker, in blocks of the load's block size.
 ///
@@ -20,6 +42,11 @@ impl Zone {
         let (begin, end) = (edge(index), edge(index + 1));
         Self { offset: offset + begin * block_size, blocks: end - begin }
     }
+
+    /// Both and what lies between them, in blocks of this size.
+    pub fn through(self, last: Self, block_size: u64) -> Self {
+        Self { offset: self.offset, blocks: (last.offset - self.offset) / block_size + last.blocks }
+    }
 }
 
 /// Chooses blocks of a zone that have no I/O under way: what a read gives while its block is written is undefined, and so
@@ -31,6 +58,8 @@ pub struct Addresses {
     randoms: Chance,
     random: SeededRng,
     next_sequential: u64,
+    /// Takes the place of the worker's own, where the stream is shared.
+    cursor: Option<Cursor>,
     busy: Busy,
 }
 
@@ -44,13 +73,26 @@ impl Addresses {
             randoms: Chance::percent(random_percent),
             random: SeededRng::new(seed, "addresses", u64::from(worker)),
             next_sequential: 0,
+            cursor: None,
             busy: Busy::new(outstanding),
         }
+    }
+
+    /// Of a worker that goes on with a stream beside others.
+    pub fn shared(self, cursor: Option<Cursor>) -> Self {
+        Self { cursor, ..self }
     }
 
     /// Offset in the unit of the next I/O, bytes; busy until `release`d.
     pub fn take(&mut self) -> u64 {
         let random = self.randoms.is_always() || (!self.randoms.is_never() && self.random.chance(self.randoms));
+        if !random && let Some(cursor) = &self.cursor {
+            let mut block = cursor.next(self.zone.blocks);
+            while !self.busy.take(block) {
+                block = cursor.next(self.zone.blocks);
+            }
+            return self.zone.offset + block * self.block_size;
+        }
         let mut block = if random { self.random.below(self.zone.blocks) } else { self.next_sequential };
         while !self.busy.take(block) {
             block = self.after(block);
@@ -146,6 +188,22 @@ mod tests {
                 assert_eq!(offset, block * 4096, "round {round}");
                 addresses.release(offset);
             }
+        }
+    }
+
+    #[test]
+    fn workers_of_a_shared_stream_go_through_it_once_together() {
+        let cursor = Cursor::default();
+        let worker = |index| {
+            let zone = Zone { offset: 0, blocks: 100 };
+            Addresses::new(zone, 4096, 0.0, 4, 1, index).shared(Some(cursor.clone()))
+        };
+        let mut workers = [worker(0), worker(1), worker(2)];
+        for block in 0..200 {
+            let of = &mut workers[[0, 2, 2, 1, 0][block as usize % 5]];
+            let offset = of.take();
+            assert_eq!(offset, block % 100 * 4096);
+            of.release(offset);
         }
     }
 

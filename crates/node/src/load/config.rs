@@ -5,6 +5,8 @@ use std::{rc::Rc, time::Duration};
 use iotax_proto::{Geometry, Region};
 
 use super::{
+    addresses::Cursor,
+    oltp::{self, OltpConfig},
     pacing::Pacing,
     stream::{self, StreamConfig},
 };
@@ -47,6 +49,7 @@ impl TaskConfig {
     /// I/Os that a worker has under way at most.
     pub(super) fn outstanding(&self) -> u32 {
         match self {
+            Self::Run(RunConfig { oltp: Some(_), .. }) => oltp::WRITER_DEPTH,
             Self::Run(run) => run.outstanding,
             Self::Check { .. } | Self::Fill { .. } => TRANSFERS,
         }
@@ -68,8 +71,13 @@ pub struct RunConfig {
     pub block_size_bytes: u32,
     pub read_percent: f64,
     pub random_percent: f64,
+    /// Of a sequential load whose workers go on with one stream.
+    pub shared: Option<Cursor>,
     /// Several patterns side by side, in place of the one above; empty: that one.
     pub streams: Vec<StreamConfig>,
+    /// Transactions in place of I/Os, of which the load counts each as a read; pages are of the block size, and of the workers
+    /// the last is the one that writes pages back.
+    pub oltp: Option<OltpConfig>,
     pub pacing: Pacing,
     pub warmup: Duration,
     pub runtime: Duration,
@@ -105,6 +113,12 @@ impl RunConfig {
         if let Pacing::Open(open) = &self.pacing {
             open.check()?;
         }
+        if let Some(oltp) = &self.oltp {
+            if !self.streams.is_empty() {
+                return Err(Failure::usage("transactions have no streams beside them", "streams"));
+            }
+            oltp.check(self.block_size_bytes)?;
+        }
         stream::check(&self.all_streams(), !self.streams.is_empty())
     }
 
@@ -119,15 +133,19 @@ impl RunConfig {
             block_size_bytes: self.block_size_bytes,
             read_percent: self.read_percent,
             random_percent: self.random_percent,
+            shared: self.shared.clone(),
         }]
     }
 
     pub fn writes(&self) -> bool {
-        self.all_streams().iter().any(|stream| stream.read_percent < 100.0)
+        self.oltp.is_some() || self.all_streams().iter().any(|stream| stream.read_percent < 100.0)
     }
 
     /// Size of the largest I/O.
     pub(super) fn io_bytes_max(&self) -> u32 {
+        if self.oltp.is_some() {
+            return oltp::io_bytes_max(self.block_size_bytes);
+        }
         self.all_streams().iter().map(|stream| stream.block_size_bytes).max().unwrap_or_default()
     }
 }

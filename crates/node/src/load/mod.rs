@@ -13,6 +13,7 @@ pub mod ledger;
 pub mod link;
 pub mod local;
 pub mod mix;
+mod oltp;
 pub mod pacing;
 mod stream;
 
@@ -28,12 +29,14 @@ pub mod verdict;
 pub mod verify;
 mod worker;
 
+pub use addresses::Cursor;
 pub use config::{Allocate, LoadConfig, LocalUnit, RunConfig, TaskConfig};
 pub(crate) use direct::Direct;
 pub use endpoint::{Endpoint, Unit};
 pub use facts::Facts;
 pub use generator::{LoadNode, TaskOutcome};
 pub use histogram::Sparse;
+pub use oltp::{OltpConfig, OltpCounts};
 pub use pacing::{Arrivals, Arrived, Open, Pacing};
 pub use recorder::{DirectionResult, Latency, Measured, Sample, StreamResult};
 pub use stream::StreamConfig;

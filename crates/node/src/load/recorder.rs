@@ -4,7 +4,8 @@ use hdrhistogram::Histogram;
 use iotax_proto::Instant;
 
 use super::{
-    histogram::Sparse, mix::Direction, pacing::Arrived, schedule::Schedule, stream::StreamConfig, verify::Tally,
+    histogram::Sparse, mix::Direction, oltp::OltpCounts, pacing::Arrived, schedule::Schedule, stream::StreamConfig,
+    verify::Tally,
 };
 
 /// Latencies above this count as this: an hour in an open loop's backlog. With 3 significant digits a histogram takes 260 KiB.
@@ -79,6 +80,8 @@ pub struct Measured {
     pub verify: Tally,
     /// I/Os that failed outside the window.
     pub errors_outside: u64,
+    /// Of a load of transactions, each of which counts as a read above.
+    pub oltp: Option<OltpCounts>,
 }
 
 /// What one of the load's streams did.
@@ -235,6 +238,7 @@ impl Recorder {
             mean_outstanding: self.outstanding.until(self.schedule.end) as f64 / window_ns as f64,
             verify,
             errors_outside: self.errors_outside + self.interval_errors(),
+            oltp: None,
         }
     }
 
@@ -492,6 +496,9 @@ impl Measured {
         merge_latency(&mut self.lateness, other.lateness.as_ref());
         self.verify.merge(other.verify);
         self.errors_outside += other.errors_outside;
+        if let (Some(ours), Some(theirs)) = (&mut self.oltp, &other.oltp) {
+            ours.add(theirs);
+        }
     }
 }
 
@@ -519,6 +526,7 @@ mod tests {
             block_size_bytes: 4096,
             read_percent: 50.0,
             random_percent: 100.0,
+            shared: None,
         };
         Recorder::new(schedule, [(config, 1)], false)
     }

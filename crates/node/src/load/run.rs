@@ -1,6 +1,6 @@
 //! The measured task of one worker: I/Os by mix and addresses, timed, checked, each followed by the next.
 
-use std::rc::Rc;
+use std::{ops::Range, rc::Rc};
 
 use iotax_proto::{Geometry, Instant, Io, IoError, Payload, Tag};
 
@@ -93,11 +93,13 @@ impl RunTask {
             verify: config.verify,
             pool,
             worker,
-            addresses: Addresses::new(zone, size, access.random_percent, outstanding, seed, worker),
+            addresses: Addresses::new(zone, size, access.random_percent, outstanding, seed, worker)
+                .shared(access.shared.clone()),
             mix: Mix::new(access.read_percent, seed, worker),
             pacer: Pacer::new(config.pacing, share, outstanding, seed, worker),
             arrived: None,
-            ledger: if config.verify {
+            // Of a stream that workers share, none knows what the others wrote: form, place and counts are judged.
+            ledger: if config.verify && access.shared.is_none() {
                 Ledger::new(run, worker + 1, zone.offset, zone.blocks, u64::from(size))
             } else {
                 Ledger::new(run, worker + 1, zone.offset, 0, u64::from(size))
@@ -215,11 +217,11 @@ impl RunTask {
 }
 
 /// The zone of a worker in the unit, or how large the working set would have to be. Zones begin and end where blocks of every
-/// stream do.
+/// stream do. A worker has a part of its own, a shared stream those of all its workers: `parts`.
 pub(super) fn zone(
     config: &super::config::LoadConfig,
     run: &RunConfig,
-    worker: u32,
+    parts: Range<u32>,
     block_size_bytes: u32,
     geometry: &Geometry,
 ) -> Result<Zone, u64> {
@@ -228,12 +230,14 @@ pub(super) fn zone(
         run.all_streams().iter().fold(1, |unit, access| common_multiple(unit, u64::from(access.block_size_bytes)));
     let rest = geometry.size_bytes.saturating_sub(config.working_set_offset_bytes);
     let units = config.working_set_bytes.unwrap_or(rest) / unit;
-    let mut zone = Zone::of(worker, config.workers, config.working_set_offset_bytes, units, unit);
-    zone.blocks *= unit / size;
+    let part = |index| Zone::of(index, config.workers, config.working_set_offset_bytes, units, unit);
     let needed = u64::from(run.outstanding);
     let each = (needed * size).checked_next_multiple_of(unit).unwrap_or(u64::MAX);
     let needed_bytes = each.saturating_mul(u64::from(config.workers));
-    if zone.blocks < needed { Err(needed_bytes) } else { Ok(zone) }
+    let last = part(parts.end - 1);
+    let mut zone = part(parts.start).through(last, unit);
+    zone.blocks *= unit / size;
+    if last.blocks * (unit / size) < needed { Err(needed_bytes) } else { Ok(zone) }
 }
 
 fn common_multiple(a: u64, b: u64) -> u64 {

@@ -1,5 +1,6 @@
 //! The streams of a load: what each asks of the unit, and which workers do it.
 
+use super::addresses::Cursor;
 use crate::failure::Failure;
 use crate::pattern::BLOCK_BYTES;
 
@@ -15,6 +16,8 @@ pub struct StreamConfig {
     pub block_size_bytes: u32,
     pub read_percent: f64,
     pub random_percent: f64,
+    /// Of a sequential stream that its workers share.
+    pub shared: Option<Cursor>,
 }
 
 impl StreamConfig {
@@ -24,6 +27,7 @@ impl StreamConfig {
             (whole_blocks, "must be a multiple of 512", "block_size_bytes"),
             ((0.0..=100.0).contains(&self.read_percent), "must be 0 to 100", "read_percent"),
             ((0.0..=100.0).contains(&self.random_percent), "must be 0 to 100", "random_percent"),
+            (self.shared.is_none() || self.random_percent <= 0.0, "must be 0 where it is shared", "random_percent"),
             (self.share > 0.0 && self.share.is_finite(), "must be more than 0", "share"),
         ] {
             if !holds {
@@ -82,6 +86,7 @@ mod tests {
             block_size_bytes: 4096,
             read_percent: 50.0,
             random_percent: 100.0,
+            shared: None,
         };
         shares.iter().map(stream).collect()
     }

@@ -2,7 +2,15 @@
 
 use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation};
 
-use super::{fill::FillTask, link::Link, recorder::Recorder, run::RunTask, scan::ScanTask, verdict::Wrong};
+use super::{
+    fill::FillTask,
+    link::Link,
+    oltp::{Fault, OltpTask},
+    recorder::Recorder,
+    run::RunTask,
+    scan::ScanTask,
+    verdict::Wrong,
+};
 use crate::protocols::AnyInitiator;
 
 /// I/Os that may fail before a run is given up.
@@ -11,6 +19,7 @@ const ERRORS_MAX: u64 = 100;
 #[derive(Debug)]
 pub(super) enum Task {
     Run(Box<RunTask>),
+    Oltp(OltpTask),
     Scan(ScanTask),
     Fill(FillTask),
 }
@@ -127,6 +136,7 @@ impl Worker {
     pub(super) fn next_due(&self) -> Option<Instant> {
         match &self.state.task {
             Some(Task::Run(task)) if self.state.slots > 0 => task.next_due(),
+            Some(Task::Oltp(task)) if self.state.slots > 0 => task.next_due(),
             _ => None,
         }
     }
@@ -145,14 +155,17 @@ impl Worker {
 
 impl Task {
     fn collect(&mut self, now: Instant, slots: usize) {
-        if let Self::Run(task) = self {
-            task.collect(now, slots);
+        match self {
+            Self::Run(task) => task.collect(now, slots),
+            Self::Oltp(task) => task.collect(now),
+            Self::Scan(_) | Self::Fill(_) => {}
         }
     }
 
     fn next(&mut self, now: Instant, tag: Tag, able_since: Instant) -> Option<Io> {
         match self {
             Self::Run(task) => task.next(now, tag, able_since),
+            Self::Oltp(task) => task.next(now, tag),
             Self::Scan(task) => task.next(tag),
             Self::Fill(task) => task.next(tag),
         }
@@ -172,6 +185,11 @@ impl InitiatorEvents for Events<'_> {
     fn data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
         match &mut self.state.task {
             Some(Task::Run(task)) => task.data(tag, offset, bytes),
+            Some(Task::Oltp(task)) => {
+                if let Err(wrong) = task.data(offset, bytes) {
+                    self.state.trouble.get_or_insert(Trouble::Wrong(wrong));
+                }
+            }
             Some(Task::Scan(task)) => task.data(tag, offset, bytes),
             Some(Task::Fill(_)) | None => {}
         }
@@ -201,6 +219,12 @@ impl InitiatorEvents for Events<'_> {
                     state.trouble.get_or_insert_with(|| Trouble::Wrong(wrong.clone()));
                 }
             }
+            // No database goes on after a failed I/O.
+            Some(Task::Oltp(task)) => match task.complete(now, tag, result, self.recorder.as_deref_mut()) {
+                Ok(()) => {}
+                Err(Fault::Failed(error, offset)) => _ = state.trouble.get_or_insert(Trouble::Io(error, offset)),
+                Err(Fault::Wrong(wrong)) => _ = state.trouble.get_or_insert(Trouble::Wrong(wrong)),
+            },
             Some(Task::Scan(task)) => match result {
                 Ok(()) => task.complete(tag),
                 Err(error) => _ = state.trouble.get_or_insert(Trouble::Io(error, None)),

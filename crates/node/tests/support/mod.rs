@@ -24,6 +24,8 @@ pub const RUN: RunConfig = RunConfig {
     read_percent: 50.0,
     random_percent: 100.0,
     streams: Vec::new(),
+    shared: None,
+    oltp: None,
     pacing: Pacing::Closed,
     warmup: Duration::from_millis(5),
     runtime: Duration::from_millis(20),

@@ -142,6 +142,8 @@ impl Agent {
             read_percent: 50.0,
             random_percent: 100.0,
             streams: Vec::new(),
+            shared: None,
+            oltp: None,
             pacing: Pacing::Closed,
             warmup: Duration::ZERO,
             runtime: Duration::from_secs(1),

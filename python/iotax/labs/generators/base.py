@@ -61,7 +61,7 @@ class Generator(ABC):
 
     def leaves(self, settings: Settings) -> str:
         """The content after a run; empty where that is as it was."""
-        return PATTERN if writes(settings.load) else ""
+        return PATTERN if settings.load.writes else ""
 
     def lay_out(self, job: Job, progress: Progress) -> None:
         """Writes the content that it needs. Raises TrialFailed."""
@@ -70,7 +70,3 @@ class Generator(ABC):
     @abstractmethod
     def run(self, job: Job, progress: Progress) -> Outcome:
         """Runs the load to its end. Raises TrialFailed."""
-
-
-def writes(load: Load) -> bool:
-    return any(each.read < 100 for each in load.accesses())

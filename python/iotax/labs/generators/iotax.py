@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iotax.labs.base import CheckItem, Outcome, Progress
+from iotax.labs.base import CheckItem, Outcome, Progress, TrialFailed
 from iotax.labs.generators.base import Generator, Job
 from iotax.labs.load import run_document, run_load
 from iotax.study import Settings
@@ -24,7 +24,12 @@ class Iotax(Generator):
         return load.threads
 
     def run(self, job: Job, progress: Progress) -> Outcome:
-        return run_load(job.program, document(job), progress)
+        outcome = run_load(job.program, document(job), progress)
+        if outcome.result.database is not None and not outcome.result.database.checkpoints:
+            raise TrialFailed(
+                "no checkpoint ended within the window; say a longer `runtime:` or a shorter `checkpoint:`"
+            )
+        return outcome
 
 
 def document(job: Job) -> dict[str, object]:

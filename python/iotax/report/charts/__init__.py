@@ -13,7 +13,7 @@ from iotax.report.charts.layers import layers, layers_said, layers_used
 from iotax.report.charts.levels import is_sweep, over_levels
 from iotax.report.charts.open_loop import achieved_rate, backlog, responses_over_rate
 from iotax.report.charts.order import run_order
-from iotax.report.charts.percentiles import percentile_curves
+from iotax.report.charts.percentiles import PARTS, percentile_curves
 from iotax.report.charts.published import published_figures
 from iotax.report.charts.ratio_levels import ratio_over_levels
 from iotax.report.charts.ratios import ratio_forest
@@ -23,6 +23,7 @@ from iotax.report.charts.shift import shift_functions
 from iotax.report.charts.sizing import response_curves
 
 __all__ = [
+    "PARTS",
     "Drawing",
     "achieved_rate",
     "backlog",

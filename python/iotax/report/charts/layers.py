@@ -124,7 +124,7 @@ def _reason(summary: Summary) -> str:
     runs = [run for cell in summary.cells for run in cell.runs]
     if not any(run.result.cpu_initiator is not None for run in runs):
         return ""
-    if summary.database:
+    if any(part.layer == "guest" for run in runs for part in run.result.cpu) and summary.database:
         return "database and pgbench share their guest with its kernel, and only the whole guest was read"
     if summary.data.simulated:
         return "simulated costs are those of initiator and target as wholes"

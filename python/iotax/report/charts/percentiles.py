@@ -1,10 +1,12 @@
 """Latency at every percentile up to the maximum, from counts added up over the runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 from iotax.analysis import CellSummary, Summary
-from iotax.analysis.histogram import LatencyBins
+from iotax.analysis.histogram import LatencyBins, merge, of
+from iotax.analysis.responses import READ, WRITE
 from iotax.report.charts.base import (
     PANEL_PX,
     Drawing,
@@ -25,27 +27,46 @@ _TICK_APART = 0.45
 _TICKS = ((50, "50"), (90, "90"), (99, "99"), (99.9, "99.9"), (99.99, "99.99"), (99.999, "99.999"))
 
 
-def percentile_curves(summary: Summary, looks: dict[str, Look], condition: str) -> Drawing | None:
-    cells = [c for c in summary.cells if c.condition == condition and c.latency.total]
-    if not cells:
+Part: TypeAlias = Literal["", "reads", "writes"]
+PARTS: tuple[Part, ...] = ("reads", "writes")
+
+
+def percentile_curves(summary: Summary, looks: dict[str, Look], condition: str, part: Part = "") -> Drawing | None:
+    """Of all I/Os, or of the reads or the writes alone under a load that has both."""
+    cells = [c for c in summary.cells if c.condition == condition]
+    if part:
+        cells = [c for c in cells if {READ.key, WRITE.key} <= c.values.keys()]
+    found = {c.arm: latency for c in cells if (latency := _latency(c, part)).total}
+    if not found:
         return None
     names = arm_titles(summary)
     medians = "; ".join(
-        f"{names[c.arm]}: median {figure(c.latency.percentile_ns(50) / 1e3)} µs, "
-        f"p99 {figure(c.latency.percentile_ns(99) / 1e3)} µs, maximum {figure(c.latency.percentile_ns(100) / 1e3)} µs"
-        for c in cells
+        f"{names[arm]}: median {figure(latency.percentile_ns(50) / 1e3)} µs, "
+        f"p99 {figure(latency.percentile_ns(99) / 1e3)} µs, maximum {figure(latency.percentile_ns(100) / 1e3)} µs"
+        for arm, latency in found.items()
     )
+    said = ", ".join(each for each in (condition, part) if each)
+    heading = said[:1].upper() + said[1:]
     return Drawing(
-        file_name("latency percentiles", condition),
-        condition[:1].upper() + condition[1:] or "Latency percentiles",
-        f"Latency over percentile on logarithmic scales. {medians}.",
-        lambda width: _draw(summary, looks, cells, width, condition[:1].upper() + condition[1:]),
+        file_name("latency percentiles", said),
+        heading or "Latency percentiles",
+        f"Latency{f' of {part}' if part else ''} over percentile on logarithmic scales. {medians}.",
+        lambda width: _draw(summary, looks, found, width, heading),
     )
 
 
-def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary], width_px: int, heading: str) -> Spec:
+def _latency(cell: CellSummary, part: Part) -> LatencyBins:
+    """The runs' counts added up."""
+    if not part:
+        return cell.latency
+    sides = [run.result.read if part == "reads" else run.result.write for run in cell.runs]
+    return merge(of(side.histogram) for side in sides if side.latency == "histogram")
+
+
+def _draw(
+    summary: Summary, looks: dict[str, Look], latencies: Mapping[str, LatencyBins], width_px: int, heading: str
+) -> Spec:
     names = arm_titles(summary)
-    latencies = {cell.arm: cell.latency for cell in cells}
     curves = {arm: latency.curve() for arm, latency in latencies.items()}
     last = max(_nines(p) for curve in curves.values() for p, _ in curve if p < 100)
     end = last + 0.35

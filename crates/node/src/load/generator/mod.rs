@@ -2,7 +2,7 @@
 
 mod tasks;
 
-use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 
 use iotax_proto::{Geometry, Instant, Payload, Transmit};
 
@@ -12,6 +12,7 @@ use super::{
     facts::Facts,
     link::{Control, ControlStep, Link},
     local::{DiskInitiator, MemoryInitiator},
+    oltp::Database,
     pacing::Pacing,
     recorder::{Measured, Recorder, Sample},
     schedule::Schedule,
@@ -59,6 +60,8 @@ pub struct LoadNode {
     to_send: Vec<ConnId>,
     open_connections: Vec<bool>,
     recorder: Option<Recorder>,
+    /// Of a run of transactions.
+    database: Option<Rc<RefCell<Database>>>,
     /// Of a run: its streams, and which of them each worker of all threads does.
     all_streams: Vec<StreamConfig>,
     assigned: Vec<usize>,
@@ -149,6 +152,7 @@ impl LoadNode {
             to_send: Vec::new(),
             open_connections: vec![false; config.own_workers as usize + 1],
             recorder: None,
+            database: None,
             all_streams,
             assigned,
             begin_at: None,
@@ -194,6 +198,9 @@ impl LoadNode {
                 task.renew(run);
             }
         }
+        if let Some(database) = &self.database {
+            database.borrow_mut().renew(run);
+        }
         self.begin(at);
     }
 
@@ -229,6 +236,9 @@ impl LoadNode {
                 if let Some(Task::Run(task)) = &mut worker.state.task {
                     task.begin(schedule);
                 }
+            }
+            if let Some(database) = &self.database {
+                database.borrow_mut().begin(schedule);
             }
         }
     }
@@ -268,7 +278,7 @@ impl LoadNode {
         match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {
             Some(Task::Scan(task)) => (task.scanned_bytes, task.total_bytes),
             Some(Task::Fill(task)) => (task.done_bytes, task.total_bytes),
-            Some(Task::Run(_)) | None => (0, 0),
+            Some(Task::Run(_) | Task::Oltp(_)) | None => (0, 0),
         }
     }
 
@@ -318,8 +328,22 @@ impl LoadNode {
         }
     }
 
-    /// After anything that happened to a worker: what it may submit, send and wait for.
+    /// After anything that happened to a worker: what it may submit, send and wait for, and those whom it woke.
     fn turn(&mut self, now: Instant, index: usize) {
+        self.turn_of(now, index);
+        if self.database.is_some() {
+            self.turns_of_woken(now);
+        }
+    }
+
+    #[cold]
+    fn turns_of_woken(&mut self, now: Instant) {
+        while let Some(index) = self.database.as_ref().and_then(|database| database.borrow_mut().take_wake()) {
+            self.turn_of(now, index);
+        }
+    }
+
+    fn turn_of(&mut self, now: Instant, index: usize) {
         let worker = &mut self.workers[index];
         if self.phase == Phase::Running {
             worker.refill(now);
@@ -599,7 +623,8 @@ impl Node for LoadNode {
         }
         self.advance(now);
         if self.recorder.is_some() {
-            let outstanding = self.outstanding();
+            let outstanding =
+                self.database.as_ref().map_or_else(|| self.outstanding(), |database| database.borrow().active());
             if let Some(recorder) = &mut self.recorder {
                 recorder.outstanding(now, outstanding);
             }

@@ -1,14 +1,17 @@
 //! What a worker does: its task, once the unit's geometry is known, and what came of it.
 
-use std::rc::Rc;
+use std::{cell::RefCell, ops::Range, rc::Rc};
 
-use iotax_proto::Geometry;
+use iotax_proto::{Geometry, Payload};
 
 use super::{
     super::{
-        config::{TRANSFER_BYTES, TRANSFERS, TaskConfig},
+        addresses::Zone,
+        config::{RunConfig, TRANSFER_BYTES, TRANSFERS, TaskConfig},
         fill::FillTask,
-        pacing::{Arrived, Share},
+        oltp::{self, Database, OltpTask},
+        pacing::{Arrived, Pacer, Share},
+        recorder::Measured,
         run::{self, Part, RunTask},
         scan::ScanTask,
         stream::StreamConfig,
@@ -34,16 +37,24 @@ impl LoadNode {
             return Err(Failure::new(FailureKind::TooSmall, message, place.clone()));
         }
         match &self.config.task {
+            TaskConfig::Run(run @ RunConfig { oltp: Some(_), .. }) => {
+                let run = run.clone();
+                let database = self.database(&run, &geometry)?;
+                let buffers = std::mem::take(&mut self.buffers[index]);
+                Ok(Task::Oltp(self.member(&run, &database, index, buffers)))
+            }
             TaskConfig::Run(run) => {
                 let worker = self.config.first_worker + index as u32;
                 let stream = self.assigned[worker as usize];
                 let access = self.all_streams[stream].clone();
                 check_geometry(&access, &geometry, place)?;
                 let size = access.block_size_bytes;
-                let zone = run::zone(&self.config, run, worker, size, &geometry).map_err(|needed_bytes| {
-                    let message = format!("the working set must hold every I/O at once: at least {needed_bytes} bytes");
-                    Failure::new(FailureKind::TooSmall, message, place.clone())
-                })?;
+                let zone =
+                    run::zone(&self.config, run, self.parts(worker), size, &geometry).map_err(|needed_bytes| {
+                        let message =
+                            format!("the working set must hold every I/O at once: at least {needed_bytes} bytes");
+                        Failure::new(FailureKind::TooSmall, message, place.clone())
+                    })?;
                 let buffers = std::mem::take(&mut self.buffers[index]);
                 let buffers = buffers.into_iter().map(|buffer| buffer.slice(0, size as usize)).collect();
                 let part = Part { worker, stream, share: self.share(worker), access, zone };
@@ -62,6 +73,71 @@ impl LoadNode {
                 Ok(Task::Scan(task))
             }
         }
+    }
+
+    /// Of as many equal parts of the working set as there are workers: a worker's own, by its number; where streams are shared, by
+    /// stream first, and all of its stream's where that is shared.
+    fn parts(&self, worker: u32) -> Range<u32> {
+        let own = self.assigned[worker as usize];
+        if self.all_streams.iter().all(|stream| stream.shared.is_none()) {
+            return worker..worker + 1;
+        }
+        let count = |holds: &dyn Fn(usize) -> bool, of: &[usize]| of.iter().filter(|each| holds(**each)).count() as u32;
+        let first = count(&|stream| stream < own, &self.assigned);
+        let at = first + count(&|stream| stream == own, &self.assigned[..worker as usize]);
+        match self.all_streams[own].shared {
+            Some(_) => first..first + count(&|stream| stream == own, &self.assigned),
+            None => at..at + 1,
+        }
+    }
+
+    /// Made for the first worker, shared by all.
+    fn database(&mut self, run: &RunConfig, geometry: &Geometry) -> Result<Rc<RefCell<Database>>, Failure> {
+        if let Some(database) = &self.database {
+            return Ok(Rc::clone(database));
+        }
+        let (place, page_bytes) = (&self.place, run.block_size_bytes);
+        check_geometry(&StreamConfig { read_percent: 0.0, ..self.all_streams[0].clone() }, geometry, place)?;
+        if self.config.own_workers != self.config.workers || self.config.workers < 2 {
+            return Err(Failure::usage("a database is one thread's, with a client at least", "threads"));
+        }
+        let (begin, end) = self.range(geometry);
+        let zone = Zone { offset: begin, blocks: end.saturating_sub(begin) / u64::from(page_bytes) };
+        let plan = oltp::Plan {
+            config: run.oltp.expect("a run of transactions"),
+            page_bytes,
+            zone,
+            clients: self.config.workers - 1,
+            max_io_bytes: geometry.max_io_bytes,
+            run: self.config.run,
+            verify: run.verify,
+            pool: Rc::clone(&self.pool),
+        };
+        let database = Database::new(plan).map_err(|(least, most)| {
+            let message = format!("the working set of a database is {least} to {most} bytes at pages of {page_bytes}");
+            Failure::new(FailureKind::TooSmall, message, place.clone())
+        })?;
+        Ok(Rc::clone(self.database.insert(Rc::new(RefCell::new(database)))))
+    }
+
+    /// A client, or the writer as the last.
+    fn member(
+        &self,
+        run: &RunConfig,
+        database: &Rc<RefCell<Database>>,
+        index: usize,
+        buffers: Vec<Payload>,
+    ) -> OltpTask {
+        let clients = self.config.workers - 1;
+        let client = index as u32;
+        if client == clients {
+            database.borrow_mut().set_writer(buffers);
+        } else {
+            let pacer = Pacer::new(run.pacing, oltp::share(client, clients), 1, run.seed, client);
+            let buffer = buffers.into_iter().next().expect("a load that writes has a buffer for each tag");
+            database.borrow_mut().add_client(pacer, run.seed, buffer);
+        }
+        OltpTask::new(Rc::clone(database), index)
     }
 
     /// Of an open loop's arrivals: its stream's, divided by the stream's workers.
@@ -109,11 +185,16 @@ impl LoadNode {
                 TaskOutcome::Checked { content: task.content().clone(), scanned_bytes: task.scanned_bytes }
             }
             Some(Task::Fill(task)) => TaskOutcome::Filled { bytes: task.done_bytes },
-            Some(Task::Run(_)) | None => {
+            Some(Task::Run(_) | Task::Oltp(_)) | None => {
                 let mut tally = Tally::default();
                 let mut arrived: Vec<Option<Arrived>> = vec![None; self.all_streams.len()];
                 for (index, worker) in self.workers.iter_mut().enumerate() {
                     worker.finish();
+                    if let Some(Task::Oltp(task)) = &mut worker.state.task
+                        && let Some(theirs) = task.finish()
+                    {
+                        arrived[0].get_or_insert_default().merge(theirs);
+                    }
                     if let Some(Task::Run(task)) = &worker.state.task {
                         tally.merge(task.tally);
                         let stream = self.assigned[self.config.first_worker as usize + index];
@@ -122,8 +203,13 @@ impl LoadNode {
                         }
                     }
                 }
+                let oltp = self.database.as_ref().map(|database| {
+                    let database = database.borrow();
+                    tally.merge(database.tally);
+                    database.counts()
+                });
                 let measured = self.recorder.as_ref().map(|recorder| recorder.measured(tally));
-                let mut measured = measured.unwrap_or_default();
+                let mut measured = Measured { oltp, ..measured.unwrap_or_default() };
                 for (side, arrived) in measured.streams.iter_mut().zip(arrived) {
                     side.arrived = arrived;
                 }

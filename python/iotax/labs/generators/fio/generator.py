@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iotax.labs.base import CheckItem, Outcome, Progress, TrialFailed
-from iotax.labs.generators.base import Generator, Job, writes
+from iotax.labs.generators.base import Generator, Job
 from iotax.labs.generators.fio.job import Target, verifies
 from iotax.labs.generators.fio.program import Fio, NoFio, find_fio, run_fio, run_layout, target_of
 from iotax.study import Settings
@@ -35,7 +35,7 @@ class FioGenerator(Generator):
         return f"fio's, {settings.load.accesses()}, {settings.load.workers} workers" if verifies(settings) else ""
 
     def leaves(self, settings: Settings) -> str:
-        return "fio's" if writes(settings.load) else ""
+        return "fio's" if settings.load.writes else ""
 
     def lay_out(self, job: Job, progress: Progress) -> None:
         fio, target = _found(job)

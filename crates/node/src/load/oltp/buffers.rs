@@ -1,0 +1,219 @@
+//! The pages that a database has in memory, and which of them it gives up for another: PostgreSQL's clock sweep.
+
+/// A page is passed over so many times at most before it is given up, as in PostgreSQL (`BM_MAX_USAGE_COUNT`).
+const USAGE_MAX: u8 = 5;
+/// Frames before the clock's hand in which dirty pages are looked for.
+const REACH: usize = 128;
+const NOWHERE: u32 = u32::MAX;
+
+/// Without their bytes: what a page must hold, the ledger of writes knows.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    /// Page → its frame.
+    frame_of: Vec<u32>,
+    /// Page → the checkpoint since which its image stands in the log.
+    imaged: Vec<u32>,
+    frames: Vec<Frame>,
+    hand: usize,
+    used: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    page: u32,
+    usage: u8,
+    state: State,
+    dirty: bool,
+    /// Of the log: its change is durable there from this position on.
+    change_at: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Loading,
+    Writing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Here,
+    /// Somebody else reads it.
+    Loading,
+    Absent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Take {
+    Begun,
+    /// It is under way, or its change is not durable.
+    NotYet,
+    /// It is clean, or has gone.
+    Needless,
+}
+
+impl Buffers {
+    /// At least one frame.
+    pub(super) fn new(pages: u64, frames: u64) -> Self {
+        let frame = Frame { page: NOWHERE, usage: 0, state: State::Idle, dirty: false, change_at: 0 };
+        Self {
+            frame_of: vec![NOWHERE; pages as usize],
+            imaged: vec![0; pages as usize],
+            frames: vec![frame; frames.max(1) as usize],
+            hand: 0,
+            used: 0,
+        }
+    }
+
+    pub(super) fn find(&mut self, page: u64) -> Found {
+        let Some(frame) = self.frame_mut(page) else { return Found::Absent };
+        if frame.state == State::Loading {
+            return Found::Loading;
+        }
+        frame.usage = (frame.usage + 1).min(USAGE_MAX);
+        Found::Here
+    }
+
+    /// A frame for an absent page, which is then to be `loaded`; `false` where every page that could go is still to be written.
+    pub(super) fn admit(&mut self, page: u64) -> bool {
+        let Some(index) = self.victim() else { return false };
+        let frame = &mut self.frames[index];
+        if frame.page != NOWHERE {
+            self.frame_of[frame.page as usize] = NOWHERE;
+        }
+        *frame = Frame { page: page as u32, usage: 1, state: State::Loading, dirty: false, change_at: 0 };
+        self.frame_of[page as usize] = index as u32;
+        true
+    }
+
+    /// Its read or its write is done.
+    pub(super) fn loaded(&mut self, page: u64) {
+        if let Some(frame) = self.frame_mut(page) {
+            frame.state = State::Idle;
+        }
+    }
+
+    /// A change of a page, logged up to `change_at`.
+    pub(super) fn change(&mut self, page: u64, change_at: u64) {
+        if let Some(frame) = self.frame_mut(page) {
+            frame.dirty = true;
+            frame.change_at = change_at;
+        }
+    }
+
+    /// Whether this is the page's first change since `checkpoint` began, so that the log takes all of it.
+    pub(super) fn first_change(&mut self, page: u64, checkpoint: u32) -> bool {
+        std::mem::replace(&mut self.imaged[page as usize], checkpoint) != checkpoint
+    }
+
+    /// Pages that a checkpoint has to write, in their order.
+    pub(super) fn dirty(&self) -> Vec<u32> {
+        let mut pages: Vec<u32> = self.frames.iter().filter(|frame| frame.dirty).map(|frame| frame.page).collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Takes a page to be written, where its changes are durable in the log, `flushed` so far.
+    pub(super) fn take(&mut self, page: u64, flushed: u64) -> Take {
+        match self.frame_mut(page) {
+            Some(frame) if frame.dirty => {
+                if frame.state != State::Idle || frame.change_at > flushed {
+                    return Take::NotYet;
+                }
+                (frame.dirty, frame.state) = (false, State::Writing);
+                Take::Begun
+            }
+            _ => Take::Needless,
+        }
+    }
+
+    /// The next dirty page before the hand that has to go.
+    pub(super) fn soon_to_go(&self, flushed: u64) -> Option<u64> {
+        let count = self.frames.len();
+        if self.used < count {
+            return None;
+        }
+        let within = (0..REACH.min(count)).map(|at| &self.frames[(self.hand + at) % count]);
+        let goes = |frame: &&Frame| {
+            frame.dirty && frame.usage == 0 && frame.state == State::Idle && frame.change_at <= flushed
+        };
+        within.filter(goes).map(|frame| u64::from(frame.page)).next()
+    }
+
+    fn victim(&mut self) -> Option<usize> {
+        if self.used < self.frames.len() {
+            self.used += 1;
+            return Some(self.used - 1);
+        }
+        for _ in 0..=self.frames.len() * (usize::from(USAGE_MAX) + 1) {
+            let index = self.hand;
+            self.hand = (self.hand + 1) % self.frames.len();
+            let frame = &mut self.frames[index];
+            if frame.state != State::Idle {
+                continue;
+            }
+            if frame.usage > 0 {
+                frame.usage -= 1;
+            } else if !frame.dirty {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn frame_mut(&mut self, page: u64) -> Option<&mut Frame> {
+        self.frames.get_mut(self.frame_of[page as usize] as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(pages: u64) -> Buffers {
+        let mut buffers = Buffers::new(100, pages);
+        for page in 0..pages {
+            assert!(buffers.admit(page));
+            buffers.loaded(page);
+        }
+        buffers
+    }
+
+    #[test]
+    fn page_that_was_used_stays_longer() {
+        let mut buffers = full(4);
+        for _ in 0..3 {
+            assert_eq!(buffers.find(2), Found::Here);
+        }
+        for page in 50..53 {
+            assert!(buffers.admit(page));
+            buffers.loaded(page);
+        }
+        assert_eq!(buffers.find(2), Found::Here);
+        assert_eq!([0, 1, 3].map(|page| buffers.find(page)), [Found::Absent; 3]);
+    }
+
+    #[test]
+    fn dirty_page_stays_until_it_is_written_and_is_written_after_its_log() {
+        let mut buffers = full(1);
+        buffers.change(0, 100);
+        assert!(!buffers.admit(7));
+        assert_eq!(buffers.take(0, 99), Take::NotYet, "its change is not durable");
+        assert_eq!(buffers.take(0, 100), Take::Begun);
+        buffers.change(0, 101);
+        assert_eq!(buffers.take(0, 101), Take::NotYet, "under way");
+        assert!(!buffers.admit(7), "what is being written is not given up");
+        buffers.loaded(0);
+        assert_eq!(buffers.take(0, 101), Take::Begun);
+        buffers.loaded(0);
+        assert!(buffers.admit(7));
+        assert_eq!((buffers.find(0), buffers.find(7)), (Found::Absent, Found::Loading));
+    }
+
+    #[test]
+    fn first_change_after_a_checkpoint_is_told_once() {
+        let mut buffers = full(2);
+        assert!(buffers.first_change(1, 1) && !buffers.first_change(1, 1));
+        assert!(buffers.first_change(1, 2));
+    }
+}
