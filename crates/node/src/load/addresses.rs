@@ -44,6 +44,7 @@ impl Zone {
     }
 
     /// Both and what lies between them, in blocks of this size.
+    #[must_use]
     pub fn through(self, last: Self, block_size: u64) -> Self {
         Self { offset: self.offset, blocks: (last.offset - self.offset) / block_size + last.blocks }
     }
@@ -79,6 +80,7 @@ impl Addresses {
     }
 
     /// Of a worker that goes on with a stream beside others.
+    #[must_use]
     pub fn shared(self, cursor: Option<Cursor>) -> Self {
         Self { cursor, ..self }
     }
