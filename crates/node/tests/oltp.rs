@@ -16,7 +16,10 @@ use support::{
 
 const PAGE: u64 = 4096;
 const OLTP: OltpConfig = OltpConfig { memory_bytes: 64 * PAGE, checkpoint: Duration::from_millis(4) };
-const DATABASE: RunConfig = RunConfig { oltp: Some(OLTP), ..RUN };
+
+fn database() -> RunConfig {
+    RunConfig { oltp: Some(OLTP), ..RUN }
+}
 
 fn counts(measured: &Measured) -> OltpCounts {
     measured.oltp.expect("a database's counts")
@@ -33,7 +36,7 @@ fn transactions_read_verified_pages_and_write_log_and_pages_over_every_protocol(
         let mut bench = Bench::new();
         bench.fill();
         let measured =
-            bench.run(protocol, DATABASE, clients(4)).unwrap_or_else(|failure| panic!("{protocol:?}: {failure}"));
+            bench.run(protocol, database(), clients(4)).unwrap_or_else(|failure| panic!("{protocol:?}: {failure}"));
         let found = counts(&measured);
         assert!(measured.read.ios > 20 && found.reads > 20, "{protocol:?}: {measured:?}");
         assert_eq!(found.read_bytes, found.reads * PAGE, "{protocol:?}");
@@ -52,7 +55,7 @@ fn client_alone_flushes_for_each_transaction_and_several_share_flushes() {
     let of = |count| {
         let (heap, unit) = memory();
         // Pages so small that there are branches enough: who holds a branch's row commits alone.
-        let config = RunConfig { block_size_bytes: 512, ..DATABASE };
+        let config = RunConfig { block_size_bytes: 512, ..database() };
         let measured = run(config, clients(count), &unit, heap).expect("right data");
         (measured.read.ios, counts(&measured).flushes - counts(&measured).checkpoints)
     };
@@ -69,7 +72,7 @@ fn client_alone_flushes_for_each_transaction_and_several_share_flushes() {
 fn transactions_of_an_open_loop_count_from_when_they_were_due() {
     let pacing = Pacing::Open(Open { rate_iops: 2_000.0, arrivals: Arrivals::Constant, backlog_max: 64 });
     let (heap, unit) = memory();
-    let measured = run(RunConfig { pacing, ..DATABASE }, clients(2), &unit, heap).expect("right data");
+    let measured = run(RunConfig { pacing, ..database() }, clients(2), &unit, heap).expect("right data");
     let arrived = measured.streams[0].arrived.expect("an open loop");
     assert_eq!((arrived.offered, arrived.dropped), (40, 0));
     assert!(measured.read.ios.abs_diff(40) <= 2, "{}", measured.read.ios);
@@ -83,7 +86,7 @@ fn page_that_is_not_what_was_written_ends_the_run() {
     for at in (0..bench.memory.len()).step_by(PAGE as usize) {
         bench.memory.copy_in(at + 100, &[0x55]);
     }
-    let failure = bench.run(PROTOCOLS[0], DATABASE, clients(2)).expect_err("wrong data");
+    let failure = bench.run(PROTOCOLS[0], database(), clients(2)).expect_err("wrong data");
     assert_eq!(failure.kind, FailureKind::Verify, "{failure}");
 }
 
@@ -119,7 +122,7 @@ impl Region for Loses {
 fn page_whose_write_was_lost_is_found_when_it_comes_back() {
     let heap = Heap::new(2 << 20);
     let region: Rc<dyn Region> = Rc::new(Loses { heap: Rc::clone(&heap), left: RefCell::new(40) });
-    let failure = run(DATABASE, clients(4), &LocalUnit::Memory(region), heap).expect_err("a lost write");
+    let failure = run(database(), clients(4), &LocalUnit::Memory(region), heap).expect_err("a lost write");
     assert_eq!(failure.kind, FailureKind::Verify, "{failure}");
 }
 
@@ -127,7 +130,7 @@ fn page_whose_write_was_lost_is_found_when_it_comes_back() {
 fn database_that_is_too_small_is_refused_with_what_it_takes() {
     let heap = Heap::new(1 << 20);
     let region: Rc<dyn Region> = heap.clone();
-    let failure = run(DATABASE, clients(1), &LocalUnit::Memory(region), heap).expect_err("too small");
+    let failure = run(database(), clients(1), &LocalUnit::Memory(region), heap).expect_err("too small");
     assert_eq!(failure.kind, FailureKind::TooSmall);
     assert!(failure.message.contains("2097152"), "{failure}");
 }

@@ -83,7 +83,7 @@ def test_published_figures_fit_the_schema() -> None:
          "latency_p99, cpu_per_io, cpu_initiator, cpu_hypervisor, cpu_utilisation_initiator, "
          "cpu_utilisation_target, cpu_utilisation_hypervisor, transactions, disk_iops is meant"),
         ("cpu_per_io", "transactions", "s.yaml:9:5: published[1].response: only databases have it; say "
-         "`generator: pgbench` under load"),
+         "`oltp: {}` under load, or in the vm lab `generator: pgbench`"),
         ("called", "caled", "s.yaml:13:47: published[1].figures[3].caled: unknown name, did you mean 'called'?; "
          "figures has of, relative, absolute, cores, called"),
         ("    response", "    baseline: {protocol: local}\n    response", "s.yaml:9:16: "
