@@ -42,6 +42,8 @@ fn main() {
                 read_percent: 100.0,
                 random_percent: 100.0,
                 streams: Vec::new(),
+                shared: None,
+                oltp: None,
                 pacing: Pacing::Closed,
                 warmup: Duration::ZERO,
                 runtime: Duration::from_secs(2),
