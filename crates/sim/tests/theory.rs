@@ -98,6 +98,8 @@ fn run(runtime: Duration, seed: u64) -> RunConfig {
         read_percent: 100.0,
         random_percent: 100.0,
         streams: Vec::new(),
+        shared: None,
+        oltp: None,
         pacing: Pacing::Closed,
         warmup: BATCH,
         runtime,
