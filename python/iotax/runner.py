@@ -51,7 +51,8 @@ def run_study(
     """Runs every trial that has no result yet. Raises LabUnusable before the first trial, NotebookError at any time.
 
     The latest run of an equal study under the same label is taken up again, or of one with fewer replicates, to which
-    those that are missing are added. `anew` begins another run whatever there is.
+    those that are missing are added, unless all of them draw what is unknown of the costs. `anew` begins another run
+    whatever there is.
     """
     started_unix_ns = time.time_ns()
     session = None
@@ -106,8 +107,9 @@ def _taken_up(
     """The run to work on, and whether it is an earlier one."""
     if earlier is not None:
         return earlier, True
-    # A search plans by what it finds: with more replicates it is another one.
-    smaller = writer.smaller(study, label) if not anew and study.search is None else None
+    # A search plans by what it finds: with more replicates it is another one. Drawn costs scatter as their number asks.
+    another = anew or study.search is not None or study.draws_costs()
+    smaller = None if another else writer.smaller(study, label)
     if smaller is None:
         return writer.begin(study, source, label, list(plan.trials)), False
     more = added(study, writer.trials(smaller))

@@ -89,7 +89,7 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
         if len(samples) > 1:
             everything = tuple(np.concatenate([pair[i] for pair in samples.values()]) for i in (0, 1))
             old, new = (
-                Model(response, of, data.runs, LayoutCache()).model.level(list(pairs))
+                Model(response, of, data.runs, LayoutCache(), drawn=data.costs_drawn).model.level(list(pairs))
                 for of, data in ((grid, before), (other, after))
             )
             whole = {"": combined([(1.0, new), (-1.0, old)])}

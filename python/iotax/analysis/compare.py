@@ -10,8 +10,8 @@ from iotax.analysis.brackets import Brackets, End, Pair, agreed
 from iotax.analysis.carriers import Carriers, between, carriers_of
 from iotax.analysis.data import Cell, Grid
 from iotax.analysis.estimate import Contrast, Estimate, mean_of
-from iotax.analysis.model import CellModel, Layout, Weights, correlations
-from iotax.analysis.multiplicity import dunnett, each_confidence
+from iotax.analysis.model import CellModel, Layout, Weights
+from iotax.analysis.replicates import ReplicateModel
 from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_TARGET, IOPS, LATENCY, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
 from iotax.analysis.verdict import Cause, Verdict, Withheld, judge, log_margin, two_sided_p
@@ -78,18 +78,23 @@ class Tax:
 class Model:
     """The blocked model of one response, over the runs that have it."""
 
-    def __init__(self, response: Response, grid: Grid, runs: Sequence[Run], layouts: "LayoutCache") -> None:
+    def __init__(
+        self, response: Response, grid: Grid, runs: Sequence[Run], layouts: "LayoutCache", *, drawn: bool = False
+    ) -> None:
+        """`drawn`: each replicate of a simulation drew its costs, so that whole replicates alone are independent."""
         self.response = response
         values = [(run, response.of(run)) for run in runs]
         self.observed = [(run, value) for run, value in values if value is not None and value > 0]
         self.grid = grid
         kept = [run for run, _ in self.observed]
         self.cells = [grid.cell(run.trial) for run in kept]
-        self.blocks = [run.trial.block for run in kept]
+        # Virtual time does not drift: there is no other block than the draw.
+        self.blocks = [run.trial.replicate if drawn else run.trial.block for run in kept]
         self.carriers: Carriers = carriers_of(self.cells, kept)
         self.brackets = Brackets(response, grid, self.cells, kept, self.carriers)
         self._layouts = layouts
-        self.model = CellModel(layouts.get(self.cells, self.blocks), np.log([value for _, value in self.observed]))
+        model = ReplicateModel if drawn else CellModel
+        self.model = model(layouts.get(self.cells, self.blocks), np.log([value for _, value in self.observed]))
 
     def __contains__(self, cell: object) -> bool:
         return self.model.layout.count(cell) > 0
@@ -110,6 +115,9 @@ class Model:
         cells = [self.cells[i] for i in pair]
         if len({self.grid.condition(cell) for cell in cells}) < 2:
             return None
+        if isinstance(self.model, ReplicateModel):
+            pairs = [(cell, self.grid.baseline_of(cell)) for cell in dict.fromkeys(cells) if self.grid.arm(cell) == arm]
+            return self.model.differ([{cell: 1.0, base: -1.0} for cell, base in pairs if base in self])
         blocks = self._plots if self.split else self.blocks
         layout = self._layouts.get(cells, [blocks[i] for i in pair])
         test = CellModel(layout, self.model.y[pair]).interaction(
@@ -120,6 +128,8 @@ class Model:
     @property
     def split(self) -> bool:
         """The arms change between whole plots: then these are what tells them apart."""
+        if isinstance(self.model, ReplicateModel):
+            return False
         return bool(self.grid.hard) and set(self.grid.compared) <= set(self.grid.hard)
 
     @cached_property
@@ -334,11 +344,9 @@ def _judge(
     if not sure:
         return result
     margin = log_margin(margin_percent)
-    correlation = correlations(model.model.layout, [weights[i] for i in sure])
-    df = float(model.model.layout.residual_df)
     alone = [two_sided_p(c.estimate, c.standard_error or 0.0, c.df or 1.0) for c in (contrasts[i] for i in sure)]
-    confidence = each_confidence(correlation, df)
-    for i, p_difference in zip(sure, dunnett(alone, correlation, df), strict=True):
+    confidence, adjusted = model.model.together([weights[i] for i in sure], alone)
+    for i, p_difference in zip(sure, adjusted, strict=True):
         interval = contrasts[i].interval(confidence)
         assert interval is not None
         verdict = judge(interval, margin, model.response.more_is_better)

@@ -92,7 +92,7 @@ def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
         if loads is None:
             continue
         try:
-            models[response.key] = CpuModel(loads, grid.arms, levels)
+            models[response.key] = CpuModel(loads, grid.arms, levels, drawn=data.costs_drawn)
         except ValueError:
             continue
     headline = next((r for r in (CPU, CPU_INITIATOR, CPU_MACHINE) if r.key in models), None)
@@ -169,9 +169,8 @@ def _by_model(costs: CpuCosts, rate_iops: float) -> Sizing:
         )
         return Sizing([], (NotSized(reason),))
     try:
-        own = CpuModel(
-            [load for load in model.loads if load.rate_iops <= 0 or load.step == nearest], model.arms, model.factors
-        )
+        near = [load for load in model.loads if load.rate_iops <= 0 or load.step == nearest]
+        own = CpuModel(near, model.arms, model.factors, drawn=model.drawn)
     except ValueError as error:
         return Sizing([], (NotSized(str(error)),))
     source = f"CPU model at the held rate nearest to {rate_iops:,.0f} IOPS, {rates[nearest]:,.0f}{mean} ({part})"
@@ -208,6 +207,7 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None
     idle = {each.block: busy for each in data.backgrounds if (busy := _idle_ns(each.cpu, part)) is not None}
     for order, run in enumerate(data.runs, start=1):
         cell = grid.cell(run.trial)
+        block = run.trial.replicate if data.costs_drawn else run.trial.block
         if run.local and part in ("both", "target"):
             continue
         busy = cpu_ns(run.result, part)
@@ -218,11 +218,11 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None
             busy += _taken_off_ns(run.result.cpu)
         cores = busy / run.result.window.duration_ns
         if not run.result.ios:
-            loads.append(LoadPoint("", {}, 0.0, cores, None, run.trial.block, order))
+            loads.append(LoadPoint("", {}, 0.0, cores, None, block, order))
             continue
         step = tuple(grid.level(cell, name) for name in grid.others if name in LOAD_FACTORS)
         levels = {name: grid.level(cell, name) for name in names}
-        loads.append(LoadPoint(grid.arm(cell), levels, run.result.rate_iops, cores, step, run.trial.block, order))
+        loads.append(LoadPoint(grid.arm(cell), levels, run.result.rate_iops, cores, step, block, order))
     if all(load.arm for load in loads):
         for background in data.backgrounds:
             if background.block in idle:

@@ -15,6 +15,10 @@ judged by the runs within blocks. A cost in µs does, so for it the blocks are t
 Student's t of one less than the blocks. Few blocks make it wide, as they must: what two say of how far blocks drift is
 next to nothing. A variance of blocks added to that of runs is narrower, and covered 86 % over two blocks of 2 % drift.
 
+Where each replicate of a simulation drew its costs, runs of one replicate err alike: they share a protocol's draw. Then
+replicates are the blocks, and all is judged by them: a ratio by its logarithm with one of them left out at a time, what
+is to be zero by Hotelling's T². Lack of fit, which takes runs for independent, is not judged.
+
 Factors are coded to add up to zero: a protocol's cost is its mean over the levels that the design crosses it with.
 """
 
@@ -113,9 +117,16 @@ class CpuModel:
     """The fitted model. Raises ValueError where the measurements cannot carry one."""
 
     def __init__(
-        self, loads: Sequence[LoadPoint], arms: Sequence[str] = (), levels: Mapping[str, Sequence[str]] | None = None
+        self,
+        loads: Sequence[LoadPoint],
+        arms: Sequence[str] = (),
+        levels: Mapping[str, Sequence[str]] | None = None,
+        *,
+        drawn: bool = False,
     ) -> None:
-        """`arms` and `levels` give an order; without them it is that of the loads."""
+        """`arms` and `levels` give an order; without them it is that of the loads. `drawn`: the blocks are replicates,
+        each of which drew its costs."""
+        self.drawn = drawn
         idle = [load for load in loads if load.rate_iops <= 0]
         self.loads = [load for load in loads if load.rate_iops > 0]
         # One measurement without load would have all leverage over the background.
@@ -158,12 +169,16 @@ class CpuModel:
     @property
     def background_cores(self) -> Estimate:
         fitted = self.with_intercept
-        return Estimate.plain(Contrast(*fitted.contrast(np.eye(len(fitted.coefficients))[_INTERCEPT])))
+        alone = np.eye(len(fitted.coefficients))[_INTERCEPT]
+        value, error, df = fitted.contrast(alone)
+        if self.drawn:
+            return Estimate.plain(jackknife(value, [one[_INTERCEPT] for one in self._leaving_out(intercept=True)]))
+        return Estimate.plain(Contrast(value, error, df))
 
     @property
     def background_p(self) -> float | None:
         """Of "the line passes through the origin"; None where nothing is left to judge by."""
-        test = wald(self.with_intercept, [_INTERCEPT])
+        test = self._zero(self.with_intercept, [_INTERCEPT], intercept=True)
         return test.p if test else None
 
     def cost_us(self, arm: str) -> Estimate:
@@ -182,10 +197,20 @@ class CpuModel:
         high, low = self._vector(over), self._vector(under)
         c, v = self.chosen.coefficients, self.chosen.hc2_covariance
         top, bottom = float(high @ c), float(low @ c)
+        if self.drawn:
+            return self._ratio_by_blocks(high, low)
         variances = float(high @ v @ high), float(low @ v @ low)
         _, _, df = self.chosen.contrast(high - top / bottom * low)
         bounds = fieller(top, bottom, variances, float(high @ v @ low), df)
         return Estimate(top / bottom, *(bounds or ()))
+
+    def _ratio_by_blocks(self, high: np.ndarray, low: np.ndarray) -> Estimate:
+        whole = self.chosen.coefficients
+        sets = [whole, *(np.append(one, whole[len(one) :]) for one in self._without_block)]
+        ratios = np.array([high @ one / (low @ one) for one in sets])
+        if np.any(ratios <= 0):
+            return Estimate(float(ratios[0]))
+        return Estimate.ratio(jackknife(float(np.log(ratios[0])), np.log(ratios[1:])))
 
     @property
     def idle_cores(self) -> float | None:
@@ -240,14 +265,18 @@ class CpuModel:
         """For each pair of factors: does one's effect on the price depend on the other's level, in any protocol?"""
         found = {}
         for term in (t for t in self._terms if len(t) == 2):
-            test = wald(self.chosen, [i - self._shift for i, t in enumerate(self._names) if t[1] == term])
+            test = self._zero(self.chosen, [i - self._shift for i, t in enumerate(self._names) if t[1] == term],
+                              intercept=self.has_background)  # fmt: skip
             if test is not None:
                 found[term] = test
         return found
 
     @cached_property
     def lack_of_fit(self) -> FTest | None:
-        """Does a price of its own for every treatment and rate explain more than this model does?"""
+        """Does a price of its own for every treatment and rate explain more than this model does? None where runs are
+        not independent."""
+        if self.drawn:
+            return None
         keys = [(load.arm, tuple(load.levels.values()), load.step) for load in self.loads]
         names = list(dict.fromkeys(key for key, load in zip(keys, self.loads, strict=True) if load.rate_iops > 0))
         own = np.array([[1.0 if key == name else 0.0 for name in names] for key in keys]) * self._rate[:, None]
@@ -260,7 +289,9 @@ class CpuModel:
     @cached_property
     def linearity(self) -> FTest | None:
         """Does the cost per I/O change with the rate? None where too few rates were measured to see it."""
-        return wald(self._curved, self._bends) if self._curved is not None else None
+        if self._curved is None:
+            return None
+        return self._zero(self._curved, self._bends, intercept=True, extra=self._bend_columns)
 
     @cached_property
     def curvatures(self) -> list[Curvature]:
@@ -418,8 +449,13 @@ class CpuModel:
 
     @cached_property
     def _without_block(self) -> list[np.ndarray]:
-        """The prices without each block in turn; empty where one of the blocks alone carries the model."""
-        columns = self._columns[:, self._shift :]
+        return self._leaving_out(intercept=self.has_background)
+
+    def _leaving_out(self, *, intercept: bool, extra: np.ndarray | None = None) -> list[np.ndarray]:
+        """The coefficients, but for those of blocks, without each block in turn; empty where one of the blocks alone
+        carries the model."""
+        columns = self._columns[:, 0 if intercept else 1 :]
+        columns = columns if extra is None else np.hstack((columns, extra))
         found = []
         for block in self.blocks:
             kept = self._blocks != block
@@ -430,8 +466,32 @@ class CpuModel:
             found.append(solved[: columns.shape[1]])
         return found
 
+    def _zero(
+        self, fitted: Fit, which: Sequence[int], *, intercept: bool, extra: np.ndarray | None = None
+    ) -> FTest | None:
+        """Are these coefficients all zero?"""
+        if not self.drawn:
+            return wald(fitted, which)
+        without = np.array(self._leaving_out(intercept=intercept, extra=extra))
+        count, several = len(without), len(which)
+        if not several or count <= several:
+            return None
+        off = without[:, which] - without[:, which].mean(axis=0)
+        covariance = (count - 1) / count * off.T @ off
+        if np.linalg.matrix_rank(covariance) < several:
+            return None
+        beta = fitted.coefficients[which]
+        t2 = float(beta @ np.linalg.solve(covariance, beta))
+        return FTest((count - several) / (several * (count - 1)) * t2, several, count - several)
+
     def _p(self, weights: np.ndarray) -> float:
         estimate, error, df = self.chosen.contrast(weights)
+        if self.drawn:
+            without = [float(weights[: len(one)] @ one) for one in self._without_block]
+            found = jackknife(estimate, without)
+            if found.standard_error is None or found.df is None:
+                return math.nan
+            error, df = found.standard_error, found.df
         return 2 * student.beyond(abs(estimate) / error, df) if error > 0 else 0.0
 
     def _expectation(self, fitted: np.ndarray) -> np.ndarray:
@@ -450,13 +510,17 @@ class CpuModel:
         return fit(columns / self._scale[:, None], self._y / self._scale)
 
     @cached_property
-    def _curved(self) -> Fit | None:
-        bend = np.array(
+    def _bend_columns(self) -> np.ndarray:
+        return np.array(
             [
                 [rate**2 if load.arm == arm else 0.0 for arm in self.arms]
                 for load, rate in zip(self.loads, self._rate, strict=True)
             ]
         )
+
+    @cached_property
+    def _curved(self) -> Fit | None:
+        bend = self._bend_columns
         columns = np.hstack((self._columns, bend))
         scaled = columns / np.linalg.norm(columns, axis=0)
         # Rates of a closed loop scatter a little, which is no second rate: hence a wide tolerance.

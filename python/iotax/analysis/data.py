@@ -131,9 +131,7 @@ class Grid:
     An arm is a combination of levels of the factors that the baseline names; a condition is one of the others'.
     """
 
-    def __init__(self, study: Study, drawn: bool = False) -> None:
-        """`drawn`: each replicate drew its costs, which all treatments of a protocol and a table have in common: they
-        are a whole plot, like what is hard to change."""
+    def __init__(self, study: Study) -> None:
         self.factors: dict[str, tuple[Level, ...]] = study.levels()
         self._labels = {(name, level.value): level.label for name, levels in self.factors.items() for level in levels}
         self.compared = study.compared
@@ -142,8 +140,6 @@ class Grid:
         common = {f for f in self.others if _is_one_name(self.factors[f])}
         self._told = [name for name in self.others if name not in common]
         self.hard = study.design.hard_to_change
-        if drawn:
-            self.hard = [name for name in self.factors if name in ("protocol", "costs")]
         omitted = Omissions(study)
         self.arms = [
             " · ".join(level.label for level in levels)

@@ -17,13 +17,14 @@ from typing import TypeAlias
 import numpy as np
 
 from iotax.analysis.estimate import Contrast, jackknife
+from iotax.analysis.multiplicity import dunnett, each_confidence
 from iotax.analysis.regression import FTest, compare_nested, moment_df, pseudo_inverse
 
 Cell: TypeAlias = Hashable
 Weights: TypeAlias = Mapping[Cell, float]
 
 
-_DUST = 1e-12
+DUST = 1e-12
 """Logarithms that differ by less are equal: what is left is rounding."""
 
 
@@ -73,14 +74,14 @@ class Layout:
     def contrast(self, y: np.ndarray, weights: Weights, residuals: np.ndarray) -> Contrast:
         load = self.load_of(weights)
         estimate = float(load @ y)
-        estimate = 0.0 if abs(estimate) < _DUST else estimate
+        estimate = 0.0 if abs(estimate) < DUST else estimate
         used = np.abs(load) > 1e-12
         if self.residual_df < 1 or any(self.count(cell) < 2 for cell in weights) or np.any(self.free[used] < 1e-9):
             return Contrast(estimate, None, None)
         share, cell_df, df_max = self._variance_parts(weights, load)
         by_cell = np.bincount(self.cell_of, residuals**2 * share, minlength=len(self.cells))
         variance = float(by_cell.sum())
-        if variance < _DUST**2:
+        if variance < DUST**2:
             return Contrast(estimate, 0.0, df_max)
         df = variance**2 / float(np.sum(by_cell**2 / cell_df))
         return Contrast(estimate, float(np.sqrt(variance)), max(1.0, min(df, df_max)))
@@ -130,6 +131,12 @@ class CellModel:
 
     def contrast(self, weights: Weights) -> Contrast:
         return self.layout.contrast(self.y, weights, self.residuals)
+
+    def together(self, contrasts: Sequence[Weights], alone: Sequence[float]) -> tuple[float, list[float]]:
+        """Of several contrasts, given the p-value of each: the confidence of each one's interval by which all hold at
+        once with 95 %, and the p-values adjusted for that."""
+        correlation, df = correlations(self.layout, contrasts), float(self.layout.residual_df)
+        return each_confidence(correlation, df), dunnett(alone, correlation, df)
 
     def difference_of_means(self, cell: Cell, reference: Cell) -> Contrast:
         """exp(cell) - exp(reference): a difference of geometric means, in the response's unit."""
@@ -181,7 +188,7 @@ class CellModel:
         inverse, rank = pseudo_inverse(additive)
         residuals = self.y - additive @ (inverse @ self.y)
         df = len(self.y) - rank
-        if residuals @ residuals < _DUST * len(self.y):
+        if residuals @ residuals < DUST * len(self.y):
             return None
         return compare_nested((float(residuals @ residuals), df), (self.sse, self.layout.residual_df))
 

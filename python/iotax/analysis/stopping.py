@@ -16,7 +16,9 @@ def half_width(data: StudyData) -> float:
     found = [
         each.ratio
         for asked in response
-        for each in compare(Model(asked, Grid(data.study), data.runs, LayoutCache()), data.study.margin)
+        for each in compare(
+            Model(asked, Grid(data.study), data.runs, LayoutCache(), drawn=data.costs_drawn), data.study.margin
+        )
         if each.condition is not None
     ]
     widths = [

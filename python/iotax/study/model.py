@@ -707,6 +707,10 @@ class Study(Section):
             return []
         return [str(level.value) for level in self.levels().get("costs", ())] or [self.lab.sim.costs]
 
+    def draws_costs(self) -> bool:
+        """Whether each replicate draws its costs, from intervals of their tables. Raises CostsError."""
+        return any(read_costs(name).has_intervals for name in self.cost_tables())
+
     def section(self, name: str) -> Any:
         """What the study says outside of its factors in a section of `factor_names`."""
         return (self.lab.sim or Sim()) if name == "sim" else getattr(self, name)

@@ -296,7 +296,7 @@ def _by_load(response: Response, known: Sequence[Comparison], base: str, of: int
     differing = [(c, where) for c, where in each if _differs(c)]
     if not differing:
         equal = f"equivalent, within the margin, under {sum(c.verdict is Verdict.EQUIVALENT for c in known)} of them"
-        return f"no significant difference from {base} in {name} {any_}; {equal} ({reach})", "inconclusive", "shows"
+        return f"no significant difference from {base} in {name} {any_} ({reach}); {equal}", "inconclusive", "shows"
     if not _differs(low[0]) and not _differs(high[0]):
         # Both are too uncertain for their size: then one that does differ, and the extreme opposite to it.
         clear = max(differing, key=lambda c: abs(math.log(c[0].ratio.value)))

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import iotax
 from iotax.analysis import StudyData, summarise
-from iotax.analysis.precision import precisions
 from iotax.calibration import Made, make_table
 from iotax.cli.app import app
 from iotax.cli.sim_costs import text_of
@@ -73,8 +72,18 @@ def test_draws_leave_the_mean_where_the_table_puts_it_and_as_uncertain(tmp_path:
     for replicates in (2, 3, 10):
         values = [each["initiator"]["io_ns"] for each in drawn(study(costs, design={"replicates": replicates}))]
         assert statistics.fmean(values) == pytest.approx(1000, abs=1)
-        # The standard error of the mean is that of the figure: 98 ns are 1.96 of it.
-        assert statistics.stdev(values) / replicates**0.5 == pytest.approx(50, abs=1)
+        # Over many studies the square of the mean's standard error is that of the figure.
+        many = [deviates(seed, "costs", replicates) for seed in range(2000)]
+        squares = [statistics.variance(each) / replicates for each in many]
+        assert statistics.fmean(squares) == pytest.approx(1.0, abs=0.1)
+
+
+def test_two_tables_share_no_draws(tmp_path: Path) -> None:
+    one, other = (
+        drawn(study(table(tmp_path / f"{ns}.yaml", ns=ns, low_ns=ns - 98, high_ns=ns + 98))) for ns in (1000, 1001)
+    )
+    shifted = [each["initiator"]["io_ns"] + 1 for each in one]
+    assert [each["initiator"]["io_ns"] for each in other] != shifted
 
 
 def test_draws_come_from_the_studys_seed_and_no_two_figures_share_them(tmp_path: Path) -> None:
@@ -150,6 +159,20 @@ def test_a_run_is_not_continued_with_other_costs(real_engine: Path, tmp_path: Pa
     assert "Nothing was run" in run(2).output
 
 
+@pytest.mark.usefixtures("real_engine")
+def test_more_replicates_of_drawn_costs_are_another_run(tmp_path: Path) -> None:
+    """What a replicate draws depends on how many there are: those of two studies do not go together."""
+    costs, notebook = table(tmp_path / "drew.yaml", ns=5000, low_ns=1000, high_ns=9000), tmp_path / "small.iotax"
+    file = tmp_path / "small.yaml"
+    for replicates in (2, 3):
+        lab = {"sim": {"costs": str(costs), "cores": 1, "target_cores": 1}}
+        file.write_text(yaml.safe_dump(SMALL | {"lab": lab, "design": {"replicates": replicates}}))
+        done = CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"])
+        assert done.exit_code == 0, done.output
+    with Notebook(notebook) as kept:
+        assert [len(kept.attempts(each.id)) for each in kept.runs()] == [4, 6]
+
+
 def test_intervals_hold_what_is_unknown_of_the_costs_and_the_report_says_so(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
 
@@ -191,11 +214,13 @@ def test_more_loads_do_not_make_drawn_costs_better_known(tmp_path: Path) -> None
     done = CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"])
     assert done.exit_code == 0, done.output
     with Notebook(notebook) as opened:
-        own = precisions(summarise(study_data(opened)))[0]
-    assert own.overall_percent is not None
-    assert own.cell_median_percent is not None
+        model = summarise(study_data(opened)).models["iops"]
+    pairs = [{cell: 1.0, model.grid.baseline_of(cell): -1.0} for cell in dict.fromkeys(model.cells)]
+    pairs = [each for each in pairs if len(each) == 2]
+    together = {cell: weight / len(pairs) for each in pairs for cell, weight in each.items()}
+    alone, whole = [model.model.contrast(each).standard_error for each in pairs], model.model.contrast(together)
     # A replicate's six loads share its draw. Were each a draw of its own, it would be two fifths.
-    assert own.overall_percent > 0.7 * own.cell_median_percent
+    assert (whole.standard_error or 0.0) > 0.7 * statistics.median(each or 0.0 for each in alone)
 
 
 @pytest.fixture
