@@ -485,13 +485,15 @@ class CpuModel:
         return FTest((count - several) / (several * (count - 1)) * t2, several, count - several)
 
     def _p(self, weights: np.ndarray) -> float:
-        estimate, error, df = self.chosen.contrast(weights)
         if self.drawn:
+            estimate = float(weights @ self.chosen.coefficients)
             without = [float(weights[: len(one)] @ one) for one in self._without_block]
             found = jackknife(estimate, without)
             if found.standard_error is None or found.df is None:
                 return math.nan
             error, df = found.standard_error, found.df
+        else:
+            estimate, error, df = self.chosen.contrast(weights)
         return 2 * student.beyond(abs(estimate) / error, df) if error > 0 else 0.0
 
     def _expectation(self, fitted: np.ndarray) -> np.ndarray:

@@ -180,7 +180,7 @@ def test_costs_at_held_rates_are_compared_by_replicates() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("replicates", [3, 5, 10])
 def test_every_comparison_of_costs_at_held_rates_covers(replicates: int) -> None:
-    draws, hits = 1000, dict.fromkeys(("ratio", "one protocol", "effect", "linear"), 0)
+    draws, hits = 500, dict.fromkeys(("ratio", "one protocol", "effect", "linear"), 0)
     for seed in range(draws):
         study = Drawn(seed, replicates)
         found = cpu_model(study, drawn=True)
