@@ -146,7 +146,10 @@ class Notebook:
     def run(self, run: int | None = None) -> StudyRun:
         found = [each for each in self.runs() if run is None or each.id == run]
         if not found:
-            raise NotebookError(f"{self.path}: the notebook holds no study" + (f" number {run}" if run else " yet"))
+            if run is None:
+                raise NotebookError(f"{self.path}: the notebook holds no study yet")
+            there = ", ".join(str(each.id) for each in self.runs()) or "none"
+            raise NotebookError(f"{self.path}: the notebook holds no run {run}; its runs: {there}")
         return found[-1]
 
     def study(self, run: int | None = None) -> Study:

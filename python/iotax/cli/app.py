@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -24,6 +24,7 @@ from iotax.cli.options import (
     Rw,
     Shell,
     StudyName,
+    ToBeDestroyed,
 )
 from iotax.protocols import names
 from iotax.waiting import WAIT_FOR_TARGET_S
@@ -155,9 +156,10 @@ def live_(
         ),
     ] = "0",
 ) -> None:
-    """Show a run that another process writes to a notebook, in a browser and as metrics, until Ctrl-C.
+    """Show a run of another process in a browser and as metrics.
 
-    Shows trials as they end; the rates of the trial under way need `iotax run --live`.
+    Reads the notebook that the run writes, until Ctrl-C. Shows trials as they end; the rates of the trial under way
+    need `iotax run --live`.
     """
     from iotax.cli import live as command
 
@@ -177,15 +179,15 @@ def versus(
     ],
     rw: Annotated[Rw, typer.Option("--rw", help="fio's: what is read or written, and where.")] = Rw.RANDREAD,
     rwmixread: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--rwmixread",
             parser=quantity.percent,
             metavar="PERCENT",
-            help="Share of reads in a mix.",
+            help="Share of reads where --rw is a mix: rw, readwrite or randrw.",
             show_default="50",
         ),
-    ] = 50,
+    ] = None,
     bs: Annotated[
         int, typer.Option("--bs", parser=quantity.size_bytes, metavar="SIZE", help="Block size.", show_default="4k")
     ] = 4096,
@@ -233,7 +235,7 @@ def versus(
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     document: JsonFile = None,
 ) -> None:
-    """Compare endpoints or protocols under one load, without a study file.
+    """Compare endpoints or protocols without a study file.
 
     The load is given in fio's words. The study that this makes is written to a file, to be kept, changed and run again.
     """
@@ -242,7 +244,7 @@ def versus(
 
     command.versus(
         endpoints,
-        Asked(rw.value, rwmixread, bs, iodepth, numjobs, size),
+        Asked(rw.value, command.mix(rw.value, rwmixread), bs, iodepth, numjobs, size),
         time,
         command.Where(study, notebook, document, destroy or []),
         again=again,
@@ -327,10 +329,10 @@ def import_(
     watch: Annotated[bool, typer.Option("--watch", help="Go on and add files as they appear, until Ctrl-C.")] = False,
     document: JsonFile = None,
 ) -> None:
-    """Read other programs' results into a notebook, for report, compare, size and export.
+    """Read other programs' results into a notebook.
 
-    Without factors of your own, the settings that differ between the files are the factors. What cannot be read is
-    named with file, line and field; the rest is kept.
+    The notebook is for report, compare, size and export. Without factors of your own, the settings that differ
+    between the files are the factors. What cannot be read is named with file, line and field; the rest is kept.
     """
     from iotax.cli import imports as command
 
@@ -364,7 +366,7 @@ def plan(study: StudyName, lab: OtherLab = None, document: JsonFile = None) -> N
 
 
 @app.command(cls=JsonCommand)
-def check(study: StudyName, destroy: Destroy = None, lab: OtherLab = None, document: JsonFile = None) -> None:
+def check(study: StudyName, destroy: ToBeDestroyed = None, lab: OtherLab = None, document: JsonFile = None) -> None:
     """Check whether a study can run here; write nothing.
 
     Checks processors, memory, the server, and every endpoint: whether it answers, its size, and what data it holds.
@@ -381,7 +383,7 @@ def show(
     run: RunNumber = None,
     document: JsonFile = None,
 ) -> None:
-    """Show a notebook: its runs, a summary of results, failed attempts."""
+    """Show a notebook: runs, results, failed attempts."""
     from iotax.cli import show as command
 
     command.show(_one(notebook, old_notebook), run, document)
@@ -406,7 +408,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write the report of a notebook: one HTML file that opens offline."""
+    """Write the report of a notebook: one HTML file."""
     from iotax.cli import show as command
 
     command.report(_one(notebook, old_notebook), run, output, charts, pdf)
@@ -500,10 +502,10 @@ def serve(
     ] = PollingChoice.AUTO,
     document: JsonFile = None,
 ) -> None:
-    """Serve one volume over NFS, iSCSI and NVMe/TCP until Ctrl-C.
+    """Serve one volume over NFS, iSCSI and NVMe/TCP.
 
-    Prints the endpoints and the commands with which Linux clients connect. Data that iotax did not write are served
-    only with --keep.
+    Until Ctrl-C. Prints the endpoints and the commands with which Linux clients connect. Data that iotax did not
+    write are served only with --keep.
     """
     from iotax.cli import serve as command
 
@@ -560,7 +562,7 @@ def size(
     run: RunNumber = None,
     document: JsonFile = None,
 ) -> None:
-    """Cores needed for a rate of I/O, and response times by utilisation.
+    """Cores needed for a rate, and response times by utilisation.
 
     Takes the CPU cost per I/O from a notebook, with its interval, or from the command line.
     """
@@ -704,4 +706,21 @@ def main() -> None:
 
     completion_init()
     spell_out()
-    app(prog_name=complete.PROGRAM)
+    try:
+        app(prog_name=complete.PROGRAM)
+    except OSError as error:
+        _cannot_say(error)
+
+
+def _cannot_say(error: OSError) -> NoReturn:
+    """Ends where standard output, or another file without a name here, takes no more; raises anything else."""
+    import errno
+    import os
+
+    if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        raise error
+    # What is left in the stream's buffer would fail again when Python ends.
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    typer.echo(f"iotax: the output cannot be written: {error.strerror}", err=True)
+    raise SystemExit(Exit.USAGE)

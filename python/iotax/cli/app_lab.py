@@ -19,10 +19,10 @@ lab.add_typer(hosts, name="hosts")
 
 @hosts.command("check", cls=JsonCommand)
 def hosts_check(study: StudyName, document: JsonFile = None) -> None:
-    """Show what each host of a study is: kernel, cores, clock, engine, protocols, sudo, link to the target, what its
-    disks hold.
+    """Show what each host of a study is.
 
-    Copies the engine to each host; changes nothing else.
+    Kernel, cores, clock, engine, protocols, sudo, link to the target, what its disks hold. Copies the engine to each
+    host; changes nothing else.
     """
     from iotax.cli import hosts as command
 
@@ -31,7 +31,10 @@ def hosts_check(study: StudyName, document: JsonFile = None) -> None:
 
 @hosts.command("clean")
 def hosts_clean(study: StudyName) -> None:
-    """Take down the paths that earlier studies left on the hosts of a study, and remove the engines copied there."""
+    """Take down the paths of earlier studies, and remove engines.
+
+    On the hosts of a study: the paths that earlier studies left, and the engines copied there.
+    """
     from iotax.cli import hosts as command
 
     command.clean(study)
@@ -42,7 +45,10 @@ def vm_build(
     update: Annotated[bool, typer.Option("--update", help="Use newer packages if there are any.")] = False,
     document: JsonFile = None,
 ) -> None:
-    """Build the guests' image: download packages into the cache, install nothing."""
+    """Build the guests' image.
+
+    Downloads packages into the cache and installs nothing.
+    """
     from iotax.cli import lab as command
 
     command.build(document, update=update)
@@ -50,7 +56,10 @@ def vm_build(
 
 @vm.command("check", cls=JsonCommand)
 def vm_check(document: JsonFile = None) -> None:
-    """Build the image, check whether KVM works, boot both guests and list the protocols they support."""
+    """Boot both guests and list the protocols that they support.
+
+    Builds the image, and checks whether KVM works.
+    """
     from iotax.cli import lab as command
 
     command.check(document)
@@ -62,7 +71,10 @@ def vm_shell(
         str, typer.Argument(help="A protocol to bring up first, such as nvme-tcp.", show_default=False)
     ] = "",
 ) -> None:
-    """Boot both guests and read commands for them from the terminal: `storage COMMAND` or `initiator COMMAND`."""
+    """Boot both guests and read commands for them.
+
+    From the terminal: `storage COMMAND` or `initiator COMMAND`.
+    """
     from iotax.cli import lab as command
 
     command.shell(protocol)

@@ -11,7 +11,7 @@ from iotax.cli import complete, quantity
 from iotax.cli.options import JsonCommand, JsonFile, RunNumber, StudyName
 
 sim = typer.Typer(
-    help="Costs for simulated studies (`lab: sim`), and what would limit them.",
+    help="Costs for simulated studies (`lab: sim`), and their limits.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -19,7 +19,7 @@ sim = typer.Typer(
 
 @sim.callback()
 def _group() -> None:
-    """Costs for simulated studies (`lab: sim`), and what would limit them."""
+    """Costs for simulated studies (`lab: sim`), and their limits."""
 
 
 @sim.command(cls=JsonCommand)
@@ -43,10 +43,10 @@ def costs(
     ),
     document: JsonFile = None,
 ) -> None:
-    """Make a table of costs from measurements, with their intervals.
+    """Make a table of costs from measurements.
 
-    The table is what `costs:` of `lab: sim` names. Each figure says which notebook, run, date and machine it comes
-    from. An existing file is not overwritten.
+    The table is what `costs:` of `lab: sim` names. Each figure has its interval, and says which notebook, run, date
+    and machine it comes from. An existing file is not overwritten.
     """
     from iotax.cli import sim_costs as command
 
@@ -78,9 +78,10 @@ def what_if(
     ] = None,
     document: JsonFile = None,
 ) -> None:
-    """Show what limits each treatment of a simulated study, what would limit it next, and what a change would bring.
+    """Show what limits a simulated study, and what would next.
 
-    Simulates each treatment once as the study says and once with the changes; keeps nothing.
+    Of each treatment, and what a change would bring. Simulates each treatment once as the study says and once with
+    the changes; keeps nothing.
     """
     from iotax.cli import sim_what_if as command
     from iotax.labs.sim.what_if import Change
@@ -90,10 +91,11 @@ def what_if(
 
 @sim.command(cls=JsonCommand)
 def sensitivity(study: StudyName, document: JsonFile = None) -> None:
-    """Show how a simulated study's ratios stand when what it assumes is half as large, and half as large again.
+    """Show how far simulated ratios hang on what is assumed.
 
-    Costs, media and the links' delay, one after another; where the study has published figures, also how many are
-    met. Simulates each treatment once for each of them; keeps nothing.
+    Simulates with each assumption half as large, and half as large again. Costs, media and the links' delay, one
+    after another; where the study has published figures, also how many are met. Simulates each treatment once for
+    each of them; keeps nothing.
     """
     from iotax.cli import sim_sensitivity as command
 

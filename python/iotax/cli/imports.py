@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich.table import Table
 
-from iotax.cli.console import say
+from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
@@ -87,9 +89,12 @@ def _name(paths: tuple[Path, ...]) -> str:
 
 
 def _list() -> None:
-    width = max(map(len, FORMATS))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("format", "reads", "latency"):
+        table.add_column(title)
     for each in FORMATS.values():
-        say(f"{each.name:{width}}  {each.title}; latency: {each.latency}")
+        table.add_row(each.name, each.title, each.latency)
+    console().print(table)
 
 
 def _format(request: Request) -> Format:
@@ -170,7 +175,7 @@ def _say(read: _Read, path: Path, run: int, new: int) -> None:
     else:
         typer.echo(f"All {len(read.kept)} results were imported before.")
     typer.echo(f"Notebook: {path}")
-    typer.echo(f"Next: iotax report {path}")
+    typer.echo(f"Next: {shlex.join(['iotax', 'report', str(path)])}")
 
 
 def _document(read: _Read, path: Path, run: int, new: int) -> dict[str, Any]:
@@ -200,7 +205,7 @@ def _watch(request: Request, form: Format, name: str, path: Path) -> None:
                 _add(request, form, name, path)
             time.sleep(WATCH_S)
     except KeyboardInterrupt:
-        typer.echo(f"Next: iotax report {path}")
+        typer.echo(f"Next: {shlex.join(['iotax', 'report', str(path)])}")
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -64,6 +64,17 @@ Destroy = Annotated[
     ),
 ]
 
+ToBeDestroyed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--destroy",
+        metavar="ENDPOINT",
+        help="Check for a run with this --destroy: the data on this endpoint do not count as an obstacle; may be "
+        "repeated.",
+        show_default=False,
+    ),
+]
+
 
 class JsonCommand(TyperCommand):
     """Takes options with and without a value: what follows is the value where it looks like one."""

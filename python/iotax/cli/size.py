@@ -30,7 +30,7 @@ from iotax.cli.notebooks import open_notebook
 from iotax.collected import study_data
 from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
-from iotax.units import parse_duration
+from iotax.units import counted, parse_duration
 from iotax.wording import SIMULATED, comparable, cost_cautions, figure, not_sized, title
 
 _US = r"[0-9]+(?:\.[0-9]*)?"
@@ -72,12 +72,12 @@ def _print(found: list[Capacity], costs: list[ServiceCost], demand: Demand, core
     out.print()
     out.print(_responses(costs, cores))
     out.print(
-        f"Mean response in µs over the utilisation of {cores} cores: service and waiting in an M/M/{cores} queue "
-        "(Poisson arrivals, exponential service, one queue), then the storage's own time added.",
+        f"Mean response in µs over the utilisation of {counted(cores, 'core')}: service and waiting in an "
+        f"M/M/{cores} queue (Poisson arrivals, exponential service, one queue), then the storage's own time added.",
         style="dim",
         soft_wrap=True,
     )
-    if given or comparable(costs):
+    if len(costs) > 1 and (given or comparable(costs)):
         out.print(_hidden(costs, cores), soft_wrap=True)
     for source in _sources(costs):
         out.print(Text(source, style="dim"), soft_wrap=True)
@@ -140,6 +140,8 @@ def _document(found: list[Capacity], costs: list[ServiceCost], demand: Demand, c
 def _demand(iops: int, cap: float, response: str | None, storage: str) -> Demand:
     try:
         ratio, limit_s = _response(response)
+        if not cap > 0:
+            raise ValueError("--cap 0%: cores that may do nothing sustain no rate; name a share above 0%")
         target = SizingTarget(cap / 100, limit_s, ratio)
         storage_us = parse_duration(storage) / 1e3
     except ValueError as error:
@@ -155,9 +157,12 @@ def _response(text: str | None) -> tuple[float | None, float | None]:
         return None, None
     if text.endswith(("x", "×")):
         try:
-            return float(text[:-1]), None
+            ratio = float(text[:-1])
         except ValueError:
             raise ValueError(f"--response {text}: write 1.25x or 120us") from None
+        if not ratio > 1:
+            raise ValueError(f"--response {text}: a response takes at least the service time; write more than 1x")
+        return ratio, None
     try:
         return None, parse_duration(text) / 1e9
     except ValueError:
@@ -205,7 +210,7 @@ def _from_notebook(
 def _sizes(found: list[Capacity], demand: Demand) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for name in ("CPU\nµs per I/O", "IOPS\na core", "cores", "busy", "response\nµs"):
+    for name in ("CPU\nµs per I/O", "IOPS\nper core", "cores", "busy", "response\nµs"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
     for each in found:

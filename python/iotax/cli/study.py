@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import datetime
 from pathlib import Path
 
@@ -225,6 +226,10 @@ def studies(name: str | None, document: Path | None) -> None:
 
 
 def init(path: Path, source: str | None) -> None:
+    if path.name in builtin_studies():
+        leave(Exit.USAGE, f"{path} is a built-in study: iotax init {path}.yaml --from {path.name}")
+    if path.is_dir():
+        leave(Exit.USAGE, f"{path} is a folder; name a file, such as {path / 'study.yaml'}")
     schema = path.with_name("study.schema.json")
     if path.exists():
         leave(Exit.USAGE, f"{path} already exists; choose another name")
@@ -234,7 +239,7 @@ def init(path: Path, source: str | None) -> None:
     write_output(path, _begun(source, path.stem), *([Path(source)] if source else []))
     write_output(schema, schema_text())
     say(f"{path} is a study to start from; editors complete and check it with {schema}.")
-    typer.echo(f"Next: iotax plan {path}")
+    typer.echo(f"Next: {shlex.join(['iotax', 'plan', str(path)])}")
 
 
 def _begun(source: str | None, name: str) -> str:

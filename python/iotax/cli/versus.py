@@ -15,7 +15,7 @@ from iotax.cli import run as command
 from iotax.cli.document import STDOUT, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
-from iotax.study.versus import Asked, VersusError, name_of, study_text, targets_of
+from iotax.study.versus import RW, Asked, VersusError, name_of, study_text, targets_of
 from iotax.units import counted, format_duration
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, a
         slice_ns=SLICE_NS,
         settle_ns=SETTLE_NS,
     )
+    _refuse_impossible(text)
     path = _written(where.study, name_of(targets, asked), text)
     typer.echo(
         f"Study: {path}, {counted(shape.sessions, 'session')} of {counted(shape.rounds, 'round')}.",
@@ -63,6 +64,36 @@ def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, a
         if ended.exit_code == Exit.REFUSED:
             typer.echo("iotax: here `--rw read` or `--rw randread` only reads, and fills nothing", err=True)
         raise
+
+
+def mix(rw: str, given: float | None) -> float:
+    """Percent of reads in a mix. Ends where it was given for what is no mix, which would leave it unheard."""
+    if given is not None and RW[rw][0] is not None:
+        leave(
+            Exit.USAGE, f"--rwmixread is for a mix, and --rw {rw} is none; say --rw rw or --rw randrw, or leave it out"
+        )
+    return 50 if given is None else given
+
+
+_OPTIONS = {
+    ("load", "block_size"): "--bs",
+    ("load", "outstanding"): "--iodepth",
+    ("load", "workers"): "--numjobs",
+    ("volume", "size"): "--size",
+}
+"""Place in the study → the option that says it."""
+
+
+def _refuse_impossible(text: str) -> None:
+    """Ends where no study can ask this, before a file is written of it."""
+    from iotax.study.read import read_study
+    from iotax.study.source import StudyError
+
+    try:
+        read_study("the study", text, Path.cwd())
+    except StudyError as error:
+        said = (f"{_OPTIONS.get(each.place, each.field())}: {each.message}" for each in error.problems)
+        leave(Exit.USAGE, "\niotax: ".join(said))
 
 
 def _absolute(targets: dict[str, str]) -> dict[str, str]:

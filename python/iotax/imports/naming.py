@@ -39,7 +39,7 @@ class NamePattern:
         if not names:
             raise PatternError(f"--name-pattern {pattern}: it names no factor; write {{protocol}}-r{{replicate}}.json")
         if twice := {name for name in names if names.count(name) > 1}:
-            raise PatternError(f"--name-pattern {pattern}: {{{twice.pop()}}} stands there twice")
+            raise PatternError(f"--name-pattern {pattern}: {{{twice.pop()}}} is in it twice")
         expression, at = "", 0
         for field in _FIELD.finditer(self.pattern):
             expression += _literal(self.pattern[at : field.start()]) + f"(?P<{field[1]}>[^/]+?)"

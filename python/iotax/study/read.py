@@ -56,7 +56,9 @@ def load_study(name: str) -> tuple[Study, str]:
         )
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise StudyError(name, [Problem(None, (), "not a text file in UTF-8, as a study is")]) from None
+    except OSError as error:
         raise StudyError(name, [Problem(None, (), f"cannot be read: {error}")]) from None
     return read_study(name, text, path.resolve().parent), text
 
@@ -234,6 +236,18 @@ def _message(error: Any, place: Place) -> str:
             return f"found {_show(found)}{_nearest(found, expected)}; one of {', '.join(expected)} is meant"
         case "value_error":
             return f"found {_show(found)}: {error['ctx']['error']}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"found {_show(found)}: write a mapping here, `{place[-1]}: {{NAME: VALUE}}`"
+        case "list_type":
+            return f"found {_show(found)}: write a list, `{place[-1]}: […]`"
+        case "string_type":
+            return f"found {_show(found)}: write text, such as '{found}' in quotes"
+        case "int_type" | "int_parsing" | "int_from_float":
+            return f"found {_show(found)}: write a whole number"
+        case "greater_than_equal":
+            return f"found {_show(found)}: {error['ctx']['ge']} is the least"
+        case "less_than_equal":
+            return f"found {_show(found)}: {error['ctx']['le']} is the most"
         case "too_short":
             return "empty: give at least one"
         case "string_pattern_mismatch":

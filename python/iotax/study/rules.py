@@ -137,7 +137,7 @@ def _costs(study: Study) -> Iterator[tuple[Place, str]]:
 def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
     names = [host.name for host in lab.hosts()]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        yield ("lab", "hosts"), f"{twice} stands there twice: a host has one part"
+        yield ("lab", "hosts"), f"{twice} is named twice: a host has one part"
     for index, each in enumerate(lab.hypervisor_hosts()):
         if each.kind == "esxi" and each.guests:
             place = ("lab", "hosts", "hypervisors", index, "guests")
@@ -330,7 +330,7 @@ def _factors(study: Study) -> Iterator[tuple[Place, str]]:
         labels = [level.label for level in found]
         for index, label in enumerate(labels):
             if label in labels[:index]:
-                yield ("factors", name, index), f"the level {label} stands there twice"
+                yield ("factors", name, index), f"the level {label} is given twice"
             if name == "protocol" and not _LABEL.fullmatch(label):
                 yield ("factors", name, label), "a label has letters, digits, dots, dashes and blanks, 40 at most"
         section = study.section(factor_names()[name])

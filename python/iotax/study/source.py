@@ -75,6 +75,8 @@ def read_yaml(name: str, text: str) -> Document:
     """Reads one document. Raises StudyError where it is no YAML; doubled keys become problems of the document."""
     try:
         node = yaml.compose(text, Loader=_Loader)
+    except RecursionError:
+        raise StudyError(name, [Problem(None, (), "nested too deeply")]) from None
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
         mark = Mark(at.line + 1, at.column + 1) if at else None

@@ -80,7 +80,7 @@ def targets_of(words: Sequence[str]) -> dict[str, str]:
         if named in targets:
             raise VersusError(f"{named} names two endpoints; give each a label of its own: LABEL=ENDPOINT")
         if target in targets.values():
-            raise VersusError(f"{target} stands there twice; `iotax aa` compares a treatment with itself")
+            raise VersusError(f"{target} is named twice; `iotax aa` compares a treatment with itself")
         targets[named] = target
     return targets
 

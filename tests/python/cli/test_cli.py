@@ -40,6 +40,49 @@ def test_help_names_every_command_and_exit_code() -> None:
     assert {int(code) for code in re.findall(r"(?:^|· )(\d+) ", codes)} == {int(code) for code in Exit}
 
 
+@pytest.mark.parametrize("group", [(), ("lab",), ("lab", "vm"), ("lab", "hosts"), ("sim",)])
+def test_no_summary_of_a_command_is_cut(group: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = iotax(*group, "--help").output.partition("Commands:")[2]
+    assert commands
+    assert "..." not in commands
+
+
+def test_a_full_disk_behind_standard_output_is_said_in_a_line(tiny: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "iotax", "studies", "quick"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == Exit.USAGE
+    assert done.stderr == "iotax: the output cannot be written: No space left on device\n"
+
+
+def test_a_study_is_not_begun_in_a_folder_nor_under_the_name_of_a_built_in_one() -> None:
+    inside, built_in = iotax("init", "."), iotax("init", "quick")
+    assert inside.exit_code == built_in.exit_code == Exit.USAGE
+    assert "name a file, such as study.yaml" in inside.output
+    assert "iotax init quick.yaml --from quick" in built_in.output
+    assert not list(Path().iterdir())
+
+
+def test_the_next_command_can_be_typed_whatever_the_file_is_called() -> None:
+    assert "Next: iotax plan 'a study.yaml'" in iotax("init", "a study.yaml").output
+
+
+def test_a_comparison_that_no_study_can_ask_leaves_no_file() -> None:
+    deep = iotax("vs", "nfs3", "iscsi", "--iodepth", 100_000_000)
+    small = iotax("vs", "nfs3", "iscsi", "--size", "1k")
+    assert deep.exit_code == small.exit_code == Exit.USAGE
+    assert "iotax: --size: 512MiB cannot hold all I/Os in flight" in deep.output
+    assert "iotax: --size: 1KiB is no multiple of the block size 4KiB" in small.output
+    assert not Path("out").exists()
+
+
+def test_a_share_of_reads_is_refused_where_nothing_is_mixed() -> None:
+    done = iotax("vs", "nfs3", "iscsi", "--rwmixread", 75)
+    assert done.exit_code == Exit.USAGE
+    assert "--rwmixread is for a mix, and --rw randread is none" in done.output
+
+
 def test_help_loads_nothing_that_it_does_not_need() -> None:
     code = "import iotax.cli, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -184,7 +227,7 @@ def test_an_export_of_a_run_that_is_not_there_is_refused(engine: FakeEngine, tin
     iotax("run", tiny, "--no-report")
     done = iotax("export", "--run", "7")
     assert done.exit_code == 5
-    assert "holds no study number 7" in done.output
+    assert "holds no run 7; its runs: 1" in done.output
 
 
 def test_init_writes_a_study_that_plans_and_overwrites_none() -> None:

@@ -84,3 +84,17 @@ def test_what_cannot_be_read_is_said(words, said):
     done = size(*words)
     assert done.exit_code in (2, 5)
     assert said in done.output
+
+
+def test_one_cost_is_not_compared_with_itself() -> None:
+    assert "times the time" not in size("--cpu-us", "81").output
+    assert "times the time" in size("--cpu-us", "81", "--cpu-us", "70").output
+
+
+def test_one_core_is_singular() -> None:
+    assert "utilisation of 1 core:" in size("--cpu-us", "81", "--cores", "1").output
+
+
+def test_bounds_that_nothing_can_meet_are_refused_by_their_option() -> None:
+    assert "--cap 0%: " in size("--cpu-us", "81", "--cap", "0").output
+    assert "--response 0.5x: " in size("--cpu-us", "81", "--response", "0.5x").output

@@ -82,7 +82,7 @@ def test_an_endpoint_is_checked_with_the_credentials_of_every_label(
     [
         ("uid: 1000", "chap: {user: x, secret_file: /y}", "s.yaml:10:46: factors.protocol.filer.chap: nfs3 has no "
          "chap; it belongs to iscsi"),
-        ("uid: 1000", "uid: -1", "factors.protocol.filer.uid: found -1: input should be greater than or equal to 0"),
+        ("uid: 1000", "uid: -1", "factors.protocol.filer.uid: found -1: 0 is the least"),
         ("uid: 1000", "mtu: 9000", "factors.protocol.filer.mtu: the loopback lab has no network to shape"),
         ("uid: 1000", "usr: 1", "factors.protocol.filer.usr: unknown name"),
         ("secret_env: BOB", "secret: open", "factors.protocol.two.chap.secret: unknown name"),

@@ -49,7 +49,7 @@ def test_names_and_descriptions_of_hosts_mean_the_same() -> None:
     [
         ({"initiators": ["h1"]}, {}, "an embedded protocol needs a host that serves it"),
         ({"initiators": ["h1"], "targets": ["storage"]}, {}, "say the IP address on which the first one serves"),
-        ({"initiators": ["h1", "h1"], "targets": [TARGET]}, {}, "h1 stands there twice"),
+        ({"initiators": ["h1", "h1"], "targets": [TARGET]}, {}, "h1 is named twice"),
         (
             {"initiators": ["h1"], "targets": [TARGET]},
             {"load": {"clients": 2}},

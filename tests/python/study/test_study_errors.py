@@ -29,7 +29,7 @@ margin: 4
 
 SAID = """\
 bad.yaml:1:1: name: found 'bad name!': use letters, digits, dots and dashes, 64 at most
-bad.yaml:2:1: question: found 4: input should be a valid string
+bad.yaml:2:1: question: found 4: write text, such as '4' in quotes
 bad.yaml:3:1: volumes: unknown name, did you mean 'volume'?; a study has name, question, lab, volume, factors, load, \
 connection, topology, links, design, precondition, search, baseline, floor, responses, margin, exclude, published
 bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback, vm, hosts, sim
@@ -53,7 +53,7 @@ bad.yaml:12:8: load.red: unknown name, did you mean 'read'?; load has block_size
 threads, clients, working_set, warmup, runtime, transactions, verify, rate_iops, arrivals, backlog, streams, generator
 bad.yaml:12:18: load.runtime: found '10 parsecs': not a duration; write it as 500ms, 2s or 5min
 bad.yaml:12:39: load.read: found '101%': a percentage lies between 0% and 100%
-bad.yaml:13:10: design.replicates: found 0: input should be greater than or equal to 1
+bad.yaml:13:10: design.replicates: found 0: 1 is the least
 bad.yaml:14:12: baseline.protocl: not a factor of this study, did you mean 'protocol'?
 bad.yaml:15:13: responses[1]: found 'iop', did you mean 'iops'?; one of iops, latency, cpu_per_io, \
 transactions, cpu_per_transaction, disk_iops is meant
@@ -96,9 +96,9 @@ def test_the_good_study_is_good() -> None:
             "s.yaml:6:10: volume.size: 16KiB cannot hold all I/Os in flight at once: "
             "workers × outstanding × block_size is 32KiB",
         ),
-        ("[1, 8]", "[1, 8, 1]", "s.yaml:5:23: factors.outstanding[3]: the level 1 stands there twice"),
-        ("[1, 8]", "[0]", "s.yaml:5:17: factors.outstanding[1]: found 0: input should be greater than or equal to 1"),
-        ("[1, 8]", "[1.5]", "s.yaml:5:17: factors.outstanding[1]: found 1.5: input should be a valid integer"),
+        ("[1, 8]", "[1, 8, 1]", "s.yaml:5:23: factors.outstanding[3]: the level 1 is given twice"),
+        ("[1, 8]", "[0]", "s.yaml:5:17: factors.outstanding[1]: found 0: 1 is the least"),
+        ("[1, 8]", "[1.5]", "s.yaml:5:17: factors.outstanding[1]: found 1.5: write a whole number"),
         ("[1, 8]", "", "s.yaml:5:3: factors.outstanding: a factor has a list of levels, found nothing"),
         ("[local, iscsi]", '[iscsi, {a: "nvme-tcp://h/nqn.x?ns=1"}]', "s.yaml:4:21: factors.protocol[2]: a label "
          "within a list: write a list of protocols, or a mapping of labels only, in which a protocol is its own label: "
@@ -183,7 +183,7 @@ def test_an_unknown_study_gets_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="did you mean 'quick'"):
         load_study("quik")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(StudyError, match="cannot be read"):
+    with pytest.raises(StudyError, match="not a text file in UTF-8"):
         load_study(str(tmp_path / "binary.yaml"))
 
 
@@ -195,3 +195,10 @@ def test_levels_in_place_of_a_setting_are_sent_to_the_factors() -> None:
     assert caught.value.lines() == [
         "s.yaml:5:8: load.outstanding: a list of levels belongs under factors: `factors: {outstanding: […]}`"
     ]
+
+
+def test_a_study_nested_beyond_all_sense_ends_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("a: " + "[" * 20_000, encoding="utf-8")
+    with pytest.raises(StudyError, match="nested too deeply"):
+        load_study(str(path))
