@@ -423,8 +423,13 @@ class TrialResult(Record):
         return self.ios / self.duration_s
 
     @property
+    def moved_bytes(self) -> int:
+        """Read and written."""
+        return self.read.bytes + self.write.bytes
+
+    @property
     def rate_bytes_per_s(self) -> float:
-        return (self.read.bytes + self.write.bytes) / self.duration_s
+        return self.moved_bytes / self.duration_s
 
     @property
     def active(self) -> list[Direction]:

@@ -79,6 +79,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "threads": _EVERYWHERE,
         "clients": Row(
             loopback=_ONE_MACHINE,
+            fio="fio runs in one guest; say `workers:` for more of its jobs",
             pgbench="a database runs in one guest; say `workers:` for more of its clients",
             harmless=(None, 1),
         ),

@@ -478,8 +478,6 @@ _OF_IO = {"iops": "transactions", "cpu_per_io": "cpu_per_transaction"}
 
 def _generator(study: Study) -> Iterator[tuple[Place, str]]:
     generators = _values(study, "generator")
-    if "fio" in generators and study.lab.vm is not None:
-        yield _place(study, "generator"), "the vm lab's guests have no fio; say `lab: loopback`"
     yield from _fio(study)
     if "pgbench" in generators:
         yield from _pgbench(study)
@@ -570,6 +568,8 @@ def _fio(study: Study) -> Iterator[tuple[Place, str]]:
         return
     if 0 in _values(study, "rate_iops"):
         yield _place(study, "rate_iops"), "fio has no load of 0; leave that to `generator: iotax`"
+    if study.lab.vm is not None and True in _values(study, "verify"):
+        yield _place(study, "verify"), "fio checks data in a pass of its own, too long for a guest; say `verify: false`"
     for name in ("read", "random"):
         if any(percent != int(percent) for percent in _values(study, name)):
             yield _place(study, name), "fio takes whole percents"

@@ -31,6 +31,7 @@ REFUSED = {
     "oltp": "simulated machines have no database",
     "kernel-clients": "simulated clients share one volume",
     "kernel-clients-full": "simulated clients share one volume",
+    "kernel-patterns": "loads with iotax only",
     "targets-exact": "the simulated targets are iotax's own",
 }
 

@@ -117,7 +117,7 @@ def test_a_window_with_a_failed_transaction_is_no_result() -> None:
         (study(responses=["latency", "iops"]), ("responses", 1), "a database counts transactions"),
         (study(lab="loopback"), ("load", "generator"), "say `lab: vm`"),
         (study({"generator": "iotax", "working_set": None}), ("responses", 0), "only databases have it"),
-        (study({"generator": "fio", "working_set": None}), ("load", "generator"), "guests have no fio"),
+        (study({"generator": "fio", "working_set": None}), ("load", "verify"), "say `verify: false`"),
     ],
 )
 def test_what_a_database_cannot_be_asked_is_refused_with_its_reason(asked: Study, place: tuple, reason: str) -> None:

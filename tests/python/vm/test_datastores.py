@@ -180,7 +180,7 @@ def test_processors_that_share_a_thread_count_once() -> None:
 
 
 def test_a_hypervisors_idle_work_is_taken_off() -> None:
-    cost = LoadCost(HypervisorClocks(0, 0), HypervisorClocks(1_000_000_000, 300_000_000), ios=1_000)
+    cost = LoadCost(HypervisorClocks(0, 0), HypervisorClocks(1_000_000_000, 300_000_000), moved=1_000)
     assert cost.cpu_ns(500, idle_cores=0.1) == 100_000_000
 
 

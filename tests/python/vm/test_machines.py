@@ -212,10 +212,10 @@ def test_busy_is_what_is_neither_idle_nor_waiting_nor_stolen() -> None:
 
 
 def test_a_targets_cost_leaves_out_what_it_spends_idle() -> None:
-    cost = LoadCost(reading(10.0, 0), reading(12.0, 100), ios=1_000)
+    cost = LoadCost(reading(10.0, 0), reading(12.0, 100), moved=1_000)
     assert cost.cpu_ns(500, idle_cores=0.0) == 500_000_000
     assert cost.cpu_ns(500, idle_cores=0.1) == 400_000_000
-    assert LoadCost(reading(10.0, 0), reading(12.0, 100), ios=0).cpu_ns(500, 0.0) is None
+    assert LoadCost(reading(10.0, 0), reading(12.0, 100), moved=0).cpu_ns(500, 0.0) is None
 
 
 def test_a_machines_ticks_are_not_trusted_but_its_idle_time_is() -> None:

@@ -11,6 +11,7 @@ from iotax.labs.base import CheckItem, Outcome, Progress
 from iotax.labs.load import Permission
 from iotax.study import Settings
 from iotax.study.model import Load
+from iotax.trial import TrialResult
 
 PATTERN = "iotax's"
 """What a volume holds that iotax filled and wrote."""
@@ -46,6 +47,10 @@ class Generator(ABC):
     database: bool = False
     """Whether it loads a database, which has a file system on the volume and counts transactions."""
 
+    guest_program: tuple[str, str] | None = None
+    """(Debian's package, program) that the vm lab runs in its guests, from `guest_job` to `guest_result`; None of what
+    it runs in another way."""
+
     @abstractmethod
     def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:
         """Whether this machine's program reaches what these settings name."""
@@ -65,6 +70,16 @@ class Generator(ABC):
 
     def lay_out(self, job: Job, progress: Progress) -> None:
         """Writes the content that it needs. Raises TrialFailed."""
+        raise NotImplementedError
+
+    def guest_job(self, settings: Settings, path: str, *, direct: bool, seed: int) -> str:
+        """What the program in a guest is told, with the volume at `path`."""
+        raise NotImplementedError
+
+    def guest_result(
+        self, output: str, settings: Settings, *, endpoint: str, cpu_window_ns: int, started_unix_ns: int
+    ) -> TrialResult:
+        """What it said of its run, without CPU. Raises TrialFailed."""
         raise NotImplementedError
 
     @abstractmethod

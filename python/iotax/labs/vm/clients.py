@@ -63,9 +63,9 @@ class Run:
         ]
         jobs = [Job(port, ENGINE, asked) for port, asked in zip(ports, documents, strict=True)]
         hear = Intervals([port.name for port in ports], progress).hear
-        ios, target, hypervisors = self._ios(), self._target(), self._hypervisors()
+        moved, target, hypervisors = self._bytes(), self._target(), self._hypervisors()
         answers = wait_for(measure(jobs, hear, warmup_ns=load.warmup, runtime_ns=load.runtime, sample_ns=sample_ns))
-        later, target_later, ios = self._hypervisors(), self._target(), self._ios() - ios
+        later, target_later, moved = self._hypervisors(), self._target(), self._bytes() - moved
         try:
             parts = [_part(client, answer) for client, answer in zip(self.clients, answers, strict=True)]
             connected = Connected.model_validate(answers[0].connected)
@@ -81,18 +81,18 @@ class Run:
                 part.result, host=f"{part.host} guest", processors=self.cpus, idle_cores=client.idle_cores
             )
         ]
-        target_ns = LoadCost(target, target_later, ios).cpu_ns(result.ios, self.idle_storage_cores)
+        target_ns = LoadCost(target, target_later, moved).cpu_ns(result.moved_bytes, self.idle_storage_cores)
         if target_ns is not None:
             cpu.append(target_part(target_ns, result.window.duration_ns, self.cpus))
         for client, before, after in zip(self.clients, hypervisors, later, strict=True):
-            spent_ns = LoadCost(before, after, ios).cpu_ns(result.ios, client.idle_hypervisor_cores)
+            spent_ns = LoadCost(before, after, moved).cpu_ns(result.moved_bytes, client.idle_hypervisor_cores)
             if spent_ns is not None:
                 cpu.append(hypervisor_part(spent_ns))
         return with_cpu(result, cpu), connected
 
-    def _ios(self) -> int:
-        """I/Os that all initiators' kernels have completed so far."""
-        return sum(client.guest.ios(client.path) for client in self.clients)
+    def _bytes(self) -> int:
+        """What all initiators' kernels have read and written so far."""
+        return sum(client.guest.bytes(client.path) for client in self.clients)
 
     def _target(self) -> Reading:
         return Reading.parse(self.storage.counters(), self.cpus)

@@ -49,19 +49,34 @@ _Clocks = TypeVar("_Clocks", bound=Clocks)
 
 
 @dataclass(frozen=True)
+class Idle:
+    """What the guests and the initiator's hypervisor spend without load, in cores."""
+
+    initiator: float
+    target: float
+    hypervisor: float
+
+
+def spent_ns(before: _Clocks, after: _Clocks, idle_cores: float) -> int:
+    """Between two readings of the same clock, the idle work taken off."""
+    return max(0, round(before.busy_ns(after) - idle_cores * before.wall_ns(after)))
+
+
+@dataclass(frozen=True)
 class LoadCost(Generic[_Clocks]):
-    """The storage guest, or a hypervisor, from before a load to after it, quiet at both ends, and the I/Os between."""
+    """The storage guest, or a hypervisor, from before a load to after it, quiet at both ends, and the bytes moved
+    between."""
 
     before: _Clocks
     after: _Clocks
-    ios: int
+    moved: int
 
-    def cpu_ns(self, ios: int, idle_cores: float) -> int | None:
-        """CPU for that many I/Os, the idle work taken off."""
-        if self.ios <= 0:
+    def cpu_ns(self, moved: int, idle_cores: float) -> int | None:
+        """CPU for so many of these bytes, the idle work taken off."""
+        if self.moved <= 0:
             return None
         spent_ns = self.before.busy_ns(self.after) - idle_cores * self.before.wall_ns(self.after)
-        return max(0, round(spent_ns * ios / self.ios))
+        return max(0, round(spent_ns * moved / self.moved))
 
 
 def with_guests(

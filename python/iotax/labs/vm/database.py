@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators import GENERATORS
 from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
-from iotax.labs.vm.counters import Clocks, Reading, hypervisor_part, target_part
+from iotax.labs.vm.counters import Idle, Reading, hypervisor_part, spent_ns, target_part
 from iotax.labs.vm.guests import Guests, Role
 from iotax.labs.vm.hypervisor import HypervisorClocks
 from iotax.records import CpuTime, CpuUse
@@ -23,7 +22,6 @@ from iotax.study.database import memory_bytes, scale
 from iotax.study.model import Load
 from iotax.trial import TrialResult
 
-_Clocks = TypeVar("_Clocks", bound=Clocks)
 _BUILD_S = 600.0
 _STEP_S = 240.0
 """PostgreSQL's start and end, which flush what it has."""
@@ -33,15 +31,6 @@ _TRANSACTION_S = 2.0
 """The longest that transactions may take on average."""
 _CHECKPOINT_AT = 0.25
 """Of a window of time: when a checkpoint is asked for."""
-
-
-@dataclass(frozen=True)
-class Idle:
-    """What the guests and the initiator's hypervisor spend without load, in cores."""
-
-    initiator: float
-    target: float
-    hypervisor: float
 
 
 @dataclass(frozen=True)
@@ -142,8 +131,8 @@ class Run:
             )
         ]
         if not self.both_ends and not self.local:
-            parts.append(target_part(_spent_ns(before.target, after.target, self.idle.target), window_ns, self.cpus))
-        hypervisor_ns = _spent_ns(before.hypervisor, after.hypervisor, self.idle.hypervisor)
+            parts.append(target_part(spent_ns(before.target, after.target, self.idle.target), window_ns, self.cpus))
+        hypervisor_ns = spent_ns(before.hypervisor, after.hypervisor, self.idle.hypervisor)
         return CpuUse([*parts, hypervisor_part(hypervisor_ns)])
 
 
@@ -155,11 +144,6 @@ def window(load: Load, device: str, clients: str) -> tuple[str, str, float]:
     runtime_s = load.runtime / 1e9
     begins = f"window_begin {device} {_CHECKPOINT_AT * runtime_s:g}"
     return begins, f"timed_window {device} {runtime_s:g}", _SLOWDOWN * runtime_s
-
-
-def _spent_ns(before: _Clocks, after: _Clocks, idle_cores: float) -> int:
-    """Between two readings of the same clock, the idle work taken off."""
-    return max(0, round(before.busy_ns(after) - idle_cores * before.wall_ns(after)))
 
 
 def _script(step: str) -> str:

@@ -63,9 +63,9 @@ class Guest:
         """As `run`, with the lines as they come."""
         wait_for(self.port.lines(script, each, timeout_s))
 
-    def ios(self, path: str) -> int:
-        """I/Os that its kernel has completed so far on a device, or on the NFS mount that a file is on."""
-        return int(self.run(f"ios_of {path}")[-1].removeprefix("IOS "))
+    def bytes(self, path: str) -> int:
+        """What its kernel has read and written so far on a device, or on the NFS mount that a file is on."""
+        return int(self.run(f"bytes_of {path}")[-1].removeprefix("BYTES "))
 
     def counters(self) -> str:
         """The guest's clocks, read by its agent without starting a program. Raises VmFault."""

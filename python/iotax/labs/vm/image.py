@@ -64,6 +64,9 @@ class Contents:
     """Whether the module that it needs is built."""
     database: bool = False
     """Whether it has PostgreSQL."""
+    generators: tuple[tuple[str, tuple[str, str]], ...] = ()
+    """Load generators beside the engine by name, each with its package and program. The libraries of one may be larger
+    than all others together."""
     vduse: bool = False
     """Whether it has QEMU's storage daemon, and the modules that it needs are built."""
 
@@ -117,6 +120,7 @@ class _Ingredients:
 def _ingredients(root: Path, store: Store, kernel: str, contents: Contents, report: Report) -> _Ingredients:
     asked = {name: recipe.SERVERS[name] for name in contents.servers}
     asked |= {recipe.VDUSE: recipe.STORAGE_DAEMON} if contents.vduse else {}
+    asked |= {name: recipe.Part(programs=(program,)) for name, program in contents.generators}
     unavailable = {name: reason for name, part in asked.items() if (reason := _absence(store, part))}
     if contents.database:
         asked[recipe.DATABASE] = recipe.database(store.postgresql_package())

@@ -20,11 +20,12 @@ from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.generators import GENERATORS
 from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
 from iotax.labs.media import done_by, with_media
 from iotax.labs.outcomes import Timeouts
-from iotax.labs.vm import accelerator, clients, database, datastore, initiators, preflight, recipe, topology
-from iotax.labs.vm.counters import Clocks, LoadCost, Reading, with_guests
+from iotax.labs.vm import accelerator, clients, database, datastore, fio, initiators, preflight, recipe, topology
+from iotax.labs.vm.counters import Clocks, Idle, LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
@@ -205,7 +206,9 @@ class VmLab(Lab):
         self._restore(trial, settings, progress)
         before = self._modelled(settings)
         several = settings.load.clients is not None and settings.endpoint.protocol != "local"
-        outcome = (self._run_clients if several else self._run_load)(trial, settings, progress)
+        by_fio = GENERATORS[settings.load.generator].guest_program is not None
+        run = self._run_fio if by_fio else self._run_clients if several else self._run_load
+        outcome = run(trial, settings, progress)
         return with_media(outcome, before, self._modelled(settings))
 
     def _run_load(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
@@ -222,14 +225,14 @@ class VmLab(Lab):
         document |= {"options": {}, "destroy": document["endpoint"]}
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
-        used, ios, before = self._path_uses(connected), self._ios(connected), self._read(guests["storage"])
+        used, moved, before = self._path_uses(connected), self._bytes(connected), self._read(guests["storage"])
         around = guests["initiator"].hypervisor()
         ran = run_load(self._program, document, progress, timeouts=_timeouts(document), place=guests[role].port)
         later = guests["initiator"].hypervisor()
         after = self._read(guests["storage"])
-        ios = self._ios(connected) - ios
-        target_ns = LoadCost(before, after, ios).cpu_ns(ran.result.ios, self._idle_cores["storage"])
-        hypervisor_ns = LoadCost(around, later, ios).cpu_ns(ran.result.ios, self._idle_clients[0][1])
+        moved = self._bytes(connected) - moved
+        target_ns = LoadCost(before, after, moved).cpu_ns(ran.result.moved_bytes, self._idle_cores["storage"])
+        hypervisor_ns = LoadCost(around, later, moved).cpu_ns(ran.result.moved_bytes, self._idle_clients[0][1])
         result = with_guests(
             ran.result.model_copy(update={"endpoint": _endpoint(settings), "facts": self._facts(settings)}),
             load_guest=role,
@@ -264,6 +267,32 @@ class VmLab(Lab):
         result = result.model_copy(update={"endpoint": _endpoint(settings), "facts": self._facts(settings)})
         return Outcome(result, self._describe(said, settings), "")
 
+    def _run_fio(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
+        connected, protocol = self._connect(settings, progress), settings.endpoint.protocol
+        guests = self._running()
+        for role in _ROLES:
+            guests[role].run("caches_drop")
+        progress(Step(f"measuring {trial.id}"))
+        role, used = self._load_guest(protocol), self._path_uses(connected)
+        run = fio.Run(
+            guests,
+            role,
+            connected.paths[0],
+            next(iter(connected.daemons), None),
+            both_ends=protocol != "local" and self._in_one_guest(protocol),
+            local=protocol == "local",
+            cpus=self._vm.cpus,
+            idle=self._idle(role),
+        )
+        result = run.measure(settings, seed=trial_seed(self._study, trial), endpoint=_endpoint(settings))
+        paths = topology.paths_used(settings, used, self._path_uses(connected))
+        result = result.model_copy(update={"facts": self._facts(settings), "paths": paths})
+        return Outcome(result, self._describe(None, settings), "")
+
+    def _idle(self, role: Role) -> Idle:
+        """Where the load is in this guest."""
+        return Idle(self._idle_cores[role], self._idle_cores["storage"], self._idle_clients[0][1])
+
     def _run_database(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         protocol = settings.endpoint.protocol
         target = self._target_guest(protocol)
@@ -287,7 +316,7 @@ class VmLab(Lab):
             both_ends=protocol != "local" and self._in_one_guest(protocol),
             local=protocol == "local",
             cpus=self._vm.cpus,
-            idle=database.Idle(self._idle_cores[role], self._idle_cores["storage"], self._idle_clients[0][1]),
+            idle=self._idle(role),
         )
         result = run.measure(settings, seed=trial_seed(self._study, trial), endpoint=_endpoint(settings))
         return Outcome(result.model_copy(update={"facts": self._facts(settings)}), self._describe(None, settings), "")
@@ -304,11 +333,11 @@ class VmLab(Lab):
         [status] = guest.run(f"{self._up.environment}step {self._up.protocol} media_status")
         return done_by(json.loads(status))
 
-    def _ios(self, connected: _Connected) -> int:
-        """I/Os that the initiator's kernel has completed on the device so far."""
+    def _bytes(self, connected: _Connected) -> int:
+        """What the initiator's kernel has read and written on the device so far."""
         if connected.protocol == "local":
             return 0
-        return self._running()["initiator"].ios(connected.paths[0])
+        return self._running()["initiator"].bytes(connected.paths[0])
 
     def _path_uses(self, connected: _Connected) -> dict[str, PathUse]:
         if connected.datastore:
@@ -388,7 +417,7 @@ class VmLab(Lab):
         """What these settings need and their image has not; None where it has all."""
         image = self._images.get(settings.topology.kernel)
         vduse = [recipe.VDUSE] if settings.topology.attach == "vduse" else []
-        for name in (settings.endpoint.protocol, settings.topology.target, *vduse):
+        for name in (settings.endpoint.protocol, settings.topology.target, settings.load.generator, *vduse):
             if image and (reason := image.unavailable.get(name)):
                 return f"{name} is not available: {reason}"
         return None
@@ -402,6 +431,11 @@ class VmLab(Lab):
             # Every study of the stock kernel shares its image.
             fc_nvme=release == STOCK or any(each.endpoint.protocol == "fc-nvme" for each in asked),
             database=any(map(database.is_database, asked)),
+            generators=tuple(
+                (name, program)
+                for name in sorted({each.load.generator for each in asked})
+                if (program := GENERATORS[name].guest_program) is not None
+            ),
             vduse=any(each.topology.attach == "vduse" for each in asked),
         )
 

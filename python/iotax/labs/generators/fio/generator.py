@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 from iotax.labs.base import CheckItem, Outcome, Progress, TrialFailed
 from iotax.labs.generators.base import Generator, Job
-from iotax.labs.generators.fio.job import Target, verifies
+from iotax.labs.generators.fio.job import Target, run_job, verifies
+from iotax.labs.generators.fio.output import read_output, result_of
 from iotax.labs.generators.fio.program import Fio, NoFio, find_fio, run_fio, run_layout, target_of
+from iotax.records import CpuUse
 from iotax.study import Settings
 from iotax.study.model import Load
+from iotax.trial import TrialResult
+
+_GUEST_ENGINE = "io_uring"
 
 
 class FioGenerator(Generator):
@@ -17,6 +22,7 @@ class FioGenerator(Generator):
 
     name = "fio"
     foreign = True
+    guest_program = ("fio", "fio")
 
     def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:
         try:
@@ -40,6 +46,24 @@ class FioGenerator(Generator):
     def lay_out(self, job: Job, progress: Progress) -> None:
         fio, target = _found(job)
         run_layout(fio, job.settings, target, progress)
+
+    def guest_job(self, settings: Settings, path: str, *, direct: bool, seed: int) -> str:
+        target = Target(_GUEST_ENGINE, (f"filename={path}", f"direct={int(direct)}"))
+        return run_job(settings, target, seed=seed, cpus=[])
+
+    def guest_result(
+        self, output: str, settings: Settings, *, endpoint: str, cpu_window_ns: int, started_unix_ns: int
+    ) -> TrialResult:
+        return result_of(
+            read_output(output),
+            settings,
+            engine=_GUEST_ENGINE,
+            endpoint=endpoint,
+            cpu=CpuUse([]),
+            cpu_window_ns=cpu_window_ns,
+            checked_bytes=None,
+            started_unix_ns=started_unix_ns,
+        )
 
     def run(self, job: Job, progress: Progress) -> Outcome:
         fio, target = _found(job)

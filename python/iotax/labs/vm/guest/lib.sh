@@ -93,15 +93,16 @@ caches_drop() {
     [ "$_left" -le 1024 ] || die "$_left KiB stay in this guest's caches"
 }
 
-# ios_of PATH: I/Os completed so far on a device, or on the NFS mount.
-ios_of() {
+# bytes_of PATH: read and written so far on a device, or on the NFS mount. Not I/Os: the kernel merges what is sequential.
+bytes_of() {
     case "$1" in
     /dev/nvme*) # with native multipath the paths count, not the device above them
         _stats=$(ls -d /sys/block/nvme*c*n1/stat 2>/dev/null || echo /sys/block/${1#/dev/}/stat)
-        cat $_stats | awk '{n += $1 + $5} END {print "IOS", n}'
+        cat $_stats | awk '{n += $3 + $7} END {printf "BYTES %.0f\n", n * 512}'
         ;;
-    /dev/*) awk '{print "IOS", $1 + $5}' /sys/block/${1#/dev/}/stat ;;
-    *) awk '/^[ \t]*(READ|WRITE):/ {n += $2} END {print "IOS", n + 0}' /proc/self/mountstats ;;
+    /dev/*) awk '{printf "BYTES %.0f\n", ($3 + $7) * 512}' /sys/block/${1#/dev/}/stat ;;
+    /mnt/*) awk '/^[ \t]*bytes:/ {n += $6 + $7} END {printf "BYTES %.0f\n", n}' /proc/self/mountstats ;;
+    *) echo "BYTES 0" ;; # nobody counts those of a file in memory
     esac
 }
 
