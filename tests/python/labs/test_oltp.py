@@ -49,7 +49,7 @@ def job(volume: Path, load: dict[str, Any]) -> Job:
 def test_a_trial_counts_transactions_and_what_they_did_on_the_volume(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.write_bytes(bytes(16 << 20))
-    result = IOTAX.run(job(volume, {"warmup": "50ms", "runtime": "600ms"}), lambda _: None).result
+    result = IOTAX.run(job(volume, {"warmup": "50ms", "runtime": "2s"}), lambda _: None).result
     database = result.database
     assert database is not None
     assert result.rate_unit == "transactions/s"
@@ -71,7 +71,7 @@ def test_a_window_without_a_checkpoint_is_no_result(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.write_bytes(bytes(16 << 20))
     with pytest.raises(TrialFailed, match="no checkpoint"):
-        IOTAX.run(job(volume, {"oltp": {"checkpoint": "1h"}, "runtime": "100ms", "warmup": 0}), lambda _: None)
+        IOTAX.run(job(volume, {"oltp": {"checkpoint": "1h"}, "runtime": "2s", "warmup": 0}), lambda _: None)
 
 
 def test_buffers_are_half_of_the_working_set_where_nothing_is_said() -> None:
