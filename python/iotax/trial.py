@@ -294,6 +294,8 @@ class SiteWork(Record):
     sent_ns: int
     """How long the machines' ports were busy with it, added up."""
     received_ns: int
+    credits_ns: int = 0
+    """And idle with frames to send, for want of credits."""
 
 
 class Simulated(Record):
@@ -304,6 +306,10 @@ class Simulated(Record):
     target: SiteWork
     media_busy_ns: int | None = None
     """Of all servers of the media, added up; None where the volume is memory."""
+    luns_busy_ns: int | None = None
+    """Of each place in the queues of all clients' LUNs, added up; None where they have no end."""
+    adapters_busy_ns: int | None = None
+    """The same of clients' adapters."""
 
 
 class ModelledMedia(Record):

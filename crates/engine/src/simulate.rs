@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use iotax_node::{
     failure::Failure,
-    load::{TaskConfig, config::RunConfig},
+    load::{TaskConfig, config::RunConfig, queue::Depths},
 };
 use iotax_sim::{
     Costs, Frames, Link, Media,
-    lab::{Lab, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
+    lab::{Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
 };
 
 use crate::{
     document::{
-        self, CoreCpu, CpuReport, Event, Fill, MachineCpu, ProcessCpu, SimulateDocument, SimulatedReport,
-        SimulatingEvent, SiteReport, SiteSpec, Task, Window,
+        self, CoreCpu, CpuReport, Event, Fill, MachineCpu, PathsSpec, PolicySpec, ProcessCpu, SimulateDocument,
+        SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, Window,
     },
     input,
     load::{begin, report, threads::Unit},
@@ -25,6 +25,10 @@ use crate::{
 const LOADS_MAX: u32 = 10_000;
 const CORES_MAX: u32 = 1024;
 const PORTS_MAX: u32 = 64;
+const LUNS_MAX: u32 = 1024;
+/// Frames of a link around the world at 64GFC.
+const CREDITS_MAX: u32 = 65_535;
+const FAILURES_MAX: usize = 64;
 /// The smallest and the largest that hosts take (RFC 791 §3.2, jumbo frames).
 const MTU_BYTES: std::ops::RangeInclusive<u32> = 576..=9216;
 /// A simulated volume stands in this process's memory.
@@ -67,7 +71,7 @@ fn run_of(document: &SimulateDocument) -> Result<RunConfig, Failure> {
 
 /// The world that the document describes. One that cannot be is refused.
 fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
-    let (link, load, paths) = (&document.link, &document.load, &document.paths);
+    let (link, load, paths, queues) = (&document.link, &document.load, &document.paths, document.queues);
     let loads = u64::from(document.machines) * u64::from(document.loads) * load.threads as u64;
     for (holds, message, field) in [
         (link.rate_bits_per_s >= 8, "a link carries something", "link.rate_bits_per_s"),
@@ -76,6 +80,26 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         ((1..=document.machines).contains(&paths.controllers), "each controller has a machine", "paths.controllers"),
         ((1..=PORTS_MAX).contains(&paths.target_ports), "must be 1 to 64", "paths.target_ports"),
         ((1..=PORTS_MAX).contains(&paths.ports), "must be 1 to 64", "paths.ports"),
+        (paths.failures.len() <= FAILURES_MAX, "must be at most 64", "paths.failures"),
+        (
+            paths.failures.iter().all(|each| (1..=paths.ports).contains(&each.path)),
+            "a path that fails is one of the ports",
+            "paths.failures",
+        ),
+        (
+            paths.failures.iter().all(|each| each.back_ns.is_none_or(|back_ns| back_ns > each.at_ns)),
+            "what comes back has failed before",
+            "paths.failures",
+        ),
+        ((1..=LUNS_MAX).contains(&queues.luns), "must be 1 to 1024", "queues.luns"),
+        (queues.lun_depth != Some(0), "a queue has a place", "queues.lun_depth"),
+        (queues.adapter_depth != Some(0), "a queue has a place", "queues.adapter_depth"),
+        (
+            link.credits.is_none_or(|credits| (1..=CREDITS_MAX).contains(&credits)),
+            "must be 1 to 65,535",
+            "link.credits",
+        ),
+        (link.credits.is_none() || link.mtu_bytes.is_none(), "Ethernet has no credits", "link.credits"),
         (document.threads > 0, "must be at least 1", "threads"),
         ((1..=CORES_MAX).contains(&document.initiators.cores), "must be 1 to 1024", "initiators.cores"),
         ((1..=CORES_MAX).contains(&document.target.cores), "must be 1 to 1024", "target.cores"),
@@ -96,18 +120,15 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
             latency: Duration::from_nanos(link.delay_ns),
             rate_bytes_per_s: Some(link.rate_bits_per_s / 8),
             frames: Some(link.mtu_bytes.map_or(Frames::FIBRE_CHANNEL, Frames::ethernet)),
+            credits: link.credits,
             ..Link::default()
         },
         initiator: site(&document.initiators),
         target: site(&document.target),
         target_threads: document.threads as usize,
         machines: document.machines,
-        paths: Paths {
-            controllers: paths.controllers,
-            target_ports: paths.target_ports,
-            ports: paths.ports,
-            round_robin: paths.round_robin,
-        },
+        paths: paths_of(paths),
+        queues: Depths { luns: queues.luns, of_lun: queues.lun_depth, of_adapter: queues.adapter_depth },
         loads: document.loads,
         threads: load.threads as u32,
         size_bytes: document.volume.size_bytes,
@@ -117,6 +138,27 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         media,
         seed: document.seed,
     })
+}
+
+fn paths_of(spec: &PathsSpec) -> Paths {
+    let failures = spec.failures.iter().map(|failure| PathFailure {
+        path: failure.path - 1,
+        at: Duration::from_nanos(failure.at_ns),
+        back: failure.back_ns.map(Duration::from_nanos),
+    });
+    Paths {
+        controllers: spec.controllers,
+        target_ports: spec.target_ports,
+        ports: spec.ports,
+        policy: match spec.policy {
+            PolicySpec::Fixed => PathPolicy::Fixed,
+            PolicySpec::RoundRobin => PathPolicy::RoundRobin,
+            PolicySpec::QueueDepth => PathPolicy::QueueDepth,
+            PolicySpec::Numa => PathPolicy::Numa,
+        },
+        failures: failures.collect(),
+        noticed: Duration::from_nanos(spec.noticed_ns),
+    }
 }
 
 fn site(spec: &SiteSpec) -> Site {
@@ -153,6 +195,11 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
         initiators: site_report(&simulated.initiators),
         target: site_report(&simulated.targets),
         media_busy_ns: simulated.media_ns,
+        luns_busy_ns: simulated.queues.filter(|_| document.queues.lun_depth.is_some()).map(|used| used.luns_ns),
+        adapters_busy_ns: simulated
+            .queues
+            .filter(|_| document.queues.adapter_depth.is_some())
+            .map(|used| used.adapter_ns),
     });
     output::emit(&Event::Result(Box::new(result)));
 }
@@ -185,6 +232,7 @@ fn site_report(machines: &[Usage]) -> SiteReport {
         segments: site.segments + work.segments,
         sent_ns: site.sent_ns + carried.sent_ns,
         received_ns: site.received_ns + carried.received_ns,
+        credits_ns: site.credits_ns + carried.credits_ns,
     })
 }
 

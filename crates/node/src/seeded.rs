@@ -33,6 +33,14 @@ impl SeededRng {
         -(((self.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64).ln()
     }
 
+    /// Normally distributed with mean 0 and variance 1 (Box and Muller, Annals of Mathematical Statistics 29:2, 1958).
+    #[allow(clippy::cast_precision_loss)] // 53 bits
+    pub fn normal(&mut self) -> f64 {
+        let radius = (2.0 * self.exponential()).sqrt();
+        let turn = (self.draw() >> 11) as f64 / (1_u64 << 53) as f64;
+        radius * (std::f64::consts::TAU * turn).cos()
+    }
+
     /// True with the chance given.
     pub fn chance(&mut self, chance: Chance) -> bool {
         self.draw() >> 32 < chance.0

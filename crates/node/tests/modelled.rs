@@ -9,7 +9,9 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use iotax_node::{
     ConnId, RunConfig,
     seeded::SeededRng,
-    volume::{Buffers, Disks, Media, MediaModel, ModelledMedia, Operations, Spindles, VolumeSpec, Volumes, unit_of},
+    volume::{
+        Buffers, Disks, Media, MediaModel, ModelledMedia, Operations, Shape, Spindles, VolumeSpec, Volumes, unit_of,
+    },
 };
 use iotax_proto::{Instant, Started, UnitOp};
 use support::{
@@ -24,11 +26,12 @@ fn model(servers: usize) -> MediaModel {
     MediaModel {
         service: SERVICE,
         spread: Duration::ZERO,
-        exponential: false,
+        shape: Shape::Even,
         slow_chance: 0,
         slow: Duration::ZERO,
         servers,
         spindles: None,
+        collecting: None,
     }
 }
 
@@ -80,7 +83,7 @@ fn response_times_are_those_of_theory() {
     const SEEDS: u64 = 30;
     // Student's t at 99.9 % for 29 degrees of freedom.
     const T: f64 = 3.659;
-    let exponential = |servers| MediaModel { exponential: true, ..model(servers) };
+    let exponential = |servers| MediaModel { shape: Shape::Exponential, ..model(servers) };
     let uniform = MediaModel { service: Duration::ZERO, spread: 2 * SERVICE, ..model(1) };
     for (name, model, expected_us) in [
         ("M/M/1, 50 %", exponential(1), 200.0),

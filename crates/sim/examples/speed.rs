@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use iotax_node::{RunConfig, load::Pacing};
+use iotax_node::{
+    RunConfig,
+    load::{Pacing, queue::Depths},
+};
 use iotax_sim::{
     Costs, Frames, Link, PROTOCOLS,
     lab::{Lab, Paths, Site},
@@ -27,6 +30,7 @@ fn main() {
                 target_threads: 1,
                 machines: 1,
                 paths: Paths::default(),
+                queues: Depths::default(),
                 loads,
                 threads: 1,
                 size_bytes: 64 << 20,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use iotax_node::{
     DiskOp, DiskToken,
     seeded::SeededRng,
-    volume::{Access, MediaModel, MediaQueue},
+    volume::{Access, MediaModel, MediaQueue, Shape},
 };
 use iotax_proto::Instant;
 
@@ -33,11 +33,12 @@ impl Default for Media {
         let model = MediaModel {
             service: Duration::from_micros(20),
             spread: Duration::from_micros(100),
-            exponential: false,
+            shape: Shape::Even,
             slow_chance: 0,
             slow: Duration::ZERO,
             servers: 0,
             spindles: None,
+            collecting: None,
         };
         Self { model, errors: 0, full: 0, write_through: false }
     }
@@ -251,9 +252,8 @@ impl Disk {
 fn access(op: &DiskOp) -> Access {
     match op {
         DiskOp::Read { offset, .. } => Access::Read(*offset),
-        DiskOp::Write { offset, .. } | DiskOp::WriteZeroes { offset, .. } | DiskOp::Unmap { offset, .. } => {
-            Access::Write(*offset)
-        }
+        DiskOp::Write { offset, from, .. } => Access::Write(*offset, from.len() as u64),
+        DiskOp::WriteZeroes { offset, len } | DiskOp::Unmap { offset, len } => Access::Write(*offset, *len),
         DiskOp::Sync => Access::Flush,
     }
 }

@@ -10,7 +10,11 @@ use std::{
 use iotax_node::{
     Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
     failure::FailureKind,
-    load::{Facts, Measured, TaskOutcome, connector::ConnectionConfig},
+    load::{
+        Facts, Measured, TaskOutcome,
+        connector::ConnectionConfig,
+        queue::{Depths, HostQueue, QueuesUsed},
+    },
     pattern::{BLOCK_BYTES, Pool, Stamp},
     server::Protocol,
     volume,
@@ -18,7 +22,7 @@ use iotax_node::{
 use iotax_proto::{Geometry, Instant};
 
 use crate::{
-    Carried, Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, Way, Work, World, WorldStep, add_load,
+    Carried, Choice, Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, Way, Work, World, WorldStep, add_load,
     load::connection_config,
 };
 
@@ -43,7 +47,7 @@ pub struct Site {
 
 /// How machines reach their volumes. The machines are shared out among the controllers in order, and those of a controller among
 /// its ports; a machine's second path begins at the next one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
     /// Each a server with processors, ports, media and a volume of its own.
     pub controllers: u32,
@@ -51,22 +55,72 @@ pub struct Paths {
     pub target_ports: u32,
     /// Ports of each machine with a load.
     pub ports: u32,
-    /// A send goes by each path in turn; else all go by the first, and the others stand by.
-    pub round_robin: bool,
+    pub policy: PathPolicy,
+    pub failures: Vec<PathFailure>,
+    /// From a failure until machines know of it, and from its end until they use the path again.
+    pub noticed: Duration,
+}
+
+/// How sends go by several paths. What fails is left to the others until it is there again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathPolicy {
+    /// By the first; the others stand by.
+    #[default]
+    Fixed,
+    /// By each in turn.
+    RoundRobin,
+    /// By the one with the least to do.
+    QueueDepth,
+    /// By one of each thread's own: its processor's.
+    Numa,
+}
+
+/// The ports of one path fail, on every machine with a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathFailure {
+    /// From 0.
+    pub path: u32,
+    /// After the window's begin; `None`: it does not come back.
+    pub at: Duration,
+    pub back: Option<Duration>,
 }
 
 impl Default for Paths {
     fn default() -> Self {
-        Self { controllers: 1, target_ports: 1, ports: 1, round_robin: false }
+        Self {
+            controllers: 1,
+            target_ports: 1,
+            ports: 1,
+            policy: PathPolicy::Fixed,
+            failures: Vec::new(),
+            noticed: Duration::ZERO,
+        }
     }
 }
 
 impl Paths {
     /// The controller of a machine, and the port of it that its first path leads to.
-    fn of(self, machine: u32, machines: u32) -> (usize, usize) {
+    fn of(&self, machine: u32, machines: u32) -> (usize, usize) {
         let each = machines.div_ceil(self.controllers).max(1);
         let of_controller = u64::from(machine % each) * u64::from(self.target_ports) / u64::from(each);
         ((machine / each) as usize, of_controller as usize)
+    }
+
+    /// Those of a machine's thread in the order in which it prefers them, and how it chooses.
+    fn ways(&self, near: &[usize], far: &[usize], first: usize, thread: u32) -> (Vec<Way>, Choice) {
+        let ways = near.iter().enumerate();
+        let mut ways: Vec<Way> =
+            ways.map(|(path, near)| Way { near: *near, far: far[(first + path) % far.len()] }).collect();
+        let choice = match self.policy {
+            PathPolicy::Fixed => Choice::First,
+            PathPolicy::RoundRobin => Choice::InTurn,
+            PathPolicy::QueueDepth => Choice::Shortest,
+            PathPolicy::Numa => {
+                ways.rotate_left(thread as usize % near.len());
+                Choice::First
+            }
+        };
+        (ways, choice)
     }
 }
 
@@ -82,6 +136,8 @@ pub struct Lab {
     /// Machines with a load, loads on each, threads of each load.
     pub machines: u32,
     pub paths: Paths,
+    /// Of each machine, at each of its paths that are used at a time.
+    pub queues: Depths,
     pub loads: u32,
     pub threads: u32,
     pub size_bytes: u64,
@@ -107,6 +163,8 @@ pub struct Simulated {
     pub targets: Vec<Usage>,
     /// Time of the media's servers, added up; none of memory.
     pub media_ns: Option<u64>,
+    /// Of all machines together, in the window; none where queues have no end.
+    pub queues: Option<QueuesUsed>,
     pub geometry: Geometry,
     pub facts: Facts,
     /// Equal for equal runs.
@@ -128,15 +186,29 @@ pub struct Progress {
     pub until: Instant,
 }
 
+/// What becomes of a path, by numbers that the world calls us by.
+#[derive(Clone, Copy)]
+enum PathNews {
+    Failed,
+    Known,
+    Back,
+}
+
+impl PathNews {
+    const COUNT: u64 = 3;
+}
+
 /// How many events go by until it is said how far a simulation is.
 const TELL_EVERY: u32 = 4096;
 
-struct Running<T> {
+struct Running<'a, T> {
     world: World,
     loads: Vec<(HostId, Rc<RefCell<LoadNode>>)>,
     machines: Vec<Place>,
     targets: Vec<Place>,
     disks: Vec<usize>,
+    queues: Vec<HostQueue>,
+    paths: &'a Paths,
     until: Instant,
     steps: u32,
     tell: T,
@@ -177,7 +249,7 @@ impl Lab {
         working_set_bytes: Option<u64>,
         adapt: impl Fn(ConnectionConfig) -> Result<ConnectionConfig, Failure>,
         tell: T,
-    ) -> Result<Running<T>, Failure> {
+    ) -> Result<Running<'_, T>, Failure> {
         let until = World::new(self.seed).now() + run.warmup + run.runtime;
         let mut running = Running {
             world: World::new(self.seed),
@@ -185,6 +257,8 @@ impl Lab {
             machines: Vec::new(),
             targets: Vec::new(),
             disks: Vec::new(),
+            queues: Vec::new(),
+            paths: &self.paths,
             until,
             steps: 0,
             tell,
@@ -197,13 +271,14 @@ impl Lab {
             let (controller, first) = self.paths.of(number, self.machines);
             let Some(endpoint) = controllers.get(controller).map(Exporter::endpoint) else { continue };
             let far = &running.targets[controller].ports;
-            let used = if self.paths.round_robin { place.ports.len() } else { 1 };
-            let ways = place.ports.iter().take(used).enumerate();
-            let ways: Vec<Way> =
-                ways.map(|(path, near)| Way { near: *near, far: far[(first + path) % far.len()] }).collect();
+            let (near, far) = (place.ports.clone(), far.clone());
             let (machine, port) = (place.machine, place.ports[0]);
+            let queue = self.queues.has_end().then(|| HostQueue::new(self.queues, running.world.wake_list()));
+            running.queues.extend(queue.clone());
+            let first_of_machine = first_worker;
             running.machines.push(place);
             for thread in 0..self.loads * self.threads {
+                let (ways, choice) = self.paths.ways(&near, &far, first, thread);
                 let thread = thread % self.threads;
                 let own_workers = workers / self.threads + u32::from(thread < workers % self.threads);
                 let config = LoadConfig {
@@ -215,9 +290,14 @@ impl Lab {
                     working_set_offset_bytes: 0,
                     run: self.seed | 1,
                 };
+                let place_of_first = first_worker - first_of_machine;
                 first_worker += own_workers;
                 let connection = adapt(connection_config(&endpoint, running.loads.len() as u32 + 1)?)?;
-                let (host, load) = add_load(&mut running.world, port, &ways, &endpoint, config, &connection)?;
+                let ways = (&ways[..], choice);
+                let (host, load) = add_load(&mut running.world, port, ways, &endpoint, config, &connection)?;
+                if let Some(queue) = &queue {
+                    load.borrow_mut().queue_at(queue.join(host.0, place_of_first));
+                }
                 let (counted, io_ns) = (Rc::clone(&load), self.initiator.io_ns);
                 let asked = Box::new(move || counted.try_borrow().map_or(0, |load| load.completed()) * io_ns);
                 running.world.run_on(host, machine, self.initiator.costs, asked);
@@ -233,7 +313,7 @@ impl Lab {
     }
 
     /// A server with its volume, on a machine of its own.
-    fn add_controller<T>(&self, running: &mut Running<T>, number: u32) -> Exporter {
+    fn add_controller<T>(&self, running: &mut Running<'_, T>, number: u32) -> Exporter {
         let world = &mut running.world;
         let target = self.add_place(world, self.target.cores, self.paths.target_ports);
         let seed = self.seed ^ u64::from(number) << 32;
@@ -265,7 +345,7 @@ impl Lab {
     }
 }
 
-impl<T: FnMut(Progress)> Running<T> {
+impl<T: FnMut(Progress)> Running<'_, T> {
     fn measure(&mut self, run: &RunConfig) -> Result<Simulated, Failure> {
         let limit = self.world.now() + PHASE_TIME_MAX;
         self.go_on(limit, "connections did not stand", LoadNode::is_ready)?;
@@ -277,8 +357,16 @@ impl<T: FnMut(Progress)> Running<T> {
         let start = begin + run.warmup;
         let end = start + run.runtime;
         self.until = end;
-        let (before, media_before_ns) = self.used_at(start);
-        let (after, media_after_ns) = self.used_at(end);
+        for (index, failure) in (0..).zip(&self.paths.failures) {
+            let at = start + failure.at;
+            let back = failure.back.map(|back| (start + back + self.paths.noticed, PathNews::Back));
+            let known = (at + self.paths.noticed, PathNews::Known);
+            for (at, news) in [(at, PathNews::Failed), known].into_iter().chain(back) {
+                self.world.call_at(at, index * PathNews::COUNT + news as u64);
+            }
+        }
+        let (before, media_before_ns, queues_before) = self.used_at(start);
+        let (after, media_after_ns, queues_after) = self.used_at(end);
         let Some(load) = self.loads.first().map(|(_, load)| load.borrow()) else { return Err(nothing("no load")) };
         let (geometry, facts) = (load.geometry().cloned().ok_or_else(|| nothing("no geometry"))?, load.facts());
         drop(load);
@@ -304,6 +392,10 @@ impl<T: FnMut(Progress)> Running<T> {
             initiators,
             targets,
             media_ns: (!self.disks.is_empty()).then(|| media_after_ns - media_before_ns),
+            queues: (!self.queues.is_empty()).then(|| QueuesUsed {
+                luns_ns: queues_after.luns_ns - queues_before.luns_ns,
+                adapter_ns: queues_after.adapter_ns - queues_before.adapter_ns,
+            }),
             geometry,
             facts,
             trace: self.world.trace.hash(),
@@ -311,8 +403,8 @@ impl<T: FnMut(Progress)> Running<T> {
         })
     }
 
-    /// What the controllers and then all other machines did so far, and the media's time, when all before `at` has happened.
-    fn used_at(&mut self, at: Instant) -> (Vec<Usage>, u64) {
+    /// What the controllers and then all other machines did so far, the media's time and the queues', when all before `at` has happened.
+    fn used_at(&mut self, at: Instant) -> (Vec<Usage>, u64, QueuesUsed) {
         while self.world.next_at().is_some_and(|next| next < at) {
             self.step();
         }
@@ -321,7 +413,10 @@ impl<T: FnMut(Progress)> Running<T> {
             carried: place.ports.iter().fold(Carried::default(), |sum, port| sum.and(self.world.carried(*port))),
         });
         let used = used.collect();
-        (used, self.disks.iter().map(|disk| self.world.disk_mut(*disk).busy_ns()).sum())
+        let queues = self.queues.iter().map(|queue| queue.used(at)).fold(QueuesUsed::default(), |sum, one| {
+            QueuesUsed { luns_ns: sum.luns_ns + one.luns_ns, adapter_ns: sum.adapter_ns + one.adapter_ns }
+        });
+        (used, self.disks.iter().map(|disk| self.world.disk_mut(*disk).busy_ns()).sum(), queues)
     }
 
     fn step(&mut self) -> Option<WorldStep> {
@@ -329,7 +424,24 @@ impl<T: FnMut(Progress)> Running<T> {
         if self.steps.is_multiple_of(TELL_EVERY) {
             (self.tell)(Progress { at: self.world.now(), until: self.until });
         }
-        self.world.step()
+        let step = self.world.step();
+        if let Some(WorldStep::Call(number)) = step {
+            self.path_news(number);
+        }
+        step
+    }
+
+    fn path_news(&mut self, number: u64) {
+        let Some(failure) = self.paths.failures.get((number / PathNews::COUNT) as usize) else { return };
+        let known = self.world.now() + self.paths.noticed;
+        for machine in &self.machines {
+            let port = machine.ports[failure.path as usize];
+            match number % PathNews::COUNT {
+                0 => self.world.fail(port, known),
+                1 => self.world.avoid(port),
+                _ => self.world.repair(port),
+            }
+        }
     }
 
     /// Until it is so of all loads. A load that failed says why.

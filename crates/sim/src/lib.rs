@@ -22,7 +22,7 @@ mod world;
 
 pub use board::Counts;
 pub use disk::{Disk, Media, SECTOR};
-pub use link::{Carried, Frames, Link, PipeId, Side, Way};
+pub use link::{Carried, Choice, Frames, Link, PipeId, Side, Way};
 pub use load::{add_load, connection_config};
 pub use options::{Canary, Fault, Options, PROTOCOLS};
 pub use server::{Exporter, Store, Volume};

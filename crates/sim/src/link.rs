@@ -21,6 +21,9 @@ pub struct Link {
     /// Of a port: what is sent goes in frames, and what several hosts send to it comes in turn. `None`: bytes take what they are,
     /// and nothing waits to be received.
     pub frames: Option<Frames>,
+    /// Buffer-to-buffer credits of a Fibre Channel port (FC-FS-5): frames that it may have sent whose buffers the other end has not
+    /// given back. `None`: as many as it wants.
+    pub credits: Option<u32>,
 }
 
 impl Default for Link {
@@ -32,6 +35,7 @@ impl Default for Link {
             piece_bytes: 32 << 10,
             splits: false,
             frames: None,
+            credits: None,
         }
     }
 }
@@ -75,18 +79,28 @@ impl Frames {
 pub struct Carried {
     pub sent_ns: u64,
     pub received_ns: u64,
+    /// Idle with frames to send, for want of credits.
+    pub credits_ns: u64,
 }
 
 impl Carried {
     /// Of two links together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self { sent_ns: self.sent_ns + other.sent_ns, received_ns: self.received_ns + other.received_ns }
+        Self {
+            sent_ns: self.sent_ns + other.sent_ns,
+            received_ns: self.received_ns + other.received_ns,
+            credits_ns: self.credits_ns + other.credits_ns,
+        }
     }
 
     #[must_use]
     pub fn since(self, before: Self) -> Self {
-        Self { sent_ns: self.sent_ns - before.sent_ns, received_ns: self.received_ns - before.received_ns }
+        Self {
+            sent_ns: self.sent_ns - before.sent_ns,
+            received_ns: self.received_ns - before.received_ns,
+            credits_ns: self.credits_ns - before.credits_ns,
+        }
     }
 }
 
@@ -98,11 +112,68 @@ pub(crate) struct Nic {
     free_at: Instant,
     /// When what others sent to it will have come.
     received_at: Instant,
+    /// When the buffers of frames that it sent come back, at most as many as it has credits.
+    buffers_back: VecDeque<Instant>,
+    /// Nothing goes by it; its hosts know that from `known_at` on, and then use another.
+    pub(crate) is_down: bool,
+    pub(crate) known_at: Instant,
+    pub(crate) is_avoided: bool,
 }
 
 impl Nic {
     pub(crate) fn new(link: Link) -> Self {
-        Self { link, carried: Carried::default(), free_at: Instant(0), received_at: Instant(0) }
+        Self {
+            link,
+            carried: Carried::default(),
+            free_at: Instant(0),
+            received_at: Instant(0),
+            buffers_back: VecDeque::new(),
+            is_down: false,
+            known_at: Instant(0),
+            is_avoided: false,
+        }
+    }
+
+    /// When all that it was given is sent; when all that was sent to it is received.
+    pub(crate) fn sent_at(&self) -> Instant {
+        self.free_at
+    }
+
+    pub(crate) fn received_at(&self) -> Instant {
+        self.received_at
+    }
+
+    /// When bytes given now arrive at another port: a frame at a time where credits are counted.
+    pub(crate) fn send_to(&mut self, far: &mut Self, now: Instant, bytes: usize) -> Instant {
+        let (Some(credits), Some(frames)) = (self.link.credits, self.link.frames) else {
+            let arrives = self.send(now, bytes);
+            return far.receive(arrives, bytes);
+        };
+        let mut left = bytes;
+        loop {
+            let frame = left.min(frames.stream_bytes as usize);
+            let begins = self.with_credit(credits, now, frame);
+            let sent = self.send(begins, frame);
+            let arrives = far.receive(sent, frame);
+            if frame > 0 {
+                self.buffers_back.push_back(arrives + self.link.latency);
+            }
+            left -= frame;
+            if left == 0 {
+                return arrives;
+            }
+        }
+    }
+
+    /// When there is a credit for one more frame.
+    fn with_credit(&mut self, credits: u32, now: Instant, frame: usize) -> Instant {
+        if frame == 0 || self.buffers_back.len() < credits as usize {
+            return now;
+        }
+        let able = self.free_at.max(now);
+        let back = self.buffers_back.pop_front().map_or(able, |back| back.max(able));
+        self.carried.credits_ns += back.since(able).as_nanos() as u64;
+        back
     }
 
     /// When bytes given now arrive at the other end.
@@ -166,10 +237,28 @@ pub(crate) struct Pipe {
     /// Which of its host's connects it is.
     pub(crate) connect: u64,
     /// The ports that it goes by; none: those of its hosts.
-    pub(crate) ways: Rc<[Way]>,
+    pub(crate) ways: Rc<Ways>,
     pub(crate) ends: [End; 2],
     /// From the end of the same number to the other.
     pub(crate) flows: [Flow; 2],
+}
+
+/// By which of several ways bytes go, a send at a time; never by one that is known to have failed, while there is another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// By the first.
+    #[default]
+    First,
+    /// By each in turn.
+    InTurn,
+    /// By the one that is idle first.
+    Shortest,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ways {
+    pub(crate) all: Vec<Way>,
+    pub(crate) choice: Choice,
 }
 
 /// From a port of the end that connects to one of the other.
@@ -199,7 +288,7 @@ pub(crate) enum EndState {
 pub(crate) struct Flow {
     pub(crate) packets: VecDeque<Packet>,
     pub(crate) in_flight_bytes: usize,
-    /// How often it was sent, each time by the next way.
+    /// The way that comes after the one that was used last.
     pub(crate) sends: usize,
     /// When the last of what was sent arrives: nothing overtakes it by another way.
     pub(crate) arrives: Instant,
@@ -217,6 +306,10 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
+    /// The port of the end that connects that it goes by.
+    pub(crate) by: Option<usize>,
+    /// It is to be sent again, by another.
+    pub(crate) is_lost: bool,
 }
 
 impl Pipe {

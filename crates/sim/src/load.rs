@@ -12,7 +12,7 @@ use iotax_node::{
 use iotax_proto::{HeapRegion, Region};
 
 use crate::{
-    link::Way,
+    link::{Choice, Way},
     world::{HostId, World},
 };
 
@@ -27,7 +27,7 @@ pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<Connectio
 pub fn add_load(
     world: &mut World,
     link: usize,
-    ways: &[Way],
+    (ways, choice): (&[Way], Choice),
     endpoint: &Endpoint,
     config: LoadConfig,
     connection: &ConnectionConfig,
@@ -37,7 +37,7 @@ pub fn add_load(
     let mut allocate = |len| Ok(HeapRegion::new(len) as Rc<dyn Region>);
     let node = Rc::new(RefCell::new(LoadNode::remote(config, endpoint, control, &mut allocate)?));
     let host = world.add_host(node.clone(), IpAddr::from([10, 1, high, low]), None, link, Vec::new());
-    world.set_ways(host, ways);
+    world.set_ways(host, ways, choice);
     world.settle(host);
     Ok((host, node))
 }

@@ -84,6 +84,7 @@ impl<'a> Trial<'a> {
             piece_bytes: [16, 200, 1460, 9000][random.below(4) as usize],
             splits: true,
             frames: None,
+            credits: None,
         };
         let link = if options.has(Fault::Split) { link } else { Link { piece_bytes: 32 << 10, splits: false, ..link } };
         let links = [world.add_link(link.clone()), world.add_link(link)];

@@ -1,6 +1,7 @@
 //! A driver for many nodes in virtual time.
 
 mod connections;
+mod paths;
 mod processors;
 
 pub use processors::{Costs, Work, WorkAsked};
@@ -22,7 +23,7 @@ use iotax_proto::{Instant, Payload};
 use crate::{
     disk::Disk,
     events::Events,
-    link::{Carried, EndState, Link, Nic, Pipe, PipeId, Side, Way},
+    link::{Carried, Choice, EndState, Link, Nic, Pipe, PipeId, Side, Way, Ways},
     trace::Trace,
 };
 
@@ -64,6 +65,8 @@ pub struct World {
     left: Vec<(HostId, u64)>,
     /// Set by nodes that did something to others, each with those others.
     wake_flags: Vec<(Arc<AtomicBool>, Vec<usize>)>,
+    /// Hosts that others did something to.
+    wake_list: Rc<RefCell<Vec<usize>>>,
     /// Memory of packets, to be used again.
     spare: Vec<Vec<u8>>,
     /// Sizes of what a flush sends, empty between two.
@@ -81,7 +84,7 @@ struct Host {
     port: Option<u16>,
     nic: usize,
     /// The ways of its connections; none: from its own link to the other's.
-    ways: Rc<[Way]>,
+    ways: Rc<Ways>,
     /// Where its work takes time.
     thread: Option<processors::Thread>,
     disks: Vec<usize>,
@@ -176,6 +179,7 @@ impl World {
             disks: Vec::new(),
             left: Vec::new(),
             wake_flags: Vec::new(),
+            wake_list: Rc::default(),
             spare: Vec::new(),
             sent: Vec::new(),
             flushes_dropped: 0,
@@ -227,7 +231,7 @@ impl World {
             address,
             port,
             nic: link,
-            ways: Rc::new([]),
+            ways: Rc::default(),
             thread: None,
             disks,
             conns: Vec::new(),
@@ -240,9 +244,9 @@ impl World {
         HostId(self.hosts.len() - 1)
     }
 
-    /// What it connects from now on, and what is answered there, goes by these ways, a send by each in turn.
-    pub fn set_ways(&mut self, host: HostId, ways: &[Way]) {
-        self.hosts[host.0].ways = ways.into();
+    /// What it connects from now on, and what is answered there, goes by these ways.
+    pub fn set_ways(&mut self, host: HostId, ways: &[Way], choice: Choice) {
+        self.hosts[host.0].ways = Rc::new(Ways { all: ways.to_vec(), choice });
     }
 
     /// Connections to an address are taken by these hosts in turn.
@@ -254,6 +258,11 @@ impl World {
     /// Whenever the flag is set, these are woken.
     pub fn add_wake_flag(&mut self, wake_flag: Arc<AtomicBool>, hosts: &[HostId]) {
         self.wake_flags.push((wake_flag, hosts.iter().map(|host| host.0).collect()));
+    }
+
+    /// Hosts that are put on it, by their numbers, are woken.
+    pub fn wake_list(&self) -> Rc<RefCell<Vec<usize>>> {
+        Rc::clone(&self.wake_list)
     }
 
     /// `step` says `WorldStep::Call` at that time.
@@ -270,6 +279,10 @@ impl World {
         self.now = at;
         if let Event::Call(number) = event {
             return Some(WorldStep::Call(number));
+        }
+        if let Some(until) = self.is_stalled(&event) {
+            self.events.push(until, event);
+            return Some(WorldStep::Happened);
         }
         match self.thread_of(&event) {
             Some(host) => self.queue(host, event),
@@ -515,6 +528,11 @@ impl World {
     }
 
     fn ring(&mut self) {
+        let mut woken = self.wake_list.borrow_mut();
+        for host in woken.drain(..) {
+            self.events.push(self.now, Event::Woken { host });
+        }
+        drop(woken);
         for (wake_flag, hosts) in &self.wake_flags {
             if wake_flag.load(Ordering::Relaxed) {
                 wake_flag.store(false, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use iotax_node::{
     server::Protocol,
 };
 use iotax_proto::Instant;
-use iotax_sim::{Disk, Exporter, HostId, Link, Media, Store, Volume, World, add_load, connection_config};
+use iotax_sim::{Choice, Disk, Exporter, HostId, Link, Media, Store, Volume, World, add_load, connection_config};
 
 const SIZE: u64 = 4 << 20;
 const PROTOCOLS: [Protocol; 5] = [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme];
@@ -76,7 +76,8 @@ fn over(link: &Link, protocol: Protocol, run: RunConfig, on_disk: bool, seed: u6
         1_700_000_000_000_000_000,
     );
     let connection = connection_config(&server.endpoint(), 1).expect("an address");
-    let (host, load) = add_load(&mut world, near, &[], &server.endpoint(), config(run), &connection).expect("a load");
+    let (host, load) =
+        add_load(&mut world, near, (&[], Choice::First), &server.endpoint(), config(run), &connection).expect("a load");
     let measured = measure(&mut world, host, &load);
     assert!(world.run_until(LIMIT, |_| server.nodes()[0].borrow().connections() == 0), "{protocol:?} stays open");
     (measured, world.trace.hash())

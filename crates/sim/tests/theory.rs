@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use iotax_node::{
     RunConfig,
-    load::{Arrivals, Measured, Open, Pacing},
+    load::{Arrivals, Measured, Open, Pacing, queue::Depths},
     server::Protocol,
-    volume::MediaModel,
+    volume::{MediaModel, Shape},
 };
 use iotax_sim::{
     Costs, Frames, Link, Media,
-    lab::{Lab, Paths, Site},
+    lab::{Lab, PathPolicy, Paths, Site},
 };
 
 const SERVICE: Duration = Duration::from_micros(100);
@@ -63,7 +63,8 @@ impl Queue {
     fn measure(self, protocol: Protocol, seed: u64) -> Measured {
         let rate_iops = f64::from(self.servers) * self.utilisation / SERVICE.as_secs_f64();
         let open = Open { rate_iops, arrivals: Arrivals::Poisson, backlog_max: 65536 };
-        let media = media(MediaModel { exponential: self.exponential, ..servers(self.servers as usize) });
+        let shape = if self.exponential { Shape::Exponential } else { Shape::Even };
+        let media = media(MediaModel { shape, ..servers(self.servers as usize) });
         let lab =
             Lab { media: Some(media), ..lab(protocol, Link { latency: Duration::ZERO, ..Link::default() }, seed) };
         simulate(&lab, &RunConfig { pacing: Pacing::Open(open), outstanding: 128, ..run(BATCH * BATCHES, seed) })
@@ -80,6 +81,7 @@ fn lab(protocol: Protocol, link: Link, seed: u64) -> Lab {
         target_threads: 1,
         machines: 1,
         paths: Paths::default(),
+        queues: Depths::default(),
         loads: 1,
         threads: 1,
         size_bytes: 4 << 20,
@@ -494,14 +496,16 @@ fn controllers_share_out_machines_and_round_robin_uses_every_port() {
     };
     let one = Paths::default();
     for (paths, ports) in [
-        (one, 1.0),
-        (Paths { controllers: 2, ..one }, 2.0),
-        (Paths { controllers: 2, target_ports: 2, ..one }, 4.0),
+        (one.clone(), 1.0),
+        (Paths { controllers: 2, ..one.clone() }, 2.0),
+        (Paths { controllers: 2, target_ports: 2, ..one.clone() }, 4.0),
         // A second path that stands by carries nothing.
-        (Paths { target_ports: 2, ports: 2, ..one }, 2.0),
-        (Paths { target_ports: 8, ports: 2, round_robin: true, ..one }, 8.0),
+        (Paths { target_ports: 2, ports: 2, ..one.clone() }, 2.0),
+        (Paths { target_ports: 8, ports: 2, policy: PathPolicy::RoundRobin, ..one.clone() }, 8.0),
+        (Paths { target_ports: 8, ports: 2, policy: PathPolicy::QueueDepth, ..one.clone() }, 8.0),
+        (Paths { target_ports: 8, ports: 2, policy: PathPolicy::Numa, ..one.clone() }, 8.0),
     ] {
-        let rate = rate(paths, Protocol::Fcp, Frames::FIBRE_CHANNEL);
+        let rate = rate(paths.clone(), Protocol::Fcp, Frames::FIBRE_CHANNEL);
         assert!(rate > 0.85 * ports && rate < ports, "{paths:?}: {rate} of {ports} ports");
     }
     let ethernet = rate(Paths { controllers: 4, ..one }, Protocol::Iscsi, Frames::ethernet(9000));
@@ -512,7 +516,7 @@ fn controllers_share_out_machines_and_round_robin_uses_every_port() {
 fn same_seed_gives_the_same_figures_and_trace() {
     for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
         let of = |seed| {
-            let media = media(MediaModel { exponential: true, ..servers(2) });
+            let media = media(MediaModel { shape: Shape::Exponential, ..servers(2) });
             let mut lab = Lab { media: Some(media), loads: 2, filled: true, ..lab(protocol, Link::default(), seed) };
             (lab.target.costs.wake_ns, lab.target.io_ns) = (5_000, 1_000);
             let run =

@@ -24,7 +24,7 @@ from iotax.engine import EngineError, find_engine
 from iotax.labs.base import TrialFailed
 from iotax.labs.sim.costs import table_costs
 from iotax.labs.sim.lab import simulate, simulate_document
-from iotax.labs.sim.what_if import Change, utilisation
+from iotax.labs.sim.what_if import Change, held, utilisation
 from iotax.study import Study
 from iotax.trial import LevelValue, Trial
 from iotax.units import counted, show_rate
@@ -78,7 +78,7 @@ def _simulated(study: Study, levels: dict[str, LevelValue], change: Change, prog
     costs = table_costs(lab, settings.endpoint.protocol)
     document = simulate_document(changed, settings, trial_seed(study, first), costs)
     result = simulate(program, document, lambda _: None).result
-    return bottleneck(result.rate_iops, utilisation(result, settings, lab))
+    return bottleneck(result.rate_iops, utilisation(result, settings, lab), held(result, settings, lab))
 
 
 def _print(pairs: list[_Pair], change: Change) -> None:
@@ -113,9 +113,9 @@ def _sentences(pairs: list[_Pair], change: Change) -> Iterator[str]:
         changed = [pair for pair in pairs if pair.then and pair.then.limit != pair.now.limit]
         yield f"With {change.words} something else limits {len(changed)} of {counted(len(pairs), 'treatment')}."
     yield (
-        "Limited by: what was 95 % busy or more; the load itself where nothing was, so that only more outstanding I/Os "
-        "or a higher rate would ask more. Rise: how far the rate could go up until the next is fully busy, if the "
-        "first no longer limited."
+        "Limited by: what was 95 % busy or more; queues as full, or a link that waited for credits, where nothing else "
+        "was; the load itself where nothing was at all, so that only more outstanding I/Os or a higher rate would ask "
+        "more. Rise: how far the rate could go up until the next is fully busy, if the first no longer limited."
     )
     yield "One replicate of each treatment, with the costs as their table has them."
 

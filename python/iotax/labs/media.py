@@ -18,6 +18,12 @@ def media_document(media: MediaModel, vms: float = 1.0) -> dict[str, Any]:
         "service_ns": media.service or 0,
         "distribution": media.distribution,
     }
+    if media.p99 is not None:
+        told["p99_ns"] = media.p99
+    if media.service_times is not None:
+        told |= {"distribution": "empirical", "times_ns": media.service_times}
+    if media.collect is not None:
+        told["collect"] = {"every_bytes": media.collect_every, "pause_ns": media.collect}
     if media.seek is not None:
         told["spindles"] = {
             "seek_ns": media.seek,

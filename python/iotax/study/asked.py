@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from iotax.study.connection import Chap, DhChap
 from iotax.study.database import memory_bytes, size_bytes
 from iotax.study.fields import Section
 from iotax.study.model import MODELLED, OF_SIM, Link, Stream, Study, format_level
+from iotax.study.sim import Sim
 from iotax.units import format_duration, format_size
 
+_SIM = tuple(name for name in Sim.model_fields if name != "media")
+_SIM_ALWAYS = ("costs", "vms", "cores", "target_cores", "threads", "controllers", "target_ports")
+"""What every simulated study is told of, given or not."""
 _REFILLED = {
     "never": "never refilled",
     "block": "refilled before each block",
@@ -160,15 +164,34 @@ def _lab(study: Study) -> Iterator[str]:
         return
     if (sim := study.lab.sim) is not None:
         said = _Said(study, sim)
-        fields = [field for field in type(sim).model_fields if field != "media"]
-        own = [f"{field} {said(field) if field in OF_SIM else getattr(sim, field)}" for field in fields]
+        fields = [
+            name for name in _SIM if name in _SIM_ALWAYS or name in study.levels() or name in sim.model_fields_set
+        ]
+        own = [f"{field} {said(field) if field in OF_SIM else _of_sim(field, getattr(sim, field))}" for field in fields]
         media = sim.media.model_dump(mode="json") if sim.media else {}
+        if sim.media and sim.media.service_times:
+            media["service_times"] = _times(sim.media.service_times)
         kept = " ".join(f"{field} {value}" for field, value in media.items()) or "memory"
         yield f"sim ({', '.join([*own, f'media {kept}'])})"
         return
     name, lab = study.lab.name, getattr(study.lab, study.lab.name)
     own = ", ".join(f"{field} {getattr(lab, field)}" for field in type(lab).model_fields)
     yield f"{name} ({own})"
+
+
+def _of_sim(name: str, value: Any) -> str:
+    if name == "path_failures":
+        spans = (f"{each.path} at {format_duration(each.at)}" + _back(each.back) for each in value or ())
+        return "; ".join(spans) or "none"
+    return format_duration(value) if name == "path_noticed" else str(value)
+
+
+def _back(back: int | None) -> str:
+    return f", back at {format_duration(back)}" if back is not None else ""
+
+
+def _times(times_ns: Sequence[int]) -> str:
+    return f"{len(times_ns)} of mean {format_duration(round(sum(times_ns) / len(times_ns)))}"
 
 
 def _link(label: str, link: Link) -> str:
@@ -203,6 +226,8 @@ class _Said:
 
 
 def _value(name: str, value: Any) -> str:
+    if name == "service_times":
+        return _times(value)
     if isinstance(value, Chap):
         return f"as {value.user}" + (", mutual" if value.mutual else "")
     if isinstance(value, DhChap):

@@ -5,12 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_serializer
+from pydantic import Field, WithJsonSchema, model_serializer
 
 from iotax.study.fields import Duration, Percent, Section, Size
 
 MediaServers: TypeAlias = Annotated[int, Field(ge=1, le=65536)]
-Distribution: TypeAlias = Literal["constant", "uniform", "exponential"]
+Distribution: TypeAlias = Literal["constant", "uniform", "exponential", "lognormal"]
+TIMES_MAX = 10_000
+"""More are reduced to as many, each the middle of a part of them."""
+ServiceTimes: TypeAlias = Annotated[
+    list[Duration],
+    Field(min_length=1, max_length=TIMES_MAX),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "minItems": 1, "maxItems": TIMES_MAX, "items": {"type": "string"}},
+            ],
+            "examples": ["latencies.txt"],
+        }
+    ),
+]
+"""In a study file the name of a file, which is read when the study is (`service_times.py`)."""
 Turns: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
 
 
@@ -23,7 +39,17 @@ controller."""
     service: Duration | None = None
     """Mean time of an operation."""
     distribution: Distribution = "constant"
-    """Of the service time; uniform is from 0 to twice the mean."""
+    """Of the service time; uniform is from 0 to twice the mean; lognormal has a `p99`."""
+    p99: Duration | None = None
+    """Of a lognormal service time: what 99 % of operations do not exceed."""
+    service_times: ServiceTimes | None = None
+    """Service times of a real drive, in place of `service`: a file with one on each line, such as 85us. Each is as \
+likely as the others."""
+    collect: Duration | None = None
+    """Flash: how long a server stops to collect garbage. Each server then has places and a queue of its own, and what \
+lies there waits."""
+    collect_every: Size | None = None
+    """After so much was written to it, a server collects garbage."""
     seek: Duration | None = None
     """Disks that turn, in place of `service`: the mean seek between random places."""
     rpm: Turns | None = None
@@ -39,7 +65,7 @@ later."""
 
     @model_serializer(mode="wrap")
     def _without_disks(self, handler: Any) -> dict[str, Any]:
-        """Studies without disks that turn are written as they were before there were any: they keep their digests."""
+        """What is not said is not written, as before there was any of it: studies keep their digests."""
         return {name: value for name, value in handler(self).items() if value is not None}
 
     def read_hits(self, vms: float) -> float:
@@ -48,7 +74,10 @@ later."""
 
     def faster(self, times: float) -> MediaModel:
         """The same, so many times as fast."""
-        update = {name: max(1, round(ns / times)) for name in ("service", "seek") if (ns := getattr(self, name))}
+        names = ("service", "p99", "collect", "seek")
+        update: dict[str, Any] = {name: max(1, round(ns / times)) for name in names if (ns := getattr(self, name))}
+        if self.service_times:
+            update["service_times"] = [max(1, round(ns / times)) for ns in self.service_times]
         return self.model_copy(update=update | ({"rpm": round(self.rpm * times)} if self.rpm else {}))
 
     @property
@@ -58,7 +87,9 @@ later."""
 
     @property
     def mean_ns(self) -> float:
-        """Mean time of an operation that no cache answers."""
+        """Mean time of an operation that no cache answers, without garbage collection."""
+        if self.service_times:
+            return sum(self.service_times) / len(self.service_times)
         return (self.service or 0) if self.seek is None else self.seek + self.turn_ns / 2
 
 
@@ -66,14 +97,48 @@ def impossible(media: MediaModel) -> Iterator[tuple[str, str]]:
     """Each field with the reason why no media are so; "" stands for all of them."""
     if media.service == 0:
         yield "service", "an operation that takes no time is memory; leave media out"
+    yield from _of_distribution(media)
     if media.seek is None:
         for name in ("rpm", "cache", "destage"):
             if getattr(media, name) is not None:
                 yield name, "it belongs to disks that turn; say their `seek:` too"
-        if media.service is None:
+        if media.service is None and media.service_times is None:
             yield "", "say how long an operation takes: `service: 100us`, or `seek: 3.4ms` and `rpm: 15000`"
+        if (media.collect is None) != (media.collect_every is None):
+            said, other = ("collect", "collect_every: 64MiB")
+            if media.collect is None:
+                said, other = ("collect_every", "collect: 3ms")
+            yield said, f"garbage is collected for a time, after so much was written; say `{other}` too"
+        elif media.collect == 0:
+            yield "collect", "a pause that takes no time is none; leave `collect` and `collect_every` out"
     else:
         if media.service is not None:
             yield "service", "disks that turn take a seek and half a turn; leave this out"
+        for name in ("service_times", "collect", "collect_every"):
+            if getattr(media, name) is not None:
+                yield name, "disks that turn take a seek and half a turn, and collect no garbage; leave this out"
         if media.rpm is None:
             yield "seek", "disks that turn have a speed; say `rpm: 15000`"
+
+
+_P99_MOST = 14
+"""Times the mean; no lognormal distribution has more than 14.97 times."""
+
+
+def _of_distribution(media: MediaModel) -> Iterator[tuple[str, str]]:
+    if media.service_times is not None:
+        for name in ("service", "p99"):
+            if getattr(media, name) is not None:
+                yield name, "`service_times` say how long operations take; leave one of both out"
+        if media.distribution != "constant":
+            yield "distribution", "`service_times` are a distribution of their own; leave one of both out"
+        if not any(media.service_times):
+            yield "service_times", "operations that take no time are memory; leave media out"
+        return
+    if media.distribution != "lognormal":
+        if media.p99 is not None:
+            yield "p99", "it belongs to `distribution: lognormal`"
+    elif media.p99 is None:
+        yield "distribution", "a lognormal distribution has a mean and a `p99`; say `p99: 400us`"
+    elif media.service and not media.service < media.p99 <= _P99_MOST * media.service:
+        yield "p99", f"it is more than the mean service time, and {_P99_MOST} times as much at most"

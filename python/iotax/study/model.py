@@ -55,7 +55,7 @@ from iotax.study.fields import (
     Volumes,
 )
 from iotax.study.hosts import Hosts
-from iotax.study.media import Distribution, MediaModel, MediaServers, Turns
+from iotax.study.media import Distribution, MediaModel, MediaServers, ServiceTimes, Turns
 from iotax.study.precondition import Precondition
 from iotax.study.published import Published
 from iotax.study.setup import ProtocolLevel, setup_changes
@@ -63,7 +63,19 @@ from iotax.study.sim import Sim, read_costs
 from iotax.study.topology import Topology
 from iotax.trial import LevelValue
 
-MODELLED = ("servers", "service", "distribution", "seek", "rpm", "cache", "destage")
+MODELLED = (
+    "servers",
+    "service",
+    "distribution",
+    "p99",
+    "service_times",
+    "collect",
+    "collect_every",
+    "seek",
+    "rpm",
+    "cache",
+    "destage",
+)
 """What a volume says of media that are a model."""
 
 
@@ -96,7 +108,17 @@ one of its own, of this size: a LUN, a namespace, a file."""
     service: Duration | None = None
     """Of `media: model`: mean time of an operation."""
     distribution: Distribution = "constant"
-    """Of the service time of `media: model`; uniform is from 0 to twice the mean."""
+    """Of the service time of `media: model`; uniform is from 0 to twice the mean; lognormal has a `p99`."""
+    p99: Duration | None = None
+    """Of a lognormal service time: what 99 % of operations do not exceed."""
+    service_times: ServiceTimes | None = None
+    """Service times of a real drive, in place of `service`: a file with one on each line, such as 85us. Each is as \
+likely as the others."""
+    collect: Duration | None = None
+    """Flash: how long a server stops to collect garbage. Each server then has places and a queue of its own, and what \
+lies there waits."""
+    collect_every: Size | None = None
+    """After so much was written to it, a server collects garbage."""
     seek: Duration | None = None
     """Disks that turn, in place of `service`: the mean seek between random places."""
     rpm: Turns | None = None
@@ -440,10 +462,10 @@ SECTIONS: dict[str, type[Section]] = {
 }
 """Sections whose fields may be factors. No two share a field's name."""
 
-OF_SIM = ("costs", "vms")
+OF_SIM = ("costs", "vms", "luns", "adapter_depth", "credits")
 """What of the simulated lab may be a factor too."""
 _MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
-_NEVER_FACTORS = {"path", "refill", "transactions", "oltp"}
+_NEVER_FACTORS = {"path", "refill", "transactions", "oltp", "service_times"}
 LABELLED = ("protocol", "streams")
 """Factors whose levels may be labels that stand for more than a word or a number."""
 

@@ -16,6 +16,7 @@ from iotax.study.imported import IMPORTED
 from iotax.study.inventory import settle_inventory
 from iotax.study.model import LABELLED, Study, factor_names
 from iotax.study.rules import broken_rules
+from iotax.study.service_times import settle_service_times
 from iotax.study.setup import Setup
 from iotax.study.source import Document, Place, Problem, StudyError, read_yaml
 
@@ -75,6 +76,7 @@ def read_study(name: str, text: str, folder: Path) -> Study:
         message = "results of other programs have no plan to run; to measure here, leave it out and name real factors"
         raise StudyError(name, [Problem(document.mark((IMPORTED,)), (IMPORTED,), message)])
     problems += settle_inventory(document, folder)
+    problems += settle_service_times(document, folder)
     problems += _factor_problems(document)
     _settle_endpoints(document, folder, problems)
     _settle_secrets(document.data, folder)

@@ -18,7 +18,7 @@ from iotax.study.omissions import Omissions
 from iotax.study.precondition import ROUNDS_MIN
 from iotax.study.sim import CostsError, Sim, read_costs
 from iotax.study.source import Place
-from iotax.study.topology import ON_HOSTS, Topology, refused, refused_in_sim, refused_on_hosts
+from iotax.study.topology import FIBRE_CHANNEL_FRAMES, ON_HOSTS, Topology, refused, refused_in_sim, refused_on_hosts
 from iotax.trial import LevelValue
 from iotax.units import format_duration, format_size
 
@@ -98,10 +98,55 @@ def _sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
         if lab.controllers > (clients or 1):
             place = ("lab", "sim", "controllers")
             yield place, f"{lab.controllers} controllers share out {clients or 1} clients: one would have none"
+    yield from _sim_fabrics(study, lab)
     if study.design.slices is not None:
         yield ("design",), "the sim lab runs each trial on its own; leave sessions, rounds, slice and settle out"
     if study.precondition is not None:
         yield ("precondition",), "simulated media have no state to bring about; leave it out"
+
+
+def _sim_fabrics(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
+    """Queues, credits, and paths that fail."""
+    protocols = [endpoint.protocol for endpoint in study.endpoints().values()]
+    if ("credits" in study.levels() or lab.credits is not None) and not set(protocols) & set(FIBRE_CHANNEL_FRAMES):
+        yield _place(study, "credits"), "only Fibre Channel has credits; leave them out, or name fcp or fc-nvme"
+    setups = study.setups()
+    depths = [setups.get(label, {}).get("queue_depth") for label in study.endpoints()]
+    queued = any(depth is not None for depth in (*_values(study, "queue_depth"), *depths))
+    if not queued and ("luns" in study.levels() or lab.luns > 1):
+        yield _place(study, "luns"), "LUNs differ in their queues alone; say `queue_depth: 32` under topology too"
+    if lab.path_failures is None:
+        if lab.path_noticed:
+            yield ("lab", "sim", "path_noticed"), "no path fails; say `path_failures:` too"
+        return
+    paths = {
+        setups.get(label, {}).get("paths", paths) for label in study.endpoints() for paths in _values(study, "paths")
+    }
+    for index, failure in enumerate(lab.path_failures):
+        place = ("lab", "sim", "path_failures", index)
+        if failure.path > min(paths):
+            yield (*place, "path"), f"there are {min(paths)} paths; say `paths: {max(2, failure.path)}` under topology"
+        if failure.back is not None and failure.back <= failure.at:
+            yield (*place, "back"), "a path comes back after it has failed"
+        if any(failure.at >= runtime for runtime in _values(study, "runtime")):
+            yield (*place, "at"), "it would fail after all is measured; say an earlier time or a longer `runtime:`"
+    for at, until in _without_paths(lab, min(paths)):
+        reason = f"no path is left from {format_duration(at)}{f' to {format_duration(until)}' if until else ' on'}"
+        yield ("lab", "sim", "path_failures"), f"{reason}; each client keeps one"
+
+
+def _without_paths(lab: Sim, paths: int) -> Iterator[tuple[int, int | None]]:
+    """When all paths have failed, or are not used again yet, ns."""
+    spans: list[tuple[int, int, float]] = [
+        (failure.path, failure.at, float("inf") if failure.back is None else failure.back + lab.path_noticed)
+        for failure in lab.path_failures or ()
+    ]
+    for _, begin, _ in spans:
+        away = {path: end for path, at, end in spans if at <= begin < end}
+        if set(range(1, paths + 1)) <= away.keys():
+            end = min(away.values())
+            yield begin, None if end == float("inf") else int(end)
+            return
 
 
 def _sim_media(media: MediaModel) -> Iterator[tuple[Place, str]]:

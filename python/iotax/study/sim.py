@@ -11,13 +11,33 @@ from typing import Annotated, Any, Self, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
-from iotax.study.fields import Section
+from iotax.study.fields import Duration, Section
 from iotax.study.media import MediaModel
 
-_LATER = ("controllers", "target_ports")
+_LATER = (
+    "controllers",
+    "target_ports",
+    "luns",
+    "adapter_depth",
+    "credits",
+    "path_failures",
+    "path_noticed",
+)
+"""Fields that there were not always."""
 _TABLES = Path(__file__).with_name("costs")
 Cores: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
 Many: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
+
+
+class PathFailure(Section):
+    """One path of every client fails, and comes back."""
+
+    path: Annotated[int, Field(ge=1, le=4)]
+    """Which of the `paths`, from 1 on: the first is the one that `path_policy: fixed` prefers."""
+    at: Duration
+    """After the begin of what is measured."""
+    back: Duration | None = None
+    """When it is there again; it stays away when not given."""
 
 
 class Sim(Section):
@@ -38,14 +58,26 @@ class Sim(Section):
     """Servers, each with processors, ports, media and a volume of its own; the clients are shared out among them."""
     target_ports: Annotated[int, Field(ge=1, le=64)] = 1
     """Ports of each server, among which its clients are shared out."""
+    luns: Annotated[int, Field(ge=1, le=1024)] = 1
+    """LUNs among which the workers of each client are shared out, each with a queue of `queue_depth`; all stand on \
+the one simulated volume."""
+    adapter_depth: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """Commands that each port of a client's adapter has outstanding, for all LUNs together; all when not given."""
+    credits: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Buffer-to-buffer credits of each Fibre Channel port; as many as the link needs when not given."""
+    path_failures: Annotated[list[PathFailure], Field(min_length=1, max_length=64)] | None = None
+    """Paths that fail while the load runs."""
+    path_noticed: Duration = 0
+    """From a failure until clients know of it, and from its end until they use the path again."""
     media: MediaModel | None = None
     """What the volume is kept on; memory that takes no time when not given."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: Any) -> dict[str, Any]:
-        """Studies of one server with one port are written as they were before there could be more."""
+        """What a study does not say is not written, as before it could be said: studies keep their digests."""
         dumped = handler(self)
-        return {name: value for name, value in dumped.items() if name not in _LATER or value != 1}
+        defaults = {name: type(self).model_fields[name].default for name in _LATER}
+        return {name: value for name, value in dumped.items() if defaults.get(name, ...) != getattr(self, name)}
 
 
 Nanoseconds: TypeAlias = Annotated[int, Field(ge=0)]

@@ -37,8 +37,9 @@ round-robin, queue-depth (Linux 6.11)."""
     io_queues: Annotated[int, Field(ge=1, le=1024)] = 1
     """I/O queues of an NVMe controller; Linux creates at most one per processor: `lab: {vm: {cpus: 4}}`."""
     queue_depth: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Commands that a host's kernel has outstanding at a SCSI disk (kernel:iscsi, kernel:fc), on each path to it; as \
-the host has it when not given."""
+    """Commands that a host has outstanding at a SCSI disk, on each path to it: in the hosts lab a kernel's \
+(kernel:iscsi, kernel:fc), as the host has it when not given; in the sim lab each client's (iscsi, fcp), all when not \
+given."""
     attach: Attach = "guest"
     """Who initiates, and what the load sees. guest: the guest's kernel. vduse: the same, with QEMU's block layer and \
 a virtual disk above it, as on a hypervisor's host. Else the hypervisor, which shows the guest a disk behind this \
@@ -49,6 +50,11 @@ iotax (nfs3, iscsi, nvme-tcp)."""
     kernel: Release = "stock"
     """Linux of both guests, by its release: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
 "6.1.0-56-cloud-amd64" a certain one; stock is the distribution's default."""
+
+    @property
+    def paths_used(self) -> int:
+        """At a time."""
+        return 1 if self.path_policy == "fixed" else self.paths
 
     @property
     def by_hypervisor(self) -> bool:
@@ -114,7 +120,7 @@ _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
 """Those that the vm lab sets up over two links."""
 FIBRE_CHANNEL_FRAMES = ("fcp", "fc-nvme")
 """Those whose simulated links carry frames of Fibre Channel."""
-_SIM_POLICIES = ("fixed", "round-robin")
+_SIM_POLICIES = ("fixed", "round-robin", "queue-depth", "numa")
 _DIGESTS = knowing("header_digest")
 
 
@@ -153,6 +159,8 @@ def refused_in_sim(protocol: str, topology: Topology) -> Iterator[tuple[str, str
     """(field, reason) for all that this protocol cannot have in virtual time."""
     if protocol in FIBRE_CHANNEL_FRAMES and topology.mtu != Topology().mtu:
         yield "mtu", _FC_FRAMES
+    if topology.queue_depth is not None and protocol not in _SCSI:
+        yield "queue_depth", f"{protocol} has no LUN, whose queue it is; say it of iscsi and fcp alone, by their labels"
     policy = topology.path_policy
     if topology.paths == 1:
         if policy is not None:
@@ -161,8 +169,6 @@ def refused_in_sim(protocol: str, topology: Topology) -> Iterator[tuple[str, str
         yield "paths", _ONE_ADDRESS.format(protocol=protocol)
     elif policy is None:
         yield "path_policy", f"several paths need one of {', '.join(_SIM_POLICIES)}"
-    elif policy not in _SIM_POLICIES:
-        yield "path_policy", f"simulated paths have no policy {policy}; they have {', '.join(_SIM_POLICIES)}"
 
 
 _FC_FRAMES = "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"

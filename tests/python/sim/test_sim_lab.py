@@ -229,8 +229,6 @@ REFUSED = [
     ({"topology": {"paths": 2, "path_policy": "fixed"}}, "paths", "goes to one address"),
     ({"topology": {"paths": 2}, "factors": {"protocol": ["iscsi"], "link_rate": ["1Gbit"]}}, "topology",
       "several paths need one of fixed, round-robin"),
-    ({"topology": {"paths": 2, "path_policy": "numa"}, "factors": {"protocol": ["nvme-tcp"], "link_rate": ["1Gbit"]},
-      "baseline": {"protocol": "nvme-tcp"}}, "path_policy", "have no policy numa"),
     ({"topology": {"paths": 0}}, "paths", "greater than or equal to 1"),
     ({"lab": {"sim": {"controllers": 4}}, "load": {"clients": 3}}, "controllers", "one would have none"),
     ({"lab": {"sim": {"target_ports": 0}}}, "target_ports", "greater than or equal to 1"),

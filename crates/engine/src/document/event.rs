@@ -212,6 +212,12 @@ pub(crate) struct SimulatedReport {
     pub(crate) target: SiteReport,
     /// Time of the media's servers, added up; null where the volume is memory
     pub(crate) media_busy_ns: Option<u64>,
+    /// Time of places in the machines' queues, added up: one of n places that is full for a second has n seconds. Of all LUNs
+    /// together, and of adapters; absent where queues have no end
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) luns_busy_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) adapters_busy_ns: Option<u64>,
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -226,6 +232,8 @@ pub(crate) struct SiteReport {
     /// How long the machines' ports were busy, added up
     pub(crate) sent_ns: u64,
     pub(crate) received_ns: u64,
+    /// And how long they were idle with frames to send, for want of credits
+    pub(crate) credits_ns: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

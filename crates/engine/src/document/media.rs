@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use iotax_node::{
     failure::Failure,
-    volume::{MediaModel, Spindles},
+    volume::{Collecting, MediaModel, Shape, Spindles},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,6 +14,10 @@ const SERVERS_MAX: u32 = 65_536;
 const MILLION: u32 = 1_000_000;
 /// No operation takes longer.
 const HOUR_NS: u64 = 3_600_000_000_000;
+/// Of an empirical distribution: enough for its 99.9th percentile.
+const TIMES_MAX: usize = 10_000;
+/// What 99 of 100 standard normal values do not exceed.
+const NORMAL_P99: f64 = 2.326_347_874;
 
 /// Operations on a volume: a queue, and servers that work on them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -25,6 +29,13 @@ pub(crate) struct MediaSpec {
     pub(crate) service_ns: u64,
     #[serde(default)]
     pub(crate) distribution: DistributionSpec,
+    /// Of a lognormal one: what 99 % of operations do not exceed, at most 14 times the mean
+    pub(crate) p99_ns: Option<u64>,
+    /// Of an empirical one: each is as likely as the others, and `service_ns` is not asked; 10,000 at most
+    #[serde(default)]
+    pub(crate) times_ns: Vec<u64>,
+    /// Its servers are parts of a flash drive, each with places and a queue of its own; not beside `spindles`
+    pub(crate) collect: Option<CollectSpec>,
     /// Its servers are disks that turn; `service_ns` and `distribution` are not asked then
     pub(crate) spindles: Option<SpindlesSpec>,
 }
@@ -42,6 +53,15 @@ pub(crate) struct SpindlesSpec {
     pub(crate) destage_ppm: Option<u32>,
 }
 
+/// A part of a flash drive that collects garbage; what lies there waits meanwhile.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CollectSpec {
+    /// After so much was written to the part
+    pub(crate) every_bytes: u64,
+    pub(crate) pause_ns: u64,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DistributionSpec {
@@ -50,6 +70,9 @@ pub(crate) enum DistributionSpec {
     /// From 0 to twice the mean
     Uniform,
     Exponential,
+    Lognormal,
+    /// One of `times_ns`
+    Empirical,
 }
 
 impl MediaSpec {
@@ -66,20 +89,49 @@ impl MediaSpec {
                 "spindles",
             ),
             (shares.is_none_or(|share| share <= MILLION), "shares are at most a million", "spindles"),
+            (
+                self.collect.is_none_or(|collect| collect.every_bytes > 0 && collect.pause_ns <= HOUR_NS),
+                "must be after some bytes, for an hour at most",
+                "collect",
+            ),
+            (self.collect.is_none() || spindles.is_none(), "disks that turn collect no garbage", "collect"),
+            (
+                self.times_ns.len() <= TIMES_MAX && self.times_ns.iter().all(|time_ns| *time_ns <= HOUR_NS),
+                "must be at most 10,000 of an hour at most",
+                "times_ns",
+            ),
+            (
+                self.distribution != DistributionSpec::Empirical || !self.times_ns.is_empty(),
+                "an empirical distribution has some",
+                "times_ns",
+            ),
         ] {
             if !holds {
                 return Err(Failure::usage(message, format!("{place}.{field}")));
             }
         }
         let mean = Duration::from_nanos(self.service_ns);
-        let (service, spread) = match self.distribution {
-            DistributionSpec::Constant | DistributionSpec::Exponential => (mean, Duration::ZERO),
-            DistributionSpec::Uniform => (Duration::ZERO, mean.saturating_mul(2)),
+        let (service, spread, shape) = match self.distribution {
+            DistributionSpec::Constant => (mean, Duration::ZERO, Shape::Even),
+            DistributionSpec::Uniform => (Duration::ZERO, mean.saturating_mul(2), Shape::Even),
+            DistributionSpec::Exponential => (mean, Duration::ZERO, Shape::Exponential),
+            DistributionSpec::Lognormal => {
+                let sigma = self.sigma().ok_or_else(|| {
+                    Failure::usage(
+                        "must be more than the mean, and 14 times as much at most",
+                        format!("{place}.p99_ns"),
+                    )
+                })?;
+                (mean, Duration::ZERO, Shape::Lognormal(sigma))
+            }
+            DistributionSpec::Empirical => {
+                (Duration::ZERO, Duration::ZERO, Shape::Drawn(self.times_ns.as_slice().into()))
+            }
         };
         Ok(MediaModel {
             service,
             spread,
-            exponential: self.distribution == DistributionSpec::Exponential,
+            shape,
             slow_chance: 0,
             slow: Duration::ZERO,
             servers: self.servers as usize,
@@ -89,6 +141,19 @@ impl MediaSpec {
                 read_hits: u64::from(disk.read_hits_ppm),
                 destage: disk.destage_ppm.map(u64::from),
             }),
+            collecting: self.collect.map(|collect| Collecting {
+                every_bytes: collect.every_bytes,
+                pause: Duration::from_nanos(collect.pause_ns),
+            }),
         })
+    }
+
+    /// Of a lognormal distribution with this mean and 99th percentile: the logarithm of their ratio is zσ − σ²/2, with z of the normal
+    /// distribution. None where there is none, which is beyond 14.97 times the mean.
+    #[allow(clippy::cast_precision_loss)] // an hour's nanoseconds are below 2^53
+    fn sigma(&self) -> Option<f64> {
+        let ratio = self.p99_ns? as f64 / self.service_ns.max(1) as f64;
+        let sigma = NORMAL_P99 - (NORMAL_P99 * NORMAL_P99 - 2.0 * ratio.ln()).sqrt();
+        (ratio > 1.0 && ratio <= 14.0).then_some(sigma)
     }
 }

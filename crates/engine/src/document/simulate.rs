@@ -26,6 +26,9 @@ pub(crate) struct SimulateDocument {
     /// How they reach their volumes; absent: each over one port, to one server with one port
     #[serde(default)]
     pub(crate) paths: PathsSpec,
+    /// Of each machine; absent: all commands go at once
+    #[serde(default)]
+    pub(crate) queues: QueuesSpec,
     /// Loads on each of them, such as virtual machines
     #[serde(default = "one")]
     pub(crate) loads: u32,
@@ -46,13 +49,67 @@ pub(crate) struct PathsSpec {
     pub(crate) target_ports: u32,
     /// Of each machine with a load
     pub(crate) ports: u32,
-    /// A send goes by each path in turn; else all by the first
-    pub(crate) round_robin: bool,
+    pub(crate) policy: PolicySpec,
+    pub(crate) failures: Vec<FailureSpec>,
+    /// From a failure until machines know of it, and from its end until they use the path again
+    pub(crate) noticed_ns: u64,
+}
+
+/// How sends go by several paths
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PolicySpec {
+    /// By the first; the others stand by
+    #[default]
+    Fixed,
+    /// By each in turn
+    RoundRobin,
+    /// By the one with the least to do
+    QueueDepth,
+    /// By one of each thread's own
+    Numa,
+}
+
+/// A path fails, on every machine with a load.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FailureSpec {
+    /// From 1
+    pub(crate) path: u32,
+    /// After the begin of what is measured
+    pub(crate) at_ns: u64,
+    /// Absent: it does not come back
+    pub(crate) back_ns: Option<u64>,
+}
+
+/// Commands that a machine has outstanding at most; the others wait in the order of their coming. Absent: all.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct QueuesSpec {
+    /// Among which its workers are shared out; all stand on the one volume
+    pub(crate) luns: u32,
+    /// At each LUN
+    pub(crate) lun_depth: Option<u32>,
+    /// Of its adapter, for all LUNs together
+    pub(crate) adapter_depth: Option<u32>,
+}
+
+impl Default for QueuesSpec {
+    fn default() -> Self {
+        Self { luns: 1, lun_depth: None, adapter_depth: None }
+    }
 }
 
 impl Default for PathsSpec {
     fn default() -> Self {
-        Self { controllers: 1, target_ports: 1, ports: 1, round_robin: false }
+        Self {
+            controllers: 1,
+            target_ports: 1,
+            ports: 1,
+            policy: PolicySpec::Fixed,
+            failures: Vec::new(),
+            noticed_ns: 0,
+        }
     }
 }
 
@@ -65,6 +122,8 @@ pub(crate) struct LinkSpec {
     pub(crate) delay_ns: u64,
     /// Of Ethernet; absent: Fibre Channel's frames
     pub(crate) mtu_bytes: Option<u32>,
+    /// Buffer-to-buffer credits of a Fibre Channel port; absent: as many as it wants
+    pub(crate) credits: Option<u32>,
 }
 
 /// The machines of one side.

@@ -15,6 +15,7 @@ pub mod local;
 pub mod mix;
 mod oltp;
 pub mod pacing;
+pub mod queue;
 mod stream;
 
 pub mod recorder;

@@ -1,11 +1,14 @@
 //! One independent stream of I/O: a link to the unit, a task, and the I/Os under way.
 
+use std::collections::VecDeque;
+
 use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation};
 
 use super::{
     fill::FillTask,
     link::Link,
     oltp::{Fault, OltpTask},
+    queue::QueuePlace,
     recorder::Recorder,
     run::RunTask,
     scan::ScanTask,
@@ -37,6 +40,10 @@ pub(super) struct State {
     /// Tags without an I/O.
     free: Vec<Tag>,
     pub(super) outstanding: u32,
+    /// Its place at the queues of its host, where they have an end, with its number there.
+    pub(super) queue: Option<(QueuePlace, u32)>,
+    /// Of the outstanding, those that wait for their turn there.
+    waiting: VecDeque<(Tag, Io)>,
     /// I/Os that it could have submitted besides, after its last turn, and since when it can submit any.
     slots: usize,
     able_since: Instant,
@@ -62,6 +69,8 @@ impl Worker {
             task: None,
             free: (0..outstanding).rev().collect(),
             outstanding: 0,
+            queue: None,
+            waiting: VecDeque::new(),
             slots: 0,
             able_since: Instant(0),
             geometry: None,
@@ -111,7 +120,7 @@ impl Worker {
         let Some(task) = &mut self.state.task else { return };
         let initiator = self.link.initiator.get();
         let before = self.state.slots;
-        let slots = self.state.free.len().min(initiator.credits());
+        let slots = self.state.free.len().min(initiator.credits().saturating_sub(self.state.waiting.len()));
         if before == 0 && slots > 0 {
             self.state.able_since = now;
         }
@@ -123,12 +132,26 @@ impl Worker {
                 self.state.free.push(tag);
                 break;
             };
+            self.state.outstanding += 1;
+            self.state.slots -= 1;
+            if let Some((queue, worker)) = &self.state.queue
+                && !queue.ask(now, *worker)
+            {
+                self.state.waiting.push_back((tag, io));
+                continue;
+            }
             if let Err(misuse) = initiator.submit(now, tag, io) {
                 self.state.trouble.get_or_insert(Trouble::Misuse(misuse));
                 break;
             }
-            self.state.outstanding += 1;
-            self.state.slots -= 1;
+        }
+    }
+
+    /// One of what waits at the host's queues has its turn.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        let Some((tag, io)) = self.state.waiting.pop_front() else { return };
+        if let Err(misuse) = self.link.initiator.get().submit(now, tag, io) {
+            self.state.trouble.get_or_insert(Trouble::Misuse(misuse));
         }
     }
 
@@ -199,6 +222,9 @@ impl InitiatorEvents for Events<'_> {
         let state = &mut *self.state;
         state.outstanding -= 1;
         state.free.push(tag);
+        if let Some((queue, worker)) = &state.queue {
+            queue.release(now, *worker);
+        }
         match &mut state.task {
             Some(Task::Run(task)) => {
                 let failed = result.is_err();

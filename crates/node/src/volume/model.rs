@@ -1,6 +1,6 @@
 //! Media as a model: how long an operation that comes now takes, its wait included. Random numbers and time are passed in.
 
-use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
 use iotax_proto::Instant;
 
@@ -12,14 +12,15 @@ pub const STRIPE_BYTES: u64 = 64 << 10;
 /// A cache whose disk is that far behind takes no more writes.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
 
-/// How media behave: servers that work on one queue in the order of its coming, or disks that turn, each with a queue.
+/// How media behave: servers that work on one queue in the order of its coming; or flash or disks that turn, whose servers have a
+/// queue each.
 #[derive(Clone, Debug)]
 pub struct MediaModel {
-    /// The shortest service time, and what is drawn beyond it at most, evenly.
+    /// The mean service time; of an even one the shortest.
     pub service: Duration,
+    /// What is drawn beyond `service` at most, evenly. Of other shapes nothing.
     pub spread: Duration,
-    /// The service time is exponential, with `service` as its mean.
-    pub exponential: bool,
+    pub shape: Shape,
     /// Of 1000 operations, those that take `slow` in addition.
     pub slow_chance: u64,
     pub slow: Duration,
@@ -27,6 +28,28 @@ pub struct MediaModel {
     pub servers: usize,
     /// Its servers are disks that turn.
     pub spindles: Option<Spindles>,
+    /// Its servers are parts of a flash drive, each with its own places.
+    pub collecting: Option<Collecting>,
+}
+
+/// How service times are distributed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// From `service` to `spread` beyond it.
+    Even,
+    Exponential,
+    /// Its logarithm is normal, with this standard deviation.
+    Lognormal(f64),
+    /// One of these, ns, each as likely as the other; not empty. Where it is, none takes time.
+    Drawn(Arc<[u64]>),
+}
+
+/// A part of a flash drive that stops to collect garbage: what lies there waits meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collecting {
+    /// After so much was written to it.
+    pub every_bytes: u64,
+    pub pause: Duration,
 }
 
 /// Disks that turn, behind a controller with caches: an operation is that of the disk where its place lies, and takes a seek and a
@@ -47,7 +70,8 @@ pub struct Spindles {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read(u64),
-    Write(u64),
+    /// And how many bytes.
+    Write(u64, u64),
     Flush,
 }
 
@@ -56,16 +80,19 @@ pub enum Access {
 pub struct MediaQueue {
     /// Of each server, when it will have done what it was given; the earliest first.
     free_at: BinaryHeap<Reverse<Instant>>,
-    /// The same of disks that turn, each at its place.
+    /// The same of servers with places of their own, and what each was written since it collected garbage.
     each_free_at: Vec<Instant>,
+    written_bytes: Vec<u64>,
     /// Of all servers together, with what they were given and have not done yet.
     busy_ns: u64,
 }
 
 impl MediaQueue {
     pub fn new(model: &MediaModel) -> Self {
-        let disks = if model.spindles.is_some() { model.servers.max(1) } else { 0 };
-        Self { free_at: BinaryHeap::new(), each_free_at: vec![Instant(0); disks], busy_ns: 0 }
+        let apart = model.spindles.is_some() || model.collecting.is_some();
+        let servers = if apart { model.servers.max(1) } else { 0 };
+        let (each_free_at, written_bytes) = (vec![Instant(0); servers], vec![0; servers]);
+        Self { free_at: BinaryHeap::new(), each_free_at, written_bytes, busy_ns: 0 }
     }
 
     pub fn busy_ns(&self) -> u64 {
@@ -74,10 +101,39 @@ impl MediaQueue {
 
     /// Takes an operation up: how long it takes, its wait included. `model` may change between operations, but for its disks.
     pub fn take(&mut self, model: &MediaModel, now: Instant, access: Access, random: &mut SeededRng) -> Duration {
-        match model.spindles {
-            Some(spindles) => self.turn_to(now, access, spindles, random),
-            None => self.serve(model, now, random),
+        match (model.spindles, model.collecting) {
+            (Some(spindles), _) => self.turn_to(now, access, spindles, random),
+            (None, Some(collecting)) => self.collect(model, now, access, collecting, random),
+            (None, None) => self.serve(model, now, random),
         }
+    }
+
+    /// A flush finds all writes done.
+    fn collect(
+        &mut self,
+        model: &MediaModel,
+        now: Instant,
+        access: Access,
+        Collecting { every_bytes, pause }: Collecting,
+        random: &mut SeededRng,
+    ) -> Duration {
+        let (offset, written) = match access {
+            Access::Read(offset) => (offset, 0),
+            Access::Write(offset, len) => (offset, len),
+            Access::Flush => return Duration::ZERO,
+        };
+        let takes = service_time(model, random);
+        let part = (offset / STRIPE_BYTES) as usize % self.each_free_at.len();
+        let ends = now.max(self.each_free_at[part]) + takes;
+        self.each_free_at[part] = ends;
+        self.busy_ns += takes.as_nanos() as u64;
+        self.written_bytes[part] += written;
+        if self.written_bytes[part] >= every_bytes {
+            self.written_bytes[part] %= every_bytes.max(1);
+            self.each_free_at[part] = ends + pause;
+            self.busy_ns += pause.as_nanos() as u64;
+        }
+        ends.since(now)
     }
 
     fn serve(&mut self, model: &MediaModel, now: Instant, random: &mut SeededRng) -> Duration {
@@ -99,7 +155,7 @@ impl MediaQueue {
     fn turn_to(&mut self, now: Instant, access: Access, spindles: Spindles, random: &mut SeededRng) -> Duration {
         let (offset, reads) = match access {
             Access::Read(offset) => (offset, true),
-            Access::Write(offset) => (offset, false),
+            Access::Write(offset, _) => (offset, false),
             Access::Flush => return Duration::ZERO,
         };
         if reads && random.below(MILLION) < spindles.read_hits {
@@ -119,12 +175,17 @@ impl MediaQueue {
 
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // nanoseconds of an operation
 fn service_time(model: &MediaModel, random: &mut SeededRng) -> Duration {
-    if model.exponential {
-        let mean_ns = model.service.as_nanos() as f64;
-        return Duration::from_nanos((mean_ns * random.exponential()).round() as u64);
-    }
-    let spread_ns = model.spread.as_nanos() as u64;
-    model.service + Duration::from_nanos(random.below(spread_ns + 1))
+    let mean_ns = model.service.as_nanos() as f64;
+    let drawn_ns = match &model.shape {
+        Shape::Even => return model.service + Duration::from_nanos(random.below(model.spread.as_nanos() as u64 + 1)),
+        Shape::Exponential => mean_ns * random.exponential(),
+        Shape::Lognormal(sigma) => mean_ns * (sigma * random.normal() - sigma * sigma / 2.0).exp(),
+        Shape::Drawn(times_ns) => {
+            let drawn = times_ns.get(random.below(times_ns.len() as u64) as usize);
+            return Duration::from_nanos(drawn.copied().unwrap_or(0));
+        }
+    };
+    Duration::from_nanos(drawn_ns.round() as u64)
 }
 
 /// Between two places that are equally likely: the distance has the density 2(1 − x), and a seek takes as its root (Ruemmler and
@@ -151,11 +212,12 @@ mod tests {
         MediaModel {
             service,
             spread: Duration::ZERO,
-            exponential: false,
+            shape: Shape::Even,
             slow_chance: 0,
             slow: Duration::ZERO,
             servers,
             spindles: None,
+            collecting: None,
         }
     }
 
@@ -191,9 +253,16 @@ mod tests {
     #[test]
     fn service_times_have_the_mean_and_the_scatter_of_their_distribution() {
         let uniform = MediaModel { spread: us(200), ..model(Duration::ZERO, 0) };
-        let exponential = MediaModel { exponential: true, ..model(us(100), 0) };
-        // The standard deviation over the mean: 1/√3 of a uniform one from 0, 1 of an exponential one.
-        for (model, scatter) in [(model(us(100), 0), 0.0), (uniform, 0.577), (exponential, 1.0)] {
+        let shaped = |shape| MediaModel { shape, ..model(us(100), 0) };
+        let two: Arc<[u64]> = Arc::new([50_000, 150_000]);
+        // The standard deviation over the mean: 1/√3 of a uniform one from 0, 1 of an exponential one, √(e^σ² − 1) of a lognormal one.
+        for (model, scatter) in [
+            (model(us(100), 0), 0.0),
+            (uniform, 0.577),
+            (shaped(Shape::Exponential), 1.0),
+            (shaped(Shape::Lognormal(0.5)), 0.533),
+            (shaped(Shape::Drawn(two)), 0.5),
+        ] {
             let mut media = Media::new(model);
             let taken: Vec<f64> = (0..40_000).map(|at| media.take(at, Access::Read(0)) as f64 / 1e5).collect();
             let mean = taken.iter().sum::<f64>() / taken.len() as f64;
@@ -213,9 +282,9 @@ mod tests {
         assert!((at_ns / 2000).abs_diff(5_400_000) < 108_000, "{} ns a read", at_ns / 2000);
         let busy_ns = media.queue.busy_ns();
         // The other disk is free; a write is in the cache at once, and keeps its disk a quarter as long.
-        assert_eq!(media.take(0, Access::Write(STRIPE_BYTES)), 0);
+        assert_eq!(media.take(0, Access::Write(STRIPE_BYTES, 4096)), 0);
         assert!(media.take(0, Access::Read(0)) > at_ns);
-        assert!(media.take(0, Access::Write(0)) > 9_000_000_000);
+        assert!(media.take(0, Access::Write(0, 4096)) > 9_000_000_000);
         assert!(media.queue.busy_ns() > busy_ns);
     }
 
@@ -224,6 +293,19 @@ mod tests {
         let mut media = Media::new(disks(1, 250_000, None));
         let hits = (0..4000).filter(|_| media.take(0, Access::Read(0)) == 0).count();
         assert!(hits.abs_diff(1000) < 100, "{hits}");
+    }
+
+    #[test]
+    fn part_that_collects_garbage_keeps_its_own_operations_waiting() {
+        let collecting = Some(Collecting { every_bytes: 8192, pause: us(1000) });
+        let mut media = Media::new(MediaModel { collecting, ..model(us(100), 2) });
+        let write = |at_ns, media: &mut Media| media.take(at_ns, Access::Write(0, 4096));
+        assert_eq!([0, 100_000].map(|at_ns| write(at_ns, &mut media)), [100_000, 100_000]);
+        // From 200 to 1,200 µs; the other part has nothing to collect.
+        assert_eq!(media.take(300_000, Access::Read(4096)), 1_000_000);
+        assert_eq!(media.take(300_000, Access::Read(STRIPE_BYTES)), 100_000);
+        assert_eq!(media.take(300_000, Access::Flush), 0);
+        assert_eq!(media.queue.busy_ns(), 1_400_000);
     }
 
     /// What a seed draws is part of what a simulated study's seed means: it may not change between versions.
@@ -236,7 +318,10 @@ mod tests {
         let slow = MediaModel { slow_chance: 300, slow: us(1000), spread: us(100), ..model(us(100), 0) };
         assert_eq!(of(model(us(100), 2)), [100_000, 100_000, 160_000, 160_000]);
         assert_eq!(of(MediaModel { spread: us(200), ..model(us(0), 2) }), [178_955, 130_106, 209_109, 136_910]);
-        assert_eq!(of(MediaModel { exponential: true, ..model(us(100), 1) }), [11_119, 42_997, 93_314, 314_358]);
+        assert_eq!(
+            of(MediaModel { shape: Shape::Exponential, ..model(us(100), 1) }),
+            [11_119, 42_997, 93_314, 314_358]
+        );
         assert_eq!(of(slow), [1_189_477, 1_165_053, 149_502, 108_977]);
         assert_eq!(of(disks(3, 250_000, None)), [4_688_121, 4_644_592, 0, 12_244_281]);
     }

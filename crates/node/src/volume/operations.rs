@@ -41,6 +41,7 @@ enum OperationState {
     Place {
         volume: usize,
         offset: usize,
+        len: u32,
     },
     /// Data vanish.
     Discard {
@@ -115,14 +116,13 @@ enum Staged {
 }
 
 impl Staged {
-    /// What it does to modelled media, in one operation.
-    fn access(self) -> Access {
+    /// What it does to modelled media, in one operation, with so many bytes of data.
+    fn access(self, data: usize) -> Access {
         match self {
             Self::Compare { offset, .. } => Access::Read(offset),
-            Self::Write { offset, .. }
-            | Self::CompareAndWrite { offset, .. }
-            | Self::OrWrite { offset, .. }
-            | Self::WriteSame { offset, .. } => Access::Write(offset),
+            Self::Write { offset, .. } | Self::OrWrite { offset, .. } => Access::Write(offset, data as u64),
+            Self::CompareAndWrite { offset, len, .. } => Access::Write(offset, u64::from(len)),
+            Self::WriteSame { offset, len, .. } => Access::Write(offset, len),
         }
     }
 }
@@ -163,7 +163,7 @@ impl Operations {
             return;
         };
         match slot {
-            OperationState::Place { volume, offset: begin } => {
+            OperationState::Place { volume, offset: begin, .. } => {
                 if let Store::Memory(region) = &self.volumes.all[*volume].store {
                     region.copy_in(*begin + offset as usize, bytes);
                 }
@@ -189,7 +189,7 @@ impl Operations {
     /// Where data would be placed as they are.
     pub fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
         match self.slots.get(id as usize)? {
-            OperationState::Place { volume, offset: begin } => match &self.volumes.all[*volume].store {
+            OperationState::Place { volume, offset: begin, .. } => match &self.volumes.all[*volume].store {
                 Store::Memory(region) => Some(Payload::new(Rc::clone(region), *begin + offset as usize, len as usize)),
                 Store::Null(_) | Store::Disk => None,
             },
@@ -201,8 +201,8 @@ impl Operations {
     pub fn finish(&mut self, now: Instant, id: IoId) -> Started {
         let Some(slot) = self.slots.get_mut(id as usize) else { return Started::Done(Err(UnitError::Aborted)) };
         match std::mem::replace(slot, OperationState::Idle) {
-            OperationState::Place { volume, offset } => {
-                self.end(now, id, volume, Some(Access::Write(offset as u64)), Ok(None))
+            OperationState::Place { volume, offset, len } => {
+                self.end(now, id, volume, Some(Access::Write(offset as u64, u64::from(len))), Ok(None))
             }
             OperationState::Discard { volume } => self.end(now, id, volume, None, Ok(None)),
             OperationState::Compare { volume, offset, differs } => {
@@ -409,8 +409,8 @@ impl Operations {
             }
             UnitOp::Write { len: 0, .. } => self.end(now, id, index, None, Ok(None)),
             UnitOp::Flush => self.end(now, id, index, Some(Access::Flush), Ok(None)),
-            UnitOp::Write { offset, .. } => {
-                self.hold(id, OperationState::Place { volume: index, offset: offset as usize })
+            UnitOp::Write { offset, len, .. } => {
+                self.hold(id, OperationState::Place { volume: index, offset: offset as usize, len })
             }
             UnitOp::Compare { offset, .. } => {
                 self.hold(id, OperationState::Compare { volume: index, offset: offset as usize, differs: None })
@@ -514,7 +514,7 @@ impl Operations {
                 return Ok(self.fill(now, id, index, vec![(offset, len)], Some(buffer)));
             }
             let result = perform_in_memory(region.as_ref(), staged, &buffer).map(|()| None);
-            return Ok(self.end(now, id, index, Some(staged.access()), result));
+            return Ok(self.end(now, id, index, Some(staged.access(buffer.len())), result));
         }
         let block_size = volumes.all[index].disk_block_size();
         let disks = Rc::clone(&self.disks);
@@ -554,7 +554,8 @@ impl Operations {
         ranges: Vec<(u64, u64)>,
         pattern: Option<Payload>,
     ) -> Started {
-        let access = Access::Write(ranges.first().map_or(0, |(offset, _)| *offset));
+        let changed = ranges.iter().map(|(_, len)| len).sum();
+        let access = Access::Write(ranges.first().map_or(0, |(offset, _)| *offset), changed);
         let mut left = Long::new(ranges);
         if let Store::Memory(region) = &self.volumes.all[index].store
             && left.total_bytes() <= AT_ONCE_BYTES

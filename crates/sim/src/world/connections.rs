@@ -139,7 +139,7 @@ impl World {
             let mut bytes = self.spare.pop().unwrap_or_default();
             take_front(transmit, count, &mut bytes);
             flow.in_flight_bytes += count;
-            flow.packets.push_back(Packet { bytes });
+            flow.packets.push_back(Packet { bytes, by: None, is_lost: false });
             sent.push(count);
         }
         flow.dirty = !transmit.is_empty();
@@ -148,39 +148,57 @@ impl World {
             self.charge_send(end.host);
         }
         let way = self.next_way(id, side);
+        let lost_until = self.goes_by(id, side, way, sent.len());
         for count in sent.drain(..) {
             self.charge_bytes(end.host, count);
-            let arrives = self.carry(end.host, other, way, count);
+            let arrives = lost_until.unwrap_or_else(|| self.carry(end.host, other, way, side, count));
             let arrives = self.in_order(id, side, arrives);
             self.events.push(arrives, Event::Arrive { pipe: id, to: side.other(), bytes: count as u32 });
         }
         self.sent = sent;
     }
 
-    /// By which way the next bytes of an end go, seen from it; `None`: by those of its hosts.
-    fn next_way(&mut self, id: PipeId, side: Side) -> Option<Way> {
-        let pipe = self.pipe(id)?;
-        let (sends, ways) = (pipe.flow(side).sends, pipe.ways.len());
-        let Way { near, far } = *pipe.ways.get(sends.checked_rem(ways)?)?;
-        pipe.flow(side).sends = sends.wrapping_add(1);
-        Some(if side == Side::Client { Way { near, far } } else { Way { near: far, far: near } })
+    /// The last so many packets go by a way. Where that has failed and nobody knows, they are lost: when that is known.
+    fn goes_by(&mut self, id: PipeId, side: Side, way: Option<Way>, count: usize) -> Option<Instant> {
+        let Way { near, .. } = way?;
+        let is_lost = self.nics[near].is_down && !self.nics[near].is_avoided;
+        let known = self.nics[near].known_at;
+        let flow = self.pipe(id)?.flow(side);
+        for packet in flow.packets.iter_mut().rev().take(count) {
+            (packet.by, packet.is_lost) = (Some(near), is_lost);
+        }
+        if !is_lost || count == 0 {
+            return None;
+        }
+        flow.stalled_until = flow.stalled_until.max(known);
+        Some(known)
     }
 
     /// When bytes that a host sends now are all at another.
-    fn carry(&mut self, from: usize, to: usize, way: Option<Way>, bytes: usize) -> Instant {
+    pub(super) fn carry(&mut self, from: usize, to: usize, way: Option<Way>, side: Side, bytes: usize) -> Instant {
         let (now, own) = (self.work_now(from), self.hosts[from].nic);
-        let (near, far) = match way {
-            Some(Way { near, far }) => (near, Some(far)),
-            None => (own, self.hosts.get(to).map(|host| host.nic)),
+        let (near, far) = match (way, side) {
+            (Some(Way { near, far }), Side::Client) => (near, Some(far)),
+            (Some(Way { near, far }), Side::Server) => (far, Some(near)),
+            (None, _) => (own, self.hosts.get(to).map(|host| host.nic)),
         };
-        let arrives = self.nics[near].send(now, bytes);
-        far.map_or(arrives, |far| self.nics[far].receive(arrives, bytes))
+        match far {
+            Some(far) if far != near => match self.nics.get_disjoint_mut([near, far]) {
+                Ok([near, far]) => near.send_to(far, now, bytes),
+                Err(_) => now,
+            },
+            Some(far) => {
+                let arrives = self.nics[near].send(now, bytes);
+                self.nics[far].receive(arrives, bytes)
+            }
+            None => self.nics[near].send(now, bytes),
+        }
     }
 
     /// Bytes of a connection that goes by several ways wait for those before them.
     fn in_order(&mut self, id: PipeId, side: Side, arrives: Instant) -> Instant {
         match self.pipe(id) {
-            Some(pipe) if pipe.ways.len() > 1 => {
+            Some(pipe) if pipe.ways.all.len() > 1 => {
                 let flow = pipe.flow(side);
                 flow.arrives = flow.arrives.max(arrives);
                 flow.arrives
@@ -194,7 +212,7 @@ impl World {
         let Some(pipe) = self.pipe(id) else { return };
         let (from, to) = (pipe.end(side).host, pipe.end(side.other()).host);
         let way = self.next_way(id, side);
-        let arrives = self.carry(from, to, way, 0);
+        let arrives = self.carry(from, to, way, side, 0);
         let arrives = self.in_order(id, side, arrives);
         self.end_arrives(id, side, arrives);
     }
@@ -204,7 +222,7 @@ impl World {
         if let Some(pipe) = self.pipe(id) {
             let flow = pipe.flow(side);
             flow.cut = true;
-            flow.packets.push_back(Packet { bytes: Vec::new() });
+            flow.packets.push_back(Packet { bytes: Vec::new(), by: None, is_lost: false });
             self.events.push(arrives, Event::Arrive { pipe: id, to: side.other(), bytes: 0 });
         }
     }
@@ -259,7 +277,7 @@ impl World {
         }
         let Some(pipe) = self.pipe(id) else { return };
         let flow = pipe.flow(to.other());
-        let Some(Packet { bytes }) = flow.packets.pop_front() else { return };
+        let Some(Packet { bytes, .. }) = flow.packets.pop_front() else { return };
         flow.in_flight_bytes -= bytes.len();
         let ends = bytes.is_empty();
         self.trace.event(now, b'r', end.host as u64, u64::from(end.conn.0) << 32 | bytes.len() as u64);

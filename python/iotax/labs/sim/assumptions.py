@@ -21,6 +21,7 @@ _FIGURES = {
 }
 _MEDIA = {
     "service": ("media: service time", show_time),
+    "collect": ("media: garbage collection", show_time),
     "seek": ("media: seek", show_time),
     "rpm": ("media: turns a minute", str),
     "cache": ("media: read cache", format_size),
@@ -52,7 +53,10 @@ class Assumption:
             return study.model_copy(update={"topology": study.topology.model_copy(update={_DELAY: delay_ns})})
         if not self.field or lab is None or lab.media is None:
             return study
-        media = lab.media.model_copy(update={self.field: _times(lab.media, self.field, times)})
+        update = {self.field: _times(lab.media, self.field, times)}
+        if self.field == "service" and lab.media.p99:
+            update["p99"] = _times(lab.media, "p99", times)
+        media = lab.media.model_copy(update=update)
         changed = study.lab.model_copy(update={"sim": lab.model_copy(update={"media": media})})
         return study.model_copy(update={"lab": changed})
 

@@ -143,14 +143,26 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
     link: dict[str, Any] = {"rate_bits_per_s": topology.link_rate, "delay_ns": topology.link_delay}
     if settings.endpoint.protocol not in FIBRE_CHANNEL_FRAMES:
         link["mtu_bytes"] = topology.mtu
+    elif lab.credits is not None:
+        link["credits"] = lab.credits
     document = world(settings, seed, link, costs, cores=(lab.cores, lab.target_cores), threads=lab.threads)
     document |= {"loads": lab.vms, "seed": study.design.seed ^ seed}
-    document["paths"] = {
+    paths: dict[str, Any] = {
         "controllers": lab.controllers,
         "target_ports": lab.target_ports,
         "ports": topology.paths,
-        "round_robin": topology.path_policy == "round-robin",
+        "policy": topology.path_policy or "fixed",
     }
+    if lab.path_failures is not None:
+        failures = [{"path": each.path, "at_ns": each.at, "back_ns": each.back} for each in lab.path_failures]
+        paths |= {"failures": failures, "noticed_ns": lab.path_noticed}
+    document["paths"] = paths
+    queues = {"luns": lab.luns, "lun_depth": topology.queue_depth, "adapter_depth": lab.adapter_depth}
+    if topology.queue_depth is not None or lab.adapter_depth is not None:
+        document["queues"] = {
+            name: value * topology.paths_used if value is not None and name != "luns" else value
+            for name, value in queues.items()
+        }
     if lab.media is not None:
         document["media"] = media_document(lab.media, vms=(settings.load.clients or 1) * lab.vms / lab.controllers)
     return document

@@ -13,6 +13,7 @@ from iotax.units import format_bit_rate
 INITIATORS, TARGET = "initiators' processors", "target's processors"
 LINK, INITIATOR_LINKS, TARGET_LINK = "link", "initiators' links", "target's link"
 MEDIA = "media"
+LUNS, ADAPTERS, CREDITS = "LUNs' queues", "adapters' queues", "credits"
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,31 @@ def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, 
         INITIATORS: (result.cpu_ns("initiator") or 0) / (window_ns * threads),
         TARGET: (result.cpu_ns("target") or 0) / (window_ns * min(lab.target_cores, lab.threads) * lab.controllers),
     }
-    ports = settings.topology.paths if settings.topology.path_policy == "round-robin" else 1
+    ports = settings.topology.paths_used
     initiators = max(work.initiators.sent_ns, work.initiators.received_ns) / (window_ns * machines * ports)
     target = max(work.target.sent_ns, work.target.received_ns) / (window_ns * lab.controllers * lab.target_ports)
     busier = INITIATOR_LINKS if initiators > target else TARGET_LINK
     found[LINK if machines == 1 else busier] = max(initiators, target)
     if lab.media is not None and work.media_busy_ns is not None:
         found[MEDIA] = work.media_busy_ns / (window_ns * lab.media.servers * lab.controllers)
+    return found
+
+
+def held(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
+    """What holds I/Os back without working itself → its share of the window: queues with an end are as busy as their
+    places are taken; credits as long as ports of the side that waits more send or want one."""
+    work, window_ns = result.simulated, result.window.duration_ns
+    assert work is not None, "a simulated trial"
+    machines, ports = settings.load.clients or 1, settings.topology.paths_used
+    found: dict[str, float] = {}
+    depth = settings.topology.queue_depth
+    if depth is not None and work.luns_busy_ns is not None:
+        found[LUNS] = work.luns_busy_ns / (window_ns * machines * lab.luns * depth * ports)
+    if lab.adapter_depth is not None and work.adapters_busy_ns is not None:
+        found[ADAPTERS] = work.adapters_busy_ns / (window_ns * machines * lab.adapter_depth * ports)
+    if lab.credits is not None:
+        sides = (work.initiators, machines * ports), (work.target, lab.controllers * lab.target_ports)
+        waiting, links = max(sides, key=lambda side: side[0].credits_ns / side[1])
+        if waiting.credits_ns:
+            found[CREDITS] = (waiting.sent_ns + waiting.credits_ns) / (window_ns * links)
     return found

@@ -14,6 +14,7 @@ use super::{
     local::{DiskInitiator, MemoryInitiator},
     oltp::Database,
     pacing::Pacing,
+    queue::QueuePlace,
     recorder::{Measured, Recorder, Sample},
     schedule::Schedule,
     stream::{self, StreamConfig},
@@ -71,6 +72,7 @@ pub struct LoadNode {
     outcome: Option<Result<TaskOutcome, Failure>>,
     /// The links stay open after a run, for the next slice, until `release`.
     stays: bool,
+    queue: Option<QueuePlace>,
 }
 
 struct ControlLink {
@@ -160,6 +162,7 @@ impl LoadNode {
             deadline: None,
             outcome: None,
             stays: false,
+            queue: None,
             config,
         };
         let (depth, io_bytes) = node.transfer();
@@ -172,6 +175,12 @@ impl LoadNode {
             node.buffers.push(if writes { payloads(allocate, depth, io_bytes)? } else { Vec::new() });
         }
         Ok(node)
+    }
+
+    /// Shares the queues of a host with other loads; before any link is opened.
+    pub fn queue_at(&mut self, place: QueuePlace) {
+        debug_assert!(self.workers.is_empty(), "no worker has begun");
+        self.queue = Some(place);
     }
 
     /// True when every link stands and `begin` may be called.
@@ -300,7 +309,9 @@ impl LoadNode {
                 self.connect(ConnId(self.workers.len() as u32 + 1), to);
             }
             self.timeouts.push(link.initiator.poll_timeout());
-            self.workers.push(Worker::new(link, depth));
+            let mut worker = Worker::new(link, depth);
+            worker.state.queue = self.queue.clone().map(|queue| (queue, self.workers.len() as u32));
+            self.workers.push(worker);
         }
     }
 
@@ -360,6 +371,14 @@ impl LoadNode {
         if let Some(trouble) = self.workers[index].state.trouble.take() {
             let failure = trouble::failure(trouble, &self.place);
             self.fail(failure);
+        }
+    }
+
+    /// Workers whose turn has come at the queues of their host.
+    fn go_on(&mut self, now: Instant) {
+        while let Some(worker) = self.queue.as_ref().and_then(QueuePlace::take_granted) {
+            self.workers[worker as usize].go_on(now);
+            self.turn(now, worker as usize);
         }
     }
 
@@ -621,6 +640,7 @@ impl Node for LoadNode {
             }
             Input::Accepted { .. } | Input::Placed { .. } | Input::Woken => {}
         }
+        self.go_on(now);
         self.advance(now);
         if self.recorder.is_some() {
             let outstanding =
