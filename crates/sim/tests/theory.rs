@@ -312,7 +312,7 @@ impl Known for Network {
     }
 
     fn measure(&self, protocol: Protocol, seed: u64) -> Measured {
-        let media = media(MediaModel { exponential: true, ..servers(self.servers as usize) });
+        let media = media(MediaModel { shape: Shape::Exponential, ..servers(self.servers as usize) });
         let mut lab = Lab { media: Some(media), ..lab(protocol, Link { latency: self.link, ..Link::default() }, seed) };
         (lab.loads, lab.initiator.cores) = (self.loads, self.loads as usize);
         lab.initiator.io_ns = self.processor.as_nanos() as u64;
