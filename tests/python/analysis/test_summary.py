@@ -305,8 +305,8 @@ def test_loads_of_which_none_differs_are_not_told_as_a_difference():
         c=(Estimate(0.9, 0.7, 1.2), Verdict.INCONCLUSIVE),
     )
     assert said == (
-        "NVMe/TCP shows no significant difference from iSCSI in IOPS under any load; equivalent, within the margin, "
-        "under 1 of them (each 95 % CI within −30 % to +90 %)."
+        "NVMe/TCP shows no significant difference from iSCSI in IOPS under any load "
+        "(each 95 % CI within −30 % to +90 %); equivalent, within the margin, under 1 of them."
     )
 
 
