@@ -29,8 +29,9 @@ TRIALS_MAX = 64
 def shortened(text: str) -> str:
     """The same study in a fraction of its time and memory."""
     text = re.sub(r"warmup: \w+", "warmup: 20ms", text)
-    text = re.sub(r"runtime: \w+", "runtime: 100ms", text)
-    text = re.sub(r"checkpoint: \w+", "checkpoint: 50ms", text)
+    # A database's checkpoint has to end within the window, on a busy machine too.
+    text = re.sub(r"runtime: \w+", "runtime: 600ms" if "oltp:" in text else "runtime: 100ms", text)
+    text = re.sub(r"checkpoint: \w+", "checkpoint: 100ms", text)
     text = re.sub(r"replicates: \d+", "replicates: 1", text)
     if "search:" in text:
         text = re.sub(r"sessions: \d+, rounds: \d+", "sessions: 1, rounds: 2", text)
