@@ -99,6 +99,7 @@ impl HostQueue {
 
 impl QueuePlace {
     /// Whether a worker may submit now; else its turn comes by `take_granted`.
+    #[cold]
     pub(super) fn ask(&self, now: Instant, worker: u32) -> bool {
         let state = &mut *self.queue.0.borrow_mut();
         let lun = (self.lun + worker as usize) % state.luns.len();
@@ -107,6 +108,7 @@ impl QueuePlace {
     }
 
     /// A worker's command has ended: whoever waits longest goes on.
+    #[cold]
     pub(super) fn release(&self, now: Instant, worker: u32) {
         let state = &mut *self.queue.0.borrow_mut();
         let lun = (self.lun + worker as usize) % state.luns.len();

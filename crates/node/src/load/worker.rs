@@ -132,18 +132,16 @@ impl Worker {
                 self.state.free.push(tag);
                 break;
             };
-            self.state.outstanding += 1;
-            self.state.slots -= 1;
             if let Some((queue, worker)) = &self.state.queue
                 && !queue.ask(now, *worker)
             {
                 self.state.waiting.push_back((tag, io));
-                continue;
-            }
-            if let Err(misuse) = initiator.submit(now, tag, io) {
+            } else if let Err(misuse) = initiator.submit(now, tag, io) {
                 self.state.trouble.get_or_insert(Trouble::Misuse(misuse));
                 break;
             }
+            self.state.outstanding += 1;
+            self.state.slots -= 1;
         }
     }
 
@@ -157,9 +155,12 @@ impl Worker {
 
     /// When the task wants its next turn; `None` where only a completion can bring it on.
     pub(super) fn next_due(&self) -> Option<Instant> {
+        if self.state.slots == 0 {
+            return None;
+        }
         match &self.state.task {
-            Some(Task::Run(task)) if self.state.slots > 0 => task.next_due(),
-            Some(Task::Oltp(task)) if self.state.slots > 0 => task.next_due(),
+            Some(Task::Run(task)) => task.next_due(),
+            Some(Task::Oltp(task)) => task.next_due(),
             _ => None,
         }
     }
@@ -208,13 +209,7 @@ impl InitiatorEvents for Events<'_> {
     fn data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
         match &mut self.state.task {
             Some(Task::Run(task)) => task.data(tag, offset, bytes),
-            Some(Task::Oltp(task)) => {
-                if let Err(wrong) = task.data(offset, bytes) {
-                    self.state.trouble.get_or_insert(Trouble::Wrong(wrong));
-                }
-            }
-            Some(Task::Scan(task)) => task.data(tag, offset, bytes),
-            Some(Task::Fill(_)) | None => {}
+            _ => self.other_data(tag, offset, bytes),
         }
     }
 
@@ -245,6 +240,34 @@ impl InitiatorEvents for Events<'_> {
                     state.trouble.get_or_insert_with(|| Trouble::Wrong(wrong.clone()));
                 }
             }
+            _ => self.other_complete(now, tag, result),
+        }
+    }
+
+    fn closed(&mut self, _: Instant) {
+        self.state.closed = true;
+    }
+}
+
+/// Of tasks that measure no I/Os one by one: out of the way of the one that does.
+impl Events<'_> {
+    #[cold]
+    fn other_data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
+        match &mut self.state.task {
+            Some(Task::Scan(task)) => task.data(tag, offset, bytes),
+            Some(Task::Oltp(task)) => {
+                if let Err(wrong) = task.data(offset, bytes) {
+                    self.state.trouble.get_or_insert(Trouble::Wrong(wrong));
+                }
+            }
+            Some(Task::Run(_) | Task::Fill(_)) | None => {}
+        }
+    }
+
+    #[cold]
+    fn other_complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>) {
+        let state = &mut *self.state;
+        match &mut state.task {
             // No database goes on after a failed I/O.
             Some(Task::Oltp(task)) => match task.complete(now, tag, result, self.recorder.as_deref_mut()) {
                 Ok(()) => {}
@@ -260,11 +283,7 @@ impl InitiatorEvents for Events<'_> {
                 Ok(()) | Err(IoError::Unsupported) => task.complete(tag),
                 Err(error) => _ = state.trouble.get_or_insert(Trouble::Io(error, None)),
             },
-            None => {}
+            Some(Task::Run(_)) | None => {}
         }
-    }
-
-    fn closed(&mut self, _: Instant) {
-        self.state.closed = true;
     }
 }

@@ -282,12 +282,14 @@ pub(super) struct OltpTask {
     worker: usize,
 }
 
+/// What a worker asks at each of its turns is cold, out of the way of the path of an I/O that is none of a database's.
 impl OltpTask {
     pub(super) fn new(database: Rc<RefCell<Database>>, worker: usize) -> Self {
         Self { database, worker }
     }
 
     /// See `Pacer::collect`: a client can begin a transaction when it has none.
+    #[cold]
     pub(super) fn collect(&mut self, now: Instant) {
         let mut database = self.database.borrow_mut();
         if let Some(client) = database.clients.get_mut(self.worker) {
@@ -295,11 +297,13 @@ impl OltpTask {
         }
     }
 
+    #[cold]
     pub(super) fn next(&mut self, now: Instant, tag: Tag) -> Option<Io> {
         let mut database = self.database.borrow_mut();
         if database.is_writer(self.worker) { database.write_back(now, tag) } else { database.advance(self.worker, now) }
     }
 
+    #[cold]
     pub(super) fn next_due(&self) -> Option<Instant> {
         let database = self.database.borrow();
         match database.clients.get(self.worker) {
