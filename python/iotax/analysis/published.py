@@ -40,9 +40,10 @@ RESPONSE_OF = {
 }
 """A source's response → ours."""
 
-Agreement: TypeAlias = Literal["agrees", "lower", "higher", "unknown", "carrier", "rates"]
-"""Not judged: `carrier`, for what carries it here is emulated, and the source’s was not; `rates`, for a utilisation
-compares costs at equal rates only, and here the rates differ by more than the study's margin, or are not known to."""
+Agreement: TypeAlias = Literal["agrees", "lower", "higher", "between", "unknown", "carrier", "rates"]
+"""Of two ends of a transport, `lower` and `higher` hold at both; `between`: neither does. Not judged: `carrier`, for
+what carries it here is emulated, and the source’s was not; `rates`, for a utilisation compares costs at equal rates
+only, and here the rates differ by more than the study's margin, or are not known to."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,19 @@ class Beside:
     """An emulated one, of its own or of its baseline; else as nobody knows it."""
     at_equal_rates: bool = True
     """False of a relative utilisation where the rates differ."""
+    ends: tuple[tuple[str, Estimate], ...] = ()
+    """(name of the carrier, the relative figure there), where a lab has all of a transport in software and none of it:
+    a real adapter lies between."""
 
     @property
     def agreement(self) -> Agreement:
         """Whether our interval and what was published meet; where ours lies if they do not."""
-        if self.carrier.emulated:
-            return "carrier"
         if not self.at_equal_rates:
             return "rates"
+        if self.ends and self.published is not None:
+            return _between(self.published, [ratio for _, ratio in self.ends])
+        if self.carrier.emulated:
+            return "carrier"
         if self.published is not None:
             return _agreement(self.published, self.measured)
         return _agreement(self.published_absolute, self.measured_absolute)
@@ -126,7 +132,23 @@ def _beside(study: Study, model: Model, rates: Model | None, base: dict[str, str
         is_baseline,
         _emulated(model, [*cells, *(base_cell for _, base_cell in compared)]),
         rates is None or _equal(rates, compared, study.margin),
+        _ends(model, compared),
     )
+
+
+def _ends(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> tuple[tuple[str, Estimate], ...]:
+    """The same ratio at both ends of a transport; empty where a pair has none, or an emulated carrier is left."""
+    if any(model.carriers[cell].emulated and not model.brackets.has(cell) for pair in pairs for cell in pair):
+        return ()
+    at_ends = [model.brackets.pairs(*pair) for pair in pairs]
+    if len({len(each) for each in at_ends}) != 1:
+        return ()
+    found = []
+    for each in zip(*at_ends, strict=True):
+        ratio = _ratio(model, [(pair.cell, pair.base) for pair in each])
+        if ratio is not None:
+            found.append((" and ".join(each[0].carriers), ratio))
+    return tuple(found)
 
 
 def _equal(rates: Model, pairs: Sequence[tuple[Cell, Cell]], margin: float) -> bool:
@@ -176,6 +198,15 @@ def _labels(study: Study, treatment: Mapping[str, LevelValue]) -> dict[str, str]
 def _name(labels: Mapping[str, str]) -> str:
     parts = [label if name == "protocol" else f"{name.replace('_', ' ')} {label}" for name, label in labels.items()]
     return " · ".join(parts)
+
+
+def _between(published: Span, ends: Sequence[Estimate]) -> Agreement:
+    lows, highs = [each.low for each in ends], [each.high for each in ends]
+    if None in lows or None in highs:
+        return "unknown"
+    if max(high for high in highs if high is not None) < published[0]:
+        return "lower"
+    return "higher" if min(low for low in lows if low is not None) > published[1] else "between"
 
 
 def _agreement(published: Span | None, measured: Estimate | None) -> Agreement:

@@ -6,16 +6,26 @@ from iotax.analysis.published import Agreement, Beside, Source
 from iotax.analysis.validity import Doubt
 from iotax.report.charts.published import span_text
 from iotax.report.tables import Column, Figure, Group, Row, absolute
-from iotax.wording import title
+from iotax.wording import figure, title
+from iotax.wording.figures import listed
 from iotax.wording.verdicts import caution
 
 _SAID: dict[Agreement, str] = {
     "agrees": "agrees",
     "lower": "ours lower",
     "higher": "ours higher",
+    "between": "between our two ends",
     "unknown": "",
     "carrier": "not judged",
     "rates": "not judged",
+}
+
+
+_JUDGED = ("agrees", "lower", "higher")
+_BESIDE: dict[Agreement, str] = {
+    "between": "lies between our two ends",
+    "lower": "lies above both of our ends",
+    "higher": "lies below both of our ends",
 }
 
 
@@ -49,7 +59,10 @@ def _row(source: Source, each: Beside) -> Row:
         figures += [Figure(span_text(theirs) if theirs else "–"), absolute(each.measured_absolute)]
     figures.append(Figure(_SAID[each.agreement]))
     notes = [f"published as {each.called}"] if each.called else []
-    notes += [f"here over {described(each.carrier)}"] if each.carrier.emulated else []
+    if each.ends:
+        notes.append("here " + listed([f"{figure(ratio.value)} over {name}" for name, ratio in each.ends]))
+    elif each.carrier.emulated:
+        notes.append(f"here over {described(each.carrier)}")
     notes += ["rates differ here"] if each.agreement == "rates" else []
     return Row(each.arm, title(each.treatment), figures, "; ".join(notes))
 
@@ -65,11 +78,11 @@ def _has_absolute(source: Source) -> bool:
 def words(source: Source, runs: Doubt, gained: str) -> str:
     """How many of the figures agree, and whether most runs of the study are doubtful."""
     emulated = [each.carrier for each in source.figures if each.agreement == "carrier"]
-    known = [each.agreement for each in source.figures if each.agreement in ("agrees", "lower", "higher")]
-    aside = ""
+    known = [each.agreement for each in source.figures if not each.ends and each.agreement in _JUDGED]
+    aside = "".join(_at_ends(source, each) for each in source.figures if each.ends)
     if emulated:
         over = " and ".join(dict.fromkeys(described(each) for each in emulated))
-        aside = f" {_are(len(emulated))} not judged: here over {over}."
+        aside += f" {_are(len(emulated))} not judged: here over {over}."
     if unequal := sum(each.agreement == "rates" for each in source.figures):
         aside += (
             f" {_are(unequal)} not judged: utilisation compares what I/Os cost at equal rates only, and the rates "
@@ -80,6 +93,17 @@ def words(source: Source, runs: Doubt, gained: str) -> str:
     doubted = f"; but {said}" if (said := caution(runs)) else ""
     overlap = f"{known.count('agrees')} of {len(known)} published figures overlap the {gained} 95 % intervals"
     return f"{overlap}{doubted}.{aside}"
+
+
+def _at_ends(source: Source, each: Beside) -> str:
+    """Where a published figure lies beside both ends of a transport."""
+    if each.agreement not in _BESIDE or each.published is None:
+        return ""
+    base = title(source.baseline)
+    measured = listed([f"{figure(ratio.value)} over {name}" for name, ratio in each.ends])
+    published = f"the published {span_text(each.published)} ({base} = 100)"
+    lies = f"{published} {_BESIDE[each.agreement]}: {measured}"
+    return f" For {title(each.treatment)} {lies}. A real adapter lies between the two."
 
 
 def _are(count: int) -> str:

@@ -13,6 +13,7 @@ from iotax.analysis.model import correlations
 from iotax.analysis.multiplicity import each_confidence
 from iotax.analysis.responses import CPU, IOPS, LATENCY
 from iotax.analysis.verdict import Cause, Withheld
+from iotax.report.published import words as published_words
 from iotax.wording import verdicts
 from iotax.wording.costs import priced
 from iotax.wording.verdicts import against_baseline
@@ -29,6 +30,9 @@ def measured(baseline: str = "fcp", of: dict[str, Any] | None = None, **initiato
     changes = (of or {}) | {"factors": factors | {"protocol": list(paths)}}
     said = study(**changes | {"lab": VM, "baseline": {"protocol": baseline}, "responses": ["cpu_per_io"]})
     return summarise(Simulation(paths=paths).data(said))
+
+
+ENDS = {"fcp": 20, "fcp_loop": 8, "nfs3": 30}
 
 
 def overall(summary: Summary, arm: str) -> Comparison:
@@ -54,6 +58,44 @@ def test_a_verdict_against_fibre_channel_is_that_of_both_ends() -> None:
         r"3\.\d+ times the .*CPU per I/O \(95 % CI .* times\) over a loop within one kernel, without frames\.$",
         sentence(summary, "NFSv3"),
     )
+
+
+@pytest.mark.parametrize(
+    ("published", "agreement", "said"),
+    [
+        (
+            196,
+            "between",
+            r"For NFSv3 the published 196 \(FCP = 100\) lies between our two ends: 1[45]\d over software FCoE and 3",
+        ),
+        (
+            120,
+            "higher",
+            r"For NFSv3 the published 120 \(FCP = 100\) lies below both of our ends: 1[45]\d over software FCoE",
+        ),
+        ([500, 600], "lower", "lies above both of our ends"),
+    ],
+)
+def test_a_published_ratio_stands_beside_both_ends(published: Any, agreement: str, said: str) -> None:
+    source = {
+        "source": "Somebody, 2014",
+        "response": "cpu_per_io",
+        "figures": [{"of": {"protocol": "nfs3"}, "relative": published}, {"of": {"protocol": "fcp"}, "absolute": 41}],
+    }
+    summary = measured(of={"factors": {"protocol": [], "outstanding": [1, 8]}, "published": [source]}, **ENDS)
+    [beside, _] = summary.sources[0].figures
+    assert beside.agreement == agreement
+    assert [ratio.value for _, ratio in beside.ends] == [pytest.approx(150, rel=0.05), pytest.approx(375, rel=0.05)]
+    words = published_words(summary.sources[0], summary.doubt_of(summary.cells), "measured")
+    assert re.search(said, words), words
+    assert "A real adapter lies between the two. 1 is not judged: here over software FCoE instead of hardware." in words
+
+
+def test_a_published_ratio_to_one_end_alone_is_not_judged() -> None:
+    source = {"source": "S", "response": "cpu_per_io", "figures": [{"of": {"protocol": "nfs3"}, "relative": 196}]}
+    of = {"factors": {"protocol": [], "outstanding": [1, 8]}, "published": [source]}
+    [beside] = measured(of=of, fcp=20, nfs3=30).sources[0].figures
+    assert (beside.agreement, beside.ends) == ("carrier", ())
 
 
 def test_two_ends_that_disagree_give_no_verdict() -> None:

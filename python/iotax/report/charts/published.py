@@ -1,5 +1,7 @@
 """Published figures and measured ones, a row for each treatment."""
 
+from typing import Any
+
 from iotax.analysis import Estimate
 from iotax.analysis.published import Beside, Source
 from iotax.report.charts.base import HALF_PX, PANEL_PX, Drawing, Scale, axis, file_name
@@ -66,8 +68,6 @@ def _draw(
     ours_rows: list[Spec] = []
     for place, (each, theirs, ours) in enumerate(rows):
         name = title(each.treatment)
-        low = ours.value if ours.low is None else ours.low
-        high = ours.value if ours.high is None else ours.high
         shown = looks[each.arm].colour if each.arm in looks else COLOURS["ink"]
         theirs_rows.append(
             {
@@ -78,16 +78,11 @@ def _draw(
                 "say": f"{name}, published{f' as {each.called}' if each.called else ''}: {span_text(theirs)}",
             }
         )
-        ours_rows.append(
-            {
-                "y": place + _APART,
-                "x": ours.value,
-                "low": low,
-                "high": high,
-                "hue": shown.stand_in,
-                "say": f"{name}, {gained}: {figure(ours.value)} ({figure(low)} to {figure(high)})",
-            }
-        )
+        at_ends = each.ends if relative and each.ends else (("", ours),)
+        ours_rows += [
+            _row(place, ratio, shown.stand_in, f"{name}{f' over {carrier}' if carrier else ''}, {gained}")
+            for carrier, ratio in at_ends
+        ]
     ends = [r[key] for r in (*theirs_rows, *ours_rows) for key in ("low", "high")]
     scale = Scale([*ends, 100.0] if relative else ends, log=True)
     x = number("x", scale.vega, axis(None, scale, grid=True, labelOverlap=True))
@@ -124,6 +119,13 @@ def _draw(
         layer("point", ours_rows, {"x": x, "y": y, "color": hue}, filled=True, size=62, opacity=1),
     ]
     return picture(layers, width_px, 62 + _ROW_PX * len(rows), heading)
+
+
+def _row(place: int, ours: Estimate, hue: str, said: str) -> dict[str, Any]:
+    low = ours.value if ours.low is None else ours.low
+    high = ours.value if ours.high is None else ours.high
+    text = f"{said}: {figure(ours.value)} ({figure(low)} to {figure(high)})"
+    return {"y": place + _APART, "x": ours.value, "low": low, "high": high, "hue": hue, "say": text}
 
 
 def span_text(span: Span) -> str:
