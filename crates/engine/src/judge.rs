@@ -4,7 +4,7 @@ use std::{io, ops::Range, os::unix::fs::FileExt as _};
 
 use iotax_node::{
     failure::{Failure, FailureKind},
-    load::{Content, verify::classify},
+    load::{Content, signature, verify::classify},
     pattern::Pool,
 };
 use iotax_runtime::disk::Candidate;
@@ -15,7 +15,8 @@ const PIECE_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: u64 = 512;
 
 /// Looks at a range of a file or device: first at its two ends, where partition tables and file systems begin, then between, passing
-/// over holes. Ends at the first byte that is not ours. `tell` hears how many bytes are done.
+/// over holes. Ends at the first byte that is not ours; where all is looked at, a superblock at the end names what it belongs to before
+/// anything else does. `tell` hears how many bytes are done.
 pub(crate) fn content_of(
     candidate: &Candidate,
     range: Range<u64>,
@@ -32,7 +33,9 @@ pub(crate) fn content_of(
             let (found, next) = look.next(offset, part.end).map_err(fail)?;
             content = content.and(found);
             if matches!(content, Content::Foreign { .. }) {
-                return Ok(content);
+                let whole = range.end == candidate.size_bytes();
+                let member = if whole { look.member().map_err(fail)? } else { None };
+                return Ok(member.unwrap_or(content));
             }
             done_bytes += next - offset;
             offset = next;
@@ -65,6 +68,18 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
+    /// What the device is a part of, by what stands at its end: a mirror's half begins as the file system on it does.
+    fn member(&self) -> io::Result<Option<Content>> {
+        for at in signature::places_at_end(self.candidate.size_bytes()) {
+            let mut block = [0; BLOCK_BYTES as usize];
+            self.candidate.file().read_exact_at(&mut block, at)?;
+            if let Some(name) = signature::member(&block) {
+                return Ok(Some(Content::Foreign { at, what: name.to_owned() }));
+            }
+        }
+        Ok(None)
+    }
+
     /// What stands from `offset` (a multiple of the pattern block) on, and up to where that is known.
     fn next(&mut self, offset: u64, end: u64) -> io::Result<(Content, u64)> {
         let Some((begin, data_end)) = self.candidate.next_data(offset) else { return Ok((Content::Zeros, end)) };
@@ -136,6 +151,20 @@ mod tests {
         assert_eq!(scratch.content(), Content::Pattern);
         scratch.write(&blocks, 6 << 20);
         assert!(matches!(scratch.content(), Content::Foreign { .. }), "the pattern of another place");
+    }
+
+    #[test]
+    fn half_of_a_mirror_is_named_before_the_file_system_on_it() {
+        for (at, superblock, name) in [
+            (SIZE - 8192, b"\xfc\x4e\x2b\xa9\x01\0\0\0", "Linux RAID member (1.0)"),
+            (SIZE - 65536, b"\xfc\x4e\x2b\xa9\0\0\0\0", "Linux RAID member (0.90)"),
+        ] {
+            let scratch = Scratch::new("mirror");
+            scratch.write(b"\x53\xef", 0x438);
+            assert_eq!(scratch.content(), Content::Foreign { at: 0x438, what: "ext2/3/4 file system".to_owned() });
+            scratch.write(superblock, at);
+            assert_eq!(scratch.content(), Content::Foreign { at, what: name.to_owned() });
+        }
     }
 
     #[test]

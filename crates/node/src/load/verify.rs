@@ -232,7 +232,7 @@ pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
             Err(wrong) => {
                 let what = signature::name(bytes, offset)
                     .map(|(_, name)| name)
-                    .or_else(|| signature::name_at_end(block))
+                    .or_else(|| signature::name_of_block(block))
                     .map_or_else(|| format!("unknown data ({})", wrong.found), str::to_owned);
                 return Content::Foreign { at: first_foreign(block, at), what };
             }
