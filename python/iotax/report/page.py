@@ -16,14 +16,28 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
-from iotax.report import charts, cost, font, generators, imported, link, palette, published, renderer, search, tables
+from iotax.report import (
+    charts,
+    clients,
+    cost,
+    font,
+    generators,
+    imported,
+    link,
+    palette,
+    published,
+    renderer,
+    search,
+    tables,
+)
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
 from iotax.version import __version__
-from iotax.wording import SIMULATED, answer, clients, cost_cautions, figure, inside, measuring, not_sized, title, trust
+from iotax.wording import SIMULATED, answer, cost_cautions, figure, inside, measuring, not_sized, title, trust
+from iotax.wording import clients as wording_of_clients
 from iotax.wording.preconditioned import preconditioned
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -157,7 +171,9 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "measured": _measured(summary),
         "answer": answer(summary) if data.runs else [],
         "primary": summary.responses[0].key if summary.responses else "",
-        "client_lines": clients.sentences(summary),
+        "clients": clients,
+        "client_groups": clients.groups(summary),
+        "client_lines": wording_of_clients.took_part(summary),
         "simulated": SIMULATED if data.simulated else "",
         "trust": trust(summary),
         "cards": tables.cards(summary),

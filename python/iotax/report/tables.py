@@ -31,6 +31,7 @@ from iotax.analysis.validity import TITLES, Severity
 from iotax.report.charts.cpu import BACKGROUND, parts_us
 from iotax.report.redact import redact
 from iotax.trial import Attempt
+from iotax.units import counted
 from iotax.wording import figure, indexed, title, verdict_word
 from iotax.wording.verdicts import judged
 
@@ -392,13 +393,18 @@ def _main_responses(summary: Summary) -> list[Response]:
     return [*summary.responses, *([P99] if LATENCY in summary.responses else [])]
 
 
-def by_condition(cells: Iterable[CellSummary], figures_of: Callable[[CellSummary], list[Figure]]) -> list[Group]:
+def _runs(cell: CellSummary) -> str:
+    return counted(len(cell.runs), "run")
+
+
+def by_condition(
+    cells: Iterable[CellSummary],
+    figures_of: Callable[[CellSummary], list[Figure]],
+    note_of: Callable[[CellSummary], str] = _runs,
+) -> list[Group]:
     groups: dict[str, list[Row]] = {}
     for cell in cells:
-        runs = len(cell.runs)
-        groups.setdefault(cell.condition, []).append(
-            Row(cell.arm, title(cell.arm), figures_of(cell), f"{runs} run" + ("" if runs == 1 else "s"))
-        )
+        groups.setdefault(cell.condition, []).append(Row(cell.arm, title(cell.arm), figures_of(cell), note_of(cell)))
     return [Group(_capital(condition), rows) for condition, rows in groups.items()]
 
 

@@ -17,18 +17,26 @@ def sentences(summary: Summary) -> list[str]:
     return [_sentence(each) for each in clients_of(summary)]
 
 
+def took_part(summary: Summary) -> list[str]:
+    """Beside a table of their figures: who the clients were, once for all treatments with the same ones, and who did
+    less than the others for a part of the window."""
+    found = clients_of(summary)
+    named = dict.fromkeys(f"{counted(len(each.rates_iops), 'client')}{_own(each)}: {_names(each)}." for each in found)
+    return [
+        *named,
+        *(
+            f"{_treatment(each)}of {counted(len(each.rates_iops), 'client')}, {host} did I/Os for less of the window "
+            f"than the others in {runs} of {_runs(each)}."
+            for each in found
+            for host, runs in each.stragglers.items()
+        ),
+    ]
+
+
 def _sentence(clients: Clients) -> str:
     rates = clients.rates_iops
-    names = ", ".join(rates) if len(rates) <= _NAMED_MAX else f"{next(iter(rates))} to {list(rates)[-1]}"
-    # How many took part is said beside their names.
-    levels = [
-        level
-        for name, level in zip(clients.cell.runs[0].trial.treatment, clients.cell.cell, strict=True)
-        if name != "clients"
-    ]
-    treatment = f"{title(' · '.join(levels))}: " if levels else ""
-    own = ", each on a volume of its own" if clients.cell.runs[0].result.facts.volumes else ""
-    text = f"{treatment}{counted(len(rates), 'client')} ({names}){own}, {show_rate(clients.total_iops)} IOPS in total"
+    text = f"{_treatment(clients)}{counted(len(rates), 'client')} ({_names(clients)}){_own(clients)}"
+    text += f", {show_rate(clients.total_iops)} IOPS in total"
     if len(rates) > 1:
         least, most = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
         text += f", from {show_rate(rates[least])} ({least}) to {show_rate(rates[most])} ({most}) each"
@@ -38,6 +46,23 @@ def _sentence(clients: Clients) -> str:
     costs = [f"{figure(cost / 1e3)} µs on {role}s" for role, cost in clients.cpu_per_io_ns.items()]
     said = f"{text}. CPU per I/O: {', '.join(costs)}" if costs else text
     return f"{said}; doubtful." if clients.cell.doubt.most else f"{said}."
+
+
+def _names(clients: Clients) -> str:
+    hosts = list(clients.rates_iops)
+    return ", ".join(hosts) if len(hosts) <= _NAMED_MAX else f"{hosts[0]} to {hosts[-1]}"
+
+
+def _own(clients: Clients) -> str:
+    return ", each on a volume of its own" if clients.cell.runs[0].result.facts.volumes else ""
+
+
+def _treatment(clients: Clients) -> str:
+    """How many took part is said beside their names."""
+    cell = clients.cell
+    factors = cell.runs[0].trial.treatment
+    levels = [level for name, level in zip(factors, cell.cell, strict=True) if name != "clients"]
+    return f"{title(' · '.join(levels))}: " if levels else ""
 
 
 def _runs(clients: Clients) -> str:

@@ -8,9 +8,11 @@ import pytest
 
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.clients import Clients, clients_of
+from iotax.report import clients as rows
 from iotax.report import draw, render
 from iotax.trial import Client
-from iotax.wording import clients, trust
+from iotax.units import show_rate
+from iotax.wording import clients, figure, trust
 from report.factory import Simulation, study
 
 
@@ -69,7 +71,36 @@ def test_the_first_section_of_a_report_names_clients_totals_and_cpu_by_role() ->
     page = render(summary, draw(summary), "n.iotax")
     verdict = page.partition('<section id="verdict">')[2].partition("</section>")[0]
     assert "<dt>Clients</dt>" in verdict
-    assert "2 clients (h1, h2)" in verdict
+    assert "2 clients: h1, h2." in verdict
+    table = verdict.partition("Clients, their totals and CPU by role")[2].partition("</table>")[0]
+    for column in ("Clients", "Total", "Least", "Most", "Fairness", "Initiators", "Targets"):
+        assert f">{column}<small>" in table
+
+
+def test_the_table_has_the_figures_of_the_sentences() -> None:
+    summary = summarise(of_hosts({"h1": 0.5, "h2": 0.4, "h3": 0.1}))
+    found, (first, rest) = clients_of(summary), rows.groups(summary)
+    shown = [row for group in first for row in group.rows]
+    assert (len(shown), rest) == (len(found), [])
+    order = {group.condition.lower(): place for place, group in enumerate(first)}
+    found.sort(key=lambda each: order[each.cell.condition.lower()])
+    for row, each in zip(shown, found, strict=True):
+        told = [cell.value for cell in row.figures]
+        assert len(told) == len(rows.columns(summary))
+        assert told[:2] == ["3", show_rate(each.total_iops)]
+        assert told[4] == "0.79"
+        assert [cell.interval for cell in row.figures[2:4]] == ["h3", "h1"]
+        assert told[2:4] == [show_rate(each.rates_iops[host]) for host in ("h3", "h1")]
+        assert told[5] == figure(each.cpu_per_io_ns["initiator"] / 1e3)
+
+
+def test_of_many_treatments_the_first_are_shown_and_the_rest_folded_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "ROWS_MAX", 2)
+    summary = summarise(of_hosts({"h1": 0.5, "h2": 0.5}))
+    first, rest = rows.groups(summary)
+    assert sum(len(group.rows) for group in first) == 2
+    assert sum(len(group.rows) for group in rest) == len(summary.cells) - 2
+    assert "<summary>The other treatments</summary>" in render(summary, draw(summary), "n.iotax")
 
 
 def test_a_study_of_one_host_says_nothing_of_clients() -> None:

@@ -49,9 +49,14 @@ def test_four_clients_run_to_a_report_that_names_them_their_totals_and_cpu_by_ro
         assert result is not None
         assert [client.host for client in result.clients] == network.names[: int(each.trial.treatment["clients"])]
         assert sum(client.ios for client in result.clients) == result.ios > 0
-    for told in (done.stdout, (tmp_path / "clients.html").read_text()):
-        assert "iSCSI: 4 clients (h1, h2, h3, h4)" in told
-        assert "NVMe/TCP: 1 client (h1)" in told
-        assert "µs on initiators" in told
-        assert "µs on targets" in told
+    assert "iSCSI: 4 clients (h1, h2, h3, h4)" in done.stdout
+    assert "NVMe/TCP: 1 client (h1)" in done.stdout
+    assert "µs on initiators" in done.stdout
+    assert "µs on targets" in done.stdout
+    page = (tmp_path / "clients.html").read_text()
+    first_screen = page.partition('<section id="verdict">')[2].partition("</section>")[0]
+    assert "1 client: h1." in first_screen
+    assert "4 clients: h1, h2, h3, h4." in first_screen
+    for column in ("Total", "Least", "Most", "Fairness", "Initiators", "Targets"):
+        assert f">{column}<small>" in first_screen
     wait_for(lambda: not any(network.processes(name, "engine-") for name in network.names), "engines to end")

@@ -1,0 +1,60 @@
+"""What several hosts did together and each alone, as rows of text."""
+
+from collections.abc import Sequence
+
+from iotax.analysis import CellSummary, Summary
+from iotax.analysis.clients import Clients, clients_of
+from iotax.report.tables import Column, Figure, Group, by_condition
+from iotax.units import counted, show_rate
+from iotax.wording import figure
+
+ROWS_MAX = 12
+"""Of a first screen; the rest is folded away."""
+
+
+def columns(summary: Summary) -> list[Column]:
+    return [
+        Column("Clients", "hosts"),
+        Column("Total", "IOPS"),
+        Column("Least", "IOPS of a client"),
+        Column("Most", "IOPS of a client"),
+        Column("Fairness", "Jain’s index"),
+        *(Column(f"{role.capitalize()}s", "µs CPU per I/O") for role in _roles(clients_of(summary))),
+    ]
+
+
+def groups(summary: Summary) -> tuple[list[Group], list[Group]]:
+    """What stands on the first screen, and what is folded away; both empty where no trial was one of several hosts."""
+    found = clients_of(summary)
+    conditions = list(dict.fromkeys(each.cell.condition for each in found))
+    # What is compared stands together, on either side of the fold.
+    found.sort(key=lambda each: conditions.index(each.cell.condition))
+    roles = _roles(found)
+    return _groups(found[:ROWS_MAX], roles), _groups(found[ROWS_MAX:], roles)
+
+
+def _groups(found: Sequence[Clients], roles: Sequence[str]) -> list[Group]:
+    by_cell = {each.cell.cell: each for each in found}
+    return by_condition([each.cell for each in found], lambda cell: _figures(by_cell[cell.cell], roles), _note)
+
+
+def _figures(clients: Clients, roles: Sequence[str]) -> list[Figure]:
+    rates, costs = clients.rates_iops, clients.cpu_per_io_ns
+    least, most = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
+    each = [Figure(show_rate(rates[host]), host) for host in (least, most)] if len(rates) > 1 else [Figure("–")] * 2
+    return [
+        Figure(str(len(rates))),
+        Figure(show_rate(clients.total_iops)),
+        *each,
+        Figure(f"{clients.fairness:.2f}" if len(rates) > 1 else "–"),
+        *(Figure(figure(costs[role] / 1e3) if role in costs else "–") for role in roles),
+    ]
+
+
+def _note(cell: CellSummary) -> str:
+    return counted(len(cell.runs), "run") + (", doubtful" if cell.doubt.most else "")
+
+
+def _roles(found: Sequence[Clients]) -> list[str]:
+    """Those that anything was read of, in the order in which they are always told."""
+    return [role for role in ("initiator", "target", "hypervisor") if any(role in each.cpu_per_io_ns for each in found)]
