@@ -16,16 +16,14 @@ from .namespaces import Network
 
 
 @contextlib.contextmanager
-def opened_labs(
-    network: Network, engine: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[Study], HostsLab]]:
-    """Opens a lab of these hosts for each study; all are closed in the end."""
+def opened_labs(network: Network, engine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., HostsLab]]:
+    """Opens a lab of these hosts for each study, with the endpoints that it may destroy; all are closed in the end."""
     monkeypatch.setenv("HOME", str(network.folder / "home"))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     labs: list[HostsLab] = []
 
-    def make(study: Study) -> HostsLab:
-        labs.append(HostsLab(study, make_plan(study), engine))
+    def make(study: Study, destroy: frozenset[str] = frozenset()) -> HostsLab:
+        labs.append(HostsLab(study, make_plan(study), engine, destroy))
         return labs[-1]
 
     yield make

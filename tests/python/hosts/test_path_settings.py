@@ -49,6 +49,16 @@ def test_an_mtu_is_set_proved_to_reach_the_other_end_and_put_back(host: FakeHost
     assert host.journal == []
 
 
+def test_the_way_to_each_portal_gets_the_mtu(host: FakeHost) -> None:
+    mtu = host.network(mtu=1500, beyond=9000)
+    done, facts, wrong = up(host, TWO, mtu=9000)
+    assert (done.returncode, facts["mtu"], wrong) == (0, "9000", []), done.stderr
+    proved = [line.split()[-1] for line in host.log if line.startswith("ping -M do ")]
+    assert proved == ["10.0.0.5", "10.0.2.5"]
+    assert host.run(SCRIPT, "down").returncode == 0
+    assert mtu.read_text() == "1500\n"
+
+
 def test_an_mtu_that_the_way_does_not_carry_is_refused_and_put_back(host: FakeHost) -> None:
     mtu = host.network(mtu=1500, beyond=1500)
     done, _, _ = up(host, NVME, mtu=9000)

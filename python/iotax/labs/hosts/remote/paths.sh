@@ -36,7 +36,8 @@ root() {
     else _said=$(timeout "$WAIT_S" "$@" 2>&1) && return; fi
     [ "$1" != sudo ] || shift 2
     # What a program says of success so far may come after its error.
-    _why=$(echo "$_said" | grep -i "error\|fail\|refused\|denied\|cannot\|can not\|could not\|not allowed\|required" | tail -n 1)
+    # Nor does dmsetup's last line say anything.
+    _why=$(echo "$_said" | grep -v "^Command failed" | grep -i "error\|fail\|refused\|denied\|cannot\|can not\|could not\|not allowed\|required" | tail -n 1)
     _why=${_why:-$(echo "$_said" | tail -n 1)}
     case "$_said" in
     *"password is required"* | *"not allowed"* | *"may not run"* | *"not in the sudoers"* | *"sudo: not found"*)
@@ -71,6 +72,12 @@ content() { cat "$1" 2>/dev/null; }
 
 # --- what is set on the way
 
+# mtus_up ADDRESS: on the way to it and to each further portal.
+mtus_up() {
+    [ -n "$MTU" ] || return 0
+    for _way in "$1" $(echo "$PORTALS" | tr , ' '); do mtu_up "$_way"; done
+}
+
 # mtu_up ADDRESS: frames of $MTU bytes, from here to there.
 mtu_up() {
     command -v ping >/dev/null 2>&1 || die "missing ping is not installed on this host, and it alone proves that frames of $MTU bytes arrive"
@@ -97,7 +104,13 @@ mpath() {
     done
     return 1
 }
-has_mpath() { mpath "$1" >/dev/null; }
+
+# mpath_whole NAME COUNT: whether that device has so many paths, and carries I/O: multipathd adds one path after the other, and the
+# device is there before its first table works.
+mpath_whole() {
+    _map=$(mpath "$1") && [ "$(ls "$SYSFS/block/$_map/slaves" | wc -l)" -ge "$2" ] &&
+        [ "$(content "$SYSFS/block/$_map/dm/suspended")" = 0 ] && [ "$(content "$SYSFS/block/$_map/size")" != 0 ]
+}
 
 table() { root "reading the table of $1" dmsetup table "$1" && echo "$_said"; }
 selector() { echo "$1" | grep -o "round-robin\|queue-length\|service-time\|historical-service-time" | head -n 1; }
@@ -211,7 +224,7 @@ no_controller() { [ -z "$(nvme_controllers "$1")" ]; }
 up_nvme() {
     no_controller "$3" || die "in_use $3 is connected on this host already, and not by iotax; disconnect it: nvme disconnect -n $3"
     note nvme-tcp "$3"
-    [ -z "$MTU" ] || mtu_up "$1"
+    mtus_up "$1"
     [ -e "$FABRICS" ] || root "loading nvme-tcp" modprobe nvme-tcp
     for _portal in "$1" $(echo "$PORTALS" | tr , ' '); do
         [ -z "$DHCHAP_SECRET" ] || { nvme_proven "transport=tcp,traddr=$_portal,trsvcid=$2" "$3" "$_portal" "$5" "$6" "$7" && continue; }
@@ -332,13 +345,13 @@ up_iscsi() {
         [ -z "$5$6" ] || die "usage open-iscsi has a record of $3 with settings of its own; digests need it removed: iscsiadm -m node -T $3 -o delete"
         [ -z "$CHAP_SECRET" ] || die "usage open-iscsi has a record of $3 with settings of its own; chap needs it removed: iscsiadm -m node -T $3 -o delete"
         note iscsi "$3" "$_portal" theirs
-        [ -z "$MTU" ] || mtu_up "$1"
+        mtus_up "$1"
     else
         for _more in $(echo "$PORTALS" | tr , ' '); do
             case "$_more" in *:*) _portal="$_portal [$_more]:$2" ;; *) _portal="$_portal $_more:$2" ;; esac
         done
         note iscsi "$3" "$_portal" ours
-        [ -z "$MTU" ] || mtu_up "$1"
+        mtus_up "$1"
         for _each in $_portal; do
             root "recording $3" iscsiadm -m node -T "$3" -p "$_each" -o new
             iscsi_set "$3" "$_each" "node.conn[0].iscsi.HeaderDigest" "${5:-None}"
@@ -351,7 +364,10 @@ up_iscsi() {
     until_true has_session "$3" && until_true has_disk "$3" "$4" || die "not_found $3 is logged in, but shows no LUN $4"
     _name=$(iscsi_disk "$3" "$4")
     _session=$(iscsi_session "$3")
-    [ -z "$PORTALS" ] || until_true has_mpath "$_name" || die "not_found $3 has several portals, but $_name no multipath device: is multipathd running?"
+    if [ -n "$PORTALS" ] && ! until_true mpath_whole "$_name" "$(echo "$_portal" | wc -w)"; then
+        mpath "$_name" >/dev/null || die "not_found $3 has several portals, but $_name no multipath device: is multipathd running?"
+        die "not_found the multipath device of $_name does not get a path over each of: $_portal"
+    fi
     # Where multipathd took the disk, the device above it is the path.
     _above=$(mpath "$_name") || _above=
     echo "DEVICE=/dev/${_above:-$_name}"
@@ -405,7 +421,7 @@ up_nfs() {
     _mount=$FOLDER/mount
     not_mounted "$_mount" || die "in_use something is mounted on $_mount on this host, and no journal tells of it; unmount it"
     note nfs "$_mount"
-    [ -z "$MTU" ] || mtu_up "$1"
+    mtus_up "$1"
     mkdir -p "$_mount" || die "disk_full $_mount cannot be made"
     _options="vers=$5,proto=tcp,port=$2,hard,noatime,nosuid,nodev,noexec${6:+,nconnect=$6}"
     # Version 3 locks by another service, which is asked for nothing here.
@@ -526,15 +542,28 @@ up_local() {
     _name=${_real##*/}
     echo "DEVICE=$_real"
     if [ -b "$_real" ]; then
-        # A partition or device-mapper device names itself elsewhere than a disk.
-        for _place in wwid device/wwid dm/uuid md/uuid uuid partition; do
-            _id=$(content "$SYSFS/class/block/$_name/$_place" | sed 's/ *$//')
-            [ -z "$_id" ] || { echo "ID=$_place $_id"; return; }
-        done
-        echo "ID=$(content "$SYSFS/class/block/$_name/dev")"
+        _entry=$SYSFS/class/block/$_name _part=
+        # A partition is one of its disk, whatever that is called by now.
+        _number=$(content "$_entry/partition")
+        if [ -n "$_number" ]; then
+            _part=" partition $_number from $(content "$_entry/start")"
+            _entry=$(readlink -f "$_entry")/..
+        fi
+        echo "ID=$(identity "$_entry")$_part"
     else
         echo "ID=inode $(stat -c '%d:%i' "$_real")"
     fi
+}
+
+# identity FOLDER: of a disk or of a device made of others, by its folder in sysfs.
+identity() {
+    for _place in wwid device/wwid dm/uuid md/uuid uuid serial; do
+        _id=$(content "$1/$_place" | sed 's/ *$//')
+        [ -z "$_id" ] || { echo "$_place $_id"; return; }
+    done
+    # It has no name of its own, but since Linux 5.15 a number that no other disk has had since the boot.
+    _id=$(content "$1/diskseq")
+    echo "$(content "$1/dev")${_id:+ sequence $_id}"
 }
 
 # --- all of them
