@@ -1,6 +1,7 @@
 """Hosts for tests that are machines of their own: the two guests of the vm lab, each with an sshd.
 
-Their programs are those of Debian's packages: OpenSSH, nvme-cli, open-iscsi, mount.
+Their programs are those of Debian's packages: OpenSSH, nvme-cli, open-iscsi, mount, and where there are several links,
+multipathd and udev.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import get_args
 
@@ -19,8 +21,10 @@ from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.guests import Guests, Role
 from iotax.labs.vm.image import Image, build
 from iotax.labs.vm.libraries import package_closure
-from iotax.labs.vm.packages import Store
+from iotax.labs.vm.modules import ModuleTree
+from iotax.labs.vm.packages import Package, Store
 from iotax.labs.vm.qemu import require_qemu
+from vm.kernel.overlay import add_modules
 
 MIB = 1 << 20
 VOLUME_BYTES = 16 * MIB
@@ -31,6 +35,51 @@ _PROGRAMS = (
     ("mount", "bin/mount"),
     ("mount", "bin/umount"),
     ("util-linux", "usr/bin/flock"),
+    ("dash", "bin/dash"),
+    ("iproute2", "bin/ip"),
+    ("iputils-ping", "bin/ping"),
+)
+_MULTIPATH = (
+    ("multipath-tools", "sbin/multipathd"),
+    ("multipath-tools", "sbin/multipath"),
+    ("multipath-tools", "lib/multipath/libchecktur.so"),
+    ("multipath-tools", "lib/multipath/libprioconst.so"),
+    ("udev", "bin/udevadm"),
+    ("udev", "lib/udev/scsi_id"),
+)
+_RULES = (
+    ("udev", "60-persistent-storage.rules"),
+    ("dmsetup", "55-dm.rules"),
+    ("dmsetup", "95-dm-notify.rules"),
+    ("multipath-tools", "56-dm-mpath.rules"),
+    ("multipath-tools", "60-multipath.rules"),
+)
+# The image's kernel has two selectors, and no handler of ALUA, which multipathd takes for such a target by itself.
+_MULTIPATH_CONF = """defaults {
+    find_multipaths no
+    path_selector "queue-length 0"
+}
+blacklist {
+    device {
+        vendor "QEMU"
+    }
+}
+devices {
+    device {
+        vendor "LIO-ORG"
+        product "FILEIO"
+        path_grouping_policy multibus
+        detect_prio no
+        prio const
+        hardware_handler "0"
+        no_path_retry fail
+    }
+}
+"""
+_MULTIPATH_UP = (
+    "load dm_multipath dm_round_robin dm_queue_length; mkdir -p /run/udev; /usr/lib/systemd/systemd-udevd --daemon; "
+    "udevadm trigger --subsystem-match=block --action=add; udevadm settle; multipathd; "
+    "until_true 20 sh -c 'multipathd show daemon >/dev/null 2>&1' || die 'multipathd does not come up'"
 )
 _SSHD = """HostKey /etc/ssh/host_key
 AuthorizedKeysFile /root/.ssh/authorized_keys
@@ -40,9 +89,9 @@ UsePAM no
 UseDNS no
 PidFile none
 Subsystem sftp internal-sftp
-SetEnv PATH=/usr/sbin:/usr/bin:/sbin:/bin
+SetEnv PATH=/opt/host:/usr/sbin:/usr/bin:/sbin:/bin
 """
-_PASSWD = """root:x:0:0:root:/root:/bin/sh
+_PASSWD = """root:x:0:0:root:/root:/opt/host/sh
 sshd:x:102:65534::/run/sshd:/bin/false
 _rpc:x:101:65534::/run/rpcbind:/bin/false
 """
@@ -57,16 +106,17 @@ NOTHING_LEFT_S = 120.0
 
 class GuestHosts:
     """`storage` and `initiator`, their network 10.0.0.0/24, the volume served by the storage guest's kernel over every
-    protocol. `home` is ours, with the keys."""
+    protocol. `home` is ours, with the keys. Over each of several links, 10.0.N.0/24, it is served as well."""
 
-    def __init__(self, engine: Path, folder: Path) -> None:
+    def __init__(self, engine: Path, folder: Path, *, links: int = 1, files: Mapping[str, bytes] | None = None) -> None:
+        """`files` are put under /test of both, beside the modules that tests of the vm lab's kernels have."""
         self.home = folder / "home"
         (self.home / ".ssh").mkdir(parents=True, mode=0o700)
         for key in (self.home / ".ssh/id_ed25519", folder / "host_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        image = _with_ssh(build(engine, lambda _: None), folder)
+        image = _with_ssh(build(engine, lambda _: None), folder, files or {}, multipath=links > 1)
         kind, _ = accelerator.choose(image, "auto", require_qemu())
-        self.guests = Guests(image, accelerator=kind, clock="host", volume_bytes=4 * VOLUME_BYTES)
+        self.guests = Guests(image, accelerator=kind, clock="host", volume_bytes=4 * VOLUME_BYTES, links=links)
         try:
             self.ports = {role: self._reachable(role) for role in ROLES}
             host_key = " ".join((folder / "host_key.pub").read_text().split()[:2])
@@ -74,9 +124,13 @@ class GuestHosts:
             (self.home / ".ssh/known_hosts").write_text(known)
             self.guests["storage"].run(f"volume_up {VOLUME_BYTES}")
             for protocol in ("nvme-tcp", "iscsi", "nfs4.1"):
-                self.guests["storage"].run(f"step {protocol} target_up")
+                self.guests["storage"].run(f"PATHS={links} step {protocol} target_up")
             # Debian's unit of iscsid loads its transport, too; the other modules are the lab's to load.
-            self.guests["initiator"].run("net_up 2; load iscsi_tcp; . /lab/iscsi_common.sh; iscsid_with </dev/null")
+            self.guests["initiator"].run(
+                f"PATHS={links} net_up 2; load iscsi_tcp; . /lab/iscsi_common.sh; iscsid_with </dev/null"
+            )
+            if links > 1:
+                self.guests["initiator"].run(_MULTIPATH_UP)
         except BaseException:
             self.close()
             raise
@@ -114,17 +168,20 @@ class GuestHosts:
         return port
 
 
-def _with_ssh(image: Image, folder: Path) -> Image:
+def _with_ssh(image: Image, folder: Path, files: Mapping[str, bytes], *, multipath: bool) -> Image:
     """The image with a second archive behind it: the kernel unpacks both."""
-    store = Store(cache_root() / "packages")
-    packages = store.fetch(name for name, _ in _PROGRAMS)
-    programs = [(packages[name], packages[name].root / path) for name, path in _PROGRAMS]
+    store, asked = Store(cache_root() / "packages"), (*_PROGRAMS, *(_MULTIPATH if multipath else ()))
+    packages = store.fetch([*(name for name, _ in asked), "dmsetup"])
+    programs = [(packages[name], packages[name].root / path) for name, path in asked]
     made = folder / "initramfs"
     with made.open("wb") as out:
         out.write(image.initramfs.read_bytes())
         archive = CpioWriter(out)
-        for _, path in programs:
-            archive.file(f"usr/{path.parent.name}/{path.name}", path.read_bytes(), 0o755)
+        for package, path in programs:
+            place = str(path.relative_to(package.root)).removeprefix("usr/")
+            archive.file(f"usr/{place}", path.read_bytes(), 0o755)
+        # busybox's own shell takes busybox's own programs, whatever else stands in PATH.
+        archive.file("opt/host/sh", (packages["dash"].root / "bin/dash").read_bytes(), 0o755)
         for target, (_, path) in package_closure(store, programs).items():
             archive.file(target, path.read_bytes(), 0o755)
         archive.file("root/.ssh/authorized_keys", (folder / "home/.ssh/id_ed25519.pub").read_bytes(), 0o600)
@@ -133,5 +190,26 @@ def _with_ssh(image: Image, folder: Path) -> Image:
         archive.file("etc/passwd", _PASSWD.encode())
         archive.file("etc/nvme/hostnqn", f"nqn.2014-08.org.nvmexpress:uuid:{_HOST_ID}\n".encode())
         archive.file("etc/nvme/hostid", f"{_HOST_ID}\n".encode())
+        if files:
+            name = store.kernel_package()
+            add_modules(archive, ModuleTree([store.fetch([name])[name].root], image.release), image)
+        for name, data in files.items():
+            archive.file(f"test/{name}", data)
+        if multipath:
+            _multipath(archive, packages)
         archive.close()
     return replace(image, initramfs=made)
+
+
+def _multipath(archive: CpioWriter, packages: Mapping[str, Package]) -> None:
+    """udev and multipathd, and a unit with a serial number, by which its paths are known as those of one."""
+    archive.file("usr/lib/systemd/systemd-udevd", (packages["udev"].root / "bin/udevadm").read_bytes(), 0o755)
+    for package, name in _RULES:
+        rules = packages[package].root / "lib/udev/rules.d" / name
+        archive.file(f"usr/lib/udev/rules.d/{name}", rules.read_bytes())
+    archive.file("etc/multipath.conf", _MULTIPATH_CONF.encode())
+    target = (resources.files("iotax.labs.vm") / "guest" / "scsi_target.sh").read_text(encoding="utf-8")
+    enabled = "echo 1 >$_store/enable"
+    assert enabled in target
+    serial = "echo iotax$number >$_store/wwn/vpd_unit_serial || die 'no serial number'"
+    archive.file("lab/scsi_target.sh", target.replace(enabled, f"{serial}\n        {enabled}").encode())

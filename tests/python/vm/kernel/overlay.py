@@ -52,7 +52,7 @@ def _assemble(image: Image, store: Store, folder: Path, files: Mapping[str, byte
     with place.open("ab") as out:
         out.write(bytes(-out.tell() % _ALIGNMENT))
         archive = CpioWriter(out)
-        _modules(archive, ModuleTree([packages[kernel].root], image.release), image)
+        add_modules(archive, ModuleTree([packages[kernel].root], image.release), image)
         _programs(archive, store, packages)
         archive.file("etc/mke2fs.conf", (packages["e2fsprogs"].root / "etc/mke2fs.conf").read_bytes())
         _fio(archive, store, packages["fio"], folder)
@@ -65,7 +65,7 @@ def _assemble(image: Image, store: Store, folder: Path, files: Mapping[str, byte
     return place
 
 
-def _modules(archive: CpioWriter, tree: ModuleTree, image: Image) -> None:
+def add_modules(archive: CpioWriter, tree: ModuleTree, image: Image) -> None:
     """The tests' modules, and an index that knows the lab's too."""
     there = [part for name, part in recipe.ALWAYS.items() if name not in image.unavailable]
     labs = [name for part in there for name in part.modules if name in tree]
