@@ -96,7 +96,7 @@ def result(endpoint: str, window: dict, machine: dict) -> dict[str, object]:
     }  # fmt: skip
 
 
-class _Server(asyncssh.SSHServer):
+class Server(asyncssh.SSHServer):
     def begin_auth(self, username: str) -> bool:
         del username
         return False  # whoever comes is let in: it listens on loopback for one test
@@ -110,7 +110,7 @@ async def main(folder: Path, count: int, late: int, set_ns: int) -> None:
     for number in range(count):
         stub = Stub(told, digest, late=number < late, set_ns=set_ns if number == count - 1 else 0)
         server = await asyncssh.listen(
-            "127.0.0.1", 0, server_factory=_Server, server_host_keys=[key], process_factory=stub.serve
+            "127.0.0.1", 0, server_factory=Server, server_host_keys=[key], process_factory=stub.serve
         )
         ports.append(server.get_port())
     public = key.export_public_key().decode().strip()
