@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -290,6 +291,42 @@ def test_an_interrupted_controller_has_taken_everything_down_before_it_ends(
     assert status == 130, said
     assert "run the same command again to continue" in said
     assert goes_on(command, tmp_path / "n.iotax")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 20 MiB, of the controller's."""
+    place = tmp_path / "small"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", place]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"mounting is not allowed here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_controller_whose_disk_fills_in_a_trial_has_taken_everything_down_before_it_ends(
+    network: Network, command: list[str], small: Path
+) -> None:
+    notebook, ballast = small / "n.iotax", small / "ballast"
+    command[command.index("--notebook") + 1] = str(notebook)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for(lambda: is_under_way(notebook) and len(network.processes("h1", " session")) > 1, "a trial")
+            with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                while file.write(bytes(MIB)):
+                    pass
+        except BaseException:
+            process.kill()
+            raise
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 5, said
+    assert "the disk is full; everything before this attempt is kept. Free some space and run the same command" in said
+    assert nothing_left(network)
+    ballast.unlink()
+    assert goes_on(command, notebook)
+    assert nothing_left(network)
 
 
 def test_what_was_left_is_taken_down_by_the_next_start_and_by_clean(
