@@ -155,6 +155,11 @@ def show_minutes(duration_s: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
+def show_share(share: float, digits: int = 1) -> str:
+    """ "4.1 %"."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def counted(n: int, noun: str) -> str:
     """ "1 run", "3 runs"."""
     return f"{n} {noun}" + ("" if n == 1 else "s")

@@ -54,6 +54,16 @@ class Change:
         beyond = abs(math.log(self.ratio.value)) > log_margin(margin_percent)
         return self.verdict is Verdict.WORSE and beyond and not self.mixed
 
+    def may_have_regressed(self, margin_percent: float) -> bool:
+        """Not surely worse by more than the margin, and not surely spared that either. Of a mixed mean its treatments
+        tell."""
+        if self.mixed or self.regressed(margin_percent):
+            return False
+        worst = self.ratio.low if self.response.more_is_better else self.ratio.high
+        if not worst:
+            return True
+        return abs(math.log(worst)) >= log_margin(margin_percent) and (worst < 1) == self.response.more_is_better
+
 
 @dataclass(frozen=True)
 class Changes:

@@ -12,6 +12,7 @@ from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import Response
 from iotax.analysis.validity import Check, Severity
 from iotax.design.power import detectable_ratio
+from iotax.units import show_share
 
 
 @dataclass(frozen=True)
@@ -44,5 +45,5 @@ def noise_check(known: Estimate | None, margin_percent: float) -> Check:
     if known is None or known.low is None or known.high is None:
         return Check("noise", Severity.UNKNOWN, "too few runs to say")
     half_width = math.sqrt(known.high / known.low) - 1
-    text = f"its mean is known to ±{half_width:.1%}, and the margin is {margin_percent:g} %"
+    text = f"its mean is known to ±{show_share(half_width)}, and the margin is {margin_percent:g} %"
     return Check("noise", Severity.NOTE if 100 * half_width > margin_percent else Severity.GOOD, text)

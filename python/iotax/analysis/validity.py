@@ -8,7 +8,7 @@ from enum import IntEnum
 from iotax.analysis import steady
 from iotax.analysis.common_window import CommonWindow, common_window
 from iotax.analysis.responses import Response, Run
-from iotax.units import counted
+from iotax.units import counted, show_share
 
 LITTLE_MAX = 0.05
 RUN_QUEUE_WAIT_MAX = 0.05
@@ -226,7 +226,7 @@ def _achieved(run: Run) -> tuple[Severity, str]:
         return Severity.UNKNOWN, "not known whether a rate was set"
     if held is None:
         return Severity.GOOD, "closed loop: no rate was set"
-    text = f"{held.achieved:.1%} of {held.offered:,} I/Os offered"
+    text = f"{show_share(held.achieved)} of {held.offered:,} I/Os offered"
     if held.dropped or held.backlog_end:
         text += f"; {held.dropped:,} dropped, {held.backlog_end:,} waiting at the end"
     return (Severity.DOUBTFUL if held.achieved < ACHIEVED_MIN else Severity.GOOD), text
@@ -243,7 +243,7 @@ def _lateness(run: Run) -> tuple[Severity, str]:
     if not run.result.ios:
         return Severity.GOOD, "nothing was asked"
     share = held.lateness.mean_ns() / run.result.latency_mean_ns
-    text = f"late by {held.lateness.mean_ns() / 1e3:.1f} µs on average, {share:.1%} of the response time"
+    text = f"late by {held.lateness.mean_ns() / 1e3:.1f} µs on average, {show_share(share)} of the response time"
     return (Severity.DOUBTFUL if share > LATENESS_SHARE_MAX else Severity.GOOD), text
 
 
@@ -266,7 +266,7 @@ def _steady(run: Run) -> tuple[Severity, str]:
     if found.label is steady.Label.UNSTEADY:
         return Severity.DOUBTFUL, f"{found.label}: {text}"
     if found.warmup_too_short:
-        text = f"steady, but the warm-up was too short: it changes the mean by {found.warmup_bias:.1%}"
+        text = f"steady, but the warm-up was too short: it changes the mean by {show_share(found.warmup_bias)}"
         more_s = (found.warmup_more or 0) * run.duration_s / len(run.result.series)
         return Severity.NOTE, f"{text}; {more_s:.1f} s more would do" if more_s else text
     return Severity.GOOD, text
@@ -381,7 +381,7 @@ def _balance(run: Run) -> tuple[Severity, str]:
         return Severity.UNKNOWN, "no I/O on any path"
     shares = [path.ios / total for path in paths.used]
     text = f"{paths.policy}: " + ", ".join(
-        f"{path.name} {share:.0%}" for path, share in zip(paths.used, shares, strict=True)
+        f"{path.name} {show_share(share, 0)}" for path, share in zip(paths.used, shares, strict=True)
     )
     uneven = max(abs(share * len(shares) - 1) for share in shares)
     return (Severity.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Severity.GOOD), text
@@ -395,7 +395,6 @@ def _media(run: Run) -> tuple[Severity, str]:
         return Severity.GOOD, "no operation had to wait, warm-up included"
     share = media.late_mean_ns / media.service_mean_ns
     late = f"{media.late_mean_ns / 1e3:.1f} µs late on average, {media.late_max_ns / 1e3:.0f} µs at most"
-    text = (
-        f"operations ended {late}: {share:.1%} of the mean service time, from connecting to the end, warm-up included"
-    )
+    of_service = f"{show_share(share)} of the mean service time"
+    text = f"operations ended {late}: {of_service}, from connecting to the end, warm-up included"
     return (Severity.NOTE if share > MEDIA_LATENESS_MAX else Severity.GOOD), text

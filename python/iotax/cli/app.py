@@ -709,18 +709,25 @@ def main() -> None:
     try:
         app(prog_name=complete.PROGRAM)
     except OSError as error:
-        _cannot_say(error)
+        _cannot_say(error, Exit.USAGE)
+    except SystemExit as end:
+        from iotax.cli.console import unwritten
+
+        if unwritten:
+            _cannot_say(unwritten[0], end.code or Exit.USAGE)
+        raise
 
 
-def _cannot_say(error: OSError) -> NoReturn:
+def _cannot_say(error: OSError, code: str | int) -> NoReturn:
     """Ends where standard output, or another file without a name here, takes no more; raises anything else."""
-    import errno
     import os
 
-    if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    from iotax.cli.console import NO_ROOM
+
+    if error.filename is not None or error.errno not in NO_ROOM:
         raise error
     # What is left in the stream's buffer would fail again when Python ends.
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     typer.echo(f"iotax: the output cannot be written: {error.strerror}", err=True)
-    raise SystemExit(Exit.USAGE)
+    raise SystemExit(code)

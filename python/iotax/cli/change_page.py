@@ -62,7 +62,7 @@ def page(found: Changes, before: str, after: str, margin_percent: float, notes: 
 def _headline(found: Changes, margin_percent: float, strong: Callable[[str], str]) -> str:
     worse = [each for each in found.found if each.regressed(margin_percent)]
     if not worse:
-        return "No regression beyond the margin."
+        return wording.no_regression(found.found, margin_percent)
     return " ".join(strong(wording.regression(each)) for each in worse)
 
 

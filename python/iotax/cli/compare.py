@@ -85,7 +85,7 @@ def _print(found: Changes, margin_percent: float, notes: list[tuple[str, str]], 
     for change in worse:
         out.print(Text(wording.regression(change), style="red"), soft_wrap=True)
     if not worse:
-        out.print("No regression beyond the margin.", soft_wrap=True)
+        out.print(wording.no_regression(found.found, margin_percent), soft_wrap=True)
 
 
 def _document(found: Changes, margin_percent: float) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _compared(
 ) -> tuple[Changes, float, list[tuple[str, str]], tuple[bool, bool]]:
     """The changes, the margin in percent, what else is to be said, each with its style, and which side is simulated."""
     if not _is_file(before, notebook) and not _is_file(after, notebook):
-        with open_notebook(notebook) as opened:
+        with open_notebook(notebook, f"; {before} and {after} are no files here either") as opened:
             labels = {each.label for each in opened.runs()} - {""}
             if not any(named in labels or _number(named) for named in (before, after)):
                 data = _measured(opened, None, str(opened.path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -14,9 +15,14 @@ PIPE_COLUMNS = 160
 """Width where there is no terminal to ask: wide enough that no table breaks."""
 
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+unwritten: list[OSError] = []
+"""Of standard output and error, where what takes them has no more room. The command says so at its end."""
+
+
 class _Lasting:
     """A stream that goes on in silence where nobody reads any more: a run must not end with its reader, be it a pipe
-    that was closed or a terminal that hung up."""
+    that was closed or a terminal that hung up. A full disk does not end it either."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -27,17 +33,19 @@ class _Lasting:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except OSError:
-            self._leave()
+        except OSError as error:
+            self._leave(error)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except OSError:
-            self._leave()
+        except OSError as error:
+            self._leave(error)
 
-    def _leave(self) -> None:
+    def _leave(self, error: OSError) -> None:
+        if error.errno in NO_ROOM:
+            unwritten.append(error)
         # What is left in the stream's buffer would fail again when Python ends.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())

@@ -15,7 +15,7 @@ from rich.text import Text
 from iotax.cli.console import console_on
 from iotax.expected import Clock
 from iotax.listener import Listener
-from iotax.units import counted, show_minutes, show_rate, show_time
+from iotax.units import counted, show_minutes, show_rate, show_share, show_time
 
 if TYPE_CHECKING:
     # The first line of a run is printed before what is heavy.
@@ -148,7 +148,7 @@ class LiveDisplay(Display):
             left = Text(f"{show_minutes(self._clock.left_s())} left", style="cyan")
             begin = [f"{self._clock.done}/{self._clock.total}", left]
         if self._step is not None:
-            share = f" {self._step.fraction:.0%}" if self._step.fraction is not None else ""
+            share = f" {show_share(self._step.fraction, 0)}" if self._step.fraction is not None else ""
             return [_in_one([*begin, f"{self._step.text}{share}"])]
         if not self._under_way:
             return [_in_one(begin)]
@@ -178,7 +178,7 @@ class PlainDisplay(Display):
         elif time.monotonic() - max(self._began_s, self._said_s or 0.0) >= PLAIN_EVERY_S:
             self._said_s = time.monotonic()
             place = f"{self._clock.done}/{self._clock.total} {self._under_way}: " if self._clock is not None else ""
-            self._print(f"{place}{step.text if place else said}, {step.fraction:.0%}")
+            self._print(f"{place}{step.text if place else said}, {show_share(step.fraction, 0)}")
 
     def started(self, trials: Sequence[Trial], attempt: int) -> None:
         super().started(trials, attempt)

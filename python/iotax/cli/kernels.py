@@ -106,6 +106,6 @@ def _how_to_measure() -> str:
     takes = show_minutes(plan(study).duration_ns / 1e9)
     needs = "" if shutil.which(PROGRAM) else "; it needs QEMU (Debian: qemu-system-x86)"
     return (
-        "These are stacks in user space. What the Linux kernel's own charge, in instructions per I/O: "
-        f"`iotax run {_EXACT}` tells it, about {takes}, in virtual machines without root{needs}."
+        f"These are stacks in user space. `iotax run {_EXACT}` measures the Linux kernel's own, in instructions per "
+        f"I/O: about {takes}, in virtual machines, no root needed{needs}."
     )

@@ -10,7 +10,7 @@ from iotax.cli.exits import Exit, leave
 from iotax.study import Study
 from iotax.study.as_simulated import load_simulated
 from iotax.study.notes import notes
-from iotax.study.read import load_study
+from iotax.study.read import builtin_studies, load_study
 from iotax.study.source import StudyError
 
 
@@ -26,6 +26,8 @@ def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tu
         for line in error.lines():
             typer.echo(line, err=True)
         raise typer.Exit(Exit.USAGE) from None
+    if name in builtin_studies() and Path(name).is_file():
+        said.append(f"{name} is a built-in study, and the file {name} here was not read; for that say ./{name}")
     for line in [*notes(source), *said]:
         typer.echo(f"note: {line}", err=True)
     if driver is not None and study.lab.vm is not None:

@@ -11,12 +11,12 @@ OUT = Path("out")
 """Where notebooks and reports go when nobody says otherwise."""
 
 
-def open_notebook(path: Path | None) -> Notebook:
-    """The notebook named, or the newest in out/. Ends with the reason where there is none."""
+def open_notebook(path: Path | None, instead: str = "") -> Notebook:
+    """The notebook named, or the newest in out/. Ends with the reason where there is none, and what else would do."""
     if path is None:
         found = sorted(OUT.glob("*.iotax"), key=lambda each: each.stat().st_mtime)
         if not found:
-            leave(Exit.NOTEBOOK, f"no notebook in {OUT}/; `iotax run` creates one, or name one")
+            leave(Exit.NOTEBOOK, f"no notebook in {OUT}/; `iotax run` creates one, or name one{instead}")
         path = found[-1]
     try:
         return Notebook(path)

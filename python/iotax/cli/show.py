@@ -83,6 +83,8 @@ def write_report(
     path = output or default_report(notebook, run)
     for each in (path, pdf):
         judged(each, notebook.path)
+    if charts is not None and charts.exists() and not charts.is_dir():
+        leave(Exit.USAGE, f"--charts {charts}: a file; name a folder, which may be new")
     from iotax.report import write
 
     try:
@@ -90,10 +92,13 @@ def write_report(
     except OutputRefused as refused:
         leave(Exit.USAGE, str(refused))
     except OSError as error:
+        failed = Path(error.filename or path)
+        of_charts = charts is not None and charts in (failed, *failed.parents)
+        option, what = ("--charts DIR", "the charts") if of_charts else ("--output FILE", "the report")
         leave(
             Exit.USAGE,
-            f"{error.filename or path} cannot be written: {error.strerror or error}. The notebook "
-            f"is whole: `iotax report {notebook.path} --output FILE` writes the report elsewhere",
+            f"{failed} cannot be written: {error.strerror or error}. The notebook "
+            f"is whole: `iotax report {notebook.path} {option}` writes {what} elsewhere",
         )
 
 

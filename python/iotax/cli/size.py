@@ -30,7 +30,7 @@ from iotax.cli.notebooks import open_notebook
 from iotax.collected import study_data
 from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
-from iotax.units import counted, parse_duration
+from iotax.units import parse_duration
 from iotax.wording import SIMULATED, comparable, cost_cautions, figure, not_sized, title
 
 _US = r"[0-9]+(?:\.[0-9]*)?"
@@ -72,8 +72,9 @@ def _print(found: list[Capacity], costs: list[ServiceCost], demand: Demand, core
     out.print()
     out.print(_responses(costs, cores))
     out.print(
-        f"Mean response in µs over the utilisation of {counted(cores, 'core')}: service and waiting in an "
-        f"M/M/{cores} queue (Poisson arrivals, exponential service, one queue), then the storage's own time added.",
+        f"Mean response in µs over the utilisation of {cores:,} {'core' if cores == 1 else 'cores'}: service and "
+        f"waiting in an M/M/{cores:,} queue (Poisson arrivals, exponential service, one queue), then the storage's own "
+        "time added.",
         style="dim",
         soft_wrap=True,
     )
@@ -187,7 +188,7 @@ def _from_notebook(
     path: Path | None, run: int | None, rate_iops: float, document: Path | None
 ) -> tuple[list[ServiceCost], bool]:
     """What an I/O costs there, and whether that is simulated."""
-    with open_notebook(path) as notebook:
+    with open_notebook(path, ", or give --cpu-us 81 (µs per I/O)") as notebook:
         try:
             data = study_data(notebook, run)
             found = summarise(data).sizing(rate_iops)

@@ -31,7 +31,7 @@ from iotax.study.read import builtin_studies, builtin_study, load_study, read_st
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
 from iotax.trial import Trial
-from iotax.units import counted, show_minutes
+from iotax.units import counted, show_minutes, show_share
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
 
@@ -157,7 +157,7 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
         told = ", ".join(f"{_difference(ratio)} between {words}" for words, ratio in detectable(study, each.cv))
         if told:
             found.append(
-                f"{each.response.title}, by the scatter of {each.cv:.1%} in {earlier} (run of {date}): {told}."
+                f"{each.response.title}, by the scatter of {show_share(each.cv)} in {earlier} (run of {date}): {told}."
             )
     if (slices := study.design.slices) is not None and (scatter := summary.session_scatter) is not None:
         made = make_plan(study)
@@ -170,7 +170,7 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
 def _difference(ratio: float) -> str:
     from iotax.wording import PERCENT_RATIO_MAX, figure
 
-    return f"{ratio - 1:.1%}" if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
+    return show_share(ratio - 1) if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
 
 
 def check(name: str, destroy: list[str], document: Path | None, *, simulated: bool = False) -> None:

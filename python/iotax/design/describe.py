@@ -9,7 +9,7 @@ from iotax.design.plan import Plan, conditions, steps_max
 from iotax.design.power import BLOCKS_ENOUGH, block_reach, detectable_ratio
 from iotax.design.treatments import candidates, fraction_of, matrix, treatments
 from iotax.study import Study
-from iotax.units import counted, show_minutes, show_rate, show_time
+from iotax.units import counted, show_minutes, show_rate, show_share, show_time
 
 CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 """Scatters of runs for which the detectable difference is told: what a lab has, `iotax aa` says."""
@@ -54,7 +54,7 @@ def _treatments(study: Study) -> list[str]:
         effects = "main effects" if design.effects == "main" else "main effects and two-factor interactions"
         return [
             f"D-optimal: {count} of {len(whole)} treatments estimate {effects} ({chosen.shape[1]} parameters); "
-            f"each run gives {share:.0%} of the information of one in the whole factorial."
+            f"each run gives {show_share(share, 0)} of the information of one in the whole factorial."
         ]
     cut = f" without {_full(study) - count} excluded" if design.exclude else ""
     return [f"Full factorial{cut}: {counted(count, 'treatment')}."]
@@ -164,7 +164,7 @@ def _detectable(study: Study) -> list[str]:
     told: dict[str, list[str]] = {}
     for cv in CVS:
         for words, ratio in detectable(study, cv):
-            told.setdefault(words, []).append(f"{ratio - 1:.1%} at {cv:.0%}")
+            told.setdefault(words, []).append(f"{show_share(ratio - 1)} at {show_share(cv, 0)}")
     if not told:
         return ["With one run of each treatment the run-to-run variation is unknown: no difference can be detected."]
     return [

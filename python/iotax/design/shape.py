@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from iotax.design.plan import BACKGROUND_NS, CONNECT_NS, LEAD_IN_NS, TURN_NS
 from iotax.design.power import block_reach
 from iotax.study.model import Slices
+from iotax.units import show_share
 
 SESSIONS_MIN = 4
 """Fewer give an interval of more than 3.2 standard errors to each side."""
@@ -89,5 +90,5 @@ def advice(treatments: int, slices: Slices, sessions: int, duration_ns: int, sha
         return None
     return (
         f"By the scatter of that run `sessions: {best.sessions}, rounds: {best.rounds}` would give intervals "
-        f"{narrower:.0%} narrower in the same time."
+        f"{show_share(narrower, 0)} narrower in the same time."
     )

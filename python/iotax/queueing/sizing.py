@@ -54,7 +54,7 @@ def size(rate_per_s: float, service_s: float, target: SizingTarget, storage_s: f
     if target.response_max_s is not None and target.response_max_s <= service_s + storage_s:
         raise ValueError(
             f"no number of cores answers within {target.response_max_s * 1e6:.0f} µs: "
-            f"service and storage alone take {(service_s + storage_s) * 1e6:.0f} µs"
+            f"service and storage alone take {(service_s + storage_s) * 1e6:.0f} µs; allow more than that"
         )
     enough_for_cap = max(1, math.ceil(rate_per_s * service_s / target.utilisation_max - 1e-9))
     for servers in range(enough_for_cap, SERVERS_MAX + 1):

@@ -5,7 +5,7 @@ from iotax.analysis.data import PROTOCOL
 from iotax.analysis.link import BOUND, ceiling_bytes_per_s, is_bound, link_of, per_share, shares
 from iotax.analysis.responses import BANDWIDTH
 from iotax.report.tables import Column, Figure, Group, absolute, by_condition
-from iotax.units import counted
+from iotax.units import counted, show_share
 from iotax.wording import figure, title
 
 _ROUNDING = 0.02
@@ -66,7 +66,7 @@ def note(summary: Summary) -> str:
     if over := beyond(summary):
         are = "treatment" if over == 1 else "treatments"
         return f"{over} {are} carried more than their link can: check the link's rate, in the study and in the lab."
-    floor = f"{BOUND:.0%}".replace("%", " %")
+    floor = show_share(BOUND, 0)
     if not bound:
         return f"No link carried {floor} of that on both sides of a comparison: no difference here comes from its rate."
     return (

@@ -34,7 +34,7 @@ from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
-from iotax.units import show_time
+from iotax.units import show_share, show_time
 from iotax.version import __version__
 from iotax.wording import SIMULATED, answer, cost_cautions, figure, inside, measuring, not_sized, title, trust
 from iotax.wording import clients as wording_of_clients
@@ -359,7 +359,8 @@ def _how_workers(summary: Summary) -> list[str]:
         return []
     return [
         "The hosts were reached by a Dask worker on each, which runs beside what is measured: it took up to "
-        f"{max(shares):.1%} of a core over a window. It is part of the machines' figures, not of the processes'."
+        f"{show_share(max(shares))} of a core over a window. It is part of the machines' figures, not of the "
+        "processes'."
     ]
 
 

@@ -42,6 +42,15 @@ def regression(found: Change) -> str:
     return f"Regression ({treatment(found)}): {said}{doubtful}."
 
 
+def no_regression(found: Sequence[Change], margin_percent: float) -> str:
+    """Where none is sure: whether one is ruled out, too."""
+    count = sum(each.may_have_regressed(margin_percent) for each in found)
+    if not count:
+        return "No regression beyond the margin."
+    where = f"{count} of {len(found)} comparisons" if len(found) > 1 else "the one comparison"
+    return f"No regression beyond the margin was found, but {where} cannot rule one out."
+
+
 def doubts(found: Sequence[Change]) -> list[str]:
     """Which treatments rest on mostly doubtful runs, and why; a line for all that share it."""
     about: dict[str, dict[str, None]] = {}

@@ -2,6 +2,7 @@
 
 from iotax.analysis.data import Grid, StudyData
 from iotax.analysis.link import BOUND, ceiling_bytes_per_s, is_bound, per_share, shares
+from iotax.units import show_share
 from iotax.wording.names import title
 
 
@@ -22,8 +23,10 @@ def sentences(data: StudyData) -> list[str]:
         raw = share / known[base] / per_share(data.study, grid, cell, base)
         lines.append(
             f"{title(' · '.join(cell))}: {100 * raw:.0f} of {title(' · '.join(base))} = 100 as measured; as shares of "
-            f"their links {share:.1%} and {known[base]:.1%}, {100 * share / known[base]:.0f}."
+            f"their links {show_share(share)} and {show_share(known[base])}, {100 * share / known[base]:.0f}."
         )
     if len(lines) == 1:
-        lines.append(f"No comparison was limited by its links: in none did both sides reach {BOUND:.0%} of that.")
+        lines.append(
+            f"No comparison was limited by its links: in none did both sides reach {show_share(BOUND, 0)} of that."
+        )
     return lines

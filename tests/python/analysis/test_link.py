@@ -78,7 +78,7 @@ def test_only_what_links_bound_is_told_as_shares_of_them() -> None:
     assert told[0] == "Capacity of the links, one way: fc 32GFC 3,306 MB/s, ip 25GbE 3,094 MB/s."
     # 0.98 × 3,094 of 0.96 × 3,306.
     assert told[1:] == [
-        "ip · 64KiB: 96 of fc · 64KiB = 100 as measured; as shares of their links 98.0% and 96.0%, 102."
+        "ip · 64KiB: 96 of fc · 64KiB = 100 as measured; as shares of their links 98.0 % and 96.0 %, 102."
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_single_link_leaves_the_digest_of_a_study_as_it_was() -> None:
 def test_links_that_bound_nothing_are_owed_nothing() -> None:
     study = read_study("s", STUDY, Path("/"))
     told = sentences(measured(study, {(name, size): 0.5 for name in ("fc", "ip") for size in (4096, 65536)}))
-    assert told[1] == "No comparison was limited by its links: in none did both sides reach 90% of that."
+    assert told[1] == "No comparison was limited by its links: in none did both sides reach 90 % of that."
 
 
 def test_a_link_of_no_protocol_is_a_slip() -> None:

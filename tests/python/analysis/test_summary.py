@@ -284,7 +284,7 @@ def test_work_grows_with_arms_not_with_cells_or_responses(monkeypatch):
 
 
 def test_a_generator_that_is_late_by_itself_is_no_disturbance():
-    late = Check("lateness", Severity.DOUBTFUL, "late by 30.0 µs on average, 25.0% of the response time")
+    late = Check("lateness", Severity.DOUBTFUL, "late by 30.0 µs on average, 25.0 % of the response time")
     data = Simulation().data(study())
     checks = {run.trial.id: [late] for run in data.measured}
     found = trust(replace(summarise(data), run_checks=checks))

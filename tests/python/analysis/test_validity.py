@@ -161,7 +161,7 @@ def test_a_warm_up_that_was_too_short_says_how_much_more_would_do(run):
     series = [run.result.series[0].model_copy(update={"reads": each, "writes": 0}) for each in ios]
     window = run.result.window.model_copy(update={"duration_ns": 55_000_000_000})
     found = finding(changed(run, series=series, window=window), "steady")
-    assert found.text == "steady, but the warm-up was too short: it changes the mean by 1.8%; 5.0 s more would do"
+    assert found.text == "steady, but the warm-up was too short: it changes the mean by 1.8 %; 5.0 s more would do"
 
 
 def test_steady_noise_is_rarely_called_a_warm_up():
@@ -244,7 +244,7 @@ def test_a_policy_that_promises_balance_is_held_to_it(run):
     assert finding(run, "balance").level is Severity.GOOD
     assert finding(changed(run, paths=over("round-robin", True, 500, 520)), "balance").level is Severity.GOOD
     uneven = finding(changed(run, paths=over("round-robin", True, 1000, 0)), "balance")
-    assert (uneven.level, uneven.text) == (Severity.DOUBTFUL, "round-robin: sd0 100%, sd1 0%")
+    assert (uneven.level, uneven.text) == (Severity.DOUBTFUL, "round-robin: sd0 100 %, sd1 0 %")
     assert finding(changed(run, paths=over("fixed", False, 1000, 0)), "balance").level is Severity.GOOD
     assert finding(changed(run, paths=over("fixed", False, 0, 0)), "balance").level is Severity.UNKNOWN
 
@@ -260,6 +260,6 @@ def test_media_that_are_a_model_are_noted_where_their_operations_end_late(run):
     assert finding(changed(run, media=modelled(20_000_000)), "media").level is Severity.GOOD
     late = finding(changed(run, media=modelled(80_000_000)), "media")
     assert late.level is Severity.NOTE
-    assert late.text.startswith("operations ended 80.0 µs late on average, 80000 µs at most: 8.0%")
+    assert late.text.startswith("operations ended 80.0 µs late on average, 80000 µs at most: 8.0 %")
     assert late.text.endswith("from connecting to the end, warm-up included")
     assert finding(changed(run, media=modelled(0, told=0)), "media").level is Severity.GOOD

@@ -48,10 +48,12 @@ def test_no_summary_of_a_command_is_cut(group: tuple[str, ...], monkeypatch: pyt
     assert "..." not in commands
 
 
-def test_a_full_disk_behind_standard_output_is_said_in_a_line(tiny: Path) -> None:
+@pytest.mark.parametrize("words", [("studies", "quick"), ("size", "--iops", "70k", "--cpu-us", "81")])
+def test_a_full_disk_behind_standard_output_is_said_in_a_line(words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
-        words = [sys.executable, "-m", "iotax", "studies", "quick"]
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "iotax", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert done.returncode == Exit.USAGE
     assert done.stderr == "iotax: the output cannot be written: No space left on device\n"
 
@@ -118,9 +120,9 @@ def test_plan_shows_trials_in_order_and_runs_nothing(tiny: Path) -> None:
         "8 trials in 2 blocks, about 2 s; seed 7.",
         "Full factorial: 4 treatments.",
         "Minimum detectable difference between two treatments (90 % power), by assumed run-to-run variation: "
-        "5.1% at 1%, 10.5% at 2%, 16.2% at 3%, 28.5% at 5%, 64.9% at 10%.",
+        "5.1 % at 1 %, 10.5 % at 2 %, 16.2 % at 3 %, 28.5 % at 5 %, 64.9 % at 10 %.",
         "Minimum detectable difference between two arms over all conditions (90 % power), by assumed run-to-run "
-        "variation: 3.6% at 1%, 7.3% at 2%, 11.2% at 3%, 19.4% at 5%, 42.4% at 10%.",
+        "variation: 3.6 % at 1 %, 7.3 % at 2 %, 11.2 % at 3 %, 19.4 % at 5 %, 42.4 % at 10 %.",
         "Absolute values (µs, IOPS) include drift between blocks: over 2 blocks their 95 % intervals reach 12.7 "
         "standard "
         "errors to each side, over 5 only 2.8. Ratios between treatments do not include it.",
@@ -148,7 +150,9 @@ def test_quantities_are_written_on_the_command_line_as_in_a_study() -> None:
         refused = iotax(*words)
         assert refused.exit_code == 2
         assert "found '0.8': a fraction of 1 or a percentage? Write 80% or 0.8%" in refused.output
-    assert "no notebook in out/" in iotax("compare", "a", "b", "--margin", "5%").output
+    refused = iotax("compare", "a", "b", "--margin", "5%").output
+    assert "no notebook in out/; `iotax run` creates one, or name one; a and b are no files here either" in refused
+    assert "or give --cpu-us 81" in iotax("size", "--iops", "70k").output
 
 
 def test_a_broken_study_is_a_usage_error_with_lines(tiny: Path) -> None:
@@ -271,6 +275,15 @@ def test_studies_prints_one_as_it_is() -> None:
     assert (done.exit_code, done.output) == (0, builtin_study("quick"))
     assert iotax("studies", "quik").exit_code == 2
     assert "did you mean 'quick'" in iotax("studies", "quik").output
+
+
+def test_a_file_that_is_called_like_a_built_in_study_is_said_not_to_be_read() -> None:
+    assert "note: quick" not in iotax("plan", "quick").stderr
+    Path("quick").write_text("no study")
+    done = iotax("plan", "quick")
+    assert done.exit_code == 0
+    assert "note: quick is a built-in study, and the file quick here was not read; for that say ./quick" in done.stderr
+    assert iotax("plan", "./quick").exit_code == Exit.USAGE
 
 
 def completed(shell: str, *words: str) -> list[str]:

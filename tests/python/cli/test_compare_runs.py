@@ -21,7 +21,9 @@ from iotax.cli.loading import load
 from iotax.cli.summary import print_summary
 from iotax.collected import study_data
 from iotax.notebook import Notebook
+from iotax.units import show_share
 from iotax.wording import span
+from iotax.wording.changes import no_regression
 from report.factory import PATHS, QUICK, Simulation, study, write_notebook
 
 RUN = CliRunner()
@@ -53,6 +55,25 @@ def test_a_slower_path_is_a_regression_and_the_same_path_is_none():
     same = changes(before, simulated(3), 5.0).found
     assert not any(c.regressed(5.0) for c in same)
     assert Verdict.EQUIVALENT in {c.verdict for c in same}
+
+
+def test_where_no_regression_is_found_it_is_said_whether_one_is_ruled_out():
+    said = {}
+    for replicates in (5, 40):
+        of = study(design={"replicates": replicates})
+        one, other = (Simulation(seed=seed, block_cv=0.0).data(of) for seed in (1, 3))
+        found = changes(one, other, 5.0).found
+        count = sum(each.may_have_regressed(5.0) for each in found)
+        assert not any(each.regressed(5.0) for each in found)
+        worst = [each.ratio.low if each.response.more_is_better else 1 / each.ratio.high for each in found]
+        assert count == sum(each <= 1 / 1.05 for each in worst)
+        said[replicates] = (count, len(found), no_regression(found, 5.0))
+    count, of_all, words = said[5]
+    assert count > 0
+    assert (
+        words == f"No regression beyond the margin was found, but {count} of {of_all} comparisons cannot rule one out."
+    )
+    assert said[40][::2] == (0, "No regression beyond the margin.")
 
 
 def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
@@ -252,7 +273,7 @@ def test_a_plan_tells_each_response_by_the_scatter_of_an_earlier_run(tmp_path: P
     write_notebook(tmp_path / "out" / "quick.iotax", data)
     told = RUN.invoke(app, ["plan", "quick.yaml"]).output
     for noise in summarise(data).noise:
-        assert f"{noise.response.title}, by the scatter of {noise.cv:.1%} in out/quick.iotax (run of " in told
+        assert f"{noise.response.title}, by the scatter of {show_share(noise.cv)} in out/quick.iotax (run of " in told
 
 
 def test_a_plan_takes_no_scatter_from_a_run_of_other_settings(tmp_path: Path, monkeypatch):

@@ -167,7 +167,7 @@ def test_a_log_tells_now_and_then_how_far_a_long_step_is(planned: Plan, monkeypa
         shown.step(Step("simulated some of it, 1 min left", second / 100))
     lines = out.getvalue().splitlines()[1:]
     assert lines == [
-        f"0/{len(planned.trials)} {trial.id}: simulated some of it, 1 min left, {percent}%"
+        f"0/{len(planned.trials)} {trial.id}: simulated some of it, 1 min left, {percent} %"
         for percent in (14, 29, 44, 59)
     ]
 

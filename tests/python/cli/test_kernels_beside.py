@@ -33,7 +33,7 @@ def test_the_command_and_its_time_are_told_where_no_kernel_was_measured(
     monkeypatch.setattr("shutil.which", lambda _: None)
     told = said("quick", capsys)
     assert "stacks in user space" in told
-    assert re.search(r"`iotax run kernel-exact` tells it, about \d+ min \d\d s, in virtual machines", told)
+    assert re.search(r"`iotax run kernel-exact` measures .* I/O: about \d+ min \d\d s, in virtual machines", told)
     assert "it needs QEMU" in told
 
 

@@ -96,5 +96,7 @@ def test_one_core_is_singular() -> None:
 
 
 def test_bounds_that_nothing_can_meet_are_refused_by_their_option() -> None:
+    assert "of 100,000 cores: service and waiting in an M/M/100,000 queue" in size(*STUDY_3, "--cores", "100000").output
+    assert "alone take 81 µs; allow more than that" in size("--cpu-us", "81", "--response", "20us").output
     assert "--cap 0%: " in size("--cpu-us", "81", "--cap", "0").output
     assert "--response 0.5x: " in size("--cpu-us", "81", "--response", "0.5x").output

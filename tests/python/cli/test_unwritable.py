@@ -37,7 +37,7 @@ def iotax(*words: object) -> Any:
     [
         (("report", "n.iotax", "--output", "n.iotax/r.html"), "n.iotax"),
         (("report", "n.iotax", "--output", "folder"), "folder"),
-        (("report", "n.iotax", "--charts", "n.iotax"), "n.iotax"),
+        (("report", "n.iotax", "--charts", "n.iotax/charts"), "n.iotax"),
         (("export", "n.iotax", "--output", "none/n.csv"), "none/n.csv"),
         (("compare", "nfs3", "iscsi", "-n", "n.iotax", "--json", "none/c.json"), "none/c.json"),
         (("init", "none/study.yaml"), "none/study.yaml"),
@@ -52,6 +52,14 @@ def test_a_file_that_cannot_be_written_is_named(words: tuple[str, ...], named: s
     assert "cannot be written: " in done.output
     assert notebook.read_bytes() == before
     assert sorted(path.name for path in Path().glob("*.part")) == []
+
+
+def test_charts_are_not_written_where_a_file_is(notebook: Path) -> None:
+    before = notebook.read_bytes()
+    done = iotax("report", "n.iotax", "--charts", "n.iotax")
+    assert (done.exit_code, done.output) == (2, "iotax: --charts n.iotax: a file; name a folder, which may be new\n")
+    assert notebook.read_bytes() == before
+    assert "`iotax report n.iotax --charts DIR`" in iotax("report", "n.iotax", "--charts", "n.iotax/charts").output
 
 
 def test_figures_are_printed_before_a_document_fails(notebook: Path) -> None:

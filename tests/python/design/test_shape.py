@@ -17,7 +17,7 @@ def slices(rounds: int) -> Slices:
 def test_a_plan_whose_sessions_scatter_is_told_to_have_more_of_them() -> None:
     said = advice(2, slices(60), 5, TIME_NS, share_of_sessions=0.95)
     assert said is not None
-    found = re.search(r"`sessions: (\d+), rounds: (\d+)` would give intervals (\d+)% narrower", said)
+    found = re.search(r"`sessions: (\d+), rounds: (\d+)` would give intervals (\d+) % narrower", said)
     assert found is not None
     assert int(found[1]) > 10
     assert int(found[2]) < 60

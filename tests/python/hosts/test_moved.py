@@ -24,7 +24,7 @@ def test_what_moved_anything_is_said_the_most_first_with_what_was_dropped() -> N
     assert moved("h1", observed) == [
         "h1: eth1: 2.0 MB received, 0.5 MB sent, 7 packets dropped",
         "h1: eth0: 0.0 MB received, 0.0 MB sent",
-        "h1: sdb: 3 reads (0.0 MB), 0 writes (0.0 MB), busy 25% of the time",
+        "h1: sdb: 3 reads (0.0 MB), 0 writes (0.0 MB), busy 25 % of the time",
     ]
 
 

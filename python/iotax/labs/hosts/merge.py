@@ -23,7 +23,7 @@ from iotax.trial import (
     TrialResult,
     Verify,
 )
-from iotax.units import format_size
+from iotax.units import format_size, show_share
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,9 @@ def worker_said(worker: CpuTime) -> str:
     """What it costs, for a log."""
     share = worker.busy_ns / (worker.window_ns or 1)
     memory = "" if worker.max_rss_bytes is None else f", {format_size(worker.max_rss_bytes >> 20 << 20)} of memory"
-    return f"{worker.host}: {worker.busy_ns / 1e6:.1f} ms of CPU time in the window, {share:.1%} of a core{memory}"
+    return (
+        f"{worker.host}: {worker.busy_ns / 1e6:.1f} ms of CPU time in the window, {show_share(share)} of a core{memory}"
+    )
 
 
 def _named(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from iotax.records import Record
+from iotax.units import show_share
 
 _NAMED_MAX = 8
 """Of each kind, those that moved most: a host may have hundreds."""
@@ -47,7 +48,7 @@ class _Disk(Record):
             f"{self.reads} reads ({_mb(self.read_bytes)})",
             f"{self.writes} writes ({_mb(self.written_bytes)})",
         )
-        return f"{self.name}: {reads}, {writes}, busy {self.busy_ns / (window_ns or 1):.0%} of the time"
+        return f"{self.name}: {reads}, {writes}, busy {show_share(self.busy_ns / (window_ns or 1), 0)} of the time"
 
 
 class _Counters(Record):
