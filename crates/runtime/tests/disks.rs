@@ -17,6 +17,7 @@ use support::{config, run, stream_bytes};
 for_both_drivers!(
     bytes_written_are_read_back,
     a_file_in_memory_answers_alike,
+    timers_pass_while_a_file_in_memory_is_read_without_end,
     memory_that_is_not_aligned_will_do,
     zeroed_and_unmapped_ranges_read_as_zeros,
     many_operations_are_under_way_at_once,
@@ -152,6 +153,61 @@ fn expect_back(choice: DriverChoice, scratch: &Scratch) {
             assert!(read(choice, &disk, 8192, 65536) == stream_bytes(stream, 0, 65536));
         }
     }
+}
+
+/// Reads one block after another until its time is over.
+struct Load {
+    next: Option<Output>,
+    until: Option<Instant>,
+    finished: bool,
+}
+
+impl Load {
+    fn read() -> Output {
+        let op = DiskOp::Read { offset: 0, into: aligned(1, 4096) };
+        Output::Disk { token: DiskToken(0), disk: DiskId(0), op }
+    }
+}
+
+impl Node for Load {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let until = *self.until.get_or_insert(now + std::time::Duration::from_millis(5));
+        match input {
+            Input::DiskDone { .. } if !self.finished => self.next = Some(Self::read()),
+            Input::Timer => self.finished = now >= until,
+            _ => {}
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.next.take()
+    }
+
+    fn poll_transmit(&mut self) -> Option<ConnId> {
+        None
+    }
+
+    fn transmit(&mut self, _conn: ConnId) -> Option<&mut Transmit> {
+        None
+    }
+
+    fn wants_receive(&self, _conn: ConnId) -> bool {
+        false
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.until.filter(|_| !self.finished)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+}
+
+fn timers_pass_while_a_file_in_memory_is_read_without_end(choice: DriverChoice) {
+    let mut config = config(choice);
+    config.disks.push(Scratch::in_memory("load", choice).open(false));
+    run(config, &mut Load { next: Some(Load::read()), until: None, finished: false });
 }
 
 fn memory_that_is_not_aligned_will_do(choice: DriverChoice) {

@@ -103,10 +103,15 @@ fn wait(polling: &mut PollingState, port: &mut impl Port, until: Until, clock: C
     Ok(())
 }
 
-/// Tells the node of connections accepted and gone, and of disk operations done.
+/// Tells the node of connections accepted and gone, and of disk operations done. Not of those that it asks for meanwhile: of a file
+/// in memory they are done already, and a load on one would never see the time again.
 fn deliver<N: Node + ?Sized>(port: &mut impl Port, node: &mut N, now: Instant) {
+    let mut done = port.common().disk_done.len();
     loop {
-        let input = if let Some((token, result)) = port.common().disk_done.pop_front() {
+        let input = if done > 0
+            && let Some((token, result)) = port.common().disk_done.pop_front()
+        {
+            done -= 1;
             Input::DiskDone { token, result }
         } else if let Some((conn, reason)) = port.common().conns.gone.pop_front() {
             port.common().conns.release(conn);
