@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from iotax.labs.hosts.clock import PROBES, Offset, Ours, measure, turns
+from iotax.labs.hosts.clock import (
+    FAR_AT_A_TIME,
+    NEAR_AT_A_TIME,
+    PROBES_MAX,
+    PROBES_MIN,
+    Offset,
+    Ours,
+    Turns,
+    measure,
+)
 from iotax.places import Event, Task
 
 MS = 1_000_000
@@ -52,9 +61,9 @@ class Asked(Task):
         pass
 
 
-def compared(tasks: list[Asked], wire: Wire) -> list[Offset]:
+def compared(tasks: list[Asked], wire: Wire, known_ns: int = 0) -> list[Offset]:
     async def all_of_them() -> list[Offset]:
-        in_turns = turns()
+        in_turns = Turns(known_ns)
         return await asyncio.gather(*(measure(task, wire, in_turns) for task in tasks))
 
     return asyncio.run(all_of_them())
@@ -63,10 +72,18 @@ def compared(tasks: list[Asked], wire: Wire) -> list[Offset]:
 def test_few_hosts_are_asked_at_the_same_time_and_each_as_often() -> None:
     wire, heard = Wire(), list[str]()
     found = compared([Asked(wire, heard, f"h{number}", way_ns=1000) for number in range(200)], wire)
-    assert wire.most == 8
-    assert {heard.count(f"h{number}") for number in range(200)} == {PROBES}
+    assert wire.most == NEAR_AT_A_TIME
+    assert {heard.count(f"h{number}") for number in range(200)} == {PROBES_MAX}
     # Nobody waits for more than those whose turn it is.
-    assert max(each.round_trip_ns for each in found) <= 8 * 1000
+    assert max(each.round_trip_ns for each in found) <= NEAR_AT_A_TIME * 1000
+
+
+def test_a_clock_that_is_known_well_enough_is_asked_for_no_longer() -> None:
+    wire, heard = Wire(), list[str]()
+    [near] = compared([Asked(wire, heard, "near", way_ns=MS)], wire, known_ns=MS // 2)
+    [next_to_it] = compared([Asked(wire, heard, "next to it", way_ns=MS + 2)], wire, known_ns=MS // 2)
+    assert near.error_ns <= MS // 2 < next_to_it.error_ns
+    assert (heard.count("near"), heard.count("next to it")) == (PROBES_MIN, PROBES_MAX)
 
 
 def test_a_host_far_away_keeps_no_other_waiting() -> None:
@@ -74,5 +91,13 @@ def test_a_host_far_away_keeps_no_other_waiting() -> None:
     tasks = [Asked(wire, heard, f"far{number}", way_ns=50 * MS) for number in range(16)]
     compared([*tasks, Asked(wire, heard, "last")], wire)
     # It has its turn while the first ones are still asked.
-    assert heard[: heard.index("last")].count("far0") < PROBES
-    assert wire.most > 8
+    assert heard[: heard.index("last")].count("far0") < PROBES_MAX
+    assert wire.most > NEAR_AT_A_TIME
+
+
+def test_of_hosts_that_are_slow_to_answer_no_more_are_asked_than_can_be_heard() -> None:
+    """A controller that is busy takes every host for a far one, and would make them so."""
+    wire, heard = Wire(), list[str]()
+    compared([Asked(wire, heard, f"h{number}", way_ns=20 * MS) for number in range(200)], wire)
+    assert FAR_AT_A_TIME < wire.most <= NEAR_AT_A_TIME + FAR_AT_A_TIME
+    assert {heard.count(f"h{number}") for number in range(200)} == {PROBES_MAX}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from iotax.places import Task
 
-PROBES = 20
+PROBES_MIN, PROBES_MAX = 5, 20
+"""Of each host."""
 _PROBE_S = 10.0
-_AT_A_TIME = 8
+NEAR_AT_A_TIME, FAR_AT_A_TIME = 2, 16
 """Hosts that are asked at the same time."""
 _FAR_NS = 10_000_000
-"""A round trip of hosts that are asked out of turn."""
+"""A round trip of hosts that do not keep the near ones waiting."""
 
 
 class Ours:
@@ -60,13 +61,22 @@ def offset_of(sent_ns: int, host_ns: int, heard_ns: int, kernel_error_ns: int | 
     return Offset(host_ns - (sent_ns + heard_ns) // 2, heard_ns - sent_ns, kernel_error_ns)
 
 
-def turns() -> asyncio.Semaphore:
-    """For the hosts of one study. Were hundreds of them asked at the same time, what would be measured as round trips
-    is how long their answers wait for us: 11 ms where 0.5 ms are theirs."""
-    return asyncio.Semaphore(_AT_A_TIME)
+class Turns:
+    """Of the hosts of one study. Were hundreds of them asked at the same time, what would be measured as round trips is
+    how long their answers wait for us, and the busier we are, the longer."""
+
+    def __init__(self, known_ns: int = 0) -> None:
+        """A clock that is known to `known_ns` is asked for no longer."""
+        self.near, self.far = asyncio.Semaphore(NEAR_AT_A_TIME), asyncio.Semaphore(FAR_AT_A_TIME)
+        self._known_ns = known_ns
+
+    def know(self, found: Sequence[Offset]) -> bool:
+        """Whether these probes of one host are enough."""
+        known = min(each.error_ns for each in found) <= self._known_ns
+        return len(found) >= (PROBES_MIN if known else PROBES_MAX)
 
 
-async def measure(agent: Task, ours: Ours, in_turns: asyncio.Semaphore) -> Offset:
+async def measure(agent: Task, ours: Ours, in_turns: Turns) -> Offset:
     """Raises HostFault."""
 
     async def asked() -> tuple[int, int | None]:
@@ -77,9 +87,7 @@ async def measure(agent: Task, ours: Ours, in_turns: asyncio.Semaphore) -> Offse
     return await compared(asked, ours, in_turns)
 
 
-async def compared(
-    asked: Callable[[], Awaitable[tuple[int, int | None]]], ours: Ours, in_turns: asyncio.Semaphore
-) -> Offset:
+async def compared(asked: Callable[[], Awaitable[tuple[int, int | None]]], ours: Ours, in_turns: Turns) -> Offset:
     """Of the clock that answers with its time, ns, and its kernel's error."""
 
     async def probe() -> Offset:
@@ -87,13 +95,15 @@ async def compared(
         unix_ns, error_ns = await asked()
         return offset_of(sent_ns, unix_ns, ours.now_ns(), error_ns)
 
-    async with in_turns:
+    async with in_turns.near:
         found = [await probe()]
-        if found[0].round_trip_ns < _FAR_NS:
-            found += [await probe() for _ in range(PROBES - 1)]
+        while found[0].round_trip_ns < _FAR_NS and not in_turns.know(found):
+            found.append(await probe())
     # Those far away would keep the others waiting, and others' work here is little beside their way.
-    while len(found) < PROBES:
-        found.append(await probe())
+    if not in_turns.know(found):
+        async with in_turns.far:
+            while not in_turns.know(found):
+                found.append(await probe())
     best = min(found, key=lambda offset: offset.round_trip_ns)
     return replace(best, longest_ns=max(offset.round_trip_ns for offset in found))
 

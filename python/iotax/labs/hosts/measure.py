@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from iotax.engine import EngineError
-from iotax.labs.hosts.clock import Offset, Ours, off_by_ns, offset_of, turns
+from iotax.labs.hosts.clock import Offset, Ours, Turns, off_by_ns, offset_of
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.places import LEASE_NS, Event, HostFault, Place, Task
 from iotax.places.base import line_of
@@ -26,6 +26,8 @@ _BESIDE = "beside"
 """Among the processes that an engine watches."""
 _SLOWER_MAX = 30
 """Times that a clock with a pace of its own may be slower than ours."""
+_CLOCK_SHARE = 0.0005
+"""Of the window, by which a host's clock may be wrong: of two hosts together, no more than what is said of a start."""
 _OFF_NS, _OFF_SHARE = 10_000_000, 0.001
 """By how much, or what share of the window, a host may begin at another time beyond the error of its clock."""
 
@@ -157,7 +159,7 @@ class Directly(Group):
         self._armed = await each_of([_arm(job, asked, self._running) for job in self.jobs])
 
     async def compare(self, ours: Ours) -> list[Offset]:
-        in_turns, self._ours = turns(), ours
+        in_turns, self._ours = Turns(round(_CLOCK_SHARE * self._window.runtime_ns)), ours
         self._ready = await each_of([_compared(each, ours, in_turns) for each in self._armed])
         return [each.offset for each in self._ready]
 
@@ -230,7 +232,7 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Arm
     return _Armed(job, agent, connected)
 
 
-async def _compared(armed: _Armed, ours: Ours, in_turns: asyncio.Semaphore) -> _Ready:
+async def _compared(armed: _Armed, ours: Ours, in_turns: Turns) -> _Ready:
     return _Ready(armed.job, armed.agent, armed.connected, await measure_clock(armed.agent, ours, in_turns))
 
 

@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import Any
 
 from iotax.engine import EngineError
-from iotax.labs.hosts.clock import Offset, Ours, compared, turns
+from iotax.labs.hosts.clock import Offset, Ours, Turns, compared
 from iotax.labs.hosts.measure import READY_S, SILENCE_S, Answer, Group, Hear, Job, Window, each_of
 from iotax.labs.hosts.relay import Errand, Fault, Relay
 from iotax.labs.hosts.survey import Asked, Survey
@@ -155,7 +155,7 @@ class Relays:
     async def groups(self, jobs: Sequence[Job], window: Window) -> list[Group]:
         """Raises HostFault."""
         by_relay = await self._by_relay(jobs, lambda job: job.place.name)
-        in_turns = turns()
+        in_turns = Turns()
         return [ByRelay(held, behind, window, in_turns) for held, behind in by_relay]
 
     async def close(self) -> None:
@@ -258,7 +258,7 @@ class Relayed(HostPlace):
 class ByRelay(Group):
     """The hosts of one window behind one relay."""
 
-    def __init__(self, held: Held, jobs: Sequence[Job], window: Window, in_turns: asyncio.Semaphore) -> None:
+    def __init__(self, held: Held, jobs: Sequence[Job], window: Window, in_turns: Turns) -> None:
         self.jobs = jobs
         self._held, self._window, self._in_turns = held, window, in_turns
         self._offset: Offset | None = None

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from iotax.labs.hosts.clock import Offset, Ours, turns
+from iotax.labs.hosts.clock import Offset, Ours, Turns
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.measure import READY_S
 from iotax.places import LEASE_NS, Binary, HostFault
@@ -96,7 +96,7 @@ class Survey:
 
 async def survey(places: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
     """All at once. A host that cannot be reached says why."""
-    in_turns = turns()
+    in_turns = Turns()
     return list(await asyncio.gather(*(_one(role, place, asked, binary, in_turns) for role, place, asked in places)))
 
 
@@ -117,7 +117,7 @@ async def with_companions(places: Sequence[tuple[str, HostPlace, Asked]], survey
     return list(await asyncio.gather(*map(one, places_only, surveyed)))
 
 
-async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary, in_turns: asyncio.Semaphore) -> Survey:
+async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary, in_turns: Turns) -> Survey:
     found = Survey(place.name, role)
     if role == "esxi":
         return await _esxi(found, place)
