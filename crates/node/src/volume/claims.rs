@@ -2,7 +2,8 @@
 //!
 //! What reads blocks, changes them and writes them back (an unaligned write, COMPARE AND WRITE, ORWRITE) claims them for itself;
 //! what writes whole blocks shares them with its like. While nobody claims anything for itself, a whole-block write costs two
-//! additions to a counter of its part of the volume and no lock. Claims that must wait are served in the order in which they came.
+//! additions to a counter of its thread for its part of the volume: no lock, and nothing that another thread writes. Claims that must
+//! wait are served in the order in which they came.
 
 use std::{
     rc::Rc,
@@ -16,8 +17,9 @@ use iotax_proto::UnitError;
 
 /// What one counter of whole-block writes is for. Small, as a claim waits for writes beside it under the same counter.
 const STRIPE_BYTES: u64 = 16 << 10;
-/// Counters of a volume; further stripes use them again.
-const STRIPES: usize = 4096;
+/// Counters of a volume, for each thread; further stripes use them again.
+const STRIPES: usize = 1024;
+const COUNTERS_A_LINE: usize = 16;
 /// Claims of a volume that are held alone or wait, at most: who releases one looks through them all.
 const ENTRIES_MAX: usize = 1024;
 
@@ -25,19 +27,28 @@ type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// A volume's claims, shared by all threads.
 pub(crate) struct Claims {
-    /// Whole-block writes under way.
-    stripes: Box<[AtomicU32]>,
     /// Claims in `entries` that are for their owner alone.
     alone: AtomicUsize,
     entries: Mutex<Entries>,
     wake: OnceLock<Wake>,
 }
 
+/// Whole-block writes of one thread that are under way, by stripe. Who wants blocks alone reads those of all threads.
+#[derive(Debug)]
+struct Writes(Box<[CacheLine]>);
+
+/// Counters that no other thread's stand beside.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct CacheLine([AtomicU32; COUNTERS_A_LINE]);
+
 /// Claims that are held alone, and all that wait, in the order in which they came.
 #[derive(Debug, Default)]
 struct Entries {
     list: Vec<Entry>,
     last_id: u64,
+    /// Of each claimant.
+    writes: Vec<Arc<Writes>>,
 }
 
 #[derive(Debug)]
@@ -47,6 +58,8 @@ struct Entry {
     alone: bool,
     is_held: bool,
     ticket: Arc<Ticket>,
+    /// Of its owner.
+    writes: Arc<Writes>,
 }
 
 /// What tells a waiting claim's owner that it is granted.
@@ -70,6 +83,7 @@ struct Part {
 #[derive(Debug)]
 pub(super) struct Claimant {
     claims: Arc<Claims>,
+    writes: Arc<Writes>,
     mailbox: Arc<AtomicBool>,
 }
 
@@ -85,12 +99,7 @@ pub(super) struct Claim {
 
 impl Claims {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            stripes: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(),
-            alone: AtomicUsize::new(0),
-            entries: Mutex::default(),
-            wake: OnceLock::new(),
-        })
+        Arc::new(Self { alone: AtomicUsize::new(0), entries: Mutex::default(), wake: OnceLock::new() })
     }
 
     /// `wake` makes every thread look into its mailbox. The first counts.
@@ -104,55 +113,79 @@ impl Claims {
         self.lock().list.len()
     }
 
+    #[cfg(test)]
+    fn has_writes(&self) -> bool {
+        self.lock().has_writes(&Part::new(0, STRIPE_BYTES * STRIPES as u64))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[inline]
-    fn add(&self, part: &Part) {
-        for stripe in part.first..part.first + part.count {
-            self.stripes[stripe as usize % STRIPES].fetch_add(1, SeqCst);
-        }
-    }
-
-    #[inline]
-    fn subtract(&self, part: &Part) {
-        for stripe in part.first..part.first + part.count {
-            self.stripes[stripe as usize % STRIPES].fetch_sub(1, SeqCst);
-        }
-    }
-
-    fn has_writes(&self, part: &Part) -> bool {
-        (part.first..part.first + part.count).any(|stripe| self.stripes[stripe as usize % STRIPES].load(SeqCst) > 0)
-    }
-
-    /// Grants what waited for `released` and waits for nothing else; whether any of it is another thread's.
-    fn grant(&self, entries: &mut Entries, released: (&Part, bool), own: &Arc<AtomicBool>) -> bool {
-        let mut wakes_others = false;
-        for index in 0..entries.list.len() {
-            let (earlier, rest) = entries.list.split_at_mut(index);
-            let Some(entry) = rest.first_mut() else { break };
-            let waited = !entry.is_held && conflicts(released, (&entry.part, entry.alone));
-            let barred = || earlier.iter().any(|other| other.bars(&entry.part, entry.alone));
-            if !waited || barred() || (entry.alone && self.has_writes(&entry.part)) {
-                continue;
-            }
-            if !entry.alone {
-                self.add(&entry.part);
-            }
-            entry.is_held = true;
-            entry.ticket.is_granted.store(true, SeqCst);
-            entry.ticket.mailbox.store(true, SeqCst);
-            wakes_others |= !Arc::ptr_eq(&entry.ticket.mailbox, own);
-        }
-        entries.list.retain(|entry| entry.alone || !entry.is_held);
-        wakes_others
     }
 
     fn wake_others(&self, wakes_others: bool) {
         if wakes_others && let Some(wake) = self.wake.get() {
             wake();
         }
+    }
+}
+
+impl Writes {
+    fn new() -> Arc<Self> {
+        Arc::new(Self((0..STRIPES / COUNTERS_A_LINE).map(|_| CacheLine::default()).collect()))
+    }
+
+    #[inline]
+    fn add(&self, part: &Part) {
+        for stripe in part.first..part.first + part.count {
+            self.of(stripe).fetch_add(1, SeqCst);
+        }
+    }
+
+    #[inline]
+    fn subtract(&self, part: &Part) {
+        for stripe in part.first..part.first + part.count {
+            self.of(stripe).fetch_sub(1, SeqCst);
+        }
+    }
+
+    fn has_any(&self, part: &Part) -> bool {
+        (part.first..part.first + part.count).any(|stripe| self.of(stripe).load(SeqCst) > 0)
+    }
+
+    #[inline]
+    fn of(&self, stripe: u64) -> &AtomicU32 {
+        let counter = stripe as usize % STRIPES;
+        &self.0[counter / COUNTERS_A_LINE].0[counter % COUNTERS_A_LINE]
+    }
+}
+
+impl Entries {
+    fn has_writes(&self, part: &Part) -> bool {
+        self.writes.iter().any(|writes| writes.has_any(part))
+    }
+
+    /// Grants what waited for `released` and waits for nothing else; whether any of it is another thread's.
+    fn grant(&mut self, released: (&Part, bool), own: &Arc<AtomicBool>) -> bool {
+        let mut wakes_others = false;
+        for index in 0..self.list.len() {
+            let (earlier, rest) = self.list.split_at_mut(index);
+            let Some(entry) = rest.first_mut() else { break };
+            let waited = !entry.is_held && conflicts(released, (&entry.part, entry.alone));
+            let barred = || earlier.iter().any(|other| other.bars(&entry.part, entry.alone));
+            let has_writes = || self.writes.iter().any(|writes| writes.has_any(&entry.part));
+            if !waited || barred() || (entry.alone && has_writes()) {
+                continue;
+            }
+            if !entry.alone {
+                entry.writes.add(&entry.part);
+            }
+            entry.is_held = true;
+            entry.ticket.is_granted.store(true, SeqCst);
+            entry.ticket.mailbox.store(true, SeqCst);
+            wakes_others |= !Arc::ptr_eq(&entry.ticket.mailbox, own);
+        }
+        self.list.retain(|entry| entry.alone || !entry.is_held);
+        wakes_others
     }
 }
 
@@ -190,14 +223,16 @@ impl Part {
 impl Claimant {
     /// `mailbox` is set when a claim of this thread that waited is granted.
     pub(super) fn new(claims: Arc<Claims>, mailbox: Arc<AtomicBool>) -> Rc<Self> {
-        Rc::new(Self { claims, mailbox })
+        let writes = Writes::new();
+        claims.lock().writes.push(Arc::clone(&writes));
+        Rc::new(Self { claims, writes, mailbox })
     }
 
     /// For a write of whole blocks. `Busy` where too many wait.
     #[inline]
     pub(super) fn share(self: &Rc<Self>, offset: u64, len: u64) -> Result<Claim, UnitError> {
         let part = Part::new(offset, len);
-        self.claims.add(&part);
+        self.writes.add(&part);
         // After the addition: either this sees a claim that came first, or that claim sees this write.
         let entry = if self.claims.alone.load(SeqCst) == 0 { None } else { self.share_contended(&part)? };
         Ok(Claim { claimant: Rc::clone(self), part, alone: false, entry })
@@ -209,10 +244,10 @@ impl Claimant {
         if !entries.list.iter().any(|entry| entry.bars(part, false)) {
             return Ok(None);
         }
-        self.claims.subtract(part);
+        self.writes.subtract(part);
         let waiting = self.enter(&mut entries, part, false);
         // Somebody may have seen the counter while it was up.
-        let wakes_others = self.claims.grant(&mut entries, (part, false), &self.mailbox);
+        let wakes_others = entries.grant((part, false), &self.mailbox);
         drop(entries);
         self.claims.wake_others(wakes_others);
         waiting.map(Some)
@@ -224,8 +259,9 @@ impl Claimant {
         let mut entries = self.claims.lock();
         let entry = self.enter(&mut entries, &part, true)?;
         self.claims.alone.fetch_add(1, SeqCst);
+        let has_writes = entries.has_writes(&part);
         let (last, earlier) = entries.list.split_last_mut().ok_or(UnitError::Busy)?;
-        if !earlier.iter().any(|other| other.bars(&part, true)) && !self.claims.has_writes(&part) {
+        if !has_writes && !earlier.iter().any(|other| other.bars(&part, true)) {
             last.is_held = true;
             entry.1.is_granted.store(true, SeqCst);
         }
@@ -239,9 +275,18 @@ impl Claimant {
         }
         entries.last_id += 1;
         let ticket = Arc::new(Ticket { is_granted: AtomicBool::new(false), mailbox: Arc::clone(&self.mailbox) });
-        let entry = Entry { id: entries.last_id, part: *part, alone, is_held: false, ticket: Arc::clone(&ticket) };
+        let writes = Arc::clone(&self.writes);
+        let entry =
+            Entry { id: entries.last_id, part: *part, alone, is_held: false, ticket: Arc::clone(&ticket), writes };
         entries.list.push(entry);
         Ok((entries.last_id, ticket))
+    }
+}
+
+/// None of its claims is left, as each holds it.
+impl Drop for Claimant {
+    fn drop(&mut self) {
+        self.claims.lock().writes.retain(|each| !Arc::ptr_eq(each, &self.writes));
     }
 }
 
@@ -267,7 +312,7 @@ impl Claim {
             }
             entry.1.is_granted.store(true, SeqCst);
             claims.alone.fetch_add(1, SeqCst);
-            claims.subtract(&self.part);
+            self.claimant.writes.subtract(&self.part);
             (self.alone, self.entry) = (true, Some(entry));
         }
         drop(entries);
@@ -285,9 +330,9 @@ impl Claim {
             claims.alone.fetch_sub(1, SeqCst);
         } else if id.is_some() && entries.list.len() == entered {
             // It waited and was granted, which took its entry away.
-            claims.subtract(&self.part);
+            self.claimant.writes.subtract(&self.part);
         }
-        let wakes_others = claims.grant(&mut entries, (&self.part, self.alone), &self.claimant.mailbox);
+        let wakes_others = entries.grant((&self.part, self.alone), &self.claimant.mailbox);
         drop(entries);
         claims.wake_others(wakes_others);
     }
@@ -297,7 +342,7 @@ impl Drop for Claim {
     #[inline]
     fn drop(&mut self) {
         if self.entry.is_none() {
-            self.claimant.claims.subtract(&self.part);
+            self.claimant.writes.subtract(&self.part);
             if self.claimant.claims.alone.load(SeqCst) == 0 {
                 return;
             }
@@ -332,7 +377,7 @@ mod tests {
         assert!(after.is_granted());
         drop((after, beside));
         assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
-        assert!(claims.stripes.iter().all(|stripe| stripe.load(SeqCst) == 0));
+        assert!(!claims.has_writes());
     }
 
     #[test]
@@ -354,7 +399,24 @@ mod tests {
         assert!(late.is_granted());
         drop(late);
         assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
-        assert!(claims.stripes.iter().all(|stripe| stripe.load(SeqCst) == 0));
+        assert!(!claims.has_writes());
+    }
+
+    #[test]
+    fn claims_of_other_threads_are_waited_for_and_forgotten_with_them() {
+        let claims = Claims::new();
+        let (one, other) = (claimant(&claims), claimant(&claims));
+        let write = one.share(0, 4096).expect("room");
+        let alone = other.exclude(512, 512).expect("room");
+        assert!(!alone.is_granted(), "another thread writes there");
+        drop(write);
+        assert!(alone.is_granted());
+        let waits = one.share(0, 4096).expect("room");
+        assert!(!waits.is_granted());
+        drop(alone);
+        assert!(waits.is_granted() && one.writes.has_any(&Part::new(0, 512)), "it counts as its owner's");
+        drop((waits, one, other));
+        assert_eq!((claims.entries(), claims.lock().writes.len()), (0, 0));
     }
 
     #[test]
@@ -398,7 +460,7 @@ mod tests {
         assert!(one.share(1 << 20, 512).is_ok());
         drop(held);
         assert!(one.share(0, 512).expect("room").is_granted());
-        assert!(claims.stripes.iter().all(|stripe| stripe.load(SeqCst) == 0));
+        assert!(!claims.has_writes());
     }
 
     #[test]
@@ -428,6 +490,6 @@ mod tests {
             }
         });
         assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
-        assert!(claims.stripes.iter().all(|stripe| stripe.load(SeqCst) == 0));
+        assert!(!claims.has_writes());
     }
 }
