@@ -35,6 +35,19 @@ pub enum Io {
         offset: u64,
         len: u32,
     },
+    /// About the unit's persistent reservation, which SCSI has.
+    Reserve(Reserve),
+}
+
+/// PERSISTENT RESERVE OUT, of the type Write Exclusive, Registrants Only (SPC-5 §6.17): what a cluster keeps its members apart with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// Gives this port a key, whichever it had.
+    Register { key: u64 },
+    /// Takes the reservation where nobody has it.
+    Hold { key: u64 },
+    /// Removes the ports with another key and ends their commands; takes the reservation where it was theirs.
+    PreemptAndAbort { key: u64, victim: u64 },
 }
 
 /// One connection of a protocol's client side.

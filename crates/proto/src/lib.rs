@@ -28,7 +28,7 @@ pub mod wire;
 pub use backend::{Allocation, Backend, Ending, Endings, IoId, Shared, Started, Target, UnitId, UnitOp};
 pub use errors::{IoError, Misuse, Refusal, UnitError, Violation, ViolationKind};
 pub use geometry::Geometry;
-pub use initiator::{Initiator, InitiatorEvents, Io, Tag};
+pub use initiator::{Initiator, InitiatorEvents, Io, Reserve, Tag};
 pub use origin::Origin;
 pub use time::Instant;
 pub use wire::{HeapRegion, Payload, Region, Transmit};

@@ -57,9 +57,13 @@ impl Stage {
     }
 
     fn receive(&mut self, bhs: Bhs, data: &[u8]) -> Result<(), Violation> {
+        self.receive_at(Instant(0), bhs, data)
+    }
+
+    fn receive_at(&mut self, now: Instant, bhs: Bhs, data: &[u8]) -> Result<(), Violation> {
         let mut transmit = Transmit::default();
         Sender::default().bytes(&mut transmit, bhs, data);
-        self.session.receive(Instant(0), &transmit.take_bytes(), &mut self.events)
+        self.session.receive(now, &transmit.take_bytes(), &mut self.events)
     }
 
     fn take_stat_sn(&mut self) -> u32 {
@@ -236,8 +240,8 @@ fn a_silent_target_is_pinged_and_then_given_up() {
 fn an_abort_completes_its_io() {
     let mut stage = Stage::new(Wishes::default());
     let itt = stage.submit(3, Io::Flush)[0].0.itt();
-    assert!(stage.session.abort(3));
-    assert!(!stage.session.abort(3), "one at a time");
+    assert!(stage.session.abort(Instant(0), 3));
+    assert!(!stage.session.abort(Instant(0), 3), "one at a time");
     let request = TaskManagement::parse(&stage.sent()[0].0);
     assert_eq!((request.function, request.referenced_itt, request.immediate), (function::ABORT_TASK, itt, true));
     let response = TaskManagementResponse {
@@ -249,7 +253,61 @@ fn an_abort_completes_its_io() {
     };
     stage.receive(response.encode(), &[]).unwrap();
     assert_eq!(stage.completed(), Some((3, Err(IoError::Aborted))));
-    assert!(!stage.session.abort(3), "nothing to abort");
+    assert!(!stage.session.abort(Instant(0), 3), "nothing to abort");
+}
+
+/// Of a target that is not silent; it wants no answer.
+fn ping(stat_sn: u32) -> NopIn {
+    NopIn { last: true, itt: TaskTag::RESERVED, ttt: TransferTag::RESERVED, stat_sn, ..NopIn::default() }
+}
+
+#[test]
+fn command_that_another_initiator_ended_without_a_word_is_aborted_after_its_time_and_sent_again() {
+    let minute = Instant(60_000_000_000);
+    for response in [function_response::NO_TASK, function_response::COMPLETE] {
+        let mut stage = Stage::new(Wishes::default());
+        let mut itt = stage.submit(3, Io::Flush)[0].0.itt();
+        for again in 1..=4 {
+            let now = Instant(again * minute.0);
+            stage.receive_at(Instant(now.0 - 1), ping(stage.stat_sn).encode(), &[]).unwrap();
+            stage.session.handle_timeout(Instant(now.0 - 1), &mut stage.events).unwrap();
+            assert!(stage.sent().is_empty());
+            stage.session.handle_timeout(now, &mut stage.events).unwrap();
+            let request = TaskManagement::parse(&stage.sent()[0].0);
+            assert_eq!((request.function, request.referenced_itt), (function::ABORT_TASK, itt));
+            let response = TaskManagementResponse {
+                last: true,
+                response,
+                itt: request.itt,
+                stat_sn: stage.take_stat_sn(),
+                exp_cmd_sn: request.cmd_sn,
+                max_cmd_sn: request.cmd_sn + 31,
+            };
+            stage.receive_at(now, response.encode(), &[]).unwrap();
+            if again == 4 {
+                break;
+            }
+            assert_eq!(stage.completed(), None);
+            let sent = stage.sent();
+            assert_eq!(sent[0].0.opcode(), ScsiCommand::OPCODE);
+            itt = sent[0].0.itt();
+        }
+        assert_eq!(stage.completed(), Some((3, Err(IoError::Aborted))), "four times in all");
+    }
+}
+
+#[test]
+fn target_that_does_not_answer_an_abort_is_given_up() {
+    let mut stage = Stage::new(Wishes::default());
+    stage.submit(3, Io::Flush);
+    for second in 1..120 {
+        let now = Instant(second * 1_000_000_000);
+        stage.receive_at(now, ping(stage.stat_sn).encode(), &[]).unwrap();
+        stage.session.handle_timeout(now, &mut stage.events).unwrap();
+    }
+    stage.receive_at(Instant(120_000_000_000), ping(stage.stat_sn).encode(), &[]).unwrap();
+    let late = stage.session.handle_timeout(Instant(120_000_000_000), &mut stage.events).unwrap_err();
+    assert_eq!(late.kind, ViolationKind::TimedOut);
 }
 
 #[test]
@@ -257,7 +315,7 @@ fn a_lun_reset_completes_what_was_sent_before_it() {
     let mut stage = Stage::new(Wishes::default());
     stage.submit(0, Io::Flush);
     stage.submit(1, Io::Read { offset: 0, len: 512 });
-    assert!(stage.session.reset(function::LOGICAL_UNIT_RESET));
+    assert!(stage.session.reset(Instant(0), function::LOGICAL_UNIT_RESET));
     let request = TaskManagement::parse(&stage.sent()[0].0);
     stage.submit(2, Io::Flush);
     let response =

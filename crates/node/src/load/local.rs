@@ -102,6 +102,7 @@ impl Initiator for MemoryInitiator {
                 }
             }
             Io::Flush => {}
+            Io::Reserve(_) => return Err(Misuse::BadRange),
         }
         self.turn = now;
         self.done.push((tag, read));
@@ -250,6 +251,7 @@ impl Initiator for DiskInitiator {
             Io::Unmap { offset, len } => {
                 (DiskOp::Unmap { offset, len: u64::from(len) }, Pending { len: 0, is_read: false })
             }
+            Io::Reserve(_) => return Err(Misuse::BadRange),
         };
         *place = Some(pending);
         self.outstanding += 1;

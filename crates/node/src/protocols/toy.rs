@@ -178,7 +178,7 @@ impl Initiator for ToyInitiator {
                 self.transmit.payload(data);
             }
             Io::Flush => self.request(FLUSH, tag, 0, 0),
-            Io::WriteZeroes { .. } | Io::Unmap { .. } => return Err(Misuse::BadRange),
+            Io::WriteZeroes { .. } | Io::Unmap { .. } | Io::Reserve(_) => return Err(Misuse::BadRange),
         }
         Ok(())
     }

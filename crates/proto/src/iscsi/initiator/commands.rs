@@ -41,6 +41,9 @@ struct TaskSlot {
     /// High half of the ITT: tells an answer to an earlier command of this tag.
     generation: u16,
     cmd_sn: u32,
+    begun: Instant,
+    /// It took too long, and is sent again once it is aborted.
+    is_overdue: bool,
     tries: u8,
     /// Bytes received of a read, bytes sent of a write; both in order.
     moved: u32,
@@ -71,7 +74,7 @@ impl Commands {
     }
 
     #[inline]
-    pub(super) fn submit(&mut self, tag: Tag, io: Io, link: &mut Link) -> Result<(), Misuse> {
+    pub(super) fn submit(&mut self, now: Instant, tag: Tag, io: Io, link: &mut Link) -> Result<(), Misuse> {
         if self.credits(link) == 0 {
             return Err(Misuse::NoCredit);
         }
@@ -79,8 +82,8 @@ impl Commands {
             return Err(Misuse::BadTag);
         }
         let job = Job::new(io, &self.geometry, &self.zero_block)?;
-        self.slots[tag as usize].job = Some(job);
-        self.slots[tag as usize].tries = 0;
+        let slot = &mut self.slots[tag as usize];
+        (slot.job, slot.begun, slot.is_overdue, slot.tries) = (Some(job), now, false, 0);
         self.outstanding += 1;
         self.send(tag, link);
         Ok(())
@@ -183,6 +186,17 @@ impl Commands {
         })
     }
 
+    /// The command that was begun first, of those outstanding, and when.
+    pub(super) fn oldest(&self) -> Option<(Tag, Instant)> {
+        let outstanding = self.slots.iter().zip(0..).filter(|(slot, _)| slot.job.is_some());
+        outstanding.map(|(slot, tag)| (tag, slot.begun)).min_by_key(|(_, begun)| *begun)
+    }
+
+    /// It is to be sent again once it is aborted.
+    pub(super) fn is_overdue(&mut self, tag: Tag) {
+        self.slots[tag as usize].is_overdue = true;
+    }
+
     /// A request that concerns all commands of the logical unit, or all of the target.
     pub(super) fn reset_request(&self, function: u8) -> TaskManagement {
         TaskManagement { function, lun: self.lun, referenced_itt: TaskTag::RESERVED, ..TaskManagement::default() }
@@ -194,13 +208,20 @@ impl Commands {
         now: Instant,
         request: &TaskManagement,
         response: u8,
+        link: &mut Link,
         events: &mut dyn InitiatorEvents,
     ) {
-        if response != function_response::COMPLETE {
+        // A task that is not there was ended by another initiator: its own end would have come before this answer.
+        let is_gone = response == function_response::NO_TASK && request.function == function::ABORT_TASK;
+        if response != function_response::COMPLETE && !is_gone {
+            // It is not asked again at once.
+            if let Ok((_, slot)) = self.find(request.referenced_itt) {
+                slot.begun = now;
+            }
             return;
         }
         match request.function {
-            function::ABORT_TASK => self.rejected(now, request.referenced_itt, IoError::Aborted, events),
+            function::ABORT_TASK => self.aborted(now, request.referenced_itt, link, events),
             function::ABORT_TASK_SET
             | function::CLEAR_TASK_SET
             | function::LOGICAL_UNIT_RESET
@@ -214,6 +235,19 @@ impl Commands {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn aborted(&mut self, now: Instant, itt: TaskTag, link: &mut Link, events: &mut dyn InitiatorEvents) {
+        let Ok((tag, slot)) = self.find(itt) else { return };
+        if !slot.is_overdue || slot.tries >= TRIES_MAX {
+            return self.complete(now, tag, Err(IoError::Aborted), events);
+        }
+        (slot.begun, slot.is_overdue) = (now, false);
+        if link.window() > 0 {
+            self.send(tag, link);
+        } else {
+            self.resend.push(tag);
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Config {
     pub login_timeout: Duration,
     /// A target silent for so long is pinged, and given up after as long again.
     pub ping_interval: Duration,
+    /// A command that takes longer is aborted and sent again: another initiator may have ended it, and then nobody says so (SAM-5 §5.6).
+    pub command_timeout: Duration,
 }
 
 impl Config {
@@ -51,6 +53,7 @@ impl Config {
             max_io_len: 4 << 20,
             login_timeout: Duration::from_secs(15),
             ping_interval: Duration::from_secs(10),
+            command_timeout: Duration::from_secs(60),
         }
     }
 }

@@ -41,6 +41,9 @@ pub struct Session {
     control: Vec<u8>,
     /// The task management request under way; there is one at a time.
     managing: Option<TaskManagement>,
+    managed_at: Instant,
+    /// When a command may have taken too long, while any is outstanding.
+    next_look: Instant,
     closing: bool,
     login_deadline: Instant,
     last_heard: Instant,
@@ -79,6 +82,8 @@ impl Session {
             current: Current::None,
             control: Vec::new(),
             managing: None,
+            managed_at: now,
+            next_look: now,
             closing: false,
             login_deadline: now + config.login_timeout,
             last_heard: now,
@@ -110,23 +115,23 @@ impl Session {
     }
 
     /// Asks the target to abort an I/O, which completes either way. False where a request of this kind is under way.
-    pub fn abort(&mut self, tag: Tag) -> bool {
+    pub fn abort(&mut self, now: Instant, tag: Tag) -> bool {
         let Phase::Ready(commands) = &self.phase else { return false };
         match commands.abort_request(tag) {
-            Some(request) => self.manage(request),
+            Some(request) => self.manage(now, request),
             None => false,
         }
     }
 
     /// Asks for a task management function that concerns all commands: ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET
     /// or a target reset (RFC 7143 §11.5.1). False where a request of this kind is under way.
-    pub fn reset(&mut self, function: u8) -> bool {
+    pub fn reset(&mut self, now: Instant, function: u8) -> bool {
         let Phase::Ready(commands) = &self.phase else { return false };
         let request = commands.reset_request(function);
-        self.manage(request)
+        self.manage(now, request)
     }
 
-    fn manage(&mut self, mut request: TaskManagement) -> bool {
+    fn manage(&mut self, now: Instant, mut request: TaskManagement) -> bool {
         if self.managing.is_some() {
             return false;
         }
@@ -137,6 +142,7 @@ impl Session {
         request.exp_stat_sn = self.link.exp_stat_sn;
         self.link.header(&request.encode());
         self.managing = Some(request);
+        self.managed_at = now;
         true
     }
 
@@ -232,8 +238,9 @@ impl Session {
                 let request = self.managing.take().filter(|_| response.itt == control_itt::TASK_MANAGEMENT);
                 let request = request.ok_or_else(unexpected)?;
                 if let Phase::Ready(commands) = &mut self.phase {
-                    commands.managed(now, &request, response.response, events);
+                    commands.managed(now, &request, response.response, &mut self.link, events);
                 }
+                self.next_look = now;
             }
             LogoutResponse::OPCODE => {
                 let response = LogoutResponse::parse(bhs);
@@ -352,6 +359,34 @@ impl Session {
         self.link.take_stat_sn(stat_sn)
     }
 
+    /// When the target has been silent for too long.
+    fn silence_ends(&self) -> Instant {
+        let allowed = if self.pinged { 2 * self.config.ping_interval } else { self.config.ping_interval };
+        self.last_heard + allowed
+    }
+
+    /// Has a command that takes too long aborted: one at a time, as requests are.
+    fn look(&mut self, now: Instant) -> Result<(), Violation> {
+        let timeout = self.config.command_timeout;
+        let Phase::Ready(commands) = &mut self.phase else { return Ok(()) };
+        let Some((tag, begun)) = commands.oldest() else { return Ok(()) };
+        self.next_look = begun + timeout;
+        if now < self.next_look {
+            return Ok(());
+        }
+        self.next_look = now + timeout;
+        if self.managing.is_none() {
+            commands.is_overdue(tag);
+            self.abort(now, tag);
+            return Ok(());
+        }
+        if now < self.managed_at + timeout {
+            self.next_look = self.managed_at + timeout;
+            return Ok(());
+        }
+        Err(Violation::new(ViolationKind::TimedOut, "the target does not answer an abort"))
+    }
+
     /// Logs out once asked to and nothing is outstanding.
     fn leave_when_idle(&mut self) {
         let idle = match &self.phase {
@@ -385,9 +420,14 @@ impl Initiator for Session {
         }
     }
 
-    fn submit(&mut self, _now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+    fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
         match &mut self.phase {
-            Phase::Ready(commands) if !self.closing => commands.submit(tag, io, &mut self.link),
+            Phase::Ready(commands) if !self.closing => {
+                if commands.outstanding() == 0 {
+                    self.next_look = now + self.config.command_timeout;
+                }
+                commands.submit(now, tag, io, &mut self.link)
+            }
             _ => Err(Misuse::NoCredit),
         }
     }
@@ -397,12 +437,10 @@ impl Initiator for Session {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match self.phase {
+        match &self.phase {
             Phase::Login(_) | Phase::Probe(_) => Some(self.login_deadline),
-            Phase::Ready(_) | Phase::Leaving => {
-                let allowed = if self.pinged { 2 * self.config.ping_interval } else { self.config.ping_interval };
-                Some(self.last_heard + allowed)
-            }
+            Phase::Ready(commands) if commands.outstanding() > 0 => Some(self.silence_ends().min(self.next_look)),
+            Phase::Ready(_) | Phase::Leaving => Some(self.silence_ends()),
             Phase::Closed => None,
         }
     }
@@ -411,10 +449,18 @@ impl Initiator for Session {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return Ok(());
         }
-        if matches!(self.phase, Phase::Ready(_) | Phase::Leaving) && !self.pinged {
-            self.pinged = true;
-            self.link.ping();
-            return Ok(());
+        if matches!(self.phase, Phase::Ready(_) | Phase::Leaving) {
+            if now >= self.next_look {
+                self.look(now)?;
+            }
+            if now < self.silence_ends() {
+                return Ok(());
+            }
+            if !self.pinged {
+                self.pinged = true;
+                self.link.ping();
+                return Ok(());
+            }
         }
         Err(Violation::new(ViolationKind::TimedOut, "the target is silent"))
     }

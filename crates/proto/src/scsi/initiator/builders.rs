@@ -2,12 +2,21 @@
 
 use alloc::vec::Vec;
 
+use crate::Reserve;
+
 /// A CDB, filled with zeros to the sixteen bytes that iSCSI and FCP carry.
 pub type CdbBytes = [u8; 16];
 
 /// Bytes of one descriptor in an UNMAP parameter list, and of its header.
 const UNMAP_DESCRIPTOR_LEN: usize = 16;
 const UNMAP_HEADER_LEN: usize = 8;
+
+/// Of PERSISTENT RESERVE OUT: service actions, a type, and the length of the parameter list.
+const RESERVE: u8 = 0x01;
+const PREEMPT_AND_ABORT: u8 = 0x05;
+const REGISTER_AND_IGNORE_EXISTING_KEY: u8 = 0x06;
+const WRITE_EXCLUSIVE_REGISTRANTS_ONLY: u8 = 0x05;
+const RESERVE_PARAMETERS_LEN: u8 = 24;
 
 const FUA: u8 = 0x08;
 
@@ -87,6 +96,20 @@ fn block_command_16(opcode: u8, flags: u8, lba: u64, blocks: u32) -> CdbBytes {
 /// The whole cache.
 pub fn synchronize_cache_10() -> CdbBytes {
     cdb([0x35])
+}
+
+/// With its parameter list (SPC-5 §6.17.2 and §6.17.3); the type is Write Exclusive, Registrants Only.
+pub fn persistent_reserve_out(reserve: Reserve) -> (CdbBytes, Vec<u8>) {
+    let (action, key, action_key) = match reserve {
+        Reserve::Register { key } => (REGISTER_AND_IGNORE_EXISTING_KEY, 0, key),
+        Reserve::Hold { key } => (RESERVE, key, 0),
+        Reserve::PreemptAndAbort { key, victim } => (PREEMPT_AND_ABORT, key, victim),
+    };
+    let mut parameters = Vec::with_capacity(RESERVE_PARAMETERS_LEN.into());
+    parameters.extend_from_slice(&key.to_be_bytes());
+    parameters.extend_from_slice(&action_key.to_be_bytes());
+    parameters.resize(RESERVE_PARAMETERS_LEN.into(), 0);
+    (cdb([0x5f, action, WRITE_EXCLUSIVE_REGISTRANTS_ONLY, 0, 0, 0, 0, 0, RESERVE_PARAMETERS_LEN]), parameters)
 }
 
 /// The whole cache.

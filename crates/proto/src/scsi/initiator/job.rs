@@ -1,6 +1,8 @@
 //! An I/O as a command.
 
-use super::{CdbBytes, read, synchronize_cache_10, unmap, unmap_parameters, write, write_same_16};
+use super::{
+    CdbBytes, persistent_reserve_out, read, synchronize_cache_10, unmap, unmap_parameters, write, write_same_16,
+};
 use crate::{Geometry, Io, Misuse, Payload};
 
 #[derive(Debug)]
@@ -44,6 +46,10 @@ impl Job {
                 let range = blocks(offset, len.into())?;
                 let list = unmap_parameters(&[range]);
                 Self { cdb: unmap(list.len() as u16), read_len: 0, data: Some(Payload::from_vec(list)) }
+            }
+            Io::Reserve(reserve) => {
+                let (cdb, list) = persistent_reserve_out(reserve);
+                Self { cdb, read_len: 0, data: Some(Payload::from_vec(list)) }
             }
         })
     }

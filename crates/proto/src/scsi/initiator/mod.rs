@@ -8,8 +8,9 @@ mod parsers;
 mod probe;
 
 pub use builders::{
-    CdbBytes, inquiry, inquiry_vpd, mode_sense_6, read, read_capacity_10, read_capacity_16, report_luns,
-    synchronize_cache_10, synchronize_cache_16, test_unit_ready, unmap, unmap_parameters, write, write_same_16,
+    CdbBytes, inquiry, inquiry_vpd, mode_sense_6, persistent_reserve_out, read, read_capacity_10, read_capacity_16,
+    report_luns, synchronize_cache_10, synchronize_cache_16, test_unit_ready, unmap, unmap_parameters, write,
+    write_same_16,
 };
 pub use job::Job;
 pub use outcome::{CommandOutcome, failure, outcome};

@@ -90,7 +90,7 @@ impl Mount {
                 Work::Write { offset, data, done: 0 }
             }
             Io::Flush => Work::Flush,
-            Io::WriteZeroes { .. } | Io::Unmap { .. } => {
+            Io::WriteZeroes { .. } | Io::Unmap { .. } | Io::Reserve(_) => {
                 self.unsupported.push(tag);
                 return Ok(());
             }

@@ -53,6 +53,7 @@ impl IoCommands {
             Io::Read { .. } | Io::Write { .. } | Io::Flush => true,
             Io::WriteZeroes { .. } => self.optional_commands & ONCS_WRITE_ZEROES != 0,
             Io::Unmap { .. } => self.optional_commands & ONCS_DATASET_MANAGEMENT != 0,
+            Io::Reserve(_) => false,
         }
     }
 
@@ -87,6 +88,7 @@ impl IoCommands {
                 io::set_deallocate_one(&mut sqe);
                 DataTransfer::Out(Payload::from_vec(io::encode_range(lba, blocks).to_vec()))
             }
+            Io::Reserve(_) => return Err(Misuse::BadRange),
         };
         Ok((sqe, moves))
     }
