@@ -1,62 +1,45 @@
-//! How many I/Os a second of real time one core simulates: `speed` runs 4 KiB reads through the whole stack of each protocol.
+//! How many I/Os a second of real time one core simulates: `speed` runs 4 KiB reads through the whole stack of each protocol. `speed
+//! PROTOCOL LOADS OUTSTANDING MILLISECONDS` runs so much virtual time of one, and prints its I/Os alone.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)]
 
-use std::time::{Duration, Instant};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use iotax_node::{
-    RunConfig,
+    Failure, Protocol, RunConfig,
     load::{Pacing, queue::Depths},
 };
 use iotax_sim::{
     Costs, Frames, Link, PROTOCOLS,
-    lab::{Lab, Paths, Site},
+    lab::{Lab, Paths, Simulated, Site},
 };
 
-fn main() {
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.is_empty() {
+        all();
+        return ExitCode::SUCCESS;
+    }
+    match one(&arguments) {
+        Ok(ios) => {
+            println!("{ios}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            println!("speed: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn all() {
     println!("protocol   loads outstanding  simulated I/Os  I/Os a second");
     for (protocol, name) in PROTOCOLS {
         for (loads, outstanding) in [(1, 32), (16, 4), (160, 4)] {
-            let costs = Costs { wake_ns: 20_000, turn_ns: 500, send_ns: 500, kib_ns: 100, segment_ns: 0 };
-            let site = Site { cores: 2, costs, io_ns: 200 };
-            let lab = Lab {
-                protocol,
-                link: Link {
-                    rate_bytes_per_s: Some(12_500_000_000),
-                    frames: Some(Frames::ethernet(9000)),
-                    ..Link::default()
-                },
-                initiator: site.clone(),
-                target: site,
-                target_threads: 1,
-                machines: 1,
-                paths: Paths::default(),
-                queues: Depths::default(),
-                loads,
-                threads: 1,
-                size_bytes: 64 << 20,
-                filled: false,
-                delay_ns: 0,
-                burn_ns: 0,
-                media: None,
-                seed: 1,
-            };
-            let run = RunConfig {
-                outstanding,
-                block_size_bytes: 4096,
-                read_percent: 100.0,
-                random_percent: 100.0,
-                streams: Vec::new(),
-                shared: None,
-                oltp: None,
-                pacing: Pacing::Closed,
-                warmup: Duration::ZERO,
-                runtime: Duration::from_secs(2),
-                sample: Duration::from_millis(500),
-                seed: 1,
-                verify: false,
-            };
             let began = Instant::now();
-            match lab.run(&run, 1, None, Ok, |_| {}) {
+            match simulate(protocol, loads, outstanding, Duration::from_secs(2)) {
                 Ok(simulated) => {
                     let ios = simulated.measured.read.ios;
                     let rate = ios as f64 / began.elapsed().as_secs_f64();
@@ -66,4 +49,55 @@ fn main() {
             }
         }
     }
+}
+
+fn one(arguments: &[String]) -> Result<u64, String> {
+    let [protocol, loads, outstanding, milliseconds] = arguments else {
+        return Err("usage: speed [PROTOCOL LOADS OUTSTANDING MILLISECONDS]".to_owned());
+    };
+    let number = |text: &String| text.parse::<u32>().map_err(|_| format!("'{text}' is no number"));
+    let known = PROTOCOLS.iter().find(|(_, name)| name == protocol);
+    let (protocol, _) = known.ok_or_else(|| format!("'{protocol}' is no protocol of the simulator"))?;
+    let runtime = Duration::from_millis(number(milliseconds)?.into());
+    let simulated = simulate(*protocol, number(loads)?, number(outstanding)?, runtime);
+    simulated.map(|simulated| simulated.measured.read.ios).map_err(|failure| failure.message)
+}
+
+fn simulate(protocol: Protocol, loads: u32, outstanding: u32, runtime: Duration) -> Result<Simulated, Failure> {
+    let costs = Costs { wake_ns: 20_000, turn_ns: 500, send_ns: 500, kib_ns: 100, segment_ns: 0 };
+    let site = Site { cores: 2, costs, io_ns: 200 };
+    let lab = Lab {
+        protocol,
+        link: Link { rate_bytes_per_s: Some(12_500_000_000), frames: Some(Frames::ethernet(9000)), ..Link::default() },
+        initiator: site.clone(),
+        target: site,
+        target_threads: 1,
+        machines: 1,
+        paths: Paths::default(),
+        queues: Depths::default(),
+        loads,
+        threads: 1,
+        size_bytes: 64 << 20,
+        filled: false,
+        delay_ns: 0,
+        burn_ns: 0,
+        media: None,
+        seed: 1,
+    };
+    let run = RunConfig {
+        outstanding,
+        block_size_bytes: 4096,
+        read_percent: 100.0,
+        random_percent: 100.0,
+        streams: Vec::new(),
+        shared: None,
+        oltp: None,
+        pacing: Pacing::Closed,
+        warmup: Duration::ZERO,
+        runtime,
+        sample: Duration::from_millis(500),
+        seed: 1,
+        verify: false,
+    };
+    lab.run(&run, 1, None, Ok, |_| {})
 }

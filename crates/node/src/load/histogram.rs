@@ -1,14 +1,88 @@
-//! Latencies as they leave a recorder: sparse, mergeable over threads and trials.
+//! Latencies: counted in a recorder, and as they leave it, mergeable over threads and trials.
 
-use hdrhistogram::Histogram;
+/// Bins of an octave: 3 significant digits. Below 2048 ns each value has one of its own.
+const OCTAVE_BINS: usize = 1024;
+const OCTAVE_BITS: u32 = OCTAVE_BINS.ilog2();
+/// Durations of 2^42 ns and more, 73 minutes, count as just less: more than an hour in an open loop's backlog.
+const LATENCY_BITS: u32 = 42;
+pub(super) const LATENCY_MAX_NS: u64 = (1 << LATENCY_BITS) - 1;
+/// The first is of the values below 1024.
+const OCTAVES: usize = (LATENCY_BITS - OCTAVE_BITS) as usize + 1;
+
+type Octave = [u64; OCTAVE_BINS];
+
+/// Counts durations in HdrHistogram's bins. An octave takes memory, 8 KiB, from its first duration on: all of them, for each stream, direction
+/// and interval of hundreds of loads, are more than a processor's cache has.
+#[derive(Clone, Debug)]
+pub(super) struct Histogram {
+    octaves: [Option<Box<Octave>>; OCTAVES],
+    count: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { octaves: [const { None }; OCTAVES], count: 0 }
+    }
+}
+
+impl Histogram {
+    #[inline]
+    pub(super) fn record(&mut self, duration_ns: u64) {
+        let duration_ns = duration_ns.min(LATENCY_MAX_NS);
+        let shift = (duration_ns | (2 * OCTAVE_BINS as u64 - 1)).ilog2() - OCTAVE_BITS;
+        let bin = ((shift as usize) << OCTAVE_BITS) + (duration_ns >> shift) as usize;
+        let octave = self.octaves[bin / OCTAVE_BINS].get_or_insert_with(empty);
+        octave[bin % OCTAVE_BINS] += 1;
+        self.count += 1;
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (ours, theirs) in self.octaves.iter_mut().zip(&other.octaves) {
+            let Some(theirs) = theirs else { continue };
+            for (ours, theirs) in ours.get_or_insert_with(empty).iter_mut().zip(theirs.iter()) {
+                *ours += theirs;
+            }
+        }
+        self.count += other.count;
+    }
+
+    /// Keeps its memory.
+    pub(super) fn reset(&mut self) {
+        if self.count > 0 {
+            self.octaves.iter_mut().flatten().for_each(|octave| octave.fill(0));
+            self.count = 0;
+        }
+    }
+}
+
+#[cold]
+fn empty() -> Box<Octave> {
+    Box::new([0; OCTAVE_BINS])
+}
+
+/// The highest value that a bin counts.
+fn highest_of(octave: usize, bin: usize) -> u64 {
+    let shift = octave.saturating_sub(1);
+    let first = if octave == 0 { 0 } else { OCTAVE_BINS };
+    (((first + bin + 1) as u64) << shift) - 1
+}
 
 /// `(highest value equivalent of the bin in ns, count)`, by rising value, none with count 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sparse(pub Vec<(u64, u64)>);
 
 impl Sparse {
-    pub fn of(histogram: &Histogram<u64>) -> Self {
-        Self(histogram.iter_recorded().map(|bin| (bin.value_iterated_to(), bin.count_at_value())).collect())
+    pub(super) fn of(histogram: &Histogram) -> Self {
+        let octaves = histogram.octaves.iter().enumerate();
+        let octaves = octaves.filter_map(|(number, octave)| octave.as_ref().map(|octave| (number, octave)));
+        let bins = octaves.flat_map(|(number, octave)| {
+            octave.iter().enumerate().map(move |(bin, count)| (highest_of(number, bin), *count))
+        });
+        Self(bins.filter(|(_, count)| *count > 0).collect())
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -61,10 +135,35 @@ impl Sparse {
 mod tests {
     use super::*;
 
-    fn histogram(values: impl Iterator<Item = u64>) -> Histogram<u64> {
-        let mut histogram = Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("bounds");
-        values.for_each(|value| histogram.saturating_record(value));
+    fn histogram(values: impl Iterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::default();
+        values.for_each(|value| histogram.record(value));
         histogram
+    }
+
+    #[test]
+    fn bins_are_those_of_hdr_histogram() {
+        let edges = (0..64).flat_map(|bit| [-2_i64, -1, 0, 1, 2].map(|off| (1_u64 << bit).saturating_add_signed(off)));
+        let spread = (0..20_000_u64).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (at % 60));
+        let values: Vec<u64> = (0..5_000).chain(edges).chain(spread).collect();
+        let mut theirs = hdrhistogram::Histogram::<u64>::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("bounds");
+        for value in &values {
+            theirs.saturating_record(*value);
+        }
+        let theirs = theirs.iter_recorded().map(|bin| (bin.value_iterated_to(), bin.count_at_value())).collect();
+        assert_eq!(Sparse::of(&histogram(values.into_iter())), Sparse(theirs));
+    }
+
+    #[test]
+    fn histogram_adds_and_begins_anew() {
+        let values = |from: u64| (from..from + 4_000).map(|at| at * at);
+        let mut sum = histogram(values(0));
+        sum.add(&histogram(values(4_000)));
+        assert_eq!((sum.count(), Sparse::of(&sum)), (8_000, Sparse::of(&histogram((0..8_000).map(|at| at * at)))));
+        sum.reset();
+        assert_eq!((sum.count(), Sparse::of(&sum)), (0, Sparse::default()));
+        sum.record(7);
+        assert_eq!(Sparse::of(&sum), Sparse(vec![(7, 1)]));
     }
 
     #[test]

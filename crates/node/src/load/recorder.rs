@@ -1,16 +1,16 @@
 //! What is measured: latencies, a series by interval, I/Os outstanding over time; exactly over a window, by completion.
 
-use hdrhistogram::Histogram;
 use iotax_proto::Instant;
 
 use super::{
-    histogram::Sparse, mix::Direction, oltp::OltpCounts, pacing::Arrived, schedule::Schedule, stream::StreamConfig,
+    histogram::{Histogram, Sparse},
+    mix::Direction,
+    oltp::OltpCounts,
+    pacing::Arrived,
+    schedule::Schedule,
+    stream::StreamConfig,
     verify::Tally,
 };
-
-/// Latencies above this count as this: an hour in an open loop's backlog. With 3 significant digits a histogram takes 260 KiB.
-const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
-const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// All reads or all writes of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub struct Recorder {
     schedule: Schedule,
     streams: Vec<StreamRecorder>,
     lateness: Option<Timer>,
-    both: Histogram<u64>,
+    both: Histogram,
     interval_start: Instant,
     interval_end: Instant,
     series: Vec<Sample>,
@@ -134,11 +134,11 @@ struct Accumulator {
 /// Durations: of the interval under way, and of the window so far.
 #[derive(Debug)]
 struct Timer {
-    interval: Histogram<u64>,
+    interval: Histogram,
     interval_sum_ns: u64,
     interval_min_ns: u64,
     interval_max_ns: u64,
-    window: Histogram<u64>,
+    window: Histogram,
     sum_ns: u64,
     min_ns: u64,
     max_ns: u64,
@@ -155,7 +155,7 @@ impl Recorder {
             schedule,
             streams: streams.into_iter().map(stream).collect(),
             lateness: open.then(Timer::new),
-            both: histogram(),
+            both: Histogram::default(),
             interval_start: schedule.warmup_start,
             interval_end: schedule.warmup_start,
             series: Vec::new(),
@@ -276,11 +276,11 @@ impl Recorder {
         };
         for StreamRecorder { read, write, .. } in &self.streams {
             for side in [read, write] {
-                self.both.add(&side.response.interval).expect("histograms of equal bounds");
+                self.both.add(&side.response.interval);
                 sample.latency_max_ns = sample.latency_max_ns.max(side.response.interval_max_ns);
             }
-            sample.reads += read.response.interval.len();
-            sample.writes += write.response.interval.len();
+            sample.reads += read.response.interval.count();
+            sample.writes += write.response.interval.count();
             sample.read_bytes += read.interval_bytes;
             sample.write_bytes += write.interval_bytes;
         }
@@ -344,11 +344,11 @@ impl Accumulator {
 impl Timer {
     fn new() -> Self {
         Self {
-            interval: histogram(),
+            interval: Histogram::default(),
             interval_sum_ns: 0,
             interval_min_ns: u64::MAX,
             interval_max_ns: 0,
-            window: histogram(),
+            window: Histogram::default(),
             sum_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
@@ -356,7 +356,7 @@ impl Timer {
     }
 
     fn record(&mut self, duration_ns: u64) {
-        self.interval.saturating_record(duration_ns);
+        self.interval.record(duration_ns);
         self.interval_sum_ns += duration_ns;
         self.interval_min_ns = self.interval_min_ns.min(duration_ns);
         self.interval_max_ns = self.interval_max_ns.max(duration_ns);
@@ -364,7 +364,7 @@ impl Timer {
 
     fn close_interval(&mut self, in_window: bool) {
         if in_window {
-            self.window.add(&self.interval).expect("histograms of equal bounds");
+            self.window.add(&self.interval);
             self.sum_ns += self.interval_sum_ns;
             self.min_ns = self.min_ns.min(self.interval_min_ns);
             self.max_ns = self.max_ns.max(self.interval_max_ns);
@@ -376,7 +376,7 @@ impl Timer {
     }
 
     fn result(&self) -> Latency {
-        let count = self.window.len();
+        let count = self.window.count();
         Latency {
             count,
             sum_ns: self.sum_ns,
@@ -502,15 +502,11 @@ impl Measured {
     }
 }
 
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_MAX_NS, SIGNIFICANT_DIGITS).expect("bounds that a histogram takes")
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::*;
+    use super::{super::histogram::LATENCY_MAX_NS, *};
 
     const MS: u64 = 1_000_000;
 
