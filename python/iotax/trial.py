@@ -296,6 +296,10 @@ class SiteWork(Record):
     received_ns: int
     credits_ns: int = 0
     """And idle with frames to send, for want of credits."""
+    lost: int = 0
+    """Segments that they sent and that were lost."""
+    timeouts: int = 0
+    """How often a connection waited for its timeout to send one again."""
 
 
 class Simulated(Record):

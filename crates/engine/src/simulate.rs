@@ -7,7 +7,7 @@ use iotax_node::{
     load::{TaskConfig, config::RunConfig, queue::Depths},
 };
 use iotax_sim::{
-    Costs, Frames, Link, Media,
+    Costs, Frames, Link, Loss, Media,
     lab::{Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
 };
 
@@ -29,6 +29,8 @@ const LUNS_MAX: u32 = 1024;
 /// Frames of a link around the world at 64GFC.
 const CREDITS_MAX: u32 = 65_535;
 const FAILURES_MAX: usize = 64;
+/// One in ten: beyond it a stream hardly moves.
+const LOST_PER_MILLION_MAX: u32 = 100_000;
 /// The smallest and the largest that hosts take (RFC 791 §3.2, jumbo frames).
 const MTU_BYTES: std::ops::RangeInclusive<u32> = 576..=9216;
 /// A simulated volume stands in this process's memory.
@@ -72,6 +74,8 @@ fn run_of(document: &SimulateDocument) -> Result<RunConfig, Failure> {
 /// The world that the document describes. One that cannot be is refused.
 fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
     let (link, load, paths, queues) = (&document.link, &document.load, &document.paths, document.queues);
+    let loss = (link.lost_per_million.is_some() || link.buffer_bytes.is_some())
+        .then(|| Loss { per_million: link.lost_per_million.unwrap_or(0), buffer_bytes: link.buffer_bytes });
     let loads = u64::from(document.machines) * u64::from(document.loads) * load.threads as u64;
     for (holds, message, field) in [
         (link.rate_bits_per_s >= 8, "a link carries something", "link.rate_bits_per_s"),
@@ -100,6 +104,17 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
             "link.credits",
         ),
         (link.credits.is_none() || link.mtu_bytes.is_none(), "Ethernet has no credits", "link.credits"),
+        (
+            link.lost_per_million.is_none_or(|lost| (1..=LOST_PER_MILLION_MAX).contains(&lost)),
+            "must be 1 to 100,000",
+            "link.lost_per_million",
+        ),
+        (
+            link.buffer_bytes.is_none_or(|buffer| buffer >= u64::from(*MTU_BYTES.end())),
+            "has room for a frame, 9216 bytes",
+            "link.buffer_bytes",
+        ),
+        (loss.is_none() || link.mtu_bytes.is_some(), "only Ethernet loses segments", "link.lost_per_million"),
         (document.threads > 0, "must be at least 1", "threads"),
         ((1..=CORES_MAX).contains(&document.initiators.cores), "must be 1 to 1024", "initiators.cores"),
         ((1..=CORES_MAX).contains(&document.target.cores), "must be 1 to 1024", "target.cores"),
@@ -121,6 +136,7 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
             rate_bytes_per_s: Some(link.rate_bits_per_s / 8),
             frames: Some(link.mtu_bytes.map_or(Frames::FIBRE_CHANNEL, Frames::ethernet)),
             credits: link.credits,
+            loss,
             ..Link::default()
         },
         initiator: site(&document.initiators),
@@ -233,6 +249,8 @@ fn site_report(machines: &[Usage]) -> SiteReport {
         sent_ns: site.sent_ns + carried.sent_ns,
         received_ns: site.received_ns + carried.received_ns,
         credits_ns: site.credits_ns + carried.credits_ns,
+        lost: site.lost + carried.lost,
+        timeouts: site.timeouts + carried.timeouts,
     })
 }
 

@@ -39,12 +39,14 @@ fn many(arguments: &[String]) -> Result<bool, String> {
     let known = PROTOCOLS.iter().find(|(_, name)| name == protocol);
     let (protocol, name) = known.ok_or_else(|| format!("'{protocol}' is no protocol of the simulator"))?;
     let (first, count) = (number(first)?, number(count)?);
-    let (mut failed, mut commands, mut faults) = (0, 0, 0);
+    let (mut failed, mut commands, mut faults, mut preempted, mut fenced) = (0, 0, 0, 0, 0);
     for seed in first..first.saturating_add(count) {
         let options = Options::draw(*protocol, seed);
         let report = trial::run(&options);
         commands += report.counts.submitted;
         faults += report.faults;
+        preempted += report.counts.preempted;
+        fenced += report.counts.fenced;
         if !report.findings.is_empty() {
             failed += 1;
             let least = trial::minimise(&options);
@@ -53,7 +55,11 @@ fn many(arguments: &[String]) -> Result<bool, String> {
             println!("  again: make sim-test SEED='{least}'");
         }
     }
-    println!("{name}: {count} seeds from {first} on, {commands} commands, {faults} faults, {failed} failed");
+    print!("{name}: {count} seeds from {first} on, {commands} commands, {faults} faults, ");
+    if preempted > 0 {
+        print!("{preempted} preemptions, {fenced} commands refused or aborted for them, ");
+    }
+    println!("{failed} failed");
     Ok(failed == 0)
 }
 

@@ -2,13 +2,16 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use crate::register::Register;
+use crate::{fence::Fence, register::Register};
 
 pub(crate) type SharedBoard = Rc<RefCell<Board>>;
 
 #[derive(Debug)]
 pub(crate) struct Board {
     pub(crate) register: Register,
+    pub(crate) fence: Fence,
+    /// A canary: preemptions are told as done, and never asked for.
+    pub(crate) forgets_preemptions: bool,
     /// What must not be, in the order in which it was seen.
     pub(crate) findings: Vec<String>,
     pub(crate) phase: Phase,
@@ -32,6 +35,10 @@ pub struct Counts {
     pub failed: u64,
     /// With their connection.
     pub lost: u64,
+    /// Refused for a reservation, or ended by whoever preempted it.
+    pub fenced: u64,
+    /// Other clients that were preempted.
+    pub preempted: u64,
     pub connects: u64,
 }
 
@@ -39,6 +46,8 @@ impl Board {
     pub(crate) fn new(sectors: usize, mixes: bool) -> SharedBoard {
         Rc::new(RefCell::new(Self {
             register: Register::new(sectors, mixes),
+            fence: Fence::default(),
+            forgets_preemptions: false,
             findings: Vec::new(),
             phase: Phase::Safety,
             counts: Counts::default(),

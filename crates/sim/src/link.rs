@@ -5,6 +5,8 @@ use std::{collections::VecDeque, rc::Rc, time::Duration};
 use iotax_node::{ConnId, seeded::SeededRng};
 use iotax_proto::{Instant, Transmit, fc::encapsulation, wire::Chunk};
 
+use crate::tcp::Tcp;
+
 /// What a host sends through. What several connections send leaves in turn.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -24,6 +26,17 @@ pub struct Link {
     /// Buffer-to-buffer credits of a Fibre Channel port (FC-FS-5): frames that it may have sent whose buffers the other end has not
     /// given back. `None`: as many as it wants.
     pub credits: Option<u32>,
+    /// Of Ethernet, what is lost on its way; then connections have TCP's windows and send it again. `None`: nothing, ever.
+    pub loss: Option<Loss>,
+}
+
+/// What a port of Ethernet loses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Of a million segments, so many, as drawn.
+    pub per_million: u32,
+    /// What waits in front of the port for those before it at most; segments beyond it. `None`: without end.
+    pub buffer_bytes: Option<u64>,
 }
 
 impl Default for Link {
@@ -36,6 +49,7 @@ impl Default for Link {
             splits: false,
             frames: None,
             credits: None,
+            loss: None,
         }
     }
 }
@@ -68,6 +82,10 @@ impl Frames {
         Self { stream_bytes: mtu_bytes.saturating_sub(HEADER_BYTES).max(1), around_bytes: HEADER_BYTES + FRAME_BYTES }
     }
 
+    pub(crate) fn segment_bytes(self) -> usize {
+        self.stream_bytes as usize
+    }
+
     /// How many bytes that are sent at once take.
     pub(crate) fn of(self, bytes: usize) -> u64 {
         (bytes as u64).div_ceil(u64::from(self.stream_bytes))
@@ -81,6 +99,9 @@ pub struct Carried {
     pub received_ns: u64,
     /// Idle with frames to send, for want of credits.
     pub credits_ns: u64,
+    /// Segments that it sent and that were lost; and how often a connection waited for its timeout to know that.
+    pub lost: u64,
+    pub timeouts: u64,
 }
 
 impl Carried {
@@ -91,6 +112,8 @@ impl Carried {
             sent_ns: self.sent_ns + other.sent_ns,
             received_ns: self.received_ns + other.received_ns,
             credits_ns: self.credits_ns + other.credits_ns,
+            lost: self.lost + other.lost,
+            timeouts: self.timeouts + other.timeouts,
         }
     }
 
@@ -100,6 +123,8 @@ impl Carried {
             sent_ns: self.sent_ns - before.sent_ns,
             received_ns: self.received_ns - before.received_ns,
             credits_ns: self.credits_ns - before.credits_ns,
+            lost: self.lost - before.lost,
+            timeouts: self.timeouts - before.timeouts,
         }
     }
 }
@@ -183,6 +208,15 @@ impl Nic {
         self.carried.sent_ns += takes_ns;
         self.free_at = Instant(begins.0 + takes_ns);
         self.free_at + self.link.latency
+    }
+
+    /// Of bytes that would be there at a time, how many find no room, the last of them.
+    pub(crate) fn overflow(&self, at: Instant, bytes: usize) -> usize {
+        let buffer = self.link.loss.and_then(|loss| loss.buffer_bytes);
+        let (Some(buffer), Some(rate)) = (buffer, self.link.rate_bytes_per_s) else { return 0 };
+        let waits_ns = (self.received_at.0 + self.takes_ns(bytes)).saturating_sub(at.0);
+        let waits_bytes = (u128::from(waits_ns) * u128::from(rate) / 1_000_000_000) as u64;
+        bytes.min(waits_bytes.saturating_sub(buffer) as usize)
     }
 
     /// When bytes that would be there at a time all are, behind what others sent.
@@ -300,6 +334,8 @@ pub(crate) struct Flow {
     pub(crate) cut: bool,
     /// Packets that arrived and that the receiver does not want yet.
     pub(crate) refused: u32,
+    /// Where segments may be lost.
+    pub(crate) tcp: Option<Box<Tcp>>,
 }
 
 /// Bytes, or, without any, the end of the stream.
@@ -310,7 +346,21 @@ pub(crate) struct Packet {
     pub(crate) by: Option<usize>,
     /// It is to be sent again, by another.
     pub(crate) is_lost: bool,
+    /// Where it ends in a stream that may lose segments, and when all of it is there; never, while a part is lost.
+    pub(crate) end: u64,
+    pub(crate) due: Instant,
+    /// An event brings it, or came while something before it was lost.
+    pub(crate) is_awaited: bool,
 }
+
+impl Packet {
+    pub(crate) fn new(bytes: Vec<u8>, end: u64) -> Self {
+        Self { bytes, by: None, is_lost: false, end, due: Instant(0), is_awaited: true }
+    }
+}
+
+/// Of a packet that a part of was lost.
+pub(crate) const NEVER: Instant = Instant(u64::MAX);
 
 impl Pipe {
     pub(crate) fn end(&self, side: Side) -> &End {

@@ -19,10 +19,13 @@ pub enum Fault {
     DiskFull,
     ClockStep,
     InitiatorCrash,
+    LoginStorm,
+    PathFlap,
+    Starve,
 }
 
 impl Fault {
-    pub const ALL: [(Self, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str); 15] = [
         (Self::Split, "split"),
         (Self::Reset, "reset"),
         (Self::Stall, "stall"),
@@ -35,7 +38,12 @@ impl Fault {
         (Self::DiskFull, "disk-full"),
         (Self::ClockStep, "clock-step"),
         (Self::InitiatorCrash, "initiator-crash"),
+        (Self::LoginStorm, "login-storm"),
+        (Self::PathFlap, "path-flap"),
+        (Self::Starve, "starve"),
     ];
+    /// Those that there were first: what is drawn of others comes behind, so that a seed stays the world that it was.
+    const FIRST: usize = 12;
 }
 
 /// A bug put between the code under test and the world, which the checkers must find.
@@ -47,11 +55,17 @@ pub enum Canary {
     WrongTag,
     /// Calls sent again that the server does not know: they come from another port, by which it knows who asks.
     ForgottenCall,
+    /// Clients that preempted another take it for done, and never asked for it: the other's reservation is as it was.
+    StaleReservation,
 }
 
 impl Canary {
-    pub const ALL: [(Self, &'static str); 3] =
-        [(Self::DroppedFlush, "dropped-flush"), (Self::WrongTag, "wrong-tag"), (Self::ForgottenCall, "forgotten-call")];
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::DroppedFlush, "dropped-flush"),
+        (Self::WrongTag, "wrong-tag"),
+        (Self::ForgottenCall, "forgotten-call"),
+        (Self::StaleReservation, "stale-reservation"),
+    ];
 }
 
 pub const PROTOCOLS: [(Protocol, &str); 5] = [
@@ -77,6 +91,8 @@ pub struct Options {
     pub block_size: u32,
     /// Besides, a client that makes, renames and removes names (NFS).
     pub names: bool,
+    /// Clients register at the unit, hold its reservation and preempt each other (SCSI).
+    pub reserves: bool,
     /// Commands of the safety phase.
     pub commands: u64,
     pub canary: Option<Canary>,
@@ -89,9 +105,10 @@ impl Options {
         let share = random.below(4) + 1;
         let block_size = [512, 512, 512, 4096, 0][random.below(5) as usize];
         let of_disk = [Fault::Crash, Fault::PowerLoss, Fault::MediaError, Fault::SlowMedia, Fault::DiskFull];
-        let faults = Fault::ALL.iter().map(|(fault, _)| *fault).filter(|_| random.below(8) < share);
+        let first = Fault::ALL.iter().take(Fault::FIRST).map(|(fault, _)| *fault);
+        let faults = first.filter(|_| random.below(8) < share);
         let faults = faults.collect::<Vec<_>>().into_iter().filter(|fault| block_size > 0 || !of_disk.contains(fault));
-        Self {
+        let mut options = Self {
             protocol,
             seed,
             faults: faults.collect(),
@@ -101,9 +118,18 @@ impl Options {
             threads: random.below(2) as u32 + 1,
             block_size,
             names: protocol == Protocol::Nfs3,
+            reserves: false,
             commands: 200 + random.below(200),
             canary: None,
-        }
+        };
+        let later = Fault::ALL.iter().skip(Fault::FIRST).map(|(fault, _)| *fault);
+        options.faults.extend(later.filter(|_| random.below(8) < share));
+        options.reserves = options.can_reserve() && random.below(3) == 0;
+        options
+    }
+
+    fn can_reserve(&self) -> bool {
+        matches!(self.protocol, Protocol::Iscsi | Protocol::Fcp)
     }
 
     pub fn has(&self, fault: Fault) -> bool {
@@ -123,11 +149,11 @@ fn named<T: Copy>(text: &str, names: &[(T, &'static str)]) -> Result<T, String> 
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, agents, workers, depth, threads, block_size, names, commands, .. } = self;
+        let Self { seed, agents, workers, depth, threads, block_size, names, reserves, commands, .. } = self;
         let faults: Vec<_> = self.faults.iter().map(|fault| name(*fault, &Fault::ALL)).collect();
         write!(f, "protocol={} seed={seed} faults={} ", name(self.protocol, &PROTOCOLS), faults.join(","))?;
         write!(f, "agents={agents} workers={workers} depth={depth} threads={threads} block_size={block_size} ")?;
-        write!(f, "names={} commands={commands}", u8::from(*names))?;
+        write!(f, "names={} reserves={} commands={commands}", u8::from(*names), u8::from(*reserves))?;
         self.canary.map_or(Ok(()), |canary| write!(f, " canary={}", name(canary, &Canary::ALL)))
     }
 }
@@ -164,6 +190,11 @@ impl FromStr for Options {
                     (0, _) => options.names = false,
                     (1, Protocol::Nfs3) => options.names = true,
                     _ => return Err("names is 0, or 1 over NFS".to_owned()),
+                },
+                "reserves" => match (number(value)?, options.can_reserve()) {
+                    (0, _) => options.reserves = false,
+                    (1, true) => options.reserves = true,
+                    _ => return Err("reserves is 0, or 1 over iSCSI and FCP".to_owned()),
                 },
                 "commands" => options.commands = number(value)?,
                 "canary" => options.canary = Some(named(value, &Canary::ALL)?),
@@ -202,6 +233,7 @@ mod tests {
             ("protocol=fc seed=1", "nvme-tcp"),
             ("protocol=nfs3 seed=1 faults=flood", "flood"),
             ("protocol=nfs3 seed=1 agents=0", "agents"),
+            ("protocol=nfs3 seed=1 reserves=1", "reserves"),
             ("protocol=nfs3 seed=1 mood=bad", "mood"),
         ] {
             let error = text.parse::<Options>().expect_err(text);

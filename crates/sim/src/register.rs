@@ -123,7 +123,7 @@ impl Register {
         }
     }
 
-    /// A host has a new session, which ended its earlier ones with all that was under way there.
+    /// A host has a new session, which ended its earlier ones with all that was under way there; or it was fenced.
     pub(crate) fn host_is_new(&mut self, host: usize) {
         let connections: Vec<HostConnection> =
             self.writes.values().filter_map(|write| write.lost).filter(|connection| connection.0 == host).collect();

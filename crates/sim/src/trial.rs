@@ -2,13 +2,13 @@
 
 use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 
-use iotax_node::{Input, ServerNode, seeded::SeededRng};
+use iotax_node::{Input, Protocol, ServerNode, seeded::SeededRng};
 
 use crate::{
     agent::{Agent, Character},
     board::{Board, Counts, Phase, SharedBoard},
     disk::{Disk, Media, SECTOR},
-    link::{Link, Side},
+    link::{Frames, Link, Side},
     names::Names,
     options::{Canary, Fault, Options},
     server::{Exporter, Store, Volume},
@@ -85,6 +85,7 @@ impl<'a> Trial<'a> {
             splits: true,
             frames: None,
             credits: None,
+            loss: None,
         };
         let link = if options.has(Fault::Split) { link } else { Link { piece_bytes: 32 << 10, splits: false, ..link } };
         let links = [world.add_link(link.clone()), world.add_link(link)];
@@ -108,6 +109,7 @@ impl<'a> Trial<'a> {
         let server = Exporter::start(&mut world, links[1], options.protocol, volume, threads, STARTED_UNIX_NS);
         let board = Board::new(SIZE / SECTOR, disk.is_none());
         let mut agents = Vec::new();
+        let cluster: Vec<usize> = (0..options.agents as usize).map(|index| server.hosts.len() + index).collect();
         for index in 0..options.agents {
             let character = Character {
                 host: server.hosts.len() + index as usize,
@@ -115,6 +117,7 @@ impl<'a> Trial<'a> {
                 depth: options.depth,
                 pause: Duration::from_micros(50 + random.below(2_000)),
                 seed: options.seed,
+                cluster: if options.reserves { cluster.clone() } else { Vec::new() },
             };
             let agent = Agent::new(character, server.endpoint(), Rc::clone(&board));
             let agent = Rc::new(RefCell::new(agent));
@@ -134,6 +137,7 @@ impl<'a> Trial<'a> {
         match options.canary {
             Some(Canary::DroppedFlush) => world.flushes_dropped = 300,
             Some(Canary::WrongTag) => world.reads_swapped = 50,
+            Some(Canary::StaleReservation) => board.borrow_mut().forgets_preemptions = true,
             Some(Canary::ForgottenCall) | None => {}
         }
         let mut trial = Self {
@@ -174,6 +178,7 @@ impl<'a> Trial<'a> {
         for link in self.links {
             let link = self.world.link_mut(link);
             (link.piece_bytes, link.splits) = (32 << 10, false);
+            (link.window_bytes, link.credits) = (link.window_bytes.max(4096), None);
         }
         if let Some(disk) = self.disk {
             self.world.disk_mut(disk).media = Media::default();
@@ -224,7 +229,7 @@ impl<'a> Trial<'a> {
                 board.find(format!("{left} connections are left at the server, whose clients have gone"));
             }
             let counts = board.counts;
-            if counts.submitted != counts.done + counts.failed + counts.lost {
+            if counts.submitted != counts.done + counts.failed + counts.lost + counts.fenced {
                 board.find(format!("commands were begun and not ended, or ended twice: {counts:?}"));
             }
             let given = self.disk.map_or(0, |disk| {
@@ -276,7 +281,9 @@ impl<'a> Trial<'a> {
         match number {
             EXPIRE.. => {
                 let connection = self.expiring[(number - EXPIRE) as usize];
-                self.board.borrow_mut().register.connection_is_over(connection);
+                let board = &mut *self.board.borrow_mut();
+                board.register.connection_is_over(connection);
+                board.fence.over(|lost| lost == connection);
             }
             AGENT_BACK.. => self.agent_back((number - AGENT_BACK) as usize),
             RESTART => self.restart_server(),
@@ -311,10 +318,11 @@ impl<'a> Trial<'a> {
         let (fault, _) = Fault::ALL[index];
         let mean_ms = match fault {
             Fault::Split | Fault::MediaError | Fault::SlowMedia | Fault::DiskFull => return,
+            Fault::PathFlap => 50,
             Fault::Reset | Fault::HalfClose => 30,
             Fault::Stall | Fault::ClockStep => 60,
             Fault::Vanish | Fault::InitiatorCrash => 80,
-            Fault::Crash | Fault::PowerLoss => 100,
+            Fault::Crash | Fault::PowerLoss | Fault::LoginStorm | Fault::Starve => 100,
         };
         if self.options.has(fault) {
             let after = Duration::from_nanos(self.random[index].below(2 * mean_ms * 1_000_000));
@@ -329,6 +337,33 @@ impl<'a> Trial<'a> {
         let mut some = |bound_us: u64| Duration::from_micros(random.below(bound_us));
         match fault {
             Fault::Split | Fault::MediaError | Fault::SlowMedia | Fault::DiskFull => {}
+            Fault::LoginStorm => {
+                for pipe in self.world.connections() {
+                    self.world.reset(pipe, [some(1_000), some(1_000)]);
+                }
+            }
+            Fault::PathFlap => {
+                let away = some(20_000);
+                for pipe in self.world.connections() {
+                    for side in Side::BOTH {
+                        self.world.stall(pipe, side, away);
+                    }
+                }
+            }
+            Fault::Starve => {
+                // Of each flow, so many bytes and a piece at most are on their way from now on; of each port of Fibre Channel, so
+                // many frames. The next one changes that.
+                let window_bytes = [1, 100, 4096, 65_536][self.random[index].below(4) as usize];
+                let credits = [Some(1), Some(2), Some(8), None][self.random[index].below(4) as usize];
+                let has_credits = matches!(self.options.protocol, Protocol::Fcp | Protocol::FcNvme);
+                for link in self.links {
+                    let link = self.world.link_mut(link);
+                    link.window_bytes = window_bytes;
+                    if has_credits {
+                        (link.frames, link.credits) = (Some(Frames::FIBRE_CHANNEL), credits);
+                    }
+                }
+            }
             Fault::Crash | Fault::PowerLoss => {
                 let (news, down) = (some(20_000), some(200_000));
                 self.crash_server(news, down, fault == Fault::PowerLoss);
@@ -379,7 +414,9 @@ impl<'a> Trial<'a> {
         if let Some(disk) = self.disk {
             self.world.disk_mut(disk).crash(power);
         }
-        self.board.borrow_mut().register.crash(power);
+        let board = &mut *self.board.borrow_mut();
+        board.register.crash(power);
+        board.fence.server_crashed();
         if let Some((host, names)) = &self.names {
             names.borrow_mut().server_crashed();
             self.world.settle(*host);
@@ -414,7 +451,8 @@ pub fn minimise(options: &Options) -> Options {
             least = fewer;
         }
     }
-    let smaller: [fn(&mut Options); 5] = [
+    let smaller: [fn(&mut Options); 6] = [
+        |options| options.reserves = false,
         |options| options.agents = 1,
         |options| options.workers = 1,
         |options| options.depth = 1,

@@ -3,6 +3,7 @@
 mod connections;
 mod paths;
 mod processors;
+mod segments;
 
 pub use processors::{Costs, Work, WorkAsked};
 
@@ -24,6 +25,7 @@ use crate::{
     disk::Disk,
     events::Events,
     link::{Carried, Choice, EndState, Link, Nic, Pipe, PipeId, Side, Way, Ways},
+    tcp::Acknowledged,
     trace::Trace,
 };
 
@@ -69,8 +71,8 @@ pub struct World {
     wake_list: Rc<RefCell<Vec<usize>>>,
     /// Memory of packets, to be used again.
     spare: Vec<Vec<u8>>,
-    /// Sizes of what a flush sends, empty between two.
-    sent: Vec<usize>,
+    /// Sizes of what a flush sends, and where in the stream that ends; empty between two.
+    sent: Vec<(usize, u64)>,
     /// A canary: of a thousand flushes, so many never reach the disk.
     pub flushes_dropped: u64,
     /// A canary: of a thousand reads, so many have another's answer.
@@ -142,7 +144,8 @@ enum Event {
         host: usize,
         disk: usize,
         token: DiskToken,
-        op: DiskOp,
+        /// Apart, since there are many events and few of these.
+        op: Box<DiskOp>,
     },
     Disk {
         host: usize,
@@ -159,6 +162,22 @@ enum Event {
     },
     Woken {
         host: usize,
+    },
+    /// What TCP learns of what `side` sent.
+    Acknowledged {
+        pipe: PipeId,
+        side: Side,
+        what: Acknowledged,
+    },
+    TimedOut {
+        pipe: PipeId,
+        side: Side,
+        end: u64,
+    },
+    Filled {
+        pipe: PipeId,
+        side: Side,
+        end: u64,
     },
     Call(u64),
 }
@@ -284,6 +303,9 @@ impl World {
             self.events.push(until, event);
             return Some(WorldStep::Happened);
         }
+        if self.is_held(&event) {
+            return Some(WorldStep::Happened);
+        }
         match self.thread_of(&event) {
             Some(host) => self.queue(host, event),
             None => self.happen(event),
@@ -300,11 +322,14 @@ impl World {
             Event::Accept { pipe, to } => self.accept(pipe, to),
             Event::Established { pipe } => self.established(pipe),
             Event::End { pipe, side, reason } => self.end(pipe, side, reason),
-            Event::DiskBegins { host, disk, token, op } => self.begin_disk(host, disk, token, op),
+            Event::DiskBegins { host, disk, token, op } => self.begin_disk(host, disk, token, *op),
             Event::Disk { host, life, disk, number } => self.disk_done(host, life, disk, number),
             Event::Turn { host } => self.turn(host),
             Event::TurnEnds { host } => self.turn_ends(host),
             Event::Woken { host } => self.handle(host, Input::Woken),
+            Event::Acknowledged { pipe, side, what } => self.acknowledged(pipe, side, what),
+            Event::TimedOut { pipe, side, end } => self.timed_out(pipe, side, end),
+            Event::Filled { pipe, side, end } => self.filled(pipe, side, end),
         }
     }
 
@@ -511,7 +536,7 @@ impl World {
                 }
                 let at = self.work_now(host);
                 if at > self.now {
-                    return self.events.push(at, Event::DiskBegins { host, disk, token, op });
+                    return self.events.push(at, Event::DiskBegins { host, disk, token, op: Box::new(op) });
                 }
                 self.begin_disk(host, disk, token, op);
             }

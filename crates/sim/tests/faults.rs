@@ -83,6 +83,28 @@ fn call_that_is_carried_out_twice_is_found() {
 }
 
 #[test]
+fn preemption_that_never_was_is_found() {
+    for protocol in [Protocol::Iscsi, Protocol::Fcp] {
+        seeds_until_found(protocol, Canary::StaleReservation);
+    }
+}
+
+/// A world in which nobody is fenced says nothing about reservations.
+#[test]
+fn clients_preempt_each_other_and_are_refused() {
+    for protocol in [Protocol::Iscsi, Protocol::Fcp] {
+        let (mut preempted, mut fenced) = (0, 0);
+        for seed in 0..SEEDS {
+            let options = Options { reserves: true, agents: 3, ..Options::draw(protocol, seed) };
+            let report = trial::run(&options);
+            assert_eq!(report.findings, Vec::<String>::new(), "{options}");
+            (preempted, fenced) = (preempted + report.counts.preempted, fenced + report.counts.fenced);
+        }
+        assert!(preempted > SEEDS && fenced > SEEDS, "{protocol:?}: {preempted} preempted, {fenced} refused");
+    }
+}
+
+#[test]
 fn seed_gives_the_same_trace_again_and_another_seed_another() {
     for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp, Protocol::FcNvme] {
         for seed in 0..10 {
@@ -112,30 +134,30 @@ fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
 const KEPT: [(&str, &str); 13] = [
     (
         "a CRC over the memory of a volume that another command wrote to before it was sent",
-        "protocol=fcp seed=128 faults=split agents=1 workers=2 depth=1 threads=1 block_size=0 names=0 commands=309",
+        "protocol=fcp seed=128 faults=split agents=1 workers=2 depth=1 threads=1 block_size=0 names=0 commands=309 reserves=0",
     ),
     (
         "a write that was aborted with its connection, and was still at the disk, undid one of the next session",
-        "protocol=iscsi seed=280 faults=reset,slow-media agents=1 workers=1 depth=1 threads=1 block_size=512 commands=329",
+        "protocol=iscsi seed=280 faults=reset,slow-media agents=1 workers=1 depth=1 threads=1 block_size=512 commands=329 reserves=0",
     ),
     (
         "the same, beside failing media",
         "protocol=iscsi seed=296 faults=half-close,media-error,slow-media agents=3 workers=1 depth=1 threads=1 \
-         block_size=4096 commands=277",
+         block_size=4096 commands=277 reserves=0",
     ),
     (
         "a session that was reinstated ended its tasks only when it next looked, up to a second later",
-        "protocol=iscsi seed=24 faults=vanish,slow-media agents=1 workers=1 depth=2 threads=1 block_size=512 commands=209",
+        "protocol=iscsi seed=24 faults=vanish,slow-media agents=1 workers=1 depth=2 threads=1 block_size=512 commands=209 reserves=0",
     ),
     (
         "the same after the initiator crashed",
         "protocol=iscsi seed=111 faults=slow-media,initiator-crash agents=1 workers=1 depth=1 threads=1 block_size=512 \
-         commands=74",
+         commands=74 reserves=0",
     ),
     (
         "the same, with power lost beside",
         "protocol=iscsi seed=298 faults=vanish,power-loss,slow-media agents=1 workers=1 depth=2 threads=1 \
-         block_size=4096 commands=392",
+         block_size=4096 commands=392 reserves=0",
     ),
     (
         "an operation that was aborted while it waited for blocks stayed in the list of those that wait",

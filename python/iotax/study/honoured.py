@@ -233,6 +233,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "luns": _EVERYWHERE,
         "adapter_depth": _EVERYWHERE,
         "credits": _EVERYWHERE,
+        "loss": _EVERYWHERE,
+        "port_buffer": _EVERYWHERE,
         "path_failures": _EVERYWHERE,
         "path_noticed": _EVERYWHERE,
         "media": _EVERYWHERE,

@@ -110,6 +110,9 @@ def _sim_fabrics(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
     protocols = [endpoint.protocol for endpoint in study.endpoints().values()]
     if ("credits" in study.levels() or lab.credits is not None) and not set(protocols) & set(FIBRE_CHANNEL_FRAMES):
         yield _place(study, "credits"), "only Fibre Channel has credits; leave them out, or name fcp or fc-nvme"
+    for name, given in (("loss", lab.loss), ("port_buffer", lab.port_buffer)):
+        if (name in study.levels() or given is not None) and set(protocols) <= set(FIBRE_CHANNEL_FRAMES):
+            yield _place(study, name), "only Ethernet loses segments; leave it out, or name nfs3, iscsi or nvme-tcp"
     setups = study.setups()
     depths = [setups.get(label, {}).get("queue_depth") for label in study.endpoints()]
     queued = any(depth is not None for depth in (*_values(study, "queue_depth"), *depths))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
-from iotax.study.fields import Duration, Section
+from iotax.study.fields import Duration, Percent, Section, Size
 from iotax.study.media import MediaModel
 
 _LATER = (
@@ -20,12 +20,15 @@ _LATER = (
     "luns",
     "adapter_depth",
     "credits",
+    "loss",
+    "port_buffer",
     "path_failures",
     "path_noticed",
 )
 """Fields that there were not always."""
 _TABLES = Path(__file__).with_name("costs")
 Cores: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
+Loss: TypeAlias = Annotated[Percent, Field(ge=0.0001, le=10)]
 Many: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
 
 
@@ -65,6 +68,10 @@ the one simulated volume."""
     """Commands that each port of a client's adapter has outstanding, for all LUNs together; all when not given."""
     credits: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Buffer-to-buffer credits of each Fibre Channel port; as many as the link needs when not given."""
+    loss: Loss | None = None
+    """Share of the segments that Ethernet loses, as drawn, 0.0001 % to 10 %; none when not given."""
+    port_buffer: Annotated[Size, Field(ge=9216)] | None = None
+    """Bytes that wait for a port of Ethernet at most; segments beyond it are lost, and none when not given."""
     path_failures: Annotated[list[PathFailure], Field(min_length=1, max_length=64)] | None = None
     """Paths that fail while the load runs."""
     path_noticed: Duration = 0

@@ -49,6 +49,10 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"factors": {"protocol": ["iscsi", "nfs3"]}, "baseline": {"protocol": "iscsi"}},
         "only Fibre Channel",
     ),
+    ({"loss": "0.1%"}, {}, "only Ethernet loses segments"),
+    ({"port_buffer": "256KiB"}, {}, "only Ethernet loses segments"),
+    ({"port_buffer": "4KiB"}, {}, "port_buffer"),
+    ({"loss": "20%"}, {}, "loss"),
     ({"luns": 4}, {}, "say `queue_depth: 32`"),
     ({}, {"topology": {"link_rate": "10Gbit", "queue_depth": 32}}, "fc-nvme has no LUN"),
     ({"path_noticed": "1ms"}, {}, "no path fails"),
@@ -92,6 +96,14 @@ def test_what_a_study_does_not_say_changes_neither_its_document_nor_its_digest()
     told = document(read({}), protocol="fcp")
     assert told["paths"] == {"controllers": 1, "target_ports": 1, "ports": 1, "policy": "fixed"}
     assert "credits" not in told["link"]
+
+
+def test_what_ethernet_loses_is_no_matter_of_fibre_channel() -> None:
+    factors = {"protocol": ["fcp", "nvme-tcp"], "loss": ["0.01%", "1%"]}
+    study = read({"port_buffer": "256KiB"}, factors=factors)
+    link = document(study, protocol="nvme-tcp", loss=study.levels()["loss"][0].value)["link"]
+    assert (link["lost_per_million"], link["buffer_bytes"]) == (100, 262_144)
+    assert "lost_per_million" not in document(study, protocol="fcp")["link"]
 
 
 def test_service_times_come_from_a_file_beside_the_study(tmp_path: Path) -> None:

@@ -234,6 +234,17 @@ pub(crate) struct SiteReport {
     pub(crate) received_ns: u64,
     /// And how long they were idle with frames to send, for want of credits
     pub(crate) credits_ns: u64,
+    /// Segments that they sent and that were lost, and how often a connection waited for its timeout to send one again; none
+    /// where the link loses nothing
+    #[serde(skip_serializing_if = "is_none_at_all")]
+    pub(crate) lost: u64,
+    #[serde(skip_serializing_if = "is_none_at_all")]
+    pub(crate) timeouts: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_none_at_all(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -124,6 +124,10 @@ pub(crate) struct LinkSpec {
     pub(crate) mtu_bytes: Option<u32>,
     /// Buffer-to-buffer credits of a Fibre Channel port; absent: as many as it wants
     pub(crate) credits: Option<u32>,
+    /// What Ethernet loses: of a million segments so many, as drawn
+    pub(crate) lost_per_million: Option<u32>,
+    /// And what finds more than so many bytes waiting for a port; absent: nothing
+    pub(crate) buffer_bytes: Option<u64>,
 }
 
 /// The machines of one side.

@@ -27,6 +27,10 @@ const OPEN_TIME: Duration = Duration::from_secs(20);
 /// And to close in order.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
 
+/// Of a member's turns, so many until it asks for the reservation where it may be free, and until it preempts another.
+const HOLDS_ONCE_IN: u64 = 10;
+const PREEMPTS_ONCE_IN: u64 = 60;
+
 const CONTROL: ConnId = ConnId(0);
 
 /// What an agent is like.
@@ -38,6 +42,8 @@ pub(crate) struct Character {
     /// Between an I/O and the next at most.
     pub(crate) pause: Duration,
     pub(crate) seed: u64,
+    /// Hosts of all clients, where they share the unit by its reservation; else none.
+    pub(crate) cluster: Vec<usize>,
 }
 
 pub(crate) struct Agent {
@@ -211,7 +217,8 @@ impl Agent {
             let Some(to) = link.to else { continue };
             let connect = self.connect(ConnId(index as u32 + 1), to);
             let connection = (self.character.host, connect);
-            self.workers.push(Worker::new(link.initiator, self.character.depth, connection));
+            let port = (self.character.host, index);
+            self.workers.push(Worker::new(link.initiator, self.character.depth, connection, port));
         }
     }
 
@@ -315,7 +322,9 @@ impl Agent {
         self.life = Life::Up;
         // A session of an ISID that had one ends that with its tasks (RFC 7143 §6.3.5); so does a login of a Fibre Channel port.
         if self.replaces_sessions() {
-            self.board.borrow_mut().register.host_is_new(self.character.host);
+            let board = &mut *self.board.borrow_mut();
+            board.register.host_is_new(self.character.host);
+            board.fence.over(|(host, _)| host == self.character.host);
         }
     }
 
@@ -325,6 +334,9 @@ impl Agent {
 
     fn work(&mut self, now: Instant) {
         let phase = self.board.borrow().phase;
+        if !self.character.cluster.is_empty() && self.keeps_membership(now, phase) {
+            return;
+        }
         match phase {
             Phase::Safety => {
                 let zeroes = self.endpoint.unit.protocol() != Some(Protocol::Nfs3);
@@ -345,6 +357,30 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// What it does for its membership before all else; true while it has none.
+    fn keeps_membership(&mut self, now: Instant, phase: Phase) -> bool {
+        let mut registers = false;
+        for worker in self.workers.iter_mut().filter(|worker| !worker.is_member) {
+            worker.register(now, &self.board);
+            registers = true;
+        }
+        if registers || phase == Phase::Liveness {
+            return registers;
+        }
+        let which = self.random.below(self.workers.len() as u64) as usize;
+        let others: Vec<usize> =
+            self.character.cluster.iter().copied().filter(|host| *host != self.character.host).collect();
+        if !self.board.borrow().fence.is_held() {
+            if self.random.below(HOLDS_ONCE_IN) == 0 {
+                self.workers[which].reserve(now, None, &self.board);
+            }
+        } else if !others.is_empty() && self.random.below(PREEMPTS_ONCE_IN) == 0 {
+            let other = others[self.random.below(others.len() as u64) as usize];
+            self.workers[which].reserve(now, Some(other), &self.board);
+        }
+        false
     }
 
     fn leave(&mut self, now: Instant) {
@@ -445,7 +481,8 @@ impl Node for Agent {
             Life::Up | Life::Breaking | Life::Done => None,
         };
         let control = self.control.as_ref().and_then(|control| control.poll_timeout());
-        let safety = self.life == Life::Up && self.board.borrow().phase == Phase::Safety;
+        let members = self.character.cluster.is_empty() || self.workers.iter().all(|worker| worker.is_member);
+        let safety = members && self.life == Life::Up && self.board.borrow().phase == Phase::Safety;
         let workers = self.workers.iter().filter_map(|worker| worker.next_due(safety));
         own.into_iter().chain(control).chain(workers).min()
     }

@@ -3,17 +3,22 @@
 use std::time::Duration;
 
 use iotax_node::{protocols::AnyInitiator, seeded::SeededRng};
-use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Payload, Tag, Transmit, Violation};
+use iotax_proto::{
+    Geometry, InitiatorEvents, Instant, Io, IoError, Payload, Refusal, Reserve, Tag, Transmit, Violation,
+};
 
 use crate::{
     board::{Board, SharedBoard},
     disk::SECTOR,
+    fence::Port,
     register::{HostConnection, content},
 };
 
 /// Sectors of an I/O at most, and of one that looks at everything.
 const SECTORS_MAX: u64 = 24;
 const LOOK_SECTORS: usize = 64;
+/// Sense data of SPC-5 annex F, as `IoError` has them.
+const INTERNAL_TARGET_FAILURE: u32 = 0x04_4400;
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a connection, not the states of a machine")]
 pub(crate) struct Worker {
@@ -32,17 +37,30 @@ pub(crate) struct Worker {
     flushed: Option<bool>,
     /// The last look at everything failed and is to be repeated.
     looked_failed: bool,
+    port: Port,
+    /// Registered, as far as it knows.
+    pub(super) is_member: bool,
 }
 
+/// What changes something has a second number: when it began, of the fence's.
 #[derive(Debug)]
 enum Command {
     Read { id: u64, data: Vec<u8>, came: usize },
-    Write { id: u64 },
-    Flush { id: u64 },
+    Write { id: u64, fence: u64 },
+    Flush { id: u64, fence: u64 },
+    Register { fence: u64 },
+    Reserve { fence: u64 },
+}
+
+impl Command {
+    /// Asks for the reservation, or preempts: a refusal says nothing of this port's registration.
+    fn reserves(&self) -> bool {
+        matches!(self, Self::Reserve { .. })
+    }
 }
 
 impl Worker {
-    pub(super) fn new(initiator: AnyInitiator, depth: u32, connection: HostConnection) -> Self {
+    pub(super) fn new(initiator: AnyInitiator, depth: u32, connection: HostConnection, port: Port) -> Self {
         Self {
             initiator,
             connection,
@@ -55,11 +73,45 @@ impl Worker {
             next_at: Instant(0),
             flushed: None,
             looked_failed: false,
+            port,
+            is_member: false,
         }
     }
 
     pub(super) fn under_way(&self) -> usize {
         self.tags.iter().flatten().count()
+    }
+
+    fn free_tag(&mut self) -> Option<usize> {
+        self.tags.iter().position(Option::is_none).filter(|_| self.initiator.get().credits() > 0)
+    }
+
+    /// Registers with its client's key, with nothing beside it.
+    pub(super) fn register(&mut self, now: Instant, board: &SharedBoard) {
+        if self.under_way() == 0
+            && let Some(tag) = self.free_tag()
+        {
+            let board = &mut *board.borrow_mut();
+            let fence = board.fence.begin_register(self.port);
+            let io = Io::Reserve(Reserve::Register { key: key_of(self.port.0) });
+            self.submit(now, tag, Command::Register { fence }, io, board);
+        }
+    }
+
+    /// Sees to it that the unit is reserved, or preempts another host.
+    pub(super) fn reserve(&mut self, now: Instant, other: Option<usize>, board: &SharedBoard) {
+        let Some(tag) = self.free_tag() else { return };
+        let board = &mut *board.borrow_mut();
+        let key = key_of(self.port.0);
+        let (fence, io) = match other {
+            None => (board.fence.begin_hold(), Io::Reserve(Reserve::Hold { key })),
+            Some(other) => {
+                let io = Io::Reserve(Reserve::PreemptAndAbort { key, victim: key_of(other) });
+                let io = if board.forgets_preemptions { Io::Flush } else { io };
+                (board.fence.begin_preempt(other), io)
+            }
+        };
+        self.submit(now, tag, Command::Reserve { fence }, io, board);
     }
 
     pub(super) fn credits(&mut self) -> usize {
@@ -117,7 +169,7 @@ impl Worker {
                 }
                 Io::Write { offset, data: Payload::from_vec(data) }
             };
-            (Command::Write { id }, io)
+            (Command::Write { id, fence: board.fence.now() }, io)
         } else {
             read(&mut board, first, count)
         };
@@ -194,6 +246,8 @@ impl Worker {
     ) {
         let mut events = Events {
             connection: self.connection,
+            port: self.port,
+            is_member: &mut self.is_member,
             tags: &mut self.tags,
             is_ready: &mut self.is_ready,
             closed: &mut self.closed,
@@ -208,8 +262,12 @@ impl Worker {
     }
 }
 
+fn key_of(host: usize) -> u64 {
+    host as u64 + 1
+}
+
 fn flush(board: &mut Board) -> (Command, Io) {
-    (Command::Flush { id: board.register.begin_flush() }, Io::Flush)
+    (Command::Flush { id: board.register.begin_flush(), fence: board.fence.now() }, Io::Flush)
 }
 
 fn read(board: &mut Board, first: usize, count: usize) -> (Command, Io) {
@@ -221,6 +279,8 @@ fn read(board: &mut Board, first: usize, count: usize) -> (Command, Io) {
 
 struct Events<'a> {
     connection: HostConnection,
+    port: Port,
+    is_member: &'a mut bool,
     tags: &'a mut [Option<Command>],
     is_ready: &'a mut bool,
     closed: &'a mut bool,
@@ -256,10 +316,33 @@ impl InitiatorEvents for Events<'_> {
             return self.board.find(format!("tag {tag} ended and had not begun: {result:?}"));
         };
         let counts = &mut self.board.counts;
+        let conflicts = matches!(result, Err(IoError::Failed { refusal: Refusal::InUse, .. }));
         match &result {
             Ok(()) => counts.done += 1,
             Err(IoError::ConnectionLost) => counts.lost += 1,
+            Err(_) if conflicts => counts.fenced += 1,
+            Err(IoError::Aborted) if self.board.fence.preemptions > 0 => counts.fenced += 1,
+            // It waited in vain for what it aborts, at a slow disk.
+            Err(IoError::Failed { status: INTERNAL_TARGET_FAILURE, .. }) if command.reserves() => counts.fenced += 1,
             Err(_) => counts.failed += 1,
+        }
+        if conflicts {
+            if !command.reserves() {
+                *self.is_member = false;
+            }
+            if matches!(command, Command::Read { .. } | Command::Register { .. }) {
+                self.board.find(format!("{:?} was refused what a reservation against writes leaves free", self.port));
+            }
+        }
+        if let Command::Write { fence, .. } | Command::Flush { fence, .. } = &command {
+            let checked = match &result {
+                Ok(()) => self.board.fence.check_done(self.port, *fence),
+                Err(_) if conflicts => self.board.fence.check_refused(self.port, *fence),
+                Err(_) => Ok(()),
+            };
+            if let Err(wrong) = checked {
+                self.board.find(wrong);
+            }
         }
         let register = &mut self.board.register;
         match (command, &result) {
@@ -275,10 +358,24 @@ impl InitiatorEvents for Events<'_> {
                 register.read_failed(id);
                 *self.looked_failed = true;
             }
-            (Command::Write { id }, Ok(())) => register.write_done(id),
-            (Command::Write { id }, Err(IoError::ConnectionLost)) => register.write_lost(id, self.connection),
-            (Command::Write { id }, Err(_)) => register.write_failed(id),
-            (Command::Flush { id }, result) => {
+            (Command::Write { id, .. }, Ok(())) => register.write_done(id),
+            (Command::Write { id, .. }, Err(IoError::ConnectionLost)) => register.write_lost(id, self.connection),
+            (Command::Write { id, .. }, Err(_)) => register.write_failed(id),
+            (Command::Register { fence }, Ok(())) => {
+                self.board.fence.done(fence);
+                *self.is_member = true;
+            }
+            (Command::Reserve { fence }, Ok(())) => {
+                if let Some(fenced) = self.board.fence.done(fence) {
+                    self.board.counts.preempted += 1;
+                    register.host_is_new(fenced);
+                }
+            }
+            (Command::Register { fence } | Command::Reserve { fence }, Err(IoError::ConnectionLost)) => {
+                self.board.fence.lost(fence, self.connection);
+            }
+            (Command::Register { fence } | Command::Reserve { fence }, Err(_)) => self.board.fence.failed(fence),
+            (Command::Flush { id, .. }, result) => {
                 if result.is_ok() {
                     register.flush_done(id);
                 } else {

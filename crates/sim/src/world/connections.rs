@@ -38,7 +38,8 @@ impl World {
         self.hosts[host].connects += 1;
         let connect = self.hosts[host].connects;
         let ways = Rc::clone(&self.hosts[host].ways);
-        let pipe = Pipe { connect, ways, ends: [client, server], flows: [Flow::default(), Flow::default()] };
+        let flows = Side::BOTH.map(|_| Flow { tcp: self.tcp_of(host), ..Flow::default() });
+        let pipe = Pipe { connect, ways, ends: [client, server], flows };
         let slot = self.free_pipes.pop().unwrap_or_else(|| {
             self.pipes.push(PipeSlot { generation: 0, pipe: None });
             self.pipes.len() as u32 - 1
@@ -136,21 +137,34 @@ impl World {
         let flow = pipe.flow(side);
         while !transmit.is_empty() && (all || flow.in_flight_bytes < nic.link.window_bytes) {
             let count = transmit.len().min(nic.piece(&mut self.random));
+            let count = match &mut flow.tcp {
+                Some(tcp) if !all => tcp.room(count),
+                _ => count,
+            };
+            if count == 0 {
+                break;
+            }
             let mut bytes = self.spare.pop().unwrap_or_default();
             take_front(transmit, count, &mut bytes);
             flow.in_flight_bytes += count;
-            flow.packets.push_back(Packet { bytes, by: None, is_lost: false });
-            sent.push(count);
+            let end = flow.tcp.as_mut().map_or(0, |tcp| tcp.send(count));
+            flow.packets.push_back(Packet::new(bytes, end));
+            sent.push((count, end));
         }
         flow.dirty = !transmit.is_empty();
+        let loses = flow.tcp.is_some();
         drop(node);
         if !sent.is_empty() {
             self.charge_send(end.host);
         }
         let way = self.next_way(id, side);
         let lost_until = self.goes_by(id, side, way, sent.len());
-        for count in sent.drain(..) {
+        for (count, at) in sent.drain(..) {
             self.charge_bytes(end.host, count);
+            if loses && lost_until.is_none() {
+                self.send_segments(id, side, way, (count, at));
+                continue;
+            }
             let arrives = lost_until.unwrap_or_else(|| self.carry(end.host, other, way, side, count));
             let arrives = self.in_order(id, side, arrives);
             self.events.push(arrives, Event::Arrive { pipe: id, to: side.other(), bytes: count as u32 });
@@ -174,14 +188,19 @@ impl World {
         Some(known)
     }
 
-    /// When bytes that a host sends now are all at another.
-    pub(super) fn carry(&mut self, from: usize, to: usize, way: Option<Way>, side: Side, bytes: usize) -> Instant {
-        let (now, own) = (self.work_now(from), self.hosts[from].nic);
-        let (near, far) = match (way, side) {
+    /// The ports that bytes leave by and come to.
+    pub(super) fn ports(&self, from: usize, to: usize, way: Option<Way>, side: Side) -> (usize, Option<usize>) {
+        match (way, side) {
             (Some(Way { near, far }), Side::Client) => (near, Some(far)),
             (Some(Way { near, far }), Side::Server) => (far, Some(near)),
-            (None, _) => (own, self.hosts.get(to).map(|host| host.nic)),
-        };
+            (None, _) => (self.hosts[from].nic, self.hosts.get(to).map(|host| host.nic)),
+        }
+    }
+
+    /// When bytes that a host sends now are all at another.
+    pub(super) fn carry(&mut self, from: usize, to: usize, way: Option<Way>, side: Side, bytes: usize) -> Instant {
+        let now = self.work_now(from);
+        let (near, far) = self.ports(from, to, way, side);
         match far {
             Some(far) if far != near => match self.nics.get_disjoint_mut([near, far]) {
                 Ok([near, far]) => near.send_to(far, now, bytes),
@@ -196,7 +215,7 @@ impl World {
     }
 
     /// Bytes of a connection that goes by several ways wait for those before them.
-    fn in_order(&mut self, id: PipeId, side: Side, arrives: Instant) -> Instant {
+    pub(super) fn in_order(&mut self, id: PipeId, side: Side, arrives: Instant) -> Instant {
         match self.pipe(id) {
             Some(pipe) if pipe.ways.all.len() > 1 => {
                 let flow = pipe.flow(side);
@@ -222,7 +241,7 @@ impl World {
         if let Some(pipe) = self.pipe(id) {
             let flow = pipe.flow(side);
             flow.cut = true;
-            flow.packets.push_back(Packet { bytes: Vec::new(), by: None, is_lost: false });
+            flow.packets.push_back(Packet::new(Vec::new(), u64::MAX));
             self.events.push(arrives, Event::Arrive { pipe: id, to: side.other(), bytes: 0 });
         }
     }
@@ -299,8 +318,13 @@ impl World {
             }
         }
         self.spare.push(bytes);
-        self.flush(id, to.other(), false);
-        let sender = self.pipe(id).map(|pipe| pipe.end(to.other()).host);
+        self.send_on(id, to.other());
+    }
+
+    /// There may be room for more of what an end has.
+    pub(super) fn send_on(&mut self, id: PipeId, side: Side) {
+        self.flush(id, side, false);
+        let sender = self.pipe(id).map(|pipe| pipe.end(side).host);
         if let Some(sender) = sender.filter(|host| *host != usize::MAX)
             && let Some(node) = self.hosts[sender].node.clone()
         {

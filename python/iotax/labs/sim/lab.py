@@ -143,6 +143,10 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
     link: dict[str, Any] = {"rate_bits_per_s": topology.link_rate, "delay_ns": topology.link_delay}
     if settings.endpoint.protocol not in FIBRE_CHANNEL_FRAMES:
         link["mtu_bytes"] = topology.mtu
+        if lab.loss is not None:
+            link["lost_per_million"] = round(lab.loss * 10_000)
+        if lab.port_buffer is not None:
+            link["buffer_bytes"] = lab.port_buffer
     elif lab.credits is not None:
         link["credits"] = lab.credits
     document = world(settings, seed, link, costs, cores=(lab.cores, lab.target_cores), threads=lab.threads)

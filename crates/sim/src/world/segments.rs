@@ -1,0 +1,160 @@
+//! Streams whose segments may be lost: what is lost arrives once it was sent again, and what was sent behind it waits for it.
+
+use iotax_proto::Instant;
+
+use super::{Event, World};
+use crate::{
+    link::{Frames, NEVER, PipeId, Side, Way},
+    tcp::{Acknowledged, Tcp},
+};
+
+/// What becomes of bytes that were sent at once.
+struct Carriage {
+    /// When those that arrive are there, and when the sender knows.
+    arrives: Instant,
+    known: Instant,
+    lost_bytes: usize,
+    /// Segments that arrive and were sent after the first lost one.
+    behind: u32,
+}
+
+impl World {
+    /// Of each direction of a connection that a host makes, where its link loses anything.
+    pub(super) fn tcp_of(&self, host: usize) -> Option<Box<Tcp>> {
+        let link = &self.nics[self.hosts[host].nic].link;
+        let segment_bytes = link.loss.and(link.frames).map(Frames::segment_bytes)?;
+        Some(Box::new(Tcp::new(segment_bytes)))
+    }
+
+    /// Sends a packet that stands in its queue: its bytes, and where in the stream they end.
+    pub(super) fn send_segments(&mut self, id: PipeId, side: Side, way: Option<Way>, (bytes, end): (usize, u64)) {
+        let Some(carriage) = self.carry_segments(id, side, way, bytes) else { return };
+        let arrives = self.in_order(id, side, carriage.arrives);
+        let now = self.now;
+        let Some(pipe) = self.pipe(id) else { return };
+        let flow = pipe.flow(side);
+        let Some(tcp) = &mut flow.tcp else { return };
+        let packet = flow.packets.iter_mut().rev().find(|packet| packet.end == end);
+        if carriage.lost_bytes == 0 {
+            if let Some(packet) = packet {
+                packet.due = arrives;
+            }
+            self.events.push(arrives, Event::Arrive { pipe: id, to: side.other(), bytes: bytes as u32 });
+        } else {
+            if let Some(packet) = packet {
+                (packet.due, packet.is_awaited) = (NEVER, false);
+            }
+            tcp.lose(end, carriage.lost_bytes);
+            let until = now + tcp.timeout();
+            self.events.push(until, Event::TimedOut { pipe: id, side, end });
+        }
+        let whole_bytes = bytes - carriage.lost_bytes;
+        if whole_bytes > 0 {
+            let what = Acknowledged { end, bytes: whole_bytes, behind: carriage.behind, sent_at: now };
+            self.events.push(carriage.known, Event::Acknowledged { pipe: id, side, what });
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, id: PipeId, side: Side, what: Acknowledged) {
+        let now = self.now;
+        let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
+        if let Some((end, bytes)) = tcp.acknowledged(now, what) {
+            self.fill(id, side, end, bytes);
+        }
+        self.send_on(id, side);
+    }
+
+    /// A hole's time is over, unless it was sent again.
+    pub(super) fn timed_out(&mut self, id: PipeId, side: Side, end: u64) {
+        let Some(pipe) = self.pipe(id) else { return };
+        let host = pipe.end(side).host;
+        let Some(bytes) = pipe.flow(side).tcp.as_mut().and_then(|tcp| tcp.timed_out(end)) else { return };
+        let nic = self.hosts[host].nic;
+        self.nics[nic].carried.timeouts += 1;
+        self.fill(id, side, end, bytes);
+    }
+
+    pub(super) fn filled(&mut self, id: PipeId, side: Side, end: u64) {
+        let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
+        tcp.filled(end);
+        self.send_on(id, side);
+    }
+
+    /// Whether what has come waits for something lost before it: then what fills that brings both.
+    pub(super) fn is_held(&mut self, event: &Event) -> bool {
+        let Event::Arrive { pipe, to, .. } = event else { return false };
+        let now = self.now;
+        let Some(pipe) = self.pipe(*pipe) else { return false };
+        pipe.flow(to.other()).packets.front().is_some_and(|packet| packet.due > now)
+    }
+
+    /// Sends a hole again.
+    fn fill(&mut self, id: PipeId, side: Side, end: u64, bytes: usize) {
+        let way = self.next_way(id, side);
+        let Some(carriage) = self.carry_segments(id, side, way, bytes) else { return };
+        let now = self.now;
+        let Some(pipe) = self.pipe(id) else { return };
+        let host = pipe.end(side).host;
+        let Some(tcp) = &mut pipe.flow(side).tcp else { return };
+        if carriage.lost_bytes > 0 {
+            let until = now + tcp.timeout();
+            return self.events.push(until, Event::TimedOut { pipe: id, side, end });
+        }
+        tcp.will_arrive(end);
+        self.events.push(carriage.known, Event::Filled { pipe: id, side, end });
+        self.charge_bytes(host, bytes);
+        self.bring(id, side, end, carriage.arrives);
+    }
+
+    /// The packet that ends there is whole at a time, and so are those behind it, up to the next that is not.
+    fn bring(&mut self, id: PipeId, side: Side, end: u64, whole_at: Instant) {
+        let Some(slot) = self.pipes.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation) else {
+            return;
+        };
+        let Some(pipe) = slot.pipe.as_mut() else { return };
+        let packets = &mut pipe.flow(side).packets;
+        let Some(at) = packets.iter().position(|packet| packet.end == end) else { return };
+        let before = packets.iter().take(at).map(|packet| packet.due).max().unwrap_or(Instant(0));
+        packets[at].due = whole_at;
+        if before == NEVER {
+            return;
+        }
+        let mut time = before;
+        for packet in packets.iter_mut().skip(at).take_while(|packet| packet.due != NEVER) {
+            let is_coming = std::mem::replace(&mut packet.is_awaited, true) && packet.due >= time;
+            time = time.max(packet.due);
+            packet.due = time;
+            if !is_coming {
+                let bytes = packet.bytes.len() as u32;
+                self.events.push(time, Event::Arrive { pipe: id, to: side.other(), bytes });
+            }
+        }
+    }
+
+    /// None where the other end is not there yet.
+    fn carry_segments(&mut self, id: PipeId, side: Side, way: Option<Way>, bytes: usize) -> Option<Carriage> {
+        let pipe = self.pipe(id)?;
+        let (from, to) = (pipe.end(side).host, pipe.end(side.other()).host);
+        let (near, far) = self.ports(from, to, way, side);
+        let far = far?;
+        let link = &self.nics[near].link;
+        let (per_million, segment) = (u64::from(link.loss?.per_million), link.frames?.segment_bytes());
+        let now = self.work_now(from);
+        let at = self.nics[near].send(now, bytes);
+        let segments = bytes.div_ceil(segment);
+        let fit = segments - self.nics[far].overflow(at, bytes).div_ceil(segment).min(segments);
+        let (mut lost_bytes, mut lost, mut behind) = (0, 0, 0);
+        for index in 0..segments {
+            if index >= fit || per_million > 0 && self.random.below(1_000_000) < per_million {
+                lost_bytes += segment.min(bytes - index * segment);
+                lost += 1;
+            } else if lost > 0 {
+                behind += 1;
+            }
+        }
+        self.nics[near].carried.lost += lost;
+        let arrives = self.nics[far].receive(at, bytes - lost_bytes);
+        let known = arrives + self.nics[far].link.latency;
+        Some(Carriage { arrives, known, lost_bytes, behind })
+    }
+}
