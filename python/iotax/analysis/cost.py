@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotax.analysis.compare import Model
-from iotax.analysis.cpu_model import ALPHA, CpuModel, LoadPoint
+from iotax.analysis.cpu_model import CpuModel, LoadPoint
 from iotax.analysis.data import LOAD_FACTORS, RATE, Cell, Grid, StudyData
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import (
@@ -154,7 +154,7 @@ def _by_model(costs: CpuCosts, rate_iops: float) -> Sizing:
         for step in dict.fromkeys(load.step for load in busy)
     }
     mean = f", mean over {', '.join(name.replace('_', ' ') for name in model.factors)}" if model.factors else ""
-    if model.linearity is None or model.linearity.p >= ALPHA:
+    if not model.bends:
         beyond = not min(rates.values()) / NEAR <= rate_iops <= max(rates.values()) * NEAR
         far = f", taken as a line to {rate_iops:,.0f}" if beyond else ""
         source = f"CPU model over held rates, {_reach(list(rates.values()))}{far}{mean} ({part})"

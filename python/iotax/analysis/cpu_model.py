@@ -38,6 +38,7 @@ from iotax.analysis.model import sum_coded
 from iotax.analysis.regression import Fit, FTest, compare_nested, fit, wald
 
 ALPHA = 0.05
+_BEND_MIN = 1.001
 _REWEIGHTINGS = 2
 _INTERCEPT = 0
 _ALL = slice(None)
@@ -292,6 +293,14 @@ class CpuModel:
         if self._curved is None:
             return None
         return self._zero(self._curved, self._bends, intercept=True, extra=self._bend_columns)
+
+    @property
+    def bends(self) -> bool:
+        """Whether the cost per I/O depends on the rate: significantly, and by more than a thousandth. Where runs hardly
+        scatter, as simulated ones, anything is significant."""
+        if self.linearity is None or self.linearity.p >= ALPHA:
+            return False
+        return any(max(each.ratio, 1 / each.ratio) > _BEND_MIN for each in self.curvatures)
 
     @cached_property
     def curvatures(self) -> list[Curvature]:

@@ -8,6 +8,9 @@ import numpy as np
 
 from iotax.analysis import student
 
+_ALIKE = 1e-9
+"""Far below what three figures show, far above what rounding leaves."""
+
 
 @dataclass(frozen=True)
 class Contrast:
@@ -41,6 +44,14 @@ class Estimate:
     @classmethod
     def plain(cls, contrast: Contrast) -> "Estimate":
         return cls(contrast.estimate, *(contrast.interval() or ()))
+
+    @property
+    def alike(self) -> bool:
+        """Whether the runs came out alike, as those of a simulation in which nothing is random: the interval has no
+        width, and says nothing of how well the value is known."""
+        if self.low is None or self.high is None:
+            return False
+        return self.high - self.low <= _ALIKE * abs(self.value)
 
     @property
     def percent(self) -> "Estimate":

@@ -14,6 +14,8 @@ from iotax.analysis.validity import Check, Severity
 from iotax.design.power import detectable_ratio
 from iotax.units import show_share
 
+_SHOWN_MIN = 0.001
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -44,6 +46,10 @@ def noise_check(known: Estimate | None, margin_percent: float) -> Check:
     """Is a treatment known better than the margin by which treatments are judged?"""
     if known is None or known.low is None or known.high is None:
         return Check("noise", Severity.UNKNOWN, "too few runs to say")
+    if known.alike:
+        return Check("noise", Severity.GOOD, "its runs came out alike")
     half_width = math.sqrt(known.high / known.low) - 1
-    text = f"its mean is known to ±{show_share(half_width)}, and the margin is {margin_percent:g} %"
+    known_to = show_share(max(half_width, _SHOWN_MIN))
+    reach = f"±{known_to}" if half_width >= _SHOWN_MIN else f"better than ±{known_to}"
+    text = f"its mean is known to {reach}, and the margin is {margin_percent:g} %"
     return Check("noise", Severity.NOTE if 100 * half_width > margin_percent else Severity.GOOD, text)

@@ -216,7 +216,8 @@ def _sizes(found: list[Capacity], demand: Demand) -> Table:
     table.add_column("bound by", no_wrap=True)
     for each in found:
         cost = each.cost.cost_us
-        span = f" \\[{figure(cost.low)}, {figure(cost.high)}]" if cost.low is not None and cost.high is not None else ""
+        spans = cost.low is not None and cost.high is not None and not cost.alike
+        span = f" \\[{figure(cost.low)}, {figure(cost.high)}]" if spans else ""
         if each.size is None:
             row = ["none", "–", "–", "–"]
         else:

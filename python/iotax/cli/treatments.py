@@ -99,6 +99,8 @@ def _ratio(cell: CellSummary, primary: Response, baseline: str) -> str:
     ratio = cell.ratios[primary.key].ratio
     if ratio.low is None or ratio.high is None:
         return "–"
+    if ratio.alike:
+        return indexed(ratio.value)
     return f"{indexed(ratio.value)} \\[{indexed(ratio.low)}, {indexed(ratio.high)}]"
 
 

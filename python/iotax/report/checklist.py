@@ -163,6 +163,8 @@ def _beyond(summary: Summary) -> str:
 
 def _repeats(summary: Summary) -> Item:
     ask = "Replicated, and the noise floor is known"
+    if summary.data.simulated:
+        return Item(ask, "none", "Simulated runs have no noise of a machine.")
     if not summary.noise:
         return Item(ask, "no", "Without replicates the scatter of runs is unknown.")
     noise = summary.noise[0]

@@ -25,6 +25,7 @@ from iotax.report.tables import Column, Figure, Group, Row
 from iotax.units import counted
 from iotax.wording import comparable, figure, title
 from iotax.wording.costs import by_rate, priced
+from iotax.wording.figures import ALIKE
 from iotax.wording.verdicts import cautioned
 
 TARGETS = (
@@ -266,6 +267,8 @@ def _linear(costs: CpuCosts) -> str:
         return "cannot be judged: add a middle rate, or runs without load"
     if model.linearity.p >= 0.05:
         return f"no sign of a curve ({_test(model.linearity)})"
+    if not model.bends:
+        return f"a curve of less than a thousandth ({_test(model.linearity)})"
     parts = ", ".join(
         f"{title(each.arm)} {figure(each.lightest_us)} → {figure(each.heaviest_us)} µs" for each in model.curvatures
     )
@@ -292,6 +295,8 @@ def _estimate(estimate: Estimate) -> Figure:
 def _span(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return "no interval: too few blocks"
+    if estimate.alike:
+        return ALIKE
     return f"{figure(estimate.low)}–{figure(estimate.high)}"
 
 

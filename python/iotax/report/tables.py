@@ -427,7 +427,8 @@ def _relative(comparison: Comparison | None) -> Figure:
     r = comparison.ratio
     if r.low is None or r.high is None:
         return Figure("–")
-    return Figure(_index(r.value), f"{_index(r.low)}–{_index(r.high)}", comparison.verdict or "")
+    reach = "" if r.alike else f"{_index(r.low)}–{_index(r.high)}"
+    return Figure(_index(r.value), reach, comparison.verdict or "")
 
 
 def _index(ratio: float) -> str:
@@ -446,12 +447,13 @@ def _lost(estimate: Estimate) -> Figure:
     def text(value: float) -> str:
         return f"{-value:+.1f}".replace("-", "−")
 
-    inside = "" if estimate.low is None or estimate.high is None else f"{text(estimate.high)} to {text(estimate.low)}"
-    return Figure(f"{text(estimate.value)} %", inside)
+    if estimate.low is None or estimate.high is None or estimate.alike:
+        return Figure(f"{text(estimate.value)} %")
+    return Figure(f"{text(estimate.value)} %", f"{text(estimate.high)} to {text(estimate.low)}")
 
 
 def _interval(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
+    if estimate.low is None or estimate.high is None or estimate.alike:
         return ""
     link = "–" if estimate.low >= 0 else " to "
     return f"{figure(estimate.low)}{link}{figure(estimate.high)}"

@@ -13,13 +13,17 @@ from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
 from iotax.wording.carried import emulated
 from iotax.wording.costs import by_rate, priced
-from iotax.wording.figures import listed
+from iotax.wording.figures import ALIKE, listed
 from iotax.wording.hypervisor import left_out, within
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, taxed
 
 _PERCENT_MAX = 100
 """What is known no better than to a factor of two is not known to a tenth of a percent."""
+
+_SHOWN_MIN = 0.05
+"""What is known better is written as that, and nobody needs to know it better still."""
+_ALIKE_PERCENT = 1e-7
 
 
 @dataclass(frozen=True)
@@ -105,11 +109,13 @@ def precision(summary: Summary) -> Finding | None:
     own = next((each for each in precisions(summary) if each.response is primary), None)
     if own is None or (widest := _widest(own)) is None:
         return None
+    if widest < _ALIKE_PERCENT:
+        return Finding("precision", f"{primary.short}: ratios have {ALIKE}.")
     blocks = _blocks(summary)
     seen = detectable_percent(widest, blocks)
     text = f"{primary.short}: ratios are known to " + " and ".join(_widths(own))
     # Of drawn costs no number of replicates shows a smaller difference.
-    if seen is not None and seen <= _PERCENT_MAX and not summary.data.costs_drawn:
+    if seen is not None and _SHOWN_MIN <= seen <= _PERCENT_MAX and not summary.data.costs_drawn:
         text += f"; minimum detectable difference (90 % power) {'over all loads ' if own.overall_percent else ''}"
         text += f"{seen:.1f} %"
         text += "" if summary.session_scatter else f"; half of it takes {_effort(summary, 0.5)}"
@@ -130,7 +136,9 @@ def _widths(own: Precision) -> list[str]:
 
 
 def _reach(half_width: float) -> str:
-    return f"±{half_width:.1f} %" if half_width <= _PERCENT_MAX else f"more than ±{_PERCENT_MAX} %"
+    if half_width > _PERCENT_MAX:
+        return f"more than ±{_PERCENT_MAX} %"
+    return f"±{half_width:.1f} %" if half_width >= _SHOWN_MIN else f"better than ±{_SHOWN_MIN:g} %"
 
 
 def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], summary: Summary) -> Finding:

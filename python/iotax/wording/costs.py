@@ -1,13 +1,12 @@
 """What an I/O costs at held rates, in sentences; the baseline's own first."""
 
 from iotax.analysis.carriers import between
-from iotax.analysis.cpu_model import ALPHA
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import CPU
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
 from iotax.records import Carrier
-from iotax.wording.figures import figure
+from iotax.wording.figures import ALIKE, figure
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding
 from iotax.wording.withheld import because
@@ -49,29 +48,32 @@ def _against(summary: Summary, arm: str, base: str) -> str:
 def by_rate(summary: Summary) -> list[Finding]:
     """That the cost depends on the rate, where it does: then a slope beside a background is the cost of each further
     I/O, and one through zero a mean over the rates."""
-    if summary.costs is None or summary.costs.model.linearity is None:
+    if summary.costs is None or not summary.costs.model.bends:
         return []
     model = summary.costs.model
-    if model.linearity is None or model.linearity.p >= ALPHA:
-        return []
+    assert model.linearity is not None
     costs = [
         f"{title(each.arm)} {figure(each.lightest_us)} µs at {each.lightest_iops:,.0f} IOPS and "
         f"{figure(each.heaviest_us)} µs at {each.heaviest_iops:,.0f}"
         for each in model.curvatures
     ]
-    p = "p < 0.001" if model.linearity.p < 0.001 else f"p = {model.linearity.p:.3f}"
+    p = " (p < 0.001)" if model.linearity.p < 0.001 else f" (p = {model.linearity.p:.3f})"
+    # Of replicates that differ by their seeds alone it is no probability of anything.
+    p = "" if summary.data.simulated and not summary.data.costs_drawn else p
     these = "the cost of each further I/O" if model.has_background else "means over the rates"
-    text = f"The cost depends on the rate ({p}), so these are {these}; over all I/Os {'; '.join(costs)}"
+    text = f"The cost depends on the rate{p}, so these are {these}; over all I/Os {'; '.join(costs)}"
     return [Finding("", text)]
 
 
 def _times(ratio: Estimate, whose: str) -> str:
     reach = f"95 % CI {_ends(ratio)}" if ratio.low is not None else "no finite interval: Fieller’s is unbounded"
+    reach = ALIKE if ratio.alike else reach
     return f"{figure(ratio.value)} times {whose} ({reach})"
 
 
 def _us(estimate: Estimate) -> str:
     reach = "no interval: too few blocks" if estimate.low is None else f"95 % CI {_ends(estimate)}"
+    reach = ALIKE if estimate.alike else reach
     return f"{figure(estimate.value)} µs ({reach})"
 
 

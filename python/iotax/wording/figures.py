@@ -10,6 +10,9 @@ PERCENT_RATIO_MAX = 10.0
 TIMES_RATIO_MIN = 1.995
 """From here on a ratio is written as "2.0 times", not as "100 % more"."""
 
+ALIKE = "no interval: all runs alike"
+"""Of figures that came out alike: an interval without width says nothing of how well they are known."""
+
 
 def figure(value: float) -> str:
     """Three significant figures, thousands separated."""
@@ -60,6 +63,8 @@ def span(ratio: Estimate) -> str:
     """A ratio's interval: "95 % CI −4.0 % to +14 %", "95 % CI 1.9 to 2.2 times"."""
     if ratio.low is None or ratio.high is None:
         return "no interval"
+    if ratio.alike:
+        return ALIKE
     return f"95 % CI {ends(ratio.low, ratio.high, times=ratio.value >= TIMES_RATIO_MIN)}"
 
 

@@ -11,7 +11,7 @@ from iotax.analysis.summary import Summary
 from iotax.analysis.validity import DISTURBANCES, TITLES, Severity
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes, show_rate
-from iotax.wording.figures import PERCENT_RATIO_MAX, figure, percent, signed
+from iotax.wording.figures import ALIKE, PERCENT_RATIO_MAX, figure, percent, signed
 from iotax.wording.names import inside, title
 from iotax.wording.verdicts import Finding
 
@@ -29,6 +29,11 @@ SIMULATED = (
 _DRAWN = (
     "Each replicate drew its costs from the intervals of their table: the intervals here hold what is not known of the "
     "costs."
+)
+
+_SEEDS = (
+    "Replicates differ by their seeds alone: intervals tell what those change, and nothing of how well the costs and "
+    "all else that is assumed are known. `iotax sim sensitivity` tells what each of them decides."
 )
 
 
@@ -60,8 +65,10 @@ def trust(summary: Summary) -> list[Finding]:
     if data.costs_drawn:
         found.append(Finding("costs", _DRAWN, "plain"))
     found += _flagged(summary)
-    # What drawn costs scatter is no noise of a machine.
-    found += [_noise(each) for each in summary.noise[:1] if not data.costs_drawn]
+    # What simulated runs scatter is no noise of a machine.
+    found += [_noise(each) for each in summary.noise[:1] if not data.simulated]
+    if data.simulated and not data.costs_drawn:
+        found.append(Finding("seeds", _SEEDS))
     found += [_sessions(summary.session_scatter, data.wall_ns)] if summary.session_scatter else []
     return [*found, *([_carried_over(summary.carry_over)] if summary.carry_over else [])]
 
@@ -121,6 +128,8 @@ def _bare(overall: Overall) -> str:
     ratio = overall.comparison.ratio
     if ratio.low is None or ratio.high is None:
         return "not known"
+    if ratio.alike:
+        return f"{figure(ratio.value)} ({ALIKE})"
     return f"{figure(ratio.value)} [{figure(ratio.low)}, {figure(ratio.high)}]"
 
 

@@ -24,7 +24,7 @@ from iotax.analysis.validity import ACHIEVED_MIN, TITLES, Doubt
 from iotax.analysis.verdict import Cause, Verdict, Withheld
 from iotax.units import counted
 from iotax.wording.conditions import under
-from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, listed, percent, span
+from iotax.wording.figures import ALIKE, TIMES_RATIO_MIN, ends, figure, listed, percent, span
 from iotax.wording.names import inside, title
 from iotax.wording.withheld import because
 
@@ -287,6 +287,7 @@ def _by_load(response: Response, known: Sequence[Comparison], base: str, of: int
     each = _each_end(known)
     low, high = min(each, key=lambda c: c[0].ratio.value), max(each, key=lambda c: c[0].ratio.value)
     reach = f"each 95 % CI within {_reach([c for c, _ in each])}"
+    reach = "no intervals: all runs alike" if all(c.ratio.alike for c, _ in each) else reach
     every = "under every load" if len(known) == of else f"under {len(known)} of {of} loads"
     any_ = "under any load" if len(known) == of else every
     if verdicts == {Verdict.INCONCLUSIVE}:
@@ -382,10 +383,13 @@ def _cpu_by_side(tax: Tax) -> list[tuple[Estimate | None, str]]:
 
 
 def _share(lost: Estimate) -> str:
-    assert lost.low is not None and lost.high is not None
-    return f"{figure(lost.value)} % (95 % CI {figure(lost.low)} to {figure(lost.high)})"
+    return f"{figure(lost.value)} % ({_ends(lost)})"
 
 
 def _us(estimate: Estimate) -> str:
+    return f"{figure(estimate.value)} µs ({_ends(estimate)})"
+
+
+def _ends(estimate: Estimate) -> str:
     assert estimate.low is not None and estimate.high is not None
-    return f"{figure(estimate.value)} µs (95 % CI {figure(estimate.low)} to {figure(estimate.high)})"
+    return ALIKE if estimate.alike else f"95 % CI {figure(estimate.low)} to {figure(estimate.high)}"

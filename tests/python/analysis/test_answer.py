@@ -133,3 +133,13 @@ def test_two_wild_replicates_are_not_known_to_a_tenth_of_a_percent() -> None:
     assert found is not None
     assert "under one load (median; worst more than ±100 %)" in found.text or "more than ±100 % under" in found.text
     assert not re.search(r"\d{4,}", found.text)
+
+
+def test_runs_that_came_out_alike_have_no_interval_and_say_so() -> None:
+    found = summary(run_cv=0.0, block_cv=0.0)
+    text = precision(found)
+    assert text is not None
+    assert text.text == "Throughput: ratios have no interval: all runs alike."
+    said = [*(each for some in parts(found).values() for each in some), *(each.sentence for each in verdicts(found))]
+    assert any("no interval: all runs alike" in each or "no intervals: all runs alike" in each for each in said)
+    assert not any(re.search(r"95 % CI (\S+)( %)? to \1( |\))|±0", each) for each in said), said

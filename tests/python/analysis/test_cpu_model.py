@@ -67,6 +67,22 @@ def test_a_price_that_falls_with_the_rate_is_no_line():
     assert nfs.heaviest_us / nfs.lightest_us == pytest.approx(0.7 / 0.925, rel=0.1)
 
 
+@pytest.mark.parametrize(("change", "bends"), [(1e-4, False), (0.02, True)])
+def test_a_change_of_less_than_a_thousandth_is_no_bend_however_sure_it_is(change, bends):
+    """Runs that hardly scatter, as of a simulation, make it significant."""
+    rng = np.random.default_rng(1)
+    loads = [
+        LoadPoint(arm, {}, rate, rate * us * 1e-6 * (1 + change * step / 2) * (1 + 1e-7 * rng.normal()), step, block)
+        for arm, us in (("fcp", 41.0), ("nfs3", 41.0))
+        for step, rate in enumerate((1000.0, 2500.0, 4000.0))
+        for block in (1, 2, 3)
+    ]
+    loads += [LoadPoint("", {}, 0.0, 0.0, None, block) for block in (1, 2, 3)]
+    model = CpuModel(loads)
+    assert model.linearity.p < 0.001
+    assert model.bends is bends
+
+
 def test_what_one_rate_cannot_tell_is_refused():
     loads = [load for load in study3(np.random.default_rng(1)) if load.rate_iops == 1000]
     with pytest.raises(ValueError, match="too few"):

@@ -88,15 +88,18 @@ def test_the_first_screen_begins_with_the_price_at_the_held_rates(summary):
 )
 def test_a_price_that_follows_the_rate_is_said_with_both_ends(background, these):
     bends = [Curvature("nfs3", 1000, 153.2, 4000, 98.6), Curvature("iscsi", 1000, 150, 4000, 99.9)]
-    bent = SimpleNamespace(linearity=FTest(35.2, 2, 223), curvatures=bends, has_background=background)
-    straight = SimpleNamespace(linearity=FTest(1.1, 2, 223), curvatures=bends)
-    [said] = by_rate(SimpleNamespace(costs=SimpleNamespace(model=bent)))
+    bent = SimpleNamespace(linearity=FTest(35.2, 2, 223), bends=True, curvatures=bends, has_background=background)
+    straight = SimpleNamespace(linearity=FTest(1.1, 2, 223), bends=False, curvatures=bends)
+    measured, simulated = (SimpleNamespace(simulated=each, costs_drawn=False) for each in (False, True))
+    [said] = by_rate(SimpleNamespace(costs=SimpleNamespace(model=bent), data=measured))
     assert said.text == (
         f"The cost depends on the rate (p < 0.001), so these are {these}; over all I/Os "
         "NFSv3 153 µs at 1,000 IOPS and 98.6 µs at 4,000; "
         "iSCSI 150 µs at 1,000 IOPS and 99.9 µs at 4,000"
     )
-    assert not by_rate(SimpleNamespace(costs=SimpleNamespace(model=straight)))
+    assert not by_rate(SimpleNamespace(costs=SimpleNamespace(model=straight), data=measured))
+    [said] = by_rate(SimpleNamespace(costs=SimpleNamespace(model=bent), data=simulated))
+    assert said.text.startswith("The cost depends on the rate, so these are"), "seeds give no probability"
 
 
 def test_the_reasons_for_doubt_do_not_say_the_baseline_twice(summary):
