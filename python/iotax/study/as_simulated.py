@@ -54,6 +54,7 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
             del data["floor"]
     if others := [name for name in left_out if name != "local"]:
         said.append(f"the simulator does not speak {', '.join(others)}: left out")
+    _without_published(data, factors)
     if kernel is not None:
         costs = _ONE_KERNEL if kernel.get("guests") == 1 else _TWO_KERNELS
         data["lab"] = {"sim": {"costs": costs, "cores": 1, "target_cores": 1}}
@@ -116,6 +117,20 @@ def _without_unknown(factors: dict[str, Any]) -> list[str]:
         return []
     factors["protocol"] = left
     return list(dict.fromkeys(unknown.values()))
+
+
+def _without_published(data: dict[str, Any], factors: dict[str, Any]) -> None:
+    """Takes away what was published of protocols that are left out, or relative to one."""
+    levels = factors.get("protocol") or ()
+
+    def has(of: dict[str, Any]) -> bool:
+        return "protocol" not in of or of["protocol"] in levels
+
+    published = []
+    for each in data.pop("published", None) or ():
+        figures = [figure for figure in each["figures"] if has(figure["of"])]
+        published += [each | {"figures": figures}] if figures and has(each.get("baseline") or {}) else []
+    data |= {"published": published} if published else {}
 
 
 def _protocol(level: Any) -> str:

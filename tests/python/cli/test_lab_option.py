@@ -62,6 +62,12 @@ def test_what_the_simulator_cannot_do_is_refused_with_its_reason(name: str, reas
     assert any(reason in line for line in refused.value.lines())
 
 
+def test_what_was_published_beside_a_protocol_that_is_left_out_is_left_out() -> None:
+    whole, simulated = builtin_studies()["fcp-vs-fc-nvme"], load_simulated("fcp-vs-fc-nvme")[0]
+    assert "baseline: {protocol: fcp-loop}" in whole
+    assert [each.response for each in simulated.published] == ["iops", "latency"]
+
+
 TWO_KERNELS = dict.fromkeys(("ip-vs-fc", "kernel-outstanding", "kernel-quick", "tr-3808"), "linux-6.1")
 ONE_KERNEL = dict.fromkeys(("fcp-vs-fc-nvme", "kernel-exact", "nfs-vs-fc-cpu"), "linux-6.1-one-kernel")
 
