@@ -32,6 +32,7 @@ REFUSED = {
     "kernel-clients": "simulated clients share one volume",
     "kernel-clients-full": "simulated clients share one volume",
     "kernel-patterns": "loads with iotax only",
+    "kernel-releases": "a simulation runs no kernel",
     "targets-exact": "the simulated targets are iotax's own",
 }
 

@@ -34,7 +34,7 @@ fcoe_create() {
     until_true 5 sh -c "[ \$(ls -d /sys/bus/fcoe/devices/ctlr_* 2>/dev/null | wc -l) -gt $_before ]" ||
         die "no FCoE controller came"
     CONTROLLER=$(ls -d /sys/bus/fcoe/devices/ctlr_* | sort -t_ -k2n | tail -n 1)
-    echo vn2vn >$CONTROLLER/mode || die "no VN2VN mode"
+    echo VN2VN >$CONTROLLER/mode || die "no VN2VN mode"
     echo $CONTROLLER >/run/fcoe.$1
 }
 
