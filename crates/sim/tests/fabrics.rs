@@ -1,60 +1,22 @@
 //! Queues of hosts, credits of links, paths that fail: against what follows from their figures.
 #![allow(clippy::cast_precision_loss)] // figures of a run, far below 2^53
 
+mod support;
+
 use std::time::Duration;
 
-use iotax_node::{
-    RunConfig,
-    load::{Pacing, queue::Depths},
-    server::Protocol,
-    volume::MediaModel,
-};
+use iotax_node::{RunConfig, load::queue::Depths, server::Protocol, volume::MediaModel};
 use iotax_sim::{
-    Costs, Frames, Link, Media,
-    lab::{Lab, PathFailure, PathPolicy, Paths, Simulated, Site},
+    Frames, Link, Media,
+    lab::{Lab, PathFailure, PathPolicy, Paths, Simulated},
 };
+use support::{lab, reads};
 
 const SERVICE: Duration = Duration::from_micros(100);
 const WINDOW: Duration = Duration::from_millis(200);
 
 fn run(outstanding: u32, read_percent: f64) -> RunConfig {
-    RunConfig {
-        outstanding,
-        block_size_bytes: 4096,
-        read_percent,
-        random_percent: 100.0,
-        shared: None,
-        streams: Vec::new(),
-        oltp: None,
-        pacing: Pacing::Closed,
-        warmup: Duration::from_millis(10),
-        runtime: WINDOW,
-        sample: Duration::from_millis(20),
-        seed: 1,
-        verify: false,
-    }
-}
-
-fn lab(protocol: Protocol, link: Link) -> Lab {
-    let site = Site { cores: 4, costs: Costs::default(), io_ns: 0 };
-    Lab {
-        protocol,
-        link,
-        initiator: site.clone(),
-        target: site,
-        target_threads: 1,
-        machines: 1,
-        paths: Paths::default(),
-        queues: Depths::default(),
-        loads: 1,
-        threads: 1,
-        size_bytes: 4 << 20,
-        filled: false,
-        delay_ns: 0,
-        burn_ns: 0,
-        media: None,
-        seed: 1,
-    }
+    RunConfig { read_percent, ..reads(outstanding, WINDOW) }
 }
 
 fn simulate(lab: &Lab, run: &RunConfig, workers: u32) -> Simulated {

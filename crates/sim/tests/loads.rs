@@ -1,10 +1,12 @@
 //! The load generator against the server, over links with latency and rate.
 
+mod support;
+
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use iotax_node::{
     LoadConfig, LoadNode, RunConfig, TaskConfig,
-    load::{Measured, Pacing, TaskOutcome},
+    load::{Measured, TaskOutcome},
     server::Protocol,
 };
 use iotax_proto::Instant;
@@ -15,21 +17,7 @@ const PROTOCOLS: [Protocol; 5] = [Protocol::Nfs3, Protocol::Iscsi, Protocol::Nvm
 const LIMIT: Instant = Instant(60_000_000_000);
 
 fn run(outstanding: u32) -> RunConfig {
-    RunConfig {
-        outstanding,
-        block_size_bytes: 4096,
-        read_percent: 100.0,
-        random_percent: 100.0,
-        streams: Vec::new(),
-        shared: None,
-        oltp: None,
-        pacing: Pacing::Closed,
-        warmup: Duration::from_millis(10),
-        runtime: Duration::from_millis(100),
-        sample: Duration::from_millis(50),
-        seed: 3,
-        verify: true,
-    }
+    RunConfig { seed: 3, verify: true, ..support::reads(outstanding, Duration::from_millis(100)) }
 }
 
 fn config(run: RunConfig) -> LoadConfig {

@@ -1,59 +1,27 @@
 //! Segments that are lost, and TCP that sends them again: against what follows from its windows.
 #![allow(clippy::cast_precision_loss)] // figures of a run, far below 2^53
 
+mod support;
+
 use std::time::Duration;
 
-use iotax_node::{
-    RunConfig,
-    load::{Pacing, queue::Depths},
-    server::Protocol,
-};
+use iotax_node::{RunConfig, server::Protocol};
 use iotax_sim::{
-    Costs, Frames, Link, Loss,
-    lab::{Lab, Paths, Simulated, Site},
+    Frames, Link, Loss,
+    lab::{Lab, Simulated},
 };
+use support::{lab, reads};
 
 /// Of a frame of 1500 bytes, with time stamps.
 const SEGMENT_BYTES: f64 = 1448.0;
 
 fn run(outstanding: u32, block_size_bytes: u32, read_percent: f64, runtime: Duration) -> RunConfig {
-    RunConfig {
-        outstanding,
-        block_size_bytes,
-        read_percent,
-        random_percent: 100.0,
-        shared: None,
-        streams: Vec::new(),
-        oltp: None,
-        pacing: Pacing::Closed,
-        warmup: Duration::ZERO,
-        runtime,
-        sample: runtime,
-        seed: 1,
-        verify: true,
-    }
+    let reads = reads(outstanding, runtime);
+    RunConfig { block_size_bytes, read_percent, warmup: Duration::ZERO, sample: runtime, verify: true, ..reads }
 }
 
 fn simulate(protocol: Protocol, link: Link, machines: u32, run: &RunConfig) -> Simulated {
-    let site = Site { cores: 4, costs: Costs::default(), io_ns: 0 };
-    let lab = Lab {
-        protocol,
-        link,
-        initiator: site.clone(),
-        target: site,
-        target_threads: 1,
-        machines,
-        paths: Paths::default(),
-        queues: Depths::default(),
-        loads: 1,
-        threads: 1,
-        size_bytes: 16 << 20,
-        filled: true,
-        delay_ns: 0,
-        burn_ns: 0,
-        media: None,
-        seed: 1,
-    };
+    let lab = Lab { machines, size_bytes: 16 << 20, filled: true, ..lab(protocol, link) };
     let simulated = lab.run(run, 1, None, Ok, |_| {}).expect("a run");
     let measured = &simulated.measured;
     assert_eq!((measured.read.errors, measured.write.errors, measured.verify.wrong_blocks), (0, 0, 0), "{protocol:?}");

@@ -3,17 +3,19 @@
 //! of each, as a table.
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // figures of a run, far below 2^53
 
+mod support;
+
 use std::time::Duration;
 
 use iotax_node::{
     RunConfig,
-    load::{Arrivals, Measured, Open, Pacing, queue::Depths},
+    load::{Arrivals, Measured, Open, Pacing},
     server::Protocol,
     volume::{MediaModel, Shape},
 };
 use iotax_sim::{
-    Costs, Frames, Link, Media,
-    lab::{Lab, PathPolicy, Paths, Site},
+    Frames, Link, Media,
+    lab::{Lab, PathPolicy, Paths},
 };
 
 const SERVICE: Duration = Duration::from_micros(100);
@@ -72,43 +74,11 @@ impl Queue {
 }
 
 fn lab(protocol: Protocol, link: Link, seed: u64) -> Lab {
-    let free = Site { cores: 1, costs: Costs::default(), io_ns: 0 };
-    Lab {
-        protocol,
-        link,
-        initiator: free.clone(),
-        target: free,
-        target_threads: 1,
-        machines: 1,
-        paths: Paths::default(),
-        queues: Depths::default(),
-        loads: 1,
-        threads: 1,
-        size_bytes: 4 << 20,
-        filled: false,
-        delay_ns: 0,
-        burn_ns: 0,
-        media: None,
-        seed,
-    }
+    Lab { seed, ..support::lab(protocol, link) }
 }
 
 fn run(runtime: Duration, seed: u64) -> RunConfig {
-    RunConfig {
-        outstanding: 1,
-        block_size_bytes: 4096,
-        read_percent: 100.0,
-        random_percent: 100.0,
-        streams: Vec::new(),
-        shared: None,
-        oltp: None,
-        pacing: Pacing::Closed,
-        warmup: BATCH,
-        runtime,
-        sample: BATCH,
-        seed,
-        verify: false,
-    }
+    RunConfig { warmup: BATCH, sample: BATCH, seed, ..support::reads(1, runtime) }
 }
 
 fn simulate(lab: &Lab, run: &RunConfig) -> Measured {
