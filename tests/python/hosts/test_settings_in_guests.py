@@ -128,9 +128,9 @@ def test_mtu_and_policy_of_nvme_paths_are_what_the_study_asks_for_and_are_put_ba
         said = facts(attempt)
         assert (said["path_policy"], said["mtu"], said["paths"]) == (policy, mtu, "2")
         over_each = sorted(received_mb(attempt, link) for link in ("eth0", "eth1"))
-        # One path alone under numa; under round-robin both, each with half.
+        # One path alone under numa; under round-robin both, each with half: as far as few tenths of 1 MB tell.
         assert over_each[1] > 0.1
-        assert (over_each[0] > 0.8 * over_each[1]) == (policy == "round-robin"), over_each
+        assert (over_each[0] > 0.5 * over_each[1]) == (policy == "round-robin"), over_each
     assert hosts.attached() == []
     assert mtus(hosts) == ["1500", "1500"]
 
