@@ -23,6 +23,7 @@ from iotax.analysis.validity import Doubt, doubt
 from iotax.analysis.verdict import Verdict, Withheld, judge, log_margin, two_sided_p
 from iotax.analysis.withheld import chosen
 from iotax.study import Level, Study
+from iotax.trial import Trial
 from iotax.units import format_size
 
 
@@ -113,15 +114,22 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
 
 
 def level_changes(data: StudyData, factor: str, before: Level, after: Level, margin_percent: float) -> Changes:
-    """One level of a factor against another, in the same blocks of one run."""
-    both = {before.value, after.value}
-    summary = summarise(
-        replace(
-            data,
-            study=data.study.model_copy(update={"baseline": {factor: before.label}, "margin": margin_percent}),
-            attempts=[each for each in data.attempts if each.trial.treatment.get(factor) in both],
-        )
-    )
+    """One level of a factor against another, in the same blocks of one run, under all else that both were measured
+    under: the mean over conditions that one of them lacks would compare the conditions."""
+    measured = [
+        {_others(run.trial, factor) for run in data.runs if run.trial.treatment.get(factor) == level.value}
+        for level in (before, after)
+    ]
+    both, shared = {before.value, after.value}, measured[0] & measured[1]
+    if not shared:
+        return Changes([], [])
+    attempts = [
+        each
+        for each in data.attempts
+        if each.trial.treatment.get(factor) in both and _others(each.trial, factor) in shared
+    ]
+    study = data.study.model_copy(update={"baseline": {factor: before.label}, "margin": margin_percent})
+    summary = summarise(replace(data, study=study, attempts=attempts))
     cells = {(cell.arm, cell.condition): cell for cell in summary.cells}
     found: list[Change] = []
     for response in summary.responses:
@@ -139,6 +147,11 @@ def level_changes(data: StudyData, factor: str, before: Level, after: Level, mar
             found.append(replace(_of_comparison(summary, overall.comparison, "", arms), mixed=overall.flips))
         found += each
     return Changes(found, [replace(shift, arm=shift.condition, condition="") for shift in summary.shifts])
+
+
+def _others(trial: Trial, factor: str) -> tuple[tuple[str, object], ...]:
+    """The levels of all other factors."""
+    return tuple((name, value) for name, value in sorted(trial.treatment.items()) if name != factor)
 
 
 def obstacles(before: StudyData, after: StudyData) -> list[str]:

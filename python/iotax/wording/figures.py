@@ -9,6 +9,8 @@ PERCENT_RATIO_MAX = 10.0
 """Beyond it percentages are hard to read."""
 TIMES_RATIO_MIN = 1.995
 """From here on a ratio is written as "2.0 times", not as "100 % more"."""
+FACTOR_MAX = 1000.0
+"""Beyond it, and below its inverse, a ratio is not known: an interval's end there says "over 1,000"."""
 
 ALIKE = "no interval: all runs alike"
 """Of figures that came out alike: an interval without width says nothing of how well they are known."""
@@ -37,6 +39,8 @@ def indexed(ratio: float, digits: int = 0) -> str:
     """A ratio with the baseline at 100. One that is not 100 is not written as 100, so that an interval says of "no
     difference" what its verdict says."""
     value = 100 * ratio
+    if ratio > FACTOR_MAX:
+        return f"over {100 * FACTOR_MAX:,.0f}"
     if value != 100 and float(f"{value:.{digits}f}") == 100:
         digits = max(digits, _digits(abs(value - 100)))
     return f"{value:,.{digits}f}"
@@ -71,8 +75,14 @@ def span(ratio: Estimate) -> str:
 def ends(low: float, high: float, *, times: bool = False) -> str:
     """Two ratios as changes, or as factors where a percentage misleads."""
     if times or high > PERCENT_RATIO_MAX:
-        return f"{figure(low)} to {figure(high)} times"
+        return f"{_factor(low)} to {_factor(high)} times"
     return f"{signed(low - 1)} to {signed(high - 1)}"
+
+
+def _factor(ratio: float) -> str:
+    if ratio > FACTOR_MAX:
+        return f"over {FACTOR_MAX:,.0f}"
+    return f"under {1 / FACTOR_MAX:g}" if ratio < 1 / FACTOR_MAX else figure(ratio)
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -152,6 +152,25 @@ def test_levels_of_one_run_are_compared_within_its_blocks(tmp_path: Path):
     assert RUN.invoke(app, ["compare", "outstanding=1", "outstanding=8", "-n", str(path)]).exit_code == 0
 
 
+def test_levels_are_compared_under_what_both_were_measured_under():
+    data = Simulation(seed=1).data(study(design={"replicates": 5}))
+    levels = {level.label: level for level in data.study.levels()["protocol"]}
+    less = [
+        each
+        for each in data.attempts
+        if (each.trial.treatment["protocol"], each.trial.treatment["outstanding"]) != (levels["nfs3"].value, 32)
+    ]
+    found = level_changes(replace(data, attempts=less), "protocol", levels["nvme-tcp"], levels["nfs3"], 5.0).found
+    assert {c.treatment for c in found} == {"", "outstanding 1", "outstanding 8"}
+    iops = {c.treatment: c for c in found if c.response.key == "iops"}
+    for side in ("before", "after"):
+        each = [getattr(iops[name], side) for name in ("outstanding 1", "outstanding 8")]
+        assert getattr(iops[""], side) == pytest.approx(float(np.sqrt(np.prod(each))))
+    assert iops[""].ratio.value == pytest.approx(iops[""].after / iops[""].before)
+    none = [each for each in less if each.trial.treatment["protocol"] != levels["nfs3"].value]
+    assert not level_changes(replace(data, attempts=none), "protocol", levels["nvme-tcp"], levels["nfs3"], 5.0).found
+
+
 def test_what_cannot_be_compared_is_told_with_the_reason(tmp_path: Path):
     a = write_notebook(tmp_path / "a.iotax", simulated(1))
     other = study(factors={"protocol": ["nfs3", "iscsi"], "outstanding": [2, 4]})
