@@ -128,7 +128,7 @@ def test_a_study_runs_to_its_report(cluster: DaskHosts, real_engine: Path, tmp_p
     with Notebook(tmp_path / "clients.iotax") as notebook:
         assert [each.status for each in notebook.attempts()] == ["done"] * 4
     page = next(tmp_path.glob("*.html")).read_text()
-    assert "2 clients (h1, h2)" in page
+    assert "2 clients: h1, h2." in page
     assert "Dask worker" in page
 
 

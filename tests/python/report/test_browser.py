@@ -93,6 +93,10 @@ return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBounding
 """
 
 
+# All pages are drawn at once, beside other tests.
+pytestmark = pytest.mark.timeout(400)
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("browser")
