@@ -14,7 +14,7 @@ from iotax.analysis import CellSummary, Response, Summary, Verdict
 from iotax.analysis.responses import DISK_IOPS, IOPS
 from iotax.cli.fit import fitting
 from iotax.units import show_rate
-from iotax.wording import indexed, verdict_word
+from iotax.wording import indexed, indexed_ends, verdict_word
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _NAME_COLUMNS = 12
@@ -101,7 +101,7 @@ def _ratio(cell: CellSummary, primary: Response, baseline: str) -> str:
         return "–"
     if ratio.alike:
         return indexed(ratio.value)
-    return f"{indexed(ratio.value)} \\[{indexed(ratio.low)}, {indexed(ratio.high)}]"
+    return f"{indexed(ratio.value)} \\[{', '.join(indexed_ends(ratio))}]"
 
 
 def _verdict(summary: Summary, cell: CellSummary, primary: Response) -> Text:

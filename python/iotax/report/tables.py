@@ -32,7 +32,7 @@ from iotax.report.charts.cpu import BACKGROUND, parts_us
 from iotax.report.redact import redact
 from iotax.trial import Attempt
 from iotax.units import counted
-from iotax.wording import figure, indexed, title, verdict_word
+from iotax.wording import figure, indexed, indexed_ends, title, verdict_word
 from iotax.wording.verdicts import judged
 
 SYMBOLS = {
@@ -427,7 +427,7 @@ def _relative(comparison: Comparison | None) -> Figure:
     r = comparison.ratio
     if r.low is None or r.high is None:
         return Figure("–")
-    reach = "" if r.alike else f"{_index(r.low)}–{_index(r.high)}"
+    reach = "" if r.alike else "–".join(indexed_ends(r, _index))
     return Figure(_index(r.value), reach, comparison.verdict or "")
 
 

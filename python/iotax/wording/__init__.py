@@ -10,7 +10,7 @@ No sentence states a difference without its interval, and one that withholds a v
 """
 
 from iotax.wording.answer import Part, answer, precision
-from iotax.wording.figures import PERCENT_RATIO_MAX, figure, indexed, percent, points, signed, span
+from iotax.wording.figures import PERCENT_RATIO_MAX, figure, indexed, indexed_ends, percent, points, signed, span
 from iotax.wording.names import PROTOCOL_TITLES, inside, title
 from iotax.wording.sizing import comparable, cost_cautions, not_sized
 from iotax.wording.trust import SIMULATED, measuring, trust
@@ -31,6 +31,7 @@ __all__ = [
     "cost_cautions",
     "figure",
     "indexed",
+    "indexed_ends",
     "inside",
     "measuring",
     "not_sized",

@@ -6,7 +6,7 @@ from iotax.analysis.responses import CPU
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
 from iotax.records import Carrier
-from iotax.wording.figures import ALIKE, figure
+from iotax.wording.figures import figure, interval
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding
 from iotax.wording.withheld import because
@@ -66,17 +66,8 @@ def by_rate(summary: Summary) -> list[Finding]:
 
 
 def _times(ratio: Estimate, whose: str) -> str:
-    reach = f"95 % CI {_ends(ratio)}" if ratio.low is not None else "no finite interval: Fieller’s is unbounded"
-    reach = ALIKE if ratio.alike else reach
-    return f"{figure(ratio.value)} times {whose} ({reach})"
+    return f"{figure(ratio.value)} times {whose} ({interval(ratio, 'no finite interval: Fieller’s is unbounded')})"
 
 
 def _us(estimate: Estimate) -> str:
-    reach = "no interval: too few blocks" if estimate.low is None else f"95 % CI {_ends(estimate)}"
-    reach = ALIKE if estimate.alike else reach
-    return f"{figure(estimate.value)} µs ({reach})"
-
-
-def _ends(estimate: Estimate) -> str:
-    assert estimate.low is not None and estimate.high is not None
-    return f"{figure(estimate.low)} to {figure(estimate.high)}"
+    return f"{figure(estimate.value)} µs ({interval(estimate, 'no interval: too few blocks')})"

@@ -1,7 +1,7 @@
 """Numbers, shares and intervals as they are written everywhere."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from iotax.analysis.estimate import Estimate
 
@@ -10,7 +10,9 @@ PERCENT_RATIO_MAX = 10.0
 TIMES_RATIO_MIN = 1.995
 """From here on a ratio is written as "2.0 times", not as "100 % more"."""
 FACTOR_MAX = 1000.0
-"""Beyond it, and below its inverse, a ratio is not known: an interval's end there says "over 1,000"."""
+"""Beyond it, and below its inverse, an end of an interval that knows nothing is written as "over 1,000"."""
+_UNKNOWN = 1e6
+"""Where an interval's high end is so many times its low one, its ends tell nothing."""
 
 ALIKE = "no interval: all runs alike"
 """Of figures that came out alike: an interval without width says nothing of how well they are known."""
@@ -39,11 +41,16 @@ def indexed(ratio: float, digits: int = 0) -> str:
     """A ratio with the baseline at 100. One that is not 100 is not written as 100, so that an interval says of "no
     difference" what its verdict says."""
     value = 100 * ratio
-    if ratio > FACTOR_MAX:
-        return f"over {100 * FACTOR_MAX:,.0f}"
     if value != 100 and float(f"{value:.{digits}f}") == 100:
         digits = max(digits, _digits(abs(value - 100)))
     return f"{value:,.{digits}f}"
+
+
+def indexed_ends(ratio: Estimate, shown: Callable[[float], str] = indexed) -> tuple[str, str]:
+    """Those of an interval, as `shown` writes a ratio."""
+    assert ratio.low is not None and ratio.high is not None
+    over = ratio.high > max(FACTOR_MAX, _UNKNOWN * ratio.low)
+    return shown(ratio.low), f"over {100 * FACTOR_MAX:,.0f}" if over else shown(ratio.high)
 
 
 def points(ratio: float) -> str:
@@ -63,6 +70,13 @@ def signed(share: float) -> str:
     return ("+" if share >= 0 else "−") + percent(abs(share))
 
 
+def interval(estimate: Estimate, none: str = "no interval") -> str:
+    """Of a figure that is no ratio to be told as a change: "95 % CI 4.1 to 5.2"."""
+    if estimate.low is None or estimate.high is None:
+        return none
+    return ALIKE if estimate.alike else f"95 % CI {figure(estimate.low)} to {figure(estimate.high)}"
+
+
 def span(ratio: Estimate) -> str:
     """A ratio's interval: "95 % CI −4.0 % to +14 %", "95 % CI 1.9 to 2.2 times"."""
     if ratio.low is None or ratio.high is None:
@@ -75,11 +89,12 @@ def span(ratio: Estimate) -> str:
 def ends(low: float, high: float, *, times: bool = False) -> str:
     """Two ratios as changes, or as factors where a percentage misleads."""
     if times or high > PERCENT_RATIO_MAX:
-        return f"{_factor(low)} to {_factor(high)} times"
+        shown = _bounded if high > _UNKNOWN * low else figure
+        return f"{shown(low)} to {shown(high)} times"
     return f"{signed(low - 1)} to {signed(high - 1)}"
 
 
-def _factor(ratio: float) -> str:
+def _bounded(ratio: float) -> str:
     if ratio > FACTOR_MAX:
         return f"over {FACTOR_MAX:,.0f}"
     return f"under {1 / FACTOR_MAX:g}" if ratio < 1 / FACTOR_MAX else figure(ratio)

@@ -24,7 +24,7 @@ from iotax.analysis.validity import ACHIEVED_MIN, TITLES, Doubt
 from iotax.analysis.verdict import Cause, Verdict, Withheld
 from iotax.units import counted
 from iotax.wording.conditions import under
-from iotax.wording.figures import ALIKE, TIMES_RATIO_MIN, ends, figure, listed, percent, span
+from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, interval, listed, percent, span
 from iotax.wording.names import inside, title
 from iotax.wording.withheld import because
 
@@ -383,13 +383,8 @@ def _cpu_by_side(tax: Tax) -> list[tuple[Estimate | None, str]]:
 
 
 def _share(lost: Estimate) -> str:
-    return f"{figure(lost.value)} % ({_ends(lost)})"
+    return f"{figure(lost.value)} % ({interval(lost)})"
 
 
 def _us(estimate: Estimate) -> str:
-    return f"{figure(estimate.value)} µs ({_ends(estimate)})"
-
-
-def _ends(estimate: Estimate) -> str:
-    assert estimate.low is not None and estimate.high is not None
-    return ALIKE if estimate.alike else f"95 % CI {figure(estimate.low)} to {figure(estimate.high)}"
+    return f"{figure(estimate.value)} µs ({interval(estimate)})"

@@ -1,11 +1,17 @@
 """How ratios and their intervals are written."""
 
 from iotax.analysis.estimate import Estimate
-from iotax.wording.figures import indexed, span
+from iotax.wording.figures import indexed, indexed_ends, span
 
 
 def test_an_end_that_is_as_good_as_unknown_is_not_written_with_all_its_digits() -> None:
     wild = Estimate(1.2, 1e-8, 7_423_833.07)
     assert span(wild) == "95 % CI under 0.001 to over 1,000 times"
-    assert indexed(7_423_833.07) == "over 100,000"
+    assert indexed_ends(wild)[1] == "over 100,000"
     assert (indexed(1000), span(Estimate(3.0, 0.01, 900.0))) == ("100,000", "95 % CI 0.0100 to 900 times")
+
+
+def test_a_large_ratio_that_is_known_is_written_as_it_is() -> None:
+    known = Estimate(1500.0, 1490.0, 1510.0)
+    assert span(known) == "95 % CI 1,490 to 1,510 times"
+    assert (indexed(known.value), *indexed_ends(known)) == ("150,000", "149,000", "151,000")
