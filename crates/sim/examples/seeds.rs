@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use iotax_sim::{
-    Options, PROTOCOLS,
+    Options, protocol_named,
     trial::{self, Report},
 };
 
@@ -34,14 +34,13 @@ fn one(options: &Options) -> bool {
 }
 
 fn many(arguments: &[String]) -> Result<bool, String> {
-    let [protocol, first, count] = arguments else { return Err("usage: seeds PROTOCOL FIRST COUNT".to_owned()) };
+    let [name, first, count] = arguments else { return Err("usage: seeds PROTOCOL FIRST COUNT".to_owned()) };
     let number = |text: &String| text.parse::<u64>().map_err(|_| format!("'{text}' is no number"));
-    let known = PROTOCOLS.iter().find(|(_, name)| name == protocol);
-    let (protocol, name) = known.ok_or_else(|| format!("'{protocol}' is no protocol of the simulator"))?;
+    let protocol = protocol_named(name)?;
     let (first, count) = (number(first)?, number(count)?);
     let (mut failed, mut commands, mut faults, mut preempted, mut fenced) = (0, 0, 0, 0, 0);
     for seed in first..first.saturating_add(count) {
-        let options = Options::draw(*protocol, seed);
+        let options = Options::draw(protocol, seed);
         let report = trial::run(&options);
         commands += report.counts.submitted;
         faults += report.faults;

@@ -2,19 +2,21 @@
 //! PROTOCOL LOADS OUTSTANDING MILLISECONDS` runs so much virtual time of one, and prints its I/Os alone.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)]
 
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use iotax_node::{
-    Failure, Protocol, RunConfig,
-    load::{Pacing, queue::Depths},
-};
+use iotax_node::{Failure, Protocol, RunConfig};
 use iotax_sim::{
     Costs, Frames, Link, PROTOCOLS,
-    lab::{Lab, Paths, Simulated, Site},
+    lab::{Lab, Simulated, Site},
+    protocol_named,
 };
+use support::{lab, reads};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -56,48 +58,17 @@ fn one(arguments: &[String]) -> Result<u64, String> {
         return Err("usage: speed [PROTOCOL LOADS OUTSTANDING MILLISECONDS]".to_owned());
     };
     let number = |text: &String| text.parse::<u32>().map_err(|_| format!("'{text}' is no number"));
-    let known = PROTOCOLS.iter().find(|(_, name)| name == protocol);
-    let (protocol, _) = known.ok_or_else(|| format!("'{protocol}' is no protocol of the simulator"))?;
     let runtime = Duration::from_millis(number(milliseconds)?.into());
-    let simulated = simulate(*protocol, number(loads)?, number(outstanding)?, runtime);
+    let simulated = simulate(protocol_named(protocol)?, number(loads)?, number(outstanding)?, runtime);
     simulated.map(|simulated| simulated.measured.read.ios).map_err(|failure| failure.message)
 }
 
 fn simulate(protocol: Protocol, loads: u32, outstanding: u32, runtime: Duration) -> Result<Simulated, Failure> {
     let costs = Costs { wake_ns: 20_000, turn_ns: 500, send_ns: 500, kib_ns: 100, segment_ns: 0 };
     let site = Site { cores: 2, costs, io_ns: 200 };
-    let lab = Lab {
-        protocol,
-        link: Link { rate_bytes_per_s: Some(12_500_000_000), frames: Some(Frames::ethernet(9000)), ..Link::default() },
-        initiator: site.clone(),
-        target: site,
-        target_threads: 1,
-        machines: 1,
-        paths: Paths::default(),
-        queues: Depths::default(),
-        loads,
-        threads: 1,
-        size_bytes: 64 << 20,
-        filled: false,
-        delay_ns: 0,
-        burn_ns: 0,
-        media: None,
-        seed: 1,
-    };
-    let run = RunConfig {
-        outstanding,
-        block_size_bytes: 4096,
-        read_percent: 100.0,
-        random_percent: 100.0,
-        streams: Vec::new(),
-        shared: None,
-        oltp: None,
-        pacing: Pacing::Closed,
-        warmup: Duration::ZERO,
-        runtime,
-        sample: Duration::from_millis(500),
-        seed: 1,
-        verify: false,
-    };
+    let link = Link { rate_bytes_per_s: Some(12_500_000_000), frames: Some(Frames::ethernet(9000)), ..Link::default() };
+    let lab = Lab { initiator: site.clone(), target: site, loads, size_bytes: 64 << 20, ..lab(protocol, link) };
+    let sample = Duration::from_millis(500);
+    let run = RunConfig { warmup: Duration::ZERO, sample, ..reads(outstanding, runtime) };
     lab.run(&run, 1, None, Ok, |_| {})
 }

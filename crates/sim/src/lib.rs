@@ -26,7 +26,7 @@ pub use board::Counts;
 pub use disk::{Disk, Media, SECTOR};
 pub use link::{Carried, Choice, Frames, Link, Loss, PipeId, Side, Way};
 pub use load::{add_load, connection_config};
-pub use options::{Canary, Fault, Options, PROTOCOLS};
+pub use options::{Canary, Fault, Options, PROTOCOLS, protocol_named};
 pub use server::{Exporter, Store, Volume};
 pub use trace::Trace;
 pub use world::{Costs, HostId, Work, WorkAsked, World, WorldStep};

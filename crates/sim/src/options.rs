@@ -141,6 +141,11 @@ fn name<T: PartialEq + Copy>(of: T, names: &[(T, &'static str)]) -> &'static str
     names.iter().find(|(each, _)| *each == of).map_or("unknown", |(_, name)| name)
 }
 
+/// One of `PROTOCOLS`, or which there are.
+pub fn protocol_named(text: &str) -> Result<Protocol, String> {
+    named(text, &PROTOCOLS)
+}
+
 fn named<T: Copy>(text: &str, names: &[(T, &'static str)]) -> Result<T, String> {
     let known = || names.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
     let found = names.iter().find(|(_, name)| *name == text).map(|(each, _)| *each);
@@ -170,7 +175,7 @@ impl FromStr for Options {
         let value = |name: &str| pairs.iter().find(|(each, _)| *each == name).map(|(_, value)| *value);
         let needed = |name: &str| value(name).ok_or_else(|| format!("{name}= is missing"));
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is no number"));
-        let mut options = Self::draw(named(needed("protocol")?, &PROTOCOLS)?, number(needed("seed")?)?);
+        let mut options = Self::draw(protocol_named(needed("protocol")?)?, number(needed("seed")?)?);
         for (name, value) in &pairs {
             match *name {
                 "protocol" | "seed" => {}
