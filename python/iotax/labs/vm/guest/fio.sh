@@ -1,10 +1,10 @@
 # fio in a guest: on its own job, with the clocks read twice while it does I/O and no more.
 FIO=/run/fio
 
-# fio_begin PATH SECONDS DAEMON JOB: fio has done I/O on PATH for so long; the clocks then.
+# fio_begin PATH FIRST LAST DAEMON JOB: fio has done I/O on PATH for FIRST seconds; the clocks then, and LAST seconds later.
 fio_begin() {
     mkdir -p $FIO && rm -f $FIO/*
-    printf '%s' "$4" >$FIO/job
+    printf '%s' "$5" >$FIO/job
     _done=$(bytes_of "$1")
     (
         cd $FIO && fio --output-format=json+ --output=$FIO/output $FIO/job
@@ -13,7 +13,8 @@ fio_begin() {
     # Its programs and threads come up by the guest's own clock, which says nothing of when the first I/O is done.
     until_true 60 fio_begun "$1" || die "fio does no I/O"
     [ ! -e $FIO/ended ] || die "fio: $(tail -n 3 $FIO/said)"
-    fio_later "$2" "$3"
+    fio_later "$2" "$4"
+    fio_later "$3" "$4"
 }
 
 # fio_begun PATH: of a file in memory nobody counts what is read and written.
@@ -34,8 +35,8 @@ fio_later() {
     [ -z "$2" ] || process_clock DISK "$2"
 }
 
-# process_clock NAME PID: ticks in user space and in the kernel.
-process_clock() { awk -v name="$1" '{ print name, $14, $15 }' "/proc/$2/stat"; }
+# process_clock NAME PID: ticks in user space and in the kernel; nothing of a process that has ended.
+process_clock() { [ -z "$2" ] || [ ! -e "/proc/$2/stat" ] || awk -v name="$1" '{ print name, $14, $15 }' "/proc/$2/stat"; }
 
 # fio_end: what it says of its run.
 fio_end() {
