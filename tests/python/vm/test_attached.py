@@ -98,7 +98,9 @@ def test_datastores_carry_verified_data_and_what_cannot_be_attached_fails_alone(
         assert initiator_ns[protocol, "vduse"] > 1.2 * initiator_ns[protocol, "guest"]
 
 
-PLAIN = {each: each for each in ("fcp", "fcp-loop", "fc-nvme", "nfs3", "nfs4.1", "iser", "nvme-rdma")}
+FIBRE_CHANNEL = {each: each for each in ("fcp", "fcp-loop", "fc-nvme")}
+FILES = {each: each for each in ("nfs3", "nfs4.1")}
+RDMA = {each: each for each in ("iser", "nvme-rdma")}
 SHAPED = {
     "iscsi": "{protocol: iscsi, paths: 2, path_policy: round-robin}",
     "nvme-tcp": "{protocol: nvme-tcp, paths: 2, path_policy: round-robin, mtu: 9000}",
@@ -109,8 +111,14 @@ SHAPED = {
 
 @pytest.mark.parametrize(
     ("protocols", "clients"),
-    [(PLAIN, ""), (SHAPED, ""), ({"nfs3": "nfs3", "iscsi": "iscsi"}, "clients: 2, ")],
-    ids=["plain", "shaped", "clients"],
+    [
+        (FIBRE_CHANNEL, ""),
+        (FILES, ""),
+        (RDMA, ""),
+        (SHAPED, ""),
+        ({"nfs3": "nfs3", "iscsi": "iscsi"}, "clients: 2, "),
+    ],
+    ids=["fibre-channel", "files", "rdma", "shaped", "clients"],
 )
 def test_a_virtual_disk_stands_above_every_initiator_of_the_kernel_and_goes_again(
     tmp_path: Path, engine: Path, protocols: dict[str, str], clients: str
