@@ -11,7 +11,8 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
+from operator import lt
 from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
@@ -68,10 +69,11 @@ class Histogram(Record):
     @cached_property
     def cumulated(self) -> tuple[list[int], list[int]]:
         """The values in order, and for each how many do not exceed it. A study's every chart and sentence asks."""
-        counts = self.counts
-        if any(one >= other for (one, _), (other, _) in pairwise(counts)):
-            counts = list(merge_counts(self).items())
-        return [value for value, _ in counts], list(accumulate(count for _, count in counts))
+        values = [value for value, _ in self.counts]
+        if all(map(lt, values, values[1:])):
+            return values, list(accumulate(count for _, count in self.counts))
+        counts = merge_counts(self)
+        return list(counts), list(accumulate(counts.values()))
 
 
 class Latency(Record):

@@ -89,6 +89,10 @@ class Summary:
         """What the load counts: "I/O" or "transaction"."""
         return "transaction" if self.database else "I/O"
 
+    @property
+    def rate_unit(self) -> str:
+        return "transactions/s" if self.database else "IOPS"
+
     def counted(self, response: Response) -> Response:
         """What answers the same in the units that this load counts."""
         return counted(response, database=self.database)

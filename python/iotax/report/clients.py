@@ -15,11 +15,11 @@ ROWS_MAX = 12
 def columns(summary: Summary) -> list[Column]:
     return [
         Column("Clients", "hosts"),
-        Column("Total", "IOPS"),
-        Column("Least", "IOPS of a client"),
-        Column("Most", "IOPS of a client"),
+        Column("Total", summary.rate_unit),
+        Column("Least", f"{summary.rate_unit} of a client"),
+        Column("Most", f"{summary.rate_unit} of a client"),
         Column("Fairness", "Jain’s index"),
-        *(Column(f"{role.capitalize()}s", "µs CPU per I/O") for role in _roles(clients_of(summary))),
+        *(Column(f"{role.capitalize()}s", f"µs CPU per {summary.counts}") for role in _roles(clients_of(summary))),
     ]
 
 

@@ -80,7 +80,6 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "clients": Row(
             loopback=_ONE_MACHINE,
             fio="fio runs in one guest; say `workers:` for more of its jobs",
-            pgbench="a database runs in one guest; say `workers:` for more of its clients",
             harmless=(None, 1),
         ),
         "working_set": _EVERYWHERE,
@@ -144,7 +143,6 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             loopback=_ONE_MACHINE,
             hosts="where each initiator has a volume of its own, the endpoint says so: nfs://10.0.1.5/vol/data{client}",
             sim="simulated clients share one volume, each in a part of its own; leave it out",
-            pgbench="a database runs in one guest; leave it out",
             harmless=("shared",),
         ),
         "servers": replace(_MODEL, harmless=(1,)),

@@ -606,6 +606,14 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
     targets = {*_values(study, "target"), *(each.get("target", "kernel") for each in setups)}
     if targets != {"kernel"}:
         yield _place(study, "target"), "a database's file system is served by the kernel's targets; leave it out"
+    if max(each or 1 for each in _values(study, "clients")) > 1:
+        if _values(study, "volumes") != ["per client"]:
+            yield (
+                _place(study, "clients"),
+                "each guest has a database of its own; say `volumes: per client` under volume",
+            )
+        if study.load.transactions is not None:
+            yield _place(study, "clients"), "of several guests each would end at a time of its own; say `runtime:`"
     if fault := database_fault(study.load, study.volume, max(_values(study, "workers"))):
         yield _place(study, "working_set" if study.load.working_set else "size"), fault
 

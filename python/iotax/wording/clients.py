@@ -14,7 +14,7 @@ _NAMED_MAX = 6
 
 def sentences(summary: Summary) -> list[str]:
     """One for each treatment: who took part, totals, the least and the most of a host, CPU by role."""
-    return [_sentence(each) for each in clients_of(summary)]
+    return [_sentence(each, summary) for each in clients_of(summary)]
 
 
 def took_part(summary: Summary) -> list[str]:
@@ -25,26 +25,26 @@ def took_part(summary: Summary) -> list[str]:
     return [
         *named,
         *(
-            f"{_treatment(each)}of {counted(len(each.rates_iops), 'client')}, {host} did I/Os for less of the window "
-            f"than the others in {runs} of {_runs(each)}."
+            f"{_treatment(each)}of {counted(len(each.rates_iops), 'client')}, {host} did {summary.counts}s for less of "
+            f"the window than the others in {runs} of {_runs(each)}."
             for each in found
             for host, runs in each.stragglers.items()
         ),
     ]
 
 
-def _sentence(clients: Clients) -> str:
+def _sentence(clients: Clients, summary: Summary) -> str:
     rates = clients.rates_iops
     text = f"{_treatment(clients)}{counted(len(rates), 'client')} ({_names(clients)}){_own(clients)}"
-    text += f", {show_rate(clients.total_iops)} IOPS in total"
+    text += f", {show_rate(clients.total_iops)} {summary.rate_unit} in total"
     if len(rates) > 1:
         least, most = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
         text += f", from {show_rate(rates[least])} ({least}) to {show_rate(rates[most])} ({most}) each"
         text += f"; fairness (Jain's index) {clients.fairness:.2f}"
     for host, runs in clients.stragglers.items():
-        text += f"; {host} did I/Os for less of the window than the others in {runs} of {_runs(clients)}"
+        text += f"; {host} did {summary.counts}s for less of the window than the others in {runs} of {_runs(clients)}"
     costs = [f"{figure(cost / 1e3)} µs on {role}s" for role, cost in clients.cpu_per_io_ns.items()]
-    said = f"{text}. CPU per I/O: {', '.join(costs)}" if costs else text
+    said = f"{text}. CPU per {summary.counts}: {', '.join(costs)}" if costs else text
     return f"{said}; doubtful." if clients.cell.doubt.most else f"{said}."
 
 

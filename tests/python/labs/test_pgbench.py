@@ -6,6 +6,8 @@ import pytest
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
+from iotax.labs.hosts.clock import Offset
+from iotax.labs.hosts.merge import Part, merged
 from iotax.labs.vm.database import window
 from iotax.records import CpuUse
 from iotax.study import Settings, Study
@@ -13,6 +15,7 @@ from iotax.study.rules import broken_rules
 from iotax.trial import TrialResult
 
 BEGIN_US = 1_800_000_000_000_000
+OWN = {"size": "160MiB", "volumes": "per client"}
 
 
 def study(load: dict[str, Any] | None = None, **changes: Any) -> Study:
@@ -118,6 +121,8 @@ def test_a_window_with_a_failed_transaction_is_no_result() -> None:
         (study(lab="loopback"), ("load", "generator"), "say `lab: vm`"),
         (study({"generator": "iotax", "working_set": None}), ("responses", 0), "only databases have it"),
         (study({"generator": "fio", "working_set": None}), ("load", "verify"), "say `verify: false`"),
+        (study({"clients": 2}), ("load", "clients"), "a database of its own; say `volumes: per client`"),
+        (study({"clients": 2, "transactions": 9}, volume=OWN), ("load", "clients"), "say `runtime:`"),
     ],
 )
 def test_what_a_database_cannot_be_asked_is_refused_with_its_reason(asked: Study, place: tuple, reason: str) -> None:
@@ -126,3 +131,18 @@ def test_what_a_database_cannot_be_asked_is_refused_with_its_reason(asked: Study
 
 def test_a_study_of_a_database_breaks_no_rule() -> None:
     assert list(broken_rules(study())) == []
+    assert list(broken_rules(study({"clients": 2}, volume=OWN))) == []
+
+
+def test_databases_of_several_guests_add_up() -> None:
+    parts = [
+        Part(host, Offset(0, 2), result([line(400, latency_ms)] * ios, settings()))
+        for host, latency_ms, ios in (("a", 10, 3), ("b", 30, 1))
+    ]
+    together = merged(parts, CpuUse([]))
+    assert together.database is not None
+    assert (together.ios, together.database.writes, together.database.checkpoints) == (4, 140, 2)
+    assert together.database.size_bytes == 2 * (64 << 20)
+    assert together.database.flushes is None
+    assert together.latency_mean_ns == 15_000_000
+    assert [(client.host, client.ios) for client in together.clients] == [("a", 3), ("b", 1)]

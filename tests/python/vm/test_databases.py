@@ -1,4 +1,4 @@
-"""PostgreSQL in the guests: a short study over a block protocol and over NFS."""
+"""PostgreSQL in the guests: short studies over a block protocol and over NFS, in one guest and in each of two."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ STUDY = """\
 name: database
 question: Does a database run over a protocol?
 lab: {vm: {accelerator: tcg}}
-volume: {size: 160MiB, refill: block}
+volume: {size: 160MiB, refill: block, volumes: VOLUMES}
 factors: {protocol: [nvme-tcp, nfs3]}
-load: {generator: pgbench, workers: 2, working_set: 64MiB, warmup: 500ms, runtime: 2s}
+load: {generator: pgbench, workers: 2, clients: CLIENTS, working_set: 64MiB, warmup: 500ms, runtime: 2s}
 design: {replicates: 1}
 baseline: {protocol: nfs3}
 responses: [transactions, latency, cpu_per_transaction, disk_iops]
@@ -25,8 +25,12 @@ responses: [transactions, latency, cpu_per_transaction, disk_iops]
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_database_commits_over_a_block_protocol_and_over_nfs(tmp_path: Path, engine: Path) -> None:
-    with start(tmp_path, engine, STUDY) as study:
+@pytest.mark.parametrize(("clients", "volumes"), [(1, "shared"), (2, "per client")])
+def test_databases_commit_over_a_block_protocol_and_over_nfs(
+    tmp_path: Path, engine: Path, clients: int, volumes: str
+) -> None:
+    asked = STUDY.replace("CLIENTS", str(clients)).replace("VOLUMES", volumes)
+    with start(tmp_path, engine, asked) as study:
         said, _ = study.communicate(timeout=880)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
@@ -37,9 +41,12 @@ def test_a_database_commits_over_a_block_protocol_and_over_nfs(tmp_path: Path, e
         assert result.generator == "pgbench"
         assert result.ios > 0
         assert result.database is not None
-        assert result.database.checkpoints > 0
+        assert result.database.checkpoints >= clients
         assert result.database.writes > 0
-        assert result.cpu.initiator is not None
-        assert result.cpu.initiator.net_ns > 0
+        assert len([part for part in result.cpu if part.role == "initiator" and part.net_ns > 0]) == clients
+        if clients > 1:
+            assert [client.host for client in result.clients] == ["initiator 1", "initiator 2"]
+            assert sum(client.ios for client in result.clients) == result.ios
+            assert all(client.ios for client in result.clients)
         assert result.cpu.target is not None
         assert result.cpu.target.net_ns > 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from iotax.places import Task
 
-PROBES_MIN, PROBES_MAX = 5, 20
+PROBES_MIN, PROBES_MAX = 3, 20
 """Of each host."""
 _PROBE_S = 10.0
 NEAR_AT_A_TIME, FAR_AT_A_TIME = 2, 16

@@ -16,6 +16,7 @@ from iotax.trial import (
     Arrived,
     Checks,
     Client,
+    Database,
     Open,
     Outstanding,
     Second,
@@ -66,6 +67,7 @@ def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
                 mean=sum(each.outstanding.mean for each in results),
             ),
             "verify": _verify([each.verify for each in results if each.verify is not None]),
+            "database": _database([each.database for each in results if each.database is not None]),
             "checks": _checks([each.checks for each in results], last_ns - first.started_ns),
             "clients": tuple(_client(part, first.started_ns) for part in parts),
         }
@@ -146,6 +148,14 @@ def _verify(parts: Sequence[Verify]) -> Verify | None:
     if not parts:
         return None
     return Verify(**{name: sum(getattr(each, name) for each in parts) for name in Verify.model_fields})
+
+
+def _database(parts: Sequence[Database]) -> Database | None:
+    """All of them together; of what one of them does not know, nothing."""
+    if not parts:
+        return None
+    counts = {name: [getattr(each, name) for each in parts] for name in Database.model_fields}
+    return parts[0].model_copy(update={name: None if None in each else sum(each) for name, each in counts.items()})
 
 
 def _checks(parts: Sequence[Checks], skew_ns: int) -> Checks:

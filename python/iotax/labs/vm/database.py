@@ -1,8 +1,8 @@
-"""PostgreSQL and pgbench in the guests: the database on the volume, and a trial's load on it.
+"""PostgreSQL and pgbench in the guests: a database on the volume of each initiator, and a trial's load on them.
 
-The database is made once in the guest that serves, without any protocol, so that every protocol finds the same bytes.
-A trial mounts the file system, starts PostgreSQL and pgbench, reads the clocks of both guests at the two ends of the
-window, and stops everything again.
+The database is made once in the guest that serves, without any protocol, and copied for each further initiator: every
+protocol finds the same bytes. A trial mounts the file systems, starts PostgreSQL and pgbench, reads the clocks of all
+guests at the two ends of the window, and stops everything again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators import GENERATORS
 from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
-from iotax.labs.vm.counters import Idle, Reading, hypervisor_part, spent_ns, target_part
-from iotax.labs.vm.guests import Guests, Role
+from iotax.labs.hosts.clock import Offset, Ours, offset_of
+from iotax.labs.hosts.measure import each_of
+from iotax.labs.hosts.merge import Part, merged
+from iotax.labs.vm.counters import Reading, hypervisor_part, spent_ns, target_part
+from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.hypervisor import HypervisorClocks
+from iotax.places.waiting import wait_for
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings
 from iotax.study.database import memory_bytes, scale
@@ -33,107 +37,167 @@ _CHECKPOINT_AT = 0.25
 """Of a window of time: when a checkpoint is asked for."""
 
 
-@dataclass(frozen=True)
-class _Edge:
-    """One end of the window."""
-
-    at_us: int
-    load_guest: Reading
-    target: Reading
-    hypervisor: HypervisorClocks
-    use: tuple[int, int, int, int]
-    """Reads, bytes read, writes, bytes written on the volume so far."""
-
-
 def is_database(settings: Settings) -> bool:
     return GENERATORS[settings.load.generator].database
 
 
-def build(guests: Guests, role: Role, settings: Settings) -> None:
-    """Lays out file system and database on the volume in this guest. Raises StepFailed and VmFault."""
+def build(guest: Guest, settings: Settings, volumes: int) -> None:
+    """Lays out file system and database on each volume of this guest. Raises StepFailed and VmFault."""
     checksums = "-k" if settings.load.verify else ""
-    script = f". /lab/database.sh; database_build {scale(settings.load, settings.volume)} '{checksums}'"
-    guests[role].run(script, timeout_s=_BUILD_S)
+    build = f"database_build {scale(settings.load, settings.volume)} '{checksums}'"
+    guest.run(_script(f"{build} && database_copies {volumes}"), timeout_s=_BUILD_S)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A guest with a database and its clients."""
+
+    guest: Guest
+    device: str
+    idle_cores: float
+    """What it spends without load, and what its hypervisor does."""
+    idle_hypervisor_cores: float
 
 
 @dataclass(frozen=True)
 class Run:
     """A trial's load."""
 
-    guests: Guests
-    role: Role
-    """The guest of the database and its clients."""
-    device: str
+    hosts: Sequence[Host]
+    storage: Guest
+    idle_storage_cores: float
     both_ends: bool
-    """The target stands in the same guest."""
+    """The target stands in the guest of the only host."""
     local: bool
     """There is none."""
     cpus: int
     """Of each guest."""
-    idle: Idle
 
     def measure(self, settings: Settings, *, seed: int, endpoint: str) -> TrialResult:
         """Raises TrialFailed, StepFailed and VmFault."""
-        load, guest = settings.load, self.guests[self.role]
-        clients = f"{load.workers} '{client_options(settings, seed)}'"
-        guest.run(
-            _script(
-                f"database_begin {self.device} {memory_bytes(load, settings.volume)} '{server_options(settings)}' "
-                f"{clients} {load.warmup / 1e9:g}"
-            ),
-            timeout_s=_STEP_S + _SLOWDOWN * load.warmup / 1e9,
+        load = settings.load
+        options = [client_options(settings, seed + number) for number in range(len(self.hosts))]
+        clients = [f"{load.workers} '{each}'" for each in options]
+        server = f"{memory_bytes(load, settings.volume)} '{server_options(settings)}'"
+        self._each(
+            [
+                f"database_begin {host.device} {server} {each} {load.warmup / 1e9:g}"
+                for host, each in zip(self.hosts, clients, strict=True)
+            ],
+            _STEP_S + _SLOWDOWN * load.warmup / 1e9,
         )
-        begins, lasts, within_s = window(load, self.device, clients)
-        before = self._edge(begins, _STEP_S)
-        after = self._edge(lasts, _STEP_S + within_s)
-        said = _said(guest.run(_script(f"database_end {self.device}"), timeout_s=_STEP_S))
-        reads, read_bytes, writes, write_bytes = (
-            late - early for late, early in zip(after.use, before.use, strict=True)
-        )
-        measured = Measured(
-            begin_us=before.at_us,
-            end_us=after.at_us,
-            log=said("LOG"),
-            version=_only(said("VERSION")).removeprefix("pgbench "),
-            reads=reads,
-            writes=writes,
-            read_bytes=read_bytes,
-            write_bytes=write_bytes,
-            checkpoints=int(_only(said("CHECKPOINTS"))),
-        )
-        cpu, window_ns = self._cpu(before, after), before.load_guest.wall_ns(after.load_guest)
-        return result_of(measured, settings, endpoint=endpoint, cpu=cpu, cpu_window_ns=window_ns)
+        steps = [window(load, host.device, each) for host, each in zip(self.hosts, clients, strict=True)]
+        offsets = [_offset(host.guest) for host in self.hosts]
+        begun = self._edges([begins for begins, _, _ in steps], _STEP_S)
+        target = self._target()
+        ended = self._edges([lasts for _, lasts, _ in steps], _STEP_S + max(within_s for _, _, within_s in steps))
+        target_later = self._target()
+        told = self._each([f"database_end {host.device}" for host in self.hosts], _STEP_S)
+        windows = [_Window(*edges) for edges in zip(begun, ended, strict=True)]
+        results = [
+            result_of(
+                _measured(each, said),
+                settings,
+                endpoint=endpoint,
+                cpu=CpuUse([]),
+                cpu_window_ns=each.cpu_window_ns,
+            )
+            for each, said in zip(windows, told, strict=True)
+        ]
+        cpu = [self._load_part(host, each) for host, each in zip(self.hosts, windows, strict=True)]
+        if not self.both_ends and not self.local:
+            target_ns = spent_ns(target, target_later, self.idle_storage_cores)
+            cpu.append(target_part(target_ns, target.wall_ns(target_later), self.cpus))
+        cpu += [
+            hypervisor_part(spent_ns(each.begun.hypervisor, each.ended.hypervisor, host.idle_hypervisor_cores))
+            for host, each in zip(self.hosts, windows, strict=True)
+        ]
+        if len(self.hosts) == 1:
+            return results[0].model_copy(update={"cpu": CpuUse(cpu)})
+        parts = zip(self.hosts, offsets, results, strict=True)
+        return merged([Part(host.guest.name, offset, result) for host, offset, result in parts], CpuUse(cpu))
 
-    def _edge(self, step: str, timeout_s: float) -> _Edge:
-        said = _said(self.guests[self.role].run(_script(step), timeout_s=timeout_s))
-        target = Reading.parse(self.guests["storage"].counters(), self.cpus)
-        seconds, _, fraction = _only(said("EDGE")).partition(".")
+    def _each(self, steps: Sequence[str], timeout_s: float) -> list[list[str]]:
+        """A step on each host, all at the same time; the lines of each."""
+        ports = [host.guest.port for host in self.hosts]
+        running = [port.run(_script(step), within_s=timeout_s) for port, step in zip(ports, steps, strict=True)]
+        return [said.splitlines() for said in wait_for(each_of(running))]
+
+    def _edges(self, steps: Sequence[str], timeout_s: float) -> list[_Edge]:
+        told = zip(self.hosts, self._each(steps, timeout_s), strict=True)
+        return [self._edge(host, _said(lines)) for host, lines in told]
+
+    def _edge(self, host: Host, said: Callable[[str], list[str]]) -> _Edge:
         reads, read_bytes, writes, write_bytes = map(int, _only(said("USE")).split())
         return _Edge(
-            at_us=int(seconds) * 1_000_000 + int(f"{fraction:0<6}"[:6]),
-            load_guest=Reading.parse(f"COUNTERS {_only(said('COUNTERS'))}", self.cpus),
-            target=target,
-            hypervisor=self.guests["initiator"].hypervisor(),
+            at_us=_time_us(_only(said("EDGE"))),
+            guest=Reading.parse(f"COUNTERS {_only(said('COUNTERS'))}", self.cpus),
+            hypervisor=host.guest.hypervisor(),
             use=(reads, read_bytes, writes, write_bytes),
         )
 
-    def _cpu(self, before: _Edge, after: _Edge) -> CpuUse:
-        window_ns = before.load_guest.wall_ns(after.load_guest)
-        parts = [
-            CpuTime(
-                host=f"{self.role} guest",
-                role="both" if self.both_ends else "initiator",
-                layer="guest",
-                busy_ns=before.load_guest.busy_ns(after.load_guest),
-                background_ns=round(self.idle.initiator * window_ns),
-                window_ns=window_ns,
-                processors=self.cpus,
-            )
-        ]
-        if not self.both_ends and not self.local:
-            parts.append(target_part(spent_ns(before.target, after.target, self.idle.target), window_ns, self.cpus))
-        hypervisor_ns = spent_ns(before.hypervisor, after.hypervisor, self.idle.hypervisor)
-        return CpuUse([*parts, hypervisor_part(hypervisor_ns)])
+    def _target(self) -> Reading:
+        return Reading.parse(self.storage.counters(), self.cpus)
+
+    def _load_part(self, host: Host, window: _Window) -> CpuTime:
+        return CpuTime(
+            host=f"{host.guest.name} guest",
+            role="both" if self.both_ends else "initiator",
+            layer="guest",
+            busy_ns=window.begun.guest.busy_ns(window.ended.guest),
+            background_ns=round(host.idle_cores * window.cpu_window_ns),
+            window_ns=window.cpu_window_ns,
+            processors=self.cpus,
+        )
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """One end of a host's window."""
+
+    at_us: int
+    guest: Reading
+    hypervisor: HypervisorClocks
+    use: tuple[int, int, int, int]
+    """Reads, bytes read, writes, bytes written on the volume so far."""
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Of a host."""
+
+    begun: _Edge
+    ended: _Edge
+
+    @property
+    def cpu_window_ns(self) -> int:
+        return self.begun.guest.wall_ns(self.ended.guest)
+
+
+def _measured(window: _Window, lines: Sequence[str]) -> Measured:
+    said = _said(lines)
+    reads, read_bytes, writes, write_bytes = (
+        late - early for late, early in zip(window.ended.use, window.begun.use, strict=True)
+    )
+    return Measured(
+        begin_us=window.begun.at_us,
+        end_us=window.ended.at_us,
+        log=said("LOG"),
+        version=_only(said("VERSION")).removeprefix("pgbench "),
+        reads=reads,
+        writes=writes,
+        read_bytes=read_bytes,
+        write_bytes=write_bytes,
+        checkpoints=int(_only(said("CHECKPOINTS"))),
+    )
+
+
+def _offset(guest: Guest) -> Offset:
+    """Of its clock."""
+    ours = Ours()
+    sent_ns = ours.now_ns()
+    at_us = _time_us(_only(_said(guest.run('echo "NOW $EPOCHREALTIME"'))("NOW")))
+    return offset_of(sent_ns, at_us * 1000, ours.now_ns())
 
 
 def window(load: Load, device: str, clients: str) -> tuple[str, str, float]:
@@ -159,3 +223,9 @@ def _only(found: Sequence[str]) -> str:
     if len(found) != 1:
         raise TrialFailed("the database's guest did not say what it measured")
     return found[0]
+
+
+def _time_us(epoch: str) -> int:
+    """Of the shell's EPOCHREALTIME."""
+    seconds, _, fraction = epoch.partition(".")
+    return int(seconds) * 1_000_000 + int(f"{fraction:0<6}"[:6])

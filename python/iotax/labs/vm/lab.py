@@ -305,18 +305,23 @@ class VmLab(Lab):
             self._restore(trial, settings, progress)
         connected = self._connect(settings, progress)
         guests = self._running()
-        for role in _ROLES:
-            guests[role].run("caches_drop")
-        role = self._load_guest(protocol)
+        for guest in (guests["storage"], *guests.initiators[: len(connected.paths)]):
+            guest.run("caches_drop")
+        local = protocol == "local"
+        in_storage = self._load_guest(protocol) == "storage"
+        loaded = [guests["storage"]] if in_storage else guests.initiators[: len(connected.paths)]
+        idle = [(self._idle_cores["storage"], self._idle_clients[0][1])] if in_storage else self._idle_clients
         progress(Step("PostgreSQL and pgbench"))
         run = database.Run(
-            guests,
-            role,
-            connected.paths[0],
-            both_ends=protocol != "local" and self._in_one_guest(protocol),
-            local=protocol == "local",
+            [
+                database.Host(guest, path, *spent)
+                for guest, path, spent in zip(loaded, connected.paths, idle, strict=False)
+            ],
+            guests["storage"],
+            self._idle_cores["storage"],
+            both_ends=not local and self._in_one_guest(protocol),
+            local=local,
             cpus=self._vm.cpus,
-            idle=self._idle(role),
         )
         result = run.measure(settings, seed=trial_seed(self._study, trial), endpoint=_endpoint(settings))
         return Outcome(result.model_copy(update={"facts": self._facts(settings)}), self._describe(None, settings), "")
@@ -454,7 +459,7 @@ class VmLab(Lab):
         guest.run(f"volume_up {size_bytes} {volumes}")
         if database.is_database(settings):
             progress(Step("laying out the database"))
-            database.build(self._running(), role, settings)
+            database.build(guest, settings, volumes)
         elif settings.volume.fill == "pattern":
             for number in range(volumes):
                 endpoint = f"local:{_VOLUME}{number or ''}"

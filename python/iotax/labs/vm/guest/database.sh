@@ -1,21 +1,27 @@
-# PostgreSQL on a file system on the volume, and pgbench beside it. One file system, made once without any protocol: over
-# a block protocol the initiator mounts the device, over NFS the storage guest mounts the volume and exports it.
+# PostgreSQL on a file system on the volume, and pgbench beside it. The file system is made once without any protocol, and
+# copied for each further guest: over a block protocol the initiator mounts its device, over NFS the storage guest mounts
+# the volumes and exports them.
 PG=$(echo /usr/lib/postgresql/*/bin)
 DATABASE=/mnt/database
 RUN=/run/postgresql
 GROUP=/sys/fs/cgroup/database
 
-# file_system_up DEVICE: DEVICE, or the file that is the volume, at $DATABASE.
+# folder_of NUMBER: where that volume's file system is mounted.
+folder_of() { echo $DATABASE${1#0}; }
+
+# file_system_up DEVICE [FOLDER]: DEVICE, or the file that is a volume, at FOLDER; at $DATABASE where none is given.
 file_system_up() {
     load ext4 loop
-    mkdir -p $DATABASE
+    _folder=${2:-$DATABASE}
+    mkdir -p $_folder
     case "$1" in
-    $VOLUME) mount -o loop,noatime $VOLUME $DATABASE || die "the volume's file system cannot be mounted" ;;
-    *) mount -t ext4 -o noatime "$1" $DATABASE || die "the file system on $1 cannot be mounted" ;;
+    $VOLUME*) mount -o loop,noatime "$1" $_folder || die "the volume's file system cannot be mounted" ;;
+    *) mount -t ext4 -o noatime "$1" $_folder || die "the file system on $1 cannot be mounted" ;;
     esac
 }
 
-file_system_down() { umount $DATABASE || die "the file system is in use"; }
+# file_system_down [FOLDER]
+file_system_down() { umount ${1:-$DATABASE} || die "the file system is in use"; }
 
 # data_of DEVICE: where PostgreSQL's files are.
 data_of() {
@@ -79,6 +85,13 @@ database_build() {
     server_down
     file_system_down
     echo "DATABASE_BYTES $size"
+}
+
+# database_copies COUNT: the same on so many volumes in all.
+database_copies() {
+    for _number in $(seq 1 $(($1 - 1))); do
+        cp $VOLUME "$(volume_of $_number)" || die "the database cannot be copied"
+    done
 }
 
 # database_begin DEVICE MEMORY_BYTES SERVER_OPTIONS CLIENTS PGBENCH_OPTIONS WARMUP_S: PostgreSQL and pgbench are up and every

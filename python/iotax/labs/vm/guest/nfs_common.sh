@@ -1,9 +1,18 @@
 # The kernel's NFS server and client over TCP. The volume's folder is exported; the load opens the file in it. With
-# FILE_SYSTEM the file system on the volume is exported in its place, and what is synchronous for the client is so here.
+# FILE_SYSTEM the file system on each volume is exported in its place, and what is synchronous for the client is so here.
 NFSD=/proc/fs/nfsd
 [ -z "$FILE_SYSTEM" ] || . /lab/database.sh
-EXPORT=/volume EXPORT_MODE=async
-[ -z "$FILE_SYSTEM" ] || EXPORT=/mnt/database EXPORT_MODE=sync
+
+# export_of NUMBER FOLDER MODE: a line of /etc/exports.
+export_of() { echo "$2 *(rw,$3,no_root_squash,no_subtree_check,insecure,fsid=$(($1 + 1)))"; }
+
+exports() {
+    if [ -z "$FILE_SYSTEM" ]; then
+        export_of 0 /volume async
+    else
+        for _number in $(volumes); do export_of $_number $(folder_of $_number) sync; done
+    fi
+}
 
 nfs_target_up() {
     net_up 1
@@ -16,8 +25,10 @@ nfs_target_up() {
         pidof rpcbind >/dev/null || rpcbind -w || die "rpcbind"
         nfsdcld || die "nfsdcld"
     fi
-    [ -z "$FILE_SYSTEM" ] || file_system_up $VOLUME
-    echo "$EXPORT *(rw,$EXPORT_MODE,no_root_squash,no_subtree_check,insecure,fsid=1)" >/etc/exports
+    if [ -n "$FILE_SYSTEM" ]; then
+        for _number in $(volumes); do file_system_up $(volume_of $_number) $(folder_of $_number); done
+    fi
+    exports >/etc/exports
     exportfs -r || die "exportfs"
     # The grace period would make the first minute of writes wait.
     echo 10 >$NFSD/nfsv4gracetime 2>/dev/null
@@ -36,7 +47,9 @@ nfs_target_down() {
     # Another server's mount service has the same port.
     killall rpc.mountd
     until_true 10 sh -c '! pidof rpc.mountd >/dev/null' || die "rpc.mountd does not end"
-    [ -z "$FILE_SYSTEM" ] || file_system_down
+    if [ -n "$FILE_SYSTEM" ]; then
+        for _number in $(volumes); do file_system_down $(folder_of $_number); done
+    fi
 }
 
 # nfs_initiator_up VERSION
@@ -47,10 +60,12 @@ nfs_initiator_up() {
     _options="vers=$1,proto=tcp,hard,noatime"
     [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=${MOUNT_PORT:-20048},port=2049"
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
-    until_true 20 sh -c "mount.nfs $STORAGE:$EXPORT /mnt/nfs -o $_options >/run/mount.log 2>&1" ||
+    _own=$(own_volume) _export=/volume
+    _file=data${_own#0}
+    [ -z "$FILE_SYSTEM" ] || _export=$(folder_of $_own) _file=data
+    until_true 20 sh -c "mount.nfs $STORAGE:$_export /mnt/nfs -o $_options >/run/mount.log 2>&1" ||
         die "mount -o $_options: $(cat /run/mount.log)"
-    _volume=$(volume_of $(own_volume))
-    _file=/mnt/nfs/${_volume##*/}
+    _file=/mnt/nfs/$_file
     [ -e $_file ] || die "mounted, but the volume's file is not there"
     echo "DEVICE=$_file"
 }
