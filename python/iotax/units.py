@@ -13,6 +13,7 @@ _SIZE = re.compile(_NUMBER + r"(?P<unit>[kmgt]?)(?:ib|b)?", re.IGNORECASE)
 _DURATION = re.compile(_NUMBER + r"(?P<unit>ns|us|µs|ms|s|min|m|h)")
 _PERCENT = re.compile(_NUMBER + r"(?P<sign>%?)")
 _RATE = re.compile(_NUMBER + r"(?P<unit>[kM]?)")
+_RATIO = re.compile(_NUMBER + r"(?::\s*1)?")
 _BIT_RATE = re.compile(_NUMBER + r"(?P<unit>[KMG])bit(?:/s)?")
 
 _DECIMAL_SIZE = re.compile(_NUMBER + r"(?P<unit>[kmgt])b", re.IGNORECASE)
@@ -99,6 +100,27 @@ def format_duration(duration_ns: int) -> str:
         if duration_ns >= unit and duration_ns % unit == 0:
             return f"{duration_ns // unit}{suffix}"
     return "0s" if duration_ns == 0 else f"{duration_ns}ns"
+
+
+COMPRESS_MAX = 8.0
+DEDUPE_MAX = 20.0
+"""The ratios to which data can be made reducible, as the engine's: what a pattern block has room for, and what is still
+told from equal blocks alone."""
+
+
+def parse_ratio(value: object) -> float:
+    """So many to one, from `2`, `2.5` or `2.5:1`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    found = _RATIO.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found:
+        raise ValueError("not a ratio; write it as 2.5 or 2.5:1")
+    return float(found["number"])
+
+
+def format_ratio(ratio: float) -> str:
+    """`2.5:1`."""
+    return f"{ratio:g}:1"
 
 
 def parse_percent(value: object) -> float:

@@ -7,7 +7,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 use iotax_node::{
     DiskId, FailureKind, LoadNode, TaskConfig,
     load::{Content, Cursor, Endpoint, LocalUnit, Measured, RunConfig, TaskOutcome},
-    pattern::{self, Pool},
+    pattern::{self, Pool, Reduction},
 };
 use iotax_proto::{Geometry, Instant, Region};
 use support::{Heap, Lab, RUN, allocate, load};
@@ -79,6 +79,71 @@ fn workers_share_a_sequential_stream_and_verify_what_they_read() {
     assert_eq!(measured.verify.wrong_blocks, 0);
     let refused = RunConfig { shared: Some(Cursor::default()), ..RUN }.check().expect_err("random");
     assert_eq!(refused.place, "random_percent");
+}
+
+/// Pattern blocks that a unit holds, and how many of them differ from all others.
+fn distinct(heap: &Heap) -> (usize, usize) {
+    let mut bytes = vec![0; SIZE];
+    heap.copy_out(0, &mut bytes);
+    let (blocks, _) = bytes.as_chunks::<4096>();
+    (blocks.len(), blocks.iter().collect::<BTreeSet<_>>().len())
+}
+
+#[test]
+fn writes_repeat_as_the_ratio_says_and_are_verified() {
+    let reduction = Reduction::new(2.0, 4.0, 4096).expect("ratios");
+    for on_disk in [false, true] {
+        let (heap, unit) = if on_disk { disk() } else { memory() };
+        let endpoint = Endpoint::parse("local:/unit").expect("endpoint");
+        let config = iotax_node::LoadConfig { reduction, ..load(TaskConfig::Run(RUN), 2) };
+        let node = LoadNode::local(config, &endpoint, &unit, &mut allocate).expect("config");
+        let outcome = finish(node, on_disk.then(|| heap.clone())).expect("right data");
+        let TaskOutcome::Run(measured) = outcome else { panic!("a run gave {outcome:?}") };
+        assert!(measured.write.ios > 1000 && measured.verify.checked_blocks > 1000, "{measured:?}");
+        assert_eq!(measured.verify.wrong_blocks, 0);
+        // A quarter of 256 blocks is of one place each, the rest are some of 32 copies.
+        let (all, distinct) = distinct(&heap);
+        assert!((256 / 4 - 20 + 28..=256 / 4 + 20 + 32).contains(&distinct), "{distinct} of {all}");
+    }
+}
+
+#[test]
+fn lost_write_of_data_that_repeat_is_found() {
+    let reduction = Reduction::new(1.0, 20.0, 4096).expect("a ratio");
+    let (heap, unit) = memory();
+    let endpoint = Endpoint::parse("local:/unit").expect("endpoint");
+    let run = RunConfig { random_percent: 0.0, ..RUN };
+    let config = iotax_node::LoadConfig { reduction, ..load(TaskConfig::Run(run), 1) };
+    let mut node = LoadNode::local(config, &endpoint, &unit, &mut allocate).expect("config");
+    let mut lab = Lab::new(&mut node, None, &[]);
+    let mut at = None;
+    lab.run_until(LIMIT, |node, now| {
+        node.begin(now);
+        // Half a pass over the volume later, one copy stands where another was written.
+        if now > *at.get_or_insert(now) + std::time::Duration::from_millis(10) {
+            let mut other = vec![0; SIZE];
+            heap.copy_out(4096, &mut other[..SIZE - 4096]);
+            heap.copy_in(0, &other);
+        }
+        false
+    });
+    let failure = node.outcome().expect("finished").clone().expect_err("wrong data");
+    assert_eq!(failure.kind, FailureKind::Verify);
+    assert!(failure.message.contains("copy "), "{failure}");
+}
+
+#[test]
+fn fill_repeats_and_compresses_and_is_ours() {
+    let reduction = Reduction::new(2.0, 4.0, 8192).expect("ratios");
+    let (heap, unit) = memory();
+    let endpoint = Endpoint::parse("local:/unit").expect("endpoint");
+    let config = iotax_node::LoadConfig { reduction, ..load(TaskConfig::Fill { destroy: false }, 1) };
+    let node = LoadNode::local(config, &endpoint, &unit, &mut allocate).expect("config");
+    finish(node, None).expect("filled");
+    let (all, distinct) = distinct(&heap);
+    assert!((256 / 4..256 / 4 + 64 + 30).contains(&distinct), "{distinct} of {all}");
+    let checked = finish(self::node(TaskConfig::Check { look_bytes: None }, 1, &unit), None).expect("ours");
+    assert_eq!(checked, TaskOutcome::Checked { content: Content::Pattern, scanned_bytes: SIZE as u64 });
 }
 
 /// A volume that keeps the places within a page to which its bytes were copied.

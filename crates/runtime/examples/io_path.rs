@@ -14,7 +14,7 @@ use iotax_node::{
         Endpoint, Pacing, TaskOutcome,
         connector::{self, ConnectionConfig},
     },
-    pattern::Pool,
+    pattern::{Pool, Reduction},
     server::{Export, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
 };
@@ -121,6 +121,7 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
         own_workers: 1,
         working_set_bytes: None,
         working_set_offset_bytes: 0,
+        reduction: Reduction::default(),
         run: 99,
     };
     let mut connection = ConnectionConfig::new([127, 0, 0, 1].into(), 77, Randomness::new([1; 32]));

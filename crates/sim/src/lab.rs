@@ -15,7 +15,7 @@ use iotax_node::{
         connector::ConnectionConfig,
         queue::{Depths, HostQueue, QueuesUsed},
     },
-    pattern::{BLOCK_BYTES, Pool, Stamp},
+    pattern::{BLOCK_BYTES, Pool, Reduction, Stamp},
     server::Protocol,
     volume,
 };
@@ -288,6 +288,8 @@ impl Lab {
                     own_workers,
                     working_set_bytes,
                     working_set_offset_bytes: 0,
+                    // Whether data can be reduced changes nothing in virtual time.
+                    reduction: Reduction::default(),
                     run: self.seed | 1,
                 };
                 let place_of_first = first_worker - first_of_machine;

@@ -7,6 +7,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use iotax_node::{
     LoadConfig, LoadNode, RunConfig, TaskConfig,
     load::{Measured, TaskOutcome},
+    pattern::Reduction,
     server::Protocol,
 };
 use iotax_proto::Instant;
@@ -28,6 +29,7 @@ fn config(run: RunConfig) -> LoadConfig {
         own_workers: 1,
         working_set_bytes: None,
         working_set_offset_bytes: 0,
+        reduction: Reduction::default(),
         run: 9,
     }
 }

@@ -96,7 +96,7 @@ def _study(job: _Job, name: str, known_by: str) -> tuple[str, list[str]]:
             f"target-{at}": target.stream() | {"share": target.threads}
             for at, target in enumerate(job.targets, start=1)
         }
-    return study_text(name, known_by, format_size(job.size_bytes) if job.size_bytes else "", load), notes
+    return study_text(name, known_by, {"size": format_size(job.size_bytes)} if job.size_bytes else {}, load), notes
 
 
 def _of_words(words: Sequence[str]) -> _Job:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from iotax.imports.job_study import study_text
 from iotax.imports.problems import Unreadable, text_of
-from iotax.units import format_duration, format_size, parse_duration, parse_size
+from iotax.units import COMPRESS_MAX, DEDUPE_MAX, format_duration, format_size, parse_duration, parse_size
 
 _SECTION = re.compile(r"^\[(?P<name>.+)\]$")
 _MIXES = {"read": (100, 0), "write": (0, 0), "randread": (100, 100), "randwrite": (0, 100), "rw": (50, 0),
@@ -17,7 +17,8 @@ _MIXES = {"read": (100, 0), "write": (0, 0), "randread": (100, 100), "randwrite"
 """fio's `rw` → percent of reads, percent at random places."""
 _UNDERSTOOD = {"rw", "readwrite", "bs", "blocksize", "iodepth", "numjobs", "runtime", "ramp_time", "size", "rwmixread",
                "rate_iops", "time_based", "direct", "ioengine", "group_reporting", "name", "percentage_random",
-               "rate_process", "randrepeat", "norandommap", "stonewall", "filename", "directory"}  # fmt: skip
+               "rate_process", "randrepeat", "norandommap", "stonewall", "filename", "directory",
+               "buffer_compress_percentage", "dedupe_percentage", "refill_buffers"}  # fmt: skip
 _EMPTY = "1"
 """What an option without a value stands for."""
 
@@ -55,7 +56,26 @@ def study_of_job(path: Path, name: str) -> tuple[str, list[str]]:
     if any("filename" in own or "directory" in own for own in options):
         notes.append("filename: the study uses iotax's own volume; name your endpoints under factors: protocol")
     own_size = _size(path, "size", size) if size and not size.endswith("%") else ""
-    return study_text(name, path.name, own_size, load), notes
+    volume = ({"size": own_size} if own_size else {}) | _reduced(path, options, notes)
+    return study_text(name, path.name, volume, load), notes
+
+
+def _reduced(path: Path, jobs: Sequence[Mapping[str, str]], notes: list[str]) -> dict[str, float]:
+    """Ratios, from fio's percentages of what is saved."""
+    found: dict[str, float] = {}
+    for option, field, most in (
+        ("buffer_compress_percentage", "compress", COMPRESS_MAX),
+        ("dedupe_percentage", "dedupe", DEDUPE_MAX),
+    ):
+        saved = {_count(path, own, option) if option in own else 0 for own in jobs}
+        if len(saved) > 1:
+            notes.append(f"{option} differs between jobs: the study's data are not reducible so")
+        elif percent := min(saved.pop(), 100):
+            ratio = most if percent == 100 else min(most, round(100 / (100 - percent), 2))
+            if ratio == most:
+                notes.append(f"{option}={percent}: a study goes to {field}: {most:g}")
+            found[field] = ratio
+    return found
 
 
 def _jobs(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:

@@ -8,12 +8,12 @@ from typing import Any
 import yaml
 
 
-def study_text(name: str, job: str, size: str, load: Mapping[str, Any]) -> str:
-    """YAML. `job` is what a reader knows it by; `size` is of the volume, empty where the job does not say."""
+def study_text(name: str, job: str, volume: Mapping[str, Any], load: Mapping[str, Any]) -> str:
+    """YAML. `job` is what a reader knows it by; `volume` is what the job says of it."""
     study = {
         "name": name,
         "question": f"What does the load of {job} cost over iSCSI and NVMe/TCP?",
-        "volume": {"size": size} if size else {},
+        "volume": dict(volume),
         "factors": {"protocol": ["iscsi", "nvme-tcp"]},
         "load": dict(load),
         "design": {"replicates": 3},

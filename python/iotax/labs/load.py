@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from iotax.engine import EngineError
 from iotax.labs.base import Outcome, Progress, Step, TrialFailed
+from iotax.labs.media import data_document
 from iotax.labs.outcomes import CONNECT_S, SILENCE_S, Timeouts, malformed, outcomes_of
 from iotax.places import Event, Place
 from iotax.places.here import HERE
@@ -90,6 +91,7 @@ def run_document(
         "random_percent": _number(load.random),
         "working_set_bytes": settings.working_set_bytes,
         "working_set_offset_bytes": 0,
+        **data_document(settings.volume),
         "pacing": _pacing(settings),
         "warmup_ns": load.warmup,
         "runtime_ns": load.runtime,
@@ -196,6 +198,7 @@ def run_fill(program: Path, settings: Settings, endpoint: str, *, permission: Pe
         "endpoint": endpoint,
         "options": options(settings),
         "working_set_bytes": settings.working_set_bytes,
+        **data_document(settings.volume),
         **permission.said(endpoint),
     }
     run_task(program, document, "filled", steps(f"writing the pattern to {endpoint}", progress))

@@ -1,4 +1,4 @@
-"""Media as a model: as the engine's documents say them, and what a server says that they did."""
+"""A volume's data and media as the engine's documents say them, and what a server says that modelled media did."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 from iotax.labs.base import Outcome
 from iotax.places import Event
 from iotax.study.media import MediaModel
+from iotax.study.model import Volume
 from iotax.trial import ModelledMedia
+
+
+def data_document(volume: Volume) -> dict[str, Any]:
+    """What is written to it: nothing where data cannot be reduced."""
+    if volume.compress == 1 and volume.dedupe == 1:
+        return {}
+    data = {"compress": volume.compress, "dedupe": volume.dedupe, "block_size_bytes": volume.dedupe_block}
+    return {"data": data}
 
 
 def media_document(media: MediaModel, vms: float = 1.0) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from iotax.engine import EngineError
-from iotax.labs.media import done_by, media_document
+from iotax.labs.media import data_document, done_by, media_document
 from iotax.places.waiting import Engine
 from iotax.records import Record
 from iotax.study.connection import Polling
@@ -113,7 +113,7 @@ def volume_document(volume: Volume) -> dict[str, Any]:
         "seed": _FILL_SEED,
         "delay_ns": volume.delay,
         "burn_ns": volume.burn,
-    }
+    } | data_document(volume)
     if volume.model is not None:
         described["model"] = media_document(volume.model)
     return described

@@ -10,7 +10,7 @@ from iotax.study.database import memory_bytes, size_bytes
 from iotax.study.fields import Section
 from iotax.study.model import MODELLED, OF_SIM, Link, Stream, Study, format_level
 from iotax.study.sim import Sim
-from iotax.units import format_duration, format_size
+from iotax.units import format_duration, format_ratio, format_size
 
 _SIM = tuple(name for name in Sim.model_fields if name != "media")
 _SIM_ALWAYS = ("costs", "vms", "cores", "target_cores", "threads", "controllers", "target_ports")
@@ -121,6 +121,10 @@ def _volume(study: Study) -> Iterator[str]:
     yield f"{said('size')}, {media}" if embedded else f"{said('size')} of each endpoint"
     filled = "a file system with the database" if study.load.generator == "pgbench" else said("fill")
     yield f"filled with {filled}, {_REFILLED[volume.refill]}"
+    if volume.compress > 1:
+        yield f"data that compress {format_ratio(volume.compress)}"
+    if volume.dedupe > 1:
+        yield f"blocks of {format_size(volume.dedupe_block)} that repeat {format_ratio(volume.dedupe)}"
     if model := [f"{name} {said(name)}" for name in MODELLED if _given(study, volume, name)]:
         yield f"media modelled with {', '.join(model)}"
     for name in ("delay", "burn"):

@@ -7,14 +7,18 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from iotax.units import (
+    COMPRESS_MAX,
+    DEDUPE_MAX,
     format_bit_rate,
     format_duration,
     format_percent,
+    format_ratio,
     format_size,
     parse_bit_rate,
     parse_duration,
     parse_percent,
     parse_rate,
+    parse_ratio,
     parse_share,
     parse_size,
 )
@@ -80,6 +84,23 @@ Percent: TypeAlias = Annotated[
     ),
 ]
 """Percent, 0 to 100."""
+
+_RATIO = (BeforeValidator(parse_ratio), PlainSerializer(format_ratio, when_used="json"))
+_RATIO_TEXT = {"type": "string", "pattern": r"^[0-9.]+ *(: *1)?$", "examples": ["2.5:1"]}
+Compress: TypeAlias = Annotated[
+    float,
+    *_RATIO,
+    Field(ge=1, le=COMPRESS_MAX),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": COMPRESS_MAX}, _RATIO_TEXT]}),
+]
+"""Bytes for each that is left after compression."""
+Dedupe: TypeAlias = Annotated[
+    float,
+    *_RATIO,
+    Field(ge=1, le=DEDUPE_MAX),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": DEDUPE_MAX}, _RATIO_TEXT]}),
+]
+"""Blocks for each that is left where one of equal ones is kept."""
 
 BitRate: TypeAlias = Annotated[
     int,

@@ -41,6 +41,7 @@ _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generat
 HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
 _DATABASES = "only pgbench ends by their count; say `runtime:`, or `generator: pgbench` in the vm lab"
 _TABLES = "PostgreSQL chooses its own I/Os; leave it out"
+_TABLES_DATA = "PostgreSQL writes what pgbench makes up; leave it out"
 _DISKS = "it belongs to disks that kernels of hosts have; say `lab: {hosts: …}`, with kernel:iscsi:// or kernel:fc://"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
@@ -129,6 +130,9 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             sim="each simulated trial begins with a fresh volume; leave it out",
             harmless=("never",),
         ),
+        "compress": Row(pgbench=_TABLES_DATA, harmless=(1.0,)),
+        "dedupe": Row(pgbench=_TABLES_DATA, harmless=(1.0,)),
+        "dedupe_block": Row(pgbench=_TABLES_DATA, harmless=(4096,)),
         "delay": Row(
             vm="the kernels' targets wait for nothing on purpose; say `lab: loopback`, or `link_delay:` under topology",
             endpoint=_SERVERS_OWN,

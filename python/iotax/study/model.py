@@ -34,7 +34,9 @@ from iotax.study.fields import (
     Backlog,
     Blocks,
     Clock,
+    Compress,
     Count,
+    Dedupe,
     Driver,
     Duration,
     Effects,
@@ -79,6 +81,10 @@ MODELLED = (
 """What a volume says of media that are a model."""
 
 
+REDUCED = ("compress", "dedupe", "dedupe_block")
+"""What a volume says of how far its data can be reduced."""
+
+
 class Volume(Section):
     """What is behind every embedded protocol."""
 
@@ -93,6 +99,16 @@ as on `servers`, or on disks that turn)."""
     """pattern: every block is written before the load, so that reads can be verified. zeros: nothing is written."""
     refill: Refill = "never"
     """When the pattern is restored: never, before each block, or before each trial."""
+    compress: Compress = 1.0
+    """How far the data can be compressed, those that fill the volume and those that the load writes: 2 is 2:1, 8 at \
+most. The end of each 512 bytes is zeros. Reads are verified as ever."""
+    dedupe: Dedupe = 1.0
+    """How many blocks storage finds for each that it keeps where it keeps equal ones once: 3 is 3:1, 20 at most. Two \
+of three blocks are then one of 32 that repeat, and so are two of three writes, each whole. Reads verify which of them \
+a block must hold."""
+    dedupe_block: Size = 4096
+    """Of `dedupe`: size of the blocks that repeat, as large as those that the storage compares. I/Os are as large at \
+least, and multiples of it."""
     delay: Duration = 0
     """Delay that the lab's own server adds to each operation: a known tax, to validate the measurement. `local` has
     no server."""
@@ -132,7 +148,7 @@ later."""
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: Any) -> dict[str, Any]:
         """Studies that say nothing of these are written as they were before there were any: they keep their digests."""
-        defaults = {name: type(self).model_fields[name].default for name in (*MODELLED, "volumes")}
+        defaults = {name: type(self).model_fields[name].default for name in (*MODELLED, *REDUCED, "volumes")}
         return {
             name: value
             for name, value in handler(self).items()
@@ -465,7 +481,7 @@ SECTIONS: dict[str, type[Section]] = {
 OF_SIM = ("costs", "vms", "luns", "adapter_depth", "credits", "loss", "port_buffer")
 """What of the simulated lab may be a factor too."""
 _MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
-_NEVER_FACTORS = {"path", "refill", "transactions", "oltp", "service_times"}
+_NEVER_FACTORS = {"path", "refill", "transactions", "oltp", "service_times", *REDUCED}
 LABELLED = ("protocol", "streams")
 """Factors whose levels may be labels that stand for more than a word or a number."""
 

@@ -46,6 +46,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _floor(study)
     yield from _volume(study)
     yield from _modelled(study)
+    yield from _reduced(study)
     yield from _precondition(study)
     yield from _pacing(study)
     yield from _streams(study)
@@ -428,6 +429,41 @@ def _volume(study: Study) -> Iterator[tuple[Place, str]]:
             _place(study, "fill"),
             "a volume without the pattern has nothing to verify; say `verify: false` under load",
         )
+
+
+def _reduced(study: Study) -> Iterator[tuple[Place, str]]:
+    """Data that storage can reduce: what must hold for the ratios to be those of the data."""
+    volume = study.volume
+    asked = [name for name in ("compress", "dedupe") if getattr(volume, name) > 1]
+    if "dedupe_block" in volume.model_fields_set and "dedupe" not in asked:
+        yield ("volume", "dedupe_block"), "no block repeats; say `dedupe:` too"
+    if not asked:
+        return
+    place: Place = ("volume", asked[0])
+    writes = {study.settings(treatment).writes for treatment in _combinations(study, ("read", "fill", "streams"))}
+    if writes == {False}:
+        yield place, "nothing is written; say `fill: pattern`, or leave it out"
+    if "fio" in _values(study, "generator") and True in _values(study, "verify"):
+        yield place, "what fio verifies, it wrote before with data of its own; say `verify: false` under load"
+    if "dedupe" not in asked:
+        return
+    if study.load.oltp is not None:
+        yield place, "a database's pages all differ; leave it out, or say `compress:`"
+        return
+    if volume.dedupe_block % 512:
+        yield ("volume", "dedupe_block"), "no multiple of 512 bytes"
+    for treatment in _combinations(study, ("block_size", "streams")):
+        for access in study.settings(treatment).load.accesses():
+            if access.read < 100 and access.block_size % volume.dedupe_block:
+                size, block = format_size(access.block_size), format_size(volume.dedupe_block)
+                yield (
+                    ("volume", "dedupe_block"),
+                    f"writes of {size} are no multiple of blocks of {block}: storage that compares such blocks finds "
+                    "none equal; say less",
+                )
+                return
+    if study.precondition is not None and study.precondition.block_size % volume.dedupe_block:
+        yield ("precondition", "block_size"), "no multiple of the blocks that repeat (`dedupe_block:`)"
 
 
 def _modelled(study: Study) -> Iterator[tuple[Place, str]]:

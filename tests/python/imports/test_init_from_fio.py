@@ -59,6 +59,18 @@ def test_what_follows_a_stonewall_is_another_study(tmp_path: Path, iotax) -> Non
     assert "jobs after stonewall are left out (later)" in said
 
 
+def test_percentages_saved_become_ratios(tmp_path: Path, iotax) -> None:
+    found, said = study(tmp_path, iotax, JOB + "buffer_compress_percentage=50\ndedupe_percentage=75\n")
+    assert (found.volume.compress, found.volume.dedupe, found.volume.size) == (2.0, 4.0, 1 << 30)
+    assert "percentage" not in said
+
+
+def test_percentages_that_differ_between_jobs_are_told(tmp_path: Path, iotax) -> None:
+    found, said = study(tmp_path, iotax, JOB + "buffer_compress_percentage=95\n[other]\ndedupe_percentage=50\n")
+    assert (found.volume.compress, found.volume.dedupe) == (1.0, 1.0)
+    assert "note: dedupe_percentage differs between jobs" in said
+
+
 def test_rates_of_jobs_add_up(tmp_path: Path, iotax) -> None:
     found, _ = study(tmp_path, iotax, JOB + "rate_iops=500\n")
     assert found.load.rate_iops == 2000

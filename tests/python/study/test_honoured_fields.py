@@ -33,6 +33,7 @@ SAMPLES: dict[str, Any] = {
     "queue_depth": 64, "attach": "nvme", "uid": 7, "gid": 7, "clients": 2, "target": "iotax", "kernel": "6.12",
     "servers": 4, "service": "1ms", "distribution": "exponential", "seek": "5ms", "rpm": 7200, "cache": "64KiB",
     "destage": "25%", "volumes": "per client", "transactions": 100,
+    "compress": 2, "dedupe": "3:1", "dedupe_block": "512B",
     "p99": "4ms", "service_times": ["1ms", "3ms"], "collect": "5ms", "collect_every": "64KiB",
 }  # fmt: skip
 """A value of each field that is not its default."""
@@ -58,6 +59,7 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "service_times": {"volume": {"media": "model"}},
     "collect": {"volume": {"media": "model", "service": "2ms", "collect_every": "64KiB"}},
     "collect_every": {"volume": {"media": "model", "service": "2ms", "collect": "5ms"}},
+    "dedupe_block": {"volume": {"dedupe": 3}},
     "seek": {"volume": {"media": "model", "rpm": 15000}},
     "rpm": {"volume": {"media": "model", "seek": "3ms"}},
     "cache": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000}},

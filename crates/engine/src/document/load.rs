@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ChapSpec, DhChapSpec, DriverChoice, Identity, Polling};
+use super::{ChapSpec, DataSpec, DhChapSpec, DriverChoice, Identity, Polling};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +35,9 @@ pub(crate) struct LoadDocument {
     pub(crate) working_set_bytes: Option<u64>,
     #[serde(default)]
     pub(crate) working_set_offset_bytes: u64,
+    /// What is written
+    #[serde(default)]
+    pub(crate) data: DataSpec,
     /// Several patterns side by side; each takes from the load what it does not say itself
     #[serde(default)]
     pub(crate) streams: Vec<StreamSpec>,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use iotax_node::{
     failure::Failure,
+    pattern::Reduction,
     volume::{Collecting, MediaModel, Shape, Spindles},
 };
 use schemars::JsonSchema;
@@ -73,6 +74,30 @@ pub(crate) enum DistributionSpec {
     Lognormal,
     /// One of `times_ns`
     Empirical,
+}
+
+/// How far those who store data can reduce them; absent: not at all.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DataSpec {
+    /// Bytes for each that is left once they are compressed, 1 to 8
+    pub(crate) compress: f64,
+    /// Blocks for each that is left where only one of equal ones is kept, 1 to 20
+    pub(crate) dedupe: f64,
+    /// Of the blocks that repeat in a fill; of writes, each repeats whole
+    pub(crate) block_size_bytes: u32,
+}
+
+impl Default for DataSpec {
+    fn default() -> Self {
+        Self { compress: 1.0, dedupe: 1.0, block_size_bytes: 4096 }
+    }
+}
+
+impl DataSpec {
+    pub(crate) fn reduction(self) -> Result<Reduction, Failure> {
+        Reduction::new(self.compress, self.dedupe, self.block_size_bytes)
+    }
 }
 
 impl MediaSpec {

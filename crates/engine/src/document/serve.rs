@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ChapSpec, DhChapSpec, DriverChoice, Identity, MediaSpec, Polling, WireProtocol};
+use super::{ChapSpec, DataSpec, DhChapSpec, DriverChoice, Identity, MediaSpec, Polling, WireProtocol};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +50,9 @@ pub(crate) struct VolumeSpec {
     pub(crate) direct: bool,
     #[serde(default)]
     pub(crate) fill: Fill,
+    /// What it is filled with
+    #[serde(default)]
+    pub(crate) data: DataSpec,
     /// Seed of the data pattern
     #[serde(default)]
     pub(crate) seed: u64,

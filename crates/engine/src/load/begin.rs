@@ -62,6 +62,7 @@ pub(crate) fn with_options(
 /// What each thread is told: workers are shared out evenly.
 pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfig>, Failure> {
     let task = task(document)?;
+    let reduction = document.data.reduction()?;
     // A check and a fill go over the unit once.
     let workers = if document.task == Task::Run { document.workers } else { 1 };
     if workers == 0 {
@@ -84,6 +85,7 @@ pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfi
             own_workers,
             working_set_bytes: document.working_set_bytes,
             working_set_offset_bytes: document.working_set_offset_bytes,
+            reduction,
             run,
         };
         first_worker += own_workers;

@@ -15,7 +15,7 @@ use crate::failure;
 const PIECE_BYTES: u64 = 1 << 20;
 
 pub(super) fn fill(volume: &OpenVolume) -> Result<(), Failure> {
-    let pool = Pool::default();
+    let pool = Pool::new(volume.spec.data.reduction()?);
     match &volume.store {
         Store::Memory(memory) => fill_memory(memory, &pool, volume.size_bytes(), volume.spec.seed),
         Store::Disk(disk) => fill_disk(disk, &pool, volume.size_bytes(), volume.spec.seed)?,

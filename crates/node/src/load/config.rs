@@ -10,7 +10,7 @@ use super::{
     pacing::Pacing,
     stream::{self, StreamConfig},
 };
-use crate::{failure::Failure, node::DiskId};
+use crate::{failure::Failure, node::DiskId, pattern::Reduction};
 
 /// I/Os of a check or a fill: large, and a few at a time.
 pub(super) const TRANSFER_BYTES: u32 = 1 << 20;
@@ -28,6 +28,8 @@ pub struct LoadConfig {
     /// `None`: from the offset to the unit's end.
     pub working_set_bytes: Option<u64>,
     pub working_set_offset_bytes: u64,
+    /// Of what it writes.
+    pub reduction: Reduction,
     /// Names this run (or fill) in what it writes; a run must not share it with an earlier one on the same unit.
     pub run: u64,
 }

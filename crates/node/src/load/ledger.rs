@@ -1,7 +1,7 @@
 //! What a run remembers of its own writes, so that a block that lost a write is told from one that never had it.
 
-use super::verdict::{Verdict, Wrong, describe};
-use crate::pattern::Stamp;
+use super::verdict::{Verdict, Wrong, describe, describe_copy};
+use crate::pattern::{BLOCK_BYTES, Copied, Reduction, Stamp};
 
 /// Entries kept at most (4 bytes each). A larger zone is judged by its writers' counts alone.
 const ENTRIES_MAX: u64 = 1 << 24;
@@ -17,6 +17,7 @@ pub struct Ledger {
     issued: u64,
     zone_offset: u64,
     block_shift: Shift,
+    reduction: Reduction,
     /// Sequence of each block's last completed write.
     last: Vec<u32>,
 }
@@ -36,7 +37,27 @@ impl Ledger {
         } else {
             Shift::Divide(block_size.max(1))
         };
-        Self { run, writer, issued: 0, zone_offset, block_shift, last: vec![UNTOUCHED; entries] }
+        Self {
+            run,
+            writer,
+            issued: 0,
+            zone_offset,
+            block_shift,
+            reduction: Reduction::default(),
+            last: vec![UNTOUCHED; entries],
+        }
+    }
+
+    /// Of writes some of which repeat.
+    #[must_use]
+    pub fn reduced(mut self, reduction: Reduction) -> Self {
+        self.reduction = reduction;
+        self
+    }
+
+    /// Which copy the write of this sequence is, if it is one.
+    pub fn copy(&self, sequence: u64) -> Option<u32> {
+        self.reduction.copy_of(Stamp { run: self.run, writer: self.writer, sequence: u64::from(entry(sequence)) })
     }
 
     /// Forgets its writes; those to come belong to `run`.
@@ -59,7 +80,7 @@ impl Ledger {
     }
 
     pub fn written(&mut self, offset: u64, sequence: u64) {
-        self.set(offset, (sequence as u32).clamp(UNTOUCHED + 1, UNKNOWN - 1));
+        self.set(offset, entry(sequence));
     }
 
     pub fn failed(&mut self, offset: u64) {
@@ -73,12 +94,13 @@ impl Ledger {
         }
         let last = self.index(offset).and_then(|index| self.last.get(index)).copied();
         let possible = match (last, verdict) {
-            (Some(UNKNOWN), _) | (Some(UNTOUCHED) | None, Verdict::NeverWritten) => true,
+            (Some(UNKNOWN), _) | (Some(UNTOUCHED) | None, Verdict::NeverWritten | Verdict::Copy(_)) => true,
             (Some(UNTOUCHED), Verdict::Ours(stamp)) => stamp.run != self.run || stamp.writer == 0,
             (Some(last), Verdict::Ours(stamp)) => {
                 stamp.run == self.run && stamp.writer == self.writer && stamp.sequence as u32 == last
             }
             (Some(_), Verdict::NeverWritten) => false,
+            (Some(last), Verdict::Copy(copied)) => self.is_copy(offset, last, copied),
             (None, Verdict::Ours(stamp)) => {
                 stamp.run != self.run || stamp.writer != self.writer || stamp.sequence <= self.issued
             }
@@ -90,6 +112,16 @@ impl Ledger {
         if let Some(entry) = self.index(offset).and_then(|index| self.last.get_mut(index)) {
             *entry = value;
         }
+    }
+
+    #[cold]
+    fn is_copy(&self, offset: u64, last: u32, copied: Copied) -> bool {
+        let within = offset.saturating_sub(self.zone_offset);
+        let at = match self.block_shift {
+            Shift::By(bits) => within & ((1 << bits) - 1),
+            Shift::Divide(size) => within % size,
+        };
+        self.copy(u64::from(last)) == Some(copied.number) && at / BLOCK_BYTES as u64 == u64::from(copied.at)
     }
 
     fn index(&self, offset: u64) -> Option<usize> {
@@ -104,13 +136,17 @@ impl Ledger {
     fn impossible(&self, at: u64, last: Option<u32>, verdict: Verdict) -> Wrong {
         let expected = match last {
             Some(UNTOUCHED) => "a block that this run did not write yet".to_owned(),
-            Some(last) => describe(Stamp { run: self.run, writer: self.writer, sequence: u64::from(last) }),
+            Some(last) => {
+                let written = Stamp { run: self.run, writer: self.writer, sequence: u64::from(last) };
+                self.copy(written.sequence).map_or_else(|| describe(written), describe_copy)
+            }
             None => format!("at most sequence {} of writer {}", self.issued, self.writer),
         };
         // Runs are named by the times of their starts.
         let of_later_run = matches!(verdict, Verdict::Ours(stamp) if stamp.run > self.run);
         let found = match verdict {
             Verdict::NeverWritten => "zeros: the write was lost".to_owned(),
+            Verdict::Copy(copied) => format!("block {} of {}", copied.at, describe_copy(copied.number)),
             Verdict::Ours(stamp) if stamp.run < self.run && stamp.writer > 0 => {
                 format!("{} of an earlier run: a write was lost, unless that run still writes here", describe(stamp))
             }
@@ -118,6 +154,11 @@ impl Ledger {
         };
         Wrong { at, expected, found, of_later_run }
     }
+}
+
+/// How a sequence is remembered.
+fn entry(sequence: u64) -> u32 {
+    (sequence as u32).clamp(UNTOUCHED + 1, UNKNOWN - 1)
 }
 
 #[cfg(test)]
@@ -162,6 +203,27 @@ mod tests {
         ledger.failed(512);
         assert!(ledger.judge(512, Verdict::NeverWritten).is_ok());
         assert!(ledger.judge(512, Verdict::Ours(stamp)).is_ok());
+    }
+
+    #[test]
+    fn write_that_repeats_must_be_the_copy_that_it_was() {
+        let reduction = Reduction::new(1.0, 2.0, 4096).expect("a ratio");
+        let mut ledger = Ledger::new(9, 1, 4096, 16, 4096).reduced(reduction);
+        let mut copies = 0;
+        for _ in 0..100 {
+            let stamp = ledger.issue();
+            ledger.written(8192, stamp.sequence);
+            if let Some(number) = ledger.copy(stamp.sequence) {
+                copies += 1;
+                let found = |number, at| ledger.judge(8192 + 1024, Verdict::Copy(Copied { number, at }));
+                assert!(found(number, 2).is_ok() && found(number, 3).is_err() && found(number ^ 1, 2).is_err());
+                assert!(ledger.judge(8192, Verdict::Ours(Stamp { sequence: stamp.sequence - 1, ..stamp })).is_err());
+            } else {
+                let stale = ledger.judge(8192, Verdict::Copy(Copied { number: 3, at: 0 })).expect_err("not a copy");
+                assert!(stale.found.contains("copy 3"), "{stale}");
+            }
+        }
+        assert!((30..70).contains(&copies), "{copies}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
     verdict::Wrong,
     verify::{ReadCheck, Tally},
 };
-use crate::pattern::{Pool, headers};
+use crate::pattern::Pool;
 
 #[derive(Debug)]
 pub(super) struct RunTask {
@@ -31,6 +31,8 @@ pub(super) struct RunTask {
     pacer: Pacer,
     pub(super) arrived: Option<Arrived>,
     ledger: Ledger,
+    /// Data of writes that repeat, by their numbers; empty where none do.
+    copies: Vec<Payload>,
     slots: Vec<RunningIo>,
     pub(super) tally: Tally,
     pub(super) wrong: Option<Wrong>,
@@ -68,9 +70,17 @@ pub(super) struct Part {
 
 impl RunTask {
     /// `buffers` holds one of the stream's block size for each tag, or none for a load that only reads.
-    pub(super) fn new(config: &RunConfig, run: u64, part: Part, pool: Rc<Pool>, buffers: Vec<Payload>) -> Self {
+    pub(super) fn new(
+        config: &RunConfig,
+        run: u64,
+        part: Part,
+        pool: Rc<Pool>,
+        buffers: Vec<Payload>,
+        copies: Vec<Payload>,
+    ) -> Self {
         let Part { worker, stream, access, zone, share } = part;
         let (size, outstanding, seed) = (access.block_size_bytes, config.outstanding, config.seed);
+        let reduction = pool.reduction();
         let mut bytes = vec![0; size as usize];
         for (tag, buffer) in buffers.iter().enumerate() {
             pool.prepare(&mut bytes, buffer_number(worker, tag as Tag));
@@ -100,10 +110,11 @@ impl RunTask {
             arrived: None,
             // Of a stream that workers share, none knows what the others wrote: form, place and counts are judged.
             ledger: if config.verify && access.shared.is_none() {
-                Ledger::new(run, worker + 1, zone.offset, zone.blocks, u64::from(size))
+                Ledger::new(run, worker + 1, zone.offset, zone.blocks, u64::from(size)).reduced(reduction)
             } else {
-                Ledger::new(run, worker + 1, zone.offset, 0, u64::from(size))
+                Ledger::new(run, worker + 1, zone.offset, 0, u64::from(size)).reduced(reduction)
             },
+            copies,
             slots: (0..outstanding).map(slot).collect(),
             tally: Tally::default(),
             wrong: None,
@@ -146,8 +157,13 @@ impl RunTask {
                 let buffer = slot.buffer.as_ref().expect("a load that writes has a buffer for each tag");
                 let stamp = self.ledger.issue();
                 slot.sequence = stamp.sequence;
+                if !self.copies.is_empty()
+                    && let Some(copy) = self.ledger.copy(stamp.sequence)
+                {
+                    return Some(Io::Write { offset: slot.offset, data: self.copies[copy as usize].clone() });
+                }
                 let number = buffer_number(self.worker, tag);
-                for (at, header) in headers(number, self.block_size as usize, slot.offset, stamp) {
+                for (at, header) in self.pool.headers(number, self.block_size as usize, slot.offset, stamp) {
                     buffer.copy_in(at, &header);
                 }
                 Io::Write { offset: slot.offset, data: buffer.clone() }

@@ -1,6 +1,6 @@
 //! What a block may turn out to be.
 
-use crate::pattern::Stamp;
+use crate::pattern::{Copied, Stamp};
 
 /// What a right block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,6 +8,8 @@ pub enum Verdict {
     /// All zeros: nobody wrote it yet.
     NeverWritten,
     Ours(Stamp),
+    /// Data that repeat: of no place, and nobody's.
+    Copy(Copied),
 }
 
 /// A block that cannot be what was written there.
@@ -24,4 +26,8 @@ pub struct Wrong {
 
 pub(super) fn describe(stamp: Stamp) -> String {
     format!("run {:#x}, writer {}, sequence {}", stamp.run, stamp.writer, stamp.sequence)
+}
+
+pub(super) fn describe_copy(number: u32) -> String {
+    format!("copy {number}, which many places hold")
 }

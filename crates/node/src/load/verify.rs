@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{
     ledger::Ledger,
     signature,
-    verdict::{Verdict, Wrong, describe},
+    verdict::{Verdict, Wrong, describe, describe_copy},
 };
 use crate::pattern::{BLOCK_BYTES, HEADER_BYTES, Header, Pool};
 
@@ -33,7 +33,7 @@ pub fn check_block(pool: &Pool, block: &[u8; BLOCK_BYTES], offset: u64) -> Resul
     let expected = expect(&head, offset).ok_or_else(|| wrong_header(&head, offset))?;
     match expected {
         Body::Zeros if block[HEADER_BYTES..].iter().all(|byte| *byte == 0) => Ok(Verdict::NeverWritten),
-        Body::Of(header) if block[HEADER_BYTES..] == *pool.body(header.body) => Ok(Verdict::Ours(header.stamp)),
+        Body::Of(header) if pool.is_body(header.body, 0, &block[HEADER_BYTES..]) => Ok(verdict(header)),
         Body::Zeros | Body::Of(_) => Err(wrong_body(pool, expected, 0, &block[HEADER_BYTES..], offset)),
     }
 }
@@ -128,7 +128,7 @@ impl ReadCheck {
         let (part, begin) = (&bytes[..taken], within - HEADER_BYTES);
         let (right, verdict) = match self.body {
             Body::Zeros => (part.iter().all(|byte| *byte == 0), Verdict::NeverWritten),
-            Body::Of(header) => (*part == pool.body(header.body)[begin..begin + taken], Verdict::Ours(header.stamp)),
+            Body::Of(header) => (pool.is_body(header.body, begin, part), verdict(header)),
         };
         if !right {
             return Err(wrong_body(pool, self.body, begin, part, offset));
@@ -158,9 +158,14 @@ fn accept(ledger: &Ledger, tally: &mut Tally, offset: u64, verdict: Verdict) -> 
 
 fn expect(head: &[u8; HEADER_BYTES], offset: u64) -> Option<Body> {
     match Header::parse(head) {
-        Some(header) => (header.offset == offset).then_some(Body::Of(header)),
+        Some(header) => (header.offset == offset || header.copied().is_some()).then_some(Body::Of(header)),
         None => (*head == [0; HEADER_BYTES]).then_some(Body::Zeros),
     }
+}
+
+/// Of a whole block.
+fn verdict(header: Header) -> Verdict {
+    header.copied().map_or(Verdict::Ours(header.stamp), Verdict::Copy)
 }
 
 #[cold]
@@ -175,8 +180,11 @@ fn wrong_header(head: &[u8; HEADER_BYTES], at: u64) -> Wrong {
 #[cold]
 fn wrong_body(pool: &Pool, body: Body, begin: usize, found: &[u8], at: u64) -> Wrong {
     let (who, right) = match body {
-        Body::Zeros => ("zeros, as the block's header".to_owned(), [0; BLOCK_BYTES - HEADER_BYTES].as_slice()),
-        Body::Of(header) => (format!("the body of {}", describe(header.stamp)), pool.body(header.body)),
+        Body::Zeros => ("zeros, as the block's header".to_owned(), [0; BLOCK_BYTES - HEADER_BYTES]),
+        Body::Of(header) => {
+            let who = header.copied().map_or_else(|| describe(header.stamp), |copied| describe_copy(copied.number));
+            (format!("the body of {who}"), pool.body(header.body))
+        }
     };
     let right = &right[begin..begin + found.len()];
     let differs = right.iter().zip(found).position(|(right, found)| right != found).unwrap_or(0);
@@ -228,7 +236,7 @@ pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
     for (at, block) in (offset..).step_by(BLOCK_BYTES).zip(blocks) {
         match check_block(pool, block, at) {
             Ok(Verdict::NeverWritten) => {}
-            Ok(Verdict::Ours(_)) => content = Content::Pattern,
+            Ok(Verdict::Ours(_) | Verdict::Copy(_)) => content = Content::Pattern,
             Err(wrong) => {
                 let what = signature::name(bytes, offset)
                     .map(|(_, name)| name)
@@ -253,7 +261,7 @@ fn first_foreign(block: &[u8; BLOCK_BYTES], at: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Stamp;
+    use crate::pattern::{Reduction, Stamp};
 
     const STAMP: Stamp = Stamp { run: 1, writer: 0, sequence: 0 };
 
@@ -271,6 +279,37 @@ mod tests {
             check.feed(pool, &Ledger::permissive(), &mut tally, (at * piece) as u32, part)?;
         }
         check.finish().map(|()| tally)
+    }
+
+    fn reduced(len: usize) -> (Pool, Vec<u8>) {
+        let pool = Pool::new(Reduction::new(2.0, 3.0, 4096).expect("ratios"));
+        let mut bytes = vec![0; len];
+        pool.fill(&mut bytes, 65536, STAMP);
+        (pool, bytes)
+    }
+
+    #[test]
+    fn reduced_data_pass_at_every_split_and_are_ours() {
+        let (pool, bytes) = reduced(64 << 10);
+        let ours = Pool::default();
+        assert_eq!(classify(&ours, &bytes, 65536), Content::Pattern, "by whoever reads it");
+        for piece in [1, 7, 48, 100, 512, 4096, 65536] {
+            let tally = feed_in_pieces(&pool, &bytes, 65536, piece).expect("right");
+            assert_eq!(tally, Tally { checked_blocks: 128, never_written_blocks: 0, wrong_blocks: 0 });
+        }
+    }
+
+    #[test]
+    fn one_flipped_bit_of_reduced_data_is_found_in_copies_and_zeros_too() {
+        let (pool, bytes) = reduced(16 << 10);
+        for at in (0..bytes.len()).step_by(13) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            for piece in [1, 49, 512, 4096] {
+                let wrong = feed_in_pieces(&pool, &damaged, 65536, piece).expect_err("wrong");
+                assert_eq!(wrong.at, 65536 + (at as u64 / 512) * 512);
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 
 use iotax_node::{
     CloseReason, ConnId, DiskOp, DiskToken, Input, ListenerId, LoadConfig, Node, Output, RunConfig, TaskConfig,
-    load::Pacing, seeded::SeededRng,
+    load::Pacing, pattern::Reduction, seeded::SeededRng,
 };
 pub use iotax_proto::HeapRegion as Heap;
 use iotax_proto::{Instant, Payload, Region};
@@ -42,6 +42,7 @@ pub fn load(task: TaskConfig, workers: u32) -> LoadConfig {
         own_workers: workers,
         working_set_bytes: None,
         working_set_offset_bytes: 0,
+        reduction: Reduction::default(),
         run: 99,
     }
 }

@@ -12,6 +12,7 @@ use iotax_node::{
         connector::{self, ConnectionConfig},
         link::{Control, ControlStep, Link},
     },
+    pattern::Reduction,
     protocols::AnyInitiator,
     seeded::SeededRng,
 };
@@ -164,6 +165,7 @@ impl Agent {
             own_workers: self.character.workers,
             working_set_bytes: None,
             working_set_offset_bytes: 0,
+            reduction: Reduction::default(),
             run: 1,
         }
     }

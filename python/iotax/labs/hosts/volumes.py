@@ -16,6 +16,7 @@ from iotax.labs.hosts.paths import Attached, Paths
 from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import COMMANDS, Asked
 from iotax.labs.load import Checked, Permission, options, run_document, zone_bytes
+from iotax.labs.media import data_document
 from iotax.places import Binary, HostFault
 from iotax.places.host import HostPlace
 from iotax.study import Settings
@@ -245,6 +246,7 @@ class Volumes:
             "endpoint": reached.endpoint,
             "options": options(settings),
             "working_set_bytes": self.needed_bytes(settings),
+            **data_document(settings.volume),
             **reached.permission.said(reached.endpoint),
         }
         await self._task(self._initiators[index], reached.program, document)

@@ -22,7 +22,7 @@ from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.generators import GENERATORS
 from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
-from iotax.labs.media import done_by, with_media
+from iotax.labs.media import data_document, done_by, with_media
 from iotax.labs.outcomes import Timeouts
 from iotax.labs.vm import accelerator, clients, database, datastore, fio, initiators, preflight, recipe, topology
 from iotax.labs.vm.counters import Clocks, Idle, LoadCost, Reading, with_guests
@@ -464,6 +464,7 @@ class VmLab(Lab):
             for number in range(volumes):
                 endpoint = f"local:{_VOLUME}{number or ''}"
                 document = {"task": "fill", "endpoint": endpoint, "working_set_bytes": size_bytes, "destroy": endpoint}
+                document |= data_document(settings.volume)
                 step = steps("writing the pattern", progress)
                 run_task(self._program, document, "filled", step, place=guest.port, silence_s=_SILENCE_S)
         if settings.volume.fill == "pattern" and settings.volume.refill != "never":

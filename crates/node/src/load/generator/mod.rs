@@ -22,7 +22,7 @@ use super::{
     verify::Content,
     worker::{Task, Worker},
 };
-use crate::pattern::Pool;
+use crate::pattern::{COPIES, Pool};
 use crate::{
     failure::{Failure, FailureKind},
     node::{CloseReason, ConnId, DiskToken, Input, Node, Output},
@@ -56,6 +56,8 @@ pub struct LoadNode {
     timeouts: Vec<Option<Instant>>,
     /// Data of writes: for each worker, a payload for each tag.
     buffers: Vec<Vec<Payload>>,
+    /// Data of those that repeat, for all workers.
+    copies: Vec<Payload>,
     outputs: VecDeque<Output>,
     /// Connections with bytes to send.
     to_send: Vec<ConnId>,
@@ -139,17 +141,21 @@ impl LoadNode {
         let (mut all_streams, mut assigned) = (Vec::new(), Vec::new());
         if let TaskConfig::Run(run) = &config.task {
             run.check()?;
+            if run.oltp.is_some() && config.reduction.repeats() {
+                return Err(Failure::usage("pages of a database do not repeat", "data.dedupe"));
+            }
             all_streams = run.all_streams();
             assigned = stream::assign(&all_streams, config.workers)?;
         }
         let mut node = Self {
             place: endpoint.text.clone(),
-            pool: Rc::new(Pool::default()),
+            pool: Rc::new(Pool::new(config.reduction)),
             phase: Phase::Opening,
             control: None,
             workers: Vec::new(),
             timeouts: Vec::new(),
             buffers: Vec::new(),
+            copies: Vec::new(),
             outputs: VecDeque::new(),
             to_send: Vec::new(),
             open_connections: vec![false; config.own_workers as usize + 1],
@@ -173,6 +179,9 @@ impl LoadNode {
         };
         for _ in 0..node.config.own_workers {
             node.buffers.push(if writes { payloads(allocate, depth, io_bytes)? } else { Vec::new() });
+        }
+        if writes && node.config.reduction.repeats() && matches!(node.config.task, TaskConfig::Run(_)) {
+            node.copies = copies(allocate, io_bytes, &node.pool)?;
         }
         Ok(node)
     }
@@ -697,6 +706,17 @@ fn payloads(allocate: &mut Allocate<'_>, count: u32, len: u32) -> Result<Vec<Pay
     let (count, len) = (count as usize, len as usize);
     let region = allocate(count * len)?;
     Ok((0..count).map(|at| Payload::new(Rc::clone(&region), at * len, len)).collect())
+}
+
+/// What every write that repeats takes its data from.
+fn copies(allocate: &mut Allocate<'_>, len: u32, pool: &Pool) -> Result<Vec<Payload>, Failure> {
+    let copies = payloads(allocate, COPIES, len)?;
+    let mut bytes = vec![0; len as usize];
+    for (number, copy) in (0..).zip(&copies) {
+        pool.copy(number, &mut bytes);
+        copy.copy_in(0, &bytes);
+    }
+    Ok(copies)
 }
 
 impl std::fmt::Debug for LoadNode {

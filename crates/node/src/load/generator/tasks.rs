@@ -58,7 +58,8 @@ impl LoadNode {
                 let buffers = std::mem::take(&mut self.buffers[index]);
                 let buffers = buffers.into_iter().map(|buffer| buffer.slice(0, size as usize)).collect();
                 let part = Part { worker, stream, share: self.share(worker), access, zone };
-                let task = RunTask::new(run, self.config.run, part, Rc::clone(&self.pool), buffers);
+                let copies = self.copies.iter().map(|copy| copy.slice(0, size as usize)).collect();
+                let task = RunTask::new(run, self.config.run, part, Rc::clone(&self.pool), buffers, copies);
                 Ok(Task::Run(Box::new(task)))
             }
             TaskConfig::Fill { .. } if geometry.read_only => Err(read_only(place)),

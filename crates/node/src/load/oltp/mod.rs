@@ -30,7 +30,7 @@ use super::{
     verify::Tally,
 };
 use crate::failure::Failure;
-use crate::pattern::{Pool, headers};
+use crate::pattern::Pool;
 use crate::seeded::SeededRng;
 
 /// Page writes that the writer has under way at most.
@@ -266,7 +266,7 @@ impl Database {
     /// The data of one write, named in the ledger: its sequence.
     fn stamp(&mut self, buffer: &Payload, number: u64, offset: u64) -> u64 {
         let stamp = self.ledger.issue();
-        for (at, header) in headers(number, buffer.len(), offset, stamp) {
+        for (at, header) in self.pool.headers(number, buffer.len(), offset, stamp) {
             buffer.copy_in(at, &header);
         }
         stamp.sequence

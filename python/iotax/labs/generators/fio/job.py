@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iotax.study.model import Access, Settings
+from iotax.study.model import Access, Settings, Volume
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,16 @@ def run_job(settings: Settings, target: Target, *, seed: int, cpus: Sequence[int
         "lat_percentiles=1",
         "refill_buffers=1",
     ]
+    common += _reducible(settings.volume)
     if cpus:
         common += [f"cpus_allowed={','.join(map(str, cpus))}", "cpus_allowed_policy=shared"]
     return _job(settings, target, common, [_asked(settings, group) for group in groups(settings)])
+
+
+def _reducible(volume: Volume) -> list[str]:
+    """fio's percentages of what is saved."""
+    options = {"buffer_compress_percentage": volume.compress, "dedupe_percentage": volume.dedupe}
+    return [f"{name}={round(100 - 100 / ratio)}" for name, ratio in options.items() if ratio > 1]
 
 
 def layout_job(settings: Settings, target: Target) -> str:

@@ -1,4 +1,5 @@
-//! The data pattern: every 512 bytes say where they belong, who wrote them and when, and carry a body that cannot be compressed.
+//! The data pattern: every 512 bytes say where they belong, who wrote them and when, and carry a body that cannot be compressed,
+//! unless a [`Reduction`] is asked for.
 //!
 //! A pattern block is 512 bytes whatever the size of an I/O, so that runs with different block sizes may read each other's data,
 //! and so that two halves of a torn I/O are both whole pattern blocks:
@@ -6,9 +7,10 @@
 //! | bytes | little-endian |
 //! |---|---|
 //! | 0..8 | magic |
-//! | 8..16 | offset of the block in its unit, bytes |
-//! | 16..24 | run: names the run (or the fill) that wrote it |
-//! | 24..28 | body: index into the pool, in steps of 8 bytes |
+//! | 8..16 | offset of the block in its unit, bytes; of a copy, which lies in many places, bit 63, its number and its block |
+//! | 16..24 | run: names the run (or the fill) that wrote it; 0 of a copy, as is what follows of its writer |
+//! | 24..27 | body: index into the pool, in steps of 8 bytes |
+//! | 27 | words of 8 bytes at the body's end that are zeros instead |
 //! | 28..32 | writer: 0 for a fill, 1.. for the workers of a run |
 //! | 32..40 | sequence: the writer's count of writes |
 //! | 40..48 | check over the fields above |
@@ -16,8 +18,13 @@
 //!
 //! The pool is the same everywhere, so that a reader can verify what an earlier run or another machine wrote.
 
+mod reduction;
+
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+pub(crate) use reduction::COPIES;
+pub use reduction::{Copied, Reduction};
 
 /// Size of a pattern block, bytes.
 pub const BLOCK_BYTES: usize = 512;
@@ -30,6 +37,12 @@ const MAGIC: u64 = u64::from_le_bytes(*b"iotaxPB1");
 const POOL_BYTES: usize = 1 << 20;
 const POOL_SEED: u64 = 0x696f_7461_7820_3031;
 const BODY_STEP: usize = 8;
+/// Of a header's `body`: above this, how many words of it are zeros.
+const ZEROS_SHIFT: u32 = 24;
+const INDEX_MASK: u32 = (1 << ZEROS_SHIFT) - 1;
+const ZERO_WORDS_MAX: u32 = (BODY_BYTES / BODY_STEP) as u32;
+/// In place of an offset: no unit is so large.
+const COPY: u64 = 1 << 63;
 const BODIES: u64 = ((POOL_BYTES - BODY_BYTES) / BODY_STEP) as u64;
 /// Consecutive blocks of one buffer take consecutive bodies, this many indices apart.
 const BODY_STRIDE: u64 = (BODY_BYTES / BODY_STEP) as u64;
@@ -62,8 +75,23 @@ impl Header {
             stamp: Stamp { run: word(2), writer: (word(3) >> 32) as u32, sequence: word(4) },
             body: word(3) as u32,
         };
-        let right = word(0) == MAGIC && word(5) == header.check() && u64::from(header.body) < BODIES;
+        let right = word(0) == MAGIC
+            && word(5) == header.check()
+            && u64::from(header.body & INDEX_MASK) < BODIES
+            && header.body >> ZEROS_SHIFT <= ZERO_WORDS_MAX;
         right.then_some(header)
+    }
+
+    /// What it is a copy of, where it has no place of its own.
+    pub fn copied(&self) -> Option<Copied> {
+        let number = (self.offset >> 32) as u32 & !(1 << 31);
+        (self.offset & COPY != 0).then_some(Copied { number, at: self.offset as u32 })
+    }
+
+    /// Of a block that is the same wherever it lies.
+    fn of_copy(copied: Copied, body: u32) -> Self {
+        let offset = COPY | u64::from(copied.number) << 32 | u64::from(copied.at);
+        Self { offset, stamp: Stamp { run: 0, writer: 0, sequence: 0 }, body }
     }
 
     fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -87,24 +115,39 @@ impl Header {
     }
 }
 
-/// The bytes that bodies are slices of.
+/// The bytes that bodies are slices of, and how far what is made of them can be reduced.
 #[derive(Debug)]
 pub struct Pool {
     bytes: Box<[u8]>,
+    reduction: Reduction,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        let mut bytes = vec![0; POOL_BYTES].into_boxed_slice();
-        Xoshiro256PlusPlus::seed_from_u64(POOL_SEED).fill_bytes(&mut bytes);
-        Self { bytes }
+        Self::new(Reduction::default())
     }
 }
 
 impl Pool {
-    pub(super) fn body(&self, index: u32) -> &[u8] {
-        let at = index as usize * BODY_STEP;
-        &self.bytes[at..at + BODY_BYTES]
+    pub fn new(reduction: Reduction) -> Self {
+        let mut bytes = vec![0; POOL_BYTES].into_boxed_slice();
+        Xoshiro256PlusPlus::seed_from_u64(POOL_SEED).fill_bytes(&mut bytes);
+        Self { bytes, reduction }
+    }
+
+    /// Whether these are bytes `begin..` of the body.
+    #[inline]
+    pub(super) fn is_body(&self, body: u32, begin: usize, part: &[u8]) -> bool {
+        if body >> ZEROS_SHIFT > 0 {
+            return *part == self.body(body)[begin..begin + part.len()];
+        }
+        *part == self.random(body)[begin..begin + part.len()]
+    }
+
+    pub(super) fn body(&self, body: u32) -> [u8; BODY_BYTES] {
+        let mut bytes = [0; BODY_BYTES];
+        self.write_body(body, &mut bytes);
+        bytes
     }
 
     /// Writes whole blocks that begin at `offset` of the unit, header and body.
@@ -112,33 +155,72 @@ impl Pool {
         assert!(blocks.len().is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64));
         let (blocks, _) = blocks.as_chunks_mut::<BLOCK_BYTES>();
         for (offset, block) in (offset..).step_by(BLOCK_BYTES).zip(blocks) {
+            if let Some(copied) = self.reduction.copy_at(offset, stamp) {
+                self.write_copied(copied, block);
+                continue;
+            }
             let number = offset / BLOCK_BYTES as u64;
-            let body = body_of(number / GROUP, number % GROUP);
+            let body = self.reduced(body_of(number / GROUP, number % GROUP));
             block[..HEADER_BYTES].copy_from_slice(&Header { offset, stamp, body }.encode());
-            block[HEADER_BYTES..].copy_from_slice(self.body(body));
+            self.write_body(body, &mut block[HEADER_BYTES..]);
         }
     }
 
     /// Writes the bodies of a buffer that is stamped again and again; `buffer` tells it from others.
     pub fn prepare(&self, blocks: &mut [u8], buffer: u64) {
         for (at, block) in blocks.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().enumerate() {
-            block[HEADER_BYTES..].copy_from_slice(self.body(body_of(buffer, at as u64)));
+            self.write_body(self.reduced(body_of(buffer, at as u64)), &mut block[HEADER_BYTES..]);
         }
     }
-}
 
-/// The headers that make a prepared buffer the data of one write: `(position in the buffer, header)` for each block.
-pub fn headers(
-    buffer: u64,
-    len: usize,
-    offset: u64,
-    stamp: Stamp,
-) -> impl Iterator<Item = (usize, [u8; HEADER_BYTES])> {
-    (0..len / BLOCK_BYTES).map(move |block| {
-        let at = block * BLOCK_BYTES;
-        let body = body_of(buffer, block as u64);
-        (at, Header { offset: offset + at as u64, stamp, body }.encode())
-    })
+    /// The headers that make a prepared buffer the data of one write: `(position in the buffer, header)` for each block.
+    #[inline]
+    pub fn headers(
+        &self,
+        buffer: u64,
+        len: usize,
+        offset: u64,
+        stamp: Stamp,
+    ) -> impl Iterator<Item = (usize, [u8; HEADER_BYTES])> + use<> {
+        let reduction = self.reduction;
+        (0..len / BLOCK_BYTES).map(move |block| {
+            let at = block * BLOCK_BYTES;
+            let body = reduction.zero_words() << ZEROS_SHIFT | body_of(buffer, block as u64);
+            (at, Header { offset: offset + at as u64, stamp, body }.encode())
+        })
+    }
+
+    /// Writes a copy: data that are alike wherever they are written.
+    pub fn copy(&self, number: u32, blocks: &mut [u8]) {
+        for (at, block) in (0..).zip(blocks.as_chunks_mut::<BLOCK_BYTES>().0) {
+            self.write_copied(Copied { number, at }, block);
+        }
+    }
+
+    pub fn reduction(&self) -> Reduction {
+        self.reduction
+    }
+
+    fn write_copied(&self, copied: Copied, block: &mut [u8; BLOCK_BYTES]) {
+        let body = self.reduced(body_of(!u64::from(copied.number), u64::from(copied.at)));
+        block[..HEADER_BYTES].copy_from_slice(&Header::of_copy(copied, body).encode());
+        self.write_body(body, &mut block[HEADER_BYTES..]);
+    }
+
+    fn reduced(&self, index: u32) -> u32 {
+        self.reduction.zero_words() << ZEROS_SHIFT | index
+    }
+
+    fn random(&self, body: u32) -> &[u8] {
+        let at = (body & INDEX_MASK) as usize * BODY_STEP;
+        &self.bytes[at..at + BODY_BYTES]
+    }
+
+    fn write_body(&self, body: u32, to: &mut [u8]) {
+        let random_bytes = BODY_BYTES - (body >> ZEROS_SHIFT) as usize * BODY_STEP;
+        to[..random_bytes].copy_from_slice(&self.random(body)[..random_bytes]);
+        to[random_bytes..].fill(0);
+    }
 }
 
 /// The body of block `at` of a buffer (or of a group of a fill): consecutive slices from a place of the buffer's own.
@@ -165,7 +247,7 @@ mod tests {
         for (at, block) in blocks.as_chunks::<BLOCK_BYTES>().0.iter().enumerate() {
             let header = Header::parse(block.first_chunk().expect("a header")).expect("parses");
             assert_eq!((header.offset, header.stamp), (8192 + at as u64 * 512, STAMP));
-            assert_eq!(pool.body(header.body), &block[HEADER_BYTES..]);
+            assert_eq!(pool.body(header.body), block[HEADER_BYTES..]);
         }
     }
 
@@ -185,12 +267,12 @@ mod tests {
         let pool = Pool::default();
         let mut buffer = vec![0; 2048];
         pool.prepare(&mut buffer, 5);
-        for (at, header) in headers(5, buffer.len(), 65536, STAMP) {
+        for (at, header) in pool.headers(5, buffer.len(), 65536, STAMP) {
             buffer[at..at + HEADER_BYTES].copy_from_slice(&header);
         }
         for block in buffer.as_chunks::<BLOCK_BYTES>().0 {
             let header = Header::parse(block.first_chunk().expect("a header")).expect("parses");
-            assert_eq!(pool.body(header.body), &block[HEADER_BYTES..]);
+            assert_eq!(pool.body(header.body), block[HEADER_BYTES..]);
         }
     }
 

@@ -1,0 +1,92 @@
+"""Data that compress and repeat: what lies on a volume afterwards, by a compressor and by counting equal blocks."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine_process import events
+from iotax.engine import find_engine
+
+SIZE = 8 << 20
+BLOCK = 4096
+
+
+def load(path: Path, task: str, data: dict[str, float], **more: Any) -> dict[str, Any]:
+    document = {"task": task, "endpoint": f"local:{path}", "options": {"direct": False}, "data": data, **more}
+    return events(find_engine(), document)[-1]
+
+
+def overwrite(path: Path, data: dict[str, float], **more: Any) -> dict[str, Any]:
+    """Every block, several times."""
+    asked = {"read_percent": 30, "random_percent": 0, "outstanding": 8, "block_size_bytes": BLOCK, "verify": True}
+    return load(path, "run", data, **asked | {"runtime_ns": 400_000_000, "workers": 2} | more)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    path = tmp_path / "volume"
+    path.write_bytes(bytes(SIZE))
+    return path
+
+
+def compressed(path: Path, chunk: int = 32 << 10) -> float:
+    """Ratio, chunk by chunk, as storage compresses."""
+    data = path.read_bytes()
+    return len(data) / sum(len(zlib.compress(data[at : at + chunk], 6)) for at in range(0, len(data), chunk))
+
+
+def kept_once(path: Path, block: int = BLOCK) -> float:
+    """Ratio of blocks to those that differ."""
+    data = path.read_bytes()
+    return len(data) / block / len({data[at : at + block] for at in range(0, len(data), block)})
+
+
+@pytest.mark.parametrize("ratio", [1.5, 2.0, 4.0, 8.0])
+def test_a_fill_and_what_a_load_writes_compress_as_asked(volume: Path, ratio: float) -> None:
+    assert load(volume, "fill", {"compress": ratio})["event"] == "filled"
+    assert compressed(volume) == pytest.approx(ratio, rel=0.06)
+    result = overwrite(volume, {"compress": ratio})
+    assert result["event"] == "result", result
+    assert result["verify"]["checked_blocks"] > 0
+    assert result["verify"]["wrong_blocks"] == 0
+    assert compressed(volume) == pytest.approx(ratio, rel=0.06)
+    assert kept_once(volume) == 1
+
+
+@pytest.mark.parametrize("block", [4096, 16384])
+def test_blocks_repeat_as_asked_at_the_size_that_storage_compares(volume: Path, block: int) -> None:
+    data = {"dedupe": 3.0, "block_size_bytes": block}
+    blocks = SIZE // block
+    # 32 blocks repeat; of the others, each is there once.
+    expected = blocks / (blocks / 3 + 32)
+    load(volume, "fill", data)
+    assert kept_once(volume, block) == pytest.approx(expected, rel=0.1)
+    result = overwrite(volume, data, block_size_bytes=block)
+    assert result["event"] == "result", result
+    assert result["verify"]["checked_blocks"] > 0
+    assert kept_once(volume, block) == pytest.approx(expected, rel=0.1)
+    # Another block was asked for at another place; equal ones compress no better by themselves.
+    assert compressed(volume, 4096) < 1.1
+
+
+def test_nothing_is_reduced_unless_asked(volume: Path) -> None:
+    load(volume, "fill", {})
+    assert kept_once(volume) == 1
+    assert compressed(volume) < 1.1
+
+
+def test_a_later_load_of_other_data_verifies_what_it_finds(volume: Path) -> None:
+    load(volume, "fill", {"compress": 3, "dedupe": 2})
+    result = overwrite(volume, {}, read_percent=100)
+    assert result["verify"]["checked_blocks"] > 0
+    assert result["verify"]["wrong_blocks"] == 0
+    assert events(find_engine(), {"task": "check", "endpoint": f"local:{volume}"})[-1]["holds"] == "pattern"
+
+
+def test_ratios_that_cannot_be_are_refused_by_name(volume: Path) -> None:
+    refused = load(volume, "fill", {"compress": 9})
+    assert (refused["kind"], refused["where"]) == ("usage", "data.compress"), refused
