@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import zlib
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,16 @@ def test_blocks_repeat_as_asked_at_the_size_that_storage_compares(volume: Path, 
     assert compressed(volume, 4096) < 1.1
 
 
-def test_nothing_is_reduced_unless_asked(volume: Path) -> None:
+@pytest.mark.parametrize("outstanding", [1, 8])
+def test_nothing_is_reduced_unless_asked(volume: Path, outstanding: int) -> None:
     load(volume, "fill", {})
     assert kept_once(volume) == 1
     assert compressed(volume) < 1.1
+    overwrite(volume, {}, outstanding=outstanding, read_percent=0, workers=1)
+    assert kept_once(volume) == 1
+    data = volume.read_bytes()
+    records = [data[at : at + (128 << 10)] for at in range(0, len(data), 128 << 10)]
+    assert len(data) / sum(len(lzma.compress(each, preset=1)) for each in records) < 1.1
 
 
 def test_a_later_load_of_other_data_verifies_what_it_finds(volume: Path) -> None:

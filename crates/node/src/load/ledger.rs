@@ -88,22 +88,23 @@ impl Ledger {
     }
 
     /// Whether a block with this verdict may be at `offset`.
+    #[inline]
     pub fn judge(&self, offset: u64, verdict: Verdict) -> Result<(), Wrong> {
         if self.writer == 0 {
             return Ok(());
         }
         let last = self.index(offset).and_then(|index| self.last.get(index)).copied();
-        let possible = match (last, verdict) {
-            (Some(UNKNOWN), _) | (Some(UNTOUCHED) | None, Verdict::NeverWritten | Verdict::Copy(_)) => true,
-            (Some(UNTOUCHED), Verdict::Ours(stamp)) => stamp.run != self.run || stamp.writer == 0,
-            (Some(last), Verdict::Ours(stamp)) => {
+        let possible = match (verdict, last) {
+            (_, Some(UNKNOWN)) | (Verdict::NeverWritten | Verdict::Copy(_), None | Some(UNTOUCHED)) => true,
+            (Verdict::Ours(stamp), Some(UNTOUCHED)) => stamp.run != self.run || stamp.writer == 0,
+            (Verdict::Ours(stamp), Some(last)) => {
                 stamp.run == self.run && stamp.writer == self.writer && stamp.sequence as u32 == last
             }
-            (Some(_), Verdict::NeverWritten) => false,
-            (Some(last), Verdict::Copy(copied)) => self.is_copy(offset, last, copied),
-            (None, Verdict::Ours(stamp)) => {
+            (Verdict::Ours(stamp), None) => {
                 stamp.run != self.run || stamp.writer != self.writer || stamp.sequence <= self.issued
             }
+            (Verdict::NeverWritten, Some(_)) => false,
+            (Verdict::Copy(copied), Some(last)) => self.is_copy(offset, last, copied),
         };
         if possible { Ok(()) } else { Err(self.impossible(offset, last, verdict)) }
     }

@@ -18,6 +18,10 @@ use super::{
 };
 use crate::pattern::Pool;
 
+/// A worker's writes have different bodies for so long at least: storage that compresses neighbours together, in records of
+/// 128 KiB as file systems have, finds none alike.
+const VARIED_BYTES: u32 = 128 << 10;
+
 #[derive(Debug)]
 pub(super) struct RunTask {
     /// Which of the load's streams this is.
@@ -25,7 +29,6 @@ pub(super) struct RunTask {
     block_size: u32,
     verify: bool,
     pool: Rc<Pool>,
-    worker: u32,
     addresses: Addresses,
     mix: Mix,
     pacer: Pacer,
@@ -34,6 +37,9 @@ pub(super) struct RunTask {
     /// Data of writes that repeat, by their numbers; empty where none do.
     copies: Vec<Payload>,
     slots: Vec<RunningIo>,
+    /// Buffers of no write under way, and which of them is the next one's.
+    spare: Vec<Buffer>,
+    turn: usize,
     pub(super) tally: Tally,
     pub(super) wrong: Option<Wrong>,
     /// The first I/O that the target refused, for the message.
@@ -51,8 +57,30 @@ struct RunningIo {
     submitted: Instant,
     sequence: u64,
     check: ReadCheck,
-    /// Data of writes: bodies are there, headers are stamped anew; `None` where the load only reads.
-    buffer: Option<Payload>,
+    /// `None` where the load only reads.
+    buffer: Option<Buffer>,
+}
+
+/// Data of writes: bodies are there, headers are stamped anew.
+#[derive(Debug)]
+struct Buffer {
+    number: u64,
+    data: Payload,
+}
+
+impl RunningIo {
+    fn new(buffer: Option<Buffer>) -> Self {
+        Self {
+            direction: Direction::Read,
+            offset: 0,
+            intended: Instant(0),
+            possible: Instant(0),
+            submitted: Instant(0),
+            sequence: 0,
+            check: ReadCheck::default(),
+            buffer,
+        }
+    }
 }
 
 /// What tells one worker of a run from another.
@@ -69,7 +97,7 @@ pub(super) struct Part {
 }
 
 impl RunTask {
-    /// `buffers` holds one of the stream's block size for each tag, or none for a load that only reads.
+    /// `buffers` holds `buffers_of` a worker, of the stream's block size, or none for a load that only reads.
     pub(super) fn new(
         config: &RunConfig,
         run: u64,
@@ -82,27 +110,19 @@ impl RunTask {
         let (size, outstanding, seed) = (access.block_size_bytes, config.outstanding, config.seed);
         let reduction = pool.reduction();
         let mut bytes = vec![0; size as usize];
-        for (tag, buffer) in buffers.iter().enumerate() {
-            pool.prepare(&mut bytes, buffer_number(worker, tag as Tag));
-            buffer.copy_in(0, &bytes);
-        }
-        let mut buffers = buffers.into_iter();
-        let slot = |_| RunningIo {
-            direction: Direction::Read,
-            offset: 0,
-            intended: Instant(0),
-            possible: Instant(0),
-            submitted: Instant(0),
-            sequence: 0,
-            check: ReadCheck::default(),
-            buffer: buffers.next(),
-        };
+        let mut buffers = (0..).zip(buffers).map(|(at, data)| {
+            let number = buffer_number(worker, at);
+            pool.prepare(&mut bytes, number);
+            data.copy_in(0, &bytes);
+            Buffer { number, data }
+        });
+        let slots = (0..outstanding).map(|_| RunningIo::new(buffers.next())).collect();
+        let spare = buffers.collect();
         Self {
             stream,
             block_size: size,
             verify: config.verify,
             pool,
-            worker,
             addresses: Addresses::new(zone, size, access.random_percent, outstanding, seed, worker)
                 .shared(access.shared.clone()),
             mix: Mix::new(access.read_percent, seed, worker),
@@ -115,7 +135,9 @@ impl RunTask {
                 Ledger::new(run, worker + 1, zone.offset, 0, u64::from(size)).reduced(reduction)
             },
             copies,
-            slots: (0..outstanding).map(slot).collect(),
+            slots,
+            spare,
+            turn: 0,
             tally: Tally::default(),
             wrong: None,
             first_error: None,
@@ -153,22 +175,30 @@ impl RunTask {
                 slot.check.begin(slot.offset, self.block_size);
                 Io::Read { offset: slot.offset, len: self.block_size }
             }
-            Direction::Write => {
-                let buffer = slot.buffer.as_ref().expect("a load that writes has a buffer for each tag");
-                let stamp = self.ledger.issue();
-                slot.sequence = stamp.sequence;
-                if !self.copies.is_empty()
-                    && let Some(copy) = self.ledger.copy(stamp.sequence)
-                {
-                    return Some(Io::Write { offset: slot.offset, data: self.copies[copy as usize].clone() });
-                }
-                let number = buffer_number(self.worker, tag);
-                for (at, header) in self.pool.headers(number, self.block_size as usize, slot.offset, stamp) {
-                    buffer.copy_in(at, &header);
-                }
-                Io::Write { offset: slot.offset, data: buffer.clone() }
-            }
+            Direction::Write => self.write(tag),
         })
+    }
+
+    /// Apart, so that reads stay short.
+    #[inline(never)]
+    fn write(&mut self, tag: Tag) -> Io {
+        let slot = &mut self.slots[tag as usize];
+        let buffer = slot.buffer.as_mut().expect("a load that writes has a buffer for each tag");
+        let stamp = self.ledger.issue();
+        slot.sequence = stamp.sequence;
+        if !self.copies.is_empty()
+            && let Some(copy) = self.ledger.copy(stamp.sequence)
+        {
+            return Io::Write { offset: slot.offset, data: self.copies[copy as usize].clone() };
+        }
+        if let Some(next) = self.spare.get_mut(self.turn) {
+            std::mem::swap(buffer, next);
+            self.turn = if self.turn + 1 < self.spare.len() { self.turn + 1 } else { 0 };
+        }
+        for (at, header) in self.pool.headers(buffer.number, self.block_size as usize, slot.offset, stamp) {
+            buffer.data.copy_in(at, &header);
+        }
+        Io::Write { offset: slot.offset, data: buffer.data.clone() }
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
@@ -265,6 +295,11 @@ fn common_multiple(a: u64, b: u64) -> u64 {
 }
 
 /// Tells the buffers of a run from each other, so that no two carry the same bodies.
-fn buffer_number(worker: u32, tag: Tag) -> u64 {
-    u64::from(worker) << 32 | u64::from(tag)
+fn buffer_number(worker: u32, at: u32) -> u64 {
+    u64::from(worker) << 32 | u64::from(at)
+}
+
+/// How many a worker has whose writes are so large.
+pub(super) fn buffers_of(outstanding: u32, io_bytes: u32) -> u32 {
+    outstanding.max(VARIED_BYTES / io_bytes.max(1))
 }

@@ -7,7 +7,7 @@ use super::{
     signature,
     verdict::{Verdict, Wrong, describe, describe_copy},
 };
-use crate::pattern::{BLOCK_BYTES, HEADER_BYTES, Header, Pool};
+use crate::pattern::{BLOCK_BYTES, Copied, HEADER_BYTES, Header, Pool};
 
 /// Blocks seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +33,9 @@ pub fn check_block(pool: &Pool, block: &[u8; BLOCK_BYTES], offset: u64) -> Resul
     let expected = expect(&head, offset).ok_or_else(|| wrong_header(&head, offset))?;
     match expected {
         Body::Zeros if block[HEADER_BYTES..].iter().all(|byte| *byte == 0) => Ok(Verdict::NeverWritten),
-        Body::Of(header) if pool.is_body(header.body, 0, &block[HEADER_BYTES..]) => Ok(verdict(header)),
-        Body::Zeros | Body::Of(_) => Err(wrong_body(pool, expected, 0, &block[HEADER_BYTES..], offset)),
+        Body::Of(header) if pool.is_body(header.body, 0, &block[HEADER_BYTES..]) => Ok(Verdict::Ours(header.stamp)),
+        Body::Copy(copied, body) if pool.is_body(body, 0, &block[HEADER_BYTES..]) => Ok(Verdict::Copy(copied)),
+        _ => Err(wrong_body(pool, expected, 0, &block[HEADER_BYTES..], offset)),
     }
 }
 
@@ -55,6 +56,8 @@ pub struct ReadCheck {
 enum Body {
     Zeros,
     Of(Header),
+    /// Which body it has is said beside.
+    Copy(Copied, u32),
 }
 
 impl Default for ReadCheck {
@@ -128,7 +131,8 @@ impl ReadCheck {
         let (part, begin) = (&bytes[..taken], within - HEADER_BYTES);
         let (right, verdict) = match self.body {
             Body::Zeros => (part.iter().all(|byte| *byte == 0), Verdict::NeverWritten),
-            Body::Of(header) => (pool.is_body(header.body, begin, part), verdict(header)),
+            Body::Of(header) => (pool.is_body(header.body, begin, part), Verdict::Ours(header.stamp)),
+            Body::Copy(copied, body) => (pool.is_body(body, begin, part), Verdict::Copy(copied)),
         };
         if !right {
             return Err(wrong_body(pool, self.body, begin, part, offset));
@@ -152,20 +156,23 @@ impl ReadCheck {
 fn accept(ledger: &Ledger, tally: &mut Tally, offset: u64, verdict: Verdict) -> Result<(), Wrong> {
     ledger.judge(offset, verdict)?;
     tally.checked_blocks += 1;
-    tally.never_written_blocks += u64::from(verdict == Verdict::NeverWritten);
+    tally.never_written_blocks += u64::from(matches!(verdict, Verdict::NeverWritten));
     Ok(())
 }
 
+#[inline]
 fn expect(head: &[u8; HEADER_BYTES], offset: u64) -> Option<Body> {
     match Header::parse(head) {
-        Some(header) => (header.offset == offset || header.copied().is_some()).then_some(Body::Of(header)),
+        Some(header) if header.offset == offset => Some(Body::Of(header)),
+        Some(header) => elsewhere(header),
         None => (*head == [0; HEADER_BYTES]).then_some(Body::Zeros),
     }
 }
 
-/// Of a whole block.
-fn verdict(header: Header) -> Verdict {
-    header.copied().map_or(Verdict::Ours(header.stamp), Verdict::Copy)
+/// Of a block that was not written for this place.
+#[cold]
+fn elsewhere(header: Header) -> Option<Body> {
+    header.copied().map(|copied| Body::Copy(copied, header.body))
 }
 
 #[cold]
@@ -181,10 +188,8 @@ fn wrong_header(head: &[u8; HEADER_BYTES], at: u64) -> Wrong {
 fn wrong_body(pool: &Pool, body: Body, begin: usize, found: &[u8], at: u64) -> Wrong {
     let (who, right) = match body {
         Body::Zeros => ("zeros, as the block's header".to_owned(), [0; BLOCK_BYTES - HEADER_BYTES]),
-        Body::Of(header) => {
-            let who = header.copied().map_or_else(|| describe(header.stamp), |copied| describe_copy(copied.number));
-            (format!("the body of {who}"), pool.body(header.body))
-        }
+        Body::Of(header) => (format!("the body of {}", describe(header.stamp)), pool.body(header.body)),
+        Body::Copy(copied, body) => (format!("the body of {}", describe_copy(copied.number)), pool.body(body)),
     };
     let right = &right[begin..begin + found.len()];
     let differs = right.iter().zip(found).position(|(right, found)| right != found).unwrap_or(0);

@@ -67,6 +67,7 @@ pub struct Header {
 
 impl Header {
     /// `None` where the bytes are no header, or a damaged one.
+    #[inline]
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |at: usize| u64::from_le_bytes(words[at]);
@@ -75,10 +76,7 @@ impl Header {
             stamp: Stamp { run: word(2), writer: (word(3) >> 32) as u32, sequence: word(4) },
             body: word(3) as u32,
         };
-        let right = word(0) == MAGIC
-            && word(5) == header.check()
-            && u64::from(header.body & INDEX_MASK) < BODIES
-            && header.body >> ZEROS_SHIFT <= ZERO_WORDS_MAX;
+        let right = word(0) == MAGIC && word(5) == header.check() && (is_whole(header.body) || is_reduced(header.body));
         right.then_some(header)
     }
 
@@ -138,10 +136,16 @@ impl Pool {
     /// Whether these are bytes `begin..` of the body.
     #[inline]
     pub(super) fn is_body(&self, body: u32, begin: usize, part: &[u8]) -> bool {
-        if body >> ZEROS_SHIFT > 0 {
-            return *part == self.body(body)[begin..begin + part.len()];
+        if is_whole(body) {
+            *part == self.random(body)[begin..begin + part.len()]
+        } else {
+            self.is_reduced_body(body, begin, part)
         }
-        *part == self.random(body)[begin..begin + part.len()]
+    }
+
+    #[cold]
+    fn is_reduced_body(&self, body: u32, begin: usize, part: &[u8]) -> bool {
+        *part == self.body(body)[begin..begin + part.len()]
     }
 
     pub(super) fn body(&self, body: u32) -> [u8; BODY_BYTES] {
@@ -221,6 +225,17 @@ impl Pool {
         to[..random_bytes].copy_from_slice(&self.random(body)[..random_bytes]);
         to[random_bytes..].fill(0);
     }
+}
+
+/// Whether a body is a slice of the pool, no word of it left out.
+fn is_whole(body: u32) -> bool {
+    u64::from(body) < BODIES
+}
+
+/// Whether a body can be one that ends in zeros.
+#[cold]
+fn is_reduced(body: u32) -> bool {
+    u64::from(body & INDEX_MASK) < BODIES && body >> ZEROS_SHIFT <= ZERO_WORDS_MAX
 }
 
 /// The body of block `at` of a buffer (or of a group of a fill): consecutive slices from a place of the buffer's own.

@@ -16,6 +16,7 @@ use super::{
     pacing::Pacing,
     queue::QueuePlace,
     recorder::{Measured, Recorder, Sample},
+    run::buffers_of,
     schedule::Schedule,
     stream::{self, StreamConfig},
     trouble,
@@ -172,13 +173,14 @@ impl LoadNode {
             config,
         };
         let (depth, io_bytes) = node.transfer();
-        let writes = match &node.config.task {
-            TaskConfig::Run(run) => run.writes(),
-            TaskConfig::Check { .. } => false,
-            TaskConfig::Fill { .. } => true,
+        let (writes, buffers) = match &node.config.task {
+            TaskConfig::Run(run) if run.oltp.is_none() => (run.writes(), buffers_of(depth, io_bytes)),
+            TaskConfig::Run(run) => (run.writes(), depth),
+            TaskConfig::Check { .. } => (false, 0),
+            TaskConfig::Fill { .. } => (true, depth),
         };
         for _ in 0..node.config.own_workers {
-            node.buffers.push(if writes { payloads(allocate, depth, io_bytes)? } else { Vec::new() });
+            node.buffers.push(if writes { payloads(allocate, buffers, io_bytes)? } else { Vec::new() });
         }
         if writes && node.config.reduction.repeats() && matches!(node.config.task, TaskConfig::Run(_)) {
             node.copies = copies(allocate, io_bytes, &node.pool)?;
