@@ -106,3 +106,18 @@ def test_a_record_is_read_as_it_was_written() -> None:
     connected = Connected(negotiated=NvmeAgreed(io_queues=3, header_digest=False), found={"device": "/dev/nvme0n1"})
     assert Connected.model_validate_json(connected.model_dump_json()) == connected
     assert Connected.model_validate_json(Connected().model_dump_json()) == Connected()
+
+
+def test_levels_of_one_protocol_are_told_apart_where_they_agreed_on_something_else(earlier: Path) -> None:
+    with Notebook(earlier) as notebook:
+        [first] = [each for each in notebook.attempts() if each.trial.treatment["protocol"] == "nvme-tcp"][:1]
+    assert first.connected is not None
+    assert isinstance(first.connected.negotiated, NvmeAgreed)
+    trial = first.trial.model_copy(update={"treatment": {**first.trial.treatment, "protocol": "NVMe, digests"}})
+    again = first.model_copy(update={"trial": trial})
+    assert [line.partition(" agreed: ")[0] for line in connections([first, again])] == ["nvme-tcp"]
+    digests = first.connected.negotiated.model_copy(update={"header_digest": True})
+    other = again.model_copy(update={"connected": first.connected.model_copy(update={"negotiated": digests})})
+    lines = connections([first, other])
+    assert [line.partition(" agreed: ")[0] for line in lines] == ["nvme-tcp", "NVMe, digests"]
+    assert "header_digest true" in lines[1]

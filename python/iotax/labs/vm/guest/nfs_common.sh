@@ -44,8 +44,8 @@ nfs_target_down() {
     exportfs -ua
     rpc.nfsd 0 || die "nfsd does not stop"
     exportfs -f
-    # Another server's mount service has the same port.
-    killall rpc.mountd
+    # Another server's mount service has the same port. Asked to end, it takes 3 s to tell a portmapper that nobody asks.
+    killall -KILL rpc.mountd
     until_true 10 sh -c '! pidof rpc.mountd >/dev/null' || die "rpc.mountd does not end"
     if [ -n "$FILE_SYSTEM" ]; then
         for _number in $(volumes); do file_system_down $(folder_of $_number); done
