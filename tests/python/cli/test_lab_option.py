@@ -26,6 +26,7 @@ SIMULATED = {
 OF_SIM = {"fcp-vs-fc-nvme-full", "ip-vs-fc-full", "nfs-vs-fc-cpu-full", "sim-quick", "tr-3808-full"}
 REFUSED = {
     "database": "loads with iotax only",
+    "database-clients": "loads with iotax only",
     "datastores": "simulated guests reach the target themselves",
     "generators": "loads with iotax only",
     "oltp": "simulated machines have no database",
