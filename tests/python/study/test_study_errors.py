@@ -33,8 +33,9 @@ bad.yaml:2:1: question: found 4: write text, such as '4' in quotes
 bad.yaml:3:1: volumes: unknown name, did you mean 'volume'?; a study has name, question, lab, volume, factors, load, \
 connection, topology, links, design, precondition, search, baseline, floor, responses, margin, exclude, published
 bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback, vm, hosts, sim
-bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, delay, \
-burn, volumes, servers, service, distribution, p99, service_times, collect, collect_every, seek, rpm, cache, destage
+bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, \
+compress, dedupe, dedupe_block, delay, burn, volumes, servers, service, distribution, p99, service_times, \
+collect, collect_every, seek, rpm, cache, destage
 bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null, model is meant
 bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
 bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, \
