@@ -49,12 +49,15 @@ def kept_once(path: Path, block: int = BLOCK) -> float:
 @pytest.mark.parametrize("ratio", [1.5, 2.0, 4.0, 8.0])
 def test_a_fill_and_what_a_load_writes_compress_as_asked(volume: Path, ratio: float) -> None:
     assert load(volume, "fill", {"compress": ratio})["event"] == "filled"
-    assert compressed(volume) == pytest.approx(ratio, rel=0.06)
+    assert compressed(volume) == pytest.approx(ratio, rel=0.04)
+    assert overwrite(volume, {"compress": ratio}, read_percent=0)["event"] == "result"
+    assert compressed(volume) == pytest.approx(ratio, rel=0.04)
     result = overwrite(volume, {"compress": ratio})
     assert result["event"] == "result", result
     assert result["verify"]["checked_blocks"] > 0
     assert result["verify"]["wrong_blocks"] == 0
-    assert compressed(volume) == pytest.approx(ratio, rel=0.06)
+    # Writes of several passes lie side by side, and some have the same body.
+    assert compressed(volume) == pytest.approx(ratio, rel=0.12)
     assert kept_once(volume) == 1
 
 
