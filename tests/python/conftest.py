@@ -89,6 +89,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError("this pytest-xdist does not see the groups of tests with this pytest")
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Names what failed at once: the summary is lost where the run is ended before (scripts/beside)."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nfailed in its {report.when}: {report.nodeid}", file=sys.stderr, flush=True)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """What was skipped, and why, for the end of `make test` (scripts/skipped). A worker leaves it to whom it tells."""
     if (place := os.environ.get("SKIPPED")) and not hasattr(config, "workerinput"):
