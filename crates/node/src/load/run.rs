@@ -21,6 +21,8 @@ use crate::pattern::Pool;
 /// A worker's writes have different bodies for so long at least: storage that compresses neighbours together, in records of
 /// 128 KiB as file systems have, finds none alike.
 const VARIED_BYTES: u32 = 128 << 10;
+/// Of all workers of a thread together: beyond 128 of them, each varies less.
+const ALL_VARIED_BYTES: u32 = 16 << 20;
 
 #[derive(Debug)]
 pub(super) struct RunTask {
@@ -108,7 +110,8 @@ impl RunTask {
     ) -> Self {
         let Part { worker, stream, access, zone, share } = part;
         let (size, outstanding, seed) = (access.block_size_bytes, config.outstanding, config.seed);
-        let reduction = pool.reduction();
+        // Of a stream that workers share, none knows what the others wrote: form, place and counts are judged.
+        let known_blocks = if config.verify && access.shared.is_none() { zone.blocks } else { 0 };
         let mut bytes = vec![0; size as usize];
         let mut buffers = (0..).zip(buffers).map(|(at, data)| {
             let number = buffer_number(worker, at);
@@ -122,18 +125,13 @@ impl RunTask {
             stream,
             block_size: size,
             verify: config.verify,
-            pool,
             addresses: Addresses::new(zone, size, access.random_percent, outstanding, seed, worker)
                 .shared(access.shared.clone()),
             mix: Mix::new(access.read_percent, seed, worker),
             pacer: Pacer::new(config.pacing, share, outstanding, seed, worker),
             arrived: None,
-            // Of a stream that workers share, none knows what the others wrote: form, place and counts are judged.
-            ledger: if config.verify && access.shared.is_none() {
-                Ledger::new(run, worker + 1, zone.offset, zone.blocks, u64::from(size)).reduced(reduction)
-            } else {
-                Ledger::new(run, worker + 1, zone.offset, 0, u64::from(size)).reduced(reduction)
-            },
+            ledger: Ledger::new(run, worker + 1, zone.offset, known_blocks, u64::from(size)).reduced(pool.reduction()),
+            pool,
             copies,
             slots,
             spare,
@@ -299,7 +297,8 @@ fn buffer_number(worker: u32, at: u32) -> u64 {
     u64::from(worker) << 32 | u64::from(at)
 }
 
-/// How many a worker has whose writes are so large.
-pub(super) fn buffers_of(outstanding: u32, io_bytes: u32) -> u32 {
-    outstanding.max(VARIED_BYTES / io_bytes.max(1))
+/// How many each of so many workers has whose writes are so large.
+pub(super) fn buffers_of(workers: u32, outstanding: u32, io_bytes: u32) -> u32 {
+    let varied_bytes = VARIED_BYTES.min(ALL_VARIED_BYTES / workers.max(1));
+    outstanding.max(varied_bytes / io_bytes.max(1))
 }

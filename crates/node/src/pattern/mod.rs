@@ -164,7 +164,7 @@ impl Pool {
                 continue;
             }
             let number = offset / BLOCK_BYTES as u64;
-            let body = self.reduced(body_of(number / GROUP, number % GROUP));
+            let body = reduced(self.reduction, body_of(number / GROUP, number % GROUP));
             block[..HEADER_BYTES].copy_from_slice(&Header { offset, stamp, body }.encode());
             self.write_body(body, &mut block[HEADER_BYTES..]);
         }
@@ -173,7 +173,7 @@ impl Pool {
     /// Writes the bodies of a buffer that is stamped again and again; `buffer` tells it from others.
     pub fn prepare(&self, blocks: &mut [u8], buffer: u64) {
         for (at, block) in blocks.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().enumerate() {
-            self.write_body(self.reduced(body_of(buffer, at as u64)), &mut block[HEADER_BYTES..]);
+            self.write_body(reduced(self.reduction, body_of(buffer, at as u64)), &mut block[HEADER_BYTES..]);
         }
     }
 
@@ -189,7 +189,7 @@ impl Pool {
         let reduction = self.reduction;
         (0..len / BLOCK_BYTES).map(move |block| {
             let at = block * BLOCK_BYTES;
-            let body = reduction.zero_words() << ZEROS_SHIFT | body_of(buffer, block as u64);
+            let body = reduced(reduction, body_of(buffer, block as u64));
             (at, Header { offset: offset + at as u64, stamp, body }.encode())
         })
     }
@@ -206,13 +206,9 @@ impl Pool {
     }
 
     fn write_copied(&self, copied: Copied, block: &mut [u8; BLOCK_BYTES]) {
-        let body = self.reduced(body_of(!u64::from(copied.number), u64::from(copied.at)));
+        let body = reduced(self.reduction, body_of(!u64::from(copied.number), u64::from(copied.at)));
         block[..HEADER_BYTES].copy_from_slice(&Header::of_copy(copied, body).encode());
         self.write_body(body, &mut block[HEADER_BYTES..]);
-    }
-
-    fn reduced(&self, index: u32) -> u32 {
-        self.reduction.zero_words() << ZEROS_SHIFT | index
     }
 
     fn random(&self, body: u32) -> &[u8] {
@@ -225,6 +221,11 @@ impl Pool {
         to[..random_bytes].copy_from_slice(&self.random(body)[..random_bytes]);
         to[random_bytes..].fill(0);
     }
+}
+
+/// The body at this place of the pool, with as many words of zeros at its end as asked.
+fn reduced(reduction: Reduction, index: u32) -> u32 {
+    reduction.zero_words() << ZEROS_SHIFT | index
 }
 
 /// Whether a body is a slice of the pool, no word of it left out.

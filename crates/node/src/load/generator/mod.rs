@@ -55,7 +55,7 @@ pub struct LoadNode {
     workers: Vec<Worker>,
     /// Of each worker's link, as of its last turn.
     timeouts: Vec<Option<Instant>>,
-    /// Data of writes: for each worker, a payload for each tag.
+    /// Data of writes: for each worker, a payload for each tag at least.
     buffers: Vec<Vec<Payload>>,
     /// Data of those that repeat, for all workers.
     copies: Vec<Payload>,
@@ -174,7 +174,9 @@ impl LoadNode {
         };
         let (depth, io_bytes) = node.transfer();
         let (writes, buffers) = match &node.config.task {
-            TaskConfig::Run(run) if run.oltp.is_none() => (run.writes(), buffers_of(depth, io_bytes)),
+            TaskConfig::Run(run) if run.oltp.is_none() => {
+                (run.writes(), buffers_of(node.config.own_workers, depth, io_bytes))
+            }
             TaskConfig::Run(run) => (run.writes(), depth),
             TaskConfig::Check { .. } => (false, 0),
             TaskConfig::Fill { .. } => (true, depth),
