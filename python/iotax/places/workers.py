@@ -11,11 +11,13 @@ import contextlib
 import importlib.metadata
 import ipaddress
 import logging
+import math
 import pickle
 import platform
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -141,9 +143,7 @@ class Workers:
         self._scheduler, self._security = ("", None) if isinstance(cluster, SlurmCluster) else _given(cluster)
         self._taken: dict[str, str] = {}
         """Address of a worker → the host that it is."""
-        self._known: list[Worker] = []
-        self._known_s, self._asked_s = 0.0, dict[str, float]()
-        """When the workers were asked for, and when each host asked."""
+        self._roll = Roll()
         self._one_at_a_time = asyncio.Lock()
 
     async def agent(self, host: Host) -> Agent:
@@ -152,7 +152,7 @@ class Workers:
             async with self._one_at_a_time:
                 self._scheduler, self._security = await self._started.scheduler(host)
             if await self._started.bring(host):
-                self._known_s = 0.0
+                self._roll.outdated(host.name)
         try:
             async with asyncio.timeout(CONNECT_S + COMMAND_S):
                 async with self._one_at_a_time:
@@ -177,7 +177,7 @@ class Workers:
 
     async def _let_go(self) -> None:
         self._taken.clear()
-        self._known_s = 0.0
+        self._roll = Roll()
         if self._client is not None:
             client, self._client = self._client, None
             await _close(client)
@@ -190,7 +190,7 @@ class Workers:
         return self._client
 
     async def _worker_of(self, client: Client, host: Host) -> Worker:
-        workers = await self._workers_now(client, host)
+        workers = await self._roll.call(host.name, lambda: workers_of(client))
         addresses = await _addresses(host)
         others = self._names - {host.name}
         unnamed = [each for each in workers if each.name not in others]
@@ -208,15 +208,6 @@ class Workers:
             raise EngineError("usage", f"{said}; Dask wants one minor version on both sides")
         return found
 
-    async def _workers_now(self, client: Client, host: Host) -> list[Worker]:
-        """Asked for once by all hosts, and again by one that lost its worker since. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        async with self._one_at_a_time:
-            if self._known_s <= self._asked_s.get(host.name, 0.0):
-                self._known, self._known_s = await workers_of(client), loop.time()
-            self._asked_s[host.name] = loop.time()
-            return self._known
-
     async def _made(self, client: Client, worker: Worker) -> Agent:
         cloudpickle.register_pickle_by_value(agent)
         try:
@@ -225,6 +216,33 @@ class Workers:
             cloudpickle.unregister_pickle_by_value(agent)
         # The class comes along, since no worker has it.
         return await _actor(client, self._scheduler, worker, packed)
+
+
+class Roll:
+    """The workers that there are: asked for once by all hosts at a time, and again by one whose worker came or was lost
+    since."""
+
+    def __init__(self) -> None:
+        self._workers: list[Worker] = []
+        self._asked_s = -math.inf
+        """When these workers were asked for; one that came while they answered may be missing."""
+        self._outdated_s: dict[str, float] = {}
+        """Host → an answer must have been asked for later than that."""
+        self._one_at_a_time = asyncio.Lock()
+
+    def outdated(self, host: str) -> None:
+        """What was asked for so far says nothing about this host."""
+        self._outdated_s[host] = time.monotonic()
+
+    async def call(self, host: str, ask: Callable[[], Awaitable[list[Worker]]]) -> list[Worker]:
+        """For a host. Raises what `ask` raises."""
+        async with self._one_at_a_time:
+            if self._asked_s <= self._outdated_s.get(host, -math.inf):
+                asked_s = time.monotonic()
+                self._workers = await ask()
+                self._asked_s = asked_s
+            self.outdated(host)
+            return self._workers
 
 
 class Scheduled:

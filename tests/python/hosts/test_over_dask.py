@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import json
 import os
@@ -31,7 +32,7 @@ from iotax.engine import EngineError
 from iotax.labs.hosts.lab import HostsLab
 from iotax.places import workers
 from iotax.places.waiting import wait_for as awaited
-from iotax.places.workers import OnWorker, Worker, Workers, matching
+from iotax.places.workers import OnWorker, Roll, Worker, Workers, matching
 
 from .certificates import Authority
 from .dask_hosts import DaskHosts
@@ -334,3 +335,46 @@ def test_a_host_is_no_worker_of_another_name_and_address() -> None:
 def test_a_host_that_several_workers_could_be_is_refused() -> None:
     with pytest.raises(EngineError, match="2 Dask workers run there"):
         matching(Host(name="four"), WORKERS, frozenset())
+
+
+def test_workers_are_asked_for_once_by_all_hosts_and_again_by_one_that_comes_back() -> None:
+    asked = 0
+
+    async def ask() -> list[Worker]:
+        nonlocal asked
+        asked += 1
+        return WORKERS
+
+    async def hosts() -> None:
+        roll = Roll()
+        assert await asyncio.gather(roll.call("a", ask), roll.call("b", ask)) == [WORKERS, WORKERS]
+        assert asked == 1
+        await roll.call("a", ask)
+        assert asked == 2
+        await roll.call("b", ask)
+        assert asked == 2
+
+    awaited(hosts())
+
+
+def test_a_worker_that_comes_while_others_answer_is_asked_for_again() -> None:
+    there = WORKERS[:1]
+    answering, came = asyncio.Event(), asyncio.Event()
+
+    async def ask() -> list[Worker]:
+        found = list(there)
+        answering.set()
+        await came.wait()
+        return found
+
+    async def hosts() -> None:
+        roll = Roll()
+        first = asyncio.create_task(roll.call("a", ask))
+        await answering.wait()
+        there.append(WORKERS[1])
+        roll.outdated("b")
+        came.set()
+        assert await first == WORKERS[:1]
+        assert await roll.call("b", ask) == WORKERS[:2]
+
+    awaited(hosts())
