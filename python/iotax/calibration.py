@@ -16,12 +16,14 @@ from typing import Any, Literal
 from iotax.analysis.cost_fit import Costed, Figure, fit_costs
 from iotax.analysis.data import StudyData
 from iotax.analysis.responses import Run
+from iotax.labs.sim.costs import document as costs_document
 from iotax.labs.sim.costs import told
 from iotax.labs.sim.lab import simulate, world
 from iotax.study.connection import Connection
 from iotax.study.endpoint import SIM, Endpoint
 from iotax.study.model import Settings
 from iotax.study.sim import Cost, Costs, CostTable, Sides
+from iotax.study.topology import FIBRE_CHANNEL_FRAMES
 from iotax.trial import SiteWork, TrialResult
 
 _TIMES = 4
@@ -34,8 +36,9 @@ _IOS_MIN = 500
 _WARMUP_SHARE = 5
 """Of a window that is longer than usual, the warm-up is one part in so many."""
 _VOLUME_BYTES = 64 << 20
-_LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0, "mtu_bytes": 9000}
-"""Where the record knows no link: one that limits nothing."""
+_LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0}
+"""One that limits nothing."""
+_LOOPBACK_MTU_BYTES = 9000
 _SIDES = ("initiator", "target")
 
 
@@ -98,15 +101,19 @@ def make_table(
         say(f"simulating {len(own)} treatments of {protocol}")
         figures, checked = _fitted(own, base.protocols[protocol], program)
         checks += checked
-        named = {
-            side: {
-                name: _cost(figures[side][name], cost, _source(source, own, side, data), base_name, source)
-                for name, cost in costs.figures().items()
-            }
+        made = {
+            side: _costs(figures[side], costs, _source(source, own, side, data), base_name, source)
             for side, costs in told(base.protocols[protocol]).items()
         }
-        protocols[protocol] = Sides(initiator=Costs(**named["initiator"]), target=Costs(**named["target"]))
+        protocols[protocol] = Sides(initiator=made["initiator"], target=made["target"])
     return Made(CostTable(about=_about(data, source), protocols=protocols), checks, left_out)
+
+
+def _costs(figures: Mapping[str, Figure], base: Costs, source: str, base_name: str, notebook: str) -> Costs:
+    given = base.figures()
+    if figures["kib_sent"] != figures["kib"]:
+        given.setdefault("kib_sent", base.kib)
+    return Costs(**{name: _cost(figures[name], cost, source, base_name, notebook) for name, cost in given.items()})
 
 
 def _cost(figure: Figure, base: Cost, source: str, base_name: str, notebook: str) -> Cost:
@@ -208,13 +215,15 @@ def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
         load=settings.load.model_copy(update=load),
         volume=settings.volume.model_copy(update=volume),
     )
-    document = _document(settings, facts.threads or 1, facts.target_threads or 1)
+    mtu_bytes = _LOOPBACK_MTU_BYTES if facts.lab == "loopback" else settings.topology.mtu
+    document = _document(settings, mtu_bytes, facts.threads or 1, facts.target_threads or 1)
     return Treatment(name, facts.protocol, document, means, _halves(runs[0].result))
 
 
-def _document(settings: Settings, threads: int, target_threads: int) -> dict[str, Any]:
+def _document(settings: Settings, mtu_bytes: int, threads: int, target_threads: int) -> dict[str, Any]:
     free: dict[str, Any] = {side: {} for side in _SIDES}
-    return world(settings, 1, _LINK, free, cores=(threads, target_threads), threads=target_threads)
+    link = _LINK if settings.endpoint.protocol in FIBRE_CHANNEL_FRAMES else _LINK | {"mtu_bytes": mtu_bytes}
+    return world(settings, 1, link, free, cores=(threads, target_threads), threads=target_threads)
 
 
 # ----------------------------------------------------------------------------------------------------------- simulated
@@ -225,7 +234,8 @@ def _fitted(
 ) -> tuple[dict[str, dict[str, Figure]], list[Check]]:
     """Side → name → figure, and how the table fits."""
     others = {
-        side: {name: float(cost.ns) for name, cost in costs.figures().items()} for side, costs in told(base).items()
+        side: {"kib_sent": float(costs.kib.ns)} | {name: float(cost.ns) for name, cost in costs.figures().items()}
+        for side, costs in told(base).items()
     }
     costs = others
     figures: dict[str, dict[str, Figure]] = {}
@@ -266,7 +276,7 @@ def _counts(
     """Side → name → how often it counts for an I/O, at these costs."""
     document = dict(treatment.document)
     for key, side in (("initiators", "initiator"), ("target", "target")):
-        document[key] = document[key] | {"costs": {f"{name}_ns": round(ns) for name, ns in costs[side].items()}}
+        document[key] = document[key] | {"costs": costs_document(costs[side])}
     result = simulate(program, document, lambda _: None).result
     assert result.simulated is not None, "the engine is of this version"
     works = {"initiator": result.simulated.initiators, "target": result.simulated.target}
@@ -279,6 +289,7 @@ def _per_io(work: SiteWork, ios: int) -> dict[str, float]:
         "turn": work.turns / ios,
         "send": work.sends / ios,
         "io": 1.0,
-        "kib": work.bytes / 1024 / ios,
+        "kib": (work.bytes - work.sent_bytes) / 1024 / ios,
+        "kib_sent": work.sent_bytes / 1024 / ios,
         "segment": work.segments / ios,
     }

@@ -293,6 +293,8 @@ class SiteWork(Record):
     bytes: int
     """Sent and received, and in how many segments."""
     segments: int
+    sent_bytes: int = 0
+    """Of the bytes, those sent; 0 where an earlier version did not count them."""
     sent_ns: int
     """How long the machines' ports were busy with it, added up."""
     received_ns: int

@@ -25,6 +25,7 @@ use crate::{
 const LOADS_MAX: u32 = 10_000;
 const CORES_MAX: u32 = 1024;
 const PORTS_MAX: u32 = 64;
+const COALESCE_NS_MAX: u64 = 10_000_000;
 const LUNS_MAX: u32 = 1024;
 /// Frames of a link around the world at 64GFC.
 const CREDITS_MAX: u32 = 65_535;
@@ -114,6 +115,7 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
             "has room for a frame, 9216 bytes",
             "link.buffer_bytes",
         ),
+        (link.coalesce_ns <= COALESCE_NS_MAX, "must be at most 10 ms", "link.coalesce_ns"),
         (loss.is_none() || link.mtu_bytes.is_some(), "only Ethernet loses segments", "link.lost_per_million"),
         (document.threads > 0, "must be at least 1", "threads"),
         ((1..=CORES_MAX).contains(&document.initiators.cores), "must be 1 to 1024", "initiators.cores"),
@@ -136,6 +138,7 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
             rate_bytes_per_s: Some(link.rate_bits_per_s / 8),
             frames: Some(link.mtu_bytes.map_or(Frames::FIBRE_CHANNEL, Frames::ethernet)),
             credits: link.credits,
+            coalesce: Duration::from_nanos(link.coalesce_ns),
             loss,
             ..Link::default()
         },
@@ -186,6 +189,7 @@ fn site(spec: &SiteSpec) -> Site {
             turn_ns: costs.turn_ns,
             send_ns: costs.send_ns,
             kib_ns: costs.kib_ns,
+            kib_sent_ns: costs.kib_sent_ns,
             segment_ns: costs.segment_ns,
         },
         io_ns: costs.io_ns,
@@ -246,6 +250,7 @@ fn site_report(machines: &[Usage]) -> SiteReport {
         sends: site.sends + work.sends,
         bytes: site.bytes + work.bytes,
         segments: site.segments + work.segments,
+        sent_bytes: site.sent_bytes + work.sent_bytes,
         sent_ns: site.sent_ns + carried.sent_ns,
         received_ns: site.received_ns + carried.received_ns,
         credits_ns: site.credits_ns + carried.credits_ns,

@@ -26,6 +26,8 @@ pub struct Link {
     /// Buffer-to-buffer credits of a Fibre Channel port (FC-FS-5): frames that it may have sent whose buffers the other end has not
     /// given back. `None`: as many as it wants.
     pub credits: Option<u32>,
+    /// Interrupt coalescing: a thread whose work takes time hears of what arrives so long after the first of it, all at once.
+    pub coalesce: Duration,
     /// Of Ethernet, what is lost on its way; then connections have TCP's windows and send it again. `None`: nothing, ever.
     pub loss: Option<Loss>,
 }
@@ -49,6 +51,7 @@ impl Default for Link {
             splits: false,
             frames: None,
             credits: None,
+            coalesce: Duration::ZERO,
             loss: None,
         }
     }

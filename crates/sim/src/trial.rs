@@ -85,6 +85,7 @@ impl<'a> Trial<'a> {
             splits: true,
             frames: None,
             credits: None,
+            coalesce: Duration::ZERO,
             loss: None,
         };
         let link = if options.has(Fault::Split) { link } else { Link { piece_bytes: 32 << 10, splits: false, ..link } };

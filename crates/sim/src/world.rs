@@ -153,6 +153,10 @@ enum Event {
         disk: usize,
         number: u64,
     },
+    /// A thread hears of what has arrived.
+    Interrupt {
+        host: usize,
+    },
     /// A thread has received what its turn is about; its turn is over.
     Turn {
         host: usize,
@@ -324,6 +328,7 @@ impl World {
             Event::End { pipe, side, reason } => self.end(pipe, side, reason),
             Event::DiskBegins { host, disk, token, op } => self.begin_disk(host, disk, token, *op),
             Event::Disk { host, life, disk, number } => self.disk_done(host, life, disk, number),
+            Event::Interrupt { host } => self.interrupt(host),
             Event::Turn { host } => self.turn(host),
             Event::TurnEnds { host } => self.turn_ends(host),
             Event::Woken { host } => self.handle(host, Input::Woken),

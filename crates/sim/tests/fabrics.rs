@@ -5,7 +5,12 @@ mod support;
 
 use std::time::Duration;
 
-use iotax_node::{RunConfig, load::queue::Depths, server::Protocol, volume::MediaModel};
+use iotax_node::{
+    RunConfig,
+    load::{Arrivals, Open, Pacing, queue::Depths},
+    server::Protocol,
+    volume::MediaModel,
+};
 use iotax_sim::{
     Frames, Link, Media,
     lab::{Lab, PathFailure, PathPolicy, Paths, Simulated},
@@ -78,6 +83,56 @@ fn link_with_too_few_credits_is_idle_for_want_of_them() {
     }
     let (busy, _) = share(Some(200));
     assert!(busy > 0.95, "{busy}");
+}
+
+/// Each end hears of an I/O's part so long after it came; of many at once it hears by one interrupt.
+#[test]
+fn coalesced_interrupts_add_to_latency_and_spare_threads_from_waking() {
+    let simulated = |outstanding, coalesce| {
+        let link = Link { latency: Duration::from_micros(5), coalesce, ..Link::default() };
+        let mut lab = lab(Protocol::NvmeTcp, link);
+        (lab.initiator.costs.wake_ns, lab.target.costs.wake_ns) = (1_000, 1_000);
+        simulate(&lab, &run(outstanding, 100.0), 1)
+    };
+    let latency_ns = |simulated: &Simulated| {
+        let reads = &simulated.measured.read;
+        (reads.latency_sum_ns as f64 / reads.ios as f64).round()
+    };
+    let wakes = |simulated: &Simulated| simulated.targets[0].work.wakes as f64 / simulated.measured.read.ios as f64;
+    let (at_once, later) = (simulated(1, Duration::ZERO), simulated(1, Duration::from_micros(20)));
+    // Latency ends where the initiator has the answer: both ways, both threads woken.
+    assert_eq!((latency_ns(&at_once), latency_ns(&later)), (12_000.0, 52_000.0));
+    let poisson = |coalesce| {
+        let link = Link { latency: Duration::from_micros(5), coalesce, ..Link::default() };
+        let mut lab = lab(Protocol::NvmeTcp, link);
+        lab.target.costs.wake_ns = 1_000;
+        let pacing = Pacing::Open(Open { rate_iops: 100_000.0, arrivals: Arrivals::Poisson, backlog_max: 1000 });
+        simulate(&lab, &RunConfig { pacing, ..run(64, 100.0) }, 1)
+    };
+    // As many come by each interrupt as in the time from the first of them on: 1 + rate × 20 µs.
+    let share = wakes(&poisson(Duration::from_micros(20)));
+    assert!((share * 3.0 - 1.0).abs() < 0.05, "{share} wakes an I/O");
+    assert!(wakes(&poisson(Duration::ZERO)) > 0.85);
+}
+
+#[test]
+fn what_is_sent_and_what_is_received_cost_each_side_its_own() {
+    let spent = |received_ns, sent_ns, read_percent| {
+        let mut lab = lab(Protocol::NvmeTcp, Link::default());
+        (lab.target.costs.kib_ns, lab.target.costs.kib_sent_ns) = (received_ns, sent_ns);
+        let simulated = simulate(&lab, &run(1, read_percent), 1);
+        let ios = simulated.measured.read.ios + simulated.measured.write.ios;
+        let (work, carried) = (simulated.targets[0].work, simulated.targets[0].work.bytes / ios);
+        (work.spent_ns / ios, work.sent_bytes / ios, carried)
+    };
+    // 4 KiB and a PDU's header of a read go out, a command of 72 bytes comes in; a write's data come with the command.
+    for (read_percent, out, into) in [(100.0, 4096 + 24, 72), (0.0, 24, 4096 + 72)] {
+        let (cost_ns, sent, carried) = spent(0, 1024, read_percent);
+        assert!(sent.abs_diff(out) <= 24 && carried.abs_diff(out + into) <= 48, "{sent} of {carried}");
+        assert!(cost_ns.abs_diff(sent) <= 1, "{cost_ns}");
+        let (cost_ns, sent, carried) = spent(1024, 0, read_percent);
+        assert!(cost_ns.abs_diff(carried - sent) <= 1, "{cost_ns}");
+    }
 }
 
 fn completed(simulated: &Simulated) -> Vec<u64> {

@@ -1,11 +1,13 @@
 """What a simulated thread's work costs, fitted to measured CPU per I/O.
 
-    CPU per I/O = io + wakes × wake + KiB × kib + turns × turn + sends × send + segments × segment
+    CPU per I/O = io + wakes × wake + KiB received × kib + KiB sent × kib_sent + segments × segment
+                  + turns × turn + sends × send
 
 How often each of them happens for an I/O is known from a simulation of the measured treatment. A figure is fitted only
 where the measured treatments tell it apart from those before it, in the order of `GROUPS`; what they do not is taken
-from another table. No cost is below zero. Treatments count alike by relative error (least squares), and
-blocks are the sample: what each gives alone, with Student's t, is the interval.
+from another table. The two directions are fitted together where they are not told apart. No cost is below zero.
+Treatments count alike by relative error (least squares), and blocks are the sample: what each gives alone, with
+Student's t, is the interval.
 """
 
 import itertools
@@ -16,12 +18,15 @@ import numpy as np
 
 from iotax.analysis import student
 
-GROUPS: tuple[tuple[str, ...], ...] = (("io",), ("wake",), ("kib",), ("turn", "send"))
+_KIB = ("kib", "kib_sent")
+_SEGMENT = ("segment",)
+GROUPS: tuple[tuple[str, ...], ...] = (("io",), ("wake",), _KIB, _SEGMENT, ("turn", "send"))
 """Figures that are fitted together keep the other table's ratio: a turn sends about once."""
 _APART = 0.1
 """What must be left of a column, as a share of it, when those before it have explained what they can."""
 _MATTERS = 0.01
-"""Of the CPU time of some treatment, by the other table: less is not fitted."""
+"""Of the CPU time of some treatment, by the other table: less is not fitted, unless the other table knows nothing of
+segments."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,15 @@ class Figure:
 
 
 def fit_costs(treatments: Sequence[Costed], base: Mapping[str, float]) -> dict[str, Figure]:
-    """Name → figure, of one side. `base` is the other table's. Raises ValueError where nothing was measured."""
+    """Name → figure, of one side. `base` is the other table's, each of them. Raises ValueError where nothing was
+    measured."""
     blocks = sorted(set.intersection(*(set(each.measured_ns) for each in treatments))) if treatments else []
     if not blocks:
         raise ValueError("no block measured every treatment")
     measured = np.array([[each.measured_ns[block] for block in blocks] for each in treatments])
     scale = measured.mean(axis=1)
-    columns = {group: _column(treatments, base, group) for group in GROUPS}
-    chosen = _chosen(columns, scale)
+    columns = {group: _column(treatments, base, group) for group in (*GROUPS, *((name,) for name in _KIB))}
+    chosen = _chosen(columns, scale, known=[name for name, ns in base.items() if ns > 0])
     fixed = sum((base[name] * np.array([each.counts[name] for each in treatments]) for name in base
                  if not any(name in group for group in chosen)), np.zeros(len(treatments)))  # fmt: skip
     matrix = np.stack([columns[group] for group in chosen], axis=1) / scale[:, None]
@@ -98,18 +104,28 @@ def _column(treatments: Sequence[Costed], base: Mapping[str, float], group: Sequ
     return np.array([sum(_unit(base, group, name) * each.counts[name] for name in group) for each in treatments])
 
 
-def _chosen(columns: Mapping[tuple[str, ...], np.ndarray], scale: np.ndarray) -> list[tuple[str, ...]]:
-    """The groups that these treatments tell apart, the first of all in any case."""
+def _chosen(
+    columns: Mapping[tuple[str, ...], np.ndarray], scale: np.ndarray, known: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """The groups that these treatments tell apart, the first of all in any case. `known`: the figures that the other
+    table has."""
     chosen: list[tuple[str, ...]] = []
     basis = np.zeros((len(scale), 0))
-    for group, column in columns.items():
-        relative = column / scale
-        norm = float(np.linalg.norm(relative))
-        if chosen and (norm == 0.0 or float(relative.max()) < _MATTERS):
-            continue
+
+    def told_apart(group: tuple[str, ...]) -> bool:
+        nonlocal basis
+        relative = columns[group] / scale
         left = relative - basis @ (basis.T @ relative)
-        if chosen and np.linalg.norm(left) < _APART * norm:
-            continue
-        chosen.append(group)
+        if chosen and np.linalg.norm(left) <= _APART * np.linalg.norm(relative):
+            return False
         basis = np.column_stack((basis, left / np.linalg.norm(left)))
+        return True
+
+    for group in GROUPS:
+        matters = float((columns[group] / scale).max()) >= _MATTERS or (group == _SEGMENT and "segment" not in known)
+        if (matters or not chosen) and told_apart(group):
+            chosen.append(group)
+    if _KIB in chosen and told_apart(_KIB[1:]):
+        at = chosen.index(_KIB)
+        chosen[at : at + 1] = [(name,) for name in _KIB]
     return chosen

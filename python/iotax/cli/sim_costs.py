@@ -20,7 +20,7 @@ from iotax.engine import EngineError, find_engine
 from iotax.labs.base import TrialFailed
 from iotax.labs.sim.costs import told
 from iotax.notebook import Notebook, NotebookError
-from iotax.study.sim import Cost, CostsError, CostTable, read_costs
+from iotax.study.sim import Cost, Costs, CostsError, CostTable, read_costs
 
 
 def costs(path: Path | None, run: int | None, base: str, output: Path, document: Path | None) -> None:
@@ -93,16 +93,19 @@ def _print(made: Made, output: Path) -> None:
 
 def _figures(table: CostTable) -> Table:
     shown = Table(title="Nanoseconds of CPU, with 95 % intervals where they were measured", title_justify="left")
-    names = list(next(iter(table.protocols.values())).initiator.figures())
+    given = [own.figures() for sides in table.protocols.values() for own in told(sides).values()]
+    names = [name for name in Costs.model_fields if any(name in figures for figures in given)]
     for name in ("protocol", "side", *names):
         shown.add_column(name, justify="left" if name in ("protocol", "side") else "right")
     for protocol, sides in table.protocols.items():
         for side, own in told(sides).items():
-            shown.add_row(protocol, side, *(_shown(cost) for cost in own.figures().values()))
+            shown.add_row(protocol, side, *(_shown(own.figures().get(name)) for name in names))
     return shown
 
 
-def _shown(cost: Cost) -> str:
+def _shown(cost: Cost | None) -> str:
+    if cost is None:
+        return ""
     return f"{cost.ns:,}" if cost.interval is None else "{:,}\n{:,}–{:,}".format(cost.ns, *cost.interval)
 
 

@@ -237,6 +237,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "credits": _EVERYWHERE,
         "loss": _EVERYWHERE,
         "port_buffer": _EVERYWHERE,
+        "coalesce": _EVERYWHERE,
         "path_failures": _EVERYWHERE,
         "path_noticed": _EVERYWHERE,
         "media": _EVERYWHERE,

@@ -22,6 +22,7 @@ _LATER = (
     "credits",
     "loss",
     "port_buffer",
+    "coalesce",
     "path_failures",
     "path_noticed",
 )
@@ -72,6 +73,9 @@ the one simulated volume."""
     """Share of the segments that Ethernet loses, as drawn, 0.0001 % to 10 %; none when not given."""
     port_buffer: Annotated[Size, Field(ge=9216)] | None = None
     """Bytes that wait for a port of Ethernet at most; segments beyond it are lost, and none when not given."""
+    coalesce: Annotated[Duration, Field(le=10_000_000)] = 0
+    """Interrupt coalescing of every adapter, up to 10 ms: from the first that arrives for a thread until it hears of it, \
+and of all that has come by then."""
     path_failures: Annotated[list[PathFailure], Field(min_length=1, max_length=64)] | None = None
     """Paths that fail while the load runs."""
     path_noticed: Duration = 0
@@ -129,13 +133,16 @@ class Costs(BaseModel):
     io: Cost
     """Each I/O."""
     kib: Cost
-    """Each KiB sent or received."""
+    """Each KiB received, and sent where `kib_sent` is not given."""
     segment: Cost
     """Each segment sent or received."""
+    kib_sent: Cost | None = None
+    """Each KiB sent."""
 
     def figures(self) -> dict[str, Cost]:
-        """By their names, in this order."""
-        return {name: getattr(self, name) for name in Costs.model_fields}
+        """Those that are given, by their names, in this order."""
+        each = {name: getattr(self, name) for name in Costs.model_fields}
+        return {name: cost for name, cost in each.items() if cost is not None}
 
 
 class Sides(BaseModel):

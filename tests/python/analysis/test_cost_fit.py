@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import pytest
 
 from iotax.analysis.cost_fit import Costed, fit_costs
 
-BASE = {"wake": 20_000.0, "turn": 2000.0, "send": 1000.0, "io": 200.0, "kib": 100.0, "segment": 0.0}
-TRUE = {"wake": 30_000.0, "turn": 1000.0, "send": 500.0, "io": 700.0, "kib": 150.0, "segment": 0.0}
+BASE = {
+    "wake": 20_000.0,
+    "turn": 2000.0,
+    "send": 1000.0,
+    "io": 200.0,
+    "kib": 100.0,
+    "segment": 0.0,
+    "kib_sent": 100.0,
+}
+TRUE = BASE | {"wake": 30_000.0, "turn": 1000.0, "send": 500.0, "io": 700.0, "kib": 150.0, "kib_sent": 150.0}
 
 
-def counts(depth: int, kib: float) -> dict[str, float]:
-    """As of a thread that sleeps at one outstanding I/O and gathers a third of them in a turn beyond."""
+def counts(depth: int, kib: float, received: float = 0.75, segment_kib: float = 0.0) -> dict[str, float]:
+    """As of a thread that sleeps at one outstanding I/O and gathers a third of them in a turn beyond. `received`: share
+    of the bytes."""
     turns = 1 if depth == 1 else 3 / depth
-    return {"wake": turns if depth < 8 else 0.0, "turn": turns, "send": turns, "io": 1.0, "kib": kib, "segment": 3.0}
+    segments = 3.0 if not segment_kib else 1 + kib / segment_kib
+    directions = {"kib": kib * received, "kib_sent": kib * (1 - received)}
+    return {
+        "wake": turns if depth < 8 else 0.0,
+        "turn": turns,
+        "send": turns,
+        "io": 1.0,
+        "segment": segments,
+    } | directions
 
 
-def measured(each: dict[str, float], drift: dict[int, float]) -> Costed:
-    cost_ns = sum(TRUE[name] * count for name, count in each.items())
+def measured(each: dict[str, float], drift: dict[int, float], true: Mapping[str, float] = TRUE) -> Costed:
+    cost_ns = sum(true[name] * count for name, count in each.items())
     return Costed({block: cost_ns * share for block, share in drift.items()}, each)
 
 
@@ -33,6 +51,27 @@ def test_costs_are_found_where_the_treatments_tell_all_apart() -> None:
         assert found[name].ns == pytest.approx(true_ns, abs=1e-6), name
         assert found[name].fitted == (name != "segment")
     assert found["io"].low_ns == found["io"].high_ns == pytest.approx(700)
+
+
+def test_receiving_and_sending_are_told_apart_by_treatments_of_both_mixes() -> None:
+    true = TRUE | {"kib": 90.0, "kib_sent": 210.0}
+    mixes = [counts(depth, kib, received) for depth in DEPTHS for kib in (4, 64) for received in (0.0, 1.0)]
+    found = fit_costs([measured(each, STEADY, true) for each in mixes], BASE)
+    for name, true_ns in true.items():
+        assert found[name].ns == pytest.approx(true_ns, abs=1e-6), name
+    one_mix = [counts(depth, kib) for depth in DEPTHS for kib in (4, 64)]
+    found = fit_costs([measured(each, STEADY, true) for each in one_mix], BASE)
+    assert found["kib"] == found["kib_sent"]
+    assert found["kib"].ns == pytest.approx(0.75 * 90 + 0.25 * 210)
+
+
+def test_segments_are_told_apart_by_treatments_of_two_mtus_whatever_the_other_table_knows() -> None:
+    true = TRUE | {"segment": 900.0}
+    sizes = [counts(depth, kib, segment_kib=mtu) for depth in DEPTHS for kib in (4, 64) for mtu in (1.4, 8.8)]
+    found = fit_costs([measured(each, STEADY, true) for each in sizes], BASE)
+    for name, true_ns in true.items():
+        assert found[name].ns == pytest.approx(true_ns, abs=1e-6), name
+    assert found["segment"].fitted
 
 
 def test_what_treatments_do_not_tell_apart_is_the_other_tables() -> None:

@@ -39,7 +39,7 @@ def read(sim: dict[str, Any], folder: Path = Path(), **more: Any) -> Study:
 
 
 def document(study: Study, **treatment: Any) -> dict[str, Any]:
-    costs = dict.fromkeys(("wake_ns", "turn_ns", "send_ns", "io_ns", "kib_ns", "segment_ns"), 0)
+    costs = dict.fromkeys(("wake_ns", "turn_ns", "send_ns", "io_ns", "kib_ns", "kib_sent_ns", "segment_ns"), 0)
     return simulate_document(study, study.settings(treatment), 1, {"initiator": costs, "target": costs})
 
 

@@ -229,6 +229,8 @@ pub(crate) struct SiteReport {
     /// Received and sent
     pub(crate) bytes: u64,
     pub(crate) segments: u64,
+    /// Of the bytes, those sent
+    pub(crate) sent_bytes: u64,
     /// How long the machines' ports were busy, added up
     pub(crate) sent_ns: u64,
     pub(crate) received_ns: u64,

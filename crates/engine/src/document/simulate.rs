@@ -124,6 +124,9 @@ pub(crate) struct LinkSpec {
     pub(crate) mtu_bytes: Option<u32>,
     /// Buffer-to-buffer credits of a Fibre Channel port; absent: as many as it wants
     pub(crate) credits: Option<u32>,
+    /// Interrupt coalescing: from the first that arrives until a thread hears of it, and of all that has come by then
+    #[serde(default)]
+    pub(crate) coalesce_ns: u64,
     /// What Ethernet loses: of a million segments so many, as drawn
     pub(crate) lost_per_million: Option<u32>,
     /// And what finds more than so many bytes waiting for a port; absent: nothing
@@ -151,8 +154,10 @@ pub(crate) struct CostsSpec {
     /// To send what a connection has
     pub(crate) send_ns: u64,
     pub(crate) io_ns: u64,
-    /// Each KiB sent or received
+    /// Each KiB received
     pub(crate) kib_ns: u64,
+    /// Each KiB sent
+    pub(crate) kib_sent_ns: u64,
     /// Each segment sent or received
     pub(crate) segment_ns: u64,
 }

@@ -20,6 +20,8 @@
 
 mod reduction;
 
+use std::sync::LazyLock;
+
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -116,9 +118,16 @@ impl Header {
 /// The bytes that bodies are slices of, and how far what is made of them can be reduced.
 #[derive(Debug)]
 pub struct Pool {
-    bytes: Box<[u8]>,
+    bytes: &'static [u8],
     reduction: Reduction,
 }
+
+/// The same in every process, and once in each: a simulation has thousands of loads.
+static BYTES: LazyLock<Box<[u8]>> = LazyLock::new(|| {
+    let mut bytes = vec![0; POOL_BYTES].into_boxed_slice();
+    Xoshiro256PlusPlus::seed_from_u64(POOL_SEED).fill_bytes(&mut bytes);
+    bytes
+});
 
 impl Default for Pool {
     fn default() -> Self {
@@ -128,9 +137,7 @@ impl Default for Pool {
 
 impl Pool {
     pub fn new(reduction: Reduction) -> Self {
-        let mut bytes = vec![0; POOL_BYTES].into_boxed_slice();
-        Xoshiro256PlusPlus::seed_from_u64(POOL_SEED).fill_bytes(&mut bytes);
-        Self { bytes, reduction }
+        Self { bytes: &BYTES, reduction }
     }
 
     /// Whether these are bytes `begin..` of the body.

@@ -19,8 +19,10 @@ pub struct Costs {
     pub turn_ns: u64,
     /// To send what one connection has, whatever it is.
     pub send_ns: u64,
-    /// Each KiB received or sent.
+    /// Each KiB received.
     pub kib_ns: u64,
+    /// Each KiB sent.
+    pub kib_sent_ns: u64,
     /// Each segment or frame received or sent, where the link has them.
     pub segment_ns: u64,
 }
@@ -35,6 +37,8 @@ pub struct Work {
     /// Received and sent, and the segments they came and went in.
     pub bytes: u64,
     pub segments: u64,
+    /// Of the bytes, those sent.
+    pub sent_bytes: u64,
 }
 
 impl Work {
@@ -48,6 +52,7 @@ impl Work {
             sends: self.sends - before.sends,
             bytes: self.bytes - before.bytes,
             segments: self.segments - before.segments,
+            sent_bytes: self.sent_bytes - before.sent_bytes,
         }
     }
 }
@@ -70,7 +75,8 @@ pub(super) struct Thread {
     costs: Costs,
     asked: WorkAsked,
     asked_before_ns: u64,
-    /// What has come since its turn began, and what its turn is about.
+    /// What has arrived and waits for an interrupt, what has come since its turn began, and what its turn is about.
+    held: Vec<Event>,
     waiting: Vec<Event>,
     taken: Vec<Event>,
     state: State,
@@ -106,6 +112,7 @@ impl World {
             costs,
             asked,
             asked_before_ns,
+            held: Vec::new(),
             waiting: Vec::new(),
             taken: Vec::new(),
             state: State::Asleep,
@@ -130,8 +137,31 @@ impl World {
         self.hosts.get(host)?.thread.is_some().then_some(host)
     }
 
-    /// Work comes to a thread.
+    /// Work comes to a thread, or to the adapter that is to interrupt it.
     pub(super) fn queue(&mut self, host: usize, event: Event) {
+        let coalesce = self.nics[self.hosts[host].nic].link.coalesce;
+        if coalesce.is_zero() || !matches!(event, Event::Arrive { .. }) {
+            return self.come(host, event);
+        }
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        thread.held.push(event);
+        if thread.held.len() == 1 {
+            self.events.push(self.now + coalesce, Event::Interrupt { host });
+        }
+    }
+
+    pub(super) fn interrupt(&mut self, host: usize) {
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        let mut held = std::mem::take(&mut thread.held);
+        for event in held.drain(..) {
+            self.come(host, event);
+        }
+        if let Some(thread) = &mut self.hosts[host].thread {
+            thread.held = held;
+        }
+    }
+
+    fn come(&mut self, host: usize, event: Event) {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         thread.waiting.push(event);
         if thread.state == State::Asleep {
@@ -164,7 +194,7 @@ impl World {
         let work = &mut self.machines[thread.machine].work;
         for event in &thread.taken {
             if let Event::Arrive { bytes, .. } = event {
-                cost_ns += thread.costs.of_bytes(*bytes as usize, frames, work);
+                cost_ns += thread.costs.of_bytes(*bytes as usize, thread.costs.kib_ns, frames, work);
             }
         }
         work.turns += 1;
@@ -228,7 +258,9 @@ impl World {
     pub(super) fn charge_bytes(&mut self, host: usize, bytes: usize) {
         let frames = self.nics[self.hosts[host].nic].link.frames;
         let Some(thread) = &self.hosts[host].thread else { return };
-        let cost_ns = thread.costs.of_bytes(bytes, frames, &mut self.machines[thread.machine].work);
+        let work = &mut self.machines[thread.machine].work;
+        work.sent_bytes += bytes as u64;
+        let cost_ns = thread.costs.of_bytes(bytes, thread.costs.kib_sent_ns, frames, work);
         self.charge(host, cost_ns);
     }
 
@@ -245,10 +277,10 @@ impl World {
 
 impl Costs {
     /// Counts them too.
-    fn of_bytes(&self, bytes: usize, frames: Option<Frames>, work: &mut Work) -> u64 {
+    fn of_bytes(&self, bytes: usize, kib_ns: u64, frames: Option<Frames>, work: &mut Work) -> u64 {
         let segments = frames.map_or(0, |frames| frames.of(bytes));
         work.bytes += bytes as u64;
         work.segments += segments;
-        bytes as u64 * self.kib_ns / 1024 + segments * self.segment_ns
+        bytes as u64 * kib_ns / 1024 + segments * self.segment_ns
     }
 }

@@ -18,6 +18,7 @@ _FIGURES = {
     "io": "an I/O",
     "kib": "a KiB",
     "segment": "a segment",
+    "kib_sent": "a KiB sent",
 }
 _MEDIA = {
     "service": ("media: service time", show_time),
@@ -62,13 +63,9 @@ class Assumption:
 
     def of_costs(self, lab: Sim, protocol: str, times: float) -> dict[str, dict[str, int]]:
         """Side → the costs of its threads, as the table has them but for these."""
-        return {
-            side: {
-                name: round(ns * times) if (lab.costs, protocol, side, name.removesuffix("_ns")) in self.costs else ns
-                for name, ns in figures.items()
-            }
-            for side, figures in table_costs(lab, protocol).items()
-        }
+        return table_costs(
+            lab, protocol, lambda side, name: times if (lab.costs, protocol, side, name) in self.costs else 1.0
+        )
 
 
 def assumptions(study: Study) -> list[Assumption]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from iotax.design.random import derive_seed
 from iotax.study import Study
@@ -34,23 +34,33 @@ def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str
     # A run beside the comparison belongs to a block; one to none takes the figures as they are.
     place = trial.replicate or (trial.block if trial.block <= count else 0)
     return {
-        side: {
-            f"{name}_ns": _drawn(
-                cost, deviates(study.design.seed, f"costs {drawn_from} {protocol} {side} {name}", count), place
-            )
-            for name, cost in costs.figures().items()
-        }
+        side: document(
+            {
+                name: _drawn(
+                    cost, deviates(study.design.seed, f"costs {drawn_from} {protocol} {side} {name}", count), place
+                )
+                for name, cost in costs.figures().items()
+            }
+        )
         for side, costs in sides.by_name().items()
     }
 
 
-def table_costs(lab: Sim, protocol: str) -> dict[str, dict[str, int]]:
-    """The same, as the table has them."""
+def table_costs(
+    lab: Sim, protocol: str, times: Callable[[str, str], float] = lambda *_: 1.0
+) -> dict[str, dict[str, int]]:
+    """The same, as the table has them; or each, of a side and by its name, so many times as large."""
     sides = read_costs(lab.costs).protocols[protocol]
     return {
-        side: {f"{name}_ns": cost.ns for name, cost in costs.figures().items()}
+        side: document({name: cost.ns * times(side, name) for name, cost in costs.figures().items()})
         for side, costs in sides.by_name().items()
     }
+
+
+def document(figures: Mapping[str, float]) -> dict[str, int]:
+    """Of one side, as the engine's documents say it: each direction has a figure of its own there."""
+    both = {"kib_sent": figures["kib"], **figures}
+    return {f"{name}_ns": round(ns) for name, ns in both.items()}
 
 
 def told(sides: Sides) -> dict[str, Costs]:
@@ -74,7 +84,8 @@ def hypervisor_ns(costs: Mapping[str, Mapping[str, int]], result: TrialResult) -
         work.wakes * figures["wake_ns"]
         + work.turns * figures["turn_ns"]
         + work.sends * figures["send_ns"]
-        + work.bytes * figures["kib_ns"] // 1024
+        + (work.bytes - work.sent_bytes) * figures["kib_ns"] // 1024
+        + work.sent_bytes * figures["kib_sent_ns"] // 1024
         + work.segments * figures["segment_ns"]
         + result.ios * figures["io_ns"]
     )

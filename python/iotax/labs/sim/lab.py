@@ -141,6 +141,8 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
     lab, topology = settings.sim, settings.topology
     assert lab is not None, "a study of this lab"
     link: dict[str, Any] = {"rate_bits_per_s": topology.link_rate, "delay_ns": topology.link_delay}
+    if lab.coalesce:
+        link["coalesce_ns"] = lab.coalesce
     if settings.endpoint.protocol not in FIBRE_CHANNEL_FRAMES:
         link["mtu_bytes"] = topology.mtu
         if lab.loss is not None:
