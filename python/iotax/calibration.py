@@ -237,6 +237,7 @@ def _fitted(
         side: {"kib_sent": float(costs.kib.ns)} | {name: float(cost.ns) for name, cost in costs.figures().items()}
         for side, costs in told(base).items()
     }
+    several_mtus = len({each.document["link"].get("mtu_bytes") for each in treatments}) > 1
     costs = others
     figures: dict[str, dict[str, Figure]] = {}
     for _ in range(_TIMES):
@@ -246,7 +247,7 @@ def _fitted(
                 Costed(each.measured_ns[side], counts[side]) for each, counts in zip(treatments, counted, strict=True)
             ]
             try:
-                figures[side] = fit_costs(costed, others[side])
+                figures[side] = fit_costs(costed, others[side], several_mtus=several_mtus)
             except ValueError as error:
                 raise NothingToFit(f"{treatments[0].protocol}: {error}") from error
         before, costs = costs, {side: {name: each.ns for name, each in figures[side].items()} for side in _SIDES}

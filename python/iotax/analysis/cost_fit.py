@@ -25,8 +25,8 @@ GROUPS: tuple[tuple[str, ...], ...] = (("io",), ("wake",), _KIB, _SEGMENT, ("tur
 _APART = 0.1
 """What must be left of a column, as a share of it, when those before it have explained what they can."""
 _MATTERS = 0.01
-"""Of the CPU time of some treatment, by the other table: less is not fitted, unless the other table knows nothing of
-segments."""
+"""Of the CPU time of some treatment, by the other table: less is not fitted. Segments of several sizes are, since that
+table may know nothing of them."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,18 @@ class Figure:
     fitted: bool = False
 
 
-def fit_costs(treatments: Sequence[Costed], base: Mapping[str, float]) -> dict[str, Figure]:
-    """Name → figure, of one side. `base` is the other table's, each of them. Raises ValueError where nothing was
-    measured."""
+def fit_costs(
+    treatments: Sequence[Costed], base: Mapping[str, float], *, several_mtus: bool = False
+) -> dict[str, Figure]:
+    """Name → figure, of one side. `base` is the other table's, each of them. With one MTU what a segment costs is in
+    that of a KiB. Raises ValueError where nothing was measured."""
     blocks = sorted(set.intersection(*(set(each.measured_ns) for each in treatments))) if treatments else []
     if not blocks:
         raise ValueError("no block measured every treatment")
     measured = np.array([[each.measured_ns[block] for block in blocks] for each in treatments])
     scale = measured.mean(axis=1)
     columns = {group: _column(treatments, base, group) for group in (*GROUPS, *((name,) for name in _KIB))}
-    chosen = _chosen(columns, scale, known=[name for name, ns in base.items() if ns > 0])
+    chosen = _chosen(columns, scale, several_mtus)
     fixed = sum((base[name] * np.array([each.counts[name] for each in treatments]) for name in base
                  if not any(name in group for group in chosen)), np.zeros(len(treatments)))  # fmt: skip
     matrix = np.stack([columns[group] for group in chosen], axis=1) / scale[:, None]
@@ -105,10 +107,9 @@ def _column(treatments: Sequence[Costed], base: Mapping[str, float], group: Sequ
 
 
 def _chosen(
-    columns: Mapping[tuple[str, ...], np.ndarray], scale: np.ndarray, known: Sequence[str]
+    columns: Mapping[tuple[str, ...], np.ndarray], scale: np.ndarray, several_mtus: bool
 ) -> list[tuple[str, ...]]:
-    """The groups that these treatments tell apart, the first of all in any case. `known`: the figures that the other
-    table has."""
+    """The groups that these treatments tell apart, the first of all in any case."""
     chosen: list[tuple[str, ...]] = []
     basis = np.zeros((len(scale), 0))
 
@@ -122,7 +123,7 @@ def _chosen(
         return True
 
     for group in GROUPS:
-        matters = float((columns[group] / scale).max()) >= _MATTERS or (group == _SEGMENT and "segment" not in known)
+        matters = several_mtus if group == _SEGMENT else float((columns[group] / scale).max()) >= _MATTERS
         if (matters or not chosen) and told_apart(group):
             chosen.append(group)
     if _KIB in chosen and told_apart(_KIB[1:]):

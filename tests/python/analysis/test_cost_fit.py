@@ -65,13 +65,16 @@ def test_receiving_and_sending_are_told_apart_by_treatments_of_both_mixes() -> N
     assert found["kib"].ns == pytest.approx(0.75 * 90 + 0.25 * 210)
 
 
-def test_segments_are_told_apart_by_treatments_of_two_mtus_whatever_the_other_table_knows() -> None:
+def test_segments_are_told_apart_by_treatments_of_two_mtus() -> None:
     true = TRUE | {"segment": 900.0}
     sizes = [counts(depth, kib, segment_kib=mtu) for depth in DEPTHS for kib in (4, 64) for mtu in (1.4, 8.8)]
-    found = fit_costs([measured(each, STEADY, true) for each in sizes], BASE)
+    found = fit_costs([measured(each, STEADY, true) for each in sizes], BASE, several_mtus=True)
     for name, true_ns in true.items():
         assert found[name].ns == pytest.approx(true_ns, abs=1e-6), name
-    assert found["segment"].fitted
+    one_mtu = [counts(depth, kib, segment_kib=1.4) for depth in DEPTHS for kib in (4, 64)]
+    found = fit_costs([measured(each, STEADY, true) for each in one_mtu], BASE)
+    assert not found["segment"].fitted
+    assert found["kib"].ns == pytest.approx(150 + 900 / 1.4)
 
 
 def test_what_treatments_do_not_tell_apart_is_the_other_tables() -> None:
