@@ -117,7 +117,7 @@ fn coalesced_interrupts_add_to_latency_and_spare_threads_from_waking() {
 
 #[test]
 fn what_is_sent_and_what_is_received_cost_each_side_its_own() {
-    let spent = |received_ns, sent_ns, read_percent| {
+    let target = |received_ns, sent_ns, read_percent| {
         let mut lab = lab(Protocol::NvmeTcp, Link::default());
         (lab.target.costs.kib_ns, lab.target.costs.kib_sent_ns) = (received_ns, sent_ns);
         let simulated = simulate(&lab, &run(1, read_percent), 1);
@@ -127,10 +127,10 @@ fn what_is_sent_and_what_is_received_cost_each_side_its_own() {
     };
     // 4 KiB and a PDU's header of a read go out, a command of 72 bytes comes in; a write's data come with the command.
     for (read_percent, out, into) in [(100.0, 4096 + 24, 72), (0.0, 24, 4096 + 72)] {
-        let (cost_ns, sent, all) = spent(0, 1024, read_percent);
+        let (cost_ns, sent, all) = target(0, 1024, read_percent);
         assert!(sent.abs_diff(out) <= 24 && all.abs_diff(out + into) <= 48, "{sent} of {all}");
         assert!(cost_ns.abs_diff(sent) <= 1, "{cost_ns}");
-        let (cost_ns, sent, all) = spent(1024, 0, read_percent);
+        let (cost_ns, sent, all) = target(1024, 0, read_percent);
         assert!(cost_ns.abs_diff(all - sent) <= 1, "{cost_ns}");
     }
 }

@@ -74,8 +74,8 @@ the one simulated volume."""
     port_buffer: Annotated[Size, Field(ge=9216)] | None = None
     """Bytes that wait for a port of Ethernet at most; segments beyond it are lost, and none when not given."""
     coalesce: Annotated[Duration, Field(le=10_000_000)] = 0
-    """Interrupt coalescing of every adapter, up to 10 ms: from the first that arrives for a thread until it hears of it, \
-and of all that has come by then."""
+    """Interrupt coalescing of every adapter, up to 10 ms: from the first that arrives for a thread until it hears of \
+it, and of all that has come by then."""
     path_failures: Annotated[list[PathFailure], Field(min_length=1, max_length=64)] | None = None
     """Paths that fail while the load runs."""
     path_noticed: Duration = 0

@@ -78,6 +78,18 @@ def test_draws_leave_the_mean_where_the_table_puts_it_and_as_uncertain(tmp_path:
         assert statistics.fmean(squares) == pytest.approx(1.0, abs=0.1)
 
 
+def test_what_is_sent_costs_what_is_received_where_the_table_says_nothing_else(tmp_path: Path) -> None:
+    plain = drawn(study("loopback"))[0]["initiator"]
+    assert plain["kib_sent_ns"] == plain["kib_ns"] == 114
+    told = yaml.safe_load(LOOPBACK.read_text("utf-8"))
+    told["protocols"]["nvme-tcp"]["initiator"]["kib_sent"] = {"ns": 300, "source": "a test"}
+    file = tmp_path / "sent.yaml"
+    file.write_text(yaml.safe_dump(told), encoding="utf-8")
+    apart = drawn(study(file))[0]["initiator"]
+    assert apart == plain | {"kib_sent_ns": 300}
+    assert "kib_sent: {ns: 300" in text_of(read_costs(str(file)))
+
+
 def test_two_tables_share_no_draws(tmp_path: Path) -> None:
     one, other = (
         drawn(study(table(tmp_path / f"{ns}.yaml", ns=ns, low_ns=ns - 98, high_ns=ns + 98))) for ns in (1000, 1001)

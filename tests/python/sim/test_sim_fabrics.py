@@ -106,6 +106,17 @@ def test_what_ethernet_loses_is_no_matter_of_fibre_channel() -> None:
     assert "lost_per_million" not in document(study, protocol="fcp")["link"]
 
 
+def test_interrupts_are_coalesced_at_every_port_and_may_be_a_factor() -> None:
+    study = read({}, factors={"protocol": ["fcp", "nvme-tcp"], "coalesce": ["0s", "20us"]})
+    levels = [level.value for level in study.levels()["coalesce"]]
+    assert [document(study, protocol="fcp", coalesce=each)["link"].get("coalesce_ns") for each in levels] == [
+        None,
+        20_000,
+    ]
+    with pytest.raises(StudyError, match="coalesce"):
+        read({"coalesce": "11ms"})
+
+
 def test_service_times_come_from_a_file_beside_the_study(tmp_path: Path) -> None:
     (tmp_path / "times.txt").write_text("# of a drive\n90us\n110us\n\n4ms  # garbage collected\n", encoding="utf-8")
     study = read({"media": {"servers": 4, "service_times": "times.txt"}}, tmp_path)
