@@ -129,8 +129,9 @@ def test_what_a_database_cannot_be_asked_is_refused_with_its_reason(asked: Study
     assert [(where, said) for where, said in broken_rules(asked) if where == place and reason in said]
 
 
-def test_a_study_of_a_database_breaks_no_rule() -> None:
-    assert list(broken_rules(study())) == []
+@pytest.mark.parametrize("load", [{}, {"rate_iops": 10, "arrivals": "poisson"}])
+def test_a_study_of_a_database_breaks_no_rule(load: dict[str, Any]) -> None:
+    assert list(broken_rules(study(load))) == []
     assert list(broken_rules(study({"clients": 2}, volume=OWN))) == []
 
 
