@@ -31,7 +31,7 @@ name: fio
 question: What does fio find?
 volume: {size: 4MiB}
 factors: {protocol: {file: ./disk.img}, generator: [iotax, fio]}
-load: {workers: 2, outstanding: 4, warmup: 50ms, runtime: 200ms}
+load: {workers: 2, outstanding: 4, warmup: 50ms, runtime: 1s}
 design: {replicates: 2}
 baseline: {generator: iotax}
 """
@@ -86,7 +86,7 @@ def test_streams_become_groups_of_workers_in_zones_of_their_own(tmp_path: Path) 
     ]
     job = run_job(some, Target("psync", ("filename=/x",)), seed=3, cpus=[1])
     shared, random, sequential = (part.splitlines() for part in job.split("\n["))
-    assert {"iodepth=4", "ramp_time=50000us", "runtime=200000us", "cpus_allowed=1", f"size={MIB}"} <= set(shared)
+    assert {"iodepth=4", "ramp_time=50000us", "runtime=1000000us", "cpus_allowed=1", f"size={MIB}"} <= set(shared)
     assert {"rw=randrw", "rwmixread=70", "bs=4096", "offset=0", f"offset_increment={MIB}"} <= set(random)
     assert {"rw=write", "bs=8192", f"offset={MIB}", "numjobs=3"} <= set(sequential)
 
@@ -128,7 +128,7 @@ def test_its_output_reads_as_a_result(fio: Fio, disk: Path) -> None:
 
 def test_an_open_loop_says_what_of_its_rate_it_achieved(fio: Fio, disk: Path) -> None:
     text = STUDY.replace("workers: 2", "workers: 2, rate_iops: 500, arrivals: poisson, verify: false").replace(
-        "200ms", "1s"
+        "runtime: 1s", "runtime: 2s"
     )
     result = measure(fio, disk, text)
     assert result.open is not None
@@ -194,7 +194,9 @@ def test_what_this_fio_cannot_reach_is_said(
 def test_it_does_not_outlive_a_run_that_is_killed(fio: Fio, disk: Path, engine: FakeEngine) -> None:
     del fio, engine
     study = disk.parent / "s.yaml"
-    study.write_text(STUDY.replace("200ms", "60s").replace("[iotax, fio]", "[fio]").replace("iotax}", "fio}"))
+    study.write_text(
+        STUDY.replace("runtime: 1s", "runtime: 60s").replace("[iotax, fio]", "[fio]").replace("iotax}", "fio}")
+    )
     command = [sys.executable, "-m", "iotax", "run", str(study), "--notebook", str(disk.parent / "n.iotax")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

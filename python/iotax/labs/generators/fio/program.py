@@ -117,6 +117,8 @@ def run_fio(
         checked_bytes=checked_bytes,
         started_unix_ns=started_unix_ns,
     )
+    if result.ios and cpu.initiator is not None and not cpu.initiator.busy_ns:
+        raise TrialFailed("fio did nothing while its CPU was read: it began late; ask for a longer `runtime:`")
     return Outcome(result, None, process.log)
 
 
