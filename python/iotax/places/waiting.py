@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import queue
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -15,17 +17,19 @@ from iotax.places.base import Binary, Event, Place, Task
 from iotax.places.here import HERE, Child
 
 _Value = TypeVar("_Value")
+_LOOK_S = 0.05
 
 
 def wait_for(work: Coroutine[Any, Any, _Value]) -> _Value:
     """Runs it on the thread of all places. An interrupt ends the work, and what it started, before it goes on."""
-    loop, ended = _loop(), threading.Event()
+    # No Event: interrupted where it has just taken its lock, it keeps that for ever.
+    loop, ended = _loop(), queue.SimpleQueue[None]()
     begun: list[asyncio.Task[_Value]] = []
 
     def begin() -> None:
         if not begun:
             begun.append(loop.create_task(work))
-            begun[0].add_done_callback(lambda _: ended.set())
+            begun[0].add_done_callback(lambda _: ended.put(None))
 
     def cancel() -> None:
         begin()  # where it was interrupted before
@@ -33,10 +37,13 @@ def wait_for(work: Coroutine[Any, Any, _Value]) -> _Value:
 
     try:
         loop.call_soon_threadsafe(begin)
-        ended.wait()
+        ended.get()
     except BaseException:
         loop.call_soon_threadsafe(cancel)
-        ended.wait()
+        # The interrupt may have come with the word that it has ended.
+        while not begun or not begun[0].done():
+            with contextlib.suppress(queue.Empty):
+                ended.get(timeout=_LOOK_S)
         raise
     return begun[0].result()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shlex
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -93,3 +95,29 @@ def test_an_interrupt_ends_the_work_before_it_goes_on() -> None:
         wait_for(work())
     assert ended == ["ended"]
     interrupting.join()
+
+
+INTERRUPTED = """\
+import asyncio, random, signal, sys
+from iotax.places.waiting import wait_for
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+# An interrupt before the wait begins leaves work that never did, which Python says.
+sys.unraisablehook = lambda _: None
+signal.signal(signal.SIGALRM, interrupt)
+instants = random.Random(1)
+for _ in range(6000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, instants.uniform(5e-6, 200e-6))
+        wait_for(asyncio.sleep(50e-6))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+"""
+
+
+def test_an_interrupt_at_any_instant_ends_the_wait() -> None:
+    """Also at those in which waiting begins and ends, which a lock of its own would not survive."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", INTERRUPTED], check=True, timeout=120)
