@@ -11,6 +11,8 @@ TIMES_RATIO_MIN = 1.995
 """From here on a ratio is written as "2.0 times", not as "100 % more"."""
 FACTOR_MAX = 1000.0
 """Beyond it, and below its inverse, an end of an interval that knows nothing is written as "over 1,000"."""
+_DIGITS_MAX = 3
+"""Of percentages: ends that agree in so many decimals need no more."""
 _UNKNOWN = 1e6
 """Where an interval's high end is so many times its low one, its ends tell nothing."""
 
@@ -91,7 +93,20 @@ def ends(low: float, high: float, *, times: bool = False) -> str:
     if times or high > PERCENT_RATIO_MAX:
         shown = _bounded if high > _UNKNOWN * low else figure
         return f"{shown(low)} to {shown(high)} times"
-    return f"{signed(low - 1)} to {signed(high - 1)}"
+    return _apart(low - 1, high - 1)
+
+
+def _apart(low: float, high: float) -> str:
+    """Two changes, with as many decimals as tell them apart: "−89.4 % to −89.1 %", not "−89 % to −89 %"."""
+    for digits in range(_DIGITS_MAX + 1):
+        said = [signed(each) if digits == 0 else _signed_with(each, digits) for each in (low, high)]
+        if said[0] != said[1]:
+            return " to ".join(said)
+    return f"{signed(low)} to {signed(high)}"
+
+
+def _signed_with(share: float, digits: int) -> str:
+    return f"{100 * share:+.{digits}f} %".replace("-", "−")
 
 
 def _bounded(ratio: float) -> str:

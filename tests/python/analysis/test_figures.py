@@ -15,3 +15,9 @@ def test_a_large_ratio_that_is_known_is_written_as_it_is() -> None:
     known = Estimate(1500.0, 1490.0, 1510.0)
     assert span(known) == "95 % CI 1,490 to 1,510 times"
     assert (indexed(known.value), *indexed_ends(known)) == ("150,000", "149,000", "151,000")
+
+
+def test_ends_of_an_interval_are_told_apart() -> None:
+    assert span(Estimate(0.109, 0.1061, 0.1093)) == "95 % CI −89.4 % to −89.1 %"
+    assert span(Estimate(0.85, 0.84, 0.86)) == "95 % CI −16 % to −14 %"
+    assert span(Estimate(0.5, 0.5, 0.50000001)) == "95 % CI −50 % to −50 %"

@@ -80,6 +80,21 @@ def test_a_field_that_is_a_factor_is_no_assumption(file: Path) -> None:
     assert [each.name for each in found][-1] == "media: service time"
 
 
+def test_how_adapters_coalesce_is_assumed_where_they_do(file: Path) -> None:
+    told = yaml.safe_load(file.read_text(encoding="utf-8"))
+    told["lab"]["sim"]["coalesce"] = "20us"
+    study = read_study(file.name, yaml.safe_dump(told), file.parent)
+    last = assumptions(study)[-1]
+    assert (last.name, last.value) == ("adapters: interrupt coalescing", "20.0 µs")
+    less, more = (last.in_study(study, times).lab.sim for times in (0.5, 1.5))
+    assert less is not None and more is not None
+    assert (less.coalesce, more.coalesce) == (10_000, 30_000)
+    del told["lab"]["sim"]["coalesce"]
+    told["factors"]["coalesce"] = ["0s", "20us"]
+    found = assumptions(read_study(file.name, yaml.safe_dump(told), file.parent))
+    assert "coalescing" not in found[-1].name
+
+
 def test_each_assumption_moves_what_it_bears_on(file: Path, real_engine: Path) -> None:
     del real_engine
     done = CliRunner().invoke(app, ["sim", "sensitivity", str(file), "--json", "-"])

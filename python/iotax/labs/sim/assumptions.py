@@ -29,6 +29,7 @@ _MEDIA = {
     "destage": ("media: what a write costs later", format_percent),
 }
 _DELAY = "link_delay"
+_COALESCE = "coalesce"
 _MICROSECOND_NS = 1000
 
 
@@ -44,7 +45,7 @@ class Assumption:
     costs: frozenset[tuple[str, str, str, str]] = frozenset()
     """Table, protocol, side, figure."""
     field: str = ""
-    """Of `media`, or `link_delay`."""
+    """Of `media`, or `link_delay`, or `coalesce`."""
 
     def in_study(self, study: Study, times: float) -> Study:
         """The study with its field so many times as large."""
@@ -52,14 +53,14 @@ class Assumption:
         if self.field == _DELAY:
             delay_ns = round(study.topology.link_delay * times / _MICROSECOND_NS) * _MICROSECOND_NS
             return study.model_copy(update={"topology": study.topology.model_copy(update={_DELAY: delay_ns})})
+        if lab is not None and self.field == _COALESCE:
+            return _with(study, lab.model_copy(update={_COALESCE: round(lab.coalesce * times)}))
         if not self.field or lab is None or lab.media is None:
             return study
         update = {self.field: _times(lab.media, self.field, times)}
         if self.field == "service" and lab.media.p99:
             update["p99"] = _times(lab.media, "p99", times)
-        media = lab.media.model_copy(update=update)
-        changed = study.lab.model_copy(update={"sim": lab.model_copy(update={"media": media})})
-        return study.model_copy(update={"lab": changed})
+        return _with(study, lab.model_copy(update={"media": lab.media.model_copy(update=update)}))
 
     def of_costs(self, lab: Sim, protocol: str, times: float) -> dict[str, dict[str, int]]:
         """Side → the costs of its threads, as the table has them but for these."""
@@ -69,8 +70,8 @@ class Assumption:
 
 
 def assumptions(study: Study) -> list[Assumption]:
-    """Those of a study of this lab: every cost that is not 0, and, unless they are factors, media and the links' delay.
-    Costs of equal source are one: they are right or wrong together."""
+    """Those of a study of this lab: every cost that is not 0, and, unless they are factors, media, the links' delay and
+    the adapters' coalescing. Costs of equal source are one: they are right or wrong together."""
     lab = study.lab.sim
     assert lab is not None, "a study of this lab"
     found = _cost_assumptions(study)
@@ -83,7 +84,13 @@ def assumptions(study: Study) -> list[Assumption]:
         ]
     if study.topology.link_delay and _DELAY not in study.levels():
         found.append(Assumption("link: delay", show_time(study.topology.link_delay), field=_DELAY))
+    if lab.coalesce and _COALESCE not in study.levels():
+        found.append(Assumption("adapters: interrupt coalescing", show_time(lab.coalesce), field=_COALESCE))
     return found
+
+
+def _with(study: Study, lab: Sim) -> Study:
+    return study.model_copy(update={"lab": study.lab.model_copy(update={"sim": lab})})
 
 
 def _cost_assumptions(study: Study) -> list[Assumption]:
