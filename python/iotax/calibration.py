@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from iotax.analysis.cost_fit import Costed, Figure, fit_costs
+from iotax.analysis.cost_fit import Costed, Figure, figure_of, fit_costs
 from iotax.analysis.data import StudyData
 from iotax.analysis.responses import Run
 from iotax.labs.sim.costs import document as costs_document
@@ -40,6 +40,7 @@ _LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0}
 """One that limits nothing."""
 _LOOPBACK_MTU_BYTES = 9000
 _SIDES = ("initiator", "target")
+_DELAY = "wake_delay"
 
 
 class NothingToFit(Exception):  # noqa: N818 - an answer, not a bug
@@ -56,6 +57,9 @@ class Treatment:
     """Without costs."""
     measured_ns: Mapping[str, Mapping[int, float]]
     """Side → block → CPU time per I/O."""
+    gaps_ns: Mapping[int, float] | None = None
+    """Block → time from one I/O's end to the next one's, where one at a time went over loopback: what nobody worked of
+    it, a thread took to wake."""
     halves: bool = False
     """Both ends stood in one kernel, whose CPU time is taken in equal parts for theirs."""
 
@@ -111,8 +115,11 @@ def make_table(
 
 def _costs(figures: Mapping[str, Figure], base: Costs, source: str, base_name: str, notebook: str) -> Costs:
     given = base.figures()
-    if figures["kib_sent"] != figures["kib"]:
-        given.setdefault("kib_sent", base.kib)
+    for name, like in (("kib_sent", "kib"), ("wake_short", "wake")):
+        if figures[name] != figures[like]:
+            given.setdefault(name, getattr(base, like))
+    if figures[_DELAY].fitted:
+        given.setdefault(_DELAY, base.wake)
     return Costs(**{name: _cost(figures[name], cost, source, base_name, notebook) for name, cost in given.items()})
 
 
@@ -217,7 +224,21 @@ def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
     )
     mtu_bytes = _LOOPBACK_MTU_BYTES if facts.lab == "loopback" else settings.topology.mtu
     document = _document(settings, mtu_bytes, facts.threads or 1, facts.target_threads or 1)
-    return Treatment(name, facts.protocol, document, means, _halves(runs[0].result))
+    return Treatment(
+        name, facts.protocol, document, means, None if settings.load.rate_iops else _gaps(runs), _halves(runs[0].result)
+    )
+
+
+def _gaps(runs: list[Run]) -> dict[int, float] | None:
+    """Of a closed loop of one I/O over loopback, where nothing but threads takes time."""
+    result = runs[0].result
+    load = result.outstanding
+    if result.facts.lab != "loopback" or (load.workers, load.per_worker) != (1, 1):
+        return None
+    gaps: dict[int, list[float]] = {}
+    for run in runs:
+        gaps.setdefault(run.trial.block, []).append(run.result.window.duration_ns / run.result.ios)
+    return {block: sum(each) / len(each) for block, each in gaps.items()}
 
 
 def _document(settings: Settings, mtu_bytes: int, threads: int, target_threads: int) -> dict[str, Any]:
@@ -234,11 +255,13 @@ def _fitted(
 ) -> tuple[dict[str, dict[str, Figure]], list[Check]]:
     """Side → name → figure, and how the table fits."""
     others = {
-        side: {"kib_sent": float(costs.kib.ns)} | {name: float(cost.ns) for name, cost in costs.figures().items()}
+        side: {"kib_sent": float(costs.kib.ns), "wake_short": float(costs.wake.ns)}
+        | {name: float(cost.ns) for name, cost in costs.figures().items() if name != _DELAY}
         for side, costs in told(base).items()
     }
+    delays = {side: _delay(treatments, costs) for side, costs in told(base).items()}
     several_mtus = len({each.document["link"].get("mtu_bytes") for each in treatments}) > 1
-    costs = others
+    costs = {side: others[side] | {_DELAY: delays[side].ns} for side in _SIDES}
     figures: dict[str, dict[str, Figure]] = {}
     for _ in range(_TIMES):
         counted = [_counts(each, costs, program) for each in treatments]
@@ -247,7 +270,8 @@ def _fitted(
                 Costed(each.measured_ns[side], counts[side]) for each, counts in zip(treatments, counted, strict=True)
             ]
             try:
-                figures[side] = fit_costs(costed, others[side], several_mtus=several_mtus)
+                found = fit_costs(costed, others[side], several_mtus=several_mtus)
+                figures[side] = found | {_DELAY: delays[side]}
             except ValueError as error:
                 raise NothingToFit(f"{treatments[0].protocol}: {error}") from error
         before, costs = costs, {side: {name: each.ns for name, each in figures[side].items()} for side in _SIDES}
@@ -255,6 +279,20 @@ def _fitted(
             break
     counted = [_counts(each, costs, program) for each in treatments]
     return figures, list(_checked(treatments, counted, costs))
+
+
+def _delay(treatments: list[Treatment], base: Costs) -> Figure:
+    """How long a thread takes to wake, its CPU time aside: half of the time between I/Os in which neither side worked,
+    for each side wakes once for each. Mean over treatments; the other table's where none tells."""
+    idle: dict[int, list[float]] = {}
+    for each in treatments:
+        for block, gap_ns in (each.gaps_ns or {}).items():
+            worked_ns = sum(each.measured_ns[side][block] for side in _SIDES)
+            idle.setdefault(block, []).append(max(0.0, gap_ns - worked_ns) / 2)
+    by_block = [sum(each) / len(each) for each in idle.values()]
+    if not by_block:
+        return Figure(float(base.wake_delay.ns) if base.wake_delay else 0.0)
+    return figure_of(sum(by_block) / len(by_block), by_block)
 
 
 def _stay(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
@@ -285,8 +323,10 @@ def _counts(
 
 
 def _per_io(work: SiteWork, ios: int) -> dict[str, float]:
+    deep = work.wakes if work.wakes_deep_permille is None else work.wakes_deep_permille / 1000
     return {
-        "wake": work.wakes / ios,
+        "wake": deep / ios,
+        "wake_short": (work.wakes - deep) / ios,
         "turn": work.turns / ios,
         "send": work.sends / ios,
         "io": 1.0,

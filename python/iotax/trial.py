@@ -286,6 +286,9 @@ class SiteWork(Record):
 
     wakes: int
     """Threads that slept and were woken."""
+    wakes_deep_permille: int | None = None
+    """How deep they slept, added up: 1000 each where it was for 30 µs or longer; None where an earlier version did not
+    count it."""
     turns: int
     """In each of which a thread did all that had come."""
     sends: int

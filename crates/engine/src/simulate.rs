@@ -7,7 +7,7 @@ use iotax_node::{
     load::{TaskConfig, config::RunConfig, queue::Depths},
 };
 use iotax_sim::{
-    Costs, Frames, Link, Loss, Media,
+    Costs, Frames, Link, Loss, Media, Wake,
     lab::{Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
 };
 
@@ -185,7 +185,7 @@ fn site(spec: &SiteSpec) -> Site {
     Site {
         cores: spec.cores as usize,
         costs: Costs {
-            wake_ns: costs.wake_ns,
+            wake: Wake { deep_ns: costs.wake_ns, short_ns: costs.wake_short_ns, delay_ns: costs.wake_delay_ns },
             turn_ns: costs.turn_ns,
             send_ns: costs.send_ns,
             kib_ns: costs.kib_ns,
@@ -246,6 +246,7 @@ fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {
 fn site_report(machines: &[Usage]) -> SiteReport {
     machines.iter().fold(SiteReport::default(), |site, Usage { work, carried }| SiteReport {
         wakes: site.wakes + work.wakes,
+        wakes_deep_permille: site.wakes_deep_permille + work.wakes_deep_permille,
         turns: site.turns + work.turns,
         sends: site.sends + work.sends,
         bytes: site.bytes + work.bytes,

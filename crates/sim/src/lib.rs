@@ -29,4 +29,4 @@ pub use load::{add_load, connection_config};
 pub use options::{Canary, Fault, Options, PROTOCOLS, protocol_named};
 pub use server::{Exporter, Store, Volume};
 pub use trace::Trace;
-pub use world::{Costs, HostId, Work, WorkAsked, World, WorldStep};
+pub use world::{Costs, HostId, Wake, Work, WorkAsked, World, WorldStep};

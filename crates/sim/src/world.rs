@@ -3,9 +3,12 @@
 mod connections;
 mod paths;
 mod processors;
+mod receive;
 mod segments;
+mod waking;
 
 pub use processors::{Costs, Work, WorkAsked};
+pub use waking::Wake;
 
 use std::{
     cell::RefCell,
@@ -73,6 +76,8 @@ pub struct World {
     spare: Vec<Vec<u8>>,
     /// Sizes of what a flush sends, and where in the stream that ends; empty between two.
     sent: Vec<(usize, u64)>,
+    /// What was received is not all of one receive: nothing is answered before the rest.
+    receives_more: bool,
     /// A canary: of a thousand flushes, so many never reach the disk.
     pub flushes_dropped: u64,
     /// A canary: of a thousand reads, so many have another's answer.
@@ -157,7 +162,10 @@ enum Event {
     Interrupt {
         host: usize,
     },
-    /// A thread has received what its turn is about; its turn is over.
+    /// A thread is awake; it has received what its turn is about; its turn is over.
+    Awake {
+        host: usize,
+    },
     Turn {
         host: usize,
     },
@@ -205,6 +213,7 @@ impl World {
             wake_list: Rc::default(),
             spare: Vec::new(),
             sent: Vec::new(),
+            receives_more: false,
             flushes_dropped: 0,
             reads_swapped: 0,
         }
@@ -329,6 +338,7 @@ impl World {
             Event::DiskBegins { host, disk, token, op } => self.begin_disk(host, disk, token, *op),
             Event::Disk { host, life, disk, number } => self.disk_done(host, life, disk, number),
             Event::Interrupt { host } => self.interrupt(host),
+            Event::Awake { host } => self.receive(host),
             Event::Turn { host } => self.turn(host),
             Event::TurnEnds { host } => self.turn_ends(host),
             Event::Woken { host } => self.handle(host, Input::Woken),
@@ -511,7 +521,7 @@ impl World {
                 None => break,
             }
         }
-        loop {
+        while !self.receives_more {
             let conn = node.borrow_mut().poll_transmit();
             let Some(conn) = conn else { break };
             if let Some((pipe, side)) = self.conn(host, conn)

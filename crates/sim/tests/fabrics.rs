@@ -12,7 +12,7 @@ use iotax_node::{
     volume::MediaModel,
 };
 use iotax_sim::{
-    Frames, Link, Media,
+    Frames, Link, Media, Wake,
     lab::{Lab, PathFailure, PathPolicy, Paths, Simulated},
 };
 use support::{lab, reads};
@@ -91,7 +91,7 @@ fn coalesced_interrupts_add_to_latency_and_spare_threads_from_waking() {
     let simulated = |outstanding, coalesce| {
         let link = Link { latency: Duration::from_micros(5), coalesce, ..Link::default() };
         let mut lab = lab(Protocol::NvmeTcp, link);
-        (lab.initiator.costs.wake_ns, lab.target.costs.wake_ns) = (1_000, 1_000);
+        (lab.initiator.costs.wake, lab.target.costs.wake) = (Wake::always(1_000), Wake::always(1_000));
         simulate(&lab, &run(outstanding, 100.0), 1)
     };
     let latency_ns = |simulated: &Simulated| {
@@ -105,7 +105,7 @@ fn coalesced_interrupts_add_to_latency_and_spare_threads_from_waking() {
     let poisson = |coalesce| {
         let link = Link { latency: Duration::from_micros(5), coalesce, ..Link::default() };
         let mut lab = lab(Protocol::NvmeTcp, link);
-        lab.target.costs.wake_ns = 1_000;
+        lab.target.costs.wake = Wake::always(1_000);
         let pacing = Pacing::Open(Open { rate_iops: 100_000.0, arrivals: Arrivals::Poisson, backlog_max: 1000 });
         simulate(&lab, &RunConfig { pacing, ..run(64, 100.0) }, 1)
     };

@@ -1,11 +1,12 @@
 """What a simulated thread's work costs, fitted to measured CPU per I/O.
 
-    CPU per I/O = io + wakes × wake + KiB received × kib + KiB sent × kib_sent + segments × segment
-                  + turns × turn + sends × send
+    CPU per I/O = io + deep wakes × wake + short wakes × wake_short + KiB received × kib + KiB sent × kib_sent
+                  + segments × segment + turns × turn + sends × send
 
 How often each of them happens for an I/O is known from a simulation of the measured treatment. A figure is fitted only
 where the measured treatments tell it apart from those before it, in the order of `GROUPS`; what they do not is taken
-from another table. The two directions are fitted together where they are not told apart. No cost is below zero.
+from another table. KiB in both directions are fitted together where they are not told apart. No cost is
+below zero. A sleep that is half as long as those from which on wakes cost no more counts half as deep.
 Treatments count alike by relative error (least squares), and blocks are the sample: what each gives alone, with
 Student's t, is the interval.
 """
@@ -13,15 +14,20 @@ Student's t, is the interval.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from iotax.analysis import student
 
+Direction: TypeAlias = Mapping[str, float]
+"""Figures that are fitted together, each by its weight."""
 _KIB = ("kib", "kib_sent")
+_WAKE = ("wake", "wake_short")
 _SEGMENT = ("segment",)
-GROUPS: tuple[tuple[str, ...], ...] = (("io",), ("wake",), _KIB, _SEGMENT, ("turn", "send"))
-"""Figures that are fitted together keep the other table's ratio: a turn sends about once."""
+GROUPS: tuple[tuple[str, ...], ...] = (("io",), _WAKE, _KIB, _SEGMENT, ("turn", "send"))
+"""Figures that are fitted together keep the other table's ratio: a turn sends about once, and how much less it takes to
+wake from a short sleep is for a measurement of its own."""
 _APART = 0.1
 """What must be left of a column, as a share of it, when those before it have explained what they can."""
 _MATTERS = 0.01
@@ -57,30 +63,29 @@ def fit_costs(
         raise ValueError("no block measured every treatment")
     measured = np.array([[each.measured_ns[block] for block in blocks] for each in treatments])
     scale = measured.mean(axis=1)
-    columns = {group: _column(treatments, base, group) for group in (*GROUPS, *((name,) for name in _KIB))}
-    chosen = _chosen(columns, scale, several_mtus)
-    fixed = sum((base[name] * np.array([each.counts[name] for each in treatments]) for name in base
-                 if not any(name in group for group in chosen)), np.zeros(len(treatments)))  # fmt: skip
-    matrix = np.stack([columns[group] for group in chosen], axis=1) / scale[:, None]
+    chosen = _chosen(treatments, scale, base, several_mtus)
+    fitted = {name for direction in chosen for name in direction}
+    fixed = _column(treatments, {name: ns for name, ns in base.items() if name not in fitted})
+    matrix = np.stack([_column(treatments, direction) for direction in chosen], axis=1) / scale[:, None]
 
     def solved(values: np.ndarray) -> np.ndarray:
         return _not_below_zero(matrix, (values - fixed) / scale)
 
-    whole = solved(scale)
-    reach = np.full(len(chosen), np.nan)
-    if len(blocks) > 1:
-        by_block = np.array([solved(measured[:, at]) for at in range(len(blocks))])
-        reach = by_block.std(axis=0, ddof=1) / len(blocks) ** 0.5 * student.reach(len(blocks) - 1)
+    names = sorted(fitted)
+    weights = np.array([[direction.get(name, 0.0) for direction in chosen] for name in names])
+    whole = weights @ solved(scale)
+    by_block = np.array([weights @ solved(measured[:, at]) for at in range(len(blocks))])
     found = {name: Figure(float(ns)) for name, ns in base.items()}
-    for group, factor, by in zip(chosen, whole, reach, strict=True):
-        for name in group:
-            unit = _unit(base, group, name)
-            ns, half = float(factor * unit), float(by * unit)
-            if np.isnan(half):
-                found[name] = Figure(ns, fitted=True)
-            else:
-                found[name] = Figure(ns, max(0.0, ns - half), ns + half, fitted=True)
-    return found
+    return found | {name: figure_of(float(whole[at]), by_block[:, at]) for at, name in enumerate(names)}
+
+
+def figure_of(ns: float, by_block: Sequence[float] | np.ndarray) -> Figure:
+    """Fitted, with a 95 % interval from what each of several blocks gives alone."""
+    count = len(by_block)
+    if count < 2:
+        return Figure(ns, fitted=True)
+    half = float(np.std(by_block, ddof=1)) / count**0.5 * student.reach(count - 1)
+    return Figure(ns, max(0.0, ns - half), ns + half, fitted=True)
 
 
 def _not_below_zero(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -97,36 +102,39 @@ def _not_below_zero(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
     return best
 
 
-def _unit(base: Mapping[str, float], group: Sequence[str], name: str) -> float:
-    """What one of a group weighs in it: one nanosecond each where the other table has none."""
-    return base[name] if any(base[each] > 0 for each in group) else 1.0
+def _direction(base: Mapping[str, float], group: Sequence[str]) -> Direction:
+    """In the other table's ratio, and alike where that has none of them."""
+    return {name: base[name] if any(base[each] > 0 for each in group) else 1.0 for name in group}
 
 
-def _column(treatments: Sequence[Costed], base: Mapping[str, float], group: Sequence[str]) -> np.ndarray:
-    return np.array([sum(_unit(base, group, name) * each.counts[name] for name in group) for each in treatments])
+def _column(treatments: Sequence[Costed], direction: Direction) -> np.ndarray:
+    return np.array([sum(weight * each.counts[name] for name, weight in direction.items()) for each in treatments])
 
 
 def _chosen(
-    columns: Mapping[tuple[str, ...], np.ndarray], scale: np.ndarray, several_mtus: bool
-) -> list[tuple[str, ...]]:
-    """The groups that these treatments tell apart, the first of all in any case."""
-    chosen: list[tuple[str, ...]] = []
+    treatments: Sequence[Costed], scale: np.ndarray, base: Mapping[str, float], several_mtus: bool
+) -> list[Direction]:
+    """Those that these treatments tell apart, the first of all in any case."""
     basis = np.zeros((len(scale), 0))
 
-    def told_apart(group: tuple[str, ...]) -> bool:
+    def told_apart(direction: Direction) -> bool:
         nonlocal basis
-        relative = columns[group] / scale
+        relative = _column(treatments, direction) / scale
         left = relative - basis @ (basis.T @ relative)
-        if chosen and np.linalg.norm(left) <= _APART * np.linalg.norm(relative):
+        if basis.shape[1] and np.linalg.norm(left) <= _APART * np.linalg.norm(relative):
             return False
         basis = np.column_stack((basis, left / np.linalg.norm(left)))
         return True
 
+    def matters(group: tuple[str, ...], direction: Direction) -> bool:
+        return several_mtus if group == _SEGMENT else float((_column(treatments, direction) / scale).max()) >= _MATTERS
+
+    chosen: dict[tuple[str, ...], Direction] = {}
     for group in GROUPS:
-        matters = several_mtus if group == _SEGMENT else float((columns[group] / scale).max()) >= _MATTERS
-        if (matters or not chosen) and told_apart(group):
-            chosen.append(group)
-    if _KIB in chosen and told_apart(_KIB[1:]):
-        at = chosen.index(_KIB)
-        chosen[at : at + 1] = [(name,) for name in _KIB]
-    return chosen
+        direction = _direction(base, group)
+        if (matters(group, direction) or not chosen) and told_apart(direction):
+            chosen[group] = direction
+    if _KIB in chosen and told_apart({_KIB[1]: 1.0}):
+        del chosen[_KIB]
+        chosen |= {(name,): {name: 1.0} for name in _KIB}
+    return list(chosen.values())

@@ -125,7 +125,7 @@ class Costs(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     wake: Cost
-    """To wake it where it slept."""
+    """To wake it where it slept, for 30 µs or longer where `wake_short` is given."""
     turn: Cost
     """A turn, in which it does all that has come."""
     send: Cost
@@ -138,6 +138,10 @@ class Costs(BaseModel):
     """Each segment sent or received."""
     kib_sent: Cost | None = None
     """Each KiB sent."""
+    wake_short: Cost | None = None
+    """To wake it where it has just fallen asleep, and after less than 30 µs in proportion."""
+    wake_delay: Cost | None = None
+    """How long it takes, besides, until it is at work: no CPU time, and less after less than 30 µs."""
 
     def figures(self) -> dict[str, Cost]:
         """Those that are given, by their names, in this order."""

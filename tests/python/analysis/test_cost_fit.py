@@ -11,6 +11,7 @@ from iotax.analysis.cost_fit import Costed, fit_costs
 
 BASE = {
     "wake": 20_000.0,
+    "wake_short": 8_000.0,
     "turn": 2000.0,
     "send": 1000.0,
     "io": 200.0,
@@ -18,7 +19,15 @@ BASE = {
     "segment": 0.0,
     "kib_sent": 100.0,
 }
-TRUE = BASE | {"wake": 30_000.0, "turn": 1000.0, "send": 500.0, "io": 700.0, "kib": 150.0, "kib_sent": 150.0}
+TRUE = BASE | {
+    "wake": 30_000.0,
+    "wake_short": 12_000.0,
+    "turn": 1000.0,
+    "send": 500.0,
+    "io": 700.0,
+    "kib": 150.0,
+    "kib_sent": 150.0,
+}
 
 
 def counts(depth: int, kib: float, received: float = 0.75, segment_kib: float = 0.0) -> dict[str, float]:
@@ -27,8 +36,11 @@ def counts(depth: int, kib: float, received: float = 0.75, segment_kib: float = 
     turns = 1 if depth == 1 else 3 / depth
     segments = 3.0 if not segment_kib else 1 + kib / segment_kib
     directions = {"kib": kib * received, "kib_sent": kib * (1 - received)}
+    wakes = turns if depth < 8 else 0.0
+    short = 0.0 if depth == 1 else wakes / 2
     return {
-        "wake": turns if depth < 8 else 0.0,
+        "wake": wakes - short,
+        "wake_short": short,
         "turn": turns,
         "send": turns,
         "io": 1.0,
@@ -79,7 +91,7 @@ def test_segments_are_told_apart_by_treatments_of_two_mtus() -> None:
 
 def test_what_treatments_do_not_tell_apart_is_the_other_tables() -> None:
     found = fit_costs([measured(counts(depth, 4), STEADY) for depth in (1, 64)], BASE)
-    assert {name for name, each in found.items() if each.fitted} == {"io", "wake"}
+    assert {name for name, each in found.items() if each.fitted} == {"io", "wake", "wake_short"}
     assert found["kib"].ns == 100
     assert found["turn"].low_ns is None
     # What was measured is kept: the io has what 4 KiB cost beyond the other table.

@@ -232,7 +232,7 @@ def test_more_loads_do_not_make_drawn_costs_better_known(tmp_path: Path) -> None
     together = {cell: weight / len(pairs) for each in pairs for cell, weight in each.items()}
     alone, whole = [model.model.contrast(each).standard_error for each in pairs], model.model.contrast(together)
     # A replicate's six loads share its draw. Were each a draw of its own, it would be two fifths.
-    assert (whole.standard_error or 0.0) > 0.7 * statistics.median(each or 0.0 for each in alone)
+    assert (whole.standard_error or 0.0) > 0.5 * statistics.median(each or 0.0 for each in alone)
 
 
 @pytest.fixture
@@ -271,7 +271,9 @@ def test_a_table_is_made_from_a_notebook_and_runs_a_study(measured: Path, tmp_pa
             assert figures["kib"].source.startswith("as in table loopback, since m.iotax")
     assert CostTable.model_validate(yaml.safe_load(text_of(made))) == made
     file = tmp_path / "small.yaml"
-    file.write_text(yaml.safe_dump(SMALL | {"lab": {"sim": {"costs": str(costs)}}}), encoding="utf-8")
+    # Drawn from two short blocks on a busy machine, waking may take long.
+    told = SMALL | {"lab": {"sim": {"costs": str(costs)}}, "load": SMALL["load"] | {"runtime": "50ms"}}
+    file.write_text(yaml.safe_dump(told), encoding="utf-8")
     done = CliRunner().invoke(app, ["run", str(file), str(tmp_path / "sim.iotax"), "--no-report"])
     assert done.exit_code == 0, done.output
 

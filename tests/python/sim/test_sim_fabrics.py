@@ -184,7 +184,9 @@ def test_full_queue_of_a_lun_and_want_of_credits_are_what_limits(real_engine: Pa
     assert 0.5 < fcp["rate_iops"] / (4 / 200e-6) < 1.0
     assert nvme["rate_iops"] > 3 * fcp["rate_iops"]
     far = {"link_rate": "10Gbit", "link_delay": "250us"}
-    starved = {"lab": {"sim": WIDE | {"credits": 8}}, "topology": far, "load": BASE["load"] | {"block_size": "64KiB"}}
+    # Waiting counts where it ends, and each I/O waits for milliseconds.
+    load = BASE["load"] | {"block_size": "64KiB", "runtime": "400ms"}
+    starved = {"lab": {"sim": WIDE | {"credits": 8}}, "topology": far, "load": load}
     assert {each["limit"] for each in what_if(starved, tmp_path).values()} == {"credits"}
 
 

@@ -224,6 +224,8 @@ pub(crate) struct SimulatedReport {
 pub(crate) struct SiteReport {
     /// Threads that slept and were woken; turns in which they did what had come; sends of what a connection had
     pub(crate) wakes: u64,
+    /// How deep those threads slept, added up: 1000 each where it was for 30 µs or longer
+    pub(crate) wakes_deep_permille: u64,
     pub(crate) turns: u64,
     pub(crate) sends: u64,
     /// Received and sent

@@ -147,8 +147,12 @@ pub(crate) struct SiteSpec {
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_field_names)] // units are part of names
 pub(crate) struct CostsSpec {
-    /// To wake a thread that slept
+    /// To wake a thread that slept for 30 µs or longer
     pub(crate) wake_ns: u64,
+    /// And one that has just fallen asleep; in between, in proportion
+    pub(crate) wake_short_ns: u64,
+    /// How long it takes until one that slept for 30 µs or longer is at work, besides; in proportion, from nothing
+    pub(crate) wake_delay_ns: u64,
     /// A turn of a thread, in which it does all that has come
     pub(crate) turn_ns: u64,
     /// To send what a connection has

@@ -1,20 +1,21 @@
 //! Processors of the hosts: threads take turns on the cores of their machine, and what they do costs time.
 //!
 //! A thread that has work waits for a core, takes all the work that has come by then in one turn, and its answers leave as far
-//! into the turn as the work before them took. A thread without work sleeps; waking it costs.
+//! into the turn as the work before them took. A thread without work sleeps; waking it
+//! costs, the more the longer it slept, and takes a while in which nobody works. What comes meanwhile is taken with what woke it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use iotax_proto::Instant;
 
-use super::{Event, HostId, World};
+use super::{Event, HostId, World, receive::Receive, waking::Wake};
 use crate::link::Frames;
 
 /// What a thread's work costs, nanoseconds of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// To wake it where it slept.
-    pub wake_ns: u64,
+    pub wake: Wake,
     /// A turn, whatever is done in it.
     pub turn_ns: u64,
     /// To send what one connection has, whatever it is.
@@ -32,6 +33,8 @@ pub struct Costs {
 pub struct Work {
     pub spent_ns: u64,
     pub wakes: u64,
+    /// How deep those threads slept: 1000 each where it cost no more to wake them.
+    pub wakes_deep_permille: u64,
     pub turns: u64,
     pub sends: u64,
     /// Received and sent, and the segments they came and went in.
@@ -48,6 +51,7 @@ impl Work {
         Self {
             spent_ns: self.spent_ns - before.spent_ns,
             wakes: self.wakes - before.wakes,
+            wakes_deep_permille: self.wakes_deep_permille - before.wakes_deep_permille,
             turns: self.turns - before.turns,
             sends: self.sends - before.sends,
             bytes: self.bytes - before.bytes,
@@ -80,8 +84,9 @@ pub(super) struct Thread {
     waiting: Vec<Event>,
     taken: Vec<Event>,
     state: State,
-    /// It is to be woken.
-    slept: bool,
+    /// It is to be woken from a sleep of so long.
+    slept: Option<Duration>,
+    asleep_since: Instant,
     /// How far its turn has got.
     until: Instant,
 }
@@ -90,6 +95,8 @@ pub(super) struct Thread {
 enum State {
     Asleep,
     Ready,
+    /// On a core, on its way there.
+    Waking,
     /// On a core; what it received is being worked through.
     Receiving,
     /// The same, in the instant in which its node is asked.
@@ -116,7 +123,8 @@ impl World {
             waiting: Vec::new(),
             taken: Vec::new(),
             state: State::Asleep,
-            slept: false,
+            slept: None,
+            asleep_since: Instant(0),
             until: self.now,
         });
     }
@@ -162,11 +170,12 @@ impl World {
     }
 
     fn come(&mut self, host: usize, event: Event) {
+        let now = self.now;
         let Some(thread) = &mut self.hosts[host].thread else { return };
         thread.waiting.push(event);
         if thread.state == State::Asleep {
             let machine = thread.machine;
-            (thread.state, thread.slept) = (State::Ready, true);
+            (thread.state, thread.slept) = (State::Ready, Some(now.since(thread.asleep_since)));
             self.machines[machine].ready.push_back(host);
             self.give_cores(machine);
         }
@@ -185,33 +194,45 @@ impl World {
     }
 
     fn begin_turn(&mut self, host: usize) {
-        let frames = self.nics[self.hosts[host].nic].link.frames;
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        let Some(slept) = thread.slept.take() else { return self.receive(host) };
+        let waking = thread.costs.wake.after(slept);
+        let work = &mut self.machines[thread.machine].work;
+        work.wakes += 1;
+        work.wakes_deep_permille += waking.deep_permille;
+        work.spent_ns += waking.cost_ns;
+        thread.state = State::Waking;
+        self.events.push(self.now + Duration::from_nanos(waking.cost_ns + waking.delay_ns), Event::Awake { host });
+    }
+
+    /// The thread takes what has come by now.
+    pub(super) fn receive(&mut self, host: usize) {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         std::mem::swap(&mut thread.taken, &mut thread.waiting);
         thread.state = State::Receiving;
-        let wakes = std::mem::take(&mut thread.slept);
-        let mut cost_ns = thread.costs.turn_ns + if wakes { thread.costs.wake_ns } else { 0 };
+        let cost_ns = thread.costs.turn_ns;
         let work = &mut self.machines[thread.machine].work;
-        for event in &thread.taken {
-            if let Event::Arrive { bytes, .. } = event {
-                cost_ns += thread.costs.of_bytes(*bytes as usize, thread.costs.kib_ns, frames, work);
-            }
-        }
         work.turns += 1;
-        work.wakes += u64::from(wakes);
         work.spent_ns += cost_ns;
-        self.events.push(self.now + std::time::Duration::from_nanos(cost_ns), Event::Turn { host });
+        self.events.push(self.now + Duration::from_nanos(cost_ns), Event::Turn { host });
     }
 
-    /// What was received is the node's: it is asked, and answers.
+    /// What has come is the node's, one receive after another: it is asked, and answers.
     pub(super) fn turn(&mut self, host: usize) {
         let now = self.now;
         let Some(thread) = &mut self.hosts[host].thread else { return };
         (thread.state, thread.until) = (State::Working, now);
         let mut taken = std::mem::take(&mut thread.taken);
-        for event in taken.drain(..) {
+        let mut receive = Receive::default();
+        let mut events = taken.drain(..).peekable();
+        while let Some(event) = events.next() {
+            self.receives_more = receive.goes_on(&event, events.peek());
+            if let Event::Arrive { bytes, .. } = event {
+                self.charge_received(host, bytes as usize);
+            }
             self.happen(event);
         }
+        drop(events);
         let Some(thread) = &mut self.hosts[host].thread else { return };
         (thread.state, thread.taken) = (State::Ending, taken);
         let until = thread.until;
@@ -220,11 +241,12 @@ impl World {
     }
 
     pub(super) fn turn_ends(&mut self, host: usize) {
+        let now = self.now;
         let Some(thread) = &mut self.hosts[host].thread else { return };
         let machine = thread.machine;
         self.machines[machine].busy -= 1;
         if thread.waiting.is_empty() {
-            thread.state = State::Asleep;
+            (thread.state, thread.asleep_since) = (State::Asleep, now);
         } else {
             thread.state = State::Ready;
             self.machines[machine].ready.push_back(host);
@@ -252,6 +274,14 @@ impl World {
         let Some(thread) = &self.hosts[host].thread else { return };
         let cost_ns = thread.costs.send_ns;
         self.machines[thread.machine].work.sends += 1;
+        self.charge(host, cost_ns);
+    }
+
+    fn charge_received(&mut self, host: usize, bytes: usize) {
+        let frames = self.nics[self.hosts[host].nic].link.frames;
+        let Some(thread) = &self.hosts[host].thread else { return };
+        let work = &mut self.machines[thread.machine].work;
+        let cost_ns = thread.costs.of_bytes(bytes, thread.costs.kib_ns, frames, work);
         self.charge(host, cost_ns);
     }
 

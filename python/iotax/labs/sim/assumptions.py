@@ -19,6 +19,8 @@ _FIGURES = {
     "kib": "a KiB",
     "segment": "a segment",
     "kib_sent": "a KiB sent",
+    "wake_short": "waking a thread that has just fallen asleep",
+    "wake_delay": "until a woken thread is at work",
 }
 _MEDIA = {
     "service": ("media: service time", show_time),

@@ -58,9 +58,9 @@ def table_costs(
 
 
 def document(figures: Mapping[str, float]) -> dict[str, int]:
-    """Of one side, as the engine's documents say it: each direction has a figure of its own there."""
-    both = {"kib_sent": figures["kib"], **figures}
-    return {f"{name}_ns": round(ns) for name, ns in both.items()}
+    """Of one side, as the engine's documents say it, which have every figure."""
+    every = {"kib_sent": figures["kib"], "wake_short": figures["wake"], "wake_delay": 0.0, **figures}
+    return {f"{name}_ns": round(ns) for name, ns in every.items()}
 
 
 def told(sides: Sides) -> dict[str, Costs]:
@@ -80,8 +80,9 @@ def hypervisor_ns(costs: Mapping[str, Mapping[str, int]], result: TrialResult) -
     if "hypervisor" not in costs or result.simulated is None:
         return None
     figures, work = costs["hypervisor"], result.simulated.initiators
+    deep = 1000 * work.wakes if work.wakes_deep_permille is None else work.wakes_deep_permille
     return (
-        work.wakes * figures["wake_ns"]
+        (deep * figures["wake_ns"] + (1000 * work.wakes - deep) * figures["wake_short_ns"]) // 1000
         + work.turns * figures["turn_ns"]
         + work.sends * figures["send_ns"]
         + (work.bytes - work.sent_bytes) * figures["kib_ns"] // 1024
