@@ -218,6 +218,25 @@ pub(crate) struct SimulatedReport {
     pub(crate) luns_busy_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) adapters_busy_ns: Option<u64>,
+    /// All trunks between switches together; absent where there is none
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trunks: Option<TrunksReport>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TrunksReport {
+    pub(crate) to_targets: LaneReport,
+    pub(crate) to_initiators: LaneReport,
+}
+
+/// One direction of a link.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LaneReport {
+    pub(crate) busy_ns: u64,
+    /// Idle with frames to send, for want of credits
+    pub(crate) credits_ns: u64,
+    /// Segments that found no room in front of it
+    pub(crate) lost: u64,
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]
