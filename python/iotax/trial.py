@@ -306,6 +306,23 @@ class SiteWork(Record):
     """How often a connection waited for its timeout to send one again."""
 
 
+class LaneWork(Record):
+    """What one direction of a simulated link did in the window."""
+
+    busy_ns: int
+    credits_ns: int
+    """Idle with frames to send, for want of credits."""
+    lost: int
+    """Segments that found no room in front of it."""
+
+
+class TrunksWork(Record):
+    """Of the trunks between the switches of all fabrics together."""
+
+    to_targets: LaneWork
+    to_initiators: LaneWork
+
+
 class Simulated(Record):
     """What a simulation knows of itself."""
 
@@ -318,6 +335,8 @@ class Simulated(Record):
     """Of each place in the queues of all clients' LUNs, added up; None where they have no end."""
     adapters_busy_ns: int | None = None
     """The same of clients' adapters."""
+    trunks: TrunksWork | None = None
+    """None where there is none."""
 
 
 class ModelledMedia(Record):
