@@ -6,7 +6,10 @@ use iotax_node::{CloseReason, ConnId, Input};
 use iotax_proto::Instant;
 
 use super::{CLOSE_TIMEOUT, ECONNREFUSED, ECONNRESET, Event, HostId, PipeSlot, SYN_AGAIN, World};
-use crate::link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, Way, take_front};
+use crate::{
+    link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, Way, take_front},
+    tcp::Acknowledged,
+};
 
 impl World {
     pub(super) fn pipe(&mut self, id: PipeId) -> Option<&mut Pipe> {
@@ -182,6 +185,11 @@ impl World {
                 self.send_segments(id, side, way, (count, at));
                 continue;
             }
+            if let Some(known) = lost_until.filter(|_| loses) {
+                // Multipath software sends it again, whatever TCP's windows are.
+                let what = Acknowledged { end: at, bytes: count, behind: 0, sent_at: self.now };
+                self.events.push(known, Event::Acknowledged { pipe: id, side, what });
+            }
             let arrives = lost_until.unwrap_or_else(|| self.carry(end.host, other, way, side, count));
             let arrives = self.in_order(id, side, arrives);
             self.events.push(arrives, Event::Arrive { pipe: id, to: side.other(), bytes: count as u32 });
@@ -294,7 +302,8 @@ impl World {
         let Some(pipe) = self.pipe(id) else { return };
         let end = *pipe.end(to);
         let flow = pipe.flow(to.other());
-        if flow.packets.is_empty() {
+        // What was lost may be first only now, where a thread has taken what came before it; what fills that brings this again.
+        if flow.packets.front().is_none_or(|packet| packet.due > now) {
             return;
         }
         if flow.stalled_until > now {

@@ -98,7 +98,10 @@ impl World {
         let now = self.now;
         let Some(pipe) = self.pipe(id) else { return };
         let host = pipe.end(side).host;
-        let Some(tcp) = &mut pipe.flow(side).tcp else { return };
+        let flow = pipe.flow(side);
+        // What is sent from now on by another way does not overtake it.
+        flow.arrives = flow.arrives.max(carriage.arrives);
+        let Some(tcp) = &mut flow.tcp else { return };
         if carriage.lost_bytes > 0 {
             let until = now + tcp.timeout();
             return self.events.push(until, Event::TimedOut { pipe: id, side, end });
