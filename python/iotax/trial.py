@@ -298,6 +298,8 @@ class SiteWork(Record):
     sent_ns: int
     """How long the machines' ports were busy with it, added up."""
     received_ns: int
+    busiest_port_ns: int | None = None
+    """How long the busiest of them was, in the direction that was busier; None where no zones load them unequally."""
     credits_ns: int = 0
     """And idle with frames to send, for want of credits."""
     lost: int = 0

@@ -286,9 +286,10 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
     result.driver = DRIVER;
     result.checks.clock = "virtual";
     result.outstanding.workers *= document.machines * document.loads;
+    let has_zones = !document.paths.zones.is_empty();
     result.simulated = Some(SimulatedReport {
-        initiators: site_report(&simulated.initiators),
-        target: site_report(&simulated.targets),
+        initiators: site_report(&simulated.initiators, has_zones),
+        target: site_report(&simulated.targets, has_zones),
         media_busy_ns: simulated.media_ns,
         luns_busy_ns: simulated.queues.filter(|_| document.queues.lun_depth.is_some()).map(|used| used.luns_ns),
         adapters_busy_ns: simulated
@@ -321,8 +322,10 @@ fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {
     }
 }
 
-fn site_report(machines: &[Usage]) -> SiteReport {
-    machines.iter().fold(SiteReport::default(), |site, Usage { work, carried }| SiteReport {
+fn site_report(machines: &[Usage], has_zones: bool) -> SiteReport {
+    let busiest_port_ns = machines.iter().map(|machine| machine.busiest_port_ns).max().filter(|_| has_zones);
+    let none = SiteReport { busiest_port_ns, ..SiteReport::default() };
+    machines.iter().fold(none, |site, Usage { work, carried, .. }| SiteReport {
         wakes: site.wakes + work.wakes,
         turns: site.turns + work.turns,
         sends: site.sends + work.sends,
@@ -331,6 +334,7 @@ fn site_report(machines: &[Usage]) -> SiteReport {
         sent_bytes: site.sent_bytes + work.sent_bytes,
         sent_ns: site.sent_ns + carried.sent_ns,
         received_ns: site.received_ns + carried.received_ns,
+        busiest_port_ns,
         credits_ns: site.credits_ns + carried.credits_ns,
         lost: site.lost + carried.lost,
         timeouts: site.timeouts + carried.timeouts,

@@ -104,7 +104,10 @@ pub struct Simulated {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub work: Work,
+    /// By all its ports together.
     pub carried: Carried,
+    /// How long the busiest of its ports was busy, in the direction that was busier.
+    pub busiest_port_ns: u64,
 }
 
 /// How far a simulation is: the virtual time, and when it will be over.
@@ -146,8 +149,8 @@ struct Running<'a, T> {
 
 /// What was done so far.
 struct Used {
-    /// Of the controllers and then of all other machines.
-    places: Vec<Usage>,
+    /// By the controllers and then by all other machines, and by the ports of each.
+    places: Vec<(Work, Vec<Carried>)>,
     media_ns: u64,
     trunks: Option<[LaneUse; 2]>,
     queues: QueuesUsed,
@@ -333,9 +336,13 @@ impl<T: FnMut(Progress)> Running<'_, T> {
                 None => together = Some(*measured),
             }
         }
-        let used = after.places.iter().zip(&before.places).map(|(after, before)| Usage {
-            work: after.work.since(before.work),
-            carried: after.carried.since(before.carried),
+        let used = after.places.iter().zip(&before.places).map(|((work, ports), (work_before, ports_before))| {
+            let ports = ports.iter().zip(ports_before).map(|(after, before)| after.since(*before));
+            Usage {
+                work: work.since(*work_before),
+                carried: ports.clone().fold(Carried::default(), Carried::and),
+                busiest_port_ns: ports.map(|port| port.sent_ns.max(port.received_ns)).max().unwrap_or(0),
+            }
         });
         let mut targets: Vec<Usage> = used.collect();
         let initiators = targets.split_off(self.targets.len());
@@ -365,11 +372,11 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         while self.world.next_at().is_some_and(|next| next < at) {
             self.step();
         }
-        let used = self.targets.iter().chain(&self.machines).map(|place| Usage {
-            work: self.world.work(place.machine),
-            carried: place.ports.iter().fold(Carried::default(), |sum, port| sum.and(self.world.carried(*port))),
+        let places = self.targets.iter().chain(&self.machines).map(|place| {
+            let ports = place.ports.iter().map(|port| self.world.carried(*port));
+            (self.world.work(place.machine), ports.collect())
         });
-        let places = used.collect();
+        let places = places.collect();
         let queues = self.queues.iter().map(|queue| queue.used(at)).fold(QueuesUsed::default(), |sum, one| {
             QueuesUsed { luns_ns: sum.luns_ns + one.luns_ns, adapter_ns: sum.adapter_ns + one.adapter_ns }
         });

@@ -138,3 +138,14 @@ def test_example_of_slow_drain_shows_what_the_guide_says_of_it(real_engine: Path
         assert many["limit"] == "target's link"
         # A third of a port for each of four clients, where both ports could be full.
         assert few["rate_iops"] / many["rate_iops"] == pytest.approx(2 / 3, rel=0.03)
+
+
+def test_port_that_zones_lead_most_clients_to_is_what_limits_them(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    zones = {"many": {"clients": [1, 2, 3], "ports": [1]}, "one": {"clients": [4], "ports": [2]}}
+    sim = {"costs": "esxi-7", "cores": 16, "target_cores": 16, "threads": 8}
+    load = BASE["load"] | {"block_size": "16KiB", "outstanding": 1}
+    told = {"lab": {"sim": zoned(zones, **sim)}, "load": load, "topology": {"link_rate": "2Gbit"}}
+    for each in what_if(BASE | told, tmp_path).values():
+        assert each["limit"] == "busiest port"
+        assert each["utilisation"]["target's link"] < 0.9

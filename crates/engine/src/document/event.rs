@@ -253,6 +253,9 @@ pub(crate) struct SiteReport {
     /// How long the machines' ports were busy, added up
     pub(crate) sent_ns: u64,
     pub(crate) received_ns: u64,
+    /// How long the busiest of them was, in the direction that was busier; absent where no zones load them unequally
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) busiest_port_ns: Option<u64>,
     /// And how long they were idle with frames to send, for want of credits
     pub(crate) credits_ns: u64,
     /// Segments that they sent and that were lost, and how often a connection waited for its timeout to send one again; none

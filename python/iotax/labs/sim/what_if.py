@@ -15,6 +15,7 @@ LINK, INITIATOR_LINKS, TARGET_LINK = "link", "initiators' links", "target's link
 TRUNK = "trunk"
 MEDIA = "media"
 LUNS, ADAPTERS, CREDITS, TRUNK_CREDITS = "LUNs' queues", "adapters' queues", "credits", "trunk's credits"
+BUSIEST = "busiest port"
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, 
 def held(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
     """What holds I/Os back without working itself → its share of the window: queues with an end are as busy as their
     places are taken; credits as long as ports of the side that waits more send or want one, those of a trunk as long as
-    its direction that waits more does."""
+    its direction that waits more does. Where zones load ports unequally, one of them may be full while all are not."""
     work, window_ns = result.simulated, result.window.duration_ns
     assert work is not None, "a simulated trial"
     machines, ports = settings.load.clients or 1, settings.topology.paths_used
@@ -121,4 +122,7 @@ def held(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
         waiting, links = max(sides, key=lambda side: side[0].credits_ns / side[1])
         if waiting.credits_ns:
             found[CREDITS] = (waiting.sent_ns + waiting.credits_ns) / (window_ns * links)
+    busiest = max(work.initiators.busiest_port_ns or 0, work.target.busiest_port_ns or 0)
+    if busiest:
+        found[BUSIEST] = busiest / window_ns
     return found
