@@ -301,12 +301,31 @@ class SiteWork(Record):
     sent_ns: int
     """How long the machines' ports were busy with it, added up."""
     received_ns: int
+    busiest_port_ns: int | None = None
+    """How long the busiest of them was, in the direction that was busier; None where no zones load them unequally."""
     credits_ns: int = 0
     """And idle with frames to send, for want of credits."""
     lost: int = 0
     """Segments that they sent and that were lost."""
     timeouts: int = 0
     """How often a connection waited for its timeout to send one again."""
+
+
+class LaneWork(Record):
+    """What one direction of a simulated link did in the window."""
+
+    busy_ns: int
+    credits_ns: int
+    """Idle with frames to send, for want of credits."""
+    lost: int
+    """Segments that found no room in front of it."""
+
+
+class TrunksWork(Record):
+    """Of the trunks between the switches of all fabrics together."""
+
+    to_targets: LaneWork
+    to_initiators: LaneWork
 
 
 class Simulated(Record):
@@ -321,6 +340,8 @@ class Simulated(Record):
     """Of each place in the queues of all clients' LUNs, added up; None where they have no end."""
     adapters_busy_ns: int | None = None
     """The same of clients' adapters."""
+    trunks: TrunksWork | None = None
+    """None where there is none."""
 
 
 class ModelledMedia(Record):

@@ -7,14 +7,14 @@ use iotax_node::{
     load::{TaskConfig, config::RunConfig, queue::Depths},
 };
 use iotax_sim::{
-    Costs, Frames, Link, Loss, Media, Wake,
-    lab::{Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
+    Costs, Frames, LaneUse, Link, Loss, Media, Switches, Trunk, Wake,
+    lab::{Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage, Zone},
 };
 
 use crate::{
     document::{
-        self, CoreCpu, CpuReport, Event, Fill, MachineCpu, PathsSpec, PolicySpec, ProcessCpu, SimulateDocument,
-        SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, Window,
+        self, CoreCpu, CpuReport, Event, Fill, LaneReport, LinkSpec, MachineCpu, PathsSpec, PolicySpec, ProcessCpu,
+        SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, TrunksReport, Window,
     },
     input,
     load::{begin, report, threads::Unit},
@@ -30,6 +30,7 @@ const LUNS_MAX: u32 = 1024;
 /// Frames of a link around the world at 64GFC.
 const CREDITS_MAX: u32 = 65_535;
 const FAILURES_MAX: usize = 64;
+const ZONES_MAX: usize = 10_000;
 /// One in ten: beyond it a stream hardly moves.
 const LOST_PER_MILLION_MAX: u32 = 100_000;
 /// The smallest and the largest that hosts take (RFC 791 §3.2, jumbo frames).
@@ -129,19 +130,12 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
             return Err(Failure::usage(message, field));
         }
     }
+    fabrics(document)?;
     let model = document.media.as_ref().map(|media| media.model("media")).transpose()?;
     let media = model.map(|model| Media { model, write_through: true, ..Media::default() });
     Ok(Lab {
         protocol: document.protocol.0,
-        link: Link {
-            latency: Duration::from_nanos(link.delay_ns),
-            rate_bytes_per_s: Some(link.rate_bits_per_s / 8),
-            frames: Some(link.mtu_bytes.map_or(Frames::FIBRE_CHANNEL, Frames::ethernet)),
-            credits: link.credits,
-            coalesce: Duration::from_nanos(link.coalesce_ns),
-            loss,
-            ..Link::default()
-        },
+        link: Link { loss, ..link_of(link, !paths.zones.is_empty()) },
         initiator: site(&document.initiators),
         target: site(&document.target),
         target_threads: document.threads as usize,
@@ -157,6 +151,70 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         media,
         seed: document.seed,
     })
+}
+
+/// Switches that cannot be, and zones of what is not there.
+fn fabrics(document: &SimulateDocument) -> Result<(), Failure> {
+    let paths = &document.paths;
+    let has_trunk = paths.trunk_rate_bits_per_s.is_some() || paths.trunk_credits.is_some();
+    let ports = u64::from(paths.controllers) * u64::from(paths.target_ports);
+    let is_there = |numbers: &[u32], last: u64| {
+        !numbers.is_empty() && numbers.iter().all(|number| *number > 0 && u64::from(*number) <= last)
+    };
+    for (holds, message, field) in [
+        (paths.switches <= 2, "must be 0, 1 or 2", "paths.switches"),
+        (
+            paths.switches == 0 || paths.target_ports >= paths.ports,
+            "with switches each path is a fabric, with a port of each controller",
+            "paths.target_ports",
+        ),
+        (paths.switches == 2 || !has_trunk, "a trunk joins two switches", "paths.switches"),
+        (
+            paths.trunk_rate_bits_per_s.is_none_or(|rate| rate >= 8),
+            "a trunk carries something",
+            "paths.trunk_rate_bits_per_s",
+        ),
+        (
+            paths.trunk_credits.is_none_or(|credits| (1..=CREDITS_MAX).contains(&credits)),
+            "must be 1 to 65,535",
+            "paths.trunk_credits",
+        ),
+        (
+            paths.trunk_credits.is_none() || document.link.mtu_bytes.is_none(),
+            "Ethernet has no credits",
+            "paths.trunk_credits",
+        ),
+        (paths.zones.is_empty() || paths.switches > 0, "switches keep zones", "paths.zones"),
+        (paths.zones.len() <= ZONES_MAX, "must be at most 10,000", "paths.zones"),
+        (
+            paths.zones.iter().all(|zone| is_there(&zone.machines, u64::from(document.machines))),
+            "a zone has machines of those that there are",
+            "paths.zones",
+        ),
+        (
+            paths.zones.iter().all(|zone| is_there(&zone.ports, ports)),
+            "a zone has ports of those that there are",
+            "paths.zones",
+        ),
+    ] {
+        if !holds {
+            return Err(Failure::usage(message, field));
+        }
+    }
+    Ok(())
+}
+
+fn link_of(spec: &LinkSpec, is_tagged: bool) -> Link {
+    let ethernet = spec.mtu_bytes.map(Frames::ethernet);
+    let ethernet = if is_tagged { ethernet.map(Frames::tagged) } else { ethernet };
+    Link {
+        latency: Duration::from_nanos(spec.delay_ns),
+        rate_bytes_per_s: Some(spec.rate_bits_per_s / 8),
+        frames: Some(ethernet.unwrap_or(Frames::FIBRE_CHANNEL)),
+        credits: spec.credits,
+        coalesce: Duration::from_nanos(spec.coalesce_ns),
+        ..Link::default()
+    }
 }
 
 fn paths_of(spec: &PathsSpec) -> Paths {
@@ -177,7 +235,24 @@ fn paths_of(spec: &PathsSpec) -> Paths {
         },
         failures: failures.collect(),
         noticed: Duration::from_nanos(spec.noticed_ns),
+        switches: match spec.switches {
+            0 => Switches::None,
+            1 => Switches::One,
+            _ => Switches::Two(Trunk {
+                rate_bytes_per_s: spec.trunk_rate_bits_per_s.map(|rate| rate / 8),
+                credits: spec.trunk_credits,
+            }),
+        },
+        zones: spec
+            .zones
+            .iter()
+            .map(|zone| Zone { machines: from_0(&zone.machines), ports: from_0(&zone.ports) })
+            .collect(),
     }
+}
+
+fn from_0(numbers: &[u32]) -> Vec<u32> {
+    numbers.iter().map(|number| number - 1).collect()
 }
 
 fn site(spec: &SiteSpec) -> Site {
@@ -211,15 +286,19 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
     result.driver = DRIVER;
     result.checks.clock = "virtual";
     result.outstanding.workers *= document.machines * document.loads;
+    let has_zones = !document.paths.zones.is_empty();
     result.simulated = Some(SimulatedReport {
-        initiators: site_report(&simulated.initiators),
-        target: site_report(&simulated.targets),
+        initiators: site_report(&simulated.initiators, has_zones),
+        target: site_report(&simulated.targets, has_zones),
         media_busy_ns: simulated.media_ns,
         luns_busy_ns: simulated.queues.filter(|_| document.queues.lun_depth.is_some()).map(|used| used.luns_ns),
         adapters_busy_ns: simulated
             .queues
             .filter(|_| document.queues.adapter_depth.is_some())
             .map(|used| used.adapter_ns),
+        trunks: simulated
+            .trunks
+            .map(|[out, back]| TrunksReport { to_targets: lane_report(out), to_initiators: lane_report(back) }),
     });
     output::emit(&Event::Result(Box::new(result)));
 }
@@ -243,8 +322,10 @@ fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {
     }
 }
 
-fn site_report(machines: &[Usage]) -> SiteReport {
-    machines.iter().fold(SiteReport::default(), |site, Usage { work, carried }| SiteReport {
+fn site_report(machines: &[Usage], has_zones: bool) -> SiteReport {
+    let busiest_port_ns = machines.iter().map(|machine| machine.busiest_port_ns).max().filter(|_| has_zones);
+    let none = SiteReport { busiest_port_ns, ..SiteReport::default() };
+    machines.iter().fold(none, |site, Usage { work, carried, .. }| SiteReport {
         wakes: site.wakes + work.wakes,
         wakes_deep_permille: site.wakes_deep_permille + work.wakes_deep_permille,
         turns: site.turns + work.turns,
@@ -254,10 +335,15 @@ fn site_report(machines: &[Usage]) -> SiteReport {
         sent_bytes: site.sent_bytes + work.sent_bytes,
         sent_ns: site.sent_ns + carried.sent_ns,
         received_ns: site.received_ns + carried.received_ns,
+        busiest_port_ns,
         credits_ns: site.credits_ns + carried.credits_ns,
         lost: site.lost + carried.lost,
         timeouts: site.timeouts + carried.timeouts,
     })
+}
+
+fn lane_report(LaneUse { busy_ns, credits_ns, lost }: LaneUse) -> LaneReport {
+    LaneReport { busy_ns, credits_ns, lost }
 }
 
 fn process(total_ns: u64) -> ProcessCpu {

@@ -1,5 +1,9 @@
 //! Measures a load in virtual time: hosts with processors and ports, a server, a volume. The same seed gives the same figures.
 
+mod paths;
+
+pub use paths::{PathFailure, PathPolicy, Paths, Zone};
+
 use std::{
     cell::RefCell,
     net::{IpAddr, Ipv4Addr},
@@ -22,9 +26,10 @@ use iotax_node::{
 use iotax_proto::{Geometry, Instant};
 
 use crate::{
-    Carried, Choice, Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, Way, Work, World, WorldStep, add_load,
-    load::connection_config,
+    Carried, Costs, Disk, Edge, Exporter, HostId, LaneUse, Link, Media, Store, Switches, Volume, Work, World,
+    WorldStep, add_load, load::connection_config,
 };
+use paths::Reach;
 
 /// In virtual time: how long connections may take to stand, and then I/Os to end.
 const PHASE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -43,85 +48,6 @@ pub struct Site {
     /// What its threads cost, and each I/O besides.
     pub costs: Costs,
     pub io_ns: u64,
-}
-
-/// How machines reach their volumes. The machines are shared out among the controllers in order, and those of a controller among
-/// its ports; a machine's second path begins at the next one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Paths {
-    /// Each a server with processors, ports, media and a volume of its own.
-    pub controllers: u32,
-    /// Of each controller.
-    pub target_ports: u32,
-    /// Ports of each machine with a load.
-    pub ports: u32,
-    pub policy: PathPolicy,
-    pub failures: Vec<PathFailure>,
-    /// From a failure until machines know of it, and from its end until they use the path again.
-    pub noticed: Duration,
-}
-
-/// How sends go by several paths. What fails is left to the others until it is there again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PathPolicy {
-    /// By the first; the others stand by.
-    #[default]
-    Fixed,
-    /// By each in turn.
-    RoundRobin,
-    /// By the one with the least to do.
-    QueueDepth,
-    /// By one of each thread's own: its processor's.
-    Numa,
-}
-
-/// The ports of one path fail, on every machine with a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathFailure {
-    /// From 0.
-    pub path: u32,
-    /// After the window's begin; `None`: it does not come back.
-    pub at: Duration,
-    pub back: Option<Duration>,
-}
-
-impl Default for Paths {
-    fn default() -> Self {
-        Self {
-            controllers: 1,
-            target_ports: 1,
-            ports: 1,
-            policy: PathPolicy::Fixed,
-            failures: Vec::new(),
-            noticed: Duration::ZERO,
-        }
-    }
-}
-
-impl Paths {
-    /// The controller of a machine, and the port of it that its first path leads to.
-    fn of(&self, machine: u32, machines: u32) -> (usize, usize) {
-        let each = machines.div_ceil(self.controllers).max(1);
-        let of_controller = u64::from(machine % each) * u64::from(self.target_ports) / u64::from(each);
-        ((machine / each) as usize, of_controller as usize)
-    }
-
-    /// Those of a machine's thread in the order in which it prefers them, and how it chooses.
-    fn ways(&self, near: &[usize], far: &[usize], first: usize, thread: u32) -> (Vec<Way>, Choice) {
-        let ways = near.iter().enumerate();
-        let mut ways: Vec<Way> =
-            ways.map(|(path, near)| Way { near: *near, far: far[(first + path) % far.len()] }).collect();
-        let choice = match self.policy {
-            PathPolicy::Fixed => Choice::First,
-            PathPolicy::RoundRobin => Choice::InTurn,
-            PathPolicy::QueueDepth => Choice::Shortest,
-            PathPolicy::Numa => {
-                ways.rotate_left(thread as usize % near.len());
-                Choice::First
-            }
-        };
-        (ways, choice)
-    }
 }
 
 /// What is simulated.
@@ -163,6 +89,8 @@ pub struct Simulated {
     pub targets: Vec<Usage>,
     /// Time of the media's servers, added up; none of memory.
     pub media_ns: Option<u64>,
+    /// What went by the trunks of all fabrics in the window, to the targets and back; none where there is no trunk.
+    pub trunks: Option<[LaneUse; 2]>,
     /// Of all machines together, in the window; none where queues have no end.
     pub queues: Option<QueuesUsed>,
     pub geometry: Geometry,
@@ -176,7 +104,10 @@ pub struct Simulated {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub work: Work,
+    /// By all its ports together.
     pub carried: Carried,
+    /// How long the busiest of its ports was busy, in the direction that was busier.
+    pub busiest_port_ns: u64,
 }
 
 /// How far a simulation is: the virtual time, and when it will be over.
@@ -209,9 +140,20 @@ struct Running<'a, T> {
     disks: Vec<usize>,
     queues: Vec<HostQueue>,
     paths: &'a Paths,
+    /// One for each path, where there are switches.
+    fabrics: Vec<usize>,
     until: Instant,
     steps: u32,
     tell: T,
+}
+
+/// What was done so far.
+struct Used {
+    /// By the controllers and then by all other machines, and by the ports of each.
+    places: Vec<(Work, Vec<Carried>)>,
+    media_ns: u64,
+    trunks: Option<[LaneUse; 2]>,
+    queues: QueuesUsed,
 }
 
 /// A machine and its ports.
@@ -259,26 +201,33 @@ impl Lab {
             disks: Vec::new(),
             queues: Vec::new(),
             paths: &self.paths,
+            fabrics: Vec::new(),
             until,
             steps: 0,
             tell,
         };
+        let fabrics = if self.paths.switches == Switches::None { 0 } else { self.paths.ports };
+        let trunk = if let Switches::Two(trunk) = self.paths.switches { Some(trunk) } else { None };
+        running.fabrics = (0..fabrics).map(|_| running.world.add_fabric(&self.link, trunk)).collect();
         let controllers: Vec<Exporter> =
             (0..self.paths.controllers).map(|number| self.add_controller(&mut running, number)).collect();
         let mut first_worker = 0;
-        for number in 0..self.machines {
-            let place = self.add_place(&mut running.world, self.initiator.cores, self.paths.ports);
-            let (controller, first) = self.paths.of(number, self.machines);
+        for Reach { controller, ports } in self.paths.reaches(self.machines) {
+            let place = self.add_place(&mut running, self.initiator.cores, self.paths.ports, Edge::Initiators);
             let Some(endpoint) = controllers.get(controller).map(Exporter::endpoint) else { continue };
-            let far = &running.targets[controller].ports;
-            let (near, far) = (place.ports.clone(), far.clone());
+            if ports.iter().all(Option::is_none) {
+                return Err(Failure::usage("a machine shares no zone with a port of its controller", "paths.zones"));
+            }
+            let far: Vec<_> =
+                ports.iter().map(|port| port.map(|port| running.targets[controller].ports[port])).collect();
+            let near = place.ports.clone();
             let (machine, port) = (place.machine, place.ports[0]);
             let queue = self.queues.has_end().then(|| HostQueue::new(self.queues, running.world.wake_list()));
             running.queues.extend(queue.clone());
             let first_of_machine = first_worker;
             running.machines.push(place);
             for thread in 0..self.loads * self.threads {
-                let (ways, choice) = self.paths.ways(&near, &far, first, thread);
+                let (ways, choice) = self.paths.ways(&near, &far, thread);
                 let thread = thread % self.threads;
                 let own_workers = workers / self.threads + u32::from(thread < workers % self.threads);
                 let config = LoadConfig {
@@ -309,15 +258,20 @@ impl Lab {
         Ok(running)
     }
 
-    fn add_place(&self, world: &mut World, cores: usize, ports: u32) -> Place {
-        let ports = (0..ports.max(1)).map(|_| world.add_link(self.link.clone())).collect();
+    /// Its ports are of one fabric after the other.
+    fn add_place<T>(&self, running: &mut Running<'_, T>, cores: usize, ports: u32, edge: Edge) -> Place {
+        let world = &mut running.world;
+        let ports: Vec<_> = (0..ports.max(1)).map(|_| world.add_link(self.link.clone())).collect();
+        for (port, fabric) in ports.iter().zip(running.fabrics.iter().cycle()) {
+            world.attach(*fabric, edge, *port);
+        }
         Place { machine: world.add_machine(cores), ports }
     }
 
     /// A server with its volume, on a machine of its own.
     fn add_controller<T>(&self, running: &mut Running<'_, T>, number: u32) -> Exporter {
+        let target = self.add_place(running, self.target.cores, self.paths.target_ports, Edge::Targets);
         let world = &mut running.world;
-        let target = self.add_place(world, self.target.cores, self.paths.target_ports);
         let seed = self.seed ^ u64::from(number) << 32;
         let disk = self.media.as_ref().map(|media| {
             let mut disk = Disk::new(self.size_bytes as usize, media.clone(), seed);
@@ -367,8 +321,8 @@ impl<T: FnMut(Progress)> Running<'_, T> {
                 self.world.call_at(at, index * PathNews::COUNT + news as u64);
             }
         }
-        let (before, media_before_ns, queues_before) = self.used_at(start);
-        let (after, media_after_ns, queues_after) = self.used_at(end);
+        let before = self.used_at(start);
+        let after = self.used_at(end);
         let Some(load) = self.loads.first().map(|(_, load)| load.borrow()) else { return Err(nothing("no load")) };
         let (geometry, facts) = (load.geometry().cloned().ok_or_else(|| nothing("no geometry"))?, load.facts());
         drop(load);
@@ -382,9 +336,13 @@ impl<T: FnMut(Progress)> Running<'_, T> {
                 None => together = Some(*measured),
             }
         }
-        let used = after.iter().zip(&before).map(|(after, before)| Usage {
-            work: after.work.since(before.work),
-            carried: after.carried.since(before.carried),
+        let used = after.places.iter().zip(&before.places).map(|((work, ports), (work_before, ports_before))| {
+            let ports = ports.iter().zip(ports_before).map(|(after, before)| after.since(*before));
+            Usage {
+                work: work.since(*work_before),
+                carried: ports.clone().fold(Carried::default(), Carried::and),
+                busiest_port_ns: ports.map(|port| port.sent_ns.max(port.received_ns)).max().unwrap_or(0),
+            }
         });
         let mut targets: Vec<Usage> = used.collect();
         let initiators = targets.split_off(self.targets.len());
@@ -393,10 +351,14 @@ impl<T: FnMut(Progress)> Running<'_, T> {
             start,
             initiators,
             targets,
-            media_ns: (!self.disks.is_empty()).then(|| media_after_ns - media_before_ns),
+            media_ns: (!self.disks.is_empty()).then(|| after.media_ns - before.media_ns),
+            trunks: after
+                .trunks
+                .zip(before.trunks)
+                .map(|([out, back], [out_before, back_before])| [out.since(out_before), back.since(back_before)]),
             queues: (!self.queues.is_empty()).then(|| QueuesUsed {
-                luns_ns: queues_after.luns_ns - queues_before.luns_ns,
-                adapter_ns: queues_after.adapter_ns - queues_before.adapter_ns,
+                luns_ns: after.queues.luns_ns - before.queues.luns_ns,
+                adapter_ns: after.queues.adapter_ns - before.queues.adapter_ns,
             }),
             geometry,
             facts,
@@ -405,20 +367,23 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         })
     }
 
-    /// What the controllers and then all other machines did so far, the media's time and the queues', when all before `at` has happened.
-    fn used_at(&mut self, at: Instant) -> (Vec<Usage>, u64, QueuesUsed) {
+    /// When all before `at` has happened.
+    fn used_at(&mut self, at: Instant) -> Used {
         while self.world.next_at().is_some_and(|next| next < at) {
             self.step();
         }
-        let used = self.targets.iter().chain(&self.machines).map(|place| Usage {
-            work: self.world.work(place.machine),
-            carried: place.ports.iter().fold(Carried::default(), |sum, port| sum.and(self.world.carried(*port))),
+        let places = self.targets.iter().chain(&self.machines).map(|place| {
+            let ports = place.ports.iter().map(|port| self.world.carried(*port));
+            (self.world.work(place.machine), ports.collect())
         });
-        let used = used.collect();
+        let places = places.collect();
         let queues = self.queues.iter().map(|queue| queue.used(at)).fold(QueuesUsed::default(), |sum, one| {
             QueuesUsed { luns_ns: sum.luns_ns + one.luns_ns, adapter_ns: sum.adapter_ns + one.adapter_ns }
         });
-        (used, self.disks.iter().map(|disk| self.world.disk_mut(*disk).busy_ns()).sum(), queues)
+        let trunks = self.fabrics.iter().filter_map(|fabric| self.world.trunk_used(*fabric));
+        let trunks = trunks.reduce(|[out, back], [more_out, more_back]| [out.and(more_out), back.and(more_back)]);
+        let media_ns = self.disks.iter().map(|disk| self.world.disk_mut(*disk).busy_ns()).sum();
+        Used { places, media_ns, trunks, queues }
     }
 
     fn step(&mut self) -> Option<WorldStep> {

@@ -62,6 +62,23 @@ const HEADER_BYTES: u32 = 52;
 /// Preamble, Ethernet header, frame check sequence and inter-packet gap (IEEE 802.3), outside it.
 const FRAME_BYTES: u32 = 38;
 
+impl Link {
+    /// How many bytes that are sent at once take, with their headers.
+    pub(crate) fn wire_bytes(&self, bytes: usize) -> u64 {
+        bytes as u64 + self.frames.map_or(0, |frames| frames.of(bytes) * u64::from(frames.around_bytes))
+    }
+
+    /// How long they take to be sent.
+    pub(crate) fn takes_ns(&self, bytes: usize) -> u64 {
+        let Some(rate) = self.rate_bytes_per_s else { return 0 };
+        let byte_ns = u128::from(self.wire_bytes(bytes)) * 1_000_000_000;
+        byte_ns.div_ceil(u128::from(rate.max(1))) as u64
+    }
+}
+
+/// Of IEEE 802.1Q.
+const TAG_BYTES: u32 = 4;
+
 /// How bytes that are sent at once lie in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frames {
@@ -83,6 +100,17 @@ impl Frames {
     #[must_use]
     pub fn ethernet(mtu_bytes: u32) -> Self {
         Self { stream_bytes: mtu_bytes.saturating_sub(HEADER_BYTES).max(1), around_bytes: HEADER_BYTES + FRAME_BYTES }
+    }
+
+    /// The same, each with the tag of a VLAN (IEEE 802.1Q).
+    #[must_use]
+    pub fn tagged(self) -> Self {
+        Self { around_bytes: self.around_bytes + TAG_BYTES, ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_bytes(stream_bytes: u32) -> Self {
+        Self { stream_bytes, around_bytes: 0 }
     }
 
     pub(crate) fn segment_bytes(self) -> usize {
@@ -207,7 +235,7 @@ impl Nic {
     /// When bytes given now arrive at the other end.
     pub(crate) fn send(&mut self, now: Instant, bytes: usize) -> Instant {
         let begins = self.free_at.max(now);
-        let takes_ns = self.takes_ns(bytes);
+        let takes_ns = self.link.takes_ns(bytes);
         self.carried.sent_ns += takes_ns;
         self.free_at = Instant(begins.0 + takes_ns);
         self.free_at + self.link.latency
@@ -217,7 +245,7 @@ impl Nic {
     pub(crate) fn overflow(&self, at: Instant, bytes: usize) -> usize {
         let buffer = self.link.loss.and_then(|loss| loss.buffer_bytes);
         let (Some(buffer), Some(rate)) = (buffer, self.link.rate_bytes_per_s) else { return 0 };
-        let waits_ns = (self.received_at.0 + self.takes_ns(bytes)).saturating_sub(at.0);
+        let waits_ns = (self.received_at.0 + self.link.takes_ns(bytes)).saturating_sub(at.0);
         let waits_bytes = (u128::from(waits_ns) * u128::from(rate) / 1_000_000_000) as u64;
         bytes.min(waits_bytes.saturating_sub(buffer) as usize)
     }
@@ -227,17 +255,10 @@ impl Nic {
         if self.link.frames.is_none() {
             return at;
         }
-        let takes_ns = self.takes_ns(bytes);
+        let takes_ns = self.link.takes_ns(bytes);
         self.carried.received_ns += takes_ns;
         self.received_at = at.max(Instant(self.received_at.0 + takes_ns));
         self.received_at
-    }
-
-    fn takes_ns(&self, bytes: usize) -> u64 {
-        let Some(rate) = self.link.rate_bytes_per_s else { return 0 };
-        let headers = self.link.frames.map_or(0, |frames| frames.of(bytes) * u64::from(frames.around_bytes));
-        let byte_ns = u128::from(bytes as u64 + headers) * 1_000_000_000;
-        byte_ns.div_ceil(u128::from(rate.max(1))) as u64
     }
 
     pub(crate) fn piece(&self, random: &mut SeededRng) -> usize {
@@ -325,6 +346,8 @@ pub(crate) enum EndState {
 pub(crate) struct Flow {
     pub(crate) packets: VecDeque<Packet>,
     pub(crate) in_flight_bytes: usize,
+    /// Of the stream, so far.
+    pub(crate) sent_bytes: u64,
     /// The way that comes after the one that was used last.
     pub(crate) sends: usize,
     /// When the last of what was sent arrives: nothing overtakes it by another way.
@@ -349,7 +372,7 @@ pub(crate) struct Packet {
     pub(crate) by: Option<usize>,
     /// It is to be sent again, by another.
     pub(crate) is_lost: bool,
-    /// Where it ends in a stream that may lose segments, and when all of it is there; never, while a part is lost.
+    /// Where it ends in the stream, and when all of it is there; never, while a part is lost or in a fabric.
     pub(crate) end: u64,
     pub(crate) due: Instant,
     /// An event brings it, or came while something before it was lost.
@@ -360,9 +383,14 @@ impl Packet {
     pub(crate) fn new(bytes: Vec<u8>, end: u64) -> Self {
         Self { bytes, by: None, is_lost: false, end, due: Instant(0), is_awaited: true }
     }
+
+    /// It is there when its fabric says so.
+    pub(crate) fn through_fabric(bytes: Vec<u8>, end: u64) -> Self {
+        Self { due: NEVER, is_awaited: false, ..Self::new(bytes, end) }
+    }
 }
 
-/// Of a packet that a part of was lost.
+/// Of a packet that a part of was lost, or that is in a fabric.
 pub(crate) const NEVER: Instant = Instant(u64::MAX);
 
 impl Pipe {

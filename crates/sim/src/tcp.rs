@@ -152,6 +152,13 @@ impl Tcp {
         }
     }
 
+    /// It will not: only time tells.
+    pub(crate) fn lost_again(&mut self, end: u64) {
+        if let Some(hole) = self.holes.iter_mut().find(|hole| hole.end == end) {
+            hole.state = State::LostAgain;
+        }
+    }
+
     /// It has, and that is known.
     pub(crate) fn filled(&mut self, end: u64) {
         let filled = self.holes.iter().position(|hole| hole.end == end).and_then(|at| self.holes.remove(at));

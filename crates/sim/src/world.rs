@@ -1,6 +1,7 @@
 //! A driver for many nodes in virtual time.
 
 mod connections;
+mod fabric;
 mod paths;
 mod processors;
 mod receive;
@@ -28,6 +29,7 @@ use crate::{
     disk::Disk,
     events::Events,
     link::{Carried, Choice, EndState, Link, Nic, Pipe, PipeId, Side, Way, Ways},
+    switch::{Step, Switching},
     tcp::Acknowledged,
     trace::Trace,
 };
@@ -61,6 +63,7 @@ pub struct World {
     random: SeededRng,
     hosts: Vec<Host>,
     nics: Vec<Nic>,
+    switching: Switching,
     machines: Vec<processors::Machine>,
     listeners: Vec<Listener>,
     pipes: Vec<PipeSlot>,
@@ -191,6 +194,7 @@ enum Event {
         side: Side,
         end: u64,
     },
+    Switch(Step),
     Call(u64),
 }
 
@@ -203,6 +207,7 @@ impl World {
             random: SeededRng::new(seed, "world", 0),
             hosts: Vec::new(),
             nics: Vec::new(),
+            switching: Switching::default(),
             machines: Vec::new(),
             listeners: Vec::new(),
             pipes: Vec::new(),
@@ -237,7 +242,9 @@ impl World {
 
     /// How long a link has been sending and receiving so far, with what it was given and has not sent yet.
     pub fn carried(&self, index: usize) -> Carried {
-        self.nics[index].carried
+        let carried = self.nics[index].carried;
+        let Some([sent, received]) = self.switching.used_by(index, self.now) else { return carried };
+        Carried { sent_ns: sent.busy_ns, received_ns: received.busy_ns, credits_ns: sent.credits_ns, ..carried }
     }
 
     pub fn add_disk(&mut self, disk: Disk) -> usize {
@@ -345,6 +352,7 @@ impl World {
             Event::Acknowledged { pipe, side, what } => self.acknowledged(pipe, side, what),
             Event::TimedOut { pipe, side, end } => self.timed_out(pipe, side, end),
             Event::Filled { pipe, side, end } => self.filled(pipe, side, end),
+            Event::Switch(step) => self.switch(step),
         }
     }
 

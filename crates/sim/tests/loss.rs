@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use iotax_node::{RunConfig, server::Protocol};
 use iotax_sim::{
-    Frames, Link, Loss,
-    lab::{Lab, Simulated},
+    Frames, Link, Loss, Wake,
+    lab::{Lab, PathFailure, PathPolicy, Simulated},
 };
 use support::{lab, reads};
 
@@ -97,5 +97,46 @@ fn what_is_lost_arrives_and_a_seed_loses_the_same_again() {
         let simulated = simulate(protocol, link.clone(), 2, &mixed);
         assert!(simulated.measured.verify.checked_blocks > 0 && simulated.targets[0].carried.lost > 0, "{protocol:?}");
         assert_eq!(simulated, simulate(protocol, link, 2, &mixed), "{protocol:?}");
+    }
+}
+
+/// Threads take what has come some time after it came: what was lost before it may be the next by then.
+#[test]
+fn what_is_lost_behind_what_a_thread_has_not_taken_yet_is_waited_for() {
+    for seed in 1..4 {
+        let loses = Loss { buffer_bytes: Some(64 << 10), ..drawn(1000) };
+        let mut lab = lab(Protocol::NvmeTcp, ethernet(200_000_000, Duration::from_micros(10), Some(loses)));
+        (lab.machines, lab.loads, lab.threads, lab.seed) = (5, 2, 2, seed);
+        lab.paths.target_ports = 3;
+        (lab.initiator.costs.kib_ns, lab.target.costs.segment_ns) = (100, 50);
+        lab.target.costs.wake = Wake::always(1000);
+        let reads = reads(4, Duration::from_millis(50));
+        let mixed = RunConfig { block_size_bytes: 16 << 10, read_percent: 50.0, ..reads };
+        let simulated = lab.run(&mixed, 2, None, Ok, |_| {});
+        assert!(simulated.is_ok(), "seed {seed}: {simulated:?}");
+    }
+}
+
+#[test]
+fn stream_over_two_paths_goes_on_whatever_either_loses_and_after_one_has_failed() {
+    let failure = PathFailure { path: 0, at: Duration::from_millis(20), back: Some(Duration::from_millis(60)) };
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi] {
+        for policy in [PathPolicy::Fixed, PathPolicy::RoundRobin] {
+            for (per_million, failures) in [(1000, vec![]), (0, vec![failure]), (100, vec![failure])] {
+                let link = ethernet(125_000_000, Duration::from_micros(10), Some(drawn(per_million)));
+                let mut lab = Lab { filled: true, ..lab(protocol, link) };
+                let had_failed = !failures.is_empty();
+                (lab.paths.ports, lab.paths.target_ports, lab.paths.policy) = (2, 2, policy);
+                (lab.paths.failures, lab.paths.noticed) = (failures, Duration::from_millis(10));
+                let run = run(16, 16 << 10, 50.0, Duration::from_millis(100));
+                let run = RunConfig { sample: Duration::from_millis(10), ..run };
+                let simulated = lab.run(&run, 1, None, Ok, |_| {}).expect("a run");
+                let measured = &simulated.measured;
+                let ios: Vec<_> = measured.series.iter().map(|sample| sample.reads + sample.writes).collect();
+                let context = format!("{protocol:?}, {policy:?}, {per_million}: {ios:?}");
+                assert_eq!(measured.verify.wrong_blocks, 0, "{context}");
+                assert!(ios[8] as f64 > 0.5 * ios[1] as f64 && (ios[2] == 0) == had_failed, "{context}");
+            }
+        }
     }
 }

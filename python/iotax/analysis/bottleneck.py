@@ -29,12 +29,13 @@ class Bottleneck:
 
 
 def bottleneck(rate_iops: float, utilisation: Mapping[str, float], held: Mapping[str, float] = _NONE) -> Bottleneck:
-    """`utilisation`: resource → busy share; `held`: the same of what does no work."""
+    """`utilisation`: resource → busy share; `held`: the same of what does no work, of equals to the percent the first \
+before those that wait because of it."""
     ordered = sorted(utilisation, key=lambda name: -utilisation[name])
     limit = ordered[0] if ordered and utilisation[ordered[0]] >= SATURATED else None
     following = ordered[1 if limit else 0 :]
     if limit is None:
-        fullest = max(held, key=lambda name: held[name], default=None)
+        fullest = max(held, key=lambda name: round(held[name], 2), default=None)
         limit = fullest if fullest is not None and held[fullest] >= SATURATED else None
     together = {**utilisation, **held}
     then = following[0] if following and utilisation[following[0]] > 0 else None

@@ -113,9 +113,10 @@ def _sentences(pairs: list[_Pair], change: Change) -> Iterator[str]:
         changed = [pair for pair in pairs if pair.then and pair.then.limit != pair.now.limit]
         yield f"With {change.words} something else limits {len(changed)} of {counted(len(pairs), 'treatment')}."
     yield (
-        "Limited by: what was 95 % busy or more; queues as full, or a link that waited for credits, where nothing else "
-        "was; the load itself where nothing was at all, so that only more outstanding I/Os or a higher rate would ask "
-        "more. Rise: how far the rate could go up until the next is fully busy, if the first no longer limited."
+        "Limited by: what was 95 % busy or more; queues as full, a link that waited for credits, or one port of many, "
+        "where nothing else was; the load itself where nothing was at all, so that only more outstanding I/Os or a "
+        "higher rate would ask more. Rise: how far the rate could go up until the next is fully busy, if the first no "
+        "longer limited."
     )
     yield "One replicate of each treatment, with the costs as their table has them."
 

@@ -240,6 +240,10 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "coalesce": _EVERYWHERE,
         "path_failures": _EVERYWHERE,
         "path_noticed": _EVERYWHERE,
+        "switches": _EVERYWHERE,
+        "trunk_rate": _EVERYWHERE,
+        "trunk_credits": _EVERYWHERE,
+        "zones": _EVERYWHERE,
         "media": _EVERYWHERE,
     },
     "lab: vm": {

@@ -478,7 +478,19 @@ SECTIONS: dict[str, type[Section]] = {
 }
 """Sections whose fields may be factors. No two share a field's name."""
 
-OF_SIM = ("costs", "vms", "luns", "adapter_depth", "credits", "loss", "port_buffer", "coalesce")
+OF_SIM = (
+    "costs",
+    "vms",
+    "luns",
+    "adapter_depth",
+    "credits",
+    "loss",
+    "port_buffer",
+    "coalesce",
+    "switches",
+    "trunk_rate",
+    "trunk_credits",
+)
 """What of the simulated lab may be a factor too."""
 _MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
 _NEVER_FACTORS = {"path", "refill", "transactions", "oltp", "service_times", *REDUCED}

@@ -12,13 +12,16 @@ from iotax.study.database import BUFFERS_MIN, DATABASE_PAGES, LOG_IO_BYTES, buff
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, HOSTS_MEMORY, LAID_OUT, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, LEVEL, Cluster, Hosts
-from iotax.study.media import MediaModel, impossible
+from iotax.study.media import impossible
 from iotax.study.model import MODELLED, Level, Settings, Slices, Stream, Study, Vm, factor_names
-from iotax.study.omissions import Omissions
 from iotax.study.precondition import ROUNDS_MIN
-from iotax.study.sim import CostsError, Sim, read_costs
+from iotax.study.rules_sim import broken_in_sim
 from iotax.study.source import Place
-from iotax.study.topology import FIBRE_CHANNEL_FRAMES, ON_HOSTS, Topology, refused, refused_in_sim, refused_on_hosts
+from iotax.study.topology import ON_HOSTS, Topology, refused, refused_in_sim, refused_on_hosts
+from iotax.study.varied import combinations as _combinations
+from iotax.study.varied import own_place as _own_place
+from iotax.study.varied import place as _place
+from iotax.study.varied import values as _values
 from iotax.trial import LevelValue
 from iotax.units import format_duration, format_size
 
@@ -84,103 +87,7 @@ def _lab(study: Study) -> Iterator[tuple[Place, str]]:
     if study.lab.hosts is not None:
         yield from _hosts(study, study.lab.hosts)
     if study.lab.sim is not None:
-        yield from _sim(study, study.lab.sim)
-
-
-def _sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """Worlds that cannot be, and what would be measured of them."""
-    yield from _costs(study)
-    rates = [study.setups().get(label, {}).get("link_rate") for label in study.endpoints()]
-    if None in _values(study, "link_rate") and None in rates:
-        yield _place(study, "link_rate"), "a simulated link has a rate; say `link_rate: 10Gbit` under topology"
-    if lab.media is not None:
-        yield from _sim_media(lab.media)
-    for clients in _values(study, "clients"):
-        if lab.controllers > (clients or 1):
-            place = ("lab", "sim", "controllers")
-            yield place, f"{lab.controllers} controllers share out {clients or 1} clients: one would have none"
-    yield from _sim_fabrics(study, lab)
-    if study.design.slices is not None:
-        yield ("design",), "the sim lab runs each trial on its own; leave sessions, rounds, slice and settle out"
-    if study.precondition is not None:
-        yield ("precondition",), "simulated media have no state to bring about; leave it out"
-
-
-def _sim_fabrics(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """Queues, credits, and paths that fail."""
-    protocols = [endpoint.protocol for endpoint in study.endpoints().values()]
-    if ("credits" in study.levels() or lab.credits is not None) and not set(protocols) & set(FIBRE_CHANNEL_FRAMES):
-        yield _place(study, "credits"), "only Fibre Channel has credits; leave them out, or name fcp or fc-nvme"
-    for name, given in (("loss", lab.loss), ("port_buffer", lab.port_buffer)):
-        if (name in study.levels() or given is not None) and set(protocols) <= set(FIBRE_CHANNEL_FRAMES):
-            yield _place(study, name), "only Ethernet loses segments; leave it out, or name nfs3, iscsi or nvme-tcp"
-    setups = study.setups()
-    depths = [setups.get(label, {}).get("queue_depth") for label in study.endpoints()]
-    queued = any(depth is not None for depth in (*_values(study, "queue_depth"), *depths))
-    if not queued and ("luns" in study.levels() or lab.luns > 1):
-        yield _place(study, "luns"), "LUNs differ in their queues alone; say `queue_depth: 32` under topology too"
-    if lab.path_failures is None:
-        if lab.path_noticed:
-            yield ("lab", "sim", "path_noticed"), "no path fails; say `path_failures:` too"
-        return
-    paths = {
-        setups.get(label, {}).get("paths", paths) for label in study.endpoints() for paths in _values(study, "paths")
-    }
-    for index, failure in enumerate(lab.path_failures):
-        place = ("lab", "sim", "path_failures", index)
-        if failure.path > min(paths):
-            yield (*place, "path"), f"there are {min(paths)} paths; say `paths: {max(2, failure.path)}` under topology"
-        if failure.back is not None and failure.back <= failure.at:
-            yield (*place, "back"), "a path comes back after it has failed"
-        if any(failure.at >= runtime for runtime in _values(study, "runtime")):
-            yield (*place, "at"), "it would fail after all is measured; say an earlier time or a longer `runtime:`"
-    for at, until in _without_paths(lab, min(paths)):
-        reason = f"no path is left from {format_duration(at)}{f' to {format_duration(until)}' if until else ' on'}"
-        yield ("lab", "sim", "path_failures"), f"{reason}; each client keeps one"
-
-
-def _without_paths(lab: Sim, paths: int) -> Iterator[tuple[int, int | None]]:
-    """When all paths have failed, or are not used again yet, ns."""
-    spans: list[tuple[int, int, float]] = [
-        (failure.path, failure.at, float("inf") if failure.back is None else failure.back + lab.path_noticed)
-        for failure in lab.path_failures or ()
-    ]
-    for _, begin, _ in spans:
-        away = {path: end for path, at, end in spans if at <= begin < end}
-        if set(range(1, paths + 1)) <= away.keys():
-            end = min(away.values())
-            yield begin, None if end == float("inf") else int(end)
-            return
-
-
-def _sim_media(media: MediaModel) -> Iterator[tuple[Place, str]]:
-    place = ("lab", "sim", "media")
-    for name, reason in impossible(media):
-        yield ((*place, name) if name else place), reason
-    if (media.cache is None) != (media.data is None):
-        said, other = ("cache", "data") if media.data is None else ("data", "cache")
-        yield (*place, said), f"what share a cache answers is its size over that of the data; say `{other}:` too"
-
-
-def _costs(study: Study) -> Iterator[tuple[Place, str]]:
-    place, unread = _place(study, "costs"), set()
-    for name in study.cost_tables():
-        try:
-            read_costs(name)
-        except CostsError as error:
-            unread.add(name)
-            yield place, str(error)
-    asked = {}
-    for treatment in _combinations(study, ("protocol", "costs")):
-        settings = study.settings(treatment)
-        assert settings.sim is not None, "a simulated study"
-        asked[settings.label, settings.endpoint.protocol, settings.sim.costs] = None
-    for label, protocol, name in asked:
-        if name in unread or protocol not in SIM or protocol in (told := read_costs(name).protocols):
-            continue
-        at = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
-        hint = "; `exclude:` under design leaves a combination out" if len(study.cost_tables()) > 1 else ""
-        yield at, f"{name} has no costs of {protocol}; it has {', '.join(told)}{hint}"
+        yield from broken_in_sim(study, study.lab.sim)
 
 
 def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
@@ -351,16 +258,6 @@ def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str
                 told.add((place, reason))
                 several = name in treatment and len(study.levels()[name]) > 1
                 yield place, reason + ("; `exclude:` under design leaves a combination out" if several else "")
-
-
-def _combinations(study: Study, names: tuple[str, ...]) -> Iterator[dict]:
-    """Levels of those of these fields that are factors, without what the design omits whatever others say."""
-    levels = {name: found for name, found in study.levels().items() if name in names}
-    omitted = Omissions(study)
-    for chosen in itertools.product(*levels.values()):
-        combination = dict(zip(levels, chosen, strict=True))
-        if combination not in omitted:
-            yield {name: level.value for name, level in combination.items()}
 
 
 def _topology_place(study: Study, name: str, treatment: dict) -> Place:
@@ -864,20 +761,3 @@ def _unknown_levels(study: Study, treatment: dict, place: Place) -> Iterator[tup
 def _same_level(study: Study, name: str, one: LevelValue, other: LevelValue) -> bool:
     found = study.level(name, one)
     return found is not None and found == study.level(name, other)
-
-
-def _values(study: Study, name: str) -> list:
-    """The values that a field takes in the study: its levels, or its one setting."""
-    levels = study.levels()
-    if name in levels:
-        return [level.value for level in levels[name]]
-    return [getattr(study.section(factor_names()[name]), name)]
-
-
-def _place(study: Study, name: str) -> Place:
-    return ("factors", name) if name in study.levels() else _own_place(name)
-
-
-def _own_place(name: str) -> Place:
-    section = factor_names()[name]
-    return ("lab", "sim", name) if section == "sim" else (section, name)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
-from iotax.study.fields import Duration, Percent, Section, Size
+from iotax.study.fields import BitRate, Duration, Percent, Section, Size
 from iotax.study.media import MediaModel
 
 _LATER = (
@@ -25,12 +25,17 @@ _LATER = (
     "coalesce",
     "path_failures",
     "path_noticed",
+    "switches",
+    "trunk_rate",
+    "trunk_credits",
+    "zones",
 )
 """Fields that there were not always."""
 _TABLES = Path(__file__).with_name("costs")
 Cores: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
 Loss: TypeAlias = Annotated[Percent, Field(ge=0.0001, le=10)]
 Many: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
+Credits: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 
 
 class PathFailure(Section):
@@ -42,6 +47,15 @@ class PathFailure(Section):
     """After the begin of what is measured."""
     back: Duration | None = None
     """When it is there again; it stays away when not given."""
+
+
+class Zone(Section):
+    """Clients and the target ports that they see: a zone of Fibre Channel, a VLAN of Ethernet."""
+
+    clients: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    """By their numbers, from 1 on."""
+    ports: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    """Target ports by their numbers, from 1 on; those of the first controller come first."""
 
 
 class Sim(Section):
@@ -67,12 +81,24 @@ class Sim(Section):
 the one simulated volume."""
     adapter_depth: Annotated[int, Field(ge=1, le=65536)] | None = None
     """Commands that each port of a client's adapter has outstanding, for all LUNs together; all when not given."""
-    credits: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Buffer-to-buffer credits of each Fibre Channel port; as many as the link needs when not given."""
+    credits: Credits | None = None
+    """Buffer-to-buffer credits of each Fibre Channel port, and of the switch's port at the other end of its link; as \
+many as the link needs when not given."""
     loss: Loss | None = None
     """Share of the segments that Ethernet loses, as drawn, 0.0001 % to 10 %; none when not given."""
     port_buffer: Annotated[Size, Field(ge=9216)] | None = None
     """Bytes that wait for a port of Ethernet at most; segments beyond it are lost, and none when not given."""
+    switches: Annotated[int, Field(ge=0, le=2)] = 0
+    """Switches between clients and targets. 0: each link goes from port to port. 1: all links go to one switch. 2: \
+the clients' links go to one and the targets' to the other, with a trunk between them. With `paths: 2` each path has a \
+fabric of its own, and so have the ports of each target, in turn."""
+    trunk_rate: BitRate | None = None
+    """Rate of the trunk between two switches, in each direction; that of the other links when not given."""
+    trunk_credits: Credits | None = None
+    """Buffer-to-buffer credits of each end of the trunk; `credits` when not given."""
+    zones: Annotated[dict[str, Zone], Field(min_length=1)] | None = None
+    """Which clients see which target ports, by names of your own: zones of Fibre Channel, or VLANs of Ethernet, whose \
+frames then carry a tag of 4 bytes; all see all when not given."""
     coalesce: Annotated[Duration, Field(le=10_000_000)] = 0
     """Interrupt coalescing of every adapter, up to 10 ms: from the first that arrives for a thread until it hears of \
 it, and of all that has come by then."""

@@ -218,6 +218,25 @@ pub(crate) struct SimulatedReport {
     pub(crate) luns_busy_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) adapters_busy_ns: Option<u64>,
+    /// All trunks between switches together; absent where there is none
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trunks: Option<TrunksReport>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TrunksReport {
+    pub(crate) to_targets: LaneReport,
+    pub(crate) to_initiators: LaneReport,
+}
+
+/// One direction of a link.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LaneReport {
+    pub(crate) busy_ns: u64,
+    /// Idle with frames to send, for want of credits
+    pub(crate) credits_ns: u64,
+    /// Segments that found no room in front of it
+    pub(crate) lost: u64,
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -236,6 +255,9 @@ pub(crate) struct SiteReport {
     /// How long the machines' ports were busy, added up
     pub(crate) sent_ns: u64,
     pub(crate) received_ns: u64,
+    /// How long the busiest of them was, in the direction that was busier; absent where no zones load them unequally
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) busiest_port_ns: Option<u64>,
     /// And how long they were idle with frames to send, for want of credits
     pub(crate) credits_ns: u64,
     /// Segments that they sent and that were lost, and how often a connection waited for its timeout to send one again; none

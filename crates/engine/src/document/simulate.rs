@@ -53,6 +53,24 @@ pub(crate) struct PathsSpec {
     pub(crate) failures: Vec<FailureSpec>,
     /// From a failure until machines know of it, and from its end until they use the path again
     pub(crate) noticed_ns: u64,
+    /// Between the ports: 0, 1, or 2 with a trunk between them. Each path then has a fabric of its own, and so have the ports of each
+    /// controller, one after the other
+    pub(crate) switches: u32,
+    /// Of the trunk, in each direction; absent: the links'
+    pub(crate) trunk_rate_bits_per_s: Option<u64>,
+    /// Buffer-to-buffer credits of each end of the trunk; absent: the links'
+    pub(crate) trunk_credits: Option<u32>,
+    /// Which machines reach which ports; none: each all. Ethernet's frames then carry the tag of a VLAN
+    pub(crate) zones: Vec<ZoneSpec>,
+}
+
+/// Machines that reach ports, by their numbers from 1 on
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ZoneSpec {
+    pub(crate) machines: Vec<u32>,
+    /// Those of the first controller come first
+    pub(crate) ports: Vec<u32>,
 }
 
 /// How sends go by several paths
@@ -109,6 +127,10 @@ impl Default for PathsSpec {
             policy: PolicySpec::Fixed,
             failures: Vec::new(),
             noticed_ns: 0,
+            switches: 0,
+            trunk_rate_bits_per_s: None,
+            trunk_credits: None,
+            zones: Vec::new(),
         }
     }
 }

@@ -6,7 +6,10 @@ use iotax_node::{CloseReason, ConnId, Input};
 use iotax_proto::Instant;
 
 use super::{CLOSE_TIMEOUT, ECONNREFUSED, ECONNRESET, Event, HostId, PipeSlot, SYN_AGAIN, World};
-use crate::link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, Way, take_front};
+use crate::{
+    link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, Way, take_front},
+    tcp::Acknowledged,
+};
 
 impl World {
     pub(super) fn pipe(&mut self, id: PipeId) -> Option<&mut Pipe> {
@@ -28,7 +31,11 @@ impl World {
     }
 
     pub(super) fn latency_of(&mut self, pipe: PipeId, side: Side) -> Duration {
-        let Some(host) = self.pipe(pipe).map(|pipe| pipe.end(side).host) else { return Duration::ZERO };
+        let Some(pipe) = self.pipe(pipe) else { return Duration::ZERO };
+        let (host, way) = (pipe.end(side).host, pipe.ways.all.first().copied());
+        if let Some(route) = way.and_then(|way| self.switching.route(way.near, way.far)) {
+            return self.switching.latency(route);
+        }
         self.nics[self.hosts[host].nic].link.latency
     }
 
@@ -126,6 +133,7 @@ impl World {
         let Some(node) = self.hosts[end.host].node.clone() else { return };
         let mut node = node.borrow_mut();
         let Some(transmit) = node.transmit(end.conn) else { return };
+        let is_switched = self.is_switched();
         let nic = &mut self.nics[self.hosts[end.host].nic];
         let slot = &mut self.pipes[id.slot as usize];
         let Some(pipe) = slot.pipe.as_mut() else { return };
@@ -147,8 +155,16 @@ impl World {
             let mut bytes = self.spare.pop().unwrap_or_default();
             take_front(transmit, count, &mut bytes);
             flow.in_flight_bytes += count;
-            let end = flow.tcp.as_mut().map_or(0, |tcp| tcp.send(count));
-            flow.packets.push_back(Packet::new(bytes, end));
+            flow.sent_bytes += count as u64;
+            let end = flow.sent_bytes;
+            if let Some(tcp) = &mut flow.tcp {
+                tcp.send(count);
+            }
+            flow.packets.push_back(if is_switched {
+                Packet::through_fabric(bytes, end)
+            } else {
+                Packet::new(bytes, end)
+            });
             sent.push((count, end));
         }
         flow.dirty = !transmit.is_empty();
@@ -158,12 +174,21 @@ impl World {
             self.charge_send(end.host);
         }
         let way = self.next_way(id, side);
-        let lost_until = self.goes_by(id, side, way, sent.len());
+        let lost_until = if is_switched { None } else { self.goes_by(id, side, way, sent.len()) };
         for (count, at) in sent.drain(..) {
             self.charge_bytes(end.host, count);
+            if is_switched {
+                self.ship(id, side, way, (count, at));
+                continue;
+            }
             if loses && lost_until.is_none() {
                 self.send_segments(id, side, way, (count, at));
                 continue;
+            }
+            if let Some(known) = lost_until.filter(|_| loses) {
+                // Multipath software sends it again, whatever TCP's windows are.
+                let what = Acknowledged { end: at, bytes: count, behind: 0, sent_at: self.now };
+                self.events.push(known, Event::Acknowledged { pipe: id, side, what });
             }
             let arrives = lost_until.unwrap_or_else(|| self.carry(end.host, other, way, side, count));
             let arrives = self.in_order(id, side, arrives);
@@ -228,6 +253,9 @@ impl World {
 
     /// The end goes as bytes do, and comes behind them.
     fn send_end(&mut self, id: PipeId, side: Side) {
+        if self.is_switched() {
+            return self.ship_end(id, side);
+        }
         let Some(pipe) = self.pipe(id) else { return };
         let (from, to) = (pipe.end(side).host, pipe.end(side.other()).host);
         let way = self.next_way(id, side);
@@ -274,7 +302,8 @@ impl World {
         let Some(pipe) = self.pipe(id) else { return };
         let end = *pipe.end(to);
         let flow = pipe.flow(to.other());
-        if flow.packets.is_empty() {
+        // What was lost may be first only now, where a thread has taken what came before it; what fills that brings this again.
+        if flow.packets.front().is_none_or(|packet| packet.due > now) {
             return;
         }
         if flow.stalled_until > now {

@@ -10,6 +10,9 @@ impl World {
     /// A port fails. Its hosts know at `known`, when `avoid` is to be called.
     pub fn fail(&mut self, port: usize, known: Instant) {
         (self.nics[port].is_down, self.nics[port].known_at) = (true, known);
+        if self.is_switched() {
+            return self.lose_shipments(port);
+        }
         for id in self.all_pipes() {
             let Some(pipe) = self.pipe(id) else { continue };
             for side in Side::BOTH {
@@ -44,6 +47,9 @@ impl World {
     }
 
     fn send_again(&mut self, id: PipeId, side: Side) {
+        if self.is_switched() {
+            return self.ship_again(id, side);
+        }
         let Some(pipe) = self.pipe(id) else { return };
         let (from, to) = (pipe.end(side).host, pipe.end(side.other()).host);
         let lost = pipe.flow(side).packets.iter_mut().filter(|packet| packet.is_lost);
@@ -89,6 +95,9 @@ impl World {
             Choice::Shortest => around.clone().filter(usable).min_by_key(|at| {
                 let Way { near, far } = ways.all[*at];
                 let ports = if side == Side::Client { (near, far) } else { (far, near) };
+                if self.is_switched() {
+                    return Instant(self.switching.pending_bytes(ports.0, ports.1));
+                }
                 self.nics[ports.0].sent_at().max(self.nics[ports.1].received_at())
             }),
         };

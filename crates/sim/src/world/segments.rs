@@ -91,11 +91,17 @@ impl World {
     /// Sends a hole again.
     fn fill(&mut self, id: PipeId, side: Side, end: u64, bytes: usize) {
         let way = self.next_way(id, side);
+        if self.is_switched() {
+            return self.ship_hole(id, side, way, (bytes, end));
+        }
         let Some(carriage) = self.carry_segments(id, side, way, bytes) else { return };
         let now = self.now;
         let Some(pipe) = self.pipe(id) else { return };
         let host = pipe.end(side).host;
-        let Some(tcp) = &mut pipe.flow(side).tcp else { return };
+        let flow = pipe.flow(side);
+        // What is sent from now on by another way does not overtake it.
+        flow.arrives = flow.arrives.max(carriage.arrives);
+        let Some(tcp) = &mut flow.tcp else { return };
         if carriage.lost_bytes > 0 {
             let until = now + tcp.timeout();
             return self.events.push(until, Event::TimedOut { pipe: id, side, end });
@@ -107,7 +113,7 @@ impl World {
     }
 
     /// The packet that ends there is whole at a time, and so are those behind it, up to the next that is not.
-    fn bring(&mut self, id: PipeId, side: Side, end: u64, whole_at: Instant) {
+    pub(super) fn bring(&mut self, id: PipeId, side: Side, end: u64, whole_at: Instant) {
         let Some(slot) = self.pipes.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation) else {
             return;
         };

@@ -22,7 +22,7 @@ from iotax.labs.sim.side_by_side import Begun, SideBySide, at_once
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
-from iotax.study.sim import read_costs
+from iotax.study.sim import Sim, read_costs
 from iotax.study.topology import FIBRE_CHANNEL_FRAMES
 from iotax.trial import Background, Trial, TrialResult
 
@@ -162,7 +162,7 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
     if lab.path_failures is not None:
         failures = [{"path": each.path, "at_ns": each.at, "back_ns": each.back} for each in lab.path_failures]
         paths |= {"failures": failures, "noticed_ns": lab.path_noticed}
-    document["paths"] = paths
+    document["paths"] = paths | _fabrics(lab, settings.endpoint.protocol)
     queues = {"luns": lab.luns, "lun_depth": topology.queue_depth, "adapter_depth": lab.adapter_depth}
     if topology.queue_depth is not None or lab.adapter_depth is not None:
         document["queues"] = {
@@ -172,6 +172,20 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
     if lab.media is not None:
         document["media"] = media_document(lab.media, vms=(settings.load.clients or 1) * lab.vms / lab.controllers)
     return document
+
+
+def _fabrics(lab: Sim, protocol: str) -> dict[str, Any]:
+    """Of the document's paths: what stands between ports; nothing where nothing does."""
+    if not lab.switches:
+        return {}
+    fabrics: dict[str, Any] = {"switches": lab.switches}
+    if lab.switches > 1 and lab.trunk_rate is not None:
+        fabrics["trunk_rate_bits_per_s"] = lab.trunk_rate
+    if lab.switches > 1 and lab.trunk_credits is not None and protocol in FIBRE_CHANNEL_FRAMES:
+        fabrics["trunk_credits"] = lab.trunk_credits
+    if lab.zones is not None:
+        fabrics["zones"] = [{"machines": zone.clients, "ports": zone.ports} for zone in lab.zones.values()]
+    return fabrics
 
 
 def world(

@@ -12,8 +12,10 @@ from iotax.units import format_bit_rate
 
 INITIATORS, TARGET = "initiators' processors", "target's processors"
 LINK, INITIATOR_LINKS, TARGET_LINK = "link", "initiators' links", "target's link"
+TRUNK = "trunk"
 MEDIA = "media"
-LUNS, ADAPTERS, CREDITS = "LUNs' queues", "adapters' queues", "credits"
+LUNS, ADAPTERS, CREDITS, TRUNK_CREDITS = "LUNs' queues", "adapters' queues", "credits", "trunk's credits"
+BUSIEST = "busiest port"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Change:
             return f"{study.name} searches for a load; what-if is of a study whose loads are given"
         if self.media and lab.media is None:
             return f"the volume of {study.name} is memory, which takes no time: there are no media to be faster"
+        if self.hosts and lab.zones is not None:
+            return f"the zones of {study.name} name each of its clients; what-if has no zone for others"
         counts = {level.value for level in study.levels().get("clients", ())} or {study.load.clients or 1}
         if self.hosts and any(float(count) * self.hosts != round(float(count) * self.hosts) for count in counts):
             return f"{self.hosts:g} times the hosts is no whole number of hosts"
@@ -88,6 +92,9 @@ def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, 
     target = max(work.target.sent_ns, work.target.received_ns) / (window_ns * lab.controllers * lab.target_ports)
     busier = INITIATOR_LINKS if initiators > target else TARGET_LINK
     found[LINK if machines == 1 else busier] = max(initiators, target)
+    if work.trunks is not None:
+        lanes = work.trunks.to_targets, work.trunks.to_initiators
+        found[TRUNK] = max(lane.busy_ns for lane in lanes) / (window_ns * ports)
     if lab.media is not None and work.media_busy_ns is not None:
         found[MEDIA] = work.media_busy_ns / (window_ns * lab.media.servers * lab.controllers)
     return found
@@ -95,7 +102,8 @@ def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, 
 
 def held(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
     """What holds I/Os back without working itself → its share of the window: queues with an end are as busy as their
-    places are taken; credits as long as ports of the side that waits more send or want one."""
+    places are taken; credits as long as ports of the side that waits more send or want one, those of a trunk as long as
+    its direction that waits more does. Where zones load ports unequally, one of them may be full while all are not."""
     work, window_ns = result.simulated, result.window.duration_ns
     assert work is not None, "a simulated trial"
     machines, ports = settings.load.clients or 1, settings.topology.paths_used
@@ -105,9 +113,16 @@ def held(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
         found[LUNS] = work.luns_busy_ns / (window_ns * machines * lab.luns * depth * ports)
     if lab.adapter_depth is not None and work.adapters_busy_ns is not None:
         found[ADAPTERS] = work.adapters_busy_ns / (window_ns * machines * lab.adapter_depth * ports)
+    if work.trunks is not None:
+        lane = max((work.trunks.to_targets, work.trunks.to_initiators), key=lambda each: each.credits_ns)
+        if lane.credits_ns:
+            found[TRUNK_CREDITS] = (lane.busy_ns + lane.credits_ns) / (window_ns * ports)
     if lab.credits is not None:
         sides = (work.initiators, machines * ports), (work.target, lab.controllers * lab.target_ports)
         waiting, links = max(sides, key=lambda side: side[0].credits_ns / side[1])
         if waiting.credits_ns:
             found[CREDITS] = (waiting.sent_ns + waiting.credits_ns) / (window_ns * links)
+    busiest = max(work.initiators.busiest_port_ns or 0, work.target.busiest_port_ns or 0)
+    if busiest:
+        found[BUSIEST] = busiest / window_ns
     return found

@@ -1,0 +1,186 @@
+"""What must hold of the simulated lab: worlds that cannot be, each with its place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+from iotax.study.endpoint import SIM
+from iotax.study.media import MediaModel, impossible
+from iotax.study.model import Study
+from iotax.study.sim import CostsError, Sim, Zone, read_costs
+from iotax.study.source import Place
+from iotax.study.topology import FIBRE_CHANNEL_FRAMES
+from iotax.study.varied import combinations, values
+from iotax.study.varied import place as place_of
+from iotax.units import format_duration
+
+
+def broken_in_sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
+    """Worlds that cannot be, and what would be measured of them."""
+    yield from _costs(study)
+    rates = [study.setups().get(label, {}).get("link_rate") for label in study.endpoints()]
+    if None in values(study, "link_rate") and None in rates:
+        yield place_of(study, "link_rate"), "a simulated link has a rate; say `link_rate: 10Gbit` under topology"
+    if lab.media is not None:
+        yield from _sim_media(lab.media)
+    for clients in values(study, "clients"):
+        if lab.controllers > (clients or 1):
+            place = ("lab", "sim", "controllers")
+            yield place, f"{lab.controllers} controllers share out {clients or 1} clients: one would have none"
+    yield from _sim_fabrics(study, lab)
+    yield from _switches(study, lab)
+    if lab.zones is not None:
+        yield from _zones(study, lab, lab.zones)
+    if study.design.slices is not None:
+        yield ("design",), "the sim lab runs each trial on its own; leave sessions, rounds, slice and settle out"
+    if study.precondition is not None:
+        yield ("precondition",), "simulated media have no state to bring about; leave it out"
+
+
+def _sim_fabrics(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
+    """Queues, credits, and paths that fail."""
+    protocols = [endpoint.protocol for endpoint in study.endpoints().values()]
+    if ("credits" in study.levels() or lab.credits is not None) and not set(protocols) & set(FIBRE_CHANNEL_FRAMES):
+        yield place_of(study, "credits"), "only Fibre Channel has credits; leave them out, or name fcp or fc-nvme"
+    for name, given in (("loss", lab.loss), ("port_buffer", lab.port_buffer)):
+        if (name in study.levels() or given is not None) and set(protocols) <= set(FIBRE_CHANNEL_FRAMES):
+            yield place_of(study, name), "only Ethernet loses segments; leave it out, or name nfs3, iscsi or nvme-tcp"
+    setups = study.setups()
+    depths = [setups.get(label, {}).get("queue_depth") for label in study.endpoints()]
+    queued = any(depth is not None for depth in (*values(study, "queue_depth"), *depths))
+    if not queued and ("luns" in study.levels() or lab.luns > 1):
+        yield place_of(study, "luns"), "LUNs differ in their queues alone; say `queue_depth: 32` under topology too"
+    if lab.path_failures is None:
+        if lab.path_noticed:
+            yield ("lab", "sim", "path_noticed"), "no path fails; say `path_failures:` too"
+        return
+    paths = {
+        setups.get(label, {}).get("paths", paths) for label in study.endpoints() for paths in values(study, "paths")
+    }
+    for index, failure in enumerate(lab.path_failures):
+        place = ("lab", "sim", "path_failures", index)
+        if failure.path > min(paths):
+            yield (*place, "path"), f"there are {min(paths)} paths; say `paths: {max(2, failure.path)}` under topology"
+        if failure.back is not None and failure.back <= failure.at:
+            yield (*place, "back"), "a path comes back after it has failed"
+        if any(failure.at >= runtime for runtime in values(study, "runtime")):
+            yield (*place, "at"), "it would fail after all is measured; say an earlier time or a longer `runtime:`"
+    for at, until in _without_paths(lab, set(range(1, min(paths) + 1))):
+        reason = f"no path is left from {format_duration(at)}{f' to {format_duration(until)}' if until else ' on'}"
+        yield ("lab", "sim", "path_failures"), f"{reason}; each client keeps one"
+
+
+def _without_paths(lab: Sim, paths: Set[int]) -> Iterator[tuple[int, int | None]]:
+    """When all of these paths have failed, or are not used again yet, ns."""
+    spans: list[tuple[int, int, float]] = [
+        (failure.path, failure.at, float("inf") if failure.back is None else failure.back + lab.path_noticed)
+        for failure in lab.path_failures or ()
+    ]
+    for _, begin, _ in spans:
+        away = {path: end for path, at, end in spans if at <= begin < end}
+        if paths <= away.keys():
+            end = min(away.values())
+            yield begin, None if end == float("inf") else int(end)
+            return
+
+
+def _switches(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
+    """Trunks that join nothing, and fabrics without a port of each target."""
+    for name, given in (("trunk_rate", lab.trunk_rate), ("trunk_credits", lab.trunk_credits)):
+        if (name in study.levels() or given is not None) and 2 not in values(study, "switches"):
+            yield place_of(study, name), "a trunk joins two switches; say `switches: 2` too"
+    protocols = {endpoint.protocol for endpoint in study.endpoints().values()}
+    has_credits = "trunk_credits" in study.levels() or lab.trunk_credits is not None
+    if has_credits and not protocols & set(FIBRE_CHANNEL_FRAMES):
+        reason = "only Fibre Channel has credits; leave them out, or name fcp or fc-nvme"
+        yield place_of(study, "trunk_credits"), reason
+    paths = max(_paths(study, with_switches=True), default=1)
+    if paths > lab.target_ports:
+        reason = (
+            f"each of {paths} paths has a fabric of its own, with a port of each target; say `target_ports: {paths}`"
+        )
+        yield ("lab", "sim", "target_ports"), reason
+
+
+def _paths(study: Study, *, with_switches: bool = False) -> set[int]:
+    """How many there are, in any treatment."""
+    found = set()
+    for treatment in combinations(study, ("protocol", "paths", "switches")):
+        settings = study.settings(treatment)
+        if not with_switches or (settings.sim is not None and settings.sim.switches):
+            found.add(settings.topology.paths)
+    return found
+
+
+def _zones(study: Study, lab: Sim, zones: Mapping[str, Zone]) -> Iterator[tuple[Place, str]]:
+    """Zones of what is not there, and clients that see nothing."""
+    here = ("lab", "sim", "zones")
+    if 0 in values(study, "switches"):
+        yield here, "switches keep zones; say `switches: 1` too, or 2"
+    counts = {clients or 1 for clients in values(study, "clients")}
+    ports = lab.controllers * lab.target_ports
+    for name, zone in zones.items():
+        for field, numbers, last in (("clients", zone.clients, min(counts)), ("ports", zone.ports, ports)):
+            for index, number in enumerate(numbers):
+                if number > last:
+                    there = f"there are {last}" if last > 1 else "there is 1"
+                    yield (*here, name, field, index), f"zone {name} names {field[:-1]} {number}, but {there}"
+    paths = _paths(study)
+    for clients in sorted(counts):
+        for client in range(1, clients + 1):
+            own = _own(lab, client, clients)
+            shared = {port for zone in zones.values() if client in zone.clients for port in zone.ports}
+            seen = [port - own[0] for port in own if port in shared]
+            if not seen:
+                its = f" of its controller, {own[0]} to {own[-1]}" if len(own) < ports else ""
+                yield here, f"client {client} shares no zone with a target port{its}"
+                return
+            if reason := _without_zoned_paths(lab, paths, seen):
+                yield here, f"client {client} has {reason}"
+                return
+
+
+def _own(lab: Sim, client: int, clients: int) -> range:
+    """The target ports of a client's controller."""
+    controller = (client - 1) // -(-clients // lab.controllers)
+    return range(controller * lab.target_ports + 1, (controller + 1) * lab.target_ports + 1)
+
+
+def _without_zoned_paths(lab: Sim, counts: Set[int], seen: Sequence[int]) -> str:
+    """Of a client that sees some fabrics alone, and whose paths all fail; `seen`: of its controller, from 0."""
+    for count in sorted(counts):
+        left = {port % count + 1 for port in seen}
+        for at, until in _without_paths(lab, left) if len(left) < count else ():
+            span = f"from {format_duration(at)}{f' to {format_duration(until)}' if until else ' on'}"
+            return f"path {' and '.join(map(str, sorted(left)))} alone, and none is left {span}"
+    return ""
+
+
+def _sim_media(media: MediaModel) -> Iterator[tuple[Place, str]]:
+    place = ("lab", "sim", "media")
+    for name, reason in impossible(media):
+        yield ((*place, name) if name else place), reason
+    if (media.cache is None) != (media.data is None):
+        said, other = ("cache", "data") if media.data is None else ("data", "cache")
+        yield (*place, said), f"what share a cache answers is its size over that of the data; say `{other}:` too"
+
+
+def _costs(study: Study) -> Iterator[tuple[Place, str]]:
+    place, unread = place_of(study, "costs"), set()
+    for name in study.cost_tables():
+        try:
+            read_costs(name)
+        except CostsError as error:
+            unread.add(name)
+            yield place, str(error)
+    asked = {}
+    for treatment in combinations(study, ("protocol", "costs")):
+        settings = study.settings(treatment)
+        assert settings.sim is not None, "a simulated study"
+        asked[settings.label, settings.endpoint.protocol, settings.sim.costs] = None
+    for label, protocol, name in asked:
+        if name in unread or protocol not in SIM or protocol in (told := read_costs(name).protocols):
+            continue
+        at = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
+        hint = "; `exclude:` under design leaves a combination out" if len(study.cost_tables()) > 1 else ""
+        yield at, f"{name} has no costs of {protocol}; it has {', '.join(told)}{hint}"
