@@ -213,6 +213,8 @@ def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
     means["target"] = {at: max(0.0, each - burn_ns) for at, each in means["target"].items()}
     window_ns = max(window_ns, round(_IOS_MIN * max(max(blocks.values()) for blocks in means.values())))
     warmup_ns = max(_WARMUP_NS, window_ns // _WARMUP_SHARE if window_ns > _WINDOW_NS else 0)
+    takes_time = settings.volume.media != "memory" or settings.volume.delay or burn_ns or settings.load.rate_iops
+    gaps = None if takes_time else _gaps(runs)
     volume = {"size": size, "media": "memory", "path": None, "fill": "zeros", "burn": 0, "delay": 0}
     load = {"warmup": warmup_ns, "runtime": window_ns, "verify": False, "clients": None, "working_set": None}
     settings = replace(
@@ -224,9 +226,7 @@ def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
     )
     mtu_bytes = _LOOPBACK_MTU_BYTES if facts.lab == "loopback" else settings.topology.mtu
     document = _document(settings, mtu_bytes, facts.threads or 1, facts.target_threads or 1)
-    return Treatment(
-        name, facts.protocol, document, means, None if settings.load.rate_iops else _gaps(runs), _halves(runs[0].result)
-    )
+    return Treatment(name, facts.protocol, document, means, gaps, _halves(runs[0].result))
 
 
 def _gaps(runs: list[Run]) -> dict[int, float] | None:

@@ -272,6 +272,9 @@ def test_a_table_is_made_from_a_notebook_and_runs_a_study(measured: Path, tmp_pa
             assert "m.iotax, run 1 (small)" in figures["io"].source
             assert figures["wake"].interval is not None
             assert "fitted to 2 treatments in 2 blocks" in figures["wake"].source
+            # One I/O at a time tells how long waking takes; what it costs after a short sleep keeps its ratio.
+            assert 0 < figures["wake_delay"].ns < 1_000_000
+            assert figures["wake_short"].ns == pytest.approx(0.4 * figures["wake"].ns, rel=0.01, abs=1)
             # One block size does not tell what a KiB costs.
             assert figures["kib"].interval is None
             assert figures["kib"].source.startswith("as in table loopback, since m.iotax")
