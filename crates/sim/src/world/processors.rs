@@ -1,8 +1,8 @@
 //! Processors of the hosts: threads take turns on the cores of their machine, and what they do costs time.
 //!
 //! A thread that has work waits for a core, takes all the work that has come by then in one turn, and its answers leave as far
-//! into the turn as the work before them took. A thread without work sleeps; waking it
-//! costs, the more the longer it slept, and takes a while in which nobody works. What comes meanwhile is taken with what woke it.
+//! into the turn as the work before them took. A thread without work sleeps; waking it costs, the more the longer it slept, and takes
+//! a while in which nobody works. What comes meanwhile is taken with what woke it.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -223,16 +223,21 @@ impl World {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         (thread.state, thread.until) = (State::Working, now);
         let mut taken = std::mem::take(&mut thread.taken);
-        let mut receive = Receive::default();
+        let (mut receive, mut waited) = (Receive::default(), false);
         let mut events = taken.drain(..).peekable();
         while let Some(event) = events.next() {
             self.receives_more = receive.goes_on(&event, events.peek());
+            waited |= self.receives_more;
             if let Event::Arrive { bytes, .. } = event {
                 self.charge_received(host, bytes as usize);
             }
             self.happen(event);
         }
         drop(events);
+        if waited {
+            // The rest of a receive may find its connection gone, or a node that wants no more: what is to be answered leaves all the same.
+            self.settle_host(host);
+        }
         let Some(thread) = &mut self.hosts[host].thread else { return };
         (thread.state, thread.taken) = (State::Ending, taken);
         let until = thread.until;
@@ -278,19 +283,21 @@ impl World {
     }
 
     fn charge_received(&mut self, host: usize, bytes: usize) {
-        let frames = self.nics[self.hosts[host].nic].link.frames;
-        let Some(thread) = &self.hosts[host].thread else { return };
-        let work = &mut self.machines[thread.machine].work;
-        let cost_ns = thread.costs.of_bytes(bytes, thread.costs.kib_ns, frames, work);
-        self.charge(host, cost_ns);
+        self.charge_moved(host, bytes, |costs| costs.kib_ns);
     }
 
     pub(super) fn charge_bytes(&mut self, host: usize, bytes: usize) {
+        if let Some(thread) = &self.hosts[host].thread {
+            self.machines[thread.machine].work.sent_bytes += bytes as u64;
+        }
+        self.charge_moved(host, bytes, |costs| costs.kib_sent_ns);
+    }
+
+    fn charge_moved(&mut self, host: usize, bytes: usize, kib_ns: fn(&Costs) -> u64) {
         let frames = self.nics[self.hosts[host].nic].link.frames;
         let Some(thread) = &self.hosts[host].thread else { return };
         let work = &mut self.machines[thread.machine].work;
-        work.sent_bytes += bytes as u64;
-        let cost_ns = thread.costs.of_bytes(bytes, thread.costs.kib_sent_ns, frames, work);
+        let cost_ns = thread.costs.of_bytes(bytes, kib_ns(&thread.costs), frames, work);
         self.charge(host, cost_ns);
     }
 
