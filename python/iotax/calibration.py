@@ -120,7 +120,11 @@ def _costs(figures: Mapping[str, Figure], base: Costs, source: str, base_name: s
             given.setdefault(name, getattr(base, like))
     if figures[_DELAY].fitted:
         given.setdefault(_DELAY, base.wake)
-    return Costs(**{name: _cost(figures[name], cost, source, base_name, notebook) for name, cost in given.items()})
+    made = {name: _cost(figures[name], cost, source, base_name, notebook) for name, cost in given.items()}
+    if "wake_short" in made and figures["wake_short"].fitted:
+        ratio = f"{source}; in the ratio to wake that {base_name} has"
+        made["wake_short"] = made["wake_short"].model_copy(update={"source": ratio})
+    return Costs(**made)
 
 
 def _cost(figure: Figure, base: Cost, source: str, base_name: str, notebook: str) -> Cost:
