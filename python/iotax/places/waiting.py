@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
-import functools
 import queue
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -113,16 +112,14 @@ async def _started(
     return await place.start(f"{program} {command}", document, on_log=on_log)
 
 
-_one_at_a_time = threading.Lock()
+_loops: list[asyncio.AbstractEventLoop] = []
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    with _one_at_a_time:
-        return _the_loop()
-
-
-@functools.cache
-def _the_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="places", daemon=True).start()
-    return loop
+    # No lock, and no Thread, whose start waits on one: an interrupt can leave it taken. Two callers that come first at
+    # the same instant begin two threads, and both use the one that was listed first.
+    if not _loops:
+        loop = asyncio.new_event_loop()
+        _thread.start_new_thread(loop.run_forever, ())
+        _loops.append(loop)
+    return _loops[0]

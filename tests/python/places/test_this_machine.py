@@ -117,7 +117,57 @@ for _ in range(6000):
         pass
 """
 
+# The first wait of a process begins the thread that all of them share: interrupted at each of its lines.
+INTERRUPTED_AT_FIRST = """
+import asyncio, os, sys
+from iotax.places.waiting import wait_for
+
+def interrupted_at(last):
+    lines = 0
+    def trace(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        if lines == last:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+    return trace
+
+def first_wait(last):
+    sys.unraisablehook = lambda _: None
+    sys.settrace(interrupted_at(last))
+    try:
+        wait_for(asyncio.sleep(50e-6))
+    except KeyboardInterrupt:
+        wait_for(asyncio.sleep(0))
+        return 1
+    sys.settrace(None)
+    return 0
+
+last = 0
+going_on = True
+while going_on:
+    last += 1
+    if not os.fork():
+        status = 2
+        try:
+            status = first_wait(last)
+        finally:
+            os._exit(status)
+    ended = os.waitstatus_to_exitcode(os.wait()[1])
+    if ended == 2:
+        sys.exit(f"a first wait interrupted at its line {last} ended otherwise")
+    going_on = ended == 1
+print(last)
+"""
+
 
 def test_an_interrupt_at_any_instant_ends_the_wait() -> None:
     """Also at those in which waiting begins and ends, which a lock of its own would not survive."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", INTERRUPTED], check=True, timeout=120)
+
+
+def test_an_interrupt_of_the_first_wait_ends_it() -> None:
+    words = [sys.executable, "-W", "ignore", "-c", INTERRUPTED_AT_FIRST]
+    lines = int(subprocess.run(words, check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout)
+    assert lines > 50, "the thread's beginning is among them"
