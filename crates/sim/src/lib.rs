@@ -15,6 +15,7 @@ mod link;
 mod load;
 mod names;
 mod options;
+mod piece;
 mod register;
 mod server;
 mod switch;

@@ -3,9 +3,9 @@
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use iotax_node::{ConnId, seeded::SeededRng};
-use iotax_proto::{Instant, Transmit, fc::encapsulation, wire::Chunk};
+use iotax_proto::{Instant, fc::encapsulation};
 
-use crate::tcp::Tcp;
+use crate::{piece::Piece, tcp::Tcp};
 
 /// What a host sends through. What several connections send leaves in turn.
 #[derive(Clone, Debug)]
@@ -367,7 +367,7 @@ pub(crate) struct Flow {
 /// Bytes, or, without any, the end of the stream.
 #[derive(Debug)]
 pub(crate) struct Packet {
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Piece,
     /// The port of the end that connects that it goes by.
     pub(crate) by: Option<usize>,
     /// It is to be sent again, by another.
@@ -380,12 +380,12 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    pub(crate) fn new(bytes: Vec<u8>, end: u64) -> Self {
+    pub(crate) fn new(bytes: Piece, end: u64) -> Self {
         Self { bytes, by: None, is_lost: false, end, due: Instant(0), is_awaited: true }
     }
 
     /// It is there when its fabric says so.
-    pub(crate) fn through_fabric(bytes: Vec<u8>, end: u64) -> Self {
+    pub(crate) fn through_fabric(bytes: Piece, end: u64) -> Self {
         Self { due: NEVER, is_awaited: false, ..Self::new(bytes, end) }
     }
 }
@@ -409,32 +409,6 @@ impl Pipe {
     pub(crate) fn is_gone(&self) -> bool {
         self.ends.iter().all(|end| end.state == EndState::Gone)
     }
-}
-
-/// Takes bytes off the front of a queue.
-pub(crate) fn take_front(transmit: &mut Transmit, count: usize, into: &mut Vec<u8>) {
-    // All of it is written over below: what was there before need not be cleared.
-    into.resize(count, 0);
-    let mut at = 0;
-    for chunk in transmit.chunks() {
-        let left = &mut into[at..];
-        if left.is_empty() {
-            break;
-        }
-        at += match chunk {
-            Chunk::Bytes(bytes) => {
-                let len = bytes.len().min(left.len());
-                left[..len].copy_from_slice(&bytes[..len]);
-                len
-            }
-            Chunk::Payload(payload) => {
-                let len = payload.len().min(left.len());
-                payload.copy_out(0, &mut left[..len]);
-                len
-            }
-        };
-    }
-    transmit.advance(count);
 }
 
 #[cfg(test)]
@@ -480,17 +454,5 @@ mod tests {
         let full = encapsulation::BEFORE_DATA + 2112 + encapsulation::BEHIND_DATA;
         assert_eq!((Frames::FIBRE_CHANNEL.of(full), Frames::FIBRE_CHANNEL.of(full + 1)), (1, 2));
         assert_eq!(Nic::new(link).send(Instant(0), full), Instant(full as u64));
-    }
-
-    #[test]
-    fn bytes_come_off_the_front_across_chunks() {
-        let mut transmit = Transmit::default();
-        transmit.put(b"abc");
-        transmit.payload(iotax_proto::Payload::from_vec(b"defg".to_vec()));
-        let mut bytes = Vec::new();
-        take_front(&mut transmit, 5, &mut bytes);
-        assert_eq!(bytes, b"abcde");
-        take_front(&mut transmit, 2, &mut bytes);
-        assert_eq!((bytes.as_slice(), transmit.len()), (&b"fg"[..], 0));
     }
 }

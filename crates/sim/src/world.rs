@@ -29,6 +29,7 @@ use crate::{
     disk::Disk,
     events::Events,
     link::{Carried, Choice, EndState, Link, Nic, Pipe, PipeId, Side, Way, Ways},
+    piece::Spare,
     switch::{Step, Switching},
     tcp::Acknowledged,
     trace::Trace,
@@ -76,7 +77,7 @@ pub struct World {
     /// Hosts that others did something to.
     wake_list: Rc<RefCell<Vec<usize>>>,
     /// Memory of packets, to be used again.
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
     /// Sizes of what a flush sends, and where in the stream that ends; empty between two.
     sent: Vec<(usize, u64)>,
     /// What was received is not all of one receive: nothing is answered before the rest.
@@ -216,7 +217,7 @@ impl World {
             left: Vec::new(),
             wake_flags: Vec::new(),
             wake_list: Rc::default(),
-            spare: Vec::new(),
+            spare: Spare::default(),
             sent: Vec::new(),
             receives_more: false,
             flushes_dropped: 0,

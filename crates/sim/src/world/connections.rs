@@ -7,7 +7,8 @@ use iotax_proto::Instant;
 
 use super::{CLOSE_TIMEOUT, ECONNREFUSED, ECONNRESET, Event, HostId, PipeSlot, SYN_AGAIN, World};
 use crate::{
-    link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, Way, take_front},
+    link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, Way},
+    piece::Piece,
     tcp::Acknowledged,
 };
 
@@ -152,8 +153,7 @@ impl World {
             if count == 0 {
                 break;
             }
-            let mut bytes = self.spare.pop().unwrap_or_default();
-            take_front(transmit, count, &mut bytes);
+            let bytes = self.spare.take_front(transmit, count);
             flow.in_flight_bytes += count;
             flow.sent_bytes += count as u64;
             let end = flow.sent_bytes;
@@ -269,7 +269,7 @@ impl World {
         if let Some(pipe) = self.pipe(id) {
             let flow = pipe.flow(side);
             flow.cut = true;
-            flow.packets.push_back(Packet::new(Vec::new(), u64::MAX));
+            flow.packets.push_back(Packet::new(Piece::default(), u64::MAX));
             self.events.push(arrives, Event::Arrive { pipe: id, to: side.other(), bytes: 0 });
         }
     }
@@ -346,7 +346,7 @@ impl World {
                 }
             }
         }
-        self.spare.push(bytes);
+        self.spare.give_back(bytes);
         self.send_on(id, to.other());
     }
 

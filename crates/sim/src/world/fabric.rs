@@ -6,6 +6,7 @@ use iotax_proto::Instant;
 use super::{Event, World};
 use crate::{
     link::{Link, Packet, PipeId, Side, Way},
+    piece::Piece,
     switch::{Edge, LaneUse, Shipment, Shipped, Step, Trunk},
     tcp::Acknowledged,
 };
@@ -147,7 +148,7 @@ impl World {
         let Some(pipe) = self.pipe(id) else { return };
         let flow = pipe.flow(side);
         flow.cut = true;
-        flow.packets.push_back(Packet::through_fabric(Vec::new(), u64::MAX));
+        flow.packets.push_back(Packet::through_fabric(Piece::default(), u64::MAX));
         self.ship(id, side, way, (0, u64::MAX));
     }
 
