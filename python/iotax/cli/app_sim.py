@@ -53,6 +53,35 @@ def costs(
     command.costs(notebook, run, base, output, document)
 
 
+@sim.command(cls=JsonCommand)
+def predict(
+    notebook: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="NOTEBOOK",
+            help="A notebook with measurements; the newest one in out/ when not given.",
+            show_default=False,
+            autocompletion=complete.notebooks,
+        ),
+    ] = None,
+    run: RunNumber = None,
+    table: Annotated[
+        str, typer.Option("--costs", metavar="TABLE", help="A built-in table of costs, or a file.")
+    ] = "loopback",
+    document: JsonFile = None,
+) -> None:
+    """Compare a table of costs with measurements.
+
+    Simulates each treatment of a notebook at the table's costs, and shows rate and CPU per I/O beside what was
+    measured: how far to trust simulations with that table. Measure what the table was not made from, on its machine.
+    Keeps nothing.
+    """
+    from iotax.cli import sim_predict as command
+
+    command.predicted(notebook, run, table, document)
+
+
 @sim.command("what-if", cls=JsonCommand)
 def what_if(
     study: StudyName,

@@ -26,6 +26,7 @@ from iotax.labs.sim.costs import table_costs
 from iotax.labs.sim.lab import simulate, simulate_document
 from iotax.labs.sim.what_if import Change, held, utilisation
 from iotax.study import Study
+from iotax.study.sim import read_costs
 from iotax.trial import LevelValue, Trial
 from iotax.units import counted, show_rate
 from iotax.wording import SIMULATED
@@ -75,7 +76,7 @@ def _simulated(study: Study, levels: dict[str, LevelValue], change: Change, prog
     lab = settings.sim
     assert lab is not None, "a simulated study"
     first = Trial(id="what-if", study=study.name, treatment=levels, block=1, replicate=1, order=1)
-    costs = table_costs(lab, settings.endpoint.protocol)
+    costs = table_costs(read_costs(lab.costs), settings.endpoint.protocol)
     document = simulate_document(changed, settings, trial_seed(study, first), costs)
     result = simulate(program, document, lambda _: None).result
     return bottleneck(result.rate_iops, utilisation(result, settings, lab), held(result, settings, lab))

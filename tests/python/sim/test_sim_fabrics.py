@@ -13,11 +13,10 @@ from typer.testing import CliRunner
 
 from iotax.analysis.bottleneck import bottleneck
 from iotax.cli.app import app
-from iotax.labs.sim.lab import simulate_document
 from iotax.study import Study
-from iotax.study.read import read_study
 from iotax.study.service_times import ServiceTimesError, read_service_times
 from iotax.study.source import StudyError
+from simulated_worlds import document, is_refused, read_world
 
 BASE: dict[str, Any] = {
     "name": "fabrics",
@@ -34,13 +33,7 @@ TWO_PATHS = {"link_rate": "10Gbit", "paths": 2, "path_policy": "round-robin"}
 
 
 def read(sim: dict[str, Any], folder: Path = Path(), **more: Any) -> Study:
-    told = BASE | {"lab": {"sim": {"costs": "esxi-7"} | sim}} | more
-    return read_study("study.yaml", yaml.safe_dump(told, sort_keys=False), folder)
-
-
-def document(study: Study, **treatment: Any) -> dict[str, Any]:
-    costs = dict.fromkeys(("wake_ns", "turn_ns", "send_ns", "io_ns", "kib_ns", "kib_sent_ns", "segment_ns"), 0)
-    return simulate_document(study, study.settings(treatment), 1, {"initiator": costs, "target": costs})
+    return read_world(BASE, sim, folder, **more)
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -75,10 +68,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 def test_fabrics_that_cannot_be_are_refused_with_line_and_reason(
     sim: dict[str, Any], more: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(StudyError) as refused:
-        read(sim, **more)
-    assert reason in str(refused.value)
-    assert "study.yaml:" in str(refused.value)
+    is_refused(BASE, sim, more, reason)
 
 
 def test_queues_are_those_of_each_used_path_and_belong_to_scsi_alone() -> None:

@@ -12,11 +12,10 @@ import yaml
 from typer.testing import CliRunner
 
 from iotax.cli.app import app
-from iotax.labs.sim.lab import simulate_document
 from iotax.labs.sim.what_if import Change
 from iotax.study import Study
-from iotax.study.read import read_study
 from iotax.study.source import StudyError
+from simulated_worlds import document, is_refused, read_world
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "slow-drain.yaml"
 BASE: dict[str, Any] = {
@@ -35,14 +34,11 @@ ETHERNET = {"factors": {"protocol": ["iscsi", "nvme-tcp"]}, "baseline": {"protoc
 
 
 def read(sim: dict[str, Any], **more: Any) -> Study:
-    told = BASE | {"lab": {"sim": {"costs": "esxi-7"} | sim}} | more
-    return read_study("study.yaml", yaml.safe_dump(told, sort_keys=False), Path())
+    return read_world(BASE, sim, **more)
 
 
 def paths(study: Study, **treatment: Any) -> dict[str, Any]:
-    costs = dict.fromkeys(("wake_ns", "turn_ns", "send_ns", "io_ns", "kib_ns", "kib_sent_ns", "segment_ns"), 0)
-    both = {"initiator": costs, "target": costs}
-    return simulate_document(study, study.settings(treatment), 1, both)["paths"]
+    return document(study, **treatment)["paths"]
 
 
 def zoned(zones: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -72,13 +68,10 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("sim", "more", "reason"), REFUSED)
-def test_fabrics_that_cannot_be_are_refused_with_line_and_reason(
+def test_switches_and_zones_that_cannot_be_are_refused_with_line_and_reason(
     sim: dict[str, Any], more: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(StudyError) as refused:
-        read(sim, **more)
-    assert reason in str(refused.value)
-    assert "study.yaml:" in str(refused.value)
+    is_refused(BASE, sim, more, reason)
 
 
 def test_zone_of_a_client_that_a_treatment_has_not_is_refused() -> None:

@@ -66,9 +66,11 @@ class Assumption:
 
     def of_costs(self, lab: Sim, protocol: str, times: float) -> dict[str, dict[str, int]]:
         """Side → the costs of its threads, as the table has them but for these."""
-        return table_costs(
-            lab, protocol, lambda side, name: times if (lab.costs, protocol, side, name) in self.costs else 1.0
-        )
+
+        def own(side: str, name: str) -> float:
+            return times if (lab.costs, protocol, side, name) in self.costs else 1.0
+
+        return table_costs(read_costs(lab.costs), protocol, own)
 
 
 def assumptions(study: Study) -> list[Assumption]:

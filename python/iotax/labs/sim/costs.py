@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from iotax.design.random import derive_seed
 from iotax.study import Study
-from iotax.study.sim import Cost, Costs, Sides, Sim, read_costs
+from iotax.study.sim import Cost, Costs, CostTable, Sides, read_costs
 from iotax.trial import Trial, TrialResult
 
 _NORMAL = statistics.NormalDist()
@@ -47,10 +47,10 @@ def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str
 
 
 def table_costs(
-    lab: Sim, protocol: str, times: Callable[[str, str], float] = lambda *_: 1.0
+    table: CostTable, protocol: str, times: Callable[[str, str], float] = lambda *_: 1.0
 ) -> dict[str, dict[str, int]]:
     """The same, as the table has them; or each, of a side and by its name, so many times as large."""
-    sides = read_costs(lab.costs).protocols[protocol]
+    sides = table.protocols[protocol]
     return {
         side: document({name: cost.ns * times(side, name) for name, cost in costs.figures().items()})
         for side, costs in sides.by_name().items()

@@ -9,59 +9,25 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 from iotax.analysis.cost_fit import Costed, Figure, figure_of, fit_costs
 from iotax.analysis.data import StudyData
-from iotax.analysis.responses import Run
-from iotax.labs.sim.costs import document as costs_document
-from iotax.labs.sim.costs import told
-from iotax.labs.sim.lab import simulate, world
-from iotax.study.connection import Connection
-from iotax.study.endpoint import SIM, Endpoint
-from iotax.study.model import Settings
+from iotax.calibration.treatments import SIDES, Treatment, measured_treatments, simulated
+from iotax.labs.sim.costs import document, told
 from iotax.study.sim import Cost, Costs, CostTable, Sides
-from iotax.study.topology import FIBRE_CHANNEL_FRAMES
-from iotax.trial import SiteWork, TrialResult
+from iotax.trial import SiteWork
 
 _TIMES = 4
 """How often treatments are simulated at most; the second time changes little."""
 _STAYS = 0.01
 """Costs that change by less, as a share, stay."""
-_WARMUP_NS, _WINDOW_NS = 5_000_000, 20_000_000
-_IOS_MIN = 500
-"""Of a window, at the rate of an open loop or as fast as one processor does what was measured."""
-_WARMUP_SHARE = 5
-"""Of a window that is longer than usual, the warm-up is one part in so many."""
-_VOLUME_BYTES = 64 << 20
-_LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0}
-"""One that limits nothing."""
-_LOOPBACK_MTU_BYTES = 9000
-_SIDES = ("initiator", "target")
 _DELAY = "wake_delay"
 
 
 class NothingToFit(Exception):  # noqa: N818 - an answer, not a bug
     """The notebook holds nothing that costs can be made of; says why."""
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """One that was measured in every block, and what is simulated for it."""
-
-    name: str
-    protocol: str
-    document: dict[str, Any]
-    """Without costs."""
-    measured_ns: Mapping[str, Mapping[int, float]]
-    """Side → block → CPU time per I/O."""
-    gaps_ns: Mapping[int, float] | None = None
-    """Block → time from one I/O's end to the next one's, where one at a time went over loopback: what nobody worked of
-    it, a thread took to wake."""
-    halves: bool = False
-    """Both ends stood in one kernel, whose CPU time is taken in equal parts for theirs."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +61,7 @@ def make_table(
     if data.simulated:
         raise NothingToFit(f"{source} is simulated: costs are made from measurements")
     left_out: list[str] = []
-    found = _treatments(data, base, left_out)
+    found = measured_treatments(data, base, left_out)
     if not found:
         why = "; ".join(left_out) or "it holds no runs"
         raise NothingToFit(f"{source} holds nothing that costs can be made of: {why}")
@@ -155,105 +121,6 @@ def _when_and_where(data: StudyData) -> str:
     return ", ".join([date, *(part for part in parts if part)])
 
 
-# ------------------------------------------------------------------------------------------------------------ measured
-
-
-def _treatments(data: StudyData, base: CostTable, left_out: list[str]) -> list[Treatment]:
-    """Those whose costs a simulation can split; why the others are left out."""
-    groups: dict[str, list[Run]] = {}
-    reasons: dict[str, int] = {}
-    for run in data.runs:
-        reason = _unfit(run, base)
-        if reason:
-            reasons[reason] = reasons.get(reason, 0) + 1
-        else:
-            groups.setdefault(run.trial.levels, []).append(run)
-    left_out += [f"{count} runs: {reason}" for reason, count in reasons.items()]
-    return [_treatment(data, name, groups[name]) for name in sorted(groups)]
-
-
-def _unfit(run: Run, base: CostTable) -> str:
-    facts, result = run.result.facts, run.result
-    if facts.protocol not in SIM:
-        return f"{facts.protocol} is not simulated"
-    if facts.protocol not in base.protocols:
-        return f"the other table has no costs of {facts.protocol}"
-    if result.generator != "iotax":
-        return f"{result.generator}'s own CPU time is in them"
-    if facts.polling in ("auto", "always"):
-        return "their threads polled, and were busy without work"
-    if not result.ios or any(not _per_io_ns(result, side) for side in _SIDES):
-        return "CPU per I/O is not known of both sides"
-    return ""
-
-
-def _halves(result: TrialResult) -> bool:
-    """Whether both ends stood in one kernel of the vm lab."""
-    return any(part.role == "both" for part in result.cpu)
-
-
-def _per_io_ns(result: TrialResult, side: Literal["initiator", "target"]) -> float | None:
-    if not _halves(result):
-        return result.cpu_per_io_ns(side)
-    together_ns = result.cpu_per_io_ns("machine")
-    return None if together_ns is None else together_ns / 2
-
-
-def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
-    settings = data.study.settings(runs[0].trial.treatment)
-    facts = runs[0].result.facts
-    burn_ns = settings.volume.burn
-    window_ns = _WINDOW_NS
-    if settings.load.rate_iops:
-        window_ns = max(window_ns, _IOS_MIN * 1_000_000_000 // round(settings.load.rate_iops))
-    size = min(settings.volume.size, _VOLUME_BYTES)
-    measured: dict[str, dict[int, list[float]]] = {side: {} for side in _SIDES}
-    for run in runs:
-        for side in _SIDES:
-            spent_ns = _per_io_ns(run.result, side)
-            assert spent_ns is not None, "such runs were left out"
-            measured[side].setdefault(run.trial.block, []).append(spent_ns)
-    means = {side: {at: sum(each) / len(each) for at, each in blocks.items()} for side, blocks in measured.items()}
-    means["target"] = {at: max(0.0, each - burn_ns) for at, each in means["target"].items()}
-    window_ns = max(window_ns, round(_IOS_MIN * max(max(blocks.values()) for blocks in means.values())))
-    warmup_ns = max(_WARMUP_NS, window_ns // _WARMUP_SHARE if window_ns > _WINDOW_NS else 0)
-    takes_time = settings.volume.media != "memory" or settings.volume.delay or burn_ns or settings.load.rate_iops
-    gaps = None if takes_time else _gaps(runs)
-    volume = {"size": size, "media": "memory", "path": None, "fill": "zeros", "burn": 0, "delay": 0}
-    load = {"warmup": warmup_ns, "runtime": window_ns, "verify": False, "clients": None, "working_set": None}
-    settings = replace(
-        settings,
-        endpoint=Endpoint(facts.protocol),
-        connection=Connection(),
-        load=settings.load.model_copy(update=load),
-        volume=settings.volume.model_copy(update=volume),
-    )
-    mtu_bytes = _LOOPBACK_MTU_BYTES if facts.lab == "loopback" else settings.topology.mtu
-    document = _document(settings, mtu_bytes, facts.threads or 1, facts.target_threads or 1)
-    return Treatment(name, facts.protocol, document, means, gaps, _halves(runs[0].result))
-
-
-def _gaps(runs: list[Run]) -> dict[int, float] | None:
-    """Of a closed loop of one I/O over loopback, where nothing but threads takes time."""
-    result = runs[0].result
-    load = result.outstanding
-    if result.facts.lab != "loopback" or (load.workers, load.per_worker) != (1, 1):
-        return None
-    gaps: dict[int, list[float]] = {}
-    for run in runs:
-        gaps.setdefault(run.trial.block, []).append(run.result.window.duration_ns / run.result.ios)
-    return {block: sum(each) / len(each) for block, each in gaps.items()}
-
-
-def _document(settings: Settings, mtu_bytes: int, threads: int, target_threads: int) -> dict[str, Any]:
-    free: dict[str, Any] = {side: {} for side in _SIDES}
-    link = _LINK if settings.endpoint.protocol in FIBRE_CHANNEL_FRAMES else _LINK | {"mtu_bytes": mtu_bytes}
-    return world(settings, 1, link, free, cores=(threads, target_threads), threads=target_threads)
-
-
-# ----------------------------------------------------------------------------------------------------------- simulated
-
-
 def _fitted(
     treatments: list[Treatment], base: Sides, program: Path
 ) -> tuple[dict[str, dict[str, Figure]], list[Check]]:
@@ -265,11 +132,11 @@ def _fitted(
     }
     delays = {side: _delay(treatments, costs) for side, costs in told(base).items()}
     several_mtus = len({each.document["link"].get("mtu_bytes") for each in treatments}) > 1
-    costs = {side: others[side] | {_DELAY: delays[side].ns} for side in _SIDES}
+    costs = {side: others[side] | {_DELAY: delays[side].ns} for side in SIDES}
     figures: dict[str, dict[str, Figure]] = {}
     for _ in range(_TIMES):
         counted = [_counts(each, costs, program) for each in treatments]
-        for side in _SIDES:
+        for side in SIDES:
             costed = [
                 Costed(each.measured_ns[side], counts[side]) for each, counts in zip(treatments, counted, strict=True)
             ]
@@ -278,8 +145,8 @@ def _fitted(
                 figures[side] = found | {_DELAY: delays[side]}
             except ValueError as error:
                 raise NothingToFit(f"{treatments[0].protocol}: {error}") from error
-        before, costs = costs, {side: {name: each.ns for name, each in figures[side].items()} for side in _SIDES}
-        if all(_stay(before[side], costs[side]) for side in _SIDES):
+        before, costs = costs, {side: {name: each.ns for name, each in figures[side].items()} for side in SIDES}
+        if all(_stay(before[side], costs[side]) for side in SIDES):
             break
     counted = [_counts(each, costs, program) for each in treatments]
     return figures, list(_checked(treatments, counted, costs))
@@ -290,8 +157,8 @@ def _delay(treatments: list[Treatment], base: Costs) -> Figure:
     for each side wakes once for each. Mean over treatments; the other table's where none tells."""
     idle: dict[int, list[float]] = {}
     for each in treatments:
-        for block, gap_ns in (each.gaps_ns or {}).items():
-            worked_ns = sum(each.measured_ns[side][block] for side in _SIDES)
+        for block, gap_ns in (each.gaps_ns or {}).items() if each.alone else ():
+            worked_ns = sum(each.measured_ns[side][block] for side in SIDES)
             idle.setdefault(block, []).append(max(0.0, gap_ns - worked_ns) / 2)
     by_block = [sum(each) / len(each) for each in idle.values()]
     if not by_block:
@@ -307,7 +174,7 @@ def _checked(
     treatments: list[Treatment], counted: list[dict[str, dict[str, float]]], costs: Mapping[str, Mapping[str, float]]
 ) -> Iterator[Check]:
     for each, counts in zip(treatments, counted, strict=True):
-        for side in _SIDES:
+        for side in SIDES:
             blocks = each.measured_ns[side]
             spent_ns = sum(costs[side][name] * count for name, count in counts[side].items())
             yield Check(each.name, side, sum(blocks.values()) / len(blocks), spent_ns)
@@ -317,10 +184,7 @@ def _counts(
     treatment: Treatment, costs: Mapping[str, Mapping[str, float]], program: Path
 ) -> dict[str, dict[str, float]]:
     """Side → name → how often it counts for an I/O, at these costs."""
-    document = dict(treatment.document)
-    for key, side in (("initiators", "initiator"), ("target", "target")):
-        document[key] = document[key] | {"costs": costs_document(costs[side])}
-    result = simulate(program, document, lambda _: None).result
+    result = simulated(treatment, {side: document(costs[side]) for side in SIDES}, program)
     assert result.simulated is not None, "the engine is of this version"
     works = {"initiator": result.simulated.initiators, "target": result.simulated.target}
     return {side: _per_io(work, result.ios) for side, work in works.items()}

@@ -1,0 +1,80 @@
+"""What a table of costs says of treatments that were measured, beside what was measured: how far to trust it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotax.analysis.data import StudyData
+from iotax.analysis.estimate import Estimate, mean_of
+from iotax.calibration.treatments import SIDES, Treatment, measured_treatments, simulated
+from iotax.labs.sim.costs import initiators, table_costs
+from iotax.study.sim import CostTable
+
+
+class NothingToPredict(Exception):  # noqa: N818 - an answer, not a bug
+    """The notebook holds nothing that the table could say something of; says why."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A figure of one treatment. Measured: the mean of its blocks, with a 95 % interval by Student's t over them."""
+
+    measured: Estimate
+    simulated: float
+
+    @property
+    def off(self) -> float:
+        """As a share of what was measured."""
+        return self.simulated / self.measured.value - 1
+
+    @property
+    def is_within_scatter(self) -> bool:
+        """Whether the measurement's own interval holds it."""
+        low, high = self.measured.low, self.measured.high
+        return low is not None and high is not None and low <= self.simulated <= high
+
+
+@dataclass(frozen=True)
+class Row:
+    """One treatment."""
+
+    treatment: str
+    cpu_ns: Predicted
+    """CPU time per I/O of both sides together."""
+    rate_iops: Predicted | None
+    """None where more than threads may have taken time: a virtual machine's clock, media, a held rate."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of every treatment that can be compared, and why others are not."""
+
+    rows: list[Row]
+    left_out: list[str]
+
+
+def predict(data: StudyData, source: str, table: CostTable, program: Path, say: Callable[[str], None]) -> Prediction:
+    """`source` names the notebook and its run. Raises NothingToPredict, TrialFailed, EngineError."""
+    if data.simulated:
+        raise NothingToPredict(f"{source} is simulated: a table is compared with measurements")
+    left_out: list[str] = []
+    found = measured_treatments(data, table, left_out)
+    if not found:
+        why = "; ".join(left_out) or "it holds no runs"
+        raise NothingToPredict(f"{source} holds nothing to compare the table with: {why}")
+    say(f"simulating {len(found)} treatments")
+    return Prediction([_row(each, table, program) for each in found], left_out)
+
+
+def _row(treatment: Treatment, table: CostTable, program: Path) -> Row:
+    costs = table_costs(table, treatment.protocol)
+    result = simulated(treatment, {"initiator": initiators(costs), "target": costs["target"]}, program)
+    blocks = set.intersection(*(set(treatment.measured_ns[side]) for side in SIDES))
+    spent_ns = [sum(treatment.measured_ns[side][block] for side in SIDES) for block in sorted(blocks)]
+    cpu_ns = Predicted(Estimate.plain(mean_of(spent_ns)), sum(result.cpu_per_io_ns(side) or 0.0 for side in SIDES))
+    if treatment.gaps_ns is None:
+        return Row(treatment.name, cpu_ns, None)
+    rates = [1e9 / gap_ns for gap_ns in treatment.gaps_ns.values()]
+    return Row(treatment.name, cpu_ns, Predicted(Estimate.plain(mean_of(rates)), result.rate_iops))

@@ -1,0 +1,147 @@
+"""Treatments that were measured, and what the simulator says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from iotax.analysis.data import StudyData
+from iotax.analysis.responses import Run
+from iotax.design.treatments import name_of, treatments
+from iotax.labs.sim.lab import simulate, world
+from iotax.study.connection import Connection
+from iotax.study.endpoint import SIM, Endpoint
+from iotax.study.model import Settings
+from iotax.study.sim import CostTable
+from iotax.study.topology import FIBRE_CHANNEL_FRAMES
+from iotax.trial import TrialResult
+
+SIDES = ("initiator", "target")
+
+_WARMUP_NS, _WINDOW_NS = 5_000_000, 20_000_000
+_IOS_MIN = 500
+"""Of a window, at the rate of an open loop or as fast as one processor does what was measured."""
+_WARMUP_SHARE = 5
+"""Of a window that is longer than usual, the warm-up is one part in so many."""
+_VOLUME_BYTES = 64 << 20
+_LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0}
+"""One that limits nothing."""
+_LOOPBACK_MTU_BYTES = 9000
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One that was measured in every block, and what is simulated for it."""
+
+    name: str
+    protocol: str
+    document: dict[str, Any]
+    """Without costs."""
+    measured_ns: Mapping[str, Mapping[int, float]]
+    """Side → block → CPU time per I/O."""
+    gaps_ns: Mapping[int, float] | None
+    """Block → time from one I/O's end to the next one's, over loopback where nothing but threads takes time."""
+    alone: bool
+    """One I/O at a time."""
+    halves: bool
+    """Both ends stood in one kernel, whose CPU time is taken in equal parts for theirs."""
+
+
+def measured_treatments(data: StudyData, base: CostTable, left_out: list[str]) -> list[Treatment]:
+    """Those whose costs a simulation can split, in the order of the study; why the others are left out."""
+    groups: dict[str, list[Run]] = {}
+    reasons: dict[str, int] = {}
+    for run in data.runs:
+        reason = _unfit(run, base)
+        if reason:
+            reasons[reason] = reasons.get(reason, 0) + 1
+        else:
+            groups.setdefault(run.trial.levels, []).append(run)
+    left_out += [f"{count} runs: {reason}" for reason, count in reasons.items()]
+    return [_treatment(data, name, groups[name]) for name in map(name_of, treatments(data.study)) if name in groups]
+
+
+def simulated(treatment: Treatment, costs: Mapping[str, Mapping[str, int]], program: Path) -> TrialResult:
+    """With these costs of its two sides, as the engine's documents say them. Raises TrialFailed, EngineError."""
+    document = dict(treatment.document)
+    for key, side in (("initiators", "initiator"), ("target", "target")):
+        document[key] = document[key] | {"costs": costs[side]}
+    return simulate(program, document, lambda _: None).result
+
+
+def _unfit(run: Run, base: CostTable) -> str:
+    facts, result = run.result.facts, run.result
+    if facts.protocol not in SIM:
+        return f"{facts.protocol} is not simulated"
+    if facts.protocol not in base.protocols:
+        return f"the table has no costs of {facts.protocol}"
+    if result.generator != "iotax":
+        return f"{result.generator}'s own CPU time is in them"
+    if facts.polling in ("auto", "always"):
+        return "their threads polled, and were busy without work"
+    if not result.ios or any(not _per_io_ns(result, side) for side in SIDES):
+        return "CPU per I/O is not known of both sides"
+    return ""
+
+
+def _halves(result: TrialResult) -> bool:
+    """Whether both ends stood in one kernel of the vm lab."""
+    return any(part.role == "both" for part in result.cpu)
+
+
+def _per_io_ns(result: TrialResult, side: Literal["initiator", "target"]) -> float | None:
+    if not _halves(result):
+        return result.cpu_per_io_ns(side)
+    together_ns = result.cpu_per_io_ns("machine")
+    return None if together_ns is None else together_ns / 2
+
+
+def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
+    settings = data.study.settings(runs[0].trial.treatment)
+    facts = runs[0].result.facts
+    burn_ns = settings.volume.burn
+    window_ns = _WINDOW_NS
+    if settings.load.rate_iops:
+        window_ns = max(window_ns, _IOS_MIN * 1_000_000_000 // round(settings.load.rate_iops))
+    size = min(settings.volume.size, _VOLUME_BYTES)
+    measured: dict[str, dict[int, list[float]]] = {side: {} for side in SIDES}
+    for run in runs:
+        for side in SIDES:
+            spent_ns = _per_io_ns(run.result, side)
+            assert spent_ns is not None, "such runs were left out"
+            measured[side].setdefault(run.trial.block, []).append(spent_ns)
+    means = {side: {at: sum(each) / len(each) for at, each in blocks.items()} for side, blocks in measured.items()}
+    means["target"] = {at: max(0.0, each - burn_ns) for at, each in means["target"].items()}
+    window_ns = max(window_ns, round(_IOS_MIN * max(max(blocks.values()) for blocks in means.values())))
+    warmup_ns = max(_WARMUP_NS, window_ns // _WARMUP_SHARE if window_ns > _WINDOW_NS else 0)
+    takes_time = settings.volume.media != "memory" or settings.volume.delay or burn_ns or settings.load.rate_iops
+    gaps = None if takes_time or facts.lab != "loopback" else _gaps(runs)
+    asked = runs[0].result.outstanding
+    volume = {"size": size, "media": "memory", "path": None, "fill": "zeros", "burn": 0, "delay": 0}
+    load = {"warmup": warmup_ns, "runtime": window_ns, "verify": False, "clients": None, "working_set": None}
+    settings = replace(
+        settings,
+        endpoint=Endpoint(facts.protocol),
+        connection=Connection(),
+        load=settings.load.model_copy(update=load),
+        volume=settings.volume.model_copy(update=volume),
+    )
+    mtu_bytes = _LOOPBACK_MTU_BYTES if facts.lab == "loopback" else settings.topology.mtu
+    document = _document(settings, mtu_bytes, facts.threads or 1, facts.target_threads or 1)
+    alone = (asked.workers, asked.per_worker) == (1, 1)
+    return Treatment(name, facts.protocol, document, means, gaps, alone, _halves(runs[0].result))
+
+
+def _gaps(runs: list[Run]) -> dict[int, float]:
+    gaps: dict[int, list[float]] = {}
+    for run in runs:
+        gaps.setdefault(run.trial.block, []).append(run.result.window.duration_ns / run.result.ios)
+    return {block: sum(each) / len(each) for block, each in gaps.items()}
+
+
+def _document(settings: Settings, mtu_bytes: int, threads: int, target_threads: int) -> dict[str, Any]:
+    free: dict[str, Any] = {side: {} for side in SIDES}
+    link = _LINK if settings.endpoint.protocol in FIBRE_CHANNEL_FRAMES else _LINK | {"mtu_bytes": mtu_bytes}
+    return world(settings, 1, link, free, cores=(threads, target_threads), threads=target_threads)

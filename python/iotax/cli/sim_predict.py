@@ -1,0 +1,125 @@
+"""`iotax sim predict`: what a table of costs says of treatments that were measured, beside what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from iotax.calibration import NothingToPredict, Predicted, Prediction, predict
+from iotax.cli.console import console, say
+from iotax.cli.document import STDOUT, judged, write_document
+from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import open_notebook
+from iotax.collected import study_data
+from iotax.engine import EngineError, find_engine
+from iotax.labs.base import TrialFailed
+from iotax.notebook import Notebook, NotebookError
+from iotax.study.sim import CostsError, CostTable, read_costs
+from iotax.units import show_rate
+from iotax.wording.figures import figure
+
+_CLOSE = 0.1
+"""As a share of what was measured."""
+
+
+def predicted(path: Path | None, run: int | None, costs: str, document: Path | None) -> None:
+    with open_notebook(path) as notebook:
+        judged(document, notebook.path)
+        try:
+            table = read_costs(costs)
+        except CostsError as error:
+            leave(Exit.USAGE, f"--costs: {error}")
+        found, source = _predicted(notebook, run, table)
+        if document != STDOUT:
+            _print(found, costs)
+        if document is not None:
+            write_document(document, {"costs": costs, "measured": source} | _document(found), notebook.path)
+
+
+def _predicted(notebook: Notebook, run: int | None, table: CostTable) -> tuple[Prediction, str]:
+    try:
+        taken = notebook.run(run)
+        source = f"{notebook.path.name}, run {taken.id} ({taken.name})"
+        data = study_data(notebook, taken.id)
+        return predict(
+            data, source, table, find_engine(), lambda step: typer.echo(f"{step.capitalize()}.", err=True)
+        ), source
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
+    except NothingToPredict as nothing:
+        leave(Exit.USAGE, str(nothing))
+    except (EngineError, TrialFailed) as error:
+        leave(Exit.LAB, f"a treatment could not be simulated: {error}")
+
+
+def _print(found: Prediction, costs: str) -> None:
+    console().print(_rows(found, costs))
+    rates = [row.rate_iops for row in found.rows if row.rate_iops is not None]
+    for what, figures in (("CPU per I/O", [row.cpu_ns for row in found.rows]), ("IOPS", rates)):
+        if figures:
+            say(_sentence(what, figures))
+    if len(rates) < len(found.rows):
+        say("IOPS are compared over loopback alone, where nothing but threads takes time.")
+    say("Treatments that the table was made from tell how it fits, not how it predicts.")
+    for line in found.left_out:
+        say(f"Left out: {line}.")
+
+
+def _sentence(what: str, figures: list[Predicted]) -> str:
+    close = [abs(each.off) <= _CLOSE for each in figures]
+    told = f"{what}: {sum(close)} of {len(figures)} simulated within 10 % of what was measured."
+    scattered = sum(each.is_within_scatter for each, near in zip(figures, close, strict=True) if not near)
+    others = len(figures) - sum(close)
+    if scattered:
+        told += f" Of the other {others}, {scattered} lie in the measurement's own 95 % interval."
+    return told
+
+
+def _rows(found: Prediction, costs: str) -> Table:
+    shown = Table(title=f"As measured, with 95 % intervals, and as {escape(costs)} says", title_justify="left")
+    shown.add_column("treatment")
+    for name in ("IOPS measured", "simulated", "off", "CPU µs/IO measured", "simulated", "off"):
+        shown.add_column(name, justify="right")
+    for row in found.rows:
+        rate = ["", "", ""] if row.rate_iops is None else _cells(row.rate_iops, show_rate)
+        shown.add_row(escape(row.treatment), *rate, *_cells(row.cpu_ns, lambda ns: figure(ns / 1000)))
+    return shown
+
+
+def _cells(told: Predicted, shown: Any) -> list[str]:
+    measured, off = told.measured, f"{100 * told.off:+.0f} %".replace("-", "−")
+    ends = (
+        ""
+        if measured.low is None or measured.high is None
+        else f" [{shown(max(0.0, measured.low))}, {shown(measured.high)}]"
+    )
+    return [escape(f"{shown(measured.value)}{ends}"), shown(told.simulated), off]
+
+
+def _document(found: Prediction) -> dict[str, Any]:
+    return {
+        "treatments": [
+            {
+                "treatment": row.treatment,
+                "rate_iops": None if row.rate_iops is None else _told(row.rate_iops),
+                "cpu_ns": _told(row.cpu_ns),
+            }
+            for row in found.rows
+        ],
+        "left_out": found.left_out,
+    }
+
+
+def _told(predicted: Predicted) -> dict[str, Any]:
+    measured = predicted.measured
+    return {
+        "measured": measured.value,
+        "low": measured.low,
+        "high": measured.high,
+        "simulated": predicted.simulated,
+        "off": predicted.off,
+    }
