@@ -289,8 +289,9 @@ impl Lab {
         let threads = self.target_threads;
         let server = Exporter::start_at(world, address, port, self.protocol, volume, threads, STARTED_UNIX_NS);
         if self.filled && disk.is_none() {
-            volume::fill(server.memory(), &Pool::default(), 0, self.size_bytes, FILL.run);
+            volume::fill(&**server.memory(), &Pool::default(), 0, self.size_bytes, FILL.run);
         }
+        world.stays(Rc::clone(server.memory()));
         for (thread, host) in server.hosts.iter().enumerate() {
             let asked = server.burnt_ns(thread);
             world.run_on(*host, target.machine, self.target.costs, Box::new(move || asked.get()));

@@ -135,8 +135,8 @@ impl Exporter {
     }
 
     /// What a volume of memory holds.
-    pub fn memory(&self) -> &dyn Region {
-        &*self.memory
+    pub fn memory(&self) -> &Rc<dyn Region> {
+        &self.memory
     }
 
     /// CPU time that a thread's volume was asked to spend so far.

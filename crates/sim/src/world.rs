@@ -23,7 +23,7 @@ use std::{
 };
 
 use iotax_node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output, seeded::SeededRng};
-use iotax_proto::{Instant, Payload};
+use iotax_proto::{Instant, Payload, Region};
 
 use crate::{
     disk::Disk,
@@ -78,6 +78,10 @@ pub struct World {
     wake_list: Rc<RefCell<Vec<usize>>>,
     /// Memory of packets, to be used again.
     spare: Spare,
+    /// See `stays`.
+    staying: Vec<Rc<dyn Region>>,
+    /// What arrives, where it is put together only then.
+    arrived: Vec<u8>,
     /// Sizes of what a flush sends, and where in the stream that ends; empty between two.
     sent: Vec<(usize, u64)>,
     /// What was received is not all of one receive: nothing is answered before the rest.
@@ -218,6 +222,8 @@ impl World {
             wake_flags: Vec::new(),
             wake_list: Rc::default(),
             spare: Spare::default(),
+            staying: Vec::new(),
+            arrived: Vec::new(),
             sent: Vec::new(),
             receives_more: false,
             flushes_dropped: 0,
@@ -497,6 +503,12 @@ impl World {
         node.borrow_mut().handle(now, input);
         self.charge_work(host);
         self.settle_node(host, &node);
+    }
+
+    /// Has what is sent of this memory read when it arrives, as where an adapter sends it from where it is: sooner simulated, and what
+    /// is written in between is what arrives.
+    pub fn stays(&mut self, memory: Rc<dyn Region>) {
+        self.staying.push(memory);
     }
 
     /// Bytes that arrived: those that have a place go there, as a driver receives them.

@@ -72,6 +72,11 @@ impl Payload {
         bytes
     }
 
+    /// Whether it names bytes of this region.
+    pub fn is_of(&self, region: &Rc<dyn Region>) -> bool {
+        Rc::ptr_eq(&self.region, region)
+    }
+
     /// Address of the first byte, for a driver that sends from or receives into place.
     pub fn address(&self) -> Option<*const u8> {
         self.region.address(self.offset)

@@ -153,7 +153,7 @@ impl World {
             if count == 0 {
                 break;
             }
-            let bytes = self.spare.take_front(transmit, count);
+            let bytes = self.spare.take_front(transmit, count, &self.staying);
             flow.in_flight_bytes += count;
             flow.sent_bytes += count as u64;
             let end = flow.sent_bytes;
@@ -325,18 +325,20 @@ impl World {
         }
         let Some(pipe) = self.pipe(id) else { return };
         let flow = pipe.flow(to.other());
-        let Some(Packet { bytes, .. }) = flow.packets.pop_front() else { return };
-        flow.in_flight_bytes -= bytes.len();
+        let Some(Packet { bytes: piece, .. }) = flow.packets.pop_front() else { return };
+        flow.in_flight_bytes -= piece.len();
+        let mut whole = std::mem::take(&mut self.arrived);
+        let bytes = piece.bytes(&mut whole);
         let ends = bytes.is_empty();
         self.trace.event(now, b'r', end.host as u64, u64::from(end.conn.0) << 32 | bytes.len() as u64);
-        self.trace.bytes(&bytes);
+        self.trace.bytes(bytes);
         match end.state {
             EndState::Open if ends => {
                 self.flush_all(id, to);
                 self.send_end(id, to);
                 self.end(id, to, CloseReason::Ended);
             }
-            EndState::Open => self.deliver(end.host, end.conn, &bytes),
+            EndState::Open => self.deliver(end.host, end.conn, bytes),
             EndState::Closing if ends => self.end(id, to, CloseReason::Ended),
             EndState::Closing | EndState::Connecting => {}
             EndState::Gone => {
@@ -346,7 +348,8 @@ impl World {
                 }
             }
         }
-        self.spare.give_back(bytes);
+        self.arrived = whole;
+        self.spare.give_back(piece);
         self.send_on(id, to.other());
     }
 
