@@ -35,18 +35,19 @@ pub enum Io {
         offset: u64,
         len: u32,
     },
-    /// About the unit's persistent reservation, which SCSI has.
+    /// About the unit's reservation, which SCSI and NVMe have.
     Reserve(Reserve),
 }
 
-/// PERSISTENT RESERVE OUT, of the type Write Exclusive, Registrants Only (SPC-5 §6.17): what a cluster keeps its members apart with.
+/// Reservations of the type Write Exclusive, Registrants Only (SPC-5 §6.17, NVMe base 2.1 §7.5 and §7.6): what a cluster keeps its members
+/// apart with. Over SCSI a port is registered, over NVMe a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
-    /// Gives this port a key, whichever it had.
+    /// Registers with a key. Over SCSI it replaces the port's key; over NVMe a host that has another is refused.
     Register { key: u64 },
     /// Takes the reservation where nobody has it.
     Hold { key: u64 },
-    /// Removes the ports with another key and ends their commands; takes the reservation where it was theirs.
+    /// Removes whoever is registered with another key and ends their commands; takes the reservation where it was theirs.
     PreemptAndAbort { key: u64, victim: u64 },
 }
 

@@ -23,6 +23,7 @@ pub mod rpc;
 pub mod scsi;
 mod tasks;
 pub mod time;
+mod wait;
 pub mod wire;
 
 pub use backend::{Allocation, Backend, Ending, Endings, IoId, Shared, Started, Target, UnitId, UnitOp};
@@ -31,4 +32,5 @@ pub use geometry::Geometry;
 pub use initiator::{Initiator, InitiatorEvents, Io, Reserve, Tag};
 pub use origin::Origin;
 pub use time::Instant;
+pub use wait::{Wait, WaitOutcome};
 pub use wire::{HeapRegion, Payload, Region, Transmit};

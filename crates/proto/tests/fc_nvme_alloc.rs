@@ -33,6 +33,8 @@ impl NvmeBackend for Volume<Export> {
         bytes.fill(0);
     }
 
+    fn notify_others(&mut self) {}
+
     fn discovery_log(&self, _hostnqn: &str) -> DiscoveryLog {
         DiscoveryLog::default()
     }
@@ -47,8 +49,6 @@ impl FcNvmeBackend for Volume<Export> {
             device: (),
         })
     }
-
-    fn notify_others(&mut self) {}
 }
 
 #[test]

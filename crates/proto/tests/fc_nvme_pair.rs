@@ -161,7 +161,7 @@ fn a_second_login_of_a_port_ends_the_first() {
     (server.port.logins, server.subsystem) = (first.server.port.logins.clone(), first.server.subsystem.clone());
     let second = ready(server);
     assert_eq!(second.server.port.notified, 1);
-    first.target.handle_notification(&mut first.server);
+    first.target.handle_notification(first.now, &mut first.server);
     assert!(Target::<Server>::is_closing(&first.target));
     assert!(!Target::<Server>::is_closing(&second.target));
     assert_eq!(first.server.subsystem.0.borrow().controller_count(), 1, "the first one's controller is gone");

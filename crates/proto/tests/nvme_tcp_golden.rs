@@ -10,7 +10,7 @@ use std::{fmt::Write, fs, path::PathBuf, process::Command};
 
 use capture::pcap;
 use iotax_proto::{
-    Initiator, Io, Payload, Target,
+    Initiator, Io, Payload, Reserve, Target,
     nvme::{
         CommandId, ControllerId, QueueId, Sqe,
         command::{Sgl, admin, fabrics, feature, log_id},
@@ -44,9 +44,12 @@ fn io_session(digests: Digests) -> Vec<(char, Vec<u8>)> {
         Io::Flush,
         Io::WriteZeroes { offset: 3 * block, len: 4 * BLOCK as u32 },
         Io::Unmap { offset: 8 * block, len: 2 * BLOCK as u32 },
+        Io::Reserve(Reserve::Register { key: 7 }),
+        Io::Reserve(Reserve::Hold { key: 7 }),
+        Io::Reserve(Reserve::PreemptAndAbort { key: 7, victim: 7 }),
     ];
     for (tag, io) in ios.into_iter().enumerate() {
-        pair.host.submit(pair.now, tag as u32, io).expect("credit");
+        pair.host.submit(pair.now, tag as u32 % 8, io).expect("credit");
         pair.run(&mut server).expect("I/O");
     }
     pair.host.close(pair.now);

@@ -1,12 +1,12 @@
-//! Who may write, by what clients were told of persistent reservations of the kind that clusters fence with (Write Exclusive,
-//! Registrants Only; SPC-5 §5.14): registered members write, and who was preempted does not until it registers again. Knows
+//! Who may write, by what clients were told of reservations of the kind that clusters fence with (Write Exclusive, Registrants Only;
+//! SPC-5 §5.14, NVMe base 2.0 §8.19): registered members write, and who was preempted does not until it registers again. Knows
 //! nothing of the code under test. Where what was asked may have been carried out in either order, nothing is sure.
 
 use std::collections::BTreeMap;
 
 use crate::register::HostConnection;
 
-/// An initiator port: a client's host, and its worker.
+/// Who is registered. Over SCSI an initiator port: a client's host, and its worker. Over NVMe the host, and 0.
 pub(crate) type Port = (usize, usize);
 
 #[derive(Debug, Default)]

@@ -91,7 +91,7 @@ pub struct Options {
     pub block_size: u32,
     /// Besides, a client that makes, renames and removes names (NFS).
     pub names: bool,
-    /// Clients register at the unit, hold its reservation and preempt each other (SCSI).
+    /// Clients register at the unit, hold its reservation and preempt each other (SCSI and NVMe).
     pub reserves: bool,
     /// Commands of the safety phase.
     pub commands: u64,
@@ -129,7 +129,7 @@ impl Options {
     }
 
     fn can_reserve(&self) -> bool {
-        matches!(self.protocol, Protocol::Iscsi | Protocol::Fcp)
+        self.protocol != Protocol::Nfs3
     }
 
     pub fn has(&self, fault: Fault) -> bool {
@@ -199,7 +199,7 @@ impl FromStr for Options {
                 "reserves" => match (number(value)?, options.can_reserve()) {
                     (0, _) => options.reserves = false,
                     (1, true) => options.reserves = true,
-                    _ => return Err("reserves is 0, or 1 over iSCSI and FCP".to_owned()),
+                    _ => return Err("reserves is 0, or 1 over block protocols".to_owned()),
                 },
                 "commands" => options.commands = number(value)?,
                 "canary" => options.canary = Some(named(value, &Canary::ALL)?),

@@ -84,7 +84,7 @@ fn call_that_is_carried_out_twice_is_found() {
 
 #[test]
 fn preemption_that_never_was_is_found() {
-    for protocol in [Protocol::Iscsi, Protocol::Fcp] {
+    for protocol in [Protocol::Iscsi, Protocol::Fcp, Protocol::NvmeTcp, Protocol::FcNvme] {
         seeds_until_found(protocol, Canary::StaleReservation);
     }
 }
@@ -92,7 +92,7 @@ fn preemption_that_never_was_is_found() {
 /// A world in which nobody is fenced says nothing about reservations.
 #[test]
 fn clients_preempt_each_other_and_are_refused() {
-    for protocol in [Protocol::Iscsi, Protocol::Fcp] {
+    for protocol in [Protocol::Iscsi, Protocol::Fcp, Protocol::NvmeTcp, Protocol::FcNvme] {
         let (mut preempted, mut fenced) = (0, 0);
         for seed in 0..SEEDS {
             let options = Options { reserves: true, agents: 3, ..Options::draw(protocol, seed) };
@@ -176,23 +176,23 @@ const KEPT: [(&str, &str); 13] = [
     (
         "a command that took too long ended its association, as it must, and was told as failed: another session may do it",
         "protocol=fc-nvme seed=998 faults=slow-media,clock-step agents=1 workers=1 depth=1 threads=1 block_size=512 names=0 \
-         commands=84",
+         commands=84 reserves=0",
     ),
     (
         "the same, beside failing media",
         "protocol=fc-nvme seed=8750 faults=media-error,slow-media,clock-step agents=2 workers=2 depth=2 threads=1 \
-         block_size=512 names=0 commands=315",
+         block_size=512 names=0 commands=315 reserves=0",
     ),
     (
         "a controller whose host was silent closed its connection, and what it had begun on the disk went on until its last answers \
          had left, which a stall kept: it undid a write of the next session",
         "protocol=fc-nvme seed=13540 faults=stall,slow-media,clock-step agents=1 workers=1 depth=5 threads=1 block_size=512 \
-         names=0 commands=219",
+         names=0 commands=219 reserves=0",
     ),
     (
         "the same on two threads",
         "protocol=fc-nvme seed=5222 faults=stall,slow-media,clock-step agents=1 workers=2 depth=2 threads=2 block_size=4096 \
-         names=0 commands=277",
+         names=0 commands=277 reserves=0",
     ),
 ];
 

@@ -205,6 +205,7 @@ COMMON = (
     "origin.rs",
     "tasks.rs",
     "time.rs",
+    "wait.rs",
     "wire",
 )
 COMMAND_SETS = ("scsi", "nvme", "rpc")

@@ -7,8 +7,10 @@ use core::{fmt, net::IpAddr, time::Duration};
 use super::{
     ControllerId, Namespace, NvmeBackend, QueueId, Sqe, Status, Subsystem,
     command::{CommandId, NSID_ALL, admin, fabrics, feature, log_id},
+    events::{Event, Events},
     identify::{self, ControllerLimits, MAX_ASYNC_EVENTS, cns},
     log::{self, GetLogPage},
+    notifications::Notifications,
     property,
     subsystem::{Generation, HostIdentity, with_subsystem},
 };
@@ -48,29 +50,6 @@ impl From<Status> for AdminOutcome {
     }
 }
 
-/// Something that an Asynchronous Event Request can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    NamespaceChanged,
-    DiscoveryChanged,
-}
-
-impl Event {
-    /// Dword 0 of the completion: type Notice, information, log page to read (NVMe base 2.1 §5.1.2.1).
-    fn result(self) -> u64 {
-        const NOTICE: u64 = 2;
-        let (information, log_page) = match self {
-            Self::NamespaceChanged => (0x00, log_id::CHANGED_NAMESPACES),
-            Self::DiscoveryChanged => (0xf0, log_id::DISCOVERY),
-        };
-        NOTICE | information << 8 | u64::from(log_page) << 16
-    }
-
-    fn is_cleared_by(self, log_page: u8) -> bool {
-        self.result() >> 16 == u64::from(log_page)
-    }
-}
-
 /// The controller behind one admin queue.
 pub struct AdminController {
     subsystem: Rc<dyn Shared<Subsystem>>,
@@ -79,8 +58,10 @@ pub struct AdminController {
     host: HostIdentity,
     limits: ControllerLimits,
     generation: Generation,
-    /// The generation's number when `known` was made.
+    /// The generation's number when it was last looked for changes.
     seen: u64,
+    /// The subsystem's number of changes when `known` was made.
+    announced: u64,
     known: Vec<Namespace>,
     configuration: u32,
     status: u32,
@@ -90,13 +71,9 @@ pub struct AdminController {
     last_look: Instant,
     event_config: u32,
     io_queues: u16,
-    /// CIDs of Asynchronous Event Requests outstanding.
-    event_requests: VecDeque<CommandId>,
+    events: Events,
     /// Event requests taken back, for `poll_released`.
     released: VecDeque<(CommandId, Option<Status>)>,
-    pending: Option<Event>,
-    /// Told already, and not read yet: no second event of the kind until its log page is read.
-    masked: bool,
     changed: Vec<u32>,
 }
 
@@ -111,13 +88,15 @@ impl AdminController {
         keep_alive_ms: u32,
         limits: ControllerLimits,
     ) -> Option<Self> {
-        let (is_discovery, made, known, io_queues) = with_subsystem(&*subsystem, |subsystem| {
+        let (is_discovery, made, (known, announced), io_queues) = with_subsystem(&*subsystem, |subsystem| {
             let made = subsystem.create_controller(&host, address, must_prove);
-            (subsystem.is_discovery(), made, subsystem.namespaces().to_vec(), subsystem.config().max_io_queues)
+            let known = (subsystem.namespaces().to_vec(), subsystem.announced());
+            (subsystem.is_discovery(), made, known, subsystem.config().max_io_queues)
         });
         let (cntlid, generation) = made?;
         let mut controller = Self {
             seen: generation.get(),
+            announced,
             subsystem,
             is_discovery,
             cntlid,
@@ -133,10 +112,8 @@ impl AdminController {
             last_look: now,
             event_config: 0,
             io_queues,
-            event_requests: VecDeque::new(),
+            events: Events::default(),
             released: VecDeque::new(),
-            pending: None,
-            masked: false,
             changed: Vec::new(),
         };
         controller.set_keep_alive(keep_alive_ms);
@@ -154,9 +131,9 @@ impl AdminController {
 
     /// Takes back the event request `cid`, where there is one: its host has forgotten it.
     pub fn forget_event_request(&mut self, cid: CommandId) -> bool {
-        let before = self.event_requests.len();
-        self.event_requests.retain(|held| *held != cid);
-        self.event_requests.len() < before
+        let before = self.events.requests.len();
+        self.events.requests.retain(|held| *held != cid);
+        self.events.requests.len() < before
     }
 
     /// The host gave a sign of life that is no command of ours: the keep-alive timer starts again.
@@ -166,7 +143,7 @@ impl AdminController {
 
     pub fn poll_timeout(&self) -> Option<Instant> {
         let given_up = self.keep_alive.map(|keep_alive| self.last_activity + keep_alive);
-        let look = (!self.event_requests.is_empty()).then(|| self.last_look + LOOK_INTERVAL);
+        let look = (!self.events.requests.is_empty()).then(|| self.last_look + LOOK_INTERVAL);
         [given_up, look].into_iter().flatten().min()
     }
 
@@ -186,11 +163,7 @@ impl AdminController {
 
     /// An event request that can be completed now: its CID and result.
     pub fn poll_event(&mut self) -> Option<(CommandId, u64)> {
-        let event = self.pending.filter(|_| !self.masked)?;
-        let cid = self.event_requests.pop_front()?;
-        self.pending = None;
-        self.masked = true;
-        Some((cid, event.result()))
+        self.events.poll()
     }
 
     /// An event request that is not held any more: its CID, and the status to complete it with, where it is to be completed.
@@ -203,9 +176,9 @@ impl AdminController {
     fn abort(&mut self, sqe: &Sqe) -> AdminOutcome {
         const NOT_ABORTED: u64 = 1;
         let (sqid, cid) = (QueueId(sqe.cdw(10) as u16), CommandId((sqe.cdw(10) >> 16) as u16));
-        match self.event_requests.iter().position(|known| *known == cid).filter(|_| sqid == QueueId::ADMIN) {
+        match self.events.requests.iter().position(|known| *known == cid).filter(|_| sqid == QueueId::ADMIN) {
             Some(at) => {
-                self.event_requests.remove(at);
+                self.events.requests.remove(at);
                 self.released.push_back((cid, Some(Status::ABORT_REQUESTED)));
                 AdminOutcome::OK
             }
@@ -243,9 +216,9 @@ impl AdminController {
             admin::SET_FEATURES => self.set_features(sqe),
             admin::GET_FEATURES => self.get_features(sqe),
             admin::KEEP_ALIVE => AdminOutcome::OK,
-            admin::ASYNC_EVENT if self.event_requests.len() >= MAX_ASYNC_EVENTS => Status::AER_LIMIT_EXCEEDED.into(),
+            admin::ASYNC_EVENT if self.events.requests.len() >= MAX_ASYNC_EVENTS => Status::AER_LIMIT_EXCEEDED.into(),
             admin::ASYNC_EVENT => {
-                self.event_requests.push_back(sqe.cid());
+                self.events.requests.push_back(sqe.cid());
                 AdminOutcome::Held
             }
             admin::ABORT => self.abort(sqe),
@@ -301,9 +274,7 @@ impl AdminController {
         self.io_queues = io_queues;
         self.status = 0;
         self.event_config = 0;
-        self.released.extend(self.event_requests.drain(..).map(|cid| (cid, None)));
-        self.pending = None;
-        self.masked = false;
+        self.released.extend(self.events.reset().into_iter().map(|cid| (cid, None)));
         self.changed.clear();
     }
 
@@ -392,7 +363,10 @@ impl AdminController {
                 page
             }
             log_id::ANA if !self.is_discovery => {
-                log::ana(&self.known, self.seen, asked.specific & log::ANA_GROUPS_ONLY != 0)
+                log::ana(&self.known, self.announced, asked.specific & log::ANA_GROUPS_ONLY != 0)
+            }
+            log_id::RESERVATION_NOTIFICATION if !self.is_discovery => {
+                self.reservation_notification(asked.retain_event || asked.offset > 0)
             }
             _ => return Status::INVALID_LOG_PAGE.into(),
         };
@@ -400,7 +374,7 @@ impl AdminController {
             return Status::INVALID_FIELD.into();
         }
         if !asked.retain_event {
-            self.masked = self.masked && !self.told().is_cleared_by(asked.id);
+            self.events.read(asked.id);
         }
         let mut data = page;
         data.drain(..asked.offset as usize);
@@ -427,6 +401,13 @@ impl AdminController {
                 AdminOutcome::OK
             }
             feature::VOLATILE_WRITE_CACHE if value & 1 == CACHE_ENABLED => AdminOutcome::OK,
+            feature::RESERVATION_NOTIFICATION_MASK if !self.is_discovery => {
+                self.set_notification_mask(sqe.nsid(), value)
+            }
+            // Off, as it stays.
+            feature::RESERVATION_PERSISTENCE if !self.is_discovery && value & 1 == 0 => {
+                self.check_namespace(sqe.nsid())
+            }
             // The host's identity was fixed by Connect (NVMe base 2.1 §5.1.25.1.28).
             feature::HOST_IDENTIFIER => Status::SEQUENCE_ERROR.into(),
             feature::VOLATILE_WRITE_CACHE
@@ -472,11 +453,17 @@ impl AdminController {
         const SAVED: u32 = 2;
         const CAPABILITIES: u32 = 3;
         const CHANGEABLE: u64 = 1 << 2;
+        const NAMESPACE_SPECIFIC: u64 = 1 << 1;
         /// The 128-bit identifier; fabrics have no other.
         const EXTENDED: u32 = 1;
         let id = sqe.cdw(10) as u8;
-        let is_changeable =
-            matches!(id, feature::QUEUE_COUNT | feature::ASYNC_EVENT_CONFIG | feature::KEEP_ALIVE_TIMER);
+        let is_changeable = matches!(
+            id,
+            feature::QUEUE_COUNT
+                | feature::ASYNC_EVENT_CONFIG
+                | feature::KEEP_ALIVE_TIMER
+                | feature::RESERVATION_NOTIFICATION_MASK
+        );
         let current = match id {
             feature::QUEUE_COUNT if !self.is_discovery => self.queue_count(),
             feature::ASYNC_EVENT_CONFIG => u64::from(self.event_config),
@@ -485,6 +472,15 @@ impl AdminController {
             feature::HOST_IDENTIFIER if sqe.cdw(11) & EXTENDED != 0 => {
                 return AdminOutcome::Data(self.host.id.to_vec());
             }
+            feature::RESERVATION_NOTIFICATION_MASK | feature::RESERVATION_PERSISTENCE
+                if !self.is_discovery && self.namespace(sqe.nsid()).is_none() =>
+            {
+                return Status::INVALID_NAMESPACE.into();
+            }
+            feature::RESERVATION_NOTIFICATION_MASK if !self.is_discovery => {
+                self.with_notifications(|notifications| u64::from(notifications.mask(sqe.nsid())))
+            }
+            feature::RESERVATION_PERSISTENCE if !self.is_discovery => 0,
             feature::ARBITRATION
             | feature::POWER_MANAGEMENT
             | feature::TEMPERATURE_THRESHOLD
@@ -495,7 +491,12 @@ impl AdminController {
         match sqe.cdw(10) >> 8 & 7 {
             DEFAULT | SAVED if is_changeable => AdminOutcome::OK,
             CURRENT | DEFAULT | SAVED => AdminOutcome::result(current),
-            CAPABILITIES => AdminOutcome::result(if is_changeable { CHANGEABLE } else { 0 }),
+            CAPABILITIES => {
+                let of_namespace =
+                    matches!(id, feature::RESERVATION_NOTIFICATION_MASK | feature::RESERVATION_PERSISTENCE);
+                let changeable = if is_changeable { CHANGEABLE } else { 0 };
+                AdminOutcome::result(changeable | if of_namespace { NAMESPACE_SPECIFIC } else { 0 })
+            }
             _ => Status::INVALID_FIELD.into(),
         }
     }
@@ -512,18 +513,23 @@ impl AdminController {
 
     // ---------------------------------------------------------------------------------------------------------- events
 
-    /// The one kind of event that this controller tells.
-    fn told(&self) -> Event {
-        if self.is_discovery { Event::DiscoveryChanged } else { Event::NamespaceChanged }
-    }
-
     fn look_for_changes(&mut self) {
         let generation = self.generation.get();
         if generation == self.seen || generation == Generation::DEAD {
             return;
         }
         self.seen = generation;
-        let namespaces = with_subsystem(&*self.subsystem, |subsystem| subsystem.namespaces().to_vec());
+        let cntlid = self.cntlid;
+        let (namespaces, announced, is_notified) = with_subsystem(&*self.subsystem, |subsystem| {
+            let is_notified = subsystem.notifications(cntlid).is_some_and(|notifications| !notifications.is_empty());
+            (subsystem.namespaces().to_vec(), subsystem.announced(), is_notified)
+        });
+        if is_notified {
+            self.events.raise(Event::ReservationNotified);
+        }
+        if core::mem::replace(&mut self.announced, announced) == announced {
+            return;
+        }
         let differs = |from: &[Namespace], to: &[Namespace], changed: &mut Vec<u32>| {
             for namespace in from.iter().filter(|namespace| !to.contains(namespace)) {
                 if !changed.contains(&namespace.nsid) {
@@ -540,9 +546,51 @@ impl AdminController {
         }
         self.changed.sort_unstable();
         self.known = namespaces;
-        let wanted = if self.is_discovery { identify::OAES_DISCOVERY } else { identify::OAES_NAMESPACE };
+        let (event, wanted) = if self.is_discovery {
+            (Event::DiscoveryChanged, identify::OAES_DISCOVERY)
+        } else {
+            (Event::NamespaceChanged, identify::OAES_NAMESPACE)
+        };
         if self.event_config & wanted != 0 {
-            self.pending = Some(self.told());
+            self.events.raise(event);
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------------------- notifications
+
+    fn with_notifications<R: Default>(&self, use_them: impl FnOnce(&mut Notifications) -> R) -> R {
+        with_subsystem(&*self.subsystem, |subsystem| subsystem.notifications(self.cntlid).map(use_them))
+            .unwrap_or_default()
+    }
+
+    /// The log page; where more wait behind the one that is read, that is told again.
+    fn reservation_notification(&mut self, stays: bool) -> Vec<u8> {
+        let (page, is_last) =
+            self.with_notifications(|notifications| (notifications.read(stays), notifications.is_empty()));
+        if is_last {
+            self.events.withdraw(Event::ReservationNotified);
+        } else {
+            self.events.raise(Event::ReservationNotified);
+        }
+        page
+    }
+
+    /// `FFFFFFFFh` stands for every namespace.
+    fn set_notification_mask(&mut self, nsid: u32, mask: u32) -> AdminOutcome {
+        let nsids: Vec<u32> =
+            self.known.iter().map(|known| known.nsid).filter(|known| nsid == NSID_ALL || nsid == *known).collect();
+        if nsids.is_empty() {
+            return Status::INVALID_NAMESPACE.into();
+        }
+        self.with_notifications(|notifications| nsids.into_iter().for_each(|nsid| notifications.set_mask(nsid, mask)));
+        AdminOutcome::OK
+    }
+
+    fn check_namespace(&self, nsid: u32) -> AdminOutcome {
+        if nsid == NSID_ALL || self.namespace(nsid).is_some() {
+            AdminOutcome::OK
+        } else {
+            Status::INVALID_NAMESPACE.into()
         }
     }
 }

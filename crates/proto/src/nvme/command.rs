@@ -28,6 +28,10 @@ pub mod nvm {
     pub const COMPARE: u8 = 0x05;
     pub const WRITE_ZEROES: u8 = 0x08;
     pub const DATASET_MANAGEMENT: u8 = 0x09;
+    pub const RESERVATION_REGISTER: u8 = 0x0d;
+    pub const RESERVATION_REPORT: u8 = 0x0e;
+    pub const RESERVATION_ACQUIRE: u8 = 0x11;
+    pub const RESERVATION_RELEASE: u8 = 0x15;
 }
 
 /// Fabrics commands: one opcode, then a type.
@@ -53,6 +57,8 @@ pub mod feature {
     pub const ASYNC_EVENT_CONFIG: u8 = 0x0b;
     pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
     pub const HOST_IDENTIFIER: u8 = 0x81;
+    pub const RESERVATION_NOTIFICATION_MASK: u8 = 0x82;
+    pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 }
 
 /// Log page identifiers.
@@ -65,6 +71,7 @@ pub mod log_id {
     pub const COMMANDS: u8 = 0x05;
     pub const ANA: u8 = 0x0c;
     pub const DISCOVERY: u8 = 0x70;
+    pub const RESERVATION_NOTIFICATION: u8 = 0x80;
 }
 
 /// Which way a command's data go; bits 1:0 of the opcode, or of the fabrics command type (NVMe base 2.1 §3.3.3.1).

@@ -71,6 +71,14 @@ fn io_command(sqe: &Sqe) -> String {
             let ranges = (sqe.cdw(10) & 0xff) + 1;
             format!("Dataset Management nsid={nsid} ranges={ranges} attributes={:#x}", sqe.cdw(11))
         }
+        nvm::RESERVATION_REGISTER => format!("Reservation Register nsid={nsid} action={}", sqe.cdw(10) & 7),
+        nvm::RESERVATION_REPORT => format!("Reservation Report nsid={nsid} len={}", (u64::from(sqe.cdw(10)) + 1) * 4),
+        nvm::RESERVATION_ACQUIRE => {
+            format!("Reservation Acquire nsid={nsid} action={} type={}", sqe.cdw(10) & 7, sqe.cdw(10) >> 8 & 0xff)
+        }
+        nvm::RESERVATION_RELEASE => {
+            format!("Reservation Release nsid={nsid} action={} type={}", sqe.cdw(10) & 7, sqe.cdw(10) >> 8 & 0xff)
+        }
         other => format!("I/O opcode={other:#04x} nsid={nsid}"),
     }
 }

@@ -5,7 +5,7 @@ use alloc::{string::String, vec, vec::Vec};
 use super::{
     ControllerId,
     command::SQE_LEN,
-    property,
+    property, reserve,
     subsystem::{MAX_NSID, Namespace, SubsystemConfig},
     text,
 };
@@ -41,10 +41,14 @@ const CNTRLTYPE_DISCOVERY: u8 = 2;
 pub const ONCS_COMPARE: u16 = 1;
 pub const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 pub const ONCS_WRITE_ZEROES: u16 = 1 << 3;
+pub const ONCS_RESERVATIONS: u16 = 1 << 5;
+const ONCS: u16 = ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES | ONCS_RESERVATIONS;
 /// Present; a flush of NSID FFFFFFFFh is not supported.
 const VWC_PRESENT: u8 = 1 | 2 << 1;
 /// SGLs are supported and need no alignment; an address may be an offset.
 const SGLS: u32 = 1 | 1 << 20;
+/// CTRATT: host identifiers have 128 bits.
+const CTRATT: u32 = 1;
 /// Attribute and discovery notices that may be asked for.
 pub const OAES_NAMESPACE: u32 = 1 << 8;
 pub const OAES_DISCOVERY: u32 = 1 << 31;
@@ -86,6 +90,7 @@ pub fn controller(
     bytes[80..84].copy_from_slice(&property::VERSION.to_le_bytes());
     let oaes = if is_discovery { OAES_DISCOVERY } else { OAES_NAMESPACE };
     bytes[92..96].copy_from_slice(&oaes.to_le_bytes());
+    bytes[96..100].copy_from_slice(&CTRATT.to_le_bytes());
     bytes[111] = if is_discovery { CNTRLTYPE_DISCOVERY } else { CNTRLTYPE_IO };
     // ACL and AERL are 0's based.
     bytes[258] = 3;
@@ -102,7 +107,7 @@ pub fn controller(
         bytes[512] = 0x66;
         bytes[513] = 0x44;
         bytes[516..520].copy_from_slice(&MAX_NSID.to_le_bytes());
-        bytes[520..522].copy_from_slice(&(ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES).to_le_bytes());
+        bytes[520..522].copy_from_slice(&ONCS.to_le_bytes());
         bytes[525] = VWC_PRESENT;
         // ANATT in seconds; ANACAP: optimized only. One group for all namespaces.
         bytes[342] = 10;
@@ -134,6 +139,7 @@ pub fn namespace(namespace: &Namespace, geometry: &Geometry) -> Vec<u8> {
         bytes[at..at + 8].copy_from_slice(&blocks.to_le_bytes());
     }
     bytes[30] = NMIC_SHARED;
+    bytes[31] = reserve::CAPABILITIES;
     bytes[92..96].copy_from_slice(&ANA_GROUP.to_le_bytes());
     bytes[99] = u8::from(geometry.read_only);
     bytes[104..120].copy_from_slice(&namespace.nguid);
@@ -148,6 +154,7 @@ const NMIC_SHARED: u8 = 1;
 pub fn namespace_independent(geometry: &Geometry) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     bytes[1] = NMIC_SHARED;
+    bytes[2] = reserve::CAPABILITIES;
     bytes[4..8].copy_from_slice(&ANA_GROUP.to_le_bytes());
     bytes[8] = u8::from(geometry.read_only);
     // NSTAT: ready.
@@ -286,7 +293,7 @@ mod tests {
         let fields = parse_controller(bytes.first_chunk().expect("4096 bytes"));
         assert_eq!((fields.cntlid, fields.mdts, fields.in_capsule_bytes), (ControllerId(9), 8, 16_384));
         assert_eq!(fields.model, "iotax");
-        assert_eq!(fields.optional_commands, ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES);
+        assert_eq!(fields.optional_commands, ONCS);
         assert!(fields.has_sgl && fields.has_disconnect);
     }
 

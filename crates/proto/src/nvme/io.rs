@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Namespace, Sqe, Status, command::nvm, identify};
+use super::{Namespace, Sqe, Status, command::nvm, identify, reservations::Barred, reserve};
 use crate::{Backend, UnitId, UnitOp};
 
 /// One Dataset Management range.
@@ -19,6 +19,8 @@ pub struct NamespaceTable(Vec<Option<Entry>>);
 struct Entry {
     unit: UnitId,
     block_shift: u8,
+    /// What reservations of others keep this queue's host from.
+    barred: Barred,
 }
 
 /// An I/O command, understood.
@@ -28,12 +30,21 @@ pub enum Command {
     Op { unit: UnitId, op: UnitOp },
     /// Takes `len` bytes of ranges, then `deallocation` says the operation.
     Ranges { len: u32 },
+    /// Takes `len` bytes of keys, then `Subsystem::reserve` does it.
+    Reserve { len: u32 },
+    /// Gives `len` bytes of Reservation Report.
+    Report { len: u32 },
 }
 
 impl NamespaceTable {
-    pub fn load<B: Backend + ?Sized>(&mut self, namespaces: &[Namespace], backend: &B) {
+    /// Of each namespace, with what its reservations bar the host from.
+    pub fn load<'a, B: Backend + ?Sized>(
+        &mut self,
+        namespaces: impl IntoIterator<Item = (&'a Namespace, Barred)>,
+        backend: &B,
+    ) {
         self.0.clear();
-        for namespace in namespaces {
+        for (namespace, barred) in namespaces {
             let index = namespace.nsid as usize;
             if self.0.len() <= index {
                 self.0.resize(index + 1, None);
@@ -41,6 +52,7 @@ impl NamespaceTable {
             self.0[index] = backend.geometry(namespace.unit).map(|geometry| Entry {
                 unit: namespace.unit,
                 block_shift: identify::block_size(&geometry).ilog2() as u8,
+                barred,
             });
         }
     }
@@ -54,27 +66,46 @@ impl NamespaceTable {
         };
         let op = match sqe.opcode() {
             nvm::READ => {
+                entry.check_reads()?;
                 let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
                 UnitOp::Read { offset, len, durable: sqe.is_durable() }
             }
             nvm::WRITE => {
+                entry.check_changes()?;
                 let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
                 UnitOp::Write { offset, len, durable: sqe.is_durable() }
             }
-            nvm::FLUSH => UnitOp::Flush,
+            nvm::FLUSH => {
+                entry.check_changes()?;
+                UnitOp::Flush
+            }
             nvm::COMPARE => {
+                entry.check_reads()?;
                 let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
                 UnitOp::Compare { offset, len, durable: sqe.is_durable() }
             }
             nvm::WRITE_ZEROES => {
+                entry.check_changes()?;
                 let offset = entry.bytes(sqe.lba())?;
                 let len = u64::from(sqe.blocks()) << entry.block_shift;
                 UnitOp::WriteZeroes { offset, len, durable: sqe.is_durable() }
             }
             nvm::DATASET_MANAGEMENT => {
+                entry.check_changes()?;
                 return Ok(Command::Ranges { len: range_count(sqe) * RANGE_LEN as u32 });
             }
-            _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
+            nvm::RESERVATION_REPORT => {
+                // NUMD is 0's based.
+                let len = (u64::from(sqe.cdw(10)) + 1) * 4;
+                if len > u64::from(max_transfer_bytes) {
+                    return Err(Status::INVALID_FIELD.do_not_retry());
+                }
+                return Ok(Command::Report { len: len as u32 });
+            }
+            opcode => {
+                let len = reserve::keys_len(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+                return Ok(Command::Reserve { len });
+            }
         };
         Ok(Command::Op { unit: entry.unit, op })
     }
@@ -84,6 +115,8 @@ impl NamespaceTable {
     pub fn deallocation(&self, sqe: &Sqe, data: &[u8]) -> Result<Option<(UnitId, UnitOp)>, Status> {
         let entry = self.0.get(sqe.nsid() as usize).copied().flatten();
         let entry = entry.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+        // It may have been reserved since the command came.
+        entry.check_changes()?;
         let (raw, _) = data.as_chunks::<RANGE_LEN>();
         let mut ranges = Vec::with_capacity(raw.len());
         for [_, _, _, _, l0, l1, l2, l3, lba @ ..] in raw.iter().take(range_count(sqe) as usize) {
@@ -100,6 +133,16 @@ impl NamespaceTable {
 }
 
 impl Entry {
+    #[inline]
+    fn check_reads(self) -> Result<(), Status> {
+        if self.barred.reads { Err(Status::RESERVATION_CONFLICT.do_not_retry()) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn check_changes(self) -> Result<(), Status> {
+        if self.barred.changes { Err(Status::RESERVATION_CONFLICT.do_not_retry()) } else { Ok(()) }
+    }
+
     #[inline]
     fn transfer(self, sqe: &Sqe, max_bytes: u32) -> Result<(u64, u32), Status> {
         let len = u64::from(sqe.blocks()) << self.block_shift;

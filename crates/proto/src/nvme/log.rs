@@ -107,7 +107,15 @@ pub fn commands(is_discovery: bool) -> Vec<u8> {
         put(0, opcode, SUPPORTED);
     }
     if !is_discovery {
-        for opcode in [nvm::FLUSH, nvm::READ, nvm::COMPARE] {
+        for opcode in [
+            nvm::FLUSH,
+            nvm::READ,
+            nvm::COMPARE,
+            nvm::RESERVATION_REGISTER,
+            nvm::RESERVATION_REPORT,
+            nvm::RESERVATION_ACQUIRE,
+            nvm::RESERVATION_RELEASE,
+        ] {
             put(1, opcode, SUPPORTED);
         }
         for opcode in [nvm::WRITE, nvm::WRITE_ZEROES, nvm::DATASET_MANAGEMENT] {
@@ -120,7 +128,8 @@ pub fn commands(is_discovery: bool) -> Vec<u8> {
 /// Log pages there are.
 pub fn supported(is_discovery: bool) -> Vec<u8> {
     let mut bytes = vec![0; SUPPORTED_LEN];
-    let nvm = [log_id::SMART, log_id::FIRMWARE, log_id::CHANGED_NAMESPACES, log_id::ANA];
+    let nvm =
+        [log_id::SMART, log_id::FIRMWARE, log_id::CHANGED_NAMESPACES, log_id::ANA, log_id::RESERVATION_NOTIFICATION];
     let both = [log_id::SUPPORTED, log_id::ERROR, log_id::COMMANDS];
     let own = if is_discovery { &[log_id::DISCOVERY][..] } else { &nvm[..] };
     for id in both.iter().chain(own) {

@@ -39,7 +39,9 @@ statuses! {
     SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
     SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
     SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
+    HOST_ID_INCONSISTENT = 0x018, "Host Identifier Inconsistent Format";
     KEEP_ALIVE_INVALID = 0x01a, "Keep Alive Timeout Invalid";
+    PREEMPTED = 0x01b, "Command Aborted due to Preempt and Abort";
     WRITE_PROTECTED = 0x020, "Namespace is Write Protected";
     COMMAND_INTERRUPTED = 0x021, "Command Interrupted";
     TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
@@ -75,7 +77,7 @@ impl Status {
     }
 
     /// Status code type and status code: `0xTCC`.
-    pub fn code(self) -> u16 {
+    pub const fn code(self) -> u16 {
         self.0 & 0x7ff
     }
 
@@ -99,7 +101,7 @@ impl Status {
     pub fn into_result(self) -> Result<(), IoError> {
         match self.bare() {
             Self::SUCCESS => Ok(()),
-            Self::ABORT_REQUESTED => Err(IoError::Aborted),
+            Self::ABORT_REQUESTED | Self::PREEMPTED => Err(IoError::Aborted),
             Self(code) => Err(IoError::Failed { status: u32::from(code), refusal: self.refusal(), what: self.name() }),
         }
     }

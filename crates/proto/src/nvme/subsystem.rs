@@ -1,7 +1,8 @@
 //! What the connections of one NVM subsystem share: namespaces, controllers, who may connect.
 //!
 //! Reached through `Shared<Subsystem>`, by the control path only. An I/O queue holds a `Generation` of its controller and a copy of
-//! the namespaces; it looks at the generation with one relaxed load a command and comes back here only when that changed.
+//! the namespaces, with what reservations bar its host from; it looks at the generation with one load a command and comes back here
+//! only when that changed.
 
 use alloc::{rc::Rc, string::String, sync::Arc, vec::Vec};
 use core::{
@@ -13,8 +14,10 @@ use core::{
 use super::{
     ControllerId, DISCOVERY_NQN, DiscoveryEntry, QueueId,
     auth::{Policy, Work, Worked},
+    notifications::Notifications,
+    reservations::{Barred, HostId, Notice, Notices, Reservations},
 };
-use crate::{Backend, Origin, Shared, UnitId};
+use crate::{Backend, Ending, Endings, Origin, Shared, UnitId};
 
 /// Namespace IDs index a dense table in every I/O queue.
 pub const MAX_NSID: u32 = 1024;
@@ -33,6 +36,8 @@ pub trait NvmeBackend: Backend {
     fn work(&mut self, work: Work) -> Option<Worked> {
         Some(work.run())
     }
+    /// Has every connection to the server, on whatever thread, look soon at what others did to it: its `handle_notification`.
+    fn notify_others(&mut self);
     /// What a discovery controller tells that host.
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog;
 }
@@ -114,7 +119,8 @@ impl SubsystemConfig {
     }
 }
 
-/// How a controller's queues learn of changes: a number that rises with every change of the namespaces and ends at `DEAD`.
+/// How a controller's queues learn of changes: a number that rises with every change of the namespaces or their reservations, and ends
+/// at `DEAD`.
 #[derive(Clone, Debug)]
 pub struct Generation(Arc<AtomicU64>);
 
@@ -125,9 +131,9 @@ impl Generation {
         Self(Arc::new(AtomicU64::new(generation)))
     }
 
-    /// Relaxed: what the number announces is read under the subsystem's own lock.
+    /// What the number announces is read under the subsystem's own lock.
     pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Acquire)
     }
 
     pub fn is_dead(&self) -> bool {
@@ -135,7 +141,7 @@ impl Generation {
     }
 
     fn set(&self, generation: u64) {
-        self.0.store(generation, Ordering::Relaxed);
+        self.0.store(generation, Ordering::Release);
     }
 }
 
@@ -143,7 +149,7 @@ impl Generation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
     pub nqn: String,
-    pub id: [u8; 16],
+    pub id: HostId,
 }
 
 struct Controller {
@@ -156,6 +162,22 @@ struct Controller {
     io_queues: u16,
     /// I/O queues that are connected now.
     connected: Vec<QueueId>,
+    notifications: Notifications,
+}
+
+/// An I/O queue, until its connection has given it up: its controller may have ended before.
+struct IoQueue {
+    qid: QueueId,
+    host: HostId,
+    generation: Generation,
+    /// Namespaces whose commands of this queue another host ended, until the queue takes notice.
+    purged: Vec<(u32, Ending)>,
+}
+
+impl IoQueue {
+    fn is(&self, qid: QueueId, generation: &Generation) -> bool {
+        self.qid == qid && Arc::ptr_eq(&self.generation.0, &generation.0)
+    }
 }
 
 /// Why an I/O queue cannot be attached.
@@ -173,15 +195,29 @@ pub enum AttachError {
 pub struct Subsystem {
     config: SubsystemConfig,
     namespaces: Vec<Namespace>,
+    /// Of each namespace, in the same order.
+    reservations: Vec<Reservations>,
     controllers: Vec<Controller>,
+    queues: Vec<IoQueue>,
     generation: u64,
+    /// Changes that controllers tell their hosts of.
+    announced: u64,
     next_cntlid: ControllerId,
 }
 
 impl Subsystem {
     pub fn new(config: SubsystemConfig) -> Self {
         let next_cntlid = config.first_cntlid.clamp(MIN_CNTLID, MAX_CNTLID);
-        Self { config, namespaces: Vec::new(), controllers: Vec::new(), generation: 1, next_cntlid }
+        Self {
+            config,
+            namespaces: Vec::new(),
+            reservations: Vec::new(),
+            controllers: Vec::new(),
+            queues: Vec::new(),
+            generation: 1,
+            announced: 1,
+            next_cntlid,
+        }
     }
 
     pub fn config(&self) -> &SubsystemConfig {
@@ -201,18 +237,35 @@ impl Subsystem {
         &self.namespaces
     }
 
-    /// Adds a namespace or replaces the one of that NSID; every controller is told.
+    /// Adds a namespace or replaces the one of that NSID and what was reserved of it; every controller is told.
     pub fn put_namespace(&mut self, namespace: Namespace) {
         assert!((1..=MAX_NSID).contains(&namespace.nsid), "NSID out of range");
         match self.namespaces.binary_search_by_key(&namespace.nsid, |known| known.nsid) {
-            Ok(at) => self.namespaces[at] = namespace,
-            Err(at) => self.namespaces.insert(at, namespace),
+            Ok(at) => {
+                self.namespaces[at] = namespace;
+                self.reservations[at] = Reservations::default();
+            }
+            Err(at) => {
+                self.namespaces.insert(at, namespace);
+                self.reservations.insert(at, Reservations::default());
+            }
         }
         self.announce();
     }
 
     /// Tells every controller that something changed: a namespace's size, or the discovery log.
     pub fn announce(&mut self) {
+        self.announced += 1;
+        self.touch();
+    }
+
+    /// How often something changed that controllers tell of.
+    pub(super) fn announced(&self) -> u64 {
+        self.announced
+    }
+
+    /// Has every queue look again.
+    fn touch(&mut self) {
         self.generation += 1;
         for controller in &self.controllers {
             controller.generation.set(self.generation);
@@ -252,6 +305,7 @@ impl Subsystem {
             is_ready: false,
             io_queues: 0,
             connected: Vec::new(),
+            notifications: Notifications::default(),
         });
         Some((cntlid, generation))
     }
@@ -299,6 +353,7 @@ impl Subsystem {
             controller.generation = fresh.clone();
             controller.is_ready = false;
             controller.connected.clear();
+            controller.notifications = Notifications::default();
         }
         fresh
     }
@@ -332,16 +387,65 @@ impl Subsystem {
             return Err(AttachError::QidInUse);
         }
         controller.connected.push(qid);
-        Ok(controller.generation.clone())
+        let generation = controller.generation.clone();
+        self.queues.push(IoQueue { qid, host: host.id, generation: generation.clone(), purged: Vec::new() });
+        Ok(generation)
     }
 
     /// Gives up what `attach_io_queue` gave; harmless where the controller was reset or ended meanwhile.
     pub fn detach_io_queue(&mut self, cntlid: ControllerId, qid: QueueId, generation: &Generation) {
+        self.queues.retain(|queue| !queue.is(qid, generation));
         if let Some(controller) =
             self.controller(cntlid).filter(|known| Arc::ptr_eq(&known.generation.0, &generation.0))
         {
             controller.connected.retain(|connected| *connected != qid);
         }
+    }
+
+    /// Every namespace, and what its reservation bars a host from.
+    pub(super) fn view(&self, host: &HostId) -> Vec<(Namespace, Barred)> {
+        let barred = self.reservations.iter().map(|reservations| reservations.barred(host));
+        self.namespaces.iter().cloned().zip(barred).collect()
+    }
+
+    pub(super) fn reservations(&mut self, nsid: u32) -> Option<&mut Reservations> {
+        let at = self.namespaces.binary_search_by_key(&nsid, |known| known.nsid).ok()?;
+        self.reservations.get_mut(at)
+    }
+
+    /// The reservations of a namespace changed: tells the hosts that are to know. With `aborts` the commands of those that were
+    /// preempted end; when they have is what is given back.
+    pub(super) fn reserved(&mut self, nsid: u32, notices: &Notices, aborts: bool) -> Endings {
+        let mut endings = Endings::default();
+        for (notice, hosts) in notices {
+            for controller in self.controllers.iter_mut().filter(|controller| hosts.contains(&controller.host.id)) {
+                controller.notifications.put(nsid, *notice);
+            }
+            if !aborts || *notice != Notice::RegistrationPreempted {
+                continue;
+            }
+            for queue in self.queues.iter_mut().filter(|queue| hosts.contains(&queue.host)) {
+                // Where it has not taken notice of the last one yet, two wait for the same.
+                let known = queue.purged.iter().find(|(known, _)| *known == nsid);
+                let ending = known.map_or_else(Ending::default, |(_, ending)| ending.clone());
+                endings.add(&ending);
+                if known.is_none() {
+                    queue.purged.push((nsid, ending));
+                }
+            }
+        }
+        self.touch();
+        endings
+    }
+
+    /// Namespaces whose commands of that queue are to end.
+    pub(super) fn take_purged(&mut self, qid: QueueId, generation: &Generation) -> Vec<(u32, Ending)> {
+        let queue = self.queues.iter_mut().find(|queue| queue.is(qid, generation));
+        queue.map(|queue| core::mem::take(&mut queue.purged)).unwrap_or_default()
+    }
+
+    pub(super) fn notifications(&mut self, cntlid: ControllerId) -> Option<&mut Notifications> {
+        self.controller(cntlid).map(|controller| &mut controller.notifications)
     }
 
     fn controller(&mut self, cntlid: ControllerId) -> Option<&mut Controller> {
@@ -449,6 +553,7 @@ mod tests {
                 is_ready: false,
                 io_queues: 0,
                 connected: Vec::new(),
+                notifications: Notifications::default(),
             })
             .collect();
         assert!(subsystem.create_controller(&host("nqn.h"), LOCAL, true).is_none());

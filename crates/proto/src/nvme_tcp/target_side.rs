@@ -106,6 +106,11 @@ impl TargetQueue {
         self.queue.worked(now, worked, &mut self.connection, backend);
     }
 
+    /// Does what other hosts did to this one.
+    pub fn handle_notification<B: NvmeBackend + ?Sized>(&mut self, now: Instant, backend: &mut B) {
+        self.queue.handle_notification(now, &mut self.connection, backend);
+    }
+
     #[inline]
     fn on_step<B: NvmeBackend + ?Sized>(
         &mut self,

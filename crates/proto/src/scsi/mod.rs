@@ -28,7 +28,6 @@ pub mod sense;
 pub(crate) mod task;
 mod unit;
 mod vpd;
-mod wait;
 
 pub use describe::describe_cdb;
 pub use device::{Device, Identity, LogicalUnit, Provisioning};
@@ -37,7 +36,6 @@ pub use nexus::{Nexus, TaskManagement, TaskManagementResponse};
 pub use ports::{Ports, Transport};
 pub use sense::{Sense, status};
 pub use task::ScsiBackend;
-pub use wait::{Wait, WaitOutcome};
 
 use alloc::vec::Vec;
 

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{AfterMedium, Command, Next, Nexus, Response, Sense, Wait, WaitOutcome};
-use crate::{Backend, Instant, IoId, Payload, Started, Transmit, UnitError};
+use super::{AfterMedium, Command, Next, Nexus, Response, Sense};
+use crate::{Backend, Instant, IoId, Payload, Started, Transmit, UnitError, Wait, WaitOutcome};
 
 /// Parameter data that a command may bring. The longest list that a command of ours has fits many times.
 const PARAMETERS_LEN_MAX: u32 = 64 * 1024;

@@ -29,10 +29,6 @@ impl FcNvmeBackend for Server {
             }),
         }
     }
-
-    fn notify_others(&mut self) {
-        self.port.notified += 1;
-    }
 }
 
 pub struct Pair {
@@ -121,10 +117,14 @@ impl Pair {
         }
     }
 
+    pub fn initiator_submits(&mut self, tag: Tag, io: Io) {
+        self.initiator.submit(self.now, tag, io).expect("an I/O that may be submitted");
+    }
+
     /// Does one I/O and gives what came of it.
     pub fn io(&mut self, tag: Tag, io: Io) -> Result<Vec<u8>, IoError> {
         self.events.data.remove(&tag);
-        self.initiator.submit(self.now, tag, io).expect("an I/O that may be submitted");
+        self.initiator_submits(tag, io);
         self.run().expect("no violation");
         let result = self.events.take(tag);
         assert!(self.events.completions.is_empty(), "one completion an I/O");

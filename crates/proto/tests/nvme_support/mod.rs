@@ -292,6 +292,10 @@ impl NvmeBackend for Server {
         }
     }
 
+    fn notify_others(&mut self) {
+        self.port.notified += 1;
+    }
+
     fn discovery_log(&self, _hostnqn: &str) -> DiscoveryLog {
         self.log.clone()
     }

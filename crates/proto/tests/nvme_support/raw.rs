@@ -73,11 +73,16 @@ impl Raw {
         let mut raw = Self::open(server, config);
         let cqe = raw.connect(server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY));
         assert!(cqe.status.is_success(), "{cqe:?}");
+        raw.enable(server);
+        (raw, ControllerId(cqe.result as u16))
+    }
+
+    /// Enables the controller of this admin queue.
+    pub fn enable(&mut self, server: &mut Server) {
         let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(1));
         enable.set_cdw(11, property::CC);
         enable.set_cdw(12, property::CC_ENABLE | property::CC_ENTRY_SIZES);
-        assert!(raw.status(server, &enable).is_success());
-        (raw, ControllerId(cqe.result as u16))
+        assert!(self.status(server, &enable).is_success());
     }
 
     /// I/O queue `qid` of that controller with 8 entries and SQ flow control disabled.

@@ -17,8 +17,9 @@ use crate::{
 /// Sectors of an I/O at most, and of one that looks at everything.
 const SECTORS_MAX: u64 = 24;
 const LOOK_SECTORS: usize = 64;
-/// Sense data of SPC-5 annex F, as `IoError` has them.
+/// Sense data of SPC-5 annex F and a status of NVMe base 2.1 §4.2.3, as `IoError` has them.
 const INTERNAL_TARGET_FAILURE: u32 = 0x04_4400;
+const INTERNAL_ERROR: u32 = 0x006;
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a connection, not the states of a machine")]
 pub(crate) struct Worker {
@@ -323,7 +324,9 @@ impl InitiatorEvents for Events<'_> {
             Err(_) if conflicts => counts.fenced += 1,
             Err(IoError::Aborted) if self.board.fence.preemptions > 0 => counts.fenced += 1,
             // It waited in vain for what it aborts, at a slow disk.
-            Err(IoError::Failed { status: INTERNAL_TARGET_FAILURE, .. }) if command.reserves() => counts.fenced += 1,
+            Err(IoError::Failed { status: INTERNAL_TARGET_FAILURE | INTERNAL_ERROR, .. }) if command.reserves() => {
+                counts.fenced += 1;
+            }
             Err(_) => counts.failed += 1,
         }
         if conflicts {

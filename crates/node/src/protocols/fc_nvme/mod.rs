@@ -99,8 +99,8 @@ impl Definition for FcNvme {
         Connection::new(now, Config::default())
     }
 
-    fn handle_notification(target: &mut Connection, _: Instant, backend: &mut ServerBackend) {
-        target.handle_notification(backend);
+    fn handle_notification(target: &mut Connection, now: Instant, backend: &mut ServerBackend) {
+        target.handle_notification(now, backend);
     }
 
     fn worked(target: &mut Connection, now: Instant, worked: Worked, backend: &mut ServerBackend) {

@@ -55,8 +55,4 @@ impl FcNvmeBackend for ServerBackend {
         let Exported { node_name, logins, .. } = exported.ok_or(LoginRefusal::NoSuchPort)?;
         Ok(LoginGrant { logins: Rc::new(logins.clone()), node_name: *node_name, address: self.address(), device: () })
     }
-
-    fn notify_others(&mut self) {
-        self.state.server.notifier.notify();
-    }
 }

@@ -91,6 +91,10 @@ impl Definition for NvmeTcp {
         TargetQueue::new(now, TargetConfig::default())
     }
 
+    fn handle_notification(target: &mut TargetQueue, now: Instant, backend: &mut ServerBackend) {
+        target.handle_notification(now, backend);
+    }
+
     fn worked(target: &mut TargetQueue, now: Instant, worked: Worked, backend: &mut ServerBackend) {
         target.worked(now, worked, backend);
     }

@@ -62,6 +62,10 @@ impl NvmeBackend for ServerBackend {
         self.state.server.arithmetic.ask(self.requester, origin, work)
     }
 
+    fn notify_others(&mut self) {
+        self.state.server.notifier.notify();
+    }
+
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog {
         let server = &self.state.server;
         let mut entries = Vec::new();

@@ -211,6 +211,14 @@ impl Association {
         lane.queue.worked(now, worked, &mut way, backend);
     }
 
+    /// Does what other hosts did to the I/O queue.
+    pub(super) fn handle_notification<B: FcNvmeBackend>(&mut self, now: Instant, link: &mut Link, backend: &mut B) {
+        if let Some(lane) = &mut self.io {
+            let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut lane.state };
+            lane.queue.handle_notification(now, &mut way, backend);
+        }
+    }
+
     /// The initiator aborts an exchange: its command ends unanswered. False where no such exchange is open. What waits to be sent of it
     /// is the caller's to forget.
     pub(super) fn abort<B: FcNvmeBackend>(

@@ -303,9 +303,17 @@ impl Connection {
         }
     }
 
-    /// Does what other logins did to this one: it may be over.
+    /// Does what other logins and hosts did to this one.
+    pub fn handle_notification<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
+        self.look(backend);
+        if let Some(association) = &mut self.association {
+            association.handle_notification(now, &mut self.link, backend);
+        }
+    }
+
+    /// The login may be over, or what an abort waits for.
     #[inline]
-    pub fn handle_notification<B: FcNvmeBackend>(&mut self, backend: &mut B) {
+    fn look<B: FcNvmeBackend>(&mut self, backend: &mut B) {
         if self.login.as_ref().is_some_and(ProcessLogin::is_ended) {
             self.end_login(backend);
             self.lifetime.close();
@@ -326,7 +334,7 @@ impl Connection {
 
 impl<B: FcNvmeBackend> Target<B> for Connection {
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
-        self.handle_notification(backend);
+        self.look(backend);
         self.lifetime.heard(now);
         let mut input = bytes;
         let mut may_go_on = self.lifetime.may_go_on(&self.link);
@@ -346,7 +354,7 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
     }
 
     fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
-        self.handle_notification(backend);
+        self.look(backend);
         if let Some(association) = &mut self.association {
             association.complete(id, result, &mut self.link);
         }
@@ -364,7 +372,7 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
 
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
         self.lifetime.looked(now);
-        self.handle_notification(backend);
+        self.look(backend);
         self.look_soon(now);
         if let Some(association) = &mut self.association {
             association.handle_timeout(now, &mut self.link, backend)?;

@@ -20,8 +20,6 @@ use crate::{
 pub trait FcNvmeBackend: NvmeBackend {
     /// Whether `initiator` may log in to `target`. Which host may use which subsystem, [`NvmeBackend::subsystem`] says.
     fn port_login(&mut self, initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal>;
-    /// Has every connection to the server, on whatever thread, look soon at what others did to it: [`Connection::handle_notification`].
-    fn notify_others(&mut self);
 }
 
 /// What a login is to: a port, and what its subsystem is, Connect says.

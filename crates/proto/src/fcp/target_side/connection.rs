@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::{Config, FcpBackend, image::Image, ports::ports};
 use crate::{
-    Instant, IoId, Payload, Shared, Target, Transmit, UnitError, Violation,
+    Instant, IoId, Payload, Shared, Target, Transmit, UnitError, Violation, Wait,
     fc::{
         Fragment, Framer, Header, Lifetime, Link, PortId, Special,
         els::{Process, Rejection},
@@ -14,7 +14,7 @@ use crate::{
         responder::{Asked, Responder, reject},
     },
     fcp::iu::service,
-    scsi::{Device, Nexus, Wait},
+    scsi::{Device, Nexus},
 };
 
 /// The target's side of one connection.

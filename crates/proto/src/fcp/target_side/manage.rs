@@ -8,10 +8,10 @@ use super::{
     wait::{Managed, ManagedBy},
 };
 use crate::{
-    Ending, Endings, Instant, Violation,
+    Ending, Endings, Instant, Violation, Wait, WaitOutcome,
     fc::{Header, Link, OxId, RxId, bls, frame::r_ctl},
     fcp::iu::{Command, function, response_code},
-    scsi::{self, Wait, WaitOutcome},
+    scsi,
 };
 
 /// Functions that wait at a time; more are rejected. Aborts: no more than commands.

@@ -1,8 +1,8 @@
 //! Aborts and task management functions whose answer waits for what they aborted.
 
 use crate::{
+    Wait,
     fc::{OxId, RxId},
-    scsi::Wait,
 };
 
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::{
     sessions::Opened,
 };
 use crate::{
-    Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind,
+    Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind, Wait,
     iscsi::{
         Agreed,
         pdu::{
@@ -21,7 +21,7 @@ use crate::{
         },
         text::DEFAULT_SEGMENT_LEN,
     },
-    scsi::{Nexus, Wait},
+    scsi::Nexus,
 };
 
 /// How often a quiet connection looks whether its session, or tasks of it, were ended by another.

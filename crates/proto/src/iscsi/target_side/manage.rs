@@ -8,7 +8,7 @@ use super::{
     wait::Managed,
 };
 use crate::{
-    Ending, Endings, Instant, Violation,
+    Ending, Endings, Instant, Violation, Wait, WaitOutcome,
     iscsi::{
         pdu::{
             Bhs, TaskManagement, TaskManagementResponse, TaskTag,
@@ -16,7 +16,7 @@ use crate::{
         },
         serial::is_before,
     },
-    scsi::{self, Wait, WaitOutcome},
+    scsi,
 };
 
 /// Functions that wait at a time; more are rejected.

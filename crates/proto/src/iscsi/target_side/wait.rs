@@ -1,6 +1,6 @@
 //! Task management functions whose answer waits for what they aborted.
 
-use crate::{iscsi::pdu::TaskTag, scsi::Wait};
+use crate::{Wait, iscsi::pdu::TaskTag};
 
 /// A task management function that is done but for what it waits for.
 #[derive(Debug)]

@@ -176,7 +176,7 @@ impl Queue {
             AttachError::QidTooHigh => wrong_field(Connect::QID_AT),
             AttachError::QidInUse => (0, Status::INVALID_QUEUE),
         })?;
-        let io = IoQueueState::new(now, subsystem, cntlid, qid, generation);
+        let io = IoQueueState::new(now, subsystem, cntlid, (qid, host.id), generation);
         Ok((Phase::Io(Box::new(io)), cntlid, self.config.limits.in_capsule_bytes))
     }
 }

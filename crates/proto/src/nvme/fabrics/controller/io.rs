@@ -1,18 +1,21 @@
 //! I/O commands: from the capsule to the backend, without a lock or an allocation.
 
-use alloc::rc::Rc;
+use alloc::{rc::Rc, vec::Vec};
 use core::time::Duration;
 
 use super::{
     Destination, Phase, Queue, Transport, check_controller_data, check_host_data,
-    slots::{Control, State},
+    slots::{Control, Slots, State},
 };
 use crate::{
-    Instant, IoId, Shared, Started, UnitId, UnitOp, Violation, ViolationKind,
+    Ending, Instant, IoId, Shared, Started, Transmit, UnitId, UnitOp, Violation, ViolationKind, Wait, WaitOutcome,
     nvme::{
-        CommandId, ControllerId, NvmeBackend, QueueId, Sqe, Status, Subsystem,
-        command::{Sgl, fabrics},
+        CommandId, ControllerId, Cqe, NvmeBackend, QueueId, Sqe, Status, Subsystem,
+        command::{Sgl, fabrics, nvm},
+        fabrics::Data,
         io::{Command, NamespaceTable, RANGES_LEN_MAX},
+        reservations::HostId,
+        reserve::KEYS_LEN_MAX,
         subsystem::{Generation, with_subsystem},
     },
 };
@@ -25,22 +28,38 @@ pub(super) struct IoQueueState {
     subsystem: Rc<dyn Shared<Subsystem>>,
     cntlid: ControllerId,
     qid: QueueId,
+    host: HostId,
     generation: Generation,
     /// The generation's number when `namespaces` was made; 0 before.
     seen: u64,
     namespaces: NamespaceTable,
     last_look: Instant,
+    /// Commands that aborted others, by their slots: answered when these have ended.
+    waiting: Vec<(u16, Wait)>,
 }
+
+/// Namespaces whose commands another host ended.
+type Purged = Vec<(u32, Ending)>;
 
 impl IoQueueState {
     pub(super) fn new(
         now: Instant,
         subsystem: Rc<dyn Shared<Subsystem>>,
         cntlid: ControllerId,
-        qid: QueueId,
+        (qid, host): (QueueId, HostId),
         generation: Generation,
     ) -> Self {
-        Self { subsystem, cntlid, qid, generation, seen: 0, namespaces: NamespaceTable::default(), last_look: now }
+        Self {
+            subsystem,
+            cntlid,
+            qid,
+            host,
+            generation,
+            seen: 0,
+            namespaces: NamespaceTable::default(),
+            last_look: now,
+            waiting: Vec::new(),
+        }
     }
 
     pub(super) fn qid(&self) -> QueueId {
@@ -48,12 +67,16 @@ impl IoQueueState {
     }
 
     pub(super) fn next_look(&self) -> Instant {
-        self.last_look + LOOK_INTERVAL
+        self.last_look + if self.waiting.is_empty() { LOOK_INTERVAL } else { Wait::POLL }
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
-        self.last_look = now;
-        if self.generation.is_dead() { Err(GONE) } else { Ok(()) }
+    pub(super) fn take_purged(&self) -> Purged {
+        with_subsystem(&*self.subsystem, |subsystem| subsystem.take_purged(self.qid, &self.generation))
+    }
+
+    /// The command in that slot is not answered any more.
+    pub(super) fn forget_waiting(&mut self, slot: u16) {
+        self.waiting.retain(|(waiting, _)| *waiting != slot);
     }
 
     pub(super) fn detach(&self) {
@@ -62,16 +85,28 @@ impl IoQueueState {
         });
     }
 
-    /// Reads the namespaces again after a change.
+    /// Reads the namespaces again after a change, and what their reservations bar from; gives what other hosts ended.
     #[cold]
-    fn reload<B: NvmeBackend + ?Sized>(&mut self, generation: u64, backend: &B) -> Result<(), Violation> {
-        if generation == Generation::DEAD {
-            return Err(GONE);
-        }
-        let namespaces = with_subsystem(&*self.subsystem, |subsystem| subsystem.namespaces().to_vec());
-        self.namespaces.load(&namespaces, backend);
+    fn reload<B: NvmeBackend + ?Sized>(&mut self, generation: u64, backend: &B) -> Purged {
+        let (view, purged) = with_subsystem(&*self.subsystem, |subsystem| {
+            (subsystem.view(&self.host), subsystem.take_purged(self.qid, &self.generation))
+        });
+        self.namespaces.load(view.iter().map(|(namespace, barred)| (namespace, *barred)), backend);
         self.seen = generation;
-        Ok(())
+        purged
+    }
+}
+
+/// Ends what other hosts ended, and has `respond` tell those whose commands are over at once. What goes on of them at the backend
+/// keeps the endings.
+pub(super) fn end_purged<B: NvmeBackend + ?Sized>(
+    purged: &[(u32, Ending)],
+    slots: &mut Slots,
+    mut respond: impl FnMut(CommandId),
+    backend: &mut B,
+) {
+    for (nsid, ending) in purged {
+        slots.purge(*nsid, |index| backend.abort(IoId::from(index), Some(ending.clone())), &mut respond);
     }
 }
 
@@ -81,13 +116,11 @@ const GONE: Violation = Violation {
     rule: "NVMe base 2.1 §3.7: the controller was reset or has ended, and with it its I/O queues",
 };
 
-/// Bytes that come with a Dataset Management command of `len` bytes of ranges. Hosts may give a buffer of the most that
-/// there can be (Linux always does); the number of ranges says which of it counts (NVM command set 1.1 §3.3.3).
-fn ranges_len(sqe: &Sqe, len: u32) -> u32 {
+/// Bytes that come with a command of `len` bytes of ranges or keys. Hosts may give a buffer of the most that there can be (Linux
+/// does); the command says which of it counts (NVM command set 1.1 §3.3.3).
+fn given_len(sqe: &Sqe, len: u32, len_max: u32) -> u32 {
     match sqe.sgl() {
-        Sgl::InCapsule { len: told, .. } | Sgl::Transport { len: told } if (len..=RANGES_LEN_MAX).contains(&told) => {
-            told
-        }
+        Sgl::InCapsule { len: told, .. } | Sgl::Transport { len: told } if (len..=len_max).contains(&told) => told,
         _ => len,
     }
 }
@@ -102,18 +135,24 @@ impl Queue {
         transport: &mut T,
         backend: &mut B,
     ) -> Result<Destination, Violation> {
+        self.look(transport, backend)?;
         let Phase::Io(io) = &mut self.phase else { unreachable!("a command of an I/O queue") };
-        let generation = io.generation.get();
-        if generation != io.seen {
-            io.reload(generation, backend)?;
-        }
         if sqe.is_fabrics() {
             self.on_io_fabrics(sqe, transport, backend);
             return Ok(Destination::Nowhere);
         }
         Ok(match io.namespaces.parse(sqe, self.config.limits.max_transfer_bytes) {
             Ok(Command::Op { unit, op }) => self.start(now, sqe, data_len, (unit, op), transport, backend),
-            Ok(Command::Ranges { len }) => self.take_control_data(sqe, data_len, ranges_len(sqe, len), transport),
+            Ok(Command::Ranges { len }) => {
+                self.take_control_data(sqe, data_len, given_len(sqe, len, RANGES_LEN_MAX), transport)
+            }
+            Ok(Command::Reserve { len }) => {
+                self.take_control_data(sqe, data_len, given_len(sqe, len, KEYS_LEN_MAX), transport)
+            }
+            Ok(Command::Report { len }) => {
+                self.report(sqe, len, transport);
+                Destination::Nowhere
+            }
             Err(status) => {
                 self.respond(sqe.cid(), status, transport);
                 Destination::Nowhere
@@ -150,26 +189,149 @@ impl Queue {
             Started::Done(result) => self.finish(cid, read_len, result, transport),
             Started::NeedData => {
                 assert!(take_len > 0, "a backend wants data of an operation that has none");
-                self.slots.take(cid, State::Receiving).data_len = take_len;
+                self.slots.take((cid, sqe.nsid()), State::Receiving).data_len = take_len;
                 return self.receive_data(index, data_len > 0, transport);
             }
             Started::Queued => {
                 assert_eq!(take_len, 0, "a backend takes an operation's data before it queues it");
-                self.slots.take(cid, State::Queued).read_len = read_len;
+                self.slots.take((cid, sqe.nsid()), State::Queued).read_len = read_len;
             }
         }
         Destination::Nowhere
     }
 
-    /// All ranges of a Dataset Management command.
-    pub(super) fn on_ranges<T: Transport, B: NvmeBackend + ?Sized>(
+    /// Reads anew what changed since it was last looked, and ends what other hosts ended; `Err` where the controller is gone.
+    #[inline]
+    fn look<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        transport: &mut T,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let Phase::Io(io) = &mut self.phase else { unreachable!("an I/O queue looks") };
+        let generation = io.generation.get();
+        if generation == io.seen { Ok(()) } else { self.catch_up(generation, transport, backend) }
+    }
+
+    #[cold]
+    fn catch_up<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        generation: u64,
+        transport: &mut T,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let Phase::Io(io) = &mut self.phase else { unreachable!("an I/O queue looks") };
+        let is_gone = generation == Generation::DEAD;
+        let purged = if is_gone { io.take_purged() } else { io.reload(generation, backend) };
+        let sq_head = self.sq.reported();
+        let respond = |cid| transport.respond(&Cqe { result: 0, sq_head, cid, status: Status::PREEMPTED });
+        end_purged(&purged, &mut self.slots, respond, backend);
+        if is_gone { Err(GONE) } else { Ok(()) }
+    }
+
+    /// Does what other hosts did to this one. What they wait for may be over now, and so may what this one waits for.
+    pub fn handle_notification<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
-        cid: CommandId,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
+        if let Phase::Io(_) = &self.phase {
+            // A queue whose controller is gone ends when it next looks by itself.
+            let _ = self.look(transport, backend);
+            self.answer_waiting(now, transport);
+        }
+    }
+
+    pub(super) fn on_io_timeout<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        transport: &mut T,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let Phase::Io(io) = &mut self.phase else { unreachable!("an I/O queue looks") };
+        io.last_look = now;
+        self.look(transport, backend)?;
+        self.answer_waiting(now, transport);
+        Ok(())
+    }
+
+    /// Answers the commands whose aborts are over, or take too long.
+    fn answer_waiting<T: Transport>(&mut self, now: Instant, transport: &mut T) {
+        let Phase::Io(io) = &mut self.phase else { unreachable!("asked of an I/O queue") };
+        let sq_head = self.sq.reported();
+        io.waiting.retain_mut(|(index, wait)| {
+            let status = match wait.outcome(now) {
+                WaitOutcome::Waits => return true,
+                WaitOutcome::Ended => Status::SUCCESS,
+                WaitOutcome::TooLong => Status::INTERNAL_ERROR,
+            };
+            let cid = self.slots.slot(*index).cid;
+            self.slots.release(*index);
+            transport.respond(&Cqe { result: 0, sq_head, cid, status });
+            false
+        });
+    }
+
+    fn report<T: Transport>(&mut self, sqe: &Sqe, len: u32, transport: &mut T) {
+        let Phase::Io(io) = &self.phase else { unreachable!("asked of an I/O queue") };
+        transport.transmit().charge(Transmit::REQUEST + len as usize);
+        let report = || with_subsystem(&*io.subsystem, |subsystem| subsystem.report(sqe, len as usize));
+        let reported = check_controller_data(sqe, len).and_then(|()| report().map_err(Status::do_not_retry));
+        match reported {
+            Ok(data) => self.give_data(sqe.cid(), Data::Bytes(&data), transport),
+            Err(status) => self.respond(sqe.cid(), status, transport),
+        }
+    }
+
+    /// All data of a command that this layer keeps.
+    pub(super) fn on_io_data<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
         control: &Control,
         transport: &mut T,
         backend: &mut B,
     ) {
+        if control.sqe.opcode() == nvm::DATASET_MANAGEMENT {
+            self.on_ranges(now, control, transport, backend);
+        } else {
+            self.on_keys(now, control, transport, backend);
+        }
+    }
+
+    /// The keys of a reservation command. One that aborted commands is answered when these have ended.
+    fn on_keys<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        control: &Control,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
+        let Phase::Io(io) = &mut self.phase else { unreachable!("keys come on an I/O queue") };
+        let (sqe, host) = (&control.sqe, io.host);
+        transport.transmit().charge(Transmit::REQUEST);
+        match with_subsystem(&*io.subsystem, |subsystem| subsystem.reserve(host, sqe, &control.data)) {
+            Ok(endings) => {
+                let index = self.slots.peek().expect("a slot, since the command was taken");
+                self.slots.take((sqe.cid(), sqe.nsid()), State::Waiting);
+                io.waiting.push((index, Wait::begin(now, endings, || backend.notify_others())));
+                io.last_look = now;
+                self.answer_waiting(now, transport);
+            }
+            Err(status) => self.respond(sqe.cid(), status.do_not_retry(), transport),
+        }
+    }
+
+    /// All ranges of a Dataset Management command.
+    fn on_ranges<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        control: &Control,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
+        let cid = control.sqe.cid();
+        // Of a controller that is gone, too, what was begun may be done.
+        let _ = self.look(transport, backend);
         let Phase::Io(io) = &self.phase else { unreachable!("ranges come on an I/O queue") };
         match io.namespaces.deallocation(&control.sqe, &control.data) {
             Ok(Some((unit, op))) => {
@@ -177,7 +339,7 @@ impl Queue {
                 match backend.start(now, IoId::from(index), unit, op) {
                     Started::Done(result) => self.finish(cid, 0, result, transport),
                     Started::Queued => {
-                        self.slots.take(cid, State::Queued);
+                        self.slots.take((cid, control.sqe.nsid()), State::Queued);
                     }
                     Started::NeedData => panic!("a backend wants data of an operation that has none"),
                 }

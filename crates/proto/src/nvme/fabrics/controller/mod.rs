@@ -15,7 +15,7 @@ pub use transport::{Destination, Transport};
 
 use self::{
     authenticate::Unproven,
-    io::IoQueueState,
+    io::{IoQueueState, end_purged},
     sgl::{check_controller_data, check_host_data},
     slots::{Control, Slots, State},
 };
@@ -152,7 +152,7 @@ impl Queue {
         match destination {
             Destination::Backend(index) => {
                 let slot = self.slots.slot(index);
-                if !slot.is_spoilt {
+                if slot.spoilt.is_none() {
                     backend.place(IoId::from(index), slot.received, piece);
                 }
                 slot.received += piece.len() as u32;
@@ -177,7 +177,7 @@ impl Queue {
     ) -> Option<Payload> {
         let Destination::Backend(index) = destination else { return None };
         let slot = self.slots.slot(index);
-        if slot.is_spoilt { None } else { backend.memory(IoId::from(index), slot.received, len) }
+        if slot.spoilt.is_some() { None } else { backend.memory(IoId::from(index), slot.received, len) }
     }
 
     /// The next `len` bytes for `destination` are in the memory that `place` gave.
@@ -199,8 +199,9 @@ impl Queue {
     ) {
         let (Destination::Backend(index) | Destination::Queue(index)) = destination else { return };
         let slot = self.slots.slot(index);
-        if !is_intact && !slot.is_spoilt {
-            slot.is_spoilt = true;
+        if !is_intact && slot.spoilt.is_none() {
+            // Not fatal to the connection (NVMe/TCP transport 1.1 §3.5.2, of a data digest).
+            slot.spoilt = Some(Status::TRANSIENT_TRANSPORT_ERROR);
             if slot.control.is_none() {
                 backend.abort(IoId::from(index), None);
             }
@@ -208,17 +209,15 @@ impl Queue {
         if slot.received < slot.data_len {
             return;
         }
-        if slot.is_spoilt {
-            // Not fatal to the connection (NVMe/TCP transport 1.1 §3.5.2, of a data digest).
+        if let Some(status) = slot.spoilt {
             let cid = slot.cid;
             self.slots.release(index);
-            self.respond(cid, Status::TRANSIENT_TRANSPORT_ERROR, transport);
+            self.respond(cid, status, transport);
             return;
         }
         if let Some(control) = slot.control.take() {
-            let cid = slot.cid;
             self.slots.release(index);
-            self.on_control_data(now, cid, &control, transport, backend);
+            self.on_control_data(now, &control, transport, backend);
             return;
         }
         slot.state = State::Queued;
@@ -233,13 +232,12 @@ impl Queue {
     fn on_control_data<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
-        cid: CommandId,
         control: &Control,
         transport: &mut T,
         backend: &mut B,
     ) {
         match self.phase {
-            Phase::Io(_) => self.on_ranges(now, cid, control, transport, backend),
+            Phase::Io(_) => self.on_io_data(now, control, transport, backend),
             Phase::Connecting => self.on_connect(now, control, transport, backend),
             Phase::Authenticating(_) => self.on_authentication_data(now, control, transport, backend),
             Phase::Admin(_) | Phase::Closing => {}
@@ -262,7 +260,7 @@ impl Queue {
             debug_assert!(false, "a slot, since the command was taken");
             return Destination::Nowhere;
         };
-        let slot = self.slots.take(sqe.cid(), State::Receiving);
+        let slot = self.slots.take((sqe.cid(), sqe.nsid()), State::Receiving);
         slot.data_len = len;
         slot.control = Some(Box::new(Control { sqe: *sqe, data: alloc::vec::Vec::with_capacity(len as usize) }));
         self.receive_data(index, data_len > 0, transport)
@@ -412,7 +410,7 @@ impl Queue {
     ) -> Result<(), Violation> {
         let result = match &mut self.phase {
             Phase::Admin(admin) => admin.handle_timeout(now),
-            Phase::Io(io) => io.handle_timeout(now),
+            Phase::Io(_) => self.on_io_timeout(now, transport, backend),
             Phase::Connecting if self.deadline.is_some_and(|deadline| now >= deadline) => {
                 Err(Violation::new(ViolationKind::TimedOut, "no Connect command in time"))
             }
@@ -438,11 +436,18 @@ impl Queue {
                 backend.abort(IoId::from(index), Some(ending));
             }
             self.slots.release(index);
+            if let Phase::Io(io) = &mut self.phase {
+                io.forget_waiting(index);
+            }
         }
     }
 
     /// Ends what the queue is; operations outstanding are aborted.
     pub fn end<B: NvmeBackend + ?Sized>(&mut self, backend: &mut B) {
+        // First what others wait for, so that they learn when it has ended.
+        if let Phase::Io(io) = &self.phase {
+            end_purged(&io.take_purged(), &mut self.slots, |_| {}, backend);
+        }
         self.slots.drain(|index| backend.abort(IoId::from(index), None));
         self.deadline = None;
         mem::replace(&mut self.phase, Phase::Closing).end();

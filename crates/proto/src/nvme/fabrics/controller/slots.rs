@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
-use crate::nvme::{CommandId, Sqe};
+use crate::nvme::{CommandId, Sqe, Status};
 
 /// Where a command stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,9 +13,11 @@ pub(super) enum State {
     Receiving,
     /// With the backend.
     Queued,
+    /// For commands of others that it aborted.
+    Waiting,
 }
 
-/// A command that takes data for this layer and not for the backend: Connect, Dataset Management.
+/// A command that takes data for this layer and not for the backend: Connect, Dataset Management, reservations.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) sqe: Sqe,
@@ -29,8 +31,10 @@ pub struct CommandSlot {
     pub(super) state: State,
     /// Its data were asked for, and do not come in its capsule.
     pub(super) is_solicited: bool,
-    /// A data digest was wrong: the rest of the data is taken and thrown away.
-    pub(super) is_spoilt: bool,
+    /// What the command will end with: a data digest was wrong, or another host aborted it. The rest of the data is taken and
+    /// thrown away.
+    pub(super) spoilt: Option<Status>,
+    pub(super) nsid: u32,
     /// Bytes that the host sends, and how many came.
     pub(super) data_len: u32,
     pub(super) received: u32,
@@ -90,8 +94,8 @@ impl Slots {
         self.free.last().copied()
     }
 
-    /// Takes the slot last peeked for the command `cid`.
-    pub(super) fn take(&mut self, cid: CommandId, state: State) -> &mut CommandSlot {
+    /// Takes the slot last peeked for a command.
+    pub(super) fn take(&mut self, (cid, nsid): (CommandId, u32), state: State) -> &mut CommandSlot {
         let index = self.free.pop().expect("a slot was peeked");
         self.mark_cid(cid);
         if self.table.len() == usize::from(index) {
@@ -101,7 +105,8 @@ impl Slots {
         slot.cid = cid;
         slot.state = state;
         slot.is_solicited = false;
-        slot.is_spoilt = false;
+        slot.spoilt = None;
+        slot.nsid = nsid;
         slot.data_len = 0;
         slot.received = 0;
         slot.read_len = 0;
@@ -142,10 +147,31 @@ impl Slots {
         }
     }
 
-    /// The command in a slot that is taken is the backend's. A spoilt one was aborted when its digest was found wrong.
+    /// The command in a slot that is taken is the backend's. A spoilt one was aborted when it was spoilt.
     pub(super) fn is_with_backend(&mut self, index: u16) -> bool {
         let slot = self.slot(index);
-        slot.control.is_none() && !slot.is_spoilt
+        slot.control.is_none() && slot.spoilt.is_none() && slot.state != State::Waiting
+    }
+
+    /// Ends the commands of a namespace: those whose data are still coming once these are there, those queued at once. `abort` has the
+    /// backend forget what it knows, `end` answers.
+    pub(super) fn purge(&mut self, nsid: u32, mut abort: impl FnMut(u16), mut end: impl FnMut(CommandId)) {
+        for index in 0..self.table.len() as u16 {
+            let slot = self.slot(index);
+            if slot.nsid != nsid || !matches!(slot.state, State::Receiving | State::Queued) {
+                continue;
+            }
+            let (state, cid) = (slot.state, slot.cid);
+            if self.is_with_backend(index) {
+                abort(index);
+            }
+            if state == State::Queued {
+                self.release(index);
+                end(cid);
+            } else {
+                self.slot(index).spoilt.get_or_insert(Status::PREEMPTED);
+            }
+        }
     }
 
     /// The slot of a command outstanding. A search: for what is rare.

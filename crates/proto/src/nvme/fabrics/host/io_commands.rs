@@ -5,8 +5,8 @@ use crate::{
     nvme::{
         CommandId, Sqe,
         command::nvm,
-        identify::{ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES},
-        io,
+        identify::{ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, ONCS_WRITE_ZEROES},
+        io, reserve,
     },
 };
 
@@ -53,7 +53,7 @@ impl IoCommands {
             Io::Read { .. } | Io::Write { .. } | Io::Flush => true,
             Io::WriteZeroes { .. } => self.optional_commands & ONCS_WRITE_ZEROES != 0,
             Io::Unmap { .. } => self.optional_commands & ONCS_DATASET_MANAGEMENT != 0,
-            Io::Reserve(_) => false,
+            Io::Reserve(_) => self.optional_commands & ONCS_RESERVATIONS != 0,
         }
     }
 
@@ -88,7 +88,7 @@ impl IoCommands {
                 io::set_deallocate_one(&mut sqe);
                 DataTransfer::Out(Payload::from_vec(io::encode_range(lba, blocks).to_vec()))
             }
-            Io::Reserve(_) => return Err(Misuse::BadRange),
+            Io::Reserve(asked) => DataTransfer::Out(Payload::from_vec(reserve::encode(&mut sqe, asked))),
         };
         Ok((sqe, moves))
     }

@@ -1,4 +1,4 @@
-//! Answers that wait until commands which they aborted have ended: on disks, and in sessions on other threads.
+//! Answers that wait until commands which they aborted have ended: on disks, and in connections on other threads.
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ impl Wait {
     /// How often a connection looks whether it may answer.
     pub const POLL: Duration = Duration::from_millis(1);
 
-    /// `notify` has the other sessions look at what was done to them.
+    /// `notify` has the other connections look at what was done to them.
     pub fn begin(now: Instant, mut endings: Endings, notify: impl FnOnce()) -> Self {
         if !endings.are_over() {
             notify();

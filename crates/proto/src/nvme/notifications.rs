@@ -1,0 +1,108 @@
+//! The Reservation Notification log page (80h) of one controller, and which of its notices are masked (NVMe base 2.0 §8.19).
+
+use alloc::{collections::VecDeque, vec, vec::Vec};
+
+use super::reservations::Notice;
+
+const PAGE_LEN: usize = 64;
+/// Pages that wait to be read; those beyond are lost, which the count of the next says.
+const PAGES_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    count: u64,
+    notice: Notice,
+    nsid: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Notifications {
+    /// Notices so far, lost ones too.
+    count: u64,
+    pages: VecDeque<Page>,
+    /// By namespace, where any are: the Reservation Notification Mask feature (NVMe base 2.1 §5.1.25.1.29).
+    masks: Vec<(u32, u32)>,
+}
+
+/// Bits of the mask: one for each notice.
+const MASK: u32 = 0b1110;
+
+impl Notifications {
+    pub(super) fn mask(&self, nsid: u32) -> u32 {
+        self.masks.iter().find(|(of, _)| *of == nsid).map_or(0, |(_, mask)| *mask)
+    }
+
+    /// Of a namespace that there is: they are few.
+    pub(super) fn set_mask(&mut self, nsid: u32, mask: u32) {
+        self.masks.retain(|(of, _)| *of != nsid);
+        if mask & MASK != 0 {
+            self.masks.push((nsid, mask & MASK));
+        }
+    }
+
+    pub(super) fn put(&mut self, nsid: u32, notice: Notice) {
+        if self.mask(nsid) >> notice as u32 & 1 != 0 {
+            return;
+        }
+        // 0 stands for no notice at all.
+        self.count = self.count.wrapping_add(1).max(1);
+        if self.pages.len() < PAGES_MAX {
+            self.pages.push_back(Page { count: self.count, notice, nsid });
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// The oldest page, which is gone then unless it `stays`; an empty one where there is none.
+    pub(super) fn read(&mut self, stays: bool) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE_LEN];
+        if let Some(Page { count, notice, nsid }) = self.pages.front() {
+            bytes[..8].copy_from_slice(&count.to_le_bytes());
+            bytes[8] = *notice as u8;
+            bytes[9] = u8::try_from(self.pages.len() - 1).unwrap_or(u8::MAX);
+            bytes[12..16].copy_from_slice(&nsid.to_le_bytes());
+        }
+        if !stays {
+            self.pages.pop_front();
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read_in_order_and_the_count_tells_of_those_lost() {
+        let mut notifications = Notifications::default();
+        notifications.put(1, Notice::RegistrationPreempted);
+        notifications.put(2, Notice::ReservationReleased);
+        assert_eq!(notifications.read(true), notifications.read(false));
+        assert_eq!(notifications.read(false)[..16], [2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!((notifications.read(false), notifications.is_empty()), (vec![0; PAGE_LEN], true));
+        for _ in 0..PAGES_MAX + 5 {
+            notifications.put(1, Notice::ReservationPreempted);
+        }
+        assert_eq!(notifications.read(false)[9], PAGES_MAX as u8 - 1);
+        while !notifications.is_empty() {
+            notifications.read(false);
+        }
+        notifications.put(1, Notice::ReservationPreempted);
+        assert_eq!(u64::from(notifications.read(false)[0]), 2 + PAGES_MAX as u64 + 5 + 1);
+    }
+
+    #[test]
+    fn masked_notices_of_a_namespace_are_not_kept() {
+        let mut notifications = Notifications::default();
+        notifications.set_mask(1, 0xff);
+        assert_eq!((notifications.mask(1), notifications.mask(2)), (MASK, 0));
+        notifications.put(1, Notice::ReservationReleased);
+        assert!(notifications.is_empty());
+        notifications.set_mask(1, 1 << 1);
+        notifications.put(1, Notice::ReservationReleased);
+        assert!(!notifications.is_empty());
+    }
+}

@@ -1,0 +1,235 @@
+//! The commands about reservations: Reservation Acquire, Register, Release and Report (NVMe base 2.1 §7.5 to §7.8), as their bytes
+//! say them, and what they do to a subsystem.
+
+use alloc::{vec, vec::Vec};
+
+use super::{
+    Sqe, Status, Subsystem,
+    command::{ControllerId, nvm},
+    reservations::{HostId, Kind, Notices, Reservations},
+};
+use crate::{Endings, Reserve};
+
+/// Bytes of data that Register and Acquire take; Release takes the first half of them.
+const KEYS_LEN: usize = 16;
+/// Most bytes that a host may give for them: Linux and others give two keys to Release too.
+pub const KEYS_LEN_MAX: u32 = 4096;
+
+/// Of Reservation Report with the extended data structure: header, and one registrant.
+const STATUS_LEN: usize = 64;
+const REGISTRANT_LEN: usize = 64;
+const EXTENDED_DATA_STRUCTURE: u32 = 1;
+
+/// RESCAP: all six types, and keys are ignored as since NVMe 1.3; no persistence through power loss.
+pub const CAPABILITIES: u8 = 0b1111_1110;
+
+const IGNORE_EXISTING_KEY: u32 = 1 << 3;
+/// CPTPL of Register: the state of persistence stays, or is off.
+const PERSISTENCE_UNCHANGED: u32 = 0;
+const PERSISTENCE_OFF: u32 = 2;
+
+const REGISTER: u32 = 0;
+const UNREGISTER: u32 = 1;
+const REPLACE: u32 = 2;
+const ACQUIRE: u32 = 0;
+const PREEMPT: u32 = 1;
+const PREEMPT_AND_ABORT: u32 = 2;
+const RELEASE: u32 = 0;
+const CLEAR: u32 = 1;
+
+const WRITE_EXCLUSIVE_REGISTRANTS_ONLY: u32 = 3;
+
+/// What a command about reservations asks for. A key that is `expected` is not looked at where it is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Register { key: u64 },
+    Unregister { expected: Option<u64> },
+    Replace { expected: Option<u64>, key: u64 },
+    Acquire { key: u64, kind: Kind },
+    Preempt { key: u64, victim: u64, kind: Kind, aborts: bool },
+    Release { key: u64, kind: Kind },
+    Clear { key: u64 },
+}
+
+/// Bytes of data that the command takes, if it is Register, Acquire or Release.
+pub fn keys_len(opcode: u8) -> Option<u32> {
+    match opcode {
+        nvm::RESERVATION_REGISTER | nvm::RESERVATION_ACQUIRE => Some(KEYS_LEN as u32),
+        nvm::RESERVATION_RELEASE => Some(KEYS_LEN as u32 / 2),
+        _ => None,
+    }
+}
+
+impl Request {
+    /// `data` is at least as long as `keys_len` says.
+    fn parse(sqe: &Sqe, data: &[u8]) -> Result<Self, Status> {
+        let key_at = |at: usize| data.get(at..at + 8).and_then(<[u8]>::first_chunk).map(|key| u64::from_le_bytes(*key));
+        let key = key_at(0).ok_or(Status::INVALID_FIELD)?;
+        let second = key_at(8);
+        let dword = sqe.cdw(10);
+        let (action, ignores_key) = (dword & 7, dword & IGNORE_EXISTING_KEY != 0);
+        let kind = || Kind::from_code((dword >> 8) as u8).ok_or(Status::INVALID_FIELD);
+        let expected = (!ignores_key).then_some(key);
+        match (sqe.opcode(), action, second) {
+            (nvm::RESERVATION_REGISTER, _, _) if !matches!(dword >> 30, PERSISTENCE_UNCHANGED | PERSISTENCE_OFF) => {
+                Err(Status::INVALID_FIELD)
+            }
+            (nvm::RESERVATION_REGISTER, REGISTER, Some(key)) => Ok(Self::Register { key }),
+            (nvm::RESERVATION_REGISTER, UNREGISTER, _) => Ok(Self::Unregister { expected }),
+            (nvm::RESERVATION_REGISTER, REPLACE, Some(key)) => Ok(Self::Replace { expected, key }),
+            // Acquire and Release always look at the key.
+            (nvm::RESERVATION_ACQUIRE | nvm::RESERVATION_RELEASE, _, _) if ignores_key => Err(Status::INVALID_FIELD),
+            (nvm::RESERVATION_ACQUIRE, ACQUIRE, _) => Ok(Self::Acquire { key, kind: kind()? }),
+            (nvm::RESERVATION_ACQUIRE, PREEMPT | PREEMPT_AND_ABORT, Some(victim)) => {
+                Ok(Self::Preempt { key, victim, kind: kind()?, aborts: action == PREEMPT_AND_ABORT })
+            }
+            (nvm::RESERVATION_RELEASE, RELEASE, _) => Ok(Self::Release { key, kind: kind()? }),
+            (nvm::RESERVATION_RELEASE, CLEAR, _) => Ok(Self::Clear { key }),
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+}
+
+impl Subsystem {
+    /// Carries out a Register, Acquire or Release of a host. What it aborted has ended when the endings are over.
+    pub(super) fn reserve(&mut self, host: HostId, sqe: &Sqe, data: &[u8]) -> Result<Endings, Status> {
+        let request = Request::parse(sqe, data)?;
+        // 0 names no host: two that have it are not one (NVMe base 2.1 §5.1.25.1.28).
+        if host == HostId::default() {
+            return Err(Status::HOST_ID_INCONSISTENT);
+        }
+        let nsid = sqe.nsid();
+        let reservations = self.reservations(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        let notices = carry_out(reservations, host, request)?;
+        let aborts = matches!(request, Request::Preempt { aborts: true, .. });
+        Ok(self.reserved(nsid, &notices, aborts))
+    }
+
+    /// Data of Reservation Report, `len` bytes of them.
+    pub(super) fn report(&mut self, sqe: &Sqe, len: usize) -> Result<Vec<u8>, Status> {
+        // Hosts of fabrics have 128-bit identifiers, which the shorter data structure has no room for.
+        if sqe.cdw(11) & EXTENDED_DATA_STRUCTURE == 0 {
+            return Err(Status::HOST_ID_INCONSISTENT);
+        }
+        let reservations = self.reservations(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
+        let mut data = report(reservations);
+        data.resize(len, 0);
+        Ok(data)
+    }
+}
+
+fn carry_out(reservations: &mut Reservations, host: HostId, request: Request) -> Result<Notices, Status> {
+    match request {
+        Request::Register { key } => reservations.register(host, key),
+        Request::Unregister { expected } => reservations.unregister(host, expected),
+        Request::Replace { expected, key } => reservations.replace(host, expected, key),
+        Request::Acquire { key, kind } => reservations.acquire(host, key, kind),
+        Request::Preempt { key, victim, kind, .. } => reservations.preempt(host, key, victim, kind),
+        Request::Release { key, kind } => reservations.release(host, key, kind),
+        Request::Clear { key } => reservations.clear(host, key),
+    }
+}
+
+/// The Reservation Status Extended data structure: an entry for each registrant, whose controllers are dynamic and have no ID there.
+fn report(reservations: &Reservations) -> Vec<u8> {
+    let mut data = vec![0; STATUS_LEN];
+    data[..4].copy_from_slice(&reservations.generation.to_le_bytes());
+    data[4] = reservations.kind().map_or(0, |kind| kind.code);
+    data[5..7].copy_from_slice(&(reservations.registrants.len() as u16).to_le_bytes());
+    for registrant in &reservations.registrants {
+        let mut entry = [0; REGISTRANT_LEN];
+        entry[..2].copy_from_slice(&ControllerId::ANY.0.to_le_bytes());
+        entry[2] = u8::from(reservations.is_holder(&registrant.host));
+        entry[8..16].copy_from_slice(&registrant.key.to_le_bytes());
+        entry[16..32].copy_from_slice(&registrant.host);
+        data.extend_from_slice(&entry);
+    }
+    data
+}
+
+/// Makes `sqe` the command that a host's `Reserve` is, and gives its data; the type is Write Exclusive, Registrants Only.
+pub fn encode(sqe: &mut Sqe, reserve: Reserve) -> Vec<u8> {
+    let (opcode, action, kind, keys) = match reserve {
+        Reserve::Register { key } => (nvm::RESERVATION_REGISTER, REGISTER, 0, [0, key]),
+        Reserve::Hold { key } => (nvm::RESERVATION_ACQUIRE, ACQUIRE, WRITE_EXCLUSIVE_REGISTRANTS_ONLY, [key, 0]),
+        Reserve::PreemptAndAbort { key, victim } => {
+            (nvm::RESERVATION_ACQUIRE, PREEMPT_AND_ABORT, WRITE_EXCLUSIVE_REGISTRANTS_ONLY, [key, victim])
+        }
+    };
+    sqe.0[0] = opcode;
+    sqe.set_cdw(10, action | kind << 8);
+    keys.iter().flat_map(|key| key.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nvme::CommandId;
+
+    fn command(opcode: u8, dword: u32) -> Sqe {
+        let mut sqe = Sqe::new(opcode, CommandId(1), 1);
+        sqe.set_cdw(10, dword);
+        sqe
+    }
+
+    fn keys(first: u64, second: u64) -> Vec<u8> {
+        [first.to_le_bytes(), second.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn what_a_host_asks_for_is_what_the_controller_reads() {
+        let kind = Kind::from_code(3).expect("a type");
+        for (reserve, request) in [
+            (Reserve::Register { key: 7 }, Request::Register { key: 7 }),
+            (Reserve::Hold { key: 7 }, Request::Acquire { key: 7, kind }),
+            (
+                Reserve::PreemptAndAbort { key: 7, victim: 9 },
+                Request::Preempt { key: 7, victim: 9, kind, aborts: true },
+            ),
+        ] {
+            let mut sqe = command(0, 0);
+            let data = encode(&mut sqe, reserve);
+            assert_eq!(keys_len(sqe.opcode()), Some(data.len() as u32));
+            assert_eq!(Request::parse(&sqe, &data), Ok(request));
+        }
+    }
+
+    #[test]
+    fn fields_that_are_not_supported_are_refused() {
+        let persists = 3 << 30;
+        for (opcode, dword) in [
+            (nvm::RESERVATION_REGISTER, persists),
+            (nvm::RESERVATION_REGISTER, 1 << 30),
+            (nvm::RESERVATION_REGISTER, 3),
+            (nvm::RESERVATION_ACQUIRE, 1 << 8 | IGNORE_EXISTING_KEY),
+            (nvm::RESERVATION_ACQUIRE, 0),
+            (nvm::RESERVATION_ACQUIRE, 7 << 8),
+            (nvm::RESERVATION_ACQUIRE, 1 << 8 | 3),
+            (nvm::RESERVATION_RELEASE, 1 << 8 | IGNORE_EXISTING_KEY),
+            (nvm::RESERVATION_RELEASE, 0),
+            (nvm::RESERVATION_RELEASE, 1 << 8 | 2),
+        ] {
+            let parsed = Request::parse(&command(opcode, dword), &keys(1, 2));
+            assert_eq!(parsed, Err(Status::INVALID_FIELD), "{opcode:#x} {dword:#x}");
+        }
+        let persistence_off = 2 << 30;
+        let parsed = Request::parse(&command(nvm::RESERVATION_REGISTER, persistence_off), &keys(1, 2));
+        assert_eq!(parsed, Ok(Request::Register { key: 2 }));
+        assert_eq!(Request::parse(&command(nvm::RESERVATION_REGISTER, 0), &[0; 8]), Err(Status::INVALID_FIELD));
+        assert_eq!(Request::parse(&command(nvm::RESERVATION_RELEASE, 1), &[0; 7]), Err(Status::INVALID_FIELD));
+    }
+
+    #[test]
+    fn report_has_an_entry_for_each_registrant() {
+        let mut reservations = Reservations::default();
+        reservations.register([1; 16], 0x11).expect("registers");
+        reservations.register([2; 16], 0x22).expect("registers");
+        reservations.acquire([2; 16], 0x22, Kind::from_code(4).expect("a type")).expect("free");
+        let data = report(&reservations);
+        assert_eq!(data.len(), 64 + 2 * 64);
+        assert_eq!(data[..10], [2, 0, 0, 0, 4, 2, 0, 0, 0, 0]);
+        assert_eq!(data[64..67], [0xff, 0xff, 0]);
+        assert_eq!((data[72], data[80]), (0x11, 1));
+        assert_eq!((data[128 + 2], data[128 + 8], data[128 + 16]), (1, 0x22, 2));
+    }
+}
