@@ -10,6 +10,8 @@ pub(crate) type SharedBoard = Rc<RefCell<Board>>;
 pub(crate) struct Board {
     pub(crate) register: Register,
     pub(crate) fence: Fence,
+    /// Who registers is a host, whichever of its connections it does it by (NVMe).
+    pub(crate) registers_hosts: bool,
     /// A canary: preemptions are told as done, and never asked for.
     pub(crate) forgets_preemptions: bool,
     /// What must not be, in the order in which it was seen.
@@ -47,6 +49,7 @@ impl Board {
         Rc::new(RefCell::new(Self {
             register: Register::new(sectors, mixes),
             fence: Fence::default(),
+            registers_hosts: false,
             forgets_preemptions: false,
             findings: Vec::new(),
             phase: Phase::Safety,

@@ -22,6 +22,8 @@ pub(crate) struct Register {
     sectors: Vec<Vec<Write>>,
     /// Writes under way or lost, and the sectors that they are about.
     writes: BTreeMap<u64, Underway>,
+    /// Lost writes of hosts that were fenced: they do nothing unless their host is let in again before their connection is over.
+    late: BTreeMap<u64, Underway>,
     reads: BTreeMap<u64, Reading>,
     flushes: BTreeMap<u64, u64>,
     order: u64,
@@ -38,12 +40,19 @@ struct Write {
     is_remnant: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Underway {
+    value: Value,
     first: usize,
     count: usize,
     /// Whose it is once its connection is lost.
     lost: Option<HostConnection>,
+}
+
+impl Underway {
+    fn is_lost_of(&self, host: usize) -> bool {
+        self.lost.is_some_and(|connection| connection.0 == host)
+    }
 }
 
 #[derive(Debug)]
@@ -64,6 +73,7 @@ impl Register {
             mixes,
             sectors: vec![vec![zeros]; sectors],
             writes: BTreeMap::new(),
+            late: BTreeMap::new(),
             reads: BTreeMap::new(),
             flushes: BTreeMap::new(),
             order: 0,
@@ -85,16 +95,7 @@ impl Register {
     /// A write of `data` begins: zeros, or what `content` makes of its number, which it returns.
     pub(crate) fn begin_write(&mut self, first: usize, count: usize, zeros: bool) -> u64 {
         let id = self.next();
-        let value = if zeros { ZEROS } else { id };
-        for sector in &mut self.sectors[first..first + count] {
-            sector.push(Write { id, value, begun: id, settled: None, acknowledged: false, is_remnant: false });
-        }
-        for reading in self.reads.values_mut() {
-            for at in first.max(reading.first)..(first + count).min(reading.first + reading.allowed.len()) {
-                reading.allowed[at - reading.first].push(value);
-            }
-        }
-        self.writes.insert(id, Underway { first, count, lost: None });
+        self.begin(id, id, Underway { value: if zeros { ZEROS } else { id }, first, count, lost: None });
         id
     }
 
@@ -121,14 +122,36 @@ impl Register {
         for id in over {
             self.settle(id, false);
         }
+        self.late.retain(|_, write| write.lost != Some(connection));
     }
 
-    /// A host has a new session, which ended its earlier ones with all that was under way there; or it was fenced.
+    /// A host has a new session, which ended its earlier ones with all that was under way there; or each of its ports was fenced.
     pub(crate) fn host_is_new(&mut self, host: usize) {
         let connections: Vec<HostConnection> =
             self.writes.values().filter_map(|write| write.lost).filter(|connection| connection.0 == host).collect();
         for connection in connections {
             self.connection_is_over(connection);
+        }
+        self.late.retain(|_, write| !write.is_lost_of(host));
+    }
+
+    /// A host was fenced, whatever its connections: what is still on its way there is refused for as long as that lasts.
+    pub(crate) fn host_is_fenced(&mut self, host: usize) {
+        let lost = self.writes.iter().filter(|(_, write)| write.is_lost_of(host));
+        for (id, write) in lost.map(|(id, write)| (*id, *write)).collect::<Vec<_>>() {
+            self.settle(id, false);
+            self.late.insert(id, write);
+        }
+    }
+
+    /// A host may be let in again: what is still on its way may come, as if it began now.
+    pub(crate) fn host_is_back(&mut self, host: usize) {
+        let (back, away): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.late).into_iter().partition(|(_, write)| write.is_lost_of(host));
+        self.late = away;
+        for (id, write) in back {
+            let begun = self.next();
+            self.begin(id, begun, write);
         }
     }
 
@@ -154,6 +177,7 @@ impl Register {
     /// The server is gone, and with the power what was in its cache alone may be.
     pub(crate) fn crash(&mut self, power: bool) {
         self.flushes.clear();
+        self.late.clear();
         let under_way: Vec<u64> = self.writes.keys().copied().collect();
         for id in under_way {
             self.settle(id, false);
@@ -211,6 +235,20 @@ impl Register {
                 (write.is_remnant, write.acknowledged) = (false, true);
             }
         }
+    }
+
+    fn begin(&mut self, id: u64, begun: u64, write: Underway) {
+        let Underway { value, first, count, .. } = write;
+        for sector in &mut self.sectors[first..first + count] {
+            sector.retain(|write| write.id != id);
+            sector.push(Write { id, value, begun, settled: None, acknowledged: false, is_remnant: false });
+        }
+        for reading in self.reads.values_mut() {
+            for at in first.max(reading.first)..(first + count).min(reading.first + reading.allowed.len()) {
+                reading.allowed[at - reading.first].push(value);
+            }
+        }
+        self.writes.insert(id, write);
     }
 
     fn settle(&mut self, id: u64, acknowledged: bool) {
@@ -290,6 +328,7 @@ mod tests {
             sectors: register.sectors.clone(),
             reads: BTreeMap::new(),
             writes: BTreeMap::new(),
+            late: BTreeMap::new(),
             flushes: BTreeMap::new(),
             order: 0,
         };
@@ -356,6 +395,27 @@ mod tests {
         register.connection_is_over((3, 1));
         let third = written(&mut register);
         assert!(!finds(&mut register, lost) && finds(&mut register, third));
+    }
+
+    #[test]
+    fn lost_write_of_a_host_that_is_fenced_may_come_once_it_is_back_while_its_way_lasts() {
+        for way_is_over in [false, true] {
+            let mut register = Register::new(1, false);
+            let lost = register.begin_write(0, 1, false);
+            register.write_lost(lost, (3, 1));
+            register.host_is_fenced(3);
+            assert!(!register.is_busy(0, 1, None));
+            let after = written(&mut register);
+            assert!(!finds(&mut register, lost) && finds(&mut register, after));
+            if way_is_over {
+                register.connection_is_over((3, 1));
+            }
+            register.host_is_back(3);
+            assert_eq!((finds(&mut register, lost), register.is_busy(0, 1, None)), (!way_is_over, !way_is_over));
+            register.connection_is_over((3, 1));
+            let third = written(&mut register);
+            assert!(!finds(&mut register, lost) && !finds(&mut register, after) && finds(&mut register, third));
+        }
     }
 
     #[test]

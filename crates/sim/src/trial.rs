@@ -109,6 +109,7 @@ impl<'a> Trial<'a> {
         let threads = options.threads as usize;
         let server = Exporter::start(&mut world, links[1], options.protocol, volume, threads, STARTED_UNIX_NS);
         let board = Board::new(SIZE / SECTOR, disk.is_none());
+        board.borrow_mut().registers_hosts = matches!(options.protocol, Protocol::NvmeTcp | Protocol::FcNvme);
         let mut agents = Vec::new();
         let cluster: Vec<usize> = (0..options.agents as usize).map(|index| server.hosts.len() + index).collect();
         for index in 0..options.agents {

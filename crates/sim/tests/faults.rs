@@ -131,7 +131,7 @@ fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
 }
 
 /// Seeds that found a bug, each with what it was.
-const KEPT: [(&str, &str); 13] = [
+const KEPT: [(&str, &str); 14] = [
     (
         "a CRC over the memory of a volume that another command wrote to before it was sent",
         "protocol=fcp seed=128 faults=split agents=1 workers=2 depth=1 threads=1 block_size=0 names=0 commands=309 reserves=0",
@@ -193,6 +193,12 @@ const KEPT: [(&str, &str); 13] = [
         "the same on two threads",
         "protocol=fc-nvme seed=5222 faults=stall,slow-media,clock-step agents=1 workers=2 depth=2 threads=2 block_size=4096 \
          names=0 commands=277 reserves=0",
+    ),
+    (
+        "the checker took a write for ended by the preemption of its host, which crashed and came back: over NVMe a host is registered, so \
+         what was still on the way of its earlier connection was let in with it",
+        "protocol=nvme-tcp seed=18031 faults=split,stall,initiator-crash agents=2 workers=1 depth=2 threads=2 block_size=512 \
+         names=0 reserves=1 commands=373",
     ),
 ];
 

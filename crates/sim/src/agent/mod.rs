@@ -219,7 +219,7 @@ impl Agent {
             let Some(to) = link.to else { continue };
             let connect = self.connect(ConnId(index as u32 + 1), to);
             let connection = (self.character.host, connect);
-            let port = (self.character.host, if self.registers_as_a_host() { 0 } else { index });
+            let port = (self.character.host, if self.board.borrow().registers_hosts { 0 } else { index });
             self.workers.push(Worker::new(link.initiator, self.character.depth, connection, port));
         }
     }
@@ -332,11 +332,6 @@ impl Agent {
 
     fn replaces_sessions(&self) -> bool {
         matches!(self.endpoint.unit.protocol(), Some(Protocol::Iscsi | Protocol::Fcp | Protocol::FcNvme))
-    }
-
-    /// Whichever of its connections registers, all of them are.
-    fn registers_as_a_host(&self) -> bool {
-        matches!(self.endpoint.unit.protocol(), Some(Protocol::NvmeTcp | Protocol::FcNvme))
     }
 
     fn work(&mut self, now: Instant) {

@@ -94,6 +94,7 @@ impl Worker {
         {
             let board = &mut *board.borrow_mut();
             let fence = board.fence.begin_register(self.port);
+            board.register.host_is_back(self.port.0);
             let io = Io::Reserve(Reserve::Register { key: key_of(self.port.0) });
             self.submit(now, tag, Command::Register { fence }, io, board);
         }
@@ -371,7 +372,11 @@ impl InitiatorEvents for Events<'_> {
             (Command::Reserve { fence }, Ok(())) => {
                 if let Some(fenced) = self.board.fence.done(fence) {
                     self.board.counts.preempted += 1;
-                    register.host_is_new(fenced);
+                    if self.board.registers_hosts {
+                        register.host_is_fenced(fenced);
+                    } else {
+                        register.host_is_new(fenced);
+                    }
                 }
             }
             (Command::Register { fence } | Command::Reserve { fence }, Err(IoError::ConnectionLost)) => {
