@@ -22,8 +22,10 @@ class Queue:
     subsystem: bytes
     source: str = ""
     """The address that it comes from."""
+    host_id: bytes = bytes(15) + b"\1"
     _socket: socket.socket = field(init=False)
     _cid: int = field(init=False, default=0)
+    came: bytes = field(init=False, default=b"")
 
     def open(self) -> None:
         source = (self.source, 0) if self.source else None
@@ -44,8 +46,9 @@ class Queue:
     def try_connect(self, queue: int, controller: int, entries: int = 32) -> tuple[int, int]:
         """Status and result of Connect."""
         words = struct.pack("<HHHBxI", 0, queue, entries - 1, 0, 0).ljust(24, b"\0")
-        host = bytes(15) + b"\1"
-        data = host + struct.pack("<H238x", controller) + self.subsystem.ljust(256, b"\0") + HOST.ljust(256, b"\0")
+        data = (
+            self.host_id + struct.pack("<H238x", controller) + self.subsystem.ljust(256, b"\0") + HOST.ljust(256, b"\0")
+        )
         return self.run(_FABRICS, _CONNECT, words, data.ljust(1024, b"\0"))
 
     def negotiate(self, dh_group: int) -> int:
@@ -70,13 +73,15 @@ class Queue:
         self._socket.sendall(head + command + data)
 
     def answer(self) -> tuple[int, int]:
-        """Status and result of the next command that ends."""
+        """Status and result of the next command that ends; its data are `came`."""
+        self.came = b""
         while True:
-            kind, flags, head, _ = self._receive()
+            kind, flags, head, data = self._receive()
             if kind == _RESPONSE:
                 result, _, _, _, _, status = struct.unpack("<IIHHHH", head)
                 return status >> 1, result
             assert kind == _C2H_DATA, f"PDU type {kind}"
+            self.came += data
             if flags & _SUCCESS:
                 return 0, 0
 
@@ -108,6 +113,7 @@ class Controller:
     """Of the I/O queue."""
     subsystem: bytes = b""
     """In place of the endpoint's. The discovery subsystem has no I/O queue."""
+    host_id: bytes = bytes(15) + b"\1"
     io: Queue = field(init=False)
     admin: Queue = field(init=False)
 
@@ -115,7 +121,9 @@ class Controller:
         _, _, address, unit = self.endpoint.split("/")
         name, _ = unit.split("?")
         host, port = address.rsplit(":", 1)
-        self.admin, self.io = (Queue((host, int(port)), self.subsystem or name.encode()) for _ in range(2))
+        self.admin, self.io = (
+            Queue((host, int(port)), self.subsystem or name.encode(), host_id=self.host_id) for _ in range(2)
+        )
         self.admin.open()
         number = self.admin.connect(0, 0xFFFF)
         self.admin.enable()

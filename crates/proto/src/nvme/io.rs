@@ -94,18 +94,7 @@ impl NamespaceTable {
                 entry.check_changes()?;
                 return Ok(Command::Ranges { len: range_count(sqe) * RANGE_LEN as u32 });
             }
-            nvm::RESERVATION_REPORT => {
-                // NUMD is 0's based.
-                let len = (u64::from(sqe.cdw(10)) + 1) * 4;
-                if len > u64::from(max_transfer_bytes) {
-                    return Err(Status::INVALID_FIELD.do_not_retry());
-                }
-                return Ok(Command::Report { len: len as u32 });
-            }
-            opcode => {
-                let len = reserve::keys_len(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
-                return Ok(Command::Reserve { len });
-            }
+            _ => return parse_reservation(sqe, max_transfer_bytes),
         };
         Ok(Command::Op { unit: entry.unit, op })
     }
@@ -157,6 +146,23 @@ impl Entry {
     fn bytes(self, blocks: u64) -> Result<u64, Status> {
         blocks.checked_mul(1 << self.block_shift).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
     }
+}
+
+/// Of a command about reservations; others are unknown.
+#[cold]
+fn parse_reservation(sqe: &Sqe, max_transfer_bytes: u32) -> Result<Command, Status> {
+    if let Some(len) = reserve::keys_len(sqe.opcode()) {
+        return Ok(Command::Reserve { len });
+    }
+    if sqe.opcode() != nvm::RESERVATION_REPORT {
+        return Err(Status::INVALID_OPCODE.do_not_retry());
+    }
+    // NUMD is 0's based.
+    let len = (u64::from(sqe.cdw(10)) + 1) * 4;
+    if len > u64::from(max_transfer_bytes) {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    Ok(Command::Report { len: len as u32 })
 }
 
 fn range_count(sqe: &Sqe) -> u32 {

@@ -5,10 +5,10 @@ use alloc::{vec, vec::Vec};
 
 use super::{
     Sqe, Status, Subsystem,
-    command::{ControllerId, nvm},
+    command::{CommandId, ControllerId, nvm},
     reservations::{HostId, Kind, Notices, Reservations},
 };
-use crate::{Endings, Reserve};
+use crate::{Endings, Payload, Reserve};
 
 /// Bytes of data that Register and Acquire take; Release takes the first half of them.
 const KEYS_LEN: usize = 16;
@@ -147,8 +147,10 @@ fn report(reservations: &Reservations) -> Vec<u8> {
     data
 }
 
-/// Makes `sqe` the command that a host's `Reserve` is, and gives its data; the type is Write Exclusive, Registrants Only.
-pub fn encode(sqe: &mut Sqe, reserve: Reserve) -> Vec<u8> {
+/// The command that a host's `Reserve` is, and its data; the type is Write Exclusive, Registrants Only.
+#[cold]
+#[inline(never)]
+pub fn command(cid: CommandId, nsid: u32, reserve: Reserve) -> (Sqe, Payload) {
     let (opcode, action, kind, keys) = match reserve {
         Reserve::Register { key } => (nvm::RESERVATION_REGISTER, REGISTER, 0, [0, key]),
         Reserve::Hold { key } => (nvm::RESERVATION_ACQUIRE, ACQUIRE, WRITE_EXCLUSIVE_REGISTRANTS_ONLY, [key, 0]),
@@ -156,17 +158,16 @@ pub fn encode(sqe: &mut Sqe, reserve: Reserve) -> Vec<u8> {
             (nvm::RESERVATION_ACQUIRE, PREEMPT_AND_ABORT, WRITE_EXCLUSIVE_REGISTRANTS_ONLY, [key, victim])
         }
     };
-    sqe.0[0] = opcode;
+    let mut sqe = Sqe::new(opcode, cid, nsid);
     sqe.set_cdw(10, action | kind << 8);
-    keys.iter().flat_map(|key| key.to_le_bytes()).collect()
+    (sqe, Payload::from_vec(keys.iter().flat_map(|key| key.to_le_bytes()).collect()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nvme::CommandId;
 
-    fn command(opcode: u8, dword: u32) -> Sqe {
+    fn asked(opcode: u8, dword: u32) -> Sqe {
         let mut sqe = Sqe::new(opcode, CommandId(1), 1);
         sqe.set_cdw(10, dword);
         sqe
@@ -187,10 +188,9 @@ mod tests {
                 Request::Preempt { key: 7, victim: 9, kind, aborts: true },
             ),
         ] {
-            let mut sqe = command(0, 0);
-            let data = encode(&mut sqe, reserve);
+            let (sqe, data) = command(CommandId(1), 1, reserve);
             assert_eq!(keys_len(sqe.opcode()), Some(data.len() as u32));
-            assert_eq!(Request::parse(&sqe, &data), Ok(request));
+            assert_eq!(Request::parse(&sqe, &data.to_vec()), Ok(request));
         }
     }
 
@@ -209,14 +209,14 @@ mod tests {
             (nvm::RESERVATION_RELEASE, 0),
             (nvm::RESERVATION_RELEASE, 1 << 8 | 2),
         ] {
-            let parsed = Request::parse(&command(opcode, dword), &keys(1, 2));
+            let parsed = Request::parse(&asked(opcode, dword), &keys(1, 2));
             assert_eq!(parsed, Err(Status::INVALID_FIELD), "{opcode:#x} {dword:#x}");
         }
         let persistence_off = 2 << 30;
-        let parsed = Request::parse(&command(nvm::RESERVATION_REGISTER, persistence_off), &keys(1, 2));
+        let parsed = Request::parse(&asked(nvm::RESERVATION_REGISTER, persistence_off), &keys(1, 2));
         assert_eq!(parsed, Ok(Request::Register { key: 2 }));
-        assert_eq!(Request::parse(&command(nvm::RESERVATION_REGISTER, 0), &[0; 8]), Err(Status::INVALID_FIELD));
-        assert_eq!(Request::parse(&command(nvm::RESERVATION_RELEASE, 1), &[0; 7]), Err(Status::INVALID_FIELD));
+        assert_eq!(Request::parse(&asked(nvm::RESERVATION_REGISTER, 0), &[0; 8]), Err(Status::INVALID_FIELD));
+        assert_eq!(Request::parse(&asked(nvm::RESERVATION_RELEASE, 1), &[0; 7]), Err(Status::INVALID_FIELD));
     }
 
     #[test]

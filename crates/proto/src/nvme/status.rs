@@ -99,10 +99,14 @@ impl Status {
 
     /// What the initiator's caller is told.
     pub fn into_result(self) -> Result<(), IoError> {
+        if self.bare() == Self::SUCCESS { Ok(()) } else { Err(self.error()) }
+    }
+
+    #[cold]
+    fn error(self) -> IoError {
         match self.bare() {
-            Self::SUCCESS => Ok(()),
-            Self::ABORT_REQUESTED | Self::PREEMPTED => Err(IoError::Aborted),
-            Self(code) => Err(IoError::Failed { status: u32::from(code), refusal: self.refusal(), what: self.name() }),
+            Self::ABORT_REQUESTED | Self::PREEMPTED => IoError::Aborted,
+            Self(code) => IoError::Failed { status: u32::from(code), refusal: self.refusal(), what: self.name() },
         }
     }
 

@@ -260,6 +260,7 @@ impl Commands {
         }
     }
 
+    #[inline]
     fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
         self.slots[tag as usize].job = None;
         self.outstanding -= 1;

@@ -85,8 +85,25 @@ impl IoQueueState {
         });
     }
 
-    /// Reads the namespaces again after a change, and what their reservations bar from; gives what other hosts ended.
+    /// After a change: reads the namespaces again, and ends what other hosts ended. `Err` where the controller is gone.
     #[cold]
+    #[inline(never)]
+    fn catch_up<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        slots: &mut Slots,
+        sq_head: u16,
+        transport: &mut T,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let generation = self.generation.get();
+        let is_gone = generation == Generation::DEAD;
+        let purged = if is_gone { self.take_purged() } else { self.reload(generation, backend) };
+        let respond = |cid| transport.respond(&Cqe { result: 0, sq_head, cid, status: Status::PREEMPTED });
+        end_purged(&purged, slots, respond, backend);
+        if is_gone { Err(GONE) } else { Ok(()) }
+    }
+
+    /// Gives what other hosts ended.
     fn reload<B: NvmeBackend + ?Sized>(&mut self, generation: u64, backend: &B) -> Purged {
         let (view, purged) = with_subsystem(&*self.subsystem, |subsystem| {
             (subsystem.view(&self.host), subsystem.take_purged(self.qid, &self.generation))
@@ -135,8 +152,10 @@ impl Queue {
         transport: &mut T,
         backend: &mut B,
     ) -> Result<Destination, Violation> {
-        self.look(transport, backend)?;
         let Phase::Io(io) = &mut self.phase else { unreachable!("a command of an I/O queue") };
+        if io.generation.get() != io.seen {
+            io.catch_up(&mut self.slots, self.sq.reported(), transport, backend)?;
+        }
         if sqe.is_fabrics() {
             self.on_io_fabrics(sqe, transport, backend);
             return Ok(Destination::Nowhere);
@@ -201,31 +220,16 @@ impl Queue {
     }
 
     /// Reads anew what changed since it was last looked, and ends what other hosts ended; `Err` where the controller is gone.
-    #[inline]
     fn look<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         transport: &mut T,
         backend: &mut B,
     ) -> Result<(), Violation> {
         let Phase::Io(io) = &mut self.phase else { unreachable!("an I/O queue looks") };
-        let generation = io.generation.get();
-        if generation == io.seen { Ok(()) } else { self.catch_up(generation, transport, backend) }
-    }
-
-    #[cold]
-    fn catch_up<T: Transport, B: NvmeBackend + ?Sized>(
-        &mut self,
-        generation: u64,
-        transport: &mut T,
-        backend: &mut B,
-    ) -> Result<(), Violation> {
-        let Phase::Io(io) = &mut self.phase else { unreachable!("an I/O queue looks") };
-        let is_gone = generation == Generation::DEAD;
-        let purged = if is_gone { io.take_purged() } else { io.reload(generation, backend) };
-        let sq_head = self.sq.reported();
-        let respond = |cid| transport.respond(&Cqe { result: 0, sq_head, cid, status: Status::PREEMPTED });
-        end_purged(&purged, &mut self.slots, respond, backend);
-        if is_gone { Err(GONE) } else { Ok(()) }
+        if io.generation.get() == io.seen {
+            return Ok(());
+        }
+        io.catch_up(&mut self.slots, self.sq.reported(), transport, backend)
     }
 
     /// Does what other hosts did to this one. What they wait for may be over now, and so may what this one waits for.

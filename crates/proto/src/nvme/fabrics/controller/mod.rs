@@ -147,7 +147,8 @@ impl Queue {
     }
 
     /// The next bytes for `destination`.
-    #[inline]
+    #[allow(clippy::inline_always)] // 48 instructions of a write; whether `inline` is heeded hangs on what else is compiled.
+    #[inline(always)]
     pub fn on_data<B: NvmeBackend + ?Sized>(&mut self, destination: Destination, piece: &[u8], backend: &mut B) {
         match destination {
             Destination::Backend(index) => {
