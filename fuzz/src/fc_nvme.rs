@@ -4,7 +4,7 @@ use crate::{
     fc_nvme_support::{Pair, config, target_config},
     frames::with_crcs,
     nvme_support::{Answers, Cut, Server},
-    peers::{assert_each_once, feed_initiator, feed_target, ios, submit},
+    peers::{assert_each_once, feed_initiator, feed_target, ios, reserves, submit},
 };
 
 fn ready() -> Pair {
@@ -33,8 +33,10 @@ pub fn streams() -> (Vec<u8>, Vec<u8>) {
     let mut pair = ready();
     pair.to_target.clear();
     pair.to_initiator.clear();
-    submit(&mut pair.initiator, pair.now, ios());
-    pair.run().expect("no violation");
+    for ios in [&ios()[..], &reserves()] {
+        submit(&mut pair.initiator, pair.now, ios.iter().cloned());
+        pair.run().expect("no violation");
+    }
     pair.close();
     (pair.to_target, pair.to_initiator)
 }

@@ -8,7 +8,7 @@ use iotax_proto::{
 
 use crate::{
     nvme_support::{BLOCK, Cut, Pair, Recorder, Server, admin, connect_config, connect_with, io},
-    peers::{assert_each_once, feed_initiator, feed_target, ios, pieces, submit},
+    peers::{assert_each_once, feed_initiator, feed_target, ios, pieces, reserves, submit},
 };
 
 fn config() -> TargetConfig {
@@ -96,8 +96,10 @@ pub fn streams() -> (Vec<u8>, Vec<u8>) {
     let (_session, mut pair) = connected(&mut server);
     pair.to_target.clear();
     pair.to_host.clear();
-    submit(&mut pair.host, pair.now, ios());
-    pair.run(&mut server).expect("no violation");
+    for ios in [&ios()[..], &reserves()] {
+        submit(&mut pair.host, pair.now, ios.iter().cloned());
+        pair.run(&mut server).expect("no violation");
+    }
     (pair.to_target, pair.to_host)
 }
 

@@ -1,6 +1,6 @@
 //! What is the same whatever the protocol: bytes that arrive, I/Os under way meanwhile, and how it must end.
 
-use iotax_proto::{Backend, Initiator, InitiatorEvents, Instant, Io, IoId, Payload, Tag, Target, UnitError};
+use iotax_proto::{Backend, Initiator, InitiatorEvents, Instant, Io, IoId, Payload, Reserve, Tag, Target, UnitError};
 
 use crate::nvme_support::in_place::give;
 
@@ -15,6 +15,12 @@ pub fn pieces(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub fn ios() -> [Io; 4] {
     let write = |len: usize| Io::Write { offset: 0, data: Payload::from_vec(vec![7; len]) };
     [write(512), Io::Read { offset: 512, len: 4096 }, write(32 << 10), Io::Flush]
+}
+
+/// A reservation's life, for protocols that have them.
+pub fn reserves() -> [Io; 3] {
+    let asks = [Reserve::Register { key: 7 }, Reserve::Hold { key: 7 }, Reserve::PreemptAndAbort { key: 7, victim: 7 }];
+    asks.map(Io::Reserve)
 }
 
 /// Begins these, tagged from 0 on.
