@@ -28,13 +28,13 @@ def costs(path: Path | None, run: int | None, base: str, output: Path, document:
         if output.exists():
             leave(Exit.USAGE, f"{output} already exists; name another file with --output")
         judged(output, notebook.path)
-        judged(document, notebook.path, output)
+        judged(document, notebook.path, output, Path(base))
         made = _made(notebook, run, base)
         write_output(output, text_of(made.table), notebook.path)
         if document != STDOUT:
             _print(made, output)
         if document is not None:
-            write_document(document, _document(made, output), notebook.path, output)
+            write_document(document, _document(made, output), notebook.path, output, Path(base))
 
 
 def _made(notebook: Notebook, run: int | None, base: str) -> Made:

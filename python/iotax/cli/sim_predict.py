@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ _CLOSE = 0.1
 
 def predicted(path: Path | None, run: int | None, costs: str, document: Path | None) -> None:
     with open_notebook(path) as notebook:
-        judged(document, notebook.path)
+        judged(document, notebook.path, Path(costs))
         try:
             table = read_costs(costs)
         except CostsError as error:
@@ -37,7 +38,9 @@ def predicted(path: Path | None, run: int | None, costs: str, document: Path | N
         if document != STDOUT:
             _print(found, costs)
         if document is not None:
-            write_document(document, {"costs": costs, "measured": source} | _document(found), notebook.path)
+            write_document(
+                document, {"costs": costs, "measured": source} | _document(found), notebook.path, Path(costs)
+            )
 
 
 def _predicted(notebook: Notebook, run: int | None, table: CostTable) -> tuple[Prediction, str]:
@@ -45,15 +48,17 @@ def _predicted(notebook: Notebook, run: int | None, table: CostTable) -> tuple[P
         taken = notebook.run(run)
         source = f"{notebook.path.name}, run {taken.id} ({taken.name})"
         data = study_data(notebook, taken.id)
-        return predict(
-            data, source, table, find_engine(), lambda step: typer.echo(f"{step.capitalize()}.", err=True)
-        ), source
+        return predict(data, source, table, find_engine(), _told_step), source
     except NotebookError as error:
         leave(Exit.NOTEBOOK, str(error))
     except NothingToPredict as nothing:
         leave(Exit.USAGE, str(nothing))
     except (EngineError, TrialFailed) as error:
         leave(Exit.LAB, f"a treatment could not be simulated: {error}")
+
+
+def _told_step(step: str) -> None:
+    typer.echo(f"{step.capitalize()}.", err=True)
 
 
 def _print(found: Prediction, costs: str) -> None:
@@ -90,7 +95,7 @@ def _rows(found: Prediction, costs: str) -> Table:
     return shown
 
 
-def _cells(told: Predicted, shown: Any) -> list[str]:
+def _cells(told: Predicted, shown: Callable[[float], str]) -> list[str]:
     measured, off = told.measured, f"{100 * told.off:+.0f} %".replace("-", "−")
     ends = (
         ""

@@ -17,6 +17,7 @@ from iotax.calibration import NothingToPredict, Predicted, make_table, predict
 from iotax.cli.app import app
 from iotax.collected import study_data
 from iotax.notebook import Notebook
+from iotax.study import sim
 from iotax.study.sim import read_costs
 
 MEASURED: dict[str, Any] = {
@@ -108,6 +109,20 @@ def test_what_cannot_be_compared_is_refused_with_its_reason(measured: Path, tmp_
     refused = CliRunner().invoke(app, ["sim", "predict", "--from", str(notebook)])
     assert refused.exit_code == 2
     assert "is simulated: a table is compared with measurements" in refused.output
+
+
+@pytest.mark.usefixtures("real_engine")
+def test_a_table_is_not_overwritten_by_what_is_told_of_it(measured: Path, tmp_path: Path) -> None:
+    costs = tmp_path / "mine.json"
+    costs.write_bytes((Path(sim.__file__).with_name("costs") / "loopback.yaml").read_bytes())
+    before = costs.read_bytes()
+    for words in (
+        ["predict", "--from", str(measured), "--costs", str(costs)],
+        ["costs", "--from", str(measured), "--base", str(costs), "--output", str(tmp_path / "new.yaml")],
+    ):
+        done = CliRunner().invoke(app, ["sim", *words, "--json", str(costs)])
+        assert done.exit_code == 2, done.output
+        assert costs.read_bytes() == before
 
 
 def test_nothing_but_what_is_not_simulated_is_nothing_to_compare(real_engine: Path, measured: Path) -> None:
