@@ -1,13 +1,13 @@
 """From measurements to a table of costs for the simulator, and back: what such a table says of other measurements."""
 
-from iotax.calibration.prediction import NothingToPredict, Predicted, Prediction, predict
-from iotax.calibration.table import Check, Made, NothingToFit, make_table
+from iotax.calibration.prediction import Predicted, Prediction, predict
+from iotax.calibration.table import Check, Made, make_table
+from iotax.calibration.treatments import NothingMeasured
 
 __all__ = [
     "Check",
     "Made",
-    "NothingToFit",
-    "NothingToPredict",
+    "NothingMeasured",
     "Predicted",
     "Prediction",
     "make_table",

@@ -13,10 +13,6 @@ from iotax.labs.sim.costs import initiators, table_costs
 from iotax.study.sim import CostTable
 
 
-class NothingToPredict(Exception):  # noqa: N818 - an answer, not a bug
-    """The notebook holds nothing that the table could say something of; says why."""
-
-
 @dataclass(frozen=True)
 class Predicted:
     """A figure of one treatment. Measured: the mean of its blocks, with a 95 % interval by Student's t over them."""
@@ -56,14 +52,9 @@ class Prediction:
 
 
 def predict(data: StudyData, source: str, table: CostTable, program: Path, say: Callable[[str], None]) -> Prediction:
-    """`source` names the notebook and its run. Raises NothingToPredict, TrialFailed, EngineError."""
-    if data.simulated:
-        raise NothingToPredict(f"{source} is simulated: a table is compared with measurements")
+    """`source` names the notebook and its run. Raises NothingMeasured, TrialFailed, EngineError."""
     left_out: list[str] = []
-    found = measured_treatments(data, table, left_out)
-    if not found:
-        why = "; ".join(left_out) or "it holds no runs"
-        raise NothingToPredict(f"{source} holds nothing to compare the table with: {why}")
+    found = measured_treatments(data, source, table, left_out)
     say(f"simulating {len(found)} treatments")
     return Prediction([_row(each, table, program) for each in found], left_out)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from iotax.analysis.cost_fit import Costed, Figure, figure_of, fit_costs
 from iotax.analysis.data import StudyData
-from iotax.calibration.treatments import SIDES, Treatment, measured_treatments, simulated
+from iotax.calibration.treatments import SIDES, NothingMeasured, Treatment, measured_treatments, simulated
 from iotax.labs.sim.costs import document, told
 from iotax.study.sim import Cost, Costs, CostTable, Sides
 from iotax.trial import SiteWork
@@ -24,10 +24,6 @@ _TIMES = 4
 _STAYS = 0.01
 """Costs that change by less, as a share, stay."""
 _DELAY = "wake_delay"
-
-
-class NothingToFit(Exception):  # noqa: N818 - an answer, not a bug
-    """The notebook holds nothing that costs can be made of; says why."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +53,9 @@ class Made:
 def make_table(
     data: StudyData, source: str, base: CostTable, base_name: str, program: Path, say: Callable[[str], None]
 ) -> Made:
-    """`source` names the notebook and its run. Raises NothingToFit, TrialFailed."""
-    if data.simulated:
-        raise NothingToFit(f"{source} is simulated: costs are made from measurements")
+    """`source` names the notebook and its run. Raises NothingMeasured, TrialFailed, EngineError."""
     left_out: list[str] = []
-    found = measured_treatments(data, base, left_out)
-    if not found:
-        why = "; ".join(left_out) or "it holds no runs"
-        raise NothingToFit(f"{source} holds nothing that costs can be made of: {why}")
+    found = measured_treatments(data, source, base, left_out)
     protocols, checks = {}, []
     for protocol in dict.fromkeys(each.protocol for each in found):
         own = [each for each in found if each.protocol == protocol]
@@ -144,7 +135,7 @@ def _fitted(
                 found = fit_costs(costed, others[side], several_mtus=several_mtus)
                 figures[side] = found | {_DELAY: delays[side]}
             except ValueError as error:
-                raise NothingToFit(f"{treatments[0].protocol}: {error}") from error
+                raise NothingMeasured(f"{treatments[0].protocol}: {error}") from error
         before, costs = costs, {side: {name: each.ns for name, each in figures[side].items()} for side in SIDES}
         if all(_stay(before[side], costs[side]) for side in SIDES):
             break

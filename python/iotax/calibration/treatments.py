@@ -31,6 +31,10 @@ _LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0}
 _LOOPBACK_MTU_BYTES = 9000
 
 
+class NothingMeasured(Exception):  # noqa: N818 - an answer, not a bug
+    """A notebook holds nothing whose costs a simulation can tell; says why."""
+
+
 @dataclass(frozen=True)
 class Treatment:
     """One that was measured in every block, and what is simulated for it."""
@@ -49,8 +53,11 @@ class Treatment:
     """Both ends stood in one kernel, whose CPU time is taken in equal parts for theirs."""
 
 
-def measured_treatments(data: StudyData, base: CostTable, left_out: list[str]) -> list[Treatment]:
-    """Those whose costs a simulation can split, in the order of the study; why the others are left out."""
+def measured_treatments(data: StudyData, source: str, base: CostTable, left_out: list[str]) -> list[Treatment]:
+    """Those whose costs a simulation can split, in the order of the study; why the others are left out. `source` names
+    the notebook and its run. Raises NothingMeasured."""
+    if data.simulated:
+        raise NothingMeasured(f"{source} is simulated: costs come from measurements")
     groups: dict[str, list[Run]] = {}
     reasons: dict[str, int] = {}
     for run in data.runs:
@@ -60,6 +67,9 @@ def measured_treatments(data: StudyData, base: CostTable, left_out: list[str]) -
         else:
             groups.setdefault(run.trial.levels, []).append(run)
     left_out += [f"{count} runs: {reason}" for reason, count in reasons.items()]
+    if not groups:
+        why = "; ".join(left_out) or "it holds no runs"
+        raise NothingMeasured(f"{source} holds nothing whose costs can be told: {why}")
     return [_treatment(data, name, groups[name]) for name in map(name_of, treatments(data.study)) if name in groups]
 
 

@@ -22,18 +22,21 @@ def _group() -> None:
     """Costs for simulated studies (`lab: sim`), and their limits."""
 
 
+_Measurements = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="NOTEBOOK",
+        help="A notebook with measurements; the newest one in out/ when not given.",
+        show_default=False,
+        autocompletion=complete.notebooks,
+    ),
+]
+
+
 @sim.command(cls=JsonCommand)
 def costs(
-    notebook: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="NOTEBOOK",
-            help="A notebook with measurements; the newest one in out/ when not given.",
-            show_default=False,
-            autocompletion=complete.notebooks,
-        ),
-    ] = None,
+    notebook: _Measurements = None,
     run: RunNumber = None,
     base: Annotated[
         str, typer.Option(metavar="TABLE", help="Where figures come from that the measurements do not tell apart.")
@@ -55,16 +58,7 @@ def costs(
 
 @sim.command(cls=JsonCommand)
 def predict(
-    notebook: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="NOTEBOOK",
-            help="A notebook with measurements; the newest one in out/ when not given.",
-            show_default=False,
-            autocompletion=complete.notebooks,
-        ),
-    ] = None,
+    notebook: _Measurements = None,
     run: RunNumber = None,
     table: Annotated[
         str, typer.Option("--costs", metavar="TABLE", help="A built-in table of costs, or a file.")

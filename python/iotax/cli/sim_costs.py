@@ -10,16 +10,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from iotax.calibration import Check, Made, NothingToFit, make_table
+from iotax.calibration import Check, Made, make_table
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
+from iotax.cli.measurements import measured, simulating, tell
 from iotax.cli.notebooks import open_notebook
-from iotax.collected import study_data
-from iotax.engine import EngineError, find_engine
-from iotax.labs.base import TrialFailed
+from iotax.engine import find_engine
 from iotax.labs.sim.costs import told
-from iotax.notebook import Notebook, NotebookError
 from iotax.study.sim import Cost, Costs, CostsError, CostTable, read_costs
 
 
@@ -29,34 +27,18 @@ def costs(path: Path | None, run: int | None, base: str, output: Path, document:
             leave(Exit.USAGE, f"{output} already exists; name another file with --output")
         judged(output, notebook.path)
         judged(document, notebook.path, output, Path(base))
-        made = _made(notebook, run, base)
+        try:
+            table = read_costs(base)
+        except CostsError as error:
+            leave(Exit.USAGE, f"--base: {error}")
+        data, source = measured(notebook, run)
+        with simulating():
+            made = make_table(data, source, table, f"table {base}", find_engine(), tell)
         write_output(output, text_of(made.table), notebook.path)
         if document != STDOUT:
             _print(made, output)
         if document is not None:
             write_document(document, _document(made, output), notebook.path, output, Path(base))
-
-
-def _made(notebook: Notebook, run: int | None, base: str) -> Made:
-    try:
-        table = read_costs(base)
-    except CostsError as error:
-        leave(Exit.USAGE, f"--base: {error}")
-    try:
-        found = notebook.run(run)
-        source = f"{notebook.path.name}, run {found.id} ({found.name})"
-        data = study_data(notebook, found.id)
-        return make_table(data, source, table, f"table {base}", find_engine(), _told)
-    except NotebookError as error:
-        leave(Exit.NOTEBOOK, str(error))
-    except NothingToFit as nothing:
-        leave(Exit.USAGE, str(nothing))
-    except (EngineError, TrialFailed) as error:
-        leave(Exit.LAB, f"a treatment could not be simulated: {error}")
-
-
-def _told(step: str) -> None:
-    typer.echo(f"{step[:1].upper()}{step[1:]}.", err=True)
 
 
 def text_of(table: CostTable) -> str:

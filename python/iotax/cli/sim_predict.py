@@ -6,20 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
-from iotax.calibration import NothingToPredict, Predicted, Prediction, predict
+from iotax.calibration import Predicted, Prediction, predict
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.measurements import measured, simulating, tell
 from iotax.cli.notebooks import open_notebook
-from iotax.collected import study_data
-from iotax.engine import EngineError, find_engine
-from iotax.labs.base import TrialFailed
-from iotax.notebook import Notebook, NotebookError
-from iotax.study.sim import CostsError, CostTable, read_costs
+from iotax.engine import find_engine
+from iotax.study.sim import CostsError, read_costs
 from iotax.units import show_rate
 from iotax.wording.figures import figure
 
@@ -34,31 +31,15 @@ def predicted(path: Path | None, run: int | None, costs: str, document: Path | N
             table = read_costs(costs)
         except CostsError as error:
             leave(Exit.USAGE, f"--costs: {error}")
-        found, source = _predicted(notebook, run, table)
+        data, source = measured(notebook, run)
+        with simulating():
+            found = predict(data, source, table, find_engine(), tell)
         if document != STDOUT:
             _print(found, costs)
         if document is not None:
             write_document(
                 document, {"costs": costs, "measured": source} | _document(found), notebook.path, Path(costs)
             )
-
-
-def _predicted(notebook: Notebook, run: int | None, table: CostTable) -> tuple[Prediction, str]:
-    try:
-        taken = notebook.run(run)
-        source = f"{notebook.path.name}, run {taken.id} ({taken.name})"
-        data = study_data(notebook, taken.id)
-        return predict(data, source, table, find_engine(), _told_step), source
-    except NotebookError as error:
-        leave(Exit.NOTEBOOK, str(error))
-    except NothingToPredict as nothing:
-        leave(Exit.USAGE, str(nothing))
-    except (EngineError, TrialFailed) as error:
-        leave(Exit.LAB, f"a treatment could not be simulated: {error}")
-
-
-def _told_step(step: str) -> None:
-    typer.echo(f"{step.capitalize()}.", err=True)
 
 
 def _print(found: Prediction, costs: str) -> None:
@@ -76,12 +57,12 @@ def _print(found: Prediction, costs: str) -> None:
 
 def _sentence(what: str, figures: list[Predicted]) -> str:
     close = [abs(each.off) <= _CLOSE for each in figures]
-    told = f"{what}: {sum(close)} of {len(figures)} simulated within 10 % of what was measured."
+    said = f"{what}: {sum(close)} of {len(figures)} simulated within 10 % of what was measured."
     scattered = sum(each.is_within_scatter for each, near in zip(figures, close, strict=True) if not near)
     others = len(figures) - sum(close)
     if scattered:
-        told += f" Of the other {others}, {scattered} lie in the measurement's own 95 % interval."
-    return told
+        said += f" Of the other {others}, {scattered} lie in the measurement's own 95 % interval."
+    return said
 
 
 def _rows(found: Prediction, costs: str) -> Table:
@@ -95,14 +76,11 @@ def _rows(found: Prediction, costs: str) -> Table:
     return shown
 
 
-def _cells(told: Predicted, shown: Callable[[float], str]) -> list[str]:
-    measured, off = told.measured, f"{100 * told.off:+.0f} %".replace("-", "−")
-    ends = (
-        ""
-        if measured.low is None or measured.high is None
-        else f" [{shown(max(0.0, measured.low))}, {shown(measured.high)}]"
-    )
-    return [escape(f"{shown(measured.value)}{ends}"), shown(told.simulated), off]
+def _cells(found: Predicted, shown: Callable[[float], str]) -> list[str]:
+    mean, off = found.measured, f"{100 * found.off:+.0f} %".replace("-", "−")
+    known = mean.low is not None and mean.high is not None
+    ends = f" [{shown(max(0.0, mean.low or 0.0))}, {shown(mean.high or 0.0)}]" if known else ""
+    return [escape(f"{shown(mean.value)}{ends}"), shown(found.simulated), off]
 
 
 def _document(found: Prediction) -> dict[str, Any]:
@@ -119,12 +97,12 @@ def _document(found: Prediction) -> dict[str, Any]:
     }
 
 
-def _told(predicted: Predicted) -> dict[str, Any]:
-    measured = predicted.measured
+def _told(found: Predicted) -> dict[str, Any]:
+    mean = found.measured
     return {
-        "measured": measured.value,
-        "low": measured.low,
-        "high": measured.high,
-        "simulated": predicted.simulated,
-        "off": predicted.off,
+        "measured": mean.value,
+        "low": mean.low,
+        "high": mean.high,
+        "simulated": found.simulated,
+        "off": found.off,
     }

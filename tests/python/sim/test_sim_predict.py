@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from iotax.analysis import StudyData
 from iotax.analysis.estimate import Estimate
-from iotax.calibration import NothingToPredict, Predicted, make_table, predict
+from iotax.calibration import NothingMeasured, Predicted, make_table, predict
 from iotax.cli.app import app
 from iotax.collected import study_data
 from iotax.notebook import Notebook
@@ -108,7 +108,7 @@ def test_what_cannot_be_compared_is_refused_with_its_reason(measured: Path, tmp_
     assert CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"]).exit_code == 0
     refused = CliRunner().invoke(app, ["sim", "predict", "--from", str(notebook)])
     assert refused.exit_code == 2
-    assert "is simulated: a table is compared with measurements" in refused.output
+    assert "is simulated: costs come from measurements" in refused.output
 
 
 @pytest.mark.usefixtures("real_engine")
@@ -128,7 +128,7 @@ def test_a_table_is_not_overwritten_by_what_is_told_of_it(measured: Path, tmp_pa
 def test_nothing_but_what_is_not_simulated_is_nothing_to_compare(real_engine: Path, measured: Path) -> None:
     data = data_of(measured)
     local = [each for each in data.attempts if each.trial.treatment["protocol"] == "local"]
-    with pytest.raises(NothingToPredict, match="it holds nothing to compare the table with: 4 runs: local is not"):
+    with pytest.raises(NothingMeasured, match="it holds nothing whose costs can be told: 4 runs: local is not"):
         predict(replace(data, attempts=local), "it", read_costs("loopback"), real_engine, lambda _: None)
 
 

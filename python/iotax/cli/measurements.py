@@ -1,0 +1,41 @@
+"""What commands do alike that set measurements beside simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import typer
+
+from iotax.analysis import StudyData
+from iotax.calibration import NothingMeasured
+from iotax.cli.exits import Exit, leave
+from iotax.collected import study_data
+from iotax.engine import EngineError
+from iotax.labs.base import TrialFailed
+from iotax.notebook import Notebook, NotebookError
+
+
+def measured(notebook: Notebook, run: int | None) -> tuple[StudyData, str]:
+    """One run of a notebook, and its name. Ends with the reason where there is none."""
+    try:
+        found = notebook.run(run)
+        return study_data(notebook, found.id), f"{notebook.path.name}, run {found.id} ({found.name})"
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
+
+
+@contextmanager
+def simulating() -> Generator[None]:
+    """Ends with the reason where treatments that were measured cannot be simulated."""
+    try:
+        yield
+    except NothingMeasured as nothing:
+        leave(Exit.USAGE, str(nothing))
+    except (EngineError, TrialFailed) as error:
+        leave(Exit.LAB, f"a treatment could not be simulated: {error}")
+
+
+def tell(step: str) -> None:
+    """On the way."""
+    typer.echo(f"{step[:1].upper()}{step[1:]}.", err=True)
