@@ -1,5 +1,5 @@
 //! What TCP does where segments are lost: how much of a stream may be on its way, and when what was lost is sent again (RFC 5681, RFC
-//! 6298, RFC 6928, and of RFC 6675 that each hole is known by what was acknowledged behind it). In bytes; no byte is looked at.
+//! 6298, RFC 6928, RFC 8985, and of RFC 6675 that each hole is known by what was acknowledged behind it). In bytes; no byte is looked at.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,6 +11,9 @@ const FIRST_WINDOW_SEGMENTS: usize = 10;
 const DUPLICATES: u32 = 3;
 /// Linux's; RFC 6298 §2.4 has 1 s.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
+/// Two ticks of Linux at 250 Hz, which it waits beyond two round trips until it sends the last again (RFC 8985 §7.2). Where one segment is
+/// on its way alone it waits for `TIMEOUT_MIN` besides, so that there the timeout comes first.
+const PROBE_MIN: Duration = Duration::from_millis(8);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// Before a round trip was measured (RFC 6298 §2.1).
 const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
@@ -35,6 +38,8 @@ pub(crate) struct Tcp {
     /// Smoothed, and its variation, ns.
     round_trip: Option<(u64, u64)>,
     backoff: u32,
+    /// When something was last sent or acknowledged.
+    active_at: Instant,
 }
 
 /// A part of what was sent at once is lost. It is known by where that ends.
@@ -44,6 +49,8 @@ struct Hole {
     bytes: usize,
     /// Segments acknowledged that were sent after it.
     behind: u32,
+    /// When the first of these was.
+    passed_at: Option<Instant>,
     state: State,
 }
 
@@ -55,6 +62,17 @@ enum State {
     LostAgain,
     /// It will arrive.
     Sent,
+}
+
+/// Whether a hole is taken for lost before its timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// It was sent again, or came.
+    Over,
+    /// Not before.
+    Later(Instant),
+    /// This one is to be sent again, and its bytes.
+    Send(u64, usize),
 }
 
 /// What arrived of what was sent at once.
@@ -81,6 +99,7 @@ impl Tcp {
             cut_at: 0,
             round_trip: None,
             backoff: 0,
+            active_at: Instant(0),
         }
     }
 
@@ -94,7 +113,8 @@ impl Tcp {
     }
 
     /// So many bytes are sent at once: where they end.
-    pub(crate) fn send(&mut self, bytes: usize) -> u64 {
+    pub(crate) fn send(&mut self, now: Instant, bytes: usize) -> u64 {
+        self.active_at = self.active_at.max(now);
         self.sent += bytes as u64;
         self.flight_bytes += bytes;
         self.sent
@@ -102,7 +122,49 @@ impl Tcp {
 
     /// Of the last that was sent, or of one before it, so many bytes do not arrive.
     pub(crate) fn lose(&mut self, end: u64, bytes: usize) {
-        self.holes.push_back(Hole { end, bytes, behind: 0, state: State::Lost });
+        self.holes.push_back(Hole { end, bytes, behind: 0, passed_at: None, state: State::Lost });
+    }
+
+    /// When to ask `missed` of a hole that was just made; `None` where its timeout comes first.
+    pub(crate) fn asks_at(&self) -> Option<Instant> {
+        let (smoothed_ns, _) = self.round_trip?;
+        let is_alone = self.flight_bytes <= self.segment_bytes;
+        (!is_alone).then(|| self.active_at + Duration::from_nanos(2 * smoothed_ns) + PROBE_MIN)
+    }
+
+    /// Whether a hole is taken for lost by now: a quarter of a round trip after something behind it was acknowledged (RFC 8985 §6.2),
+    /// or where nothing was for so long that the last is sent again to find out (§7).
+    pub(crate) fn missed(&mut self, now: Instant, end: u64) -> Missed {
+        let is_lost = |hole: &&Hole| hole.state == State::Lost;
+        let Some(hole) = self.holes.iter().find(|hole| hole.end == end).filter(is_lost) else { return Missed::Over };
+        let (due, missed) = match (hole.passed_at, self.asks_at()) {
+            (Some(passed_at), _) => (passed_at + self.reordering(), end),
+            (None, Some(due)) => (due, self.holes.iter().filter(is_lost).map(|hole| hole.end).max().unwrap_or(end)),
+            (None, None) => return Missed::Over,
+        };
+        if now < due {
+            return Missed::Later(due);
+        }
+        self.active_at = now;
+        self.resend(missed).map_or(Missed::Over, |bytes| Missed::Send(missed, bytes))
+    }
+
+    /// A hole that stands before one that was filled, and is not sent again yet: what was sent after it has come.
+    pub(crate) fn passed_by(&mut self, filled: u64) -> Option<(u64, usize)> {
+        let end = self.holes.iter().find(|hole| hole.end < filled && hole.state == State::Lost)?.end;
+        self.resend(end).map(|bytes| (end, bytes))
+    }
+
+    fn reordering(&self) -> Duration {
+        Duration::from_nanos(self.round_trip.map_or(0, |(smoothed_ns, _)| smoothed_ns / 4))
+    }
+
+    fn resend(&mut self, end: u64) -> Option<usize> {
+        let hole = self.holes.iter_mut().find(|hole| hole.end == end)?;
+        hole.state = State::LostAgain;
+        let bytes = hole.bytes;
+        self.cut(end, false);
+        Some(bytes)
     }
 
     /// How long after it was sent a hole is taken for lost, whatever is acknowledged.
@@ -112,9 +174,11 @@ impl Tcp {
         once.saturating_mul(1 << self.backoff.min(16)).min(TIMEOUT_MAX)
     }
 
-    /// An acknowledgement came: a hole that is to be sent again for it, and its bytes.
+    /// An acknowledgement came: a hole that is to be sent again for it, and its bytes. Another may be the first time that something behind
+    /// a hole is acknowledged: see `suspected`.
     pub(crate) fn acknowledged(&mut self, now: Instant, what: Acknowledged) -> Option<(u64, usize)> {
         self.flight_bytes -= what.bytes;
+        self.active_at = now;
         self.measure(now.since(what.sent_at));
         let segments = what.bytes.div_ceil(self.segment_bytes) as u32;
         for hole in &mut self.holes {
@@ -123,16 +187,23 @@ impl Tcp {
             } else if hole.end == what.end {
                 hole.behind += what.behind;
             }
+            if hole.behind > 0 {
+                hole.passed_at.get_or_insert(now);
+            }
         }
         if self.holes.is_empty() {
             self.grow(what.bytes);
         }
         let known = |hole: &&mut Hole| hole.state == State::Lost && hole.behind >= DUPLICATES;
-        let hole = self.holes.iter_mut().find(known)?;
-        hole.state = State::LostAgain;
-        let found = (hole.end, hole.bytes);
-        self.cut(found.0, false);
-        Some(found)
+        let end = self.holes.iter_mut().find(known)?.end;
+        self.resend(end).map(|bytes| (end, bytes))
+    }
+
+    /// Holes that something behind was acknowledged of just now for the first time, and when to ask `missed` of them.
+    pub(crate) fn suspected(&self, now: Instant) -> impl Iterator<Item = (u64, Instant)> {
+        let due = now + self.reordering();
+        let suspected = move |hole: &&Hole| hole.state == State::Lost && hole.passed_at == Some(now);
+        self.holes.iter().filter(suspected).map(move |hole| (hole.end, due))
     }
 
     /// Its time is over: the bytes of a hole that is to be sent again for it.
@@ -220,7 +291,7 @@ mod tests {
     fn round(tcp: &mut Tcp) -> usize {
         let mut ends = Vec::new();
         while tcp.room(SEGMENT) == SEGMENT {
-            ends.push(tcp.send(SEGMENT));
+            ends.push(tcp.send(Instant(0), SEGMENT));
         }
         for end in &ends {
             // There is always more to send.
@@ -235,10 +306,10 @@ mod tests {
         let mut tcp = Tcp::new(SEGMENT);
         assert_eq!([0; 4].map(|_| round(&mut tcp)), [10, 20, 40, 80]);
         // Of 160, the first is lost.
-        let lost = tcp.send(SEGMENT);
+        let lost = tcp.send(Instant(0), SEGMENT);
         tcp.lose(lost, SEGMENT);
         while tcp.room(SEGMENT) == SEGMENT {
-            tcp.send(SEGMENT);
+            tcp.send(Instant(0), SEGMENT);
         }
         let first = lost + SEGMENT as u64;
         assert_eq!(tcp.acknowledged(Instant(2), arrived(first, SEGMENT)), None);
@@ -260,7 +331,7 @@ mod tests {
         let mut tcp = Tcp::new(SEGMENT);
         round(&mut tcp);
         let before = tcp.timeout();
-        let lost = tcp.send(2 * SEGMENT);
+        let lost = tcp.send(Instant(0), 2 * SEGMENT);
         tcp.lose(lost, SEGMENT);
         assert_eq!(tcp.acknowledged(Instant(5), Acknowledged { behind: 1, ..arrived(lost, SEGMENT) }), None);
         assert_eq!(tcp.timed_out(lost), Some(SEGMENT));
@@ -277,9 +348,61 @@ mod tests {
         let mut tcp = Tcp::new(SEGMENT);
         for _ in 0..100 {
             assert_eq!(tcp.room(SEGMENT), SEGMENT);
-            let end = tcp.send(SEGMENT);
+            let end = tcp.send(Instant(0), SEGMENT);
             tcp.acknowledged(Instant(1), arrived(end, SEGMENT));
         }
         assert_eq!(tcp.window_bytes, FIRST_WINDOW_SEGMENTS * SEGMENT);
+    }
+
+    /// After a round trip of 1 ms, sends three segments of which those numbered are lost: their ends.
+    fn three_with(tcp: &mut Tcp, lost: &[usize]) -> Vec<u64> {
+        let first = tcp.send(Instant(0), SEGMENT);
+        tcp.acknowledged(Instant(1_000_000), arrived(first, SEGMENT));
+        let ends: Vec<u64> = (0..3).map(|_| tcp.send(Instant(1_000_000), SEGMENT)).collect();
+        for index in lost {
+            tcp.lose(ends[*index], SEGMENT);
+        }
+        ends
+    }
+
+    #[test]
+    fn hole_that_one_segment_passed_is_sent_again_a_quarter_of_a_round_trip_later() {
+        let mut tcp = Tcp::new(SEGMENT);
+        let ends = three_with(&mut tcp, &[0]);
+        let now = Instant(2_000_000);
+        let passed = Acknowledged { sent_at: Instant(1_000_000), ..arrived(ends[1], SEGMENT) };
+        assert_eq!(tcp.acknowledged(now, passed), None);
+        let due = now + Duration::from_micros(250);
+        assert_eq!(tcp.suspected(now).collect::<Vec<_>>(), [(ends[0], due)]);
+        assert_eq!(tcp.missed(now, ends[0]), Missed::Later(due));
+        assert_eq!(tcp.missed(due, ends[0]), Missed::Send(ends[0], SEGMENT));
+        assert_eq!(tcp.missed(due, ends[0]), Missed::Over);
+        assert_eq!(tcp.window_bytes, 5 * SEGMENT, "half");
+    }
+
+    #[test]
+    fn last_of_a_lost_tail_is_sent_again_after_two_round_trips_and_shows_what_else_is_lost() {
+        let mut tcp = Tcp::new(SEGMENT);
+        let ends = three_with(&mut tcp, &[0, 1, 2]);
+        let due = Instant(1_000_000) + Duration::from_millis(2) + PROBE_MIN;
+        assert_eq!(tcp.asks_at(), Some(due));
+        assert_eq!(tcp.missed(due, ends[0]), Missed::Send(ends[2], SEGMENT));
+        tcp.will_arrive(ends[2]);
+        tcp.filled(ends[2]);
+        assert_eq!(tcp.passed_by(ends[2]), Some((ends[0], SEGMENT)));
+        assert_eq!(tcp.passed_by(ends[2]), Some((ends[1], SEGMENT)));
+        assert_eq!(tcp.passed_by(ends[2]), None);
+    }
+
+    #[test]
+    fn segment_that_is_alone_on_its_way_waits_for_its_timeout() {
+        let mut tcp = Tcp::new(SEGMENT);
+        let first = tcp.send(Instant(0), SEGMENT);
+        tcp.acknowledged(Instant(1_000_000), arrived(first, SEGMENT));
+        let lost = tcp.send(Instant(1_000_000), SEGMENT);
+        tcp.lose(lost, SEGMENT);
+        assert_eq!(tcp.asks_at(), None);
+        assert_eq!(tcp.missed(Instant(100_000_000), lost), Missed::Over);
+        assert_eq!(tcp.timed_out(lost), Some(SEGMENT));
     }
 }

@@ -194,6 +194,12 @@ enum Event {
         side: Side,
         end: u64,
     },
+    /// What is lost may be known to be, before its time is over.
+    Missed {
+        pipe: PipeId,
+        side: Side,
+        end: u64,
+    },
     Filled {
         pipe: PipeId,
         side: Side,
@@ -358,6 +364,7 @@ impl World {
             Event::Woken { host } => self.handle(host, Input::Woken),
             Event::Acknowledged { pipe, side, what } => self.acknowledged(pipe, side, what),
             Event::TimedOut { pipe, side, end } => self.timed_out(pipe, side, end),
+            Event::Missed { pipe, side, end } => self.missed(pipe, side, end),
             Event::Filled { pipe, side, end } => self.filled(pipe, side, end),
             Event::Switch(step) => self.switch(step),
         }

@@ -89,6 +89,19 @@ fn port_without_room_for_all_that_is_sent_to_it_loses_and_some_wait_for_timeouts
     assert!(share < 0.95 * room_share && longest >= Duration::from_millis(200), "{share} {longest:?}");
 }
 
+/// Answers of 46 segments, one at a time. What is lost of their last three was passed by too few segments to be known by three of
+/// them (RFC 8985 §6.2); the very last is alone on its way then, and waits for its timeout.
+#[test]
+fn of_lost_ends_of_answers_only_the_very_last_segment_waits_for_its_timeout() {
+    let read = run(1, 64 << 10, 100.0, Duration::from_secs(10));
+    let link = ethernet(1_250_000_000, Duration::from_micros(50), Some(drawn(200)));
+    let simulated = simulate(Protocol::NvmeTcp, link, 1, &read);
+    let answers = simulated.targets[0].carried;
+    assert!(answers.lost > 100, "{} lost", answers.lost);
+    let share = answers.timeouts as f64 / answers.lost as f64;
+    assert!((0.5 / 46.0..2.0 / 46.0).contains(&share), "{} of {} lost", answers.timeouts, answers.lost);
+}
+
 #[test]
 fn what_is_lost_arrives_and_a_seed_loses_the_same_again() {
     for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {

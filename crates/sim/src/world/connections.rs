@@ -134,7 +134,7 @@ impl World {
         let Some(node) = self.hosts[end.host].node.clone() else { return };
         let mut node = node.borrow_mut();
         let Some(transmit) = node.transmit(end.conn) else { return };
-        let is_switched = self.is_switched();
+        let (now, is_switched) = (self.now, self.is_switched());
         let nic = &mut self.nics[self.hosts[end.host].nic];
         let slot = &mut self.pipes[id.slot as usize];
         let Some(pipe) = slot.pipe.as_mut() else { return };
@@ -158,7 +158,7 @@ impl World {
             flow.sent_bytes += count as u64;
             let end = flow.sent_bytes;
             if let Some(tcp) = &mut flow.tcp {
-                tcp.send(count);
+                tcp.send(now, count);
             }
             flow.packets.push_back(if is_switched {
                 Packet::through_fabric(bytes, end)

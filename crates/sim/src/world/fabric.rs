@@ -120,7 +120,9 @@ impl World {
             } else if !is_whole {
                 tcp.lose(end, lost_bytes);
                 let until = (sent_at + tcp.timeout()).max(now);
+                let asks_at = tcp.asks_at();
                 self.events.push(until, Event::TimedOut { pipe: id, side, end });
+                self.ask_at(id, side, end, asks_at);
             }
             let whole_bytes = bytes - lost_bytes;
             if !fills && whole_bytes > 0 {

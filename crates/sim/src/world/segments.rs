@@ -5,7 +5,7 @@ use iotax_proto::Instant;
 use super::{Event, World};
 use crate::{
     link::{Frames, NEVER, PipeId, Side, Way},
-    tcp::{Acknowledged, Tcp},
+    tcp::{Acknowledged, Missed, Tcp},
 };
 
 /// What becomes of bytes that were sent at once.
@@ -45,8 +45,9 @@ impl World {
                 (packet.due, packet.is_awaited) = (NEVER, false);
             }
             tcp.lose(end, carriage.lost_bytes);
-            let until = now + tcp.timeout();
+            let (until, asks_at) = (now + tcp.timeout(), tcp.asks_at());
             self.events.push(until, Event::TimedOut { pipe: id, side, end });
+            self.ask_at(id, side, end, asks_at);
         }
         let whole_bytes = bytes - carriage.lost_bytes;
         if whole_bytes > 0 {
@@ -58,10 +59,32 @@ impl World {
     pub(super) fn acknowledged(&mut self, id: PipeId, side: Side, what: Acknowledged) {
         let now = self.now;
         let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
-        if let Some((end, bytes)) = tcp.acknowledged(now, what) {
+        let again = tcp.acknowledged(now, what);
+        let suspected: Vec<_> = tcp.suspected(now).collect();
+        if let Some((end, bytes)) = again {
             self.fill(id, side, end, bytes);
         }
+        for (end, due) in suspected {
+            self.ask_at(id, side, end, Some(due));
+        }
         self.send_on(id, side);
+    }
+
+    pub(super) fn ask_at(&mut self, id: PipeId, side: Side, end: u64, at: Option<Instant>) {
+        if let Some(at) = at {
+            self.events.push(at.max(self.now), Event::Missed { pipe: id, side, end });
+        }
+    }
+
+    /// A hole may be taken for lost before its timeout.
+    pub(super) fn missed(&mut self, id: PipeId, side: Side, end: u64) {
+        let now = self.now;
+        let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
+        match tcp.missed(now, end) {
+            Missed::Over => {}
+            Missed::Later(due) => self.ask_at(id, side, end, Some(due)),
+            Missed::Send(end, bytes) => self.fill(id, side, end, bytes),
+        }
     }
 
     /// A hole's time is over, unless it was sent again.
@@ -77,6 +100,10 @@ impl World {
     pub(super) fn filled(&mut self, id: PipeId, side: Side, end: u64) {
         let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
         tcp.filled(end);
+        let before: Vec<_> = std::iter::from_fn(|| tcp.passed_by(end)).collect();
+        for (end, bytes) in before {
+            self.fill(id, side, end, bytes);
+        }
         self.send_on(id, side);
     }
 
