@@ -19,9 +19,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 @functools.cache
-def build_example(name: str) -> Path:
-    """Builds an example of crates/runtime and gives its path."""
-    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "iotax-runtime", "--example", name]
+def build_example(name: str, package: str = "iotax-runtime") -> Path:
+    """Builds an example of a crate and gives its path."""
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", package, "--example", name]
     built = subprocess.run([*command, "--message-format=json"], cwd=_ROOT, capture_output=True, text=True, check=False)
     if built.returncode:
         raise UnavailableError(f"{name} was not built: {built.stderr.strip()[-300:]}")
