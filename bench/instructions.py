@@ -7,7 +7,6 @@ prints them beside the limits of limits.toml.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.process import program, run
+from bench.rows import asked
 from bench.subjects.raw import build_example
 
 _LIMITS = Path(__file__).with_name("limits.toml")
@@ -72,22 +72,14 @@ def parse(lines: Iterable[str]) -> dict[str, int]:
 
 def main() -> int:
     rows = limits()
-    parser = argparse.ArgumentParser(
-        "python -m bench.instructions",
-        description="Counts the instructions of an I/O on either side; fails beyond a limit.",
-    )
-    parser.add_argument("row", nargs="*", help='a row of limits.toml, such as "nvme-tcp read --depth 1"; else all')
-    asked = parser.parse_args().row or list(rows)
-    if unknown := set(asked) - set(rows):
-        parser.error(f"not in limits.toml: {', '.join(sorted(unknown))}")
-
+    told = "Counts the instructions of an I/O on either side; fails beyond a limit."
     beyond = 0
-    for arguments in asked:
+    for arguments in asked(rows, "bench.instructions", told, _LIMITS.name):
         allowed = rows[arguments]
         counted = count(arguments)
         beyond += sum(counted[side] > allowed[side] for side in _SIDES)
-        told = "  ".join(f"{side} {counted[side]:7.0f} of {allowed[side]:5}" for side in _SIDES)
-        print(f"{arguments:40} {told}", flush=True)
+        sides = "  ".join(f"{side} {counted[side]:7.0f} of {allowed[side]:5}" for side in _SIDES)
+        print(f"{arguments:40} {sides}", flush=True)
     return 1 if beyond else 0
 
 

@@ -7,7 +7,6 @@ many loads. Two runs of different length are subtracted, so that the start of a 
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import tomllib
 from pathlib import Path
 
 from bench.process import program, run
+from bench.rows import asked
 from bench.subjects.raw import build_example
 
 _LIMITS = Path(__file__).with_suffix(".toml")
@@ -53,15 +53,9 @@ def summary(text: str) -> int:
 
 def main() -> int:
     rows = limits()
-    parser = argparse.ArgumentParser(
-        "python -m bench.simulated", description="Counts the instructions of a simulated I/O; fails beyond a limit."
-    )
-    parser.add_argument("row", nargs="*", help='a row of simulated.toml, such as "nvme-tcp 16 4"; else all')
-    asked = parser.parse_args().row or list(rows)
-    if unknown := set(asked) - set(rows):
-        parser.error(f"not in simulated.toml: {', '.join(sorted(unknown))}")
+    told = "Counts the instructions of a simulated I/O; fails beyond a limit."
     beyond = 0
-    for row in asked:
+    for row in asked(rows, "bench.simulated", told, _LIMITS.name):
         counted = count(row)
         beyond += counted > rows[row]
         print(f"{row:16} {counted:7.0f} of {rows[row]:6}", flush=True)

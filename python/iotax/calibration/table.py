@@ -147,8 +147,8 @@ def _delay(treatments: list[Treatment], base: Costs) -> Figure:
     """How long a thread takes to wake, its CPU time aside: half of the time between I/Os in which neither side worked,
     for each side wakes once for each. Mean over treatments; the other table's where none tells."""
     idle: dict[int, list[float]] = {}
-    for each in treatments:
-        for block, gap_ns in (each.gaps_ns or {}).items() if each.alone else ():
+    for each in (each for each in treatments if each.alone):
+        for block, gap_ns in (each.gaps_ns or {}).items():
             worked_ns = sum(each.measured_ns[side][block] for side in SIDES)
             idle.setdefault(block, []).append(max(0.0, gap_ns - worked_ns) / 2)
     by_block = [sum(each) / len(each) for each in idle.values()]

@@ -14,6 +14,7 @@ from iotax.collected import study_data
 from iotax.engine import EngineError
 from iotax.labs.base import TrialFailed
 from iotax.notebook import Notebook, NotebookError
+from iotax.study.sim import CostsError, CostTable, read_costs
 
 
 def measured(notebook: Notebook, run: int | None) -> tuple[StudyData, str]:
@@ -23,6 +24,14 @@ def measured(notebook: Notebook, run: int | None) -> tuple[StudyData, str]:
         return study_data(notebook, found.id), f"{notebook.path.name}, run {found.id} ({found.name})"
     except NotebookError as error:
         leave(Exit.NOTEBOOK, str(error))
+
+
+def costs_of(table: str, option: str) -> CostTable:
+    """A built-in table by its name, or a file. Ends with the reason where there is none."""
+    try:
+        return read_costs(table)
+    except CostsError as error:
+        leave(Exit.USAGE, f"{option}: {error}")
 
 
 @contextmanager

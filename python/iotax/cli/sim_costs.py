@@ -14,11 +14,11 @@ from iotax.calibration import Check, Made, make_table
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
-from iotax.cli.measurements import measured, simulating, tell
+from iotax.cli.measurements import costs_of, measured, simulating, tell
 from iotax.cli.notebooks import open_notebook
 from iotax.engine import find_engine
 from iotax.labs.sim.costs import told
-from iotax.study.sim import Cost, Costs, CostsError, CostTable, read_costs
+from iotax.study.sim import Cost, Costs, CostTable
 
 
 def costs(path: Path | None, run: int | None, base: str, output: Path, document: Path | None) -> None:
@@ -27,10 +27,7 @@ def costs(path: Path | None, run: int | None, base: str, output: Path, document:
             leave(Exit.USAGE, f"{output} already exists; name another file with --output")
         judged(output, notebook.path)
         judged(document, notebook.path, output, Path(base))
-        try:
-            table = read_costs(base)
-        except CostsError as error:
-            leave(Exit.USAGE, f"--base: {error}")
+        table = costs_of(base, "--base")
         data, source = measured(notebook, run)
         with simulating():
             made = make_table(data, source, table, f"table {base}", find_engine(), tell)

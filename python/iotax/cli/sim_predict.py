@@ -12,11 +12,9 @@ from rich.table import Table
 from iotax.calibration import Predicted, Prediction, predict
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
-from iotax.cli.exits import Exit, leave
-from iotax.cli.measurements import measured, simulating, tell
+from iotax.cli.measurements import costs_of, measured, simulating, tell
 from iotax.cli.notebooks import open_notebook
 from iotax.engine import find_engine
-from iotax.study.sim import CostsError, read_costs
 from iotax.units import show_rate
 from iotax.wording.figures import figure
 
@@ -27,10 +25,7 @@ _CLOSE = 0.1
 def predicted(path: Path | None, run: int | None, costs: str, document: Path | None) -> None:
     with open_notebook(path) as notebook:
         judged(document, notebook.path, Path(costs))
-        try:
-            table = read_costs(costs)
-        except CostsError as error:
-            leave(Exit.USAGE, f"--costs: {error}")
+        table = costs_of(costs, "--costs")
         data, source = measured(notebook, run)
         with simulating():
             found = predict(data, source, table, find_engine(), tell)

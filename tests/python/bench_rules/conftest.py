@@ -1,0 +1,27 @@
+"""What tests of the bench need of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from bench.process import UnavailableError
+
+
+@contextmanager
+def _available() -> Generator[None]:
+    try:
+        yield
+    except UnavailableError as reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def available() -> Callable[[], AbstractContextManager[None]]:
+    """A place where what is not there skips a test, and fails it in CI."""
+    return _available
