@@ -19,6 +19,7 @@ pub mod nfs;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod origin;
+mod reservation;
 pub mod rpc;
 pub mod scsi;
 mod tasks;

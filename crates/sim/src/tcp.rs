@@ -194,8 +194,8 @@ impl Tcp {
         if self.holes.is_empty() {
             self.grow(what.bytes);
         }
-        let known = |hole: &&mut Hole| hole.state == State::Lost && hole.behind >= DUPLICATES;
-        let end = self.holes.iter_mut().find(known)?.end;
+        let known = |hole: &&Hole| hole.state == State::Lost && hole.behind >= DUPLICATES;
+        let end = self.holes.iter().find(known)?.end;
         self.resend(end).map(|bytes| (end, bytes))
     }
 

@@ -260,6 +260,12 @@ impl World {
         Carried { sent_ns: sent.busy_ns, received_ns: received.busy_ns, credits_ns: sent.credits_ns, ..carried }
     }
 
+    /// Has what is sent of this memory read when it arrives, as where an adapter sends it from where it is: sooner simulated, and what
+    /// is written in between is what arrives.
+    pub fn stays(&mut self, memory: Rc<dyn Region>) {
+        self.staying.push(memory);
+    }
+
     pub fn add_disk(&mut self, disk: Disk) -> usize {
         self.disks.push(disk);
         self.disks.len() - 1
@@ -510,12 +516,6 @@ impl World {
         node.borrow_mut().handle(now, input);
         self.charge_work(host);
         self.settle_node(host, &node);
-    }
-
-    /// Has what is sent of this memory read when it arrives, as where an adapter sends it from where it is: sooner simulated, and what
-    /// is written in between is what arrives.
-    pub fn stays(&mut self, memory: Rc<dyn Region>) {
-        self.staying.push(memory);
     }
 
     /// Bytes that arrived: those that have a place go there, as a driver receives them.

@@ -1,8 +1,10 @@
 //! The end of a connection comes behind its data, wherever these wait.
 
+#[path = "support/peer.rs"]
+mod peer;
+
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     rc::Rc,
     time::Duration,
@@ -11,6 +13,7 @@ use std::{
 use iotax_node::{ConnId, Input, ListenerId, Node, Output};
 use iotax_proto::{Instant, Transmit};
 use iotax_sim::{Choice, Frames, Link, Way, World};
+use peer::Peer;
 
 const PORT: u16 = 7000;
 const LIMIT: Instant = Instant(1_000_000_000);
@@ -26,44 +29,8 @@ fn port(latency: Duration) -> Link {
 }
 
 /// Connects, sends so many bytes, and closes.
-struct Sender {
-    bytes: usize,
-    outputs: VecDeque<Output>,
-    transmit: Transmit,
-    sends: bool,
-}
-
-impl Sender {
-    fn to(server: IpAddr, bytes: usize) -> Rc<RefCell<Self>> {
-        let connect = Output::Connect { conn: ConnId(0), to: SocketAddr::new(server, PORT) };
-        Rc::new(RefCell::new(Self { bytes, outputs: [connect].into(), transmit: Transmit::default(), sends: false }))
-    }
-}
-
-impl Node for Sender {
-    fn handle(&mut self, _: Instant, input: Input<'_>) {
-        if matches!(input, Input::Connected { .. }) {
-            self.transmit.put(&vec![1; self.bytes]);
-            self.sends = true;
-            self.outputs.push_back(Output::Close { conn: ConnId(0) });
-        }
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
-    }
-
-    fn poll_transmit(&mut self) -> Option<ConnId> {
-        std::mem::take(&mut self.sends).then_some(ConnId(0))
-    }
-
-    fn transmit(&mut self, _: ConnId) -> Option<&mut Transmit> {
-        Some(&mut self.transmit)
-    }
-
-    fn is_finished(&self) -> bool {
-        false
-    }
+fn sender(bytes: usize) -> Rc<RefCell<Peer>> {
+    Peer::client(SocketAddr::new(address(1), PORT), bytes, true)
 }
 
 /// What came of each connection, and when.
@@ -123,7 +90,7 @@ fn an_end_waits_at_the_port_for_what_others_sent_before() {
     let receiver = served(&mut world, links[0]);
     let bytes = [BEFORE_BYTES, 1000];
     for (index, bytes) in bytes.into_iter().enumerate() {
-        let sender = Sender::to(address(1), bytes);
+        let sender = sender(bytes);
         let host = world.add_host(sender, address(2 + index as u8), None, links[1 + index], Vec::new());
         world.settle(host);
     }
@@ -143,7 +110,7 @@ fn an_end_by_a_fast_way_waits_for_data_by_a_slow_one() {
     let (near, far) = (world.add_link(port(Duration::ZERO)), world.add_link(port(Duration::ZERO)));
     let (slow_near, slow_far) = (world.add_link(port(slow)), world.add_link(port(Duration::ZERO)));
     let receiver = served(&mut world, far);
-    let host = world.add_host(Sender::to(address(1), 1000), address(2), None, near, Vec::new());
+    let host = world.add_host(sender(1000), address(2), None, near, Vec::new());
     world.set_ways(host, &[Way { near: slow_near, far: slow_far }, Way { near, far }], Choice::InTurn);
     world.settle(host);
     assert!(world.run_until(LIMIT, |_| !receiver.borrow().ended.is_empty()));

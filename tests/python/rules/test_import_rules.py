@@ -203,6 +203,7 @@ COMMON = (
     "geometry.rs",
     "initiator.rs",
     "origin.rs",
+    "reservation.rs",
     "tasks.rs",
     "time.rs",
     "wait.rs",

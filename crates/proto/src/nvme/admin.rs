@@ -519,17 +519,18 @@ impl AdminController {
             return;
         }
         self.seen = generation;
-        let cntlid = self.cntlid;
-        let (namespaces, announced, is_notified) = with_subsystem(&*self.subsystem, |subsystem| {
-            let is_notified = subsystem.notifications(cntlid).is_some_and(|notifications| !notifications.is_empty());
-            (subsystem.namespaces().to_vec(), subsystem.announced(), is_notified)
+        let (cntlid, before) = (self.cntlid, self.announced);
+        let (changed, is_notified) = with_subsystem(&*self.subsystem, |subsystem| {
+            let announced = subsystem.announced();
+            let changed = (announced != before).then(|| (announced, subsystem.namespaces().to_vec()));
+            let notifications = subsystem.notifications(cntlid);
+            (changed, notifications.is_some_and(|notifications| !notifications.is_empty()))
         });
         if is_notified {
             self.events.raise(Event::ReservationNotified);
         }
-        if core::mem::replace(&mut self.announced, announced) == announced {
-            return;
-        }
+        let Some((announced, namespaces)) = changed else { return };
+        self.announced = announced;
         let differs = |from: &[Namespace], to: &[Namespace], changed: &mut Vec<u32>| {
             for namespace in from.iter().filter(|namespace| !to.contains(namespace)) {
                 if !changed.contains(&namespace.nsid) {

@@ -4,6 +4,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::Status;
+use crate::reservation::Kind;
 
 /// Most registrants of a namespace; beyond it Reservation Register fails with Internal Error.
 pub const REGISTRANTS_MAX: usize = 256;
@@ -18,34 +19,8 @@ pub struct Barred {
     pub(super) changes: bool,
 }
 
-/// Type of a reservation, RTYPE (NVMe base 2.1 §7.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) code: u8,
-    /// Bars reads too, not only writes.
-    exclusive_access: bool,
-    /// Registrants are not barred.
-    spares_registrants: bool,
-    /// Every registrant holds it.
-    held_by_all: bool,
-}
-
-impl Kind {
-    pub(super) fn from_code(code: u8) -> Option<Self> {
-        let kind = |exclusive_access, spares_registrants, held_by_all| {
-            Some(Self { code, exclusive_access, spares_registrants, held_by_all })
-        };
-        match code {
-            1 => kind(false, false, false),
-            2 => kind(true, false, false),
-            3 => kind(false, true, false),
-            4 => kind(true, true, false),
-            5 => kind(false, true, true),
-            6 => kind(true, true, true),
-            _ => None,
-        }
-    }
-}
+/// Types of a reservation, RTYPE (NVMe base 2.1 §7.5).
+pub(super) const KINDS: [u8; 6] = [1, 2, 3, 4, 5, 6];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Registrant {
@@ -252,7 +227,7 @@ mod tests {
     const STRANGER: HostId = [3; 16];
 
     fn kind(code: u8) -> Kind {
-        Kind::from_code(code).expect("a type")
+        Kind::from_code(code, KINDS).expect("a type")
     }
 
     /// Two registrants with the keys 1 and 2; the first holds.
@@ -276,7 +251,7 @@ mod tests {
             let barred = [ONE, OTHER, STRANGER].map(|host| reservations.barred(&host));
             assert_eq!(barred, [none, registrant, stranger], "type {code}");
         }
-        assert!(Kind::from_code(0).is_none() && Kind::from_code(7).is_none());
+        assert!(Kind::from_code(0, KINDS).is_none() && Kind::from_code(7, KINDS).is_none());
     }
 
     #[test]

@@ -6,9 +6,9 @@ use alloc::{vec, vec::Vec};
 use super::{
     Sqe, Status, Subsystem,
     command::{CommandId, ControllerId, nvm},
-    reservations::{HostId, Kind, Notices, Reservations},
+    reservations::{HostId, KINDS, Notices, Reservations},
 };
-use crate::{Endings, Payload, Reserve};
+use crate::{Endings, Payload, Reserve, reservation::Kind};
 
 /// Bytes of data that Register and Acquire take; Release takes the first half of them.
 const KEYS_LEN: usize = 16;
@@ -68,7 +68,7 @@ impl Request {
         let second = key_at(8);
         let dword = sqe.cdw(10);
         let (action, ignores_key) = (dword & 7, dword & IGNORE_EXISTING_KEY != 0);
-        let kind = || Kind::from_code((dword >> 8) as u8).ok_or(Status::INVALID_FIELD);
+        let kind = || Kind::from_code((dword >> 8) as u8, KINDS).ok_or(Status::INVALID_FIELD);
         let expected = (!ignores_key).then_some(key);
         match (sqe.opcode(), action, second) {
             (nvm::RESERVATION_REGISTER, _, _) if !matches!(dword >> 30, PERSISTENCE_UNCHANGED | PERSISTENCE_OFF) => {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_a_host_asks_for_is_what_the_controller_reads() {
-        let kind = Kind::from_code(3).expect("a type");
+        let kind = Kind::from_code(3, KINDS).expect("a type");
         for (reserve, request) in [
             (Reserve::Register { key: 7 }, Request::Register { key: 7 }),
             (Reserve::Hold { key: 7 }, Request::Acquire { key: 7, kind }),
@@ -224,7 +224,7 @@ mod tests {
         let mut reservations = Reservations::default();
         reservations.register([1; 16], 0x11).expect("registers");
         reservations.register([2; 16], 0x22).expect("registers");
-        reservations.acquire([2; 16], 0x22, Kind::from_code(4).expect("a type")).expect("free");
+        reservations.acquire([2; 16], 0x22, Kind::from_code(4, KINDS).expect("a type")).expect("free");
         let data = report(&reservations);
         assert_eq!(data.len(), 64 + 2 * 64);
         assert_eq!(data[..10], [2, 0, 0, 0, 4, 2, 0, 0, 0, 0]);

@@ -7,6 +7,7 @@ use super::{
     ports::{NexusId, Ports},
     sense::Sense,
 };
+use crate::reservation::Kind;
 
 /// Most registrations of a logical unit; beyond it REGISTER answers INSUFFICIENT REGISTRATION RESOURCES.
 pub(crate) const REGISTRATIONS_MAX: usize = 256;
@@ -20,34 +21,8 @@ pub(crate) struct Barred {
     pub(crate) changes: bool,
 }
 
-/// Type of a persistent reservation, SPC-5 §6.16.3.4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
-    pub(crate) code: u8,
-    /// Bars reads too, not only writes.
-    exclusive_access: bool,
-    /// Registered nexuses are not barred.
-    spares_registrants: bool,
-    /// Every registered nexus holds it.
-    pub(crate) held_by_all: bool,
-}
-
-impl Kind {
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        let kind = |exclusive_access, spares_registrants, held_by_all| {
-            Some(Self { code, exclusive_access, spares_registrants, held_by_all })
-        };
-        match code {
-            1 => kind(false, false, false),
-            3 => kind(true, false, false),
-            5 => kind(false, true, false),
-            6 => kind(true, true, false),
-            7 => kind(false, true, true),
-            8 => kind(true, true, true),
-            _ => None,
-        }
-    }
-}
+/// Types of a persistent reservation (SPC-5 §6.16.3.4).
+pub(crate) const KINDS: [u8; 6] = [1, 3, 5, 6, 7, 8];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registration {

@@ -8,10 +8,10 @@ use super::{
     device::{Audience, Lun, Purge},
     fault::Fault,
     ports::Ports,
-    reservations::{Kind, Notice, Refusal, Reservations},
+    reservations::{KINDS, Notice, Refusal, Reservations},
     sense::Sense,
 };
-use crate::{Endings, wire::Reader};
+use crate::{Endings, reservation::Kind, wire::Reader};
 
 /// The basic parameter list of PERSISTENT RESERVE OUT, the only one: SPEC_I_PT and REGISTER AND MOVE are not supported.
 const PARAMETER_LIST_LEN: u32 = 24;
@@ -202,7 +202,7 @@ fn kind(call: &Call<'_>) -> Result<Kind, Fault> {
     if call.cdb.u8(2) >> 4 != 0 {
         return Err(Sense::cdb_field(2, Some(7)).into());
     }
-    Kind::from_code(call.cdb.u8(2) & 0x0f).ok_or(Fault::Check(Sense::cdb_field(2, Some(3))))
+    Kind::from_code(call.cdb.u8(2) & 0x0f, KINDS).ok_or(Fault::Check(Sense::cdb_field(2, Some(3))))
 }
 
 /// Changes the persistent reservations, unless RESERVE of another nexus bars that.

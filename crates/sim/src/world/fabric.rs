@@ -112,17 +112,13 @@ impl World {
         self.nics[from].carried.lost += lost_segments;
         let Some(pipe) = self.pipe(id) else { return };
         let is_whole = lost_bytes == 0;
-        if let Some(tcp) = &mut pipe.flow(side).tcp {
+        if pipe.flow(side).tcp.is_some() {
             if fills && is_whole {
                 self.events.push(now + latency, Event::Filled { pipe: id, side, end });
             } else if fills {
                 return self.lost_again(id, side, end, sent_at);
             } else if !is_whole {
-                tcp.lose(end, lost_bytes);
-                let until = (sent_at + tcp.timeout()).max(now);
-                let asks_at = tcp.asks_at();
-                self.events.push(until, Event::TimedOut { pipe: id, side, end });
-                self.ask_at(id, side, end, asks_at);
+                self.lose(id, side, (lost_bytes, end), sent_at);
             }
             let whole_bytes = bytes - lost_bytes;
             if !fills && whole_bytes > 0 {

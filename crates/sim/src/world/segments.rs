@@ -33,7 +33,6 @@ impl World {
         let now = self.now;
         let Some(pipe) = self.pipe(id) else { return };
         let flow = pipe.flow(side);
-        let Some(tcp) = &mut flow.tcp else { return };
         let packet = flow.packets.iter_mut().rev().find(|packet| packet.end == end);
         if carriage.lost_bytes == 0 {
             if let Some(packet) = packet {
@@ -44,10 +43,7 @@ impl World {
             if let Some(packet) = packet {
                 (packet.due, packet.is_awaited) = (NEVER, false);
             }
-            tcp.lose(end, carriage.lost_bytes);
-            let (until, asks_at) = (now + tcp.timeout(), tcp.asks_at());
-            self.events.push(until, Event::TimedOut { pipe: id, side, end });
-            self.ask_at(id, side, end, asks_at);
+            self.lose(id, side, (carriage.lost_bytes, end), now);
         }
         let whole_bytes = bytes - carriage.lost_bytes;
         if whole_bytes > 0 {
@@ -65,14 +61,20 @@ impl World {
             self.fill(id, side, end, bytes);
         }
         for (end, due) in suspected {
-            self.ask_at(id, side, end, Some(due));
+            self.events.push(due, Event::Missed { pipe: id, side, end });
         }
         self.send_on(id, side);
     }
 
-    pub(super) fn ask_at(&mut self, id: PipeId, side: Side, end: u64, at: Option<Instant>) {
-        if let Some(at) = at {
-            self.events.push(at.max(self.now), Event::Missed { pipe: id, side, end });
+    /// Of what was sent at a time, the packet that ends there, so many bytes are lost: a hole.
+    pub(super) fn lose(&mut self, id: PipeId, side: Side, (bytes, end): (usize, u64), sent_at: Instant) {
+        let now = self.now;
+        let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
+        tcp.lose(end, bytes);
+        let (until, asks_at) = (sent_at + tcp.timeout(), tcp.asks_at());
+        self.events.push(until.max(now), Event::TimedOut { pipe: id, side, end });
+        if let Some(asks_at) = asks_at {
+            self.events.push(asks_at.max(now), Event::Missed { pipe: id, side, end });
         }
     }
 
@@ -82,7 +84,7 @@ impl World {
         let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
         match tcp.missed(now, end) {
             Missed::Over => {}
-            Missed::Later(due) => self.ask_at(id, side, end, Some(due)),
+            Missed::Later(due) => self.events.push(due, Event::Missed { pipe: id, side, end }),
             Missed::Send(end, bytes) => self.fill(id, side, end, bytes),
         }
     }
