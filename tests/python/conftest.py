@@ -1,15 +1,13 @@
-"""A fake engine in a folder of its own, and a study that takes no time."""
+"""The order of the tests, what they leave behind, and the engines and studies that they ask for."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import pickle
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -17,60 +15,15 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from iotax.cli.app import app
+from command_line import ran
+from faked import FAKE, TINY, FakeEngine
 from iotax.engine import EngineError, find_engine
 
 # A busy machine is slow, not wrong.
 settings.register_profile("iotax", deadline=None)
 settings.load_profile("iotax")
-
-FAKE = Path(__file__).with_name("fake_engine.py")
-
-TINY = """\
-name: tiny
-question: Does it run?
-volume: {size: 1MiB}
-factors:
-  protocol: [local, iscsi]
-  outstanding: [1, 8]
-load: {read: 75%, warmup: 0s, runtime: 10ms}
-design: {replicates: 2, seed: 7}
-baseline: {protocol: iscsi}
-"""
-
-
-def wait_for(condition: Callable[[], object], what: str, within_s: float = 30) -> None:
-    until = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < until, f"waited too long for {what}"
-        time.sleep(0.02)
-
-
-class FakeEngine:
-    """Where the fake keeps its records, and how it is told to misbehave."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def faults(self, **faults: str) -> None:
-        """By number of the load run, `run_3="die"`; `every=…` for all; `serve=KIND`."""
-        named = {name.removeprefix("run_").replace("every", "*"): fault for name, fault in faults.items()}
-        (self.folder / "faults.json").write_text(json.dumps(named))
-
-    def endpoints(self, described: dict[str, dict[str, Any]]) -> None:
-        (self.folder / "endpoints.json").write_text(json.dumps(described))
-
-    def documents(self, command: str, /, **having: object) -> list[dict[str, Any]]:
-        """What the fake was asked, in order."""
-        path = self.folder / "documents.jsonl"
-        found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [
-            each
-            for each in found
-            if each["to"] == command and all(each.get(name) == value for name, value in having.items())
-        ]
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
@@ -171,11 +124,6 @@ def tiny(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY)
     return path
-
-
-def ran(*words: object) -> Result:
-    """The command line in this process, which need not load it anew."""
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture

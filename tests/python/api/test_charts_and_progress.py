@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import iotax as package
-from conftest import TINY, FakeEngine
+from faked import TINY, FakeEngine
 
 
 @pytest.fixture

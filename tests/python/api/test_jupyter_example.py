@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine
+from faked import FakeEngine
 
 ROOT = Path(__file__).resolve().parents[3]
 CELLS = [

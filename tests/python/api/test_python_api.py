@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import iotax as package
-from conftest import TINY, FakeEngine
+from faked import TINY, FakeEngine
 from iotax.analysis import RESPONSES
 from iotax.api import COLUMNS
 from iotax.notebook import NotebookError

@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from conftest import FakeEngine
 from documented_keys import documented
+from faked import FakeEngine
 from iotax.cli.app import app
 from iotax.cli.exits import Exit
 from iotax.study.read import builtin_study

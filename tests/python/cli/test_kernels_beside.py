@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.analysis import summarise
 from iotax.cli import kernels
 from iotax.cli.kernels import print_kernels

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from imports.import_samples import fio_campaign
 from iotax.cli import console
 from iotax.cli.app import app

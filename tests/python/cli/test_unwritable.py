@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.cli.app import app
 from iotax.notebook import Notebook
 from report.factory import Simulation, study, write_notebook

@@ -14,7 +14,7 @@ from scipy.stats import nct
 from scipy.stats import t as student
 from typer.testing import CliRunner
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.stopping import half_width, precise_enough
 from iotax.cli.app import app

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine, ran, wait_for
+from command_line import ran
+from faked import FakeEngine
 from iotax.design import plan
 from iotax.design.plan import trial_seed
 from iotax.notebook import Notebook
 from iotax.study.read import load_study
 from iotax.trial import Attempt
+from waits import wait_for
 
 STUDY = """\
 name: resumed

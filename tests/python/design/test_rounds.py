@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import FakeEngine, wait_for
+from faked import FakeEngine
 from iotax.cli.app import app
 from iotax.cli.run import run
 from iotax.design import plan
@@ -28,6 +28,7 @@ from iotax.study import Study
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 from iotax.trial import Trial
+from waits import wait_for
 
 ROUNDS = """\
 name: rounds

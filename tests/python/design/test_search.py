@@ -13,7 +13,8 @@ import pytest
 from typer import Exit
 from typer.testing import CliRunner
 
-from conftest import FakeEngine, ran, wait_for
+from command_line import ran
+from faked import FakeEngine
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.search import winners
 from iotax.cli.app import app
@@ -25,6 +26,7 @@ from iotax.notebook import Notebook
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 from iotax.wording.search import sentences
+from waits import wait_for
 
 BEST = """\
 name: best

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import wait_for
+from waits import wait_for
 
 _PROGRAM = Path(__file__).with_name("dask_without_iotax.py")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_for
+from waits import wait_for
 
 _CONF = """\
 ClusterName=iotax

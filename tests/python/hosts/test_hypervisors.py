@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import TrialFailed
 from iotax.study.read import read_study
+from waits import wait_for
 
 from .namespaces import Network
 

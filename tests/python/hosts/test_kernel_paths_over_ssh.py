@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
 from iotax.notebook import Notebook, NotebookError
 from iotax.records import NfsAgreed
 from iotax.study.read import read_study
+from waits import wait_for
 
 from .namespaces import Network
 

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
 from iotax.notebook import Notebook
 from iotax.places import HostFault
 from iotax.study.hosts import Cluster, Host, Tls
 from iotax.study.read import read_study
+from waits import wait_for
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import Step, TrialFailed
 from iotax.notebook import Notebook
@@ -19,6 +18,7 @@ from iotax.places import HostFault
 from iotax.study.hosts import Host, Slurm
 from iotax.study.hosts import SlurmCluster as Asked
 from iotax.study.read import read_study
+from waits import wait_for
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 

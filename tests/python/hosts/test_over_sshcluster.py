@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import TrialFailed
 from iotax.notebook import Notebook
 from iotax.study.read import read_study
+from waits import wait_for
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, Sample, Step, TrialFailed
 from iotax.labs.hosts.clock import Offset
@@ -21,6 +20,7 @@ from iotax.places import Binary
 from iotax.places.waiting import wait_for as awaited
 from iotax.study.hosts import Host
 from iotax.trial import Trial
+from waits import wait_for
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
-from conftest import wait_for
 from iotax.notebook import Notebook
+from waits import wait_for
 
 from .namespaces import Network
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from conftest import wait_for
 from engine_process import started
+from waits import wait_for
 
 from .conftest import ENGINE
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conftest import ran
+from command_line import ran
 from iotax.notebook import Notebook
 
 from .conftest import ENGINE

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from conftest import wait_for
 from engine_process import ready, started
 from raw_iscsi import Session, cdb_16
 from raw_nvme import DISCOVERY, Queue
+from waits import wait_for
 
 from .conftest import ENGINE, guarded
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine, wait_for
+from faked import FakeEngine
 from iotax.cli.run import run
 from iotax.cli.study import open_lab, planned
 from iotax.labs.base import TrialFailed
@@ -23,6 +23,7 @@ from iotax.notebook import Notebook
 from iotax.study.model import Settings
 from iotax.study.read import read_study
 from iotax.trial import TrialResult
+from waits import wait_for
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.cli.app import app
 
 ARRAY = "iscsi://127.0.0.1:3260/iqn.2001-05.org.example:vol1/0"

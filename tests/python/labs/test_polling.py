@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.cli.run import run
 from iotax.collected import study_data
 from iotax.notebook import Notebook

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from cli.test_display import result
-from conftest import wait_for
 from iotax.design import plan
 from iotax.labs.base import HostSample, Sample
 from iotax.live import Board, LiveListener, LiveServer
@@ -17,6 +16,7 @@ from iotax.study.read import load_study
 from iotax.trial import Attempt
 from report import chromium
 from report.test_browser import BEYOND
+from waits import wait_for
 
 
 @pytest.fixture(scope="module")

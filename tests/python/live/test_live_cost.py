@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.cli.display import PlainDisplay
 from iotax.cli.run import measure
 from iotax.design import plan

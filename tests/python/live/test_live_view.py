@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from conftest import FAKE, TINY, FakeEngine, wait_for
+from faked import FAKE, TINY, FakeEngine
 from iotax.cli.display import PlainDisplay
 from iotax.cli.run import measure
 from iotax.design import plan
@@ -30,6 +30,7 @@ from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import load_study
 from iotax.trial import Attempt, TrialResult
+from waits import wait_for
 
 
 @pytest.fixture

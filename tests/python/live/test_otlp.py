@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeEngine, wait_for
+from faked import FakeEngine
 from iotax.live.board import Board
 from iotax.live.metrics import exposition
 from iotax.notebook import Notebook
 from iotax.study.read import load_study
+from waits import wait_for
 
 pytest.importorskip("opentelemetry.sdk.metrics", reason="the extra `otlp` is not installed")
 

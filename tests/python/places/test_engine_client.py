@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FAKE, FakeEngine
+from faked import FAKE, FakeEngine
 from iotax import engine as engine_module
 from iotax.engine import EngineError, engine_version, find_engine, find_host_engine
 from iotax.places.piped import LOG_LINES_MAX

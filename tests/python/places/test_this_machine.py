@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_for as until
 from iotax.engine import EngineError
 from iotax.places.here import HERE
 from iotax.places.waiting import wait_for
+from waits import wait_for as until
 
 
 def said(command: str, **how: object) -> str:

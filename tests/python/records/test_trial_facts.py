@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from conftest import TINY
+from faked import TINY
 from iotax.analysis import Grid, Run, Severity, summarise
 from iotax.analysis.limits import limit_of
 from iotax.analysis.responses import CPU, CPU_INITIATOR

@@ -32,8 +32,9 @@ def python_imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            module = "." * node.level + node.module
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def importers_of(modules: set[str], files: list[Path]) -> list[str]:
@@ -55,6 +56,11 @@ def modules_of(*names: str) -> list[Path]:
 
 def test_pure_packages_import_no_lab_process_or_database() -> None:
     assert importers_of(NEVER_IN_PURE, modules_of(*PURE, "trial", "units")) == []
+
+
+def test_no_test_asks_a_conftest_by_its_bare_name() -> None:
+    """Which of several it gets depends on what was collected before."""
+    assert importers_of({"conftest"}, sorted((ROOT / "tests").rglob("*.py"))) == []
 
 
 def test_data_flows_one_way() -> None:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine, ran, wait_for
+from command_line import ran
+from faked import FakeEngine
 from iotax.design import plan
 from iotax.notebook import Notebook
 from iotax.study.read import load_study
 from iotax.trial import Attempt
+from waits import wait_for
 
 Start = Callable[[], subprocess.Popen[str]]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from conftest import wait_for
 from engine_process import events, ready, started
 from iotax.labs.held import Held
+from waits import wait_for
 
 MIB = 1 << 20
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.collected import study_data
 from iotax.design import plan
 from iotax.engine import find_engine

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from conftest import wait_for
 from documented_keys import documented
 from iotax.places.waiting import Engine
 from iotax.serving.clients import commands, reachable
 from iotax.serving.notify import notify
 from iotax.serving.offer import Offer
+from waits import wait_for
 
 SIZE = 8 << 20
 FREE_PORTS = tuple(word for protocol in ("nfs3", "iscsi", "nvme-tcp") for word in ("--port", f"{protocol}=0"))

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from conftest import wait_for
 from iotax.design import plan
 from iotax.labs.base import Outcome, Progress, Step, TrialFailed
 from iotax.labs.choice import open_lab
@@ -24,6 +23,7 @@ from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import read_study
 from iotax.trial import Attempt, Trial
+from waits import wait_for
 
 WORLD: dict[str, Any] = {
     "name": "beside",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.cli.app import app
 from iotax.labs.load import options
 from iotax.study import Study

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.analysis.responses import Run
 from iotax.analysis.validity import Severity, check_run
 from iotax.cli.run import run

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from conftest import FakeEngine
+from faked import FakeEngine
 from iotax.cli import complete
 from iotax.cli.app import app
 from iotax.cli.exits import Exit

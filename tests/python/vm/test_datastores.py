@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from conftest import wait_for
 from iotax.design import plan
 from iotax.labs.vm import datastore, initiators
 from iotax.labs.vm.cache import new_entry
@@ -28,6 +27,7 @@ from iotax.study import Settings
 from iotax.study.endpoint import Endpoint
 from iotax.study.model import Connection, Load, Topology, Volume
 from iotax.study.read import read_study
+from waits import wait_for
 
 from .fakes import answer_lines, write_program
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ran, wait_for
+from command_line import ran
 from iotax.design import plan
 from iotax.engine import EngineError, find_engine
 from iotax.notebook import Notebook, NotebookError
 from iotax.study.read import builtin_studies, load_study, read_study
 from iotax.trial import Attempt
+from waits import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDIES = {**builtin_studies(), **{path.stem: path.read_text() for path in (ROOT / "examples").glob("*.yaml")}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ran
+from command_line import ran
 from iotax.analysis import Summary, Verdict, summarise
 from iotax.collected import study_data
 from iotax.notebook import Notebook
