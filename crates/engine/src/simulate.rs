@@ -119,6 +119,8 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         (link.coalesce_ns <= COALESCE_NS_MAX, "must be at most 10 ms", "link.coalesce_ns"),
         (loss.is_none() || link.mtu_bytes.is_some(), "only Ethernet loses segments", "link.lost_per_million"),
         (document.threads > 0, "must be at least 1", "threads"),
+        (document.initiators.costs.turn_cv_percent <= 100, "must be 0 to 100", "initiators.costs.turn_cv_percent"),
+        (document.target.costs.turn_cv_percent <= 100, "must be 0 to 100", "target.costs.turn_cv_percent"),
         ((1..=CORES_MAX).contains(&document.initiators.cores), "must be 1 to 1024", "initiators.cores"),
         ((1..=CORES_MAX).contains(&document.target.cores), "must be 1 to 1024", "target.cores"),
         (load.workers > 0 && load.workers as usize >= load.threads, "must be at least the threads", "load.workers"),
@@ -266,6 +268,7 @@ fn site(spec: &SiteSpec) -> Site {
             kib_ns: costs.kib_ns,
             kib_sent_ns: costs.kib_sent_ns,
             segment_ns: costs.segment_ns,
+            turn_cv_percent: costs.turn_cv_percent,
         },
         io_ns: costs.io_ns,
     }

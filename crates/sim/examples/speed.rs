@@ -64,8 +64,8 @@ fn one(arguments: &[String]) -> Result<u64, String> {
 }
 
 fn simulate(protocol: Protocol, loads: u32, outstanding: u32, runtime: Duration) -> Result<Simulated, Failure> {
-    let costs =
-        Costs { wake: Wake::always(20_000), turn_ns: 500, send_ns: 500, kib_ns: 100, kib_sent_ns: 100, segment_ns: 0 };
+    let wake = Wake::always(20_000);
+    let costs = Costs { wake, turn_ns: 500, send_ns: 500, kib_ns: 100, kib_sent_ns: 100, ..Costs::default() };
     let site = Site { cores: 2, costs, io_ns: 200 };
     let link = Link { rate_bytes_per_s: Some(12_500_000_000), frames: Some(Frames::ethernet(9000)), ..Link::default() };
     let lab = Lab { initiator: site.clone(), target: site, loads, size_bytes: 64 << 20, ..lab(protocol, link) };

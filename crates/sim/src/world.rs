@@ -6,6 +6,7 @@ mod paths;
 mod processors;
 mod receive;
 mod segments;
+mod stretch;
 mod waking;
 
 pub use processors::{Costs, Work, WorkAsked};
@@ -61,6 +62,7 @@ pub struct World {
     now: Instant,
     events: Events<Event>,
     pub trace: Trace,
+    seed: u64,
     random: SeededRng,
     hosts: Vec<Host>,
     nics: Vec<Nic>,
@@ -215,6 +217,7 @@ impl World {
             now: Instant(1_000),
             events: Events::new(),
             trace: Trace::default(),
+            seed,
             random: SeededRng::new(seed, "world", 0),
             hosts: Vec::new(),
             nics: Vec::new(),

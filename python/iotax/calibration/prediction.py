@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from iotax.analysis.estimate import Estimate, mean_of
 from iotax.calibration.treatments import SIDES, Treatment, measured_treatments, simulated
 from iotax.labs.sim.costs import initiators, table_costs
 from iotax.study.sim import CostTable
+from iotax.trial import TrialResult
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,21 @@ def predict(data: StudyData, source: str, table: CostTable, program: Path, say: 
     left_out: list[str] = []
     found = measured_treatments(data, source, table, left_out)
     say(f"simulating {len(found)} treatments")
-    return Prediction([_row(each, table, program) for each in found], left_out)
+    return Prediction(rows(found, table, program), left_out)
 
 
-def _row(treatment: Treatment, table: CostTable, program: Path) -> Row:
-    costs = table_costs(table, treatment.protocol)
-    result = simulated(treatment, {"initiator": initiators(costs), "target": costs["target"]}, program)
+def rows(treatments: Sequence[Treatment], table: CostTable, program: Path) -> list[Row]:
+    """What the table says of each. Raises TrialFailed, EngineError."""
+
+    def costs_of(treatment: Treatment) -> dict[str, Mapping[str, int]]:
+        costs = table_costs(table, treatment.protocol)
+        return {"initiator": initiators(costs), "target": costs["target"]}
+
+    results = simulated(treatments, costs_of, program)
+    return [_row(each, result) for each, result in zip(treatments, results, strict=True)]
+
+
+def _row(treatment: Treatment, result: TrialResult) -> Row:
     blocks = set.intersection(*(set(treatment.measured_ns[side]) for side in SIDES))
     spent_ns = [sum(treatment.measured_ns[side][block] for side in SIDES) for block in sorted(blocks)]
     cpu_ns = Predicted(Estimate.plain(mean_of(spent_ns)), sum(result.cpu_per_io_ns(side) or 0.0 for side in SIDES))

@@ -2,21 +2,24 @@
 
 How often a thread of a protocol wakes, takes a turn and sends for an I/O is not in a notebook. So each measured
 treatment is simulated, which counts it; the costs are fitted to the measured CPU per I/O; and since costs change how
-often threads wake, that is repeated with the costs found until they stay.
+often threads wake, that is repeated with the costs found until they stay. All of it is done for several measures of how
+much turns vary (`turns`), of which the one with the closest rates is taken.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from iotax.analysis.cost_fit import Costed, Figure, figure_of, fit_costs
 from iotax.analysis.data import StudyData
-from iotax.calibration.treatments import SIDES, NothingMeasured, Treatment, measured_treatments, simulated
-from iotax.labs.sim.costs import document, told
-from iotax.study.sim import Cost, Costs, CostTable, Sides
+from iotax.calibration.prediction import Row, rows
+from iotax.calibration.treatments import SIDES, NothingMeasured, Treatment, measured_treatments, simulated, split
+from iotax.calibration.turns import closest_percent, rms_off, tell_turns_apart
+from iotax.labs.sim.costs import document, told, turn_cv_percent
+from iotax.study.sim import Cost, Costs, CostTable, Sides, Spread
 from iotax.trial import SiteWork
 
 _TIMES = 4
@@ -43,31 +46,73 @@ class Check:
 
 @dataclass(frozen=True)
 class Made:
-    """A table, how it fits what it was made of, and what was left out."""
+    """A table, how it fits what it was made of, what it says of the other treatments, and what was left out."""
 
     table: CostTable
     checks: list[Check]
+    others: list[Row]
     left_out: list[str]
 
 
 def make_table(
-    data: StudyData, source: str, base: CostTable, base_name: str, program: Path, say: Callable[[str], None]
+    data: StudyData,
+    source: str,
+    base: CostTable,
+    base_name: str,
+    program: Path,
+    say: Callable[[str], None],
+    only: Mapping[str, Sequence[str]] | None = None,
 ) -> Made:
-    """`source` names the notebook and its run. Raises NothingMeasured, TrialFailed, EngineError."""
+    """`source` names the notebook and its run; `only` the treatments that the table is made from: factor → labels of
+    its levels. Raises NothingMeasured, TrialFailed, EngineError."""
     left_out: list[str] = []
-    found = measured_treatments(data, source, base, left_out)
+    found, others = split(measured_treatments(data, source, base, left_out), only or {})
+    if not found:
+        raise NothingMeasured(f"{source} holds no treatment with all of these levels")
+    own = {each.protocol: [one for one in found if one.protocol == each.protocol] for each in found}
+    told_apart = tell_turns_apart(found)
+
+    def fit(cv_percent: int) -> dict[str, _Fit]:
+        say(f"simulating {len(found)} treatments, turns varying by {cv_percent} %")
+        return {
+            protocol: _fitted(treatments, base.protocols[protocol], cv_percent, program)
+            for protocol, treatments in own.items()
+        }
+
+    tried: dict[int, dict[str, _Fit]] = {}
+
+    def rms_at(cv_percent: int) -> float:
+        tried[cv_percent] = fit(cv_percent)
+        rates_iops = {name: rate for each in tried[cv_percent].values() for name, rate in each.rates_iops.items()}
+        return rms_off(found, rates_iops)
+
+    cv_percent = closest_percent(rms_at) if told_apart else turn_cv_percent(base)
+    fits = tried.get(cv_percent) or fit(cv_percent)
     protocols, checks = {}, []
-    for protocol in dict.fromkeys(each.protocol for each in found):
-        own = [each for each in found if each.protocol == protocol]
-        say(f"simulating {len(own)} treatments of {protocol}")
-        figures, checked = _fitted(own, base.protocols[protocol], program)
-        checks += checked
+    for protocol, treatments in own.items():
+        fitted = fits[protocol]
+        checks += fitted.checks
         made = {
-            side: _costs(figures[side], costs, _source(source, own, side, data), base_name, source)
+            side: _costs(fitted.figures[side], costs, _source(source, treatments, side, data), base_name, source)
             for side, costs in told(base.protocols[protocol]).items()
         }
         protocols[protocol] = Sides(initiator=made["initiator"], target=made["target"])
-    return Made(CostTable(about=_about(data, source), protocols=protocols), checks, left_out)
+    turn_cv = _turn_cv(cv_percent, base, f"{source}, {_when_and_where(data)}" if told_apart else "", base_name, source)
+    table = CostTable(about=_about(data, source), turn_cv=turn_cv, protocols=protocols)
+    known = [each for each in others if each.protocol in protocols]
+    if len(known) < len(others):
+        left_out.append(f"{len(others) - len(known)} treatments: the table has no costs of their protocol")
+    if known:
+        say(f"simulating {len(known)} others")
+    return Made(table, checks, rows(known, table, program), left_out)
+
+
+def _turn_cv(percent: int, base: CostTable, fitted: str, base_name: str, notebook: str) -> Spread | None:
+    if fitted:
+        return Spread(percent=percent, source=f"{fitted}: in steps of 5 %, the one with the closest rates")
+    if base.turn_cv is None:
+        return None
+    return base.turn_cv.model_copy(update={"source": _as_in(base_name, notebook, base.turn_cv.source)})
 
 
 def _costs(figures: Mapping[str, Figure], base: Costs, source: str, base_name: str, notebook: str) -> Costs:
@@ -86,11 +131,14 @@ def _costs(figures: Mapping[str, Figure], base: Costs, source: str, base_name: s
 
 def _cost(figure: Figure, base: Cost, source: str, base_name: str, notebook: str) -> Cost:
     if not figure.fitted:
-        told_by = f"as in {base_name}, since {notebook} does not tell it apart: {base.source}"
-        return base.model_copy(update={"source": told_by})
+        return base.model_copy(update={"source": _as_in(base_name, notebook, base.source)})
     if figure.low_ns is None or figure.high_ns is None:
         return Cost(ns=round(figure.ns), source=f"{source}; no interval, for there is one block")
     return Cost(ns=round(figure.ns), low_ns=int(figure.low_ns), high_ns=round(figure.high_ns + 0.5), source=source)
+
+
+def _as_in(base_name: str, notebook: str, source: str) -> str:
+    return f"as in {base_name}, since {notebook} does not tell it apart: {source}"
 
 
 def _source(source: str, treatments: list[Treatment], side: str, data: StudyData) -> str:
@@ -112,10 +160,18 @@ def _when_and_where(data: StudyData) -> str:
     return ", ".join([date, *(part for part in parts if part)])
 
 
-def _fitted(
-    treatments: list[Treatment], base: Sides, program: Path
-) -> tuple[dict[str, dict[str, Figure]], list[Check]]:
-    """Side → name → figure, and how the table fits."""
+@dataclass(frozen=True)
+class _Fit:
+    """Of one protocol."""
+
+    figures: dict[str, dict[str, Figure]]
+    """Side → name → figure."""
+    checks: list[Check]
+    rates_iops: dict[str, float]
+    """Treatment → its rate, simulated."""
+
+
+def _fitted(treatments: list[Treatment], base: Sides, cv_percent: int, program: Path) -> _Fit:
     others = {
         side: {"kib_sent": float(costs.kib.ns), "wake_short": float(costs.wake.ns)}
         | {name: float(cost.ns) for name, cost in costs.figures().items() if name != _DELAY}
@@ -126,10 +182,11 @@ def _fitted(
     costs = {side: others[side] | {_DELAY: delays[side].ns} for side in SIDES}
     figures: dict[str, dict[str, Figure]] = {}
     for _ in range(_TIMES):
-        counted = [_counts(each, costs, program) for each in treatments]
+        counted = _counted(treatments, costs, cv_percent, program)
         for side in SIDES:
             costed = [
-                Costed(each.measured_ns[side], counts[side]) for each, counts in zip(treatments, counted, strict=True)
+                Costed(each.measured_ns[side], found.counts[side])
+                for each, found in zip(treatments, counted, strict=True)
             ]
             try:
                 found = fit_costs(costed, others[side], several_mtus=several_mtus)
@@ -139,8 +196,9 @@ def _fitted(
         before, costs = costs, {side: {name: each.ns for name, each in figures[side].items()} for side in SIDES}
         if all(_stay(before[side], costs[side]) for side in SIDES):
             break
-    counted = [_counts(each, costs, program) for each in treatments]
-    return figures, list(_checked(treatments, counted, costs))
+    counted = _counted(treatments, costs, cv_percent, program)
+    rates_iops = {each.name: found.rate_iops for each, found in zip(treatments, counted, strict=True)}
+    return _Fit(figures, list(_checked(treatments, counted, costs)), rates_iops)
 
 
 def _delay(treatments: list[Treatment], base: Costs) -> Figure:
@@ -161,24 +219,36 @@ def _stay(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
     return all(abs(after[name] - before[name]) <= max(1.0, _STAYS * before[name]) for name in before)
 
 
+@dataclass(frozen=True)
+class _Counted:
+    """What a treatment comes to at given costs."""
+
+    counts: dict[str, dict[str, float]]
+    """Side → name → how often it counts for an I/O."""
+    rate_iops: float
+
+
+def _counted(
+    treatments: Sequence[Treatment], costs: Mapping[str, Mapping[str, float]], cv_percent: int, program: Path
+) -> list[_Counted]:
+    documents = {side: document(costs[side], cv_percent) for side in SIDES}
+    found = []
+    for result in simulated(treatments, lambda _: documents, program):
+        assert result.simulated is not None, "the engine is of this version"
+        works = {"initiator": result.simulated.initiators, "target": result.simulated.target}
+        counts = {side: _per_io(work, result.ios) for side, work in works.items()}
+        found.append(_Counted(counts, result.rate_iops))
+    return found
+
+
 def _checked(
-    treatments: list[Treatment], counted: list[dict[str, dict[str, float]]], costs: Mapping[str, Mapping[str, float]]
+    treatments: list[Treatment], counted: list[_Counted], costs: Mapping[str, Mapping[str, float]]
 ) -> Iterator[Check]:
-    for each, counts in zip(treatments, counted, strict=True):
+    for each, found in zip(treatments, counted, strict=True):
         for side in SIDES:
             blocks = each.measured_ns[side]
-            spent_ns = sum(costs[side][name] * count for name, count in counts[side].items())
+            spent_ns = sum(costs[side][name] * count for name, count in found.counts[side].items())
             yield Check(each.name, side, sum(blocks.values()) / len(blocks), spent_ns)
-
-
-def _counts(
-    treatment: Treatment, costs: Mapping[str, Mapping[str, float]], program: Path
-) -> dict[str, dict[str, float]]:
-    """Side → name → how often it counts for an I/O, at these costs."""
-    result = simulated(treatment, {side: document(costs[side]) for side in SIDES}, program)
-    assert result.simulated is not None, "the engine is of this version"
-    works = {"initiator": result.simulated.initiators, "target": result.simulated.target}
-    return {side: _per_io(work, result.ios) for side, work in works.items()}
 
 
 def _per_io(work: SiteWork, ios: int) -> dict[str, float]:

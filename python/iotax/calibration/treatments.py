@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +23,8 @@ from iotax.trial import TrialResult
 SIDES = ("initiator", "target")
 
 _WARMUP_NS, _WINDOW_NS = 5_000_000, 20_000_000
+_TIMES_VARIED = 5
+"""Both are so many times as long where turns vary, for their mean to be told."""
 _IOS_MIN = 500
 """Of a window, at the rate of an open loop or as fast as one processor does what was measured."""
 _WARMUP_SHARE = 5
@@ -40,6 +44,8 @@ class Treatment:
     """One that was measured in every block, and what is simulated for it."""
 
     name: str
+    levels: Mapping[str, str]
+    """Factor → the label of its level."""
     protocol: str
     document: dict[str, Any]
     """Without costs."""
@@ -70,12 +76,45 @@ def measured_treatments(data: StudyData, source: str, base: CostTable, left_out:
     if not groups:
         why = "; ".join(left_out) or "it holds no runs"
         raise NothingMeasured(f"{source} holds nothing whose costs can be told: {why}")
-    return [_treatment(data, name, groups[name]) for name in map(name_of, treatments(data.study)) if name in groups]
+    factors = data.study.levels()
+    named = {
+        name_of(each): {name: level.label for name, level in zip(factors, each, strict=True)}
+        for each in treatments(data.study)
+    }
+    return [_treatment(data, name, levels, groups[name]) for name, levels in named.items() if name in groups]
 
 
-def simulated(treatment: Treatment, costs: Mapping[str, Mapping[str, int]], program: Path) -> TrialResult:
-    """With these costs of its two sides, as the engine's documents say them. Raises TrialFailed, EngineError."""
+def split(
+    treatments: Sequence[Treatment], only: Mapping[str, Sequence[str]]
+) -> tuple[list[Treatment], list[Treatment]]:
+    """Those with one of the levels that are given, of every factor named, and the others. Raises NothingMeasured."""
+    for factor, labels in only.items():
+        known = list(dict.fromkeys(each.levels.get(factor, "") for each in treatments))
+        if known == [""]:
+            raise NothingMeasured(f"{factor} is no factor here; there is {', '.join(treatments[0].levels)}")
+        for label in labels:
+            if label not in known:
+                raise NothingMeasured(f"{factor} has no level {label} here; there is {', '.join(known)}")
+    chosen = [each for each in treatments if all(each.levels[name] in labels for name, labels in only.items())]
+    return chosen, [each for each in treatments if each not in chosen]
+
+
+def simulated(
+    treatments: Sequence[Treatment],
+    costs_of: Callable[[Treatment], Mapping[str, Mapping[str, int]]],
+    program: Path,
+) -> list[TrialResult]:
+    """Each with these costs of its two sides, as the engine's documents say them; side by side, on all processors that
+    this may use. Raises TrialFailed, EngineError."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(lambda each: _simulated(each, costs_of(each), program), treatments))
+
+
+def _simulated(treatment: Treatment, costs: Mapping[str, Mapping[str, int]], program: Path) -> TrialResult:
     document = dict(treatment.document)
+    if any(costs[side]["turn_cv_percent"] for side in SIDES):
+        longer = {name: document["load"][name] * _TIMES_VARIED for name in ("warmup_ns", "runtime_ns")}
+        document["load"] = document["load"] | longer
     for key, side in (("initiators", "initiator"), ("target", "target")):
         document[key] = document[key] | {"costs": costs[side]}
     return simulate(program, document, lambda _: None).result
@@ -108,7 +147,7 @@ def _per_io_ns(result: TrialResult, side: Literal["initiator", "target"]) -> flo
     return None if together_ns is None else together_ns / 2
 
 
-def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
+def _treatment(data: StudyData, name: str, levels: Mapping[str, str], runs: list[Run]) -> Treatment:
     settings = data.study.settings(runs[0].trial.treatment)
     facts = runs[0].result.facts
     burn_ns = settings.volume.burn
@@ -141,7 +180,7 @@ def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
     mtu_bytes = _LOOPBACK_MTU_BYTES if facts.lab == "loopback" else settings.topology.mtu
     document = _document(settings, mtu_bytes, facts.threads or 1, facts.target_threads or 1)
     alone = (asked.workers, asked.per_worker) == (1, 1)
-    return Treatment(name, facts.protocol, document, means, gaps, alone, _halves(runs[0].result))
+    return Treatment(name, levels, facts.protocol, document, means, gaps, alone, _halves(runs[0].result))
 
 
 def _gaps(runs: list[Run]) -> dict[int, float]:

@@ -41,6 +41,15 @@ def costs(
     base: Annotated[
         str, typer.Option(metavar="TABLE", help="Where figures come from that the measurements do not tell apart.")
     ] = "loopback",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FACTOR=LEVEL,...",
+            help="Make it from treatments with one of these levels alone, and show what it says of the others; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The table to write.")] = Path(
         "costs.yaml"
     ),
@@ -53,7 +62,7 @@ def costs(
     """
     from iotax.cli import sim_costs as command
 
-    command.costs(notebook, run, base, output, document)
+    command.costs(notebook, run, base, only or [], output, document)
 
 
 @sim.command(cls=JsonCommand)

@@ -16,12 +16,14 @@ from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.measurements import costs_of, measured, simulating, tell
 from iotax.cli.notebooks import open_notebook
+from iotax.cli.predictions import document_of, sentences, table_of
 from iotax.engine import find_engine
 from iotax.labs.sim.costs import told
 from iotax.study.sim import Cost, Costs, CostTable
 
 
-def costs(path: Path | None, run: int | None, base: str, output: Path, document: Path | None) -> None:
+def costs(path: Path | None, run: int | None, base: str, only: list[str], output: Path, document: Path | None) -> None:
+    chosen = _levels(only)
     with open_notebook(path) as notebook:
         if output.exists():
             leave(Exit.USAGE, f"{output} already exists; name another file with --output")
@@ -30,7 +32,7 @@ def costs(path: Path | None, run: int | None, base: str, output: Path, document:
         table = costs_of(base, "--base")
         data, source = measured(notebook, run)
         with simulating():
-            made = make_table(data, source, table, f"table {base}", find_engine(), tell)
+            made = make_table(data, source, table, f"table {base}", find_engine(), tell, chosen)
         write_output(output, text_of(made.table), notebook.path)
         if document != STDOUT:
             _print(made, output)
@@ -38,9 +40,25 @@ def costs(path: Path | None, run: int | None, base: str, output: Path, document:
             write_document(document, _document(made, output), notebook.path, output, Path(base))
 
 
+def _levels(words: list[str]) -> dict[str, list[str]]:
+    """Of `--only FACTOR=LEVEL,LEVEL`."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        factor, _, levels = word.partition("=")
+        named = [level.strip() for level in levels.split(",")]
+        if not factor or not all(named):
+            leave(Exit.USAGE, f"--only {word}: write FACTOR=LEVEL,LEVEL, such as outstanding=1,8,64")
+        found.setdefault(factor.strip(), []).extend(named)
+    return found
+
+
 def text_of(table: CostTable) -> str:
     """The file: a line for each figure."""
-    lines = [f"about: {json.dumps(table.about, ensure_ascii=False)}", "protocols:"]
+    lines = [f"about: {json.dumps(table.about, ensure_ascii=False)}"]
+    if table.turn_cv:
+        source = json.dumps(table.turn_cv.source, ensure_ascii=False)
+        lines.append(f"turn_cv: {{percent: {table.turn_cv.percent}, source: {source}}}")
+    lines.append("protocols:")
     for protocol, sides in table.protocols.items():
         lines.append(f"  {protocol}:")
         for side, own in told(sides).items():
@@ -59,12 +77,19 @@ def _figure(cost: Cost) -> str:
 def _print(made: Made, output: Path) -> None:
     out = console()
     out.print(_figures(made.table))
+    if made.table.turn_cv:
+        say(f"Turns vary: the standard deviation of one is {made.table.turn_cv.percent} % of what it costs.")
     out.print(_checks(made.checks))
     close = sum(abs(each.off) <= 0.1 for each in made.checks)
     say(
-        f"{close} of {len(made.checks)} CPU times per I/O that the table was made from come out within 10 %. "
-        "How well it predicts others is for other measurements to say."
+        f"{close} of {len(made.checks)} CPU times per I/O that the table was made from come out within 10 %."
+        + ("" if made.others else " How well it predicts others is for other measurements to say.")
     )
+    if made.others:
+        out.print(table_of(made.others, "the table"))
+        say(f"Of {len(made.others)} treatments that the table was not made from:")
+        for line in sentences(made.others):
+            say(line)
     for line in made.left_out:
         say(f"Left out: {line}.")
     typer.echo(f"Table of costs: {output}. Name it as `lab: {{sim: {{costs: {output}}}}}`.")
@@ -113,5 +138,6 @@ def _document(made: Made, output: Path) -> dict[str, Any]:
             }
             for each in made.checks
         ],
+        "others": document_of(made.others),
         "left_out": made.left_out,
     }

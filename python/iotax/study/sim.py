@@ -175,6 +175,15 @@ class Costs(BaseModel):
         return {name: cost for name, cost in each.items() if cost is not None}
 
 
+class Spread(BaseModel):
+    """How much something varies: its standard deviation as a share of its mean, and where that figure comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    percent: Annotated[int, Field(ge=0, le=100)]
+    source: Annotated[str, Field(min_length=1)]
+
+
 class Sides(BaseModel):
     """Of one protocol."""
 
@@ -199,6 +208,8 @@ class CostTable(BaseModel):
 
     about: str
     """Which machine, which stack."""
+    turn_cv: Spread | None = None
+    """How much turns of any thread vary; each takes what it costs when not given."""
     protocols: Mapping[str, Sides]
 
     @property

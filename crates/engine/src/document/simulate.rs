@@ -186,6 +186,9 @@ pub(crate) struct CostsSpec {
     pub(crate) kib_sent_ns: u64,
     /// Each segment sent or received
     pub(crate) segment_ns: u64,
+    /// How much turns vary: the standard deviation of what each takes, of what it costs; at most 100
+    #[serde(default)]
+    pub(crate) turn_cv_percent: u32,
 }
 
 fn one() -> u32 {

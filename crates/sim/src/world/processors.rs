@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use iotax_proto::Instant;
 
-use super::{Event, HostId, World, receive::Receive, waking::Wake};
+use super::{Event, HostId, World, receive::Receive, stretch::Stretch, waking::Wake};
 use crate::link::Frames;
 
 /// What a thread's work costs, nanoseconds of a core.
@@ -26,6 +26,8 @@ pub struct Costs {
     pub kib_sent_ns: u64,
     /// Each segment or frame received or sent, where the link has them.
     pub segment_ns: u64,
+    /// How much turns vary: the standard deviation of what each takes, of what it costs; 0 to 100.
+    pub turn_cv_percent: u32,
 }
 
 /// What threads of a machine did so far.
@@ -77,6 +79,7 @@ pub(super) struct Machine {
 pub(super) struct Thread {
     machine: usize,
     costs: Costs,
+    stretch: Stretch,
     asked: WorkAsked,
     asked_before_ns: u64,
     /// What has arrived and waits for an interrupt, what has come since its turn began, and what its turn is about.
@@ -117,6 +120,7 @@ impl World {
         self.hosts[host.0].thread = Some(Thread {
             machine,
             costs,
+            stretch: Stretch::new(self.seed, host.0, costs.turn_cv_percent),
             asked,
             asked_before_ns,
             held: Vec::new(),
@@ -210,7 +214,8 @@ impl World {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         std::mem::swap(&mut thread.taken, &mut thread.waiting);
         thread.state = State::Receiving;
-        let cost_ns = thread.costs.turn_ns;
+        thread.stretch.begin();
+        let cost_ns = thread.stretch.of(thread.costs.turn_ns);
         let work = &mut self.machines[thread.machine].work;
         work.turns += 1;
         work.spent_ns += cost_ns;
@@ -305,7 +310,7 @@ impl World {
     fn charge(&mut self, host: usize, cost_ns: u64) {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         if thread.state == State::Working {
-            thread.until = Instant(thread.until.0 + cost_ns);
+            thread.until = Instant(thread.until.0 + thread.stretch.of(cost_ns));
         } else {
             self.machines[thread.machine].work.spent_ns += cost_ns;
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from iotax.labs.sim.costs import table_costs
+from iotax.labs.sim.costs import TURN_CV, table_costs
 from iotax.study import Study
 from iotax.study.media import MediaModel
 from iotax.study.sim import Sim, read_costs
@@ -45,7 +45,7 @@ class Assumption:
     source: str = ""
     """Of a cost; empty where the study's file says the rest."""
     costs: frozenset[tuple[str, str, str, str]] = frozenset()
-    """Table, protocol, side, figure."""
+    """Table, protocol, side, figure; no side for how much turns vary."""
     field: str = ""
     """Of `media`, or `link_delay`, or `coalesce`."""
 
@@ -108,7 +108,7 @@ def _cost_assumptions(study: Study) -> list[Assumption]:
                 for figure, cost in costs.figures().items():
                     if cost.ns:
                         together.setdefault((side, figure, cost.source), {})[table, protocol] = cost.ns
-    return [
+    return _turn_cvs(tables, list(protocols)) + [
         Assumption(
             _name(side, figure, of, tables),
             _span(of),
@@ -116,6 +116,23 @@ def _cost_assumptions(study: Study) -> list[Assumption]:
             frozenset((table, protocol, side, figure) for table, protocol in of),
         )
         for (side, figure, source), of in together.items()
+    ]
+
+
+def _turn_cvs(tables: list[str], protocols: list[str]) -> list[Assumption]:
+    together: dict[tuple[int, str], list[str]] = {}
+    for table in tables:
+        cv = read_costs(table).turn_cv
+        if cv is not None and cv.percent:
+            together.setdefault((cv.percent, cv.source), []).append(table)
+    return [
+        Assumption(
+            "how much turns vary" + (f" ({', '.join(of)})" if len(of) < len(tables) else ""),
+            f"{percent} %",
+            source,
+            frozenset((table, protocol, "", TURN_CV) for table in of for protocol in protocols),
+        )
+        for (percent, source), of in together.items()
     ]
 
 

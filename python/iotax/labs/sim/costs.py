@@ -19,6 +19,8 @@ from iotax.study import Study
 from iotax.study.sim import Cost, Costs, CostTable, Sides, read_costs
 from iotax.trial import Trial, TrialResult
 
+TURN_CV = "turn_cv"
+"""The one figure of a table that is no time."""
 _NORMAL = statistics.NormalDist()
 _Z = _NORMAL.inv_cdf(0.975)
 _BITS = 53
@@ -29,7 +31,7 @@ def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str
     lab = study.settings(trial.treatment).sim
     assert lab is not None, "a study of this lab"
     table = read_costs(lab.costs)
-    sides, drawn_from = table.protocols[protocol], table.digest()
+    sides, drawn_from, cv = table.protocols[protocol], table.digest(), turn_cv_percent(table)
     count = study.design.replicates
     # A run beside the comparison belongs to a block; one to none takes the figures as they are.
     place = trial.replicate or (trial.block if trial.block <= count else 0)
@@ -40,7 +42,8 @@ def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str
                     cost, deviates(study.design.seed, f"costs {drawn_from} {protocol} {side} {name}", count), place
                 )
                 for name, cost in costs.figures().items()
-            }
+            },
+            cv,
         )
         for side, costs in sides.by_name().items()
     }
@@ -49,18 +52,24 @@ def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str
 def table_costs(
     table: CostTable, protocol: str, times: Callable[[str, str], float] = lambda *_: 1.0
 ) -> dict[str, dict[str, int]]:
-    """The same, as the table has them; or each, of a side and by its name, so many times as large."""
-    sides = table.protocols[protocol]
+    """The same, as the table has them; or each, of a side and by its name, so many times as large. Of no side is how
+    much turns vary."""
+    sides, cv = table.protocols[protocol], turn_cv_percent(table) * times("", TURN_CV)
     return {
-        side: document({name: cost.ns * times(side, name) for name, cost in costs.figures().items()})
+        side: document({name: cost.ns * times(side, name) for name, cost in costs.figures().items()}, cv)
         for side, costs in sides.by_name().items()
     }
 
 
-def document(figures: Mapping[str, float]) -> dict[str, int]:
+def turn_cv_percent(table: CostTable) -> int:
+    """How much turns vary, which is not drawn."""
+    return table.turn_cv.percent if table.turn_cv else 0
+
+
+def document(figures: Mapping[str, float], cv_percent: float) -> dict[str, int]:
     """Of one side, as the engine's documents say it, which have every figure."""
     every = {"kib_sent": figures["kib"], "wake_short": figures["wake"], "wake_delay": 0.0, **figures}
-    return {f"{name}_ns": round(ns) for name, ns in every.items()}
+    return {f"{name}_ns": round(ns) for name, ns in every.items()} | {"turn_cv_percent": min(100, round(cv_percent))}
 
 
 def told(sides: Sides) -> dict[str, Costs]:
@@ -70,13 +79,14 @@ def told(sides: Sides) -> dict[str, Costs]:
 
 def initiators(costs: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """What a thread of the initiators costs: guest and hypervisor together, where there are both."""
-    added = costs.get("hypervisor", {})
-    return {name: ns + added.get(name, 0) for name, ns in costs["initiator"].items()}
+    added = {name: ns for name, ns in costs.get("hypervisor", {}).items() if name.endswith("_ns")}
+    return {name: figure + added.get(name, 0) for name, figure in costs["initiator"].items()}
 
 
 def hypervisor_ns(costs: Mapping[str, Mapping[str, int]], result: TrialResult) -> int | None:
     """What the hypervisor spent of the initiators' CPU time in the window; None where the costs know none. A turn
-    that the window cuts is counted as the simulator counts it; a figure's rounding aside this is exact."""
+    that the window cuts is counted as the simulator counts it; a figure's rounding aside this is exact where turns do
+    not vary."""
     if "hypervisor" not in costs or result.simulated is None:
         return None
     figures, work = costs["hypervisor"], result.simulated.initiators
