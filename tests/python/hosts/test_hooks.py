@@ -35,7 +35,7 @@ lab:
 {hooks}
 volume: {{size: 8MiB}}
 factors: {{protocol: [iscsi, nvme-tcp]}}
-load: {{warmup: 0, runtime: 100ms}}
+load: {{warmup: 0, runtime: 300ms}}
 design: {{replicates: 2}}
 baseline: {{protocol: iscsi}}
 """
