@@ -39,6 +39,9 @@ _LINE_BITS = 6
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
 """For files: their threads do their I/Os themselves, where with epoll others would."""
 _DEADLINE_S = 120.0
+_LONGER_S = 3.0
+"""Than the window of the trace are those of the loads: the first connects long before the last on a busy machine, and
+what is done to end a connection within the trace would be taken for the I/O's."""
 _PIPE_BYTES = 1 << 16
 _SCHEDULED = re.compile(r"SCHED\[(\d+)\]:\s+acquired lock")
 
@@ -215,7 +218,7 @@ def _server(protocol: str, threads: int, volume: dict[str, Any]) -> dict[str, An
 
 
 def _load(endpoint: str, direction: str, window_s: float) -> dict[str, Any]:
-    """Of each client: all go to the same places. Its window is half a second more than ours."""
+    """Of each client: all go to the same places."""
     return {
         "task": "run",
         "endpoint": endpoint,
@@ -226,7 +229,7 @@ def _load(endpoint: str, direction: str, window_s: float) -> dict[str, Any]:
         "random_percent": 100,
         "working_set_bytes": _VOLUME_BYTES,
         "warmup_ns": int(window_s * 1e9),
-        "runtime_ns": int((window_s + 0.5) * 1e9),
+        "runtime_ns": int((window_s + _LONGER_S) * 1e9),
         "verify": False,
     }
 
