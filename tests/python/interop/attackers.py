@@ -180,7 +180,7 @@ ATTACKS = (
         _nvme(0x09, lambda _: struct.pack("<II", 255, 4), _whole_ranges),
     ),
     Attack("Write Zeroes of 32 MiB", "nvme-tcp", 128, 128, _nvme(0x08, lambda _: struct.pack("<QI", 0, 0xFFFF))),
-    Attack("Get Log Page of 1 MiB, discovery", "nvme-tcp", 30, 200, _log_pages),
+    Attack("Get Log Page of 1 MiB, discovery", "nvme-tcp", 30, 400, _log_pages),
     Attack(
         "UNMAP of 255 descriptors",
         "iscsi",
@@ -197,16 +197,16 @@ ATTACKS = (
         "COMPARE AND WRITE of 255 blocks",
         "iscsi",
         16,
-        200,
+        800,
         _iscsi(lambda _: struct.pack(">BBQ3sBBB", 0x89, 0, 64, bytes(3), 255, 0, 0), lambda _: bytes(510 * BLOCK)),
     ),
     Attack(
-        "ORWRITE of 256 KiB", "iscsi", 16, 200, _iscsi(lambda _: cdb_16(0x8B, 0, 0, 512), lambda _: bytes(512 * BLOCK))
+        "ORWRITE of 256 KiB", "iscsi", 16, 400, _iscsi(lambda _: cdb_16(0x8B, 0, 0, 512), lambda _: bytes(512 * BLOCK))
     ),
     Attack("RENAME 1,000 levels deep", "nfs3", 512, 2000, _renames),
     Attack("READDIR of 4,000 names", "nfs3", 128, 1000, _listings(16, struct.pack(">I", 65536))),
     Attack("READDIRPLUS of 4,000 names", "nfs3", 128, 1000, _listings(17, struct.pack(">II", 65536, 65536))),
-    Attack("DUMP of all mounts", "nfs3", 256, 1000, _dumps),
+    Attack("DUMP of all mounts", "nfs3", 256, 4000, _dumps),
     Attack("MNT by a new name each", "nfs3", 256, 4000, _mounts),
-    Attack("READ of 1 MiB of a sparse file", "nfs3", 64, 200, _sparse_reads),
+    Attack("READ of 1 MiB of a sparse file", "nfs3", 64, 800, _sparse_reads),
 )
