@@ -11,14 +11,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from iotax.analysis import StudyData
 from iotax.analysis.estimate import Estimate
 from iotax.calibration import NothingMeasured, Predicted, make_table, predict
 from iotax.cli.app import app
-from iotax.collected import study_data
-from iotax.notebook import Notebook
 from iotax.study import sim
 from iotax.study.sim import read_costs
+from measurements import data_of, measured_in
 
 MEASURED: dict[str, Any] = {
     "name": "small",
@@ -34,17 +32,7 @@ MEASURED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("measured")
-    file, notebook = folder / "m.yaml", folder / "m.iotax"
-    file.write_text(yaml.safe_dump(MEASURED, sort_keys=False), encoding="utf-8")
-    done = CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"])
-    assert done.exit_code == 0, done.output
-    return notebook
-
-
-def data_of(notebook: Path) -> StudyData:
-    with Notebook(notebook) as opened:
-        return study_data(opened)
+    return measured_in(tmp_path_factory.mktemp("measured"), MEASURED)
 
 
 @pytest.mark.usefixtures("real_engine")

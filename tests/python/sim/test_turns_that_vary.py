@@ -11,18 +11,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from iotax.analysis import StudyData
 from iotax.calibration import table as calibration
 from iotax.calibration.treatments import Treatment, measured_treatments, simulated
 from iotax.calibration.turns import closest_percent, rms_off, tell_turns_apart
 from iotax.cli.app import app
 from iotax.cli.sim_costs import text_of
-from iotax.collected import study_data
 from iotax.labs.sim.assumptions import assumptions
 from iotax.labs.sim.costs import initiators, table_costs
-from iotax.notebook import Notebook
 from iotax.study.read import read_study
 from iotax.study.sim import CostTable, Spread, read_costs
+from measurements import data_of, measured_in
 
 MEASURED: dict[str, Any] = {
     "name": "small",
@@ -38,17 +36,7 @@ MEASURED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("measured")
-    file, notebook = folder / "m.yaml", folder / "m.iotax"
-    file.write_text(yaml.safe_dump(MEASURED, sort_keys=False), encoding="utf-8")
-    done = CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"])
-    assert done.exit_code == 0, done.output
-    return notebook
-
-
-def data_of(notebook: Path) -> StudyData:
-    with Notebook(notebook) as opened:
-        return study_data(opened)
+    return measured_in(tmp_path_factory.mktemp("measured"), MEASURED)
 
 
 def varying(percent: int) -> CostTable:
