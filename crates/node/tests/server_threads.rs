@@ -1,4 +1,4 @@
-//! Two threads of one server: a function that aborts commands on the other is answered when they have ended there.
+//! Two threads of one server: what ends commands on the other is answered when they have ended there.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::{
 };
 
 use iotax_node::{
-    ConnId, Input, ListenerId, Node, Server, ServerConfig, ServerNode,
+    ConnId, Input, ListenerId, Node, Output, Server, ServerConfig, ServerNode,
     server::{Export, Protocol, Squash, plan_portals},
     volume::{Media, VolumeSpec},
 };
@@ -60,7 +60,15 @@ struct Thread {
 }
 
 impl Thread {
+    /// Logged in as the initiator port of that number.
     fn new(server: &Arc<Server>, number: u8) -> Self {
+        let mut thread = Self::connected(server, number);
+        thread.ask_login(server, number);
+        thread.logged_in();
+        thread
+    }
+
+    fn connected(server: &Arc<Server>, number: u8) -> Self {
         let memory = Heap::new(SIZE);
         let region: Rc<dyn iotax_proto::Region> = memory.clone();
         let allocate = Box::new(|len| Some(Heap::new(len) as _));
@@ -68,7 +76,10 @@ impl Thread {
         let (now, peer) = (Instant(1), SocketAddr::from(([127, 0, 0, 1], 50_000)));
         node.handle(now, Input::Accepted { conn: CONN, listener: ListenerId(0), peer });
         let (sender, framer) = (Sender::default(), Framer::new(1 << 20));
-        let mut thread = Self { node, memory, sender, framer, now, cmd_sn: 1 };
+        Self { node, memory, sender, framer, now, cmd_sn: 1 }
+    }
+
+    fn ask_login(&mut self, server: &Server, number: u8) {
         let target = server.endpoint(0).split('/').nth(3).expect("a name").to_owned();
         let request = LoginRequest {
             immediate: true,
@@ -76,17 +87,19 @@ impl Thread {
             csg: stage::OPERATIONAL,
             nsg: stage::FULL_FEATURE,
             isid: [0x80, 0, 0, 0, 0, number],
-            cmd_sn: thread.cmd_sn,
+            cmd_sn: self.cmd_sn,
             ..LoginRequest::default()
         };
         let keys = format!("InitiatorName=iqn.2026-11.x:i\0TargetName={target}\0InitialR2T=Yes\0ImmediateData=No\0");
-        thread.send(request.encode(), keys.as_bytes());
-        let [response] = thread.answers()[..] else { panic!("one response") };
+        self.send(request.encode(), keys.as_bytes());
+    }
+
+    fn logged_in(&mut self) {
+        let [response] = self.answers()[..] else { panic!("one response") };
         assert_eq!(LoginResponse::parse(&response).status, LoginStatus::SUCCESS);
         // The unit attention of power on.
-        assert_ne!(thread.test_unit_ready(), status::GOOD);
-        assert_eq!(thread.test_unit_ready(), status::GOOD);
-        thread
+        assert_ne!(self.test_unit_ready(), status::GOOD);
+        assert_eq!(self.test_unit_ready(), status::GOOD);
     }
 
     fn send(&mut self, bhs: Bhs, data: &[u8]) {
@@ -181,4 +194,37 @@ fn reset_is_answered_when_the_other_thread_has_ended_its_commands() {
         let [response] = one.answers()[..] else { panic!("one response") };
         assert_eq!(TaskManagementResponse::parse(&response).response, function_response::COMPLETE);
     });
+}
+
+#[test]
+fn login_is_answered_when_the_session_that_it_replaces_has_ended_on_its_thread() {
+    let server = server();
+    let mut old = Thread::new(&server, 1);
+    let ttt = old.begin_write();
+    let mut new = Thread::connected(&server, 1);
+    new.ask_login(&server, 1);
+    for _ in 0..100 {
+        assert!(new.answers().is_empty(), "the older session has not ended");
+        new.timer();
+    }
+    let data = DataOut { last: true, itt: TaskTag(8), ttt, ..DataOut::default() };
+    old.send(data.encode(), &[9; 512]);
+    assert_eq!(old.memory.bytes()[..512], [0; 512], "its write comes too late");
+    new.timer();
+    new.logged_in();
+}
+
+/// A driver keeps a connection for as long as its last answer cannot be sent.
+#[test]
+fn login_does_not_wait_for_a_connection_that_only_flushes() {
+    let server = server();
+    let mut old = Thread::new(&server, 1);
+    old.begin_write();
+    let mut too_long = ScsiCommand { cmd_sn: old.cmd_sn, ..ScsiCommand::default() }.encode();
+    too_long.0[5..8].fill(0xff);
+    old.node.handle(old.now, Input::Received { conn: CONN, bytes: &too_long.0 });
+    assert!(matches!(old.node.poll_output(), Some(Output::Close { .. })), "the peer broke the protocol");
+    let mut new = Thread::connected(&server, 1);
+    new.ask_login(&server, 1);
+    new.logged_in();
 }

@@ -112,7 +112,7 @@ pub struct Allocation {
 pub struct Ending(Arc<()>);
 
 /// What somebody who aborted it waits for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Endings(Vec<Weak<()>>);
 
 impl Endings {

@@ -154,14 +154,18 @@ fn ports_and_subsystems_that_are_not_here_or_not_let_in_are_refused_each_in_its_
 }
 
 #[test]
-fn a_second_login_of_a_port_ends_the_first() {
+fn a_second_login_of_a_port_ends_the_first_and_begins_after_it() {
     let ready = |server| Pair::ready(config(8, 512), target_config(8, 512, 512), server, Cut::Never);
     let mut first = ready(Server::new());
     let mut server = Server::new();
     (server.port.logins, server.subsystem) = (first.server.port.logins.clone(), first.server.subsystem.clone());
-    let second = ready(server);
+    let mut second = Pair::new(config(8, 512), target_config(8, 512, 512), server, Cut::Never);
+    second.run().unwrap();
+    assert!(second.events.geometry.is_none(), "the first login has not heard of its end");
     assert_eq!(second.server.port.notified, 1);
     first.target.handle_notification(first.now, &mut first.server);
+    second.target.handle_timeout(second.now, &mut second.server).unwrap();
+    second.run_until(|pair| pair.events.geometry.is_some()).unwrap();
     assert!(Target::<Server>::is_closing(&first.target));
     assert!(!Target::<Server>::is_closing(&second.target));
     assert_eq!(first.server.subsystem.0.borrow().controller_count(), 1, "the first one's controller is gone");

@@ -127,15 +127,45 @@ fn ports_that_are_not_here_or_not_let_in_are_refused_each_in_its_way() {
 }
 
 #[test]
-fn a_second_login_of_a_port_ends_the_first() {
+fn a_second_login_of_a_port_ends_the_first_and_begins_after_it() {
     let mut first = Pair::ready(config(8, 512), target_config(8, 512, 512), FcBackend::new(8192), Cut::Whole);
     let mut backend = FcBackend::new(8192);
     (backend.memory.device, backend.logins) = (first.backend.memory.device.clone(), first.backend.logins.clone());
-    let second = Pair::ready(config(8, 512), target_config(8, 512, 512), backend, Cut::Whole);
+    first.backend.memory.lingering = Some(Vec::new());
+    first.backend.memory.queues = true;
+    first.initiator.submit(first.now, 3, Io::Read { offset: 0, len: 512 }).unwrap();
+    let out = first.initiator.transmit().take_bytes();
+    first.target.receive(first.now, &out, &mut first.backend).unwrap();
+
+    let mut second = Pair::new(config(8, 512), target_config(8, 512, 512), backend, Cut::Whole);
+    second.run().unwrap();
+    assert!(second.events.ready.is_none(), "the first login has not heard of its end");
     assert_eq!(second.backend.notified, 1);
     first.target.handle_notification(first.now, &mut first.backend);
     assert!(Target::<FcBackend>::is_closing(&first.target));
+    second.target.handle_timeout(second.now, &mut second.backend).unwrap();
+    second.run().unwrap();
+    assert!(second.events.ready.is_none(), "a command of it goes on");
+    first.backend.memory.lingering = None;
+    second.target.handle_timeout(second.now, &mut second.backend).unwrap();
+    second.run().unwrap();
+    assert!(second.events.ready.is_some());
     assert!(!Target::<FcBackend>::is_closing(&second.target));
+}
+
+#[test]
+fn a_login_is_refused_where_the_one_before_it_does_not_end() {
+    let first = Pair::ready(config(8, 512), target_config(8, 512, 512), FcBackend::new(8192), Cut::Whole);
+    let mut backend = FcBackend::new(8192);
+    (backend.memory.device, backend.logins) = (first.backend.memory.device.clone(), first.backend.logins.clone());
+    let mut second = Pair::new(config(8, 512), target_config(8, 512, 512), backend, Cut::Whole);
+    second.run().unwrap();
+    let late = Instant(2_000_000_000);
+    let refused = second.target.handle_timeout(late, &mut second.backend);
+    assert!(refused.is_err() || Target::<FcBackend>::is_closing(&second.target));
+    let out = Target::<FcBackend>::transmit(&mut second.target).take_bytes();
+    let told = second.initiator.receive(late, &out, &mut second.events).unwrap_err();
+    assert_eq!(told.kind, ViolationKind::Refused(Refusal::Busy));
 }
 
 #[test]

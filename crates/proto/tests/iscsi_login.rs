@@ -9,7 +9,7 @@ use iotax_proto::{
         Credentials, DigestWish, DiscoveredTarget, Wishes,
         initiator::{self, Chap, Discovery, Mutual},
         pdu::{
-            LoginRequest, SessionHandle, TaskTag,
+            LoginRequest, LoginResponse, SessionHandle, TaskTag,
             login::{LoginStatus, stage},
         },
         target_side::{AuthPolicy, Config, Connection, LoginRefusal},
@@ -180,7 +180,7 @@ fn anything_but_a_login_before_the_login_is_refused() {
 }
 
 #[test]
-fn a_second_session_of_the_same_port_ends_the_first() {
+fn a_second_session_of_the_same_port_ends_the_first_and_begins_after_it() {
     let mut peer = Peer::logged_in(Config::default(), MemoryBackend::new(8192), &[]);
     peer.clear_attentions();
     peer.backend.queues = true;
@@ -188,29 +188,76 @@ fn a_second_session_of_the_same_port_ends_the_first() {
     peer.send(read.encode(), &[]).unwrap();
     assert_eq!(peer.backend.open_operations(), 1);
 
-    let other = MemoryBackend {
-        device: peer.backend.device.clone(),
-        sessions: peer.backend.sessions.clone(),
-        ..MemoryBackend::new(8192)
-    };
-    let mut second = Peer::logged_in(Config::default(), other, &[]);
+    let other = beside(&peer.backend);
+    let mut second = Peer::new(Config::default(), other);
+    second.ask_login();
+    assert!(second.answers().is_empty(), "the first session's command is under way");
     peer.target.handle_timeout(Instant(1), &mut peer.backend).unwrap();
     assert!(Target::<MemoryBackend>::is_closing(&peer.target));
     assert_eq!(peer.backend.open_operations(), 0);
+    second.target.handle_timeout(Instant(1), &mut second.backend).unwrap();
+    let [(response, _)] = &second.answers()[..] else { panic!("the login's answer") };
+    assert_eq!(LoginResponse::parse(response).status, LoginStatus::SUCCESS);
     second.clear_attentions();
     assert!(!Target::<MemoryBackend>::is_closing(&second.target));
 
     // Another port is another session.
-    let other = MemoryBackend {
-        device: second.backend.device.clone(),
-        sessions: second.backend.sessions.clone(),
-        ..MemoryBackend::new(8192)
-    };
+    let other = beside(&second.backend);
     let mut third = Peer::new(Config::default(), other);
     third.isid[5] = 10;
     assert_eq!(third.login(&[]).0.status, LoginStatus::SUCCESS);
     second.target.handle_timeout(Instant(1), &mut second.backend).unwrap();
     assert!(!Target::<MemoryBackend>::is_closing(&second.target));
+}
+
+/// What another connection to the same target finds.
+fn beside(backend: &MemoryBackend) -> MemoryBackend {
+    MemoryBackend {
+        device: backend.device.clone(),
+        sessions: backend.sessions.clone(),
+        ..MemoryBackend::new(8192)
+    }
+}
+
+#[test]
+fn a_login_is_refused_where_the_session_before_it_does_not_end_and_so_is_the_next() {
+    let first = Peer::logged_in(Config::default(), MemoryBackend::new(8192), &[]);
+    for _ in 0..2 {
+        let mut second = Peer::new(Config::default(), beside(&first.backend));
+        second.ask_login();
+        second.target.handle_timeout(Instant(1_999_999_999), &mut second.backend).unwrap();
+        assert!(second.answers().is_empty());
+        let refused = second.target.handle_timeout(Instant(2_000_000_000), &mut second.backend).unwrap_err();
+        assert_eq!(refused.kind, ViolationKind::Refused(Refusal::Busy));
+        let [(response, _)] = &second.answers()[..] else { panic!("the login's answer") };
+        assert_eq!(LoginResponse::parse(response).status, LoginStatus::SERVICE_UNAVAILABLE);
+    }
+}
+
+#[test]
+fn a_login_waits_for_what_a_disk_still_does_for_the_session_before_it() {
+    let mut first = Peer::logged_in(Config::default(), MemoryBackend::new(8192), &[]);
+    first.clear_attentions();
+    first.backend.queues = true;
+    first.backend.lingering = Some(Vec::new());
+    let read = first.read_command(TaskTag(1), 1, 512);
+    first.send(read.encode(), &[]).unwrap();
+    Target::<MemoryBackend>::disconnected(&mut first.target, first.now, &mut first.backend);
+    let mut second = Peer::new(Config::default(), beside(&first.backend));
+    second.ask_login();
+    assert!(second.answers().is_empty());
+    first.backend.lingering = None;
+    second.target.handle_timeout(Instant(1), &mut second.backend).unwrap();
+    assert_eq!(second.answers().len(), 1);
+}
+
+#[test]
+fn nothing_may_come_before_the_answer_to_a_login_that_waits() {
+    let first = Peer::logged_in(Config::default(), MemoryBackend::new(8192), &[]);
+    let mut second = Peer::new(Config::default(), beside(&first.backend));
+    second.ask_login();
+    let read = second.read_command(TaskTag(1), 1, 512);
+    assert_eq!(second.send(read.encode(), &[]).unwrap_err().kind, ViolationKind::Misbehaved);
 }
 
 /// Runs a discovery in pieces of `step` bytes.

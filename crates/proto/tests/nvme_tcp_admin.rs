@@ -474,6 +474,46 @@ fn host_without_a_name_comes_in_where_every_host_does() {
     }
 }
 
+fn csts(server: &mut Server, admin: &mut Raw) -> u32 {
+    admin.one(server, &property_get(property::CSTS), &[]).response().result as u32
+}
+
+#[test]
+fn a_reset_or_shut_down_controller_says_so_when_its_io_queues_have_ended() {
+    for (value, before, after) in [
+        (0, property::CSTS_READY, 0),
+        (
+            property::CC_SHUTDOWN_NORMAL,
+            property::CSTS_READY | property::CSTS_SHUTDOWN_PROCESSING,
+            property::CSTS_SHUTDOWN_COMPLETE,
+        ),
+    ] {
+        let (mut server, mut admin, cntlid) = queue();
+        let mut io = Raw::io(&mut server, &TargetConfig::default(), cntlid, QueueId(1));
+        assert!(admin.status(&mut server, &property_set(value)).is_success());
+        assert_eq!(csts(&mut server, &mut admin), before, "the I/O queue on its thread has not heard of it");
+        assert!(server.port.notified > 0);
+        io.target.handle_notification(io.now, &mut server);
+        assert!(Target::<Server>::is_closing(&io.target));
+        assert_eq!(csts(&mut server, &mut admin), after);
+    }
+}
+
+#[test]
+fn a_controller_gets_ready_when_queues_of_its_hosts_ended_controllers_are_over() {
+    let (mut server, mut first, cntlid) = queue();
+    let mut io = Raw::io(&mut server, &TargetConfig::default(), cntlid, QueueId(1));
+    Target::<Server>::disconnected(&mut first.target, first.now, &mut server);
+    let (mut second, cntlid) = Raw::admin(&mut server, &TargetConfig::default());
+    assert_eq!(csts(&mut server, &mut second), 0);
+    let mut early = Raw::open(&mut server, &TargetConfig::default());
+    let refused = early.connect(&mut server, &connect(QueueId(1), 7), &connect_data(cntlid));
+    assert_eq!(refused.status.code(), Status::SEQUENCE_ERROR.code());
+    io.target.handle_notification(io.now, &mut server);
+    assert_eq!(csts(&mut server, &mut second), property::CSTS_READY);
+    Raw::io(&mut server, &TargetConfig::default(), cntlid, QueueId(1));
+}
+
 #[test]
 fn reset_forgets_event_requests() {
     let (mut server, mut raw, _) = queue();

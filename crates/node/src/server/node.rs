@@ -181,8 +181,9 @@ impl ServerNode {
         if (result.is_err() || connection.has_ended()) && !connection.is_closing {
             connection.is_closing = true;
             connection.deadline = None;
-            // What is left to send may take its time, or never leave. Its initiator may be back before, and finds nothing of this going on.
-            connection.backend.operations.abort_all();
+            // What is left to send may take its time, or never leave. Its session ends now: its initiator may be back before, and waits for
+            // what goes on of it.
+            connection.disconnected(now);
             let peer = connection.backend.peer;
             self.outputs.push_back(Output::Close { conn });
             if let Err(violation) = result {

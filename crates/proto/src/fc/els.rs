@@ -40,6 +40,8 @@ pub struct Rejection {
 
 impl Rejection {
     pub const LOGICAL_ERROR: Self = Self { reason: 0x03, explanation: 0 };
+    /// Logical busy (FC-LS-4, LS_RJT reason codes).
+    pub const BUSY: Self = Self { reason: 0x05, explanation: 0 };
     pub const PROTOCOL_ERROR: Self = Self { reason: 0x07, explanation: 0 };
     /// The port may not log in.
     pub const UNABLE: Self = Self { reason: 0x09, explanation: 0 };
@@ -58,7 +60,7 @@ impl Rejection {
         };
         match rejection {
             Self::INSUFFICIENT_RESOURCES => Violation::refused(Refusal::Busy, "the target has no room for a login"),
-            Self { reason: 0x05, .. } => Violation::refused(Refusal::Busy, "the target is busy"),
+            Self { reason, .. } if reason == Self::BUSY.reason => Violation::refused(Refusal::Busy, "the target is busy"),
             Self { reason: 0x09, .. } => Violation::refused(Refusal::Denied, "this port may not log in to this target"),
             _ => Violation::refused(Refusal::Other, "the target rejected a login"),
         }

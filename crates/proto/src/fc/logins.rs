@@ -1,31 +1,24 @@
 //! The logins of one target port, over all its connections.
 
-use alloc::{rc::Rc, sync::Arc, vec::Vec};
-use core::{
-    fmt,
-    net::IpAddr,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use alloc::rc::Rc;
+use core::{fmt, net::IpAddr};
 
-use super::PortName;
-use crate::{Origin, Shared};
+use super::{Header, PortName, els::Process};
+use crate::{Ending, Endings, Instant, LiveSession, Origin, SessionTable, Shared, Wait};
 
 /// Logins that a target port has at a time; one more is told that there are no resources.
 const LOGINS_MAX: usize = 4096;
 /// Of those, logins of one origin: a peer alone cannot keep all others out.
 const LOGINS_OF_ORIGIN_MAX: usize = 1024;
 
-/// The live logins of a target port.
-#[derive(Debug, Default)]
-pub struct Logins {
-    live: Vec<Live>,
-}
-
+/// The live logins of a target port, one of each initiator port: a newer one is an implicit logout of the older (FC-LS-4).
 #[derive(Debug)]
-struct Live {
-    initiator: PortName,
-    origin: Origin,
-    ended: Arc<AtomicBool>,
+pub struct Logins(SessionTable<PortName>);
+
+impl Default for Logins {
+    fn default() -> Self {
+        Self(SessionTable::new(LOGINS_MAX, LOGINS_OF_ORIGIN_MAX))
+    }
 }
 
 /// Why an initiator port may not log in.
@@ -56,98 +49,66 @@ impl<D> fmt::Debug for LoginGrant<D> {
 #[derive(Debug)]
 pub struct ProcessLogin<D> {
     pub grant: LoginGrant<D>,
-    /// Set when the initiator port logs in elsewhere.
-    ended: Arc<AtomicBool>,
+    live: LiveSession,
+}
+
+/// A login that is answered once the earlier ones of its initiator port are over.
+#[derive(Debug)]
+pub struct Opening<D> {
+    pub(super) login: ProcessLogin<D>,
+    pub(super) wait: Wait,
+    /// The PRLI, and the answer to it.
+    pub(super) header: Header,
+    pub(super) process: Process,
 }
 
 impl<D> ProcessLogin<D> {
-    /// `None` where the target port has too many logins. `notify_others` has one of the same initiator port learn of its end now, not
-    /// when it next looks by itself: what it does ends before this login begins anything.
-    pub(super) fn open(initiator: PortName, grant: LoginGrant<D>, notify_others: impl FnOnce()) -> Option<Self> {
+    /// `None` where the target port has too many logins. The login may begin when the endings are over.
+    fn open(initiator: PortName, grant: LoginGrant<D>) -> Option<(Self, Endings)> {
         let mut opened = None;
-        grant.logins.with(&mut |logins| opened = logins.open(initiator, Origin::of_address(grant.address)));
-        let Opened { ended, replaces } = opened?;
-        if replaces {
-            notify_others();
-        }
-        Some(Self { grant, ended })
+        let origin = Origin::of_address(grant.address);
+        grant.logins.with(&mut |logins| opened = logins.0.open(initiator, origin.clone(), ()));
+        let (live, waits_for) = opened?;
+        Some((Self { grant, live }, waits_for))
     }
 
     /// The initiator port logged in elsewhere.
     #[inline]
     pub fn is_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
+        self.live.is_ended()
+    }
+
+    /// For operations that go on after it.
+    pub fn ending(&self) -> &Ending {
+        self.live.ending()
+    }
+
+    /// Its connection is over, and its operations were aborted.
+    pub fn close(self) {
+        self.grant.logins.with(&mut |logins| logins.0.close(&self.live));
+    }
+}
+
+impl<D> Opening<D> {
+    /// The initiator port logged in elsewhere meanwhile.
+    pub fn is_ended(&self) -> bool {
+        self.login.is_ended()
+    }
+
+    /// As [`ProcessLogin::open`]. `notify_others` has an earlier login of the port learn of its end now, not when it next looks by itself.
+    pub(super) fn begin(
+        now: Instant,
+        initiator: PortName,
+        grant: LoginGrant<D>,
+        (header, process): (Header, Process),
+        notify_others: impl FnOnce(),
+    ) -> Option<Self> {
+        let (login, waits_for) = ProcessLogin::open(initiator, grant)?;
+        Some(Self { login, wait: Wait::begin(now, waits_for, notify_others), header, process })
     }
 
     /// Its connection is over.
     pub fn close(self) {
-        self.grant.logins.with(&mut |logins| logins.close(&self.ended));
-    }
-}
-
-/// A login that begins.
-#[derive(Debug)]
-struct Opened {
-    /// Set when it is to end.
-    ended: Arc<AtomicBool>,
-    /// There was one of the same initiator port, which is to learn of its end.
-    replaces: bool,
-}
-
-impl Logins {
-    /// Opens a login. An older one of the same initiator port is ended by it (FC-LS-4: implicit logout). `None` where there are
-    /// too many.
-    fn open(&mut self, initiator: PortName, origin: Origin) -> Option<Opened> {
-        let before = self.live.len();
-        self.live.retain(|live| {
-            let same = live.initiator == initiator;
-            if same {
-                live.ended.store(true, Ordering::Release);
-            }
-            !same
-        });
-        let replaces = self.live.len() < before;
-        let of_origin = self.live.iter().filter(|live| live.origin == origin).count();
-        if self.live.len() >= LOGINS_MAX || of_origin >= LOGINS_OF_ORIGIN_MAX {
-            return None;
-        }
-        let ended = Arc::new(AtomicBool::new(false));
-        self.live.push(Live { initiator, origin, ended: Arc::clone(&ended) });
-        Some(Opened { ended, replaces })
-    }
-
-    /// Forgets a login that is over.
-    fn close(&mut self, ended: &Arc<AtomicBool>) {
-        self.live.retain(|live| !Arc::ptr_eq(&live.ended, ended));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_login_of_the_same_port_ends_the_older_one() {
-        let mut logins = Logins::default();
-        let mut open = |name| logins.open(PortName(name), Origin::Address(1)).expect("room");
-        let (first, other, second) = (open(1), open(2), open(1));
-        assert_eq!([first.replaces, other.replaces, second.replaces], [false, false, true]);
-        let ended = [&first, &other, &second].map(|opened| opened.ended.load(Ordering::Acquire));
-        assert_eq!(ended, [true, false, false]);
-        logins.close(&first.ended);
-        assert_eq!(logins.live.len(), 2, "what was ended is forgotten already");
-        logins.close(&second.ended);
-        assert_eq!(logins.live.len(), 1);
-    }
-
-    #[test]
-    fn logins_are_bounded_in_all_and_of_one_origin() {
-        let mut logins = Logins::default();
-        let mut open =
-            |name: usize, origin: usize| logins.open(PortName(name as u64), Origin::Address(origin as u128)).is_some();
-        assert!((0..LOGINS_OF_ORIGIN_MAX).all(|name| open(name, 0)));
-        assert!(!open(LOGINS_OF_ORIGIN_MAX, 0));
-        assert!((LOGINS_OF_ORIGIN_MAX..LOGINS_MAX).all(|name| open(name, name)));
-        assert!(!open(LOGINS_MAX, LOGINS_MAX));
+        self.login.close();
     }
 }

@@ -20,7 +20,7 @@ pub use frame::{Header, OxId, PortId, PortName, RxId};
 pub use framer::{Fragment, Framer};
 pub use lifetime::Lifetime;
 pub use link::Link;
-pub use logins::{LoginGrant, LoginRefusal, Logins, ProcessLogin};
+pub use logins::{LoginGrant, LoginRefusal, Logins, Opening, ProcessLogin};
 pub use silence::Silence;
 
 /// What a port asks for and offers at its login.

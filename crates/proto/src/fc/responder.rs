@@ -1,13 +1,13 @@
 //! The logins of whoever is connected to. The far end of the stream is the fabric port and the target port in one.
 
 use super::{
-    LoginGrant, LoginRefusal, Port, ProcessLogin,
+    LoginGrant, LoginRefusal, Opening, Port, ProcessLogin,
     els::{self, Process, Rejection, command},
     encapsulation::Special,
     frame::{Header, PortId, PortName},
     link::Link,
 };
-use crate::{Refusal, Violation};
+use crate::{Instant, Refusal, Violation, WaitOutcome};
 
 /// `D`: what the port that is logged in to stands for.
 #[derive(Debug)]
@@ -123,21 +123,40 @@ impl<D: Clone> Responder<D> {
         Ok(Asked::Nothing)
     }
 
-    /// The process login may be had: commands may come. `notify_others` as for [`ProcessLogin::open`].
+    /// The process login may be had, once earlier ones of the initiator port are over: `opened` says when. `notify_others` as for
+    /// [`Opening::begin`].
     pub fn accept(
         &mut self,
+        now: Instant,
         header: &Header,
         process: Process,
         link: &mut Link,
         notify_others: impl FnOnce(),
-    ) -> Result<ProcessLogin<D>, Violation> {
+    ) -> Result<Opening<D>, Violation> {
         let grant = self.grant.clone().expect("who is not let in does not get as far as PRLI");
-        let Some(login) = ProcessLogin::open(self.initiator, grant, notify_others) else {
-            return Err(refuse(header, Rejection::INSUFFICIENT_RESOURCES, link));
-        };
-        link.send(els::reply(header), &process.encode(command::LS_ACC));
         self.stage = Stage::Done;
-        Ok(login)
+        Opening::begin(now, self.initiator, grant, (*header, process), notify_others)
+            .ok_or_else(|| refuse(header, Rejection::INSUFFICIENT_RESOURCES, link))
+    }
+
+    /// The login that waited, where it may begin: commands may come. Refuses it where that takes too long.
+    pub fn opened(
+        &mut self,
+        now: Instant,
+        opening: &mut Option<Opening<D>>,
+        link: &mut Link,
+    ) -> Result<Option<ProcessLogin<D>>, Violation> {
+        let outcome = opening.as_mut().map_or(WaitOutcome::Waits, |opening| opening.wait.outcome(now));
+        if outcome == WaitOutcome::Waits {
+            return Ok(None);
+        }
+        let Some(Opening { login, header, process, .. }) = opening.take() else { return Ok(None) };
+        if outcome == WaitOutcome::TooLong {
+            login.close();
+            return Err(refuse(&header, Rejection::BUSY, link));
+        }
+        link.send(els::reply(&header), &process.encode(command::LS_ACC));
+        Ok(Some(login))
     }
 
     fn check_name(&self, port: &Port) -> Result<(), Violation> {

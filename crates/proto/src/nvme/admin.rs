@@ -14,7 +14,7 @@ use super::{
     property,
     subsystem::{Generation, HostIdentity, with_subsystem},
 };
-use crate::{Instant, Shared, Violation, ViolationKind};
+use crate::{Endings, Instant, Shared, Violation, ViolationKind};
 
 /// A discovery controller without a keep-alive timeout is given up after this silence (NVMe base 2.1 §3.1.3.3: two minutes).
 const DISCOVERY_ACTIVITY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -64,7 +64,9 @@ pub struct AdminController {
     announced: u64,
     known: Vec<Namespace>,
     configuration: u32,
+    /// CSTS, and what it becomes once nothing goes on any more of I/O queues that are over.
     status: u32,
+    next_status: Option<(u32, Endings)>,
     keep_alive: Option<Duration>,
     keep_alive_ms: u32,
     last_activity: Instant,
@@ -106,6 +108,7 @@ impl AdminController {
             known,
             configuration: 0,
             status: 0,
+            next_status: None,
             keep_alive: None,
             keep_alive_ms: 0,
             last_activity: now,
@@ -193,13 +196,14 @@ impl AdminController {
     }
 
     /// Executes a command; none that is known takes data.
-    pub fn execute<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, backend: &B) -> AdminOutcome {
+    pub fn execute<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, backend: &mut B) -> AdminOutcome {
         self.last_activity = now;
         self.look_for_changes();
+        self.settle_status();
         if sqe.is_fabrics() {
             return match sqe.fabrics_type() {
                 fabrics::PROPERTY_GET => self.property_get(sqe),
-                fabrics::PROPERTY_SET => self.property_set(sqe),
+                fabrics::PROPERTY_SET => self.property_set(sqe, backend),
                 // A second Connect on the same queue (NVMe base 2.1 §6.3).
                 fabrics::CONNECT => Status::SEQUENCE_ERROR.into(),
                 // Disconnect is for I/O queues (NVMe base 2.1 §6.4).
@@ -239,29 +243,48 @@ impl AdminController {
         }
     }
 
-    fn property_set(&mut self, sqe: &Sqe) -> AdminOutcome {
+    fn property_set<B: NvmeBackend + ?Sized>(&mut self, sqe: &Sqe, backend: &mut B) -> AdminOutcome {
         if sqe.0[40] & 7 != 0 || sqe.cdw(11) != property::CC {
             return Status::INVALID_FIELD.into();
         }
         let (before, after) = (self.configuration, sqe.cdw(12));
         self.configuration = after;
-        let cntlid = self.cntlid;
-        match (before & property::CC_ENABLE != 0, after & property::CC_ENABLE != 0) {
-            (false, true) => {
-                self.status = property::CSTS_READY;
-                let io_queues = self.io_queues;
-                with_subsystem(&*self.subsystem, |subsystem| subsystem.set_ready(cntlid, io_queues));
-            }
-            (true, false) => self.reset(),
-            _ => {}
+        let (was_enabled, is_enabled) = (before & property::CC_ENABLE != 0, after & property::CC_ENABLE != 0);
+        if was_enabled && !is_enabled {
+            self.reset();
+            // Its I/O queues on other threads end now, not when they next look by themselves.
+            backend.notify_others();
         }
+        let mut status = if is_enabled { property::CSTS_READY } else { 0 };
         let asks_shutdown = after & property::CC_SHUTDOWN_MASK != 0;
-        if asks_shutdown && before & property::CC_SHUTDOWN_MASK == 0 {
-            self.status = self.status & !property::CSTS_SHUTDOWN_MASK | property::CSTS_SHUTDOWN_COMPLETE;
-        } else if !asks_shutdown {
-            self.status &= !property::CSTS_SHUTDOWN_MASK;
+        if asks_shutdown {
+            status |= property::CSTS_SHUTDOWN_COMPLETE;
+            if before & property::CC_SHUTDOWN_MASK == 0 {
+                self.status = self.status & !property::CSTS_SHUTDOWN_MASK | property::CSTS_SHUTDOWN_PROCESSING;
+            }
         }
+        let (cntlid, host) = (self.cntlid, &self.host);
+        let endings = with_subsystem(&*self.subsystem, |subsystem| {
+            let mut endings = subsystem.endings_of_controller(cntlid);
+            if is_enabled {
+                endings.append(subsystem.endings_of_host(host));
+            }
+            endings
+        });
+        self.next_status = Some((status, endings));
+        self.settle_status();
         AdminOutcome::OK
+    }
+
+    /// Ready, reset or shut down a controller is once no I/O queue before it can change data any more: its own, and those of
+    /// controllers of the same host that have ended. The host waits for CSTS (NVMe base 2.1 §3.5.4, §3.6, §3.7.2).
+    fn settle_status(&mut self) {
+        let Some((status, _)) = self.next_status.take_if(|(_, endings)| endings.are_over()) else { return };
+        self.status = status;
+        if status & property::CSTS_READY != 0 {
+            let (cntlid, io_queues) = (self.cntlid, self.io_queues);
+            with_subsystem(&*self.subsystem, |subsystem| subsystem.set_ready(cntlid, io_queues));
+        }
     }
 
     /// Controller reset (NVMe base 2.1 §3.7.2): I/O queues end, features go back to their defaults.
@@ -272,7 +295,6 @@ impl AdminController {
         });
         self.generation = generation;
         self.io_queues = io_queues;
-        self.status = 0;
         self.event_config = 0;
         self.released.extend(self.events.reset().into_iter().map(|cid| (cid, None)));
         self.changed.clear();

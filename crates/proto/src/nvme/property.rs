@@ -42,4 +42,5 @@ pub const CC_ENTRY_SIZES: u32 = 6 << 16 | 4 << 20;
 pub const CSTS_READY: u32 = 1;
 pub const CSTS_FATAL: u32 = 1 << 1;
 pub const CSTS_SHUTDOWN_MASK: u32 = 3 << 2;
+pub const CSTS_SHUTDOWN_PROCESSING: u32 = 1 << 2;
 pub const CSTS_SHUTDOWN_COMPLETE: u32 = 2 << 2;

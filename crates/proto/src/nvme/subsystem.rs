@@ -167,11 +167,21 @@ struct Controller {
 
 /// An I/O queue, until its connection has given it up: its controller may have ended before.
 struct IoQueue {
+    cntlid: ControllerId,
     qid: QueueId,
-    host: HostId,
+    host: HostIdentity,
     generation: Generation,
     /// Namespaces whose commands of this queue another host ended, until the queue takes notice.
     purged: Vec<(u32, Ending)>,
+    /// Until nothing of it goes on any more.
+    endings: Endings,
+}
+
+/// An I/O queue that is over, as long as an operation of it goes on.
+struct FormerQueue {
+    cntlid: ControllerId,
+    host: HostIdentity,
+    endings: Endings,
 }
 
 impl IoQueue {
@@ -199,6 +209,7 @@ pub struct Subsystem {
     reservations: Vec<Reservations>,
     controllers: Vec<Controller>,
     queues: Vec<IoQueue>,
+    former: Vec<FormerQueue>,
     generation: u64,
     /// Changes that controllers tell their hosts of.
     announced: u64,
@@ -214,6 +225,7 @@ impl Subsystem {
             reservations: Vec::new(),
             controllers: Vec::new(),
             queues: Vec::new(),
+            former: Vec::new(),
             generation: 1,
             announced: 1,
             next_cntlid,
@@ -345,6 +357,31 @@ impl Subsystem {
         }
     }
 
+    /// What goes on of I/O queues that are over or about to be: of that host's controllers that have ended.
+    pub(super) fn endings_of_host(&self, host: &HostIdentity) -> Endings {
+        let has_ended = |cntlid| !self.controllers.iter().any(|controller| controller.cntlid == cntlid);
+        self.endings_where(
+            |queue| queue.host == *host && queue.generation.is_dead() && has_ended(queue.cntlid),
+            |former| former.host == *host && has_ended(former.cntlid),
+        )
+    }
+
+    /// What goes on of a controller's I/O queues that are over or about to be.
+    pub(super) fn endings_of_controller(&self, cntlid: ControllerId) -> Endings {
+        self.endings_where(
+            |queue| queue.cntlid == cntlid && queue.generation.is_dead(),
+            |former| former.cntlid == cntlid,
+        )
+    }
+
+    fn endings_where(&self, queues: impl Fn(&IoQueue) -> bool, former: impl Fn(&FormerQueue) -> bool) -> Endings {
+        let queues = self.queues.iter().filter(|queue| queues(queue)).map(|queue| &queue.endings);
+        let former = self.former.iter().filter(|queue| former(queue)).map(|queue| &queue.endings);
+        let mut all = Endings::default();
+        queues.chain(former).for_each(|endings| all.append(endings.clone()));
+        all
+    }
+
     /// Controller reset: its I/O queues end, the controller stays.
     pub(super) fn reset_controller(&mut self, cntlid: ControllerId) -> Generation {
         let fresh = Generation::new(self.generation);
@@ -363,13 +400,13 @@ impl Subsystem {
         self.controller(cntlid).is_some_and(|controller| !controller.connected.is_empty())
     }
 
-    /// Makes I/O queue `qid` one of the controller's.
+    /// Makes I/O queue `qid` one of the controller's. The `Ending` is for its operations that go on after it.
     pub fn attach_io_queue(
         &mut self,
         cntlid: ControllerId,
         qid: QueueId,
         host: &HostIdentity,
-    ) -> Result<Generation, AttachError> {
+    ) -> Result<(Generation, Ending), AttachError> {
         let controller = self.controller(cntlid).ok_or(AttachError::NoController)?;
         if controller.host.nqn != host.nqn {
             return Err(AttachError::OtherHostNqn);
@@ -388,13 +425,20 @@ impl Subsystem {
         }
         controller.connected.push(qid);
         let generation = controller.generation.clone();
-        self.queues.push(IoQueue { qid, host: host.id, generation: generation.clone(), purged: Vec::new() });
-        Ok(generation)
+        let (ending, mut endings) = (Ending::default(), Endings::default());
+        endings.add(&ending);
+        let (host, purged) = (host.clone(), Vec::new());
+        self.queues.push(IoQueue { cntlid, qid, host, generation: generation.clone(), purged, endings });
+        Ok((generation, ending))
     }
 
     /// Gives up what `attach_io_queue` gave; harmless where the controller was reset or ended meanwhile.
     pub fn detach_io_queue(&mut self, cntlid: ControllerId, qid: QueueId, generation: &Generation) {
-        self.queues.retain(|queue| !queue.is(qid, generation));
+        self.former.retain_mut(|former| !former.endings.are_over());
+        for queue in self.queues.extract_if(.., |queue| queue.is(qid, generation)) {
+            let IoQueue { cntlid, host, endings, .. } = queue;
+            self.former.push(FormerQueue { cntlid, host, endings });
+        }
         if let Some(controller) =
             self.controller(cntlid).filter(|known| Arc::ptr_eq(&known.generation.0, &generation.0))
         {
@@ -424,7 +468,7 @@ impl Subsystem {
             if !aborts || *notice != Notice::RegistrationPreempted {
                 continue;
             }
-            for queue in self.queues.iter_mut().filter(|queue| hosts.contains(&queue.host)) {
+            for queue in self.queues.iter_mut().filter(|queue| hosts.contains(&queue.host.id)) {
                 // Where it has not taken notice of the last one yet, two wait for the same.
                 let known = queue.purged.iter().find(|(known, _)| *known == nsid);
                 let ending = known.map_or_else(Ending::default, |(_, ending)| ending.clone());
@@ -506,7 +550,7 @@ mod tests {
             Some(AttachError::OtherHostNqn)
         );
         assert_eq!(subsystem.attach_io_queue(cntlid, QueueId(3), &host("nqn.h")).err(), Some(AttachError::QidTooHigh));
-        let generation = subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).expect("attached");
+        let (generation, _) = subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).expect("attached");
         assert_eq!(subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).err(), Some(AttachError::QidInUse));
         subsystem.detach_io_queue(cntlid, QueueId(1), &generation);
         assert!(subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).is_ok());
@@ -524,6 +568,29 @@ mod tests {
         subsystem.destroy_controller(cntlid);
         assert!(fresh.is_dead());
         assert_eq!(subsystem.controller_count(), 0);
+    }
+
+    #[test]
+    fn what_goes_on_of_ended_queues_is_known_by_controller_and_by_host() {
+        let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
+        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
+        subsystem.set_ready(cntlid, 2);
+        let attach = |subsystem: &mut Subsystem, qid| {
+            subsystem.attach_io_queue(cntlid, QueueId(qid), &host("nqn.h")).expect("attached")
+        };
+        let (first, first_ending) = attach(&mut subsystem, 1);
+        let (_second, second_ending) = attach(&mut subsystem, 2);
+        assert!(subsystem.endings_of_controller(cntlid).are_over(), "both live");
+        subsystem.detach_io_queue(cntlid, QueueId(1), &first);
+        assert!(!subsystem.endings_of_controller(cntlid).are_over());
+        assert!(subsystem.endings_of_host(&host("nqn.h")).are_over(), "its controller lives");
+        drop(first_ending);
+        assert!(subsystem.endings_of_controller(cntlid).are_over());
+        subsystem.destroy_controller(cntlid);
+        assert!(!subsystem.endings_of_host(&host("nqn.h")).are_over(), "the second queue has not heard of it");
+        assert!(subsystem.endings_of_host(&host("nqn.x")).are_over());
+        drop(second_ending);
+        assert!(subsystem.endings_of_host(&host("nqn.h")).are_over());
     }
 
     #[test]

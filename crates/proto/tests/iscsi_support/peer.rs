@@ -58,6 +58,13 @@ impl Peer {
         self.say(request, &all)
     }
 
+    /// Sends a login and waits for no answer.
+    pub fn ask_login(&mut self) {
+        let request = self.login_request(stage::OPERATIONAL, stage::FULL_FEATURE);
+        let keys = format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0");
+        self.send(request.encode(), keys.as_bytes()).unwrap();
+    }
+
     pub fn login_request(&self, csg: u8, nsg: u8) -> LoginRequest {
         LoginRequest {
             immediate: true,

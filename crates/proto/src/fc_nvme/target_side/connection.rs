@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Endings, Instant, IoId, Payload, Target, Transmit, UnitError, Violation,
     fc::{
-        Fragment, Framer, Header, Lifetime, Link, OxId, PortId, ProcessLogin, RxId, Special, bls,
+        Fragment, Framer, Header, Lifetime, Link, Opening, OxId, PortId, ProcessLogin, RxId, Special, bls,
         els::{Process, Rejection},
         frame::{kind, r_ctl},
         responder::{Asked, Responder, reject},
@@ -37,7 +37,9 @@ pub struct Connection {
     link: Link,
     responder: Responder<()>,
     lifetime: Lifetime,
-    /// Since PRLI.
+    /// Since PRLI, until earlier logins of the initiator port are over.
+    opening: Option<Opening<()>>,
+    /// Since the answer to PRLI.
     login: Option<ProcessLogin<()>>,
     association: Option<Box<Association>>,
     /// Associations of this login so far.
@@ -71,6 +73,7 @@ impl Connection {
             link: Link::new(PortId::FABRIC, PortId::default()),
             responder: Responder::new(config.port),
             lifetime: Lifetime::new(now, config.login_timeout, config.silence),
+            opening: None,
             login: None,
             association: None,
             associations: 0,
@@ -197,7 +200,8 @@ impl Connection {
             Asked::Process(Process { kind: kind::NVME, parameters }) if parameters & service::INITIATOR != 0 => {
                 let accepted = Process { kind: kind::NVME, parameters: service::TARGET };
                 let notify_others = || backend.notify_others();
-                self.login = Some(self.responder.accept(header, accepted, &mut self.link, notify_others)?);
+                self.opening = Some(self.responder.accept(now, header, accepted, &mut self.link, notify_others)?);
+                self.login = self.responder.opened(now, &mut self.opening, &mut self.link)?;
             }
             Asked::Process(_) => reject(header, Rejection::NOT_SUPPORTED, &mut self.link),
             Asked::Logout => self.leave(now, backend),
@@ -298,6 +302,9 @@ impl Connection {
         if let Some(mut association) = self.association.take() {
             association.end(&mut self.link, backend);
         }
+        if let Some(opening) = self.opening.take() {
+            opening.close();
+        }
         if let Some(login) = self.login.take() {
             login.close();
         }
@@ -305,7 +312,7 @@ impl Connection {
 
     /// Does what other logins and hosts did to this one.
     pub fn handle_notification<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
-        self.look(backend);
+        self.look(now, backend);
         if let Some(association) = &mut self.association {
             association.handle_notification(now, &mut self.link, backend);
         }
@@ -313,7 +320,10 @@ impl Connection {
 
     /// The login may be over, or what an abort waits for.
     #[inline]
-    fn look<B: FcNvmeBackend>(&mut self, backend: &mut B) {
+    fn look<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
+        if self.opening.is_some() {
+            self.look_at_opening(now, backend);
+        }
         if self.login.as_ref().is_some_and(ProcessLogin::is_ended) {
             self.end_login(backend);
             self.lifetime.close();
@@ -323,10 +333,25 @@ impl Connection {
         }
     }
 
-    /// Looks again soon where an abort waits to be answered.
+    /// Another login may have ended this one before it began, or those it waits for may be over.
+    #[cold]
+    fn look_at_opening<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
+        let is_ended = self.opening.as_ref().is_some_and(Opening::is_ended);
+        match self.responder.opened(now, &mut self.opening, &mut self.link) {
+            Ok(login) if !is_ended => self.login = login,
+            Ok(login) => {
+                self.login = login;
+                self.end_login(backend);
+                self.lifetime.close();
+            }
+            Err(_) => self.lifetime.close(),
+        }
+    }
+
+    /// Looks again soon where something waits to be answered.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
-        if !self.aborts.is_empty() {
+        if self.opening.is_some() || !self.aborts.is_empty() {
             self.lifetime.look_by(now + ABORT_POLL);
         }
     }
@@ -334,7 +359,7 @@ impl Connection {
 
 impl<B: FcNvmeBackend> Target<B> for Connection {
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
-        self.look(backend);
+        self.look(now, backend);
         self.lifetime.heard(now);
         let mut input = bytes;
         let mut may_go_on = self.lifetime.may_go_on(&self.link);
@@ -353,8 +378,8 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
         Ok(bytes.len() - left)
     }
 
-    fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
-        self.look(backend);
+    fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
+        self.look(now, backend);
         if let Some(association) = &mut self.association {
             association.complete(id, result, &mut self.link);
         }
@@ -365,14 +390,14 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let own = self.lifetime.poll_timeout(self.login.is_some())?;
+        let own = self.lifetime.poll_timeout(self.opening.is_some() || self.login.is_some())?;
         let queues = self.association.as_ref().and_then(|association| association.poll_timeout());
         Some(queues.map_or(own, |due| due.min(own)))
     }
 
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
         self.lifetime.looked(now);
-        self.look(backend);
+        self.look(now, backend);
         self.look_soon(now);
         if let Some(association) = &mut self.association {
             association.handle_timeout(now, &mut self.link, backend)?;

@@ -7,7 +7,7 @@ use super::{Config, FcpBackend, image::Image, ports::ports};
 use crate::{
     Instant, IoId, Payload, Shared, Target, Transmit, UnitError, Violation, Wait,
     fc::{
-        Fragment, Framer, Header, Lifetime, Link, PortId, Special,
+        Fragment, Framer, Header, Lifetime, Link, Opening, PortId, Special,
         els::{Process, Rejection},
         encapsulation::DATA_LEN_MAX,
         frame::{kind, r_ctl},
@@ -24,7 +24,9 @@ pub struct Connection {
     link: Link,
     responder: Responder<Rc<dyn Shared<Device>>>,
     lifetime: Lifetime,
-    /// Since PRLI.
+    /// Since PRLI, until earlier logins of the initiator port are over.
+    opening: Option<Opening<Rc<dyn Shared<Device>>>>,
+    /// Since the answer to PRLI.
     image: Option<Box<Image>>,
     /// The frame under way while there is no image.
     header: Header,
@@ -39,6 +41,7 @@ impl Connection {
             link: Link::new(PortId::FABRIC, PortId::default()),
             responder: Responder::new(config.port),
             lifetime: Lifetime::new(now, config.login_timeout, config.silence),
+            opening: None,
             image: None,
             header: Header::default(),
             unit: Vec::new(),
@@ -109,7 +112,7 @@ impl Connection {
     fn link_service<B: FcpBackend>(&mut self, now: Instant, header: &Header, backend: &mut B) -> Result<(), Violation> {
         match self.responder.request(header, &self.unit, &mut self.link)? {
             Asked::Nothing => {}
-            Asked::Process(process) => self.process_login(header, process, backend)?,
+            Asked::Process(process) => self.process_login(now, header, process, backend)?,
             Asked::Logout => {
                 self.end_image(backend);
                 self.lifetime.leave(now, &self.link);
@@ -120,6 +123,7 @@ impl Connection {
 
     fn process_login<B: FcpBackend>(
         &mut self,
+        now: Instant,
         header: &Header,
         process: Process,
         backend: &mut B,
@@ -130,7 +134,15 @@ impl Connection {
             return Ok(());
         }
         let accepted = Process { kind: kind::FCP, parameters: service::TARGET | service::READ_XFER_RDY_DISABLED };
-        let login = self.responder.accept(header, accepted, &mut self.link, || backend.notify_others())?;
+        let notify_others = || backend.notify_others();
+        self.opening = Some(self.responder.accept(now, header, accepted, &mut self.link, notify_others)?);
+        self.open(now)
+    }
+
+    /// Begins the login that waits, where it may begin.
+    #[cold]
+    fn open(&mut self, now: Instant) -> Result<(), Violation> {
+        let Some(login) = self.responder.opened(now, &mut self.opening, &mut self.link)? else { return Ok(()) };
         let port = self.responder.port();
         let ports = ports(self.responder.initiator(), port.port_name, port.node_name);
         let nexus = Nexus::new(Rc::clone(&login.grant.device), ports);
@@ -140,10 +152,13 @@ impl Connection {
 
     /// Gives up the login: its tasks, its nexus.
     fn end_image<B: FcpBackend>(&mut self, backend: &mut B) {
+        if let Some(opening) = self.opening.take() {
+            opening.close();
+        }
         let Some(mut image) = self.image.take() else { return };
         // First what others wait for, so that they learn when it has ended.
         image.end_purged(&mut self.link, backend);
-        image.abort_where(|_| true, None, &mut self.link, backend);
+        image.abort_all(&mut self.link, backend);
         image.nexus.lost();
         image.login.close();
     }
@@ -151,6 +166,9 @@ impl Connection {
     /// Does what other logins did to this one: its tasks, or all of it, may be over; so may be what it waits for.
     #[inline]
     pub fn handle_notification<B: FcpBackend>(&mut self, now: Instant, backend: &mut B) {
+        if self.opening.is_some() {
+            return self.look_at_opening(now, backend);
+        }
         let Some(image) = &mut self.image else { return };
         if image.login.is_ended() {
             self.end_image(backend);
@@ -163,10 +181,20 @@ impl Connection {
         }
     }
 
+    /// Another login may have ended this one before it began, or those it waits for may be over.
+    #[cold]
+    fn look_at_opening<B: FcpBackend>(&mut self, now: Instant, backend: &mut B) {
+        let is_ended = self.opening.as_ref().is_some_and(Opening::is_ended);
+        if is_ended || self.open(now).is_err() {
+            self.end_image(backend);
+            self.lifetime.close();
+        }
+    }
+
     /// Looks again soon where something waits to be answered.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
-        if self.image.as_ref().is_some_and(|image| image.awaits) {
+        if self.opening.is_some() || self.image.as_ref().is_some_and(|image| image.awaits) {
             self.lifetime.look_by(now + Wait::POLL);
         }
     }
@@ -205,7 +233,7 @@ impl<B: FcpBackend> Target<B> for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.lifetime.poll_timeout(self.image.is_some())
+        self.lifetime.poll_timeout(self.opening.is_some() || self.image.is_some())
     }
 
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {

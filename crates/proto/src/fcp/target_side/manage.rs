@@ -131,6 +131,12 @@ impl Image {
         }
     }
 
+    /// Aborts every task as the login ends.
+    pub(super) fn abort_all<B: FcpBackend>(&mut self, link: &mut Link, backend: &mut B) {
+        let ending = self.login.ending().clone();
+        self.abort_where(|_| true, Some(&ending), link, backend);
+    }
+
     /// Aborts every task that `wanted` accepts; what goes on of them keeps `ending`.
     pub(super) fn abort_where<B: FcpBackend>(
         &mut self,

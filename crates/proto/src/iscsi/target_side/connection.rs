@@ -12,7 +12,7 @@ use super::{
     sessions::Opened,
 };
 use crate::{
-    Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind, Wait,
+    Endings, Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind, Wait, WaitOutcome,
     iscsi::{
         Agreed,
         pdu::{
@@ -47,8 +47,19 @@ pub struct Connection {
 
 enum Phase {
     Login(Box<Login>, Option<Bhs>),
+    /// The login is done. Its last response waits until the sessions that this one reinstates are over.
+    Reinstating(Box<Reinstating>),
     Full(Box<FullFeature>),
     Closed,
+}
+
+struct Reinstating {
+    wait: Wait,
+    request: LoginRequest,
+    response: LoginResponse,
+    text: Vec<u8>,
+    full: Box<FullFeature>,
+    agreed: Agreed,
 }
 
 impl Connection {
@@ -85,7 +96,7 @@ impl Connection {
                 let bhs = header.take().expect("the header comes before its PDU's end");
                 let request = LoginRequest::parse(&bhs);
                 let reply = login.request(&request, &self.control, &mut self.link, backend);
-                self.login_reply(&request, reply, backend)?;
+                self.login_reply(now, &request, reply, backend)?;
             }
             (Phase::Full(full), Fragment::Header(bhs)) => {
                 self.control.clear();
@@ -102,6 +113,9 @@ impl Connection {
                     }
                 }
             }
+            (Phase::Reinstating(_), _) => {
+                return Err(Violation::misbehaved("RFC 7143 §6.3: a PDU before the answer to the last Login Request"));
+            }
             (Phase::Closed, _) => {}
         }
         Ok(())
@@ -110,6 +124,7 @@ impl Connection {
     #[cold]
     fn login_reply<B: IscsiBackend>(
         &mut self,
+        now: Instant,
         request: &LoginRequest,
         reply: Result<Reply, LoginStatus>,
         backend: &mut B,
@@ -119,17 +134,15 @@ impl Connection {
                 self.send_login(response, &text);
                 Ok(())
             }
-            Ok(Reply::Done(mut response, text, logged_in)) => match self.open(*logged_in, backend) {
-                Ok((tsih, full, agreed)) => {
-                    response.tsih = tsih;
-                    self.send_login(response, &text);
-                    // What was agreed counts from here on: the response itself was the last PDU without digests.
-                    self.link.sender.header_digest = agreed.header_digest;
-                    self.link.sender.data_digest = agreed.data_digest;
-                    self.framer.set_negotiated(agreed.header_digest, agreed.data_digest, agreed.max_recv_segment_len);
-                    self.link.agreed = agreed;
-                    self.phase = Phase::Full(full);
-                    Ok(())
+            Ok(Reply::Done(response, text, logged_in)) => match self.open(*logged_in) {
+                Ok((tsih, full, agreed, waits_for)) => {
+                    // The older session's thread learns of its end now, not when it next looks by itself.
+                    let wait = Wait::begin(now, waits_for, || backend.notify_others());
+                    let response = LoginResponse { tsih, ..response };
+                    let request = request.clone();
+                    self.phase =
+                        Phase::Reinstating(Box::new(Reinstating { wait, request, response, text, full, agreed }));
+                    self.reinstate(now, backend)
                 }
                 Err(status) => self.refuse(request, status),
             },
@@ -137,15 +150,39 @@ impl Connection {
         }
     }
 
-    /// Begins the session of a login that is done.
-    fn open<B: IscsiBackend>(
+    /// Begins the session once nothing of those before it goes on. Refuses the login where that takes too long: its initiator may try again.
+    #[cold]
+    fn reinstate<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
+        let Phase::Reinstating(waiting) = &mut self.phase else { return Ok(()) };
+        match waiting.wait.outcome(now) {
+            WaitOutcome::Waits => return Ok(()),
+            WaitOutcome::Ended => {}
+            WaitOutcome::TooLong => {
+                let request = waiting.request.clone();
+                self.end_session(backend);
+                return self.refuse(&request, LoginStatus::SERVICE_UNAVAILABLE);
+            }
+        }
+        let Phase::Reinstating(waiting) = core::mem::replace(&mut self.phase, Phase::Closed) else { return Ok(()) };
+        let Reinstating { response, text, full, agreed, .. } = *waiting;
+        self.send_login(response, &text);
+        // What was agreed counts from here on: the response itself was the last PDU without digests.
+        self.link.sender.header_digest = agreed.header_digest;
+        self.link.sender.data_digest = agreed.data_digest;
+        self.framer.set_negotiated(agreed.header_digest, agreed.data_digest, agreed.max_recv_segment_len);
+        self.link.agreed = agreed;
+        self.phase = Phase::Full(full);
+        Ok(())
+    }
+
+    /// Makes the session of a login that is done, and says what it has to wait for.
+    fn open(
         &mut self,
         logged_in: LoggedIn,
-        backend: &mut B,
-    ) -> Result<(SessionHandle, Box<FullFeature>, Agreed), LoginStatus> {
+    ) -> Result<(SessionHandle, Box<FullFeature>, Agreed, Endings), LoginStatus> {
         let LoggedIn { initiator, isid, cid, normal, agreed } = logged_in;
-        let (tsih, session) = match normal {
-            None => (DISCOVERY_TSIH, None),
+        let (tsih, session, waits_for) = match normal {
+            None => (DISCOVERY_TSIH, None, Endings::default()),
             Some((target, grant)) => {
                 let origin = match grant.auth {
                     AuthPolicy::None => Origin::of_address(grant.address),
@@ -153,18 +190,14 @@ impl Connection {
                 };
                 let mut opened = None;
                 grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid, origin.clone()));
-                let Opened { tsih, ended, reinstates } = opened.ok_or(LoginStatus::OUT_OF_RESOURCES)?;
-                if reinstates {
-                    // Its tasks end before those of this session begin, not when it next looks by itself.
-                    backend.notify_others();
-                }
+                let Opened { tsih, live, waits_for } = opened.ok_or(LoginStatus::OUT_OF_RESOURCES)?;
                 let ports = ports(&initiator, isid, &target, grant.portal_group_tag);
                 let nexus = Nexus::new(alloc::rc::Rc::clone(&grant.device), ports);
-                (tsih, Some(Session { target, nexus, grant, tsih, ended }))
+                (tsih, Some(Session { target, nexus, grant, live }), waits_for)
             }
         };
         let full = FullFeature::new(initiator, cid, session, self.config.command_window);
-        Ok((tsih, Box::new(full), agreed))
+        Ok((tsih, Box::new(full), agreed, waits_for))
     }
 
     fn send_login(&mut self, mut response: LoginResponse, text: &[u8]) {
@@ -191,22 +224,35 @@ impl Connection {
 
     /// Gives up the session: its tasks, its nexus, its TSIH.
     fn end_session<B: IscsiBackend>(&mut self, backend: &mut B) {
-        if let Phase::Full(mut full) = core::mem::replace(&mut self.phase, Phase::Closed) {
-            // First what others wait for, so that they learn when it has ended.
-            full.end_purged(&mut self.link, backend);
-            full.abort_where(|_| true, None, &mut self.link, backend);
-            if let Some(mut session) = full.session.take() {
-                session.nexus.lost();
-                let tsih = session.tsih;
-                session.grant.sessions.with(&mut |sessions| sessions.close(tsih));
-            }
+        let mut full = match core::mem::replace(&mut self.phase, Phase::Closed) {
+            Phase::Full(full) => full,
+            Phase::Reinstating(waiting) => waiting.full,
+            Phase::Login(..) | Phase::Closed => return,
+        };
+        // First what others wait for, so that they learn when it has ended.
+        full.end_purged(&mut self.link, backend);
+        if let Some(mut session) = full.session.take() {
+            full.abort_where(|_| true, Some(session.live.ending()), &mut self.link, backend);
+            session.nexus.lost();
+            session.grant.sessions.with(&mut |sessions| sessions.close(&session.live));
         }
     }
 
     /// Does what other sessions did to this one: its tasks, or all of it, may be over; so may be what it waits for.
     #[inline]
     pub fn handle_notification<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
-        let Phase::Full(full) = &mut self.phase else { return };
+        let full = match &mut self.phase {
+            Phase::Full(full) => full,
+            Phase::Reinstating(waiting) if waiting.full.is_ended() => return self.end_session(backend),
+            Phase::Reinstating(waiting) => {
+                // Its end, where it takes too long, comes with the timer.
+                if waiting.wait.outcome(now) == WaitOutcome::Ended {
+                    let _ = self.reinstate(now, backend);
+                }
+                return;
+            }
+            Phase::Login(..) | Phase::Closed => return,
+        };
         if full.is_ended() {
             return self.end_session(backend);
         }
@@ -225,7 +271,7 @@ impl Connection {
     /// Looks again soon where something waits to be answered.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
-        if matches!(&self.phase, Phase::Full(full) if full.awaits) {
+        if matches!(&self.phase, Phase::Full(full) if full.awaits) || matches!(self.phase, Phase::Reinstating(_)) {
             self.next_poll = self.next_poll.min(now + Wait::POLL);
         }
     }
@@ -281,7 +327,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
     fn poll_timeout(&self) -> Option<Instant> {
         match self.phase {
             Phase::Login(..) => Some(self.login_deadline),
-            Phase::Full(_) => Some(self.next_poll),
+            Phase::Full(_) | Phase::Reinstating(_) => Some(self.next_poll),
             Phase::Closed => None,
         }
     }
@@ -289,6 +335,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
         self.next_poll = now + ENDED_POLL;
         self.handle_notification(now, backend);
+        self.reinstate(now, backend)?;
         self.look_soon(now);
         let late = Violation::new(ViolationKind::TimedOut, "the initiator is silent");
         match &self.phase {
@@ -322,6 +369,7 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phase = match &self.phase {
             Phase::Login(..) => "login",
+            Phase::Reinstating(_) => "reinstating",
             Phase::Full(_) => "full feature",
             Phase::Closed => "closed",
         };

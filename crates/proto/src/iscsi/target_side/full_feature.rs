@@ -1,7 +1,6 @@
 //! The full feature phase: commands and their data (RFC 7143 §4.2.5, §11.3, §11.7).
 
-use alloc::{string::String, sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicBool, Ordering};
+use alloc::{string::String, vec::Vec};
 
 use super::{
     IMMEDIATE_TASKS, IscsiBackend, LoginGrant,
@@ -13,9 +12,9 @@ use super::{
     wait::Managed,
 };
 use crate::{
-    Ending, Instant, IoId, Payload, UnitError, Violation,
+    Ending, Instant, IoId, LiveSession, Payload, UnitError, Violation,
     iscsi::pdu::{
-        Bhs, ConnectionId, DataOut, R2t, ScsiCommand, SessionHandle, TaskTag, TransferTag, control::reject_reason,
+        Bhs, ConnectionId, DataOut, R2t, ScsiCommand, TaskTag, TransferTag, control::reject_reason,
     },
     scsi::{
         self, Nexus, Response,
@@ -44,9 +43,7 @@ pub(super) struct Session {
     pub(super) target: String,
     pub(super) nexus: Nexus,
     pub(super) grant: LoginGrant,
-    pub(super) tsih: SessionHandle,
-    /// Set when the session is reinstated over another connection.
-    pub(super) ended: Arc<AtomicBool>,
+    pub(super) live: LiveSession,
 }
 
 /// What the PDU being received is, beyond its header.
@@ -81,9 +78,9 @@ impl FullFeature {
         }
     }
 
-    /// The session was reinstated elsewhere.
+    /// The session was reinstated elsewhere, or its target is gone.
     pub(super) fn is_ended(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.ended.load(Ordering::Relaxed))
+        self.session.as_ref().is_some_and(|session| session.live.is_ended())
     }
 
     /// Aborts the tasks that another session wanted aborted: CLEAR TASK SET, resets, PREEMPT AND ABORT (RFC 7143 §4.2.3.3).

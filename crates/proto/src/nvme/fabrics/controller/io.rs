@@ -30,6 +30,8 @@ pub(super) struct IoQueueState {
     qid: QueueId,
     host: HostId,
     generation: Generation,
+    /// Kept by what goes on of its commands after it.
+    ending: Ending,
     /// The generation's number when `namespaces` was made; 0 before.
     seen: u64,
     namespaces: NamespaceTable,
@@ -47,7 +49,7 @@ impl IoQueueState {
         subsystem: Rc<dyn Shared<Subsystem>>,
         cntlid: ControllerId,
         (qid, host): (QueueId, HostId),
-        generation: Generation,
+        (generation, ending): (Generation, Ending),
     ) -> Self {
         Self {
             subsystem,
@@ -55,6 +57,7 @@ impl IoQueueState {
             qid,
             host,
             generation,
+            ending,
             seen: 0,
             namespaces: NamespaceTable::default(),
             last_look: now,
@@ -64,6 +67,10 @@ impl IoQueueState {
 
     pub(super) fn qid(&self) -> QueueId {
         self.qid
+    }
+
+    pub(super) fn ending(&self) -> &Ending {
+        &self.ending
     }
 
     pub(super) fn next_look(&self) -> Instant {
@@ -240,8 +247,9 @@ impl Queue {
         backend: &mut B,
     ) {
         if let Phase::Io(_) = &self.phase {
-            // A queue whose controller is gone ends when it next looks by itself.
-            let _ = self.look(transport, backend);
+            if self.look(transport, backend).is_err() {
+                return self.end(backend);
+            }
             self.answer_waiting(now, transport);
         }
     }

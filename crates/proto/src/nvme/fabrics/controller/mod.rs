@@ -446,21 +446,27 @@ impl Queue {
     /// Ends what the queue is; operations outstanding are aborted.
     pub fn end<B: NvmeBackend + ?Sized>(&mut self, backend: &mut B) {
         // First what others wait for, so that they learn when it has ended.
+        let mut ending = None;
         if let Phase::Io(io) = &self.phase {
             end_purged(&io.take_purged(), &mut self.slots, |_| {}, backend);
+            ending = Some(io.ending());
         }
-        self.slots.drain(|index| backend.abort(IoId::from(index), None));
+        self.slots.drain(|index| backend.abort(IoId::from(index), ending.cloned()));
         self.deadline = None;
-        mem::replace(&mut self.phase, Phase::Closing).end();
+        mem::replace(&mut self.phase, Phase::Closing).end(backend);
     }
 }
 
 impl Phase {
     /// Gives up what other connections know of.
-    fn end(self) {
+    fn end<B: NvmeBackend + ?Sized>(self, backend: &mut B) {
         match self {
-            Self::Authenticating(unproven) => unproven.behind.end(),
-            Self::Admin(mut admin) => admin.destroy(),
+            Self::Authenticating(unproven) => unproven.behind.end(backend),
+            Self::Admin(mut admin) => {
+                admin.destroy();
+                // Its I/O queues on other threads end now, not when they next look by themselves.
+                backend.notify_others();
+            }
             Self::Io(io) => io.detach(),
             Self::Connecting | Self::Closing => {}
         }
