@@ -106,7 +106,7 @@ impl World {
 
     fn connect(&mut self, protocol: Protocol, thread: usize, initiator: Box<dyn Initiator>) -> usize {
         let listener = PROTOCOLS.iter().position(|known| *known == protocol).expect("one of them");
-        let (conn, peer) = (ConnId(self.conns), SocketAddr::from(([127, 0, 0, 1], 50_000)));
+        let (conn, peer) = (ConnId(self.conns), SocketAddr::from(([127, 0, 0, 1], 50_000 + self.conns as u16)));
         self.conns += 1;
         let listener = ListenerId(listener as u32);
         self.threads[thread].handle(NOW, Input::Accepted { conn, listener, peer });
@@ -161,7 +161,7 @@ impl World {
     /// The admin queue of a controller, which stays open; gives its I/O queue.
     fn connect_admin(&mut self, thread: usize, config: &ConnectConfig) -> IoQueue {
         let listener = ListenerId(2);
-        let (conn, peer) = (ConnId(self.conns), SocketAddr::from(([127, 0, 0, 1], 50_000)));
+        let (conn, peer) = (ConnId(self.conns), SocketAddr::from(([127, 0, 0, 1], 50_000 + self.conns as u16)));
         self.conns += 1;
         let node = &mut self.threads[thread];
         node.handle(NOW, Input::Accepted { conn, listener, peer });

@@ -34,7 +34,7 @@ impl<'a> Peer<'a> {
 
     fn connect_from(node: &'a mut ServerNode, conn: u32, portal: u32, host: u8) -> Self {
         let (conn, now) = (ConnId(conn), Instant(0));
-        let peer = SocketAddr::from(([127, 0, 0, host], 9999));
+        let peer = SocketAddr::from(([127, 0, 0, host], 9999 + conn.0 as u16));
         node.handle(now, Input::Accepted { conn, listener: ListenerId(portal), peer });
         Self { node, conn, now }
     }

@@ -29,9 +29,13 @@ const SIZE: usize = 1 << 20;
 const CONN: ConnId = ConnId(0);
 
 fn server() -> Arc<Server> {
+    server_of(Protocol::Iscsi)
+}
+
+fn server_of(protocol: Protocol) -> Arc<Server> {
     let listen = SocketAddr::from(([127, 0, 0, 1], 3260));
     let exports = vec![Export {
-        protocol: Protocol::Iscsi,
+        protocol,
         volume: 0,
         read_only: false,
         listen,
@@ -227,4 +231,44 @@ fn login_does_not_wait_for_a_connection_that_only_flushes() {
     let mut new = Thread::connected(&server, 1);
     new.ask_login(&server, 1);
     new.logged_in();
+}
+
+/// A call that needs no credentials: NULL (RFC 1813 §3.3.0), in one record.
+fn null_call() -> Vec<u8> {
+    let words = [7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0_u32];
+    let record = (words.len() as u32 * 4) | 1 << 31;
+    std::iter::once(record).chain(words).flat_map(u32::to_be_bytes).collect()
+}
+
+#[test]
+fn calls_of_a_client_that_is_back_wait_until_its_older_connection_has_ended_on_its_thread() {
+    let server = server_of(Protocol::Nfs3);
+    let mut old = Thread::connected(&server, 1);
+    let mut new = Thread::connected(&server, 2);
+    let call = null_call();
+    new.node.handle(new.now, Input::Received { conn: CONN, bytes: &call });
+    for _ in 0..100 {
+        assert!(new.node.transmit(CONN).expect("a connection").is_empty(), "the older connection has not ended");
+        new.timer();
+    }
+    old.node.handle(old.now, Input::Woken);
+    assert!(matches!(old.node.poll_output(), Some(Output::Close { .. })), "another took its place");
+    new.timer();
+    new.timer();
+    assert!(!new.node.transmit(CONN).expect("a connection").is_empty());
+}
+
+#[test]
+fn a_client_is_given_up_where_its_older_connection_does_not_end() {
+    let server = server_of(Protocol::Nfs3);
+    let _old = Thread::connected(&server, 1);
+    let mut new = Thread::connected(&server, 2);
+    while new.now < Instant(3_000_000_000) {
+        if matches!(new.node.poll_output(), Some(Output::Close { .. })) {
+            assert!(new.now >= Instant(2_000_000_000));
+            return;
+        }
+        new.timer();
+    }
+    panic!("it waits for ever");
 }

@@ -212,11 +212,7 @@ fn a_second_session_of_the_same_port_ends_the_first_and_begins_after_it() {
 
 /// What another connection to the same target finds.
 fn beside(backend: &MemoryBackend) -> MemoryBackend {
-    MemoryBackend {
-        device: backend.device.clone(),
-        sessions: backend.sessions.clone(),
-        ..MemoryBackend::new(8192)
-    }
+    MemoryBackend { device: backend.device.clone(), sessions: backend.sessions.clone(), ..MemoryBackend::new(8192) }
 }
 
 #[test]

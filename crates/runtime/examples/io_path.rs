@@ -188,7 +188,7 @@ impl Wire {
         while let Some(output) = load.poll_output() {
             match output {
                 Output::Connect { conn, .. } => {
-                    let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
+                    let peer = SocketAddr::from(([127, 0, 0, 1], 50_000 + conn.0 as u16));
                     self.connections.push(conn);
                     target(server, Act::Handle(self.now, Input::Accepted { conn, listener: ListenerId(0), peer }));
                     initiator(load, Act::Handle(self.now, Input::Connected { conn }));

@@ -67,16 +67,23 @@ pub struct ServerBackend {
     pub(crate) requester: Requester,
     /// Of the call under way.
     pub(crate) now: Instant,
+    /// Kept by what goes on of operations that are given up without another.
+    pub(super) ending: Option<Ending>,
 }
 
 impl ServerBackend {
     pub(crate) fn new(state: Rc<ThreadState>, requester: Requester, peer: SocketAddr, portal: usize) -> Self {
         let operations = Operations::new(requester.conn, Rc::clone(&state.volumes), Rc::clone(&state.disks));
-        Self { state, operations, files: FileWrites::default(), peer, portal, requester, now: Instant(0) }
+        Self { state, operations, files: FileWrites::default(), peer, portal, requester, now: Instant(0), ending: None }
     }
 
     pub(crate) fn portal(&self) -> &Portal {
         &self.state.server.config.portals[self.portal]
+    }
+
+    /// Names the other end among all of this listener, see [`Server`].
+    pub(super) fn peer_key(&self) -> (usize, SocketAddr) {
+        (self.portal, self.peer)
     }
 
     pub(crate) fn address(&self) -> IpAddr {
@@ -132,6 +139,6 @@ impl Backend for ServerBackend {
 
     fn abort(&mut self, id: IoId, ending: Option<Ending>) {
         self.files.abort(id);
-        self.operations.abort(id, ending);
+        self.operations.abort(id, ending.or_else(|| self.ending.clone()));
     }
 }

@@ -1,7 +1,8 @@
 //! One connection: a protocol's target and what it finds behind it.
 
 use iotax_proto::{
-    Instant, IoId, Payload, Target, Transmit, UnitError, Violation,
+    Instant, IoId, LiveSession, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind, Wait,
+    WaitOutcome,
     nvme::auth::Worked,
     rpc::{Mapping, Portmapper},
 };
@@ -24,14 +25,27 @@ pub(super) struct Connection {
     /// It takes up no bytes before `go_on`.
     waits: bool,
     pub(super) share: Share,
+    predecessor: Predecessor,
+}
+
+/// Of a protocol without sessions: a client that reconnects from the same port sends again what was under way, and newer calls after it.
+/// Nothing that the older connection brought may be carried out after those.
+#[derive(Debug, Default)]
+struct Predecessor {
+    live: Option<LiveSession>,
+    /// Until the older connection is over.
+    wait: Option<Wait>,
+    next_look: Option<Instant>,
 }
 
 impl Connection {
-    pub(super) fn new(now: Instant, backend: ServerBackend) -> Self {
+    pub(super) fn new(now: Instant, mut backend: ServerBackend) -> Self {
         let target = match backend.portal().service {
             Service::Portmap => AnyTarget::Portmap(Box::new(Portmapper::new(now, mappings(&backend)))),
             Service::Protocol(protocol) => AnyTarget::accept(protocol, now, &backend),
         };
+        let predecessor = Predecessor::find(now, &backend);
+        backend.ending = predecessor.live.as_ref().map(|live| live.ending().clone());
         let mut connection = Self {
             backend,
             target,
@@ -40,8 +54,9 @@ impl Connection {
             is_idle: false,
             backlog: Vec::new(),
             taken: 0,
-            waits: false,
+            waits: predecessor.wait.is_some(),
             share: Share::default(),
+            predecessor,
         };
         connection.deadline = connection.next_deadline();
         connection
@@ -81,6 +96,9 @@ impl Connection {
 
     /// Goes on with what was left, where there is room again.
     pub(super) fn go_on(&mut self, now: Instant, room: usize) -> Result<(), Violation> {
+        if self.predecessor.wait.is_some() {
+            return Ok(());
+        }
         self.transmit().begin_turn(room);
         if self.transmit().is_full() {
             return Ok(());
@@ -99,6 +117,10 @@ impl Connection {
 
     /// It could go on now.
     pub(super) fn may_go_on(&mut self) -> bool {
+        self.predecessor.wait.is_none() && self.has_room()
+    }
+
+    fn has_room(&mut self) -> bool {
         self.transmit().is_turn_over() || !self.transmit().is_full()
     }
 
@@ -147,12 +169,16 @@ impl Connection {
         while let Some((id, result)) = self.backend.operations.take_due(now) {
             self.complete(now, id, result);
         }
+        self.predecessor.look(now)?;
         let due = self.target.poll_timeout().is_some_and(|at| at <= now);
         if due { self.target.handle_timeout(now, &mut self.backend) } else { Ok(()) }
     }
 
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if let Some(at) = self.predecessor.next_look {
+            return Some(at);
+        }
         let protocol = self.target.poll_timeout();
         match (protocol, self.backend.operations.next_due()) {
             (Some(protocol), Some(due)) => Some(protocol.min(due)),
@@ -172,7 +198,7 @@ impl Connection {
     /// The peer logged out or was refused.
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
-        self.target.is_closing()
+        self.target.is_closing() || self.predecessor.live.as_ref().is_some_and(LiveSession::is_ended)
     }
 
     /// It will carry no I/O.
@@ -184,6 +210,47 @@ impl Connection {
     pub(super) fn disconnected(&mut self, now: Instant) {
         self.target.disconnected(now, &mut self.backend);
         self.backend.operations.abort_all();
+        self.backend.ending = None;
+        self.predecessor.close(&self.backend);
+    }
+}
+
+impl Predecessor {
+    fn find(now: Instant, backend: &ServerBackend) -> Self {
+        let Service::Protocol(protocol) = backend.portal().service else { return Self::default() };
+        if protocol.about().rpc_programs.is_empty() {
+            return Self::default();
+        }
+        let server = &backend.state.server;
+        let opened = server.peers.lock().open(backend.peer_key(), Origin::of_address(backend.address()), ());
+        let Some((live, mut waits_for)) = opened else { return Self::default() };
+        if waits_for.are_over() {
+            return Self { live: Some(live), ..Self::default() };
+        }
+        let wait = Wait::begin(now, waits_for, || server.notifier.notify());
+        Self { live: Some(live), wait: Some(wait), next_look: Some(now + Wait::POLL) }
+    }
+
+    fn look(&mut self, now: Instant) -> Result<(), Violation> {
+        let Some(wait) = &mut self.wait else { return Ok(()) };
+        (self.wait, self.next_look) = match wait.outcome(now) {
+            WaitOutcome::Waits => {
+                self.next_look = Some(now + Wait::POLL);
+                return Ok(());
+            }
+            WaitOutcome::Ended => (None, None),
+            WaitOutcome::TooLong => {
+                let late = "the connection that this peer had before does not end";
+                return Err(Violation::new(ViolationKind::TimedOut, late));
+            }
+        };
+        Ok(())
+    }
+
+    fn close(&mut self, backend: &ServerBackend) {
+        if let Some(live) = self.live.take() {
+            backend.state.server.peers.lock().close(&live);
+        }
     }
 }
 

@@ -158,6 +158,9 @@ impl ServerNode {
         }
         self.connections[index] = Some(RefCell::new(Box::new(Connection::new(now, backend))));
         self.open += 1;
+        if self.connection(conn).is_some_and(|connection| connection.waits()) {
+            self.backlogged.push(conn);
+        }
         self.settle(now, conn, Ok(()));
     }
 

@@ -1,8 +1,11 @@
 //! What all threads of a server share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use iotax_proto::{Shared, nfs::common::Time};
+use iotax_proto::{SessionTable, Shared, nfs::common::Time};
 
 use super::{
     arithmetic::Arithmetic,
@@ -64,6 +67,8 @@ pub struct Server {
     pub(crate) common: Common,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) arithmetic: Arithmetic,
+    /// Connections of protocols without sessions, by listener and peer: one that comes back from the same port repeats what was under way.
+    pub(super) peers: Guarded<SessionTable<(usize, SocketAddr)>>,
 }
 
 impl Server {
@@ -86,7 +91,8 @@ impl Server {
             volume.claims.wake_with(move || notifier.wake());
         }
         let common = Common::new(&config);
-        Arc::new(Self { config, exported, common, notifier, arithmetic: Arithmetic::default() })
+        let peers = Guarded::new(SessionTable::new(usize::MAX, usize::MAX));
+        Arc::new(Self { config, exported, common, notifier, arithmetic: Arithmetic::default(), peers })
     }
 
     /// `wake` is called when a connection did something to others, or gave back what others wait for: the driver of every

@@ -277,7 +277,9 @@ impl<'a, C: Node> Lab<'a, C> {
                 let server = (0..=self.pipes.len() as u32).find(is_free).expect("one more than there are pipes");
                 self.pipes.push(Pipe([conn.0, server].map(|conn| End { conn, ..End::default() })));
                 let (conn_at_server, listener) = (ConnId(server), ListenerId(listener as u32));
-                self.handle(Side::Server, Input::Accepted { conn: conn_at_server, listener, peer: self.peer });
+                // Each connection from a port of its own.
+                let peer = SocketAddr::new(self.peer.ip(), self.peer.port() + self.pipes.len() as u16);
+                self.handle(Side::Server, Input::Accepted { conn: conn_at_server, listener, peer });
                 self.handle(Side::Client, Input::Connected { conn });
             }
             Output::Close { conn } => {

@@ -60,7 +60,9 @@ impl Rejection {
         };
         match rejection {
             Self::INSUFFICIENT_RESOURCES => Violation::refused(Refusal::Busy, "the target has no room for a login"),
-            Self { reason, .. } if reason == Self::BUSY.reason => Violation::refused(Refusal::Busy, "the target is busy"),
+            Self { reason, .. } if reason == Self::BUSY.reason => {
+                Violation::refused(Refusal::Busy, "the target is busy")
+            }
             Self { reason: 0x09, .. } => Violation::refused(Refusal::Denied, "this port may not log in to this target"),
             _ => Violation::refused(Refusal::Other, "the target rejected a login"),
         }

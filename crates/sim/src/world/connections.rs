@@ -89,7 +89,7 @@ impl World {
         *pipe.end_mut(Side::Server) = End { host, conn, state: EndState::Open };
         self.set_conn(host, conn, Some((id, Side::Server)));
         let from = &self.hosts[client.host];
-        let port = from.port.unwrap_or(20_000 + (id.slot as u16 * 97 + id.generation as u16) % 40_000);
+        let port = from.port.unwrap_or(20_000 + ((id.slot * 97 + id.generation) % 40_000) as u16);
         let peer = SocketAddr::new(from.address, port);
         self.trace.event(self.now, b'a', host as u64, u64::from(conn.0));
         let at = self.now + self.latency_of(id, Side::Server);

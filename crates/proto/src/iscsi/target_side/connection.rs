@@ -139,7 +139,7 @@ impl Connection {
                     // The older session's thread learns of its end now, not when it next looks by itself.
                     let wait = Wait::begin(now, waits_for, || backend.notify_others());
                     let response = LoginResponse { tsih, ..response };
-                    let request = request.clone();
+                    let request = *request;
                     self.phase =
                         Phase::Reinstating(Box::new(Reinstating { wait, request, response, text, full, agreed }));
                     self.reinstate(now, backend)
@@ -158,7 +158,7 @@ impl Connection {
             WaitOutcome::Waits => return Ok(()),
             WaitOutcome::Ended => {}
             WaitOutcome::TooLong => {
-                let request = waiting.request.clone();
+                let request = waiting.request;
                 self.end_session(backend);
                 return self.refuse(&request, LoginStatus::SERVICE_UNAVAILABLE);
             }
@@ -176,10 +176,7 @@ impl Connection {
     }
 
     /// Makes the session of a login that is done, and says what it has to wait for.
-    fn open(
-        &mut self,
-        logged_in: LoggedIn,
-    ) -> Result<(SessionHandle, Box<FullFeature>, Agreed, Endings), LoginStatus> {
+    fn open(&mut self, logged_in: LoggedIn) -> Result<(SessionHandle, Box<FullFeature>, Agreed, Endings), LoginStatus> {
         let LoggedIn { initiator, isid, cid, normal, agreed } = logged_in;
         let (tsih, session, waits_for) = match normal {
             None => (DISCOVERY_TSIH, None, Endings::default()),

@@ -13,9 +13,7 @@ use super::{
 };
 use crate::{
     Ending, Instant, IoId, LiveSession, Payload, UnitError, Violation,
-    iscsi::pdu::{
-        Bhs, ConnectionId, DataOut, R2t, ScsiCommand, TaskTag, TransferTag, control::reject_reason,
-    },
+    iscsi::pdu::{Bhs, ConnectionId, DataOut, R2t, ScsiCommand, TaskTag, TransferTag, control::reject_reason},
     scsi::{
         self, Nexus, Response,
         task::{Announced, Work},

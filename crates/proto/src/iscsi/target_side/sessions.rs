@@ -33,10 +33,7 @@ pub(super) struct Opened {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self {
-            table: SessionTable::new(SESSIONS_MAX, SESSIONS_OF_ORIGIN_MAX),
-            last_tsih: SessionHandle::NEW,
-        }
+        Self { table: SessionTable::new(SESSIONS_MAX, SESSIONS_OF_ORIGIN_MAX), last_tsih: SessionHandle::NEW }
     }
 }
 
