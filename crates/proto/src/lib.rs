@@ -32,7 +32,7 @@ pub use backend::{Allocation, Backend, Ending, Endings, IoId, Shared, Started, T
 pub use errors::{IoError, Misuse, Refusal, UnitError, Violation, ViolationKind};
 pub use geometry::Geometry;
 pub use initiator::{Initiator, InitiatorEvents, Io, Reserve, Tag};
-pub use origin::Origin;
+pub use origin::{Origin, Shares};
 pub use session_table::{LiveSession, SessionTable};
 pub use time::Instant;
 pub use wait::{Wait, WaitOutcome};

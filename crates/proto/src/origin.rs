@@ -21,6 +21,23 @@ impl Origin {
     }
 }
 
+/// How many of something all peers may have, and of that one origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    pub all: usize,
+    pub of_origin: usize,
+}
+
+impl Shares {
+    /// Whether an origin that has `of_origin` of the `all` in use may have one more. Its share is the same part of what others leave
+    /// as it is of an empty table, so a few origins never take everything; each may have one as long as there are any.
+    pub fn has_room(self, all: usize, of_origin: usize) -> bool {
+        let left = self.all.saturating_sub(all.saturating_sub(of_origin));
+        let share = (left as u128 * self.of_origin as u128).div_ceil(self.all.max(1) as u128);
+        all < self.all && of_origin < (share as usize).max(1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +49,27 @@ mod tests {
         assert_ne!(origin("10.0.0.1"), origin("10.0.0.2"));
         assert_eq!(origin("fd00::1:2"), origin("fd00::ffff"));
         assert_ne!(origin("fd00:0:0:1::1"), origin("fd00:0:0:2::1"));
+    }
+
+    /// As many as each of `origins` gets, one after the other.
+    fn taken(shares: Shares, origins: usize) -> (usize, usize) {
+        let (mut all, mut last) = (0, 0);
+        for _ in 0..origins {
+            last = 0;
+            while shares.has_room(all, last) {
+                (all, last) = (all + 1, last + 1);
+            }
+        }
+        (all, last)
+    }
+
+    #[test]
+    fn one_origin_has_its_share_and_many_leave_something_for_the_next() {
+        let shares = Shares { all: 1024, of_origin: 64 };
+        assert_eq!(taken(shares, 1), (64, 64));
+        let (all, last) = taken(shares, 16);
+        assert!(all < 700 && last > 20, "{all} {last}");
+        assert!(taken(shares, 60).1 >= 1);
+        assert_eq!(taken(shares, 2000).0, 1024);
     }
 }

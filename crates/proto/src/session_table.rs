@@ -3,7 +3,7 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Ending, Endings, Origin};
+use crate::{Ending, Endings, Origin, Shares};
 
 /// The sessions of a target, over all its connections and threads. `K` names the owner, `V` is what the target keeps of each session.
 #[derive(Debug)]
@@ -11,9 +11,7 @@ pub struct SessionTable<K, V = ()> {
     live: Vec<Entry<K, V>>,
     /// Sessions that are over, as long as an operation of theirs goes on.
     former: Vec<(K, Endings)>,
-    sessions_max: usize,
-    /// A peer alone cannot keep all others out.
-    sessions_of_origin_max: usize,
+    shares: Shares,
 }
 
 #[derive(Debug)]
@@ -46,8 +44,8 @@ impl LiveSession {
 }
 
 impl<K: Clone + PartialEq, V> SessionTable<K, V> {
-    pub fn new(sessions_max: usize, sessions_of_origin_max: usize) -> Self {
-        Self { live: Vec::new(), former: Vec::new(), sessions_max, sessions_of_origin_max }
+    pub fn new(shares: Shares) -> Self {
+        Self { live: Vec::new(), former: Vec::new(), shares }
     }
 
     /// Opens a session and ends the one that `owner` has. The new one may begin when the endings are over; before that, an operation of
@@ -55,7 +53,7 @@ impl<K: Clone + PartialEq, V> SessionTable<K, V> {
     pub fn open(&mut self, owner: K, origin: Origin, value: V) -> Option<(LiveSession, Endings)> {
         self.end_where(|entry| entry.owner == owner);
         let of_origin = self.live.iter().filter(|entry| entry.origin == origin).count();
-        if self.live.len() >= self.sessions_max || of_origin >= self.sessions_of_origin_max {
+        if !self.shares.has_room(self.live.len(), of_origin) {
             return None;
         }
         let mut waits_for = Endings::default();
@@ -96,7 +94,7 @@ mod tests {
     use super::*;
 
     fn table() -> SessionTable<&'static str> {
-        SessionTable::new(4, 2)
+        SessionTable::new(Shares { all: 4, of_origin: 2 })
     }
 
     #[test]

@@ -202,6 +202,22 @@ fn abort_task_set_and_nexus_reset_leave_other_sessions_alone() {
 }
 
 #[test]
+fn nexus_reset_frees_what_the_nexus_reserved_and_is_told_of() {
+    const NEXUS_LOSS: u32 = 0x06_29_07;
+    let (mut one, mut other) = sessions();
+    let reserve = one.command(TaskTag(3), &[0x16], 0);
+    assert_eq!(ScsiResponse::parse(&one.ask(reserve.encode(), &[]).0).status, status::GOOD);
+    let conflict = |other: &mut Peer| {
+        let read = other.read_command(TaskTag(4), 1, 512);
+        ScsiResponse::parse(&other.ask(read.encode(), &[]).0).status == status::RESERVATION_CONFLICT
+    };
+    assert!(conflict(&mut other));
+    assert_eq!(manage(&mut one, function::I_T_NEXUS_RESET), Some(function_response::COMPLETE));
+    assert_eq!((ready(&mut one), ready(&mut other)), (Some(NEXUS_LOSS), None));
+    assert!(!conflict(&mut other));
+}
+
+#[test]
 fn function_is_answered_when_what_disks_have_under_way_has_ended() {
     let (mut one, mut other) = sessions();
     for peer in [&mut one, &mut other] {

@@ -242,6 +242,9 @@ fn messages_that_are_wrong_or_out_of_turn_end_the_transaction() {
     fails_with(Failure::IncorrectMessage, &[&first, &Message::Success2 { transaction: 5 }.encode()]);
     fails_with(Failure::IncorrectMessage, &[&first, &reply(6, vec![0; 32], vec![])]);
     fails_with(Failure::IncorrectPayload, &[&first, &reply(5, vec![0; 32], vec![2; 8])]);
+    let challenge = Some(vec![7; 32]);
+    let unsigned = Message::Reply { transaction: 5, response: vec![0; 32], challenge, sequence: 0, public: vec![] };
+    fails_with(Failure::IncorrectPayload, &[&first, &unsigned.encode()]);
     fails_with(Failure::Failed, &[&first, &reply(5, vec![0; 32], vec![])]);
     fails_with(Failure::Failed, &[&first, &reply(5, vec![], vec![])]);
 }
@@ -374,6 +377,20 @@ fn host_without_a_name_has_no_secret() {
     let data = ConnectData { hostnqn: String::new(), ..connect_data(ControllerId::ANY) };
     let cqe = raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &data);
     assert_eq!((cqe.status.code(), cqe.result), (Status::CONNECT_INVALID_PARAMETERS.code(), 1 << 16 | 512));
+}
+
+#[test]
+fn io_queues_that_prove_nothing_keep_nobody_from_their_identifier() {
+    let mut server = server(policy());
+    let admin = nvme_support::admin(&mut server, &config(Some(host(false))), &TargetConfig::default(), Cut::Never);
+    let cntlid = admin.host.controller().expect("a controller").cntlid;
+    let mut strangers = Vec::new();
+    for _ in 0..3 {
+        let mut raw = Raw::open(&mut server, &TargetConfig::default());
+        let cqe = raw.connect(&mut server, &connect(QueueId(1), 7), &connect_data(cntlid));
+        assert_eq!((cqe.status, cqe.result >> 16), (Status::SUCCESS, 2), "each may prove itself");
+        strangers.push(raw);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use iotax_proto::{Instant, IoId, Origin, Payload, Transmit, UnitError, Violation, ViolationKind};
+use iotax_proto::{Instant, IoId, Origin, Payload, Shares, Transmit, UnitError, Violation, ViolationKind};
 
 use super::{
     arithmetic::Requester,
@@ -26,7 +26,7 @@ use crate::{
 /// Notices kept for whoever logs them; the oldest go.
 const NOTICES_MAX: usize = 256;
 
-/// Addresses that it takes to have all of a thread's connections: none alone keeps the others out.
+/// One address has this part of a thread's connections at most, and of what others leave.
 const ORIGINS_MIN: usize = 4;
 
 const NOT_READING: &str = "the peer does not read while memory for answers is short";
@@ -141,9 +141,9 @@ impl ServerNode {
             self.outputs.push_back(Output::Close { conn });
             return;
         }
-        let most = (config.connections_max / ORIGINS_MIN).max(1);
+        let shares = Shares { all: config.connections_max, of_origin: (config.connections_max / ORIGINS_MIN).max(1) };
         let of_origin = self.open_of.entry(Origin::of_address(peer.ip())).or_default();
-        if *of_origin >= most {
+        if !shares.has_room(self.open, *of_origin) {
             self.notice(peer, "too many connections of one address".to_owned());
             self.outputs.push_back(Output::Close { conn });
             return;

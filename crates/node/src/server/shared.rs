@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use iotax_proto::{SessionTable, Shared, nfs::common::Time};
+use iotax_proto::{SessionTable, Shared, Shares, nfs::common::Time};
 
 use super::{
     arithmetic::Arithmetic,
@@ -91,7 +91,7 @@ impl Server {
             volume.claims.wake_with(move || notifier.wake());
         }
         let common = Common::new(&config);
-        let peers = Guarded::new(SessionTable::new(usize::MAX, usize::MAX));
+        let peers = Guarded::new(SessionTable::new(Shares { all: usize::MAX, of_origin: usize::MAX }));
         Arc::new(Self { config, exported, common, notifier, arithmetic: Arithmetic::default(), peers })
     }
 

@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use core::{fmt, net::IpAddr};
 
 use super::{Header, PortName, els::Process};
-use crate::{Ending, Endings, Instant, LiveSession, Origin, SessionTable, Shared, Wait};
+use crate::{Ending, Endings, Instant, LiveSession, Origin, SessionTable, Shared, Shares, Wait};
 
 /// Logins that a target port has at a time; one more is told that there are no resources.
 const LOGINS_MAX: usize = 4096;
@@ -17,7 +17,7 @@ pub struct Logins(SessionTable<PortName>);
 
 impl Default for Logins {
     fn default() -> Self {
-        Self(SessionTable::new(LOGINS_MAX, LOGINS_OF_ORIGIN_MAX))
+        Self(SessionTable::new(Shares { all: LOGINS_MAX, of_origin: LOGINS_OF_ORIGIN_MAX }))
     }
 }
 

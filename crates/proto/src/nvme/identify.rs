@@ -85,6 +85,7 @@ pub fn controller(
     text::padded(&config.firmware, &mut bytes[64..72]);
     // CMIC: the subsystem may have several ports and several controllers, and reports ANA.
     bytes[76] = 1 | 1 << 1 | u8::from(!is_discovery) << 3;
+    assert!(limits.max_transfer_bytes >= 8192, "NVMe base 2.1 §5.1.13.2.1: MDTS of 0 says that there is no limit");
     bytes[77] = (limits.max_transfer_bytes / 4096).ilog2() as u8;
     bytes[78..80].copy_from_slice(&cntlid.0.to_le_bytes());
     bytes[80..84].copy_from_slice(&property::VERSION.to_le_bytes());

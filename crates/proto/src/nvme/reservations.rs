@@ -4,10 +4,10 @@
 use alloc::{vec, vec::Vec};
 
 use super::Status;
-use crate::reservation::Kind;
+use crate::{Origin, Shares, reservation::Kind};
 
-/// Most registrants of a namespace; beyond it Reservation Register fails with Internal Error.
-pub const REGISTRANTS_MAX: usize = 256;
+/// Most registrants of a namespace, and of those of one origin; beyond it Reservation Register fails with Internal Error.
+pub const REGISTRANTS: Shares = Shares { all: 256, of_origin: 64 };
 
 /// A host among those of a subsystem: whom reservations know, over whatever controllers and connections.
 pub type HostId = [u8; 16];
@@ -50,6 +50,8 @@ pub(super) type Notices = Vec<(Notice, Vec<HostId>)>;
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     pub(super) registrants: Vec<Registrant>,
+    /// Who counts for each of them. They stay when their connections end.
+    origins: Vec<(HostId, Origin)>,
     held: Option<Held>,
     /// GEN of Reservation Report.
     pub(super) generation: u32,
@@ -80,6 +82,21 @@ impl Reservations {
         self.held.map(|held| held.kind)
     }
 
+    /// To be asked before a host registers. Fails where its origin has its share of the registrants.
+    pub(super) fn admit(&mut self, host: HostId, origin: Origin) -> Result<(), Status> {
+        let registrants = &self.registrants;
+        self.origins.retain(|(known, _)| registrants.iter().any(|registrant| registrant.host == *known));
+        if self.key_of(&host).is_some() {
+            return Ok(());
+        }
+        let of_origin = self.origins.iter().filter(|(_, known)| *known == origin).count();
+        if !REGISTRANTS.has_room(self.registrants.len(), of_origin) {
+            return Err(Status::INTERNAL_ERROR);
+        }
+        self.origins.push((host, origin));
+        Ok(())
+    }
+
     /// RREGA 0: another key than the one that a host has is refused.
     pub(super) fn register(&mut self, host: HostId, key: u64) -> Result<Notices, Status> {
         if self.key_of(&host).is_some_and(|existing| existing != key) {
@@ -100,10 +117,8 @@ impl Reservations {
         if key == 0 {
             return Err(Status::INVALID_FIELD);
         }
-        let is_full = self.registrants.len() >= REGISTRANTS_MAX;
         match self.registrants.iter_mut().find(|registrant| registrant.host == host) {
             Some(registrant) => registrant.key = key,
-            None if is_full => return Err(Status::INTERNAL_ERROR),
             None => self.registrants.push(Registrant { host, key }),
         }
         self.changed();
@@ -271,14 +286,19 @@ mod tests {
     }
 
     #[test]
-    fn registrants_are_limited() {
+    fn registrants_are_limited_in_all_and_of_one_origin() {
         let mut reservations = Reservations::default();
-        for index in 0..REGISTRANTS_MAX {
-            let mut host = [0; 16];
-            host[..8].copy_from_slice(&(index as u64).to_le_bytes());
-            reservations.register(host, 1).expect("room");
-        }
-        assert_eq!(reservations.register([0xff; 16], 1), Err(Status::INTERNAL_ERROR));
+        let mut register = |host: u8, origin: u128| {
+            let host = [host; 16];
+            reservations.admit(host, Origin::Address(origin))?;
+            reservations.register(host, 1).map(drop)
+        };
+        assert!((0..64).all(|host| register(host, 1).is_ok()));
+        assert_eq!(register(64, 1), Err(Status::INTERNAL_ERROR), "the origin has its share");
+        assert_eq!(register(0, 1), Ok(()), "a registrant registers again");
+        assert!((64..=255).filter(|host| register(*host, u128::from(*host)).is_ok()).count() == 192);
+        let full = [1; 15].iter().chain(&[2]).copied().collect::<Vec<u8>>();
+        assert_eq!(reservations.admit(full.try_into().expect("16"), Origin::Address(999)), Err(Status::INTERNAL_ERROR));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The commands about reservations: Reservation Acquire, Register, Release and Report (NVMe base 2.1 §7.5 to §7.8), as their bytes
 //! say them, and what they do to a subsystem.
 
-use alloc::{vec, vec::Vec};
+use alloc::{string::String, vec, vec::Vec};
 
 use super::{
     Sqe, Status, Subsystem,
     command::{CommandId, ControllerId, nvm},
     reservations::{HostId, KINDS, Notices, Reservations},
 };
-use crate::{Endings, Payload, Reserve, reservation::Kind};
+use crate::{Endings, Origin, Payload, Reserve, reservation::Kind};
 
 /// Bytes of data that Register and Acquire take; Release takes the first half of them.
 const KEYS_LEN: usize = 16;
@@ -99,7 +99,12 @@ impl Subsystem {
             return Err(Status::HOST_ID_INCONSISTENT);
         }
         let nsid = sqe.nsid();
+        // A host whose controllers have all ended meanwhile is a stranger.
+        let origin = self.origin_of(&host).unwrap_or_else(|| Origin::Name(String::new()));
         let reservations = self.reservations(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        if matches!(request, Request::Register { .. } | Request::Replace { .. }) {
+            reservations.admit(host, origin)?;
+        }
         let notices = carry_out(reservations, host, request)?;
         let aborts = matches!(request, Request::Preempt { aborts: true, .. });
         Ok(self.reserved(nsid, &notices, aborts))

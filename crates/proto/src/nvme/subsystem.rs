@@ -17,7 +17,7 @@ use super::{
     notifications::Notifications,
     reservations::{Barred, HostId, Notice, Notices, Reservations},
 };
-use crate::{Backend, Ending, Endings, Origin, Shared, UnitId};
+use crate::{Backend, Ending, Endings, Origin, Shared, Shares, UnitId};
 
 /// Namespace IDs index a dense table in every I/O queue.
 pub const MAX_NSID: u32 = 1024;
@@ -336,8 +336,9 @@ impl Subsystem {
 
     fn has_room(&self, origin: &Origin) -> bool {
         let counted = || self.controllers.iter().filter_map(|controller| controller.origin.as_ref());
-        counted().count() < usize::from(self.config.max_controllers)
-            && counted().filter(|known| *known == origin).count() < usize::from(self.config.max_controllers_of_origin)
+        let (all, of_origin) = (self.config.max_controllers, self.config.max_controllers_of_origin);
+        Shares { all: all.into(), of_origin: of_origin.into() }
+            .has_room(counted().count(), counted().filter(|known| *known == origin).count())
     }
 
     /// Ends a controller; its I/O queues see a dead generation.
@@ -400,13 +401,22 @@ impl Subsystem {
         self.controller(cntlid).is_some_and(|controller| !controller.connected.is_empty())
     }
 
-    /// Makes I/O queue `qid` one of the controller's. The `Ending` is for its operations that go on after it.
-    pub fn attach_io_queue(
+    /// Whether `attach_io_queue` would do it: for a host that has yet to prove itself, and holds nothing until then.
+    pub fn check_io_queue(
         &mut self,
         cntlid: ControllerId,
         qid: QueueId,
         host: &HostIdentity,
-    ) -> Result<(Generation, Ending), AttachError> {
+    ) -> Result<(), AttachError> {
+        self.attachable(cntlid, qid, host).map(drop)
+    }
+
+    fn attachable(
+        &mut self,
+        cntlid: ControllerId,
+        qid: QueueId,
+        host: &HostIdentity,
+    ) -> Result<&mut Controller, AttachError> {
         let controller = self.controller(cntlid).ok_or(AttachError::NoController)?;
         if controller.host.nqn != host.nqn {
             return Err(AttachError::OtherHostNqn);
@@ -423,6 +433,17 @@ impl Subsystem {
         if controller.connected.contains(&qid) {
             return Err(AttachError::QidInUse);
         }
+        Ok(controller)
+    }
+
+    /// Makes I/O queue `qid` one of the controller's. The `Ending` is for its operations that go on after it.
+    pub fn attach_io_queue(
+        &mut self,
+        cntlid: ControllerId,
+        qid: QueueId,
+        host: &HostIdentity,
+    ) -> Result<(Generation, Ending), AttachError> {
+        let controller = self.attachable(cntlid, qid, host)?;
         controller.connected.push(qid);
         let generation = controller.generation.clone();
         let (ending, mut endings) = (Ending::default(), Endings::default());
@@ -490,6 +511,11 @@ impl Subsystem {
 
     pub(super) fn notifications(&mut self, cntlid: ControllerId) -> Option<&mut Notifications> {
         self.controller(cntlid).map(|controller| &mut controller.notifications)
+    }
+
+    /// Who counts for what that host registers.
+    pub(super) fn origin_of(&self, host: &HostId) -> Option<Origin> {
+        self.controllers.iter().filter(|controller| controller.host.id == *host).find_map(|known| known.origin.clone())
     }
 
     fn controller(&mut self, cntlid: ControllerId) -> Option<&mut Controller> {

@@ -33,7 +33,7 @@ pub struct TargetConfig {
     pub max_h2c_data_bytes: u32,
     /// Most bytes of data in an I/O command's capsule, a multiple of 16: such writes need no R2T, which saves a round trip.
     pub in_capsule_bytes: u32,
-    /// MDTS: most bytes of a command; a power of two, at least 4096.
+    /// MDTS: most bytes of a command; a power of two, at least 8192, as an MDTS of 0 (4096 bytes) means no limit.
     pub max_transfer_bytes: u32,
     /// Entries of an I/O queue at most.
     pub max_queue_entries: u16,

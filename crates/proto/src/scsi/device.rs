@@ -211,6 +211,16 @@ impl Device {
         self.touch();
     }
 
+    /// I_T NEXUS RESET (SAM-5 §7.6): what the nexus reserved with RESERVE is free, and it hears of the loss on every logical unit.
+    /// Persistent reservations stay (§6.3.4).
+    pub(crate) fn reset_nexus(&mut self, id: NexusId) {
+        let luns: Vec<u16> = self.luns.iter().map(|unit| unit.config.lun).collect();
+        self.luns.iter_mut().for_each(|unit| unit.reservations.release(id));
+        for lun in luns {
+            self.attention(lun, Sense::NEXUS_LOSS, Audience::Only(id));
+        }
+    }
+
     /// A logical unit was reset (SAM-5 §6.3.3): RESERVE is undone, mode parameters are as at the start, and every nexus hears
     /// of it, the one that asked for it too.
     pub(crate) fn reset(&mut self, lun: u16) {

@@ -13,7 +13,7 @@ use super::{
     ports::{NexusId, Ports},
     sense::{Sense, status},
 };
-use crate::{Backend, Ending, Endings, Payload, Shared, UnitError};
+use crate::{Backend, Ending, Endings, Origin, Payload, Shared, UnitError};
 
 /// Task management functions of SAM-5 §7 that reach the device server. The transport aborts the tasks themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum TaskManagement {
     AbortTaskSet,
     ClearTaskSet,
     LogicalUnitReset,
+    /// Of this nexus, on all logical units.
+    NexusReset,
     /// TARGET WARM RESET and TARGET COLD RESET.
     TargetReset,
     /// ACA is not supported.
@@ -40,6 +42,8 @@ pub struct Nexus {
     device: Rc<dyn Shared<Device>>,
     pub(crate) id: NexusId,
     pub(crate) ports: Ports,
+    /// Who counts for what is kept beyond the session.
+    pub(crate) origin: Origin,
     has_purged: Arc<AtomicBool>,
     epoch: Arc<AtomicU64>,
     seen_epoch: u64,
@@ -49,9 +53,9 @@ pub struct Nexus {
 
 impl Nexus {
     /// Begins a session on `device`.
-    pub fn new(device: Rc<dyn Shared<Device>>, ports: Ports) -> Self {
+    pub fn new(device: Rc<dyn Shared<Device>>, ports: Ports, origin: Origin) -> Self {
         let ((id, has_purged), epoch) = with(&*device, |device| (device.join(ports.clone()), device.epoch()));
-        Self { device, id, ports, has_purged, epoch, seen_epoch: 0, views: Vec::new() }
+        Self { device, id, ports, origin, has_purged, epoch, seen_epoch: 0, views: Vec::new() }
     }
 
     pub(crate) fn with_device<R>(&self, use_it: impl FnOnce(&mut Device) -> R) -> R {
@@ -119,6 +123,7 @@ impl Nexus {
                         endings.append(device.purge(Purge { lun, is_told: false }, Audience::Others(id)));
                     }
                 }
+                (TaskManagement::NexusReset, _) => device.reset_nexus(id),
                 (_, None) => return TaskManagementResponse::NoLun,
                 (TaskManagement::LogicalUnitReset, Some(lun)) => {
                     device.reset(lun);

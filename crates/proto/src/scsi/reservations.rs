@@ -7,10 +7,10 @@ use super::{
     ports::{NexusId, Ports},
     sense::Sense,
 };
-use crate::reservation::Kind;
+use crate::{Origin, Shares, reservation::Kind};
 
-/// Most registrations of a logical unit; beyond it REGISTER answers INSUFFICIENT REGISTRATION RESOURCES.
-pub(crate) const REGISTRATIONS_MAX: usize = 256;
+/// Most registrations of a logical unit, and of those of one origin; beyond it REGISTER answers INSUFFICIENT REGISTRATION RESOURCES.
+pub(crate) const REGISTRATIONS: Shares = Shares { all: 256, of_origin: 64 };
 
 /// What a nexus may not do because of reservations of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(crate) const KINDS: [u8; 6] = [1, 3, 5, 6, 7, 8];
 pub(crate) struct Registration {
     pub(crate) key: u64,
     pub(crate) ports: Ports,
+    /// Who counts for it. It stays when its session ends.
+    origin: Origin,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +123,7 @@ impl Reservations {
     /// REGISTER where `expected` is given, else REGISTER AND IGNORE EXISTING KEY; a `key` of 0 unregisters.
     pub(crate) fn register(
         &mut self,
-        ports: &Ports,
+        (ports, origin): (&Ports, &Origin),
         expected: Option<u64>,
         key: u64,
     ) -> Result<Option<Notice>, Refusal> {
@@ -132,8 +134,8 @@ impl Reservations {
         let mut notice = None;
         match (existing, key) {
             (None, 0) => return Ok(None),
-            (None, _) if self.registrations.len() >= REGISTRATIONS_MAX => return Err(Refusal::Full),
-            (None, _) => self.registrations.push(Registration { key, ports: ports.clone() }),
+            (None, _) if !self.has_room(origin) => return Err(Refusal::Full),
+            (None, _) => self.registrations.push(Registration { key, ports: ports.clone(), origin: origin.clone() }),
             (Some(_), 0) => notice = self.unregister(ports),
             (Some(_), _) => {
                 let mut registrations = self.registrations.iter_mut();
@@ -144,6 +146,11 @@ impl Reservations {
         }
         self.generation = self.generation.wrapping_add(1);
         Ok(notice)
+    }
+
+    fn has_room(&self, origin: &Origin) -> bool {
+        let of_origin = self.registrations.iter().filter(|registration| registration.origin == *origin).count();
+        REGISTRATIONS.has_room(self.registrations.len(), of_origin)
     }
 
     /// A holder that unregisters releases, unless other registrants hold the reservation as well (SPC-5 §5.14.11.3).

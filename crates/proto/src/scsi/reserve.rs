@@ -125,10 +125,11 @@ pub(crate) fn out_register_and_ignore(call: &mut Call<'_>, data: &[u8]) -> Handl
 
 fn register(call: &mut Call<'_>, data: &[u8], is_key_checked: bool) -> Handled {
     let parameters = Parameters::parse(data, true)?;
-    let ports = call.nexus.ports.clone();
+    let (ports, origin) = (call.nexus.ports.clone(), call.nexus.origin.clone());
     let expected = is_key_checked.then_some(parameters.key);
-    let notice =
-        change_persistent(call, |reservations| reservations.register(&ports, expected, parameters.action_key))?;
+    let notice = change_persistent(call, |reservations| {
+        reservations.register((&ports, &origin), expected, parameters.action_key)
+    })?;
     notify(call, notice);
     accepted(data.len())
 }

@@ -73,6 +73,7 @@ impl Sense {
     pub const INTERNAL_TARGET_FAILURE: Self = Self::new(key::HARDWARE_ERROR, 0x44, 0x00);
     pub const POWER_ON: Self = Self::new(key::UNIT_ATTENTION, 0x29, 0x00);
     pub const BUS_DEVICE_RESET: Self = Self::new(key::UNIT_ATTENTION, 0x29, 0x03);
+    pub const NEXUS_LOSS: Self = Self::new(key::UNIT_ATTENTION, 0x29, 0x07);
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x01);
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x03);
     pub const RESERVATIONS_RELEASED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x04);

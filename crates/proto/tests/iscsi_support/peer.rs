@@ -157,7 +157,7 @@ impl Peer {
         command
     }
 
-    fn command(&mut self, itt: TaskTag, opcode: &[u8], expected_data_len: u32) -> ScsiCommand {
+    pub fn command(&mut self, itt: TaskTag, opcode: &[u8], expected_data_len: u32) -> ScsiCommand {
         assert_ne!(itt, TaskTag::RESERVED);
         let mut command =
             ScsiCommand { last: true, itt, expected_data_len, cmd_sn: self.take_cmd_sn(), ..ScsiCommand::default() };

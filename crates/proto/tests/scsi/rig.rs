@@ -6,7 +6,7 @@ use std::{
 };
 
 use iotax_proto::{
-    Allocation, Backend, Ending, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
+    Allocation, Backend, Ending, Geometry, Instant, IoId, Origin, Payload, Shared, Started, UnitError, UnitId, UnitOp,
     scsi::{
         Command, DataIn, Device, Identity, LogicalUnit, Next, Nexus, Ports, Provisioning, Response, Sense, Transport,
         encode_lun,
@@ -197,7 +197,7 @@ impl Rig {
             relative_target_port: 1,
             transport: Transport { protocol_identifier: 6, version_descriptor: VERSION_DESCRIPTOR },
         };
-        Session(Nexus::new(device, ports))
+        Session(Nexus::new(device, ports, Origin::Address(1)))
     }
 
     /// A session that has.

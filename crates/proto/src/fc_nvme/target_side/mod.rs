@@ -32,7 +32,7 @@ pub struct Config {
     pub port: Port,
     /// Most bytes that one `NVMe_XFER_RDY` asks for.
     pub burst_len: u32,
-    /// MDTS: most bytes of a command; a power of two, at least 4096.
+    /// MDTS: most bytes of a command; a power of two, at least 8192, as an MDTS of 0 (4096 bytes) means no limit.
     pub max_transfer_bytes: u32,
     /// Entries of an I/O queue at most.
     pub max_queue_entries: u16,

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::{Config, FcpBackend, image::Image, ports::ports};
 use crate::{
-    Instant, IoId, Payload, Shared, Target, Transmit, UnitError, Violation, Wait,
+    Instant, IoId, Origin, Payload, Shared, Target, Transmit, UnitError, Violation, Wait,
     fc::{
         Fragment, Framer, Header, Lifetime, Link, Opening, PortId, Special,
         els::{Process, Rejection},
@@ -145,7 +145,8 @@ impl Connection {
         let Some(login) = self.responder.opened(now, &mut self.opening, &mut self.link)? else { return Ok(()) };
         let port = self.responder.port();
         let ports = ports(self.responder.initiator(), port.port_name, port.node_name);
-        let nexus = Nexus::new(Rc::clone(&login.grant.device), ports);
+        let origin = Origin::of_address(login.grant.address);
+        let nexus = Nexus::new(Rc::clone(&login.grant.device), ports, origin);
         self.image = Some(Box::new(Image::new(nexus, login, self.config.tasks, self.config.burst_len)));
         Ok(())
     }

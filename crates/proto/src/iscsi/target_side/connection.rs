@@ -189,7 +189,7 @@ impl Connection {
                 grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid, origin.clone()));
                 let Opened { tsih, live, waits_for } = opened.ok_or(LoginStatus::OUT_OF_RESOURCES)?;
                 let ports = ports(&initiator, isid, &target, grant.portal_group_tag);
-                let nexus = Nexus::new(alloc::rc::Rc::clone(&grant.device), ports);
+                let nexus = Nexus::new(alloc::rc::Rc::clone(&grant.device), ports, origin);
                 (tsih, Some(Session { target, nexus, grant, live }), waits_for)
             }
         };

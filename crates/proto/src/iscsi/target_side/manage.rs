@@ -129,7 +129,7 @@ impl FullFeature {
             },
             function::I_T_NEXUS_RESET => {
                 self.abort_where(|_| true, Some(&own), link, backend);
-                function_response::COMPLETE
+                self.tell_device(scsi::TaskManagement::NexusReset, lun, endings)
             }
             function::QUERY_ASYNCHRONOUS_EVENT => function_response::NOT_SUPPORTED,
             _ => function_response::REJECTED,

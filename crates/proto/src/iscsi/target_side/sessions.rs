@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use crate::{Endings, LiveSession, Origin, SessionTable, iscsi::pdu::SessionHandle};
+use crate::{Endings, LiveSession, Origin, SessionTable, Shares, iscsi::pdu::SessionHandle};
 
 /// Sessions that a target has at a time; an initiator that opens more is told that the target is out of resources.
 const SESSIONS_MAX: usize = 4096;
@@ -33,7 +33,10 @@ pub(super) struct Opened {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { table: SessionTable::new(SESSIONS_MAX, SESSIONS_OF_ORIGIN_MAX), last_tsih: SessionHandle::NEW }
+        Self {
+            table: SessionTable::new(Shares { all: SESSIONS_MAX, of_origin: SESSIONS_OF_ORIGIN_MAX }),
+            last_tsih: SessionHandle::NEW,
+        }
     }
 }
 

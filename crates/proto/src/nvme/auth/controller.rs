@@ -148,7 +148,11 @@ impl Controller {
             (Message::Reply { transaction, response, challenge, sequence, public }, State::Challenged(given))
                 if may_speak && transaction == self.transaction =>
             {
-                let challenge = challenge.filter(|_| sequence != 0);
+                // NVMe base 2.1 §8.3.4.5.4: a challenge with S2 of 0 is for the key of a secure channel, and none was agreed on.
+                // Taken as one-way, a host that wants proof of us would get none.
+                if challenge.is_some() && sequence == 0 {
+                    return Err(Failure::IncorrectPayload);
+                }
                 return self.replied(given, Replied { response, challenge, sequence }, public);
             }
             (Message::Success2 { transaction }, State::Answered) if may_speak && transaction == self.transaction => {

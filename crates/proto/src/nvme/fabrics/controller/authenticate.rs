@@ -1,6 +1,6 @@
 //! In-band authentication: between Connect and the first command of a queue that asks for it.
 
-use super::{Destination, Phase, Queue, Transport, check_controller_data, slots::Control};
+use super::{Destination, Phase, Queue, Transport, check_controller_data, connect::Behind, slots::Control};
 use crate::{
     Instant,
     nvme::{
@@ -14,7 +14,7 @@ use crate::{
 /// A queue whose host has not proved itself, and what it becomes then.
 pub(super) struct Unproven {
     pub(super) auth: auth::Controller,
-    pub(super) behind: Phase,
+    pub(super) behind: Behind,
     /// Most bytes of data in a capsule, once it has.
     pub(super) max_command_data: u32,
     /// The Authentication Send that is answered when its arithmetic is done.
@@ -134,7 +134,12 @@ impl Queue {
             Progress::Passed => {
                 transport.set_max_command_data(unproven.max_command_data);
                 self.deadline = None;
-                self.phase = core::mem::replace(&mut unproven.behind, Phase::Closing);
+                let Phase::Authenticating(unproven) = core::mem::replace(&mut self.phase, Phase::Closing) else {
+                    return;
+                };
+                // Another may have taken the queue's place meanwhile, or its controller may have ended: the connection ends.
+                let Ok(phase) = unproven.behind.begin(now) else { return self.end(backend) };
+                self.phase = phase;
                 if let Phase::Admin(admin) = &mut self.phase {
                     admin.heard(now);
                     // Only now does it count: those that proved nothing take nobody's place.

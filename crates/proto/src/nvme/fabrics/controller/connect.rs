@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, rc::Rc};
 use core::net::IpAddr;
 
-use super::{Destination, IoQueueState, Phase, Queue, SqHead, Transport, Unproven, slots::Control};
+use super::{Destination, IoQueueState, Phase, Queue, SqHead, Transport, authenticate::Unproven, slots::Control};
 use crate::{
     Instant, Shared,
     nvme::{
@@ -27,12 +27,57 @@ type Refused = (u64, Status);
 
 /// What a connection becomes.
 struct Connected {
-    phase: Phase,
+    next: Next,
     cntlid: ControllerId,
     /// Most bytes of data in a capsule.
     max_command_data: u32,
-    /// What the host must prove first.
-    auth: Option<auth::Controller>,
+}
+
+enum Next {
+    Ready(Phase),
+    /// The host must prove itself first.
+    Prove(auth::Controller, Behind),
+}
+
+/// What a connection becomes once its host has proved itself.
+pub(super) enum Behind {
+    Admin(Box<AdminController>),
+    Io(IoRequest),
+}
+
+/// An I/O queue that is asked for. It holds nothing before it is attached, so who proves nothing keeps nobody from a QID.
+pub(super) struct IoRequest {
+    subsystem: Rc<dyn Shared<Subsystem>>,
+    cntlid: ControllerId,
+    qid: QueueId,
+    host: HostIdentity,
+}
+
+impl Behind {
+    pub(super) fn begin(self, now: Instant) -> Result<Phase, AttachError> {
+        match self {
+            Self::Admin(admin) => Ok(Phase::Admin(admin)),
+            Self::Io(request) => request.attach(now).map(|io| Phase::Io(Box::new(io))),
+        }
+    }
+
+    pub(super) fn end<B: NvmeBackend + ?Sized>(self, backend: &mut B) {
+        if let Self::Admin(admin) = self {
+            Phase::Admin(admin).end(backend);
+        }
+    }
+}
+
+impl IoRequest {
+    fn check(&self) -> Result<(), AttachError> {
+        with_subsystem(&*self.subsystem, |subsystem| subsystem.check_io_queue(self.cntlid, self.qid, &self.host))
+    }
+
+    fn attach(self, now: Instant) -> Result<IoQueueState, AttachError> {
+        let Self { subsystem, cntlid, qid, host } = self;
+        let attached = with_subsystem(&*subsystem, |subsystem| subsystem.attach_io_queue(cntlid, qid, &host))?;
+        Ok(IoQueueState::new(now, subsystem, cntlid, (qid, host.id), attached))
+    }
 }
 
 impl Queue {
@@ -63,22 +108,19 @@ impl Queue {
         };
         let connect = Connect::parse(&control.sqe);
         match self.connect(now, &connect, &ConnectData::parse(data), backend) {
-            Ok(Connected { phase, cntlid, max_command_data, auth }) => {
-                // NVMe base 2.1 §6.3: AUTHREQ, authentication transaction required.
-                let result = u64::from(cntlid.0) | if auth.is_some() { AUTHENTICATION_REQUIRED } else { 0 };
-                match auth {
-                    None => {
+            Ok(Connected { next, cntlid, max_command_data }) => {
+                let mut result = u64::from(cntlid.0);
+                match next {
+                    Next::Ready(phase) => {
                         self.phase = phase;
                         self.deadline = None;
                         transport.set_max_command_data(max_command_data);
                     }
-                    Some(auth) => {
-                        self.phase = Phase::Authenticating(Box::new(Unproven {
-                            auth,
-                            behind: phase,
-                            max_command_data,
-                            working: None,
-                        }));
+                    Next::Prove(auth, behind) => {
+                        // NVMe base 2.1 §6.3: AUTHREQ, authentication transaction required.
+                        result |= AUTHENTICATION_REQUIRED;
+                        let unproven = Unproven { auth, behind, max_command_data, working: None };
+                        self.phase = Phase::Authenticating(Box::new(unproven));
                         self.deadline = Some(now + self.config.connect_timeout);
                     }
                 }
@@ -124,12 +166,16 @@ impl Queue {
         }
         let host = HostIdentity { nqn: data.hostnqn.clone(), id: data.host_id };
         let auth = auth.map(|policy| auth::Controller::new(policy, &data.hostnqn, &data.subnqn));
-        let (phase, cntlid, max_command_data) = if connect.qid == QueueId::ADMIN {
+        let (behind, cntlid, max_command_data) = if connect.qid == QueueId::ADMIN {
             self.connect_admin(now, connect, data.cntlid, subsystem, (host, address), auth.is_some())?
         } else {
-            self.connect_io(now, connect, data.cntlid, subsystem, &host)?
+            self.connect_io(connect, data.cntlid, subsystem, host)?
         };
-        Ok(Connected { phase, cntlid, max_command_data, auth })
+        let next = match auth {
+            None => Next::Ready(behind.begin(now).map_err(not_attached)?),
+            Some(auth) => Next::Prove(auth, behind),
+        };
+        Ok(Connected { next, cntlid, max_command_data })
     }
 
     fn connect_admin(
@@ -140,7 +186,7 @@ impl Queue {
         subsystem: Rc<dyn Shared<Subsystem>>,
         host: (HostIdentity, IpAddr),
         must_prove: bool,
-    ) -> Result<(Phase, ControllerId, u32), Refused> {
+    ) -> Result<(Behind, ControllerId, u32), Refused> {
         if connect.sq_size == 0 || connect.sq_size >= ADMIN_QUEUE_ENTRIES {
             return Err(wrong_field(Connect::SQ_SIZE_AT));
         }
@@ -152,32 +198,33 @@ impl Queue {
         let admin = AdminController::connect(now, subsystem, host, must_prove, connect.keep_alive_ms, limits)
             .ok_or((0, Status::CONNECT_CONTROLLER_BUSY))?;
         let cntlid = admin.cntlid();
-        Ok((Phase::Admin(Box::new(admin)), cntlid, self.config.admin_in_capsule_bytes))
+        Ok((Behind::Admin(Box::new(admin)), cntlid, self.config.admin_in_capsule_bytes))
     }
 
     fn connect_io(
         &self,
-        now: Instant,
         connect: &Connect,
         cntlid: ControllerId,
         subsystem: Rc<dyn Shared<Subsystem>>,
-        host: &HostIdentity,
-    ) -> Result<(Phase, ControllerId, u32), Refused> {
+        host: HostIdentity,
+    ) -> Result<(Behind, ControllerId, u32), Refused> {
         if connect.sq_size == 0 || connect.sq_size >= self.config.limits.max_queue_entries {
             return Err(wrong_field(Connect::SQ_SIZE_AT));
         }
-        let qid = connect.qid;
-        let generation = with_subsystem(&*subsystem, |subsystem| subsystem.attach_io_queue(cntlid, qid, host));
-        let generation = generation.map_err(|error| match error {
-            AttachError::NoController => wrong_data(ConnectData::CNTLID_AT),
-            AttachError::OtherHostNqn => wrong_data(ConnectData::HOSTNQN_AT),
-            AttachError::OtherHostId => wrong_data(ConnectData::HOST_ID_AT),
-            AttachError::NotReady => (0, Status::SEQUENCE_ERROR),
-            AttachError::QidTooHigh => wrong_field(Connect::QID_AT),
-            AttachError::QidInUse => (0, Status::INVALID_QUEUE),
-        })?;
-        let io = IoQueueState::new(now, subsystem, cntlid, (qid, host.id), generation);
-        Ok((Phase::Io(Box::new(io)), cntlid, self.config.limits.in_capsule_bytes))
+        let request = IoRequest { subsystem, cntlid, qid: connect.qid, host };
+        request.check().map_err(not_attached)?;
+        Ok((Behind::Io(request), cntlid, self.config.limits.in_capsule_bytes))
+    }
+}
+
+fn not_attached(error: AttachError) -> Refused {
+    match error {
+        AttachError::NoController => wrong_data(ConnectData::CNTLID_AT),
+        AttachError::OtherHostNqn => wrong_data(ConnectData::HOSTNQN_AT),
+        AttachError::OtherHostId => wrong_data(ConnectData::HOST_ID_AT),
+        AttachError::NotReady => (0, Status::SEQUENCE_ERROR),
+        AttachError::QidTooHigh => wrong_field(Connect::QID_AT),
+        AttachError::QidInUse => (0, Status::INVALID_QUEUE),
     }
 }
 
