@@ -36,7 +36,7 @@ struct Connected {
 enum Next {
     Ready(Phase),
     /// The host must prove itself first.
-    Prove(auth::Controller, Behind),
+    Prove(Box<Unproven>),
 }
 
 /// What a connection becomes once its host has proved itself.
@@ -116,11 +116,10 @@ impl Queue {
                         self.deadline = None;
                         transport.set_max_command_data(max_command_data);
                     }
-                    Next::Prove(auth, behind) => {
+                    Next::Prove(unproven) => {
                         // NVMe base 2.1 §6.3: AUTHREQ, authentication transaction required.
                         result |= AUTHENTICATION_REQUIRED;
-                        let unproven = Unproven { auth, behind, max_command_data, working: None };
-                        self.phase = Phase::Authenticating(Box::new(unproven));
+                        self.phase = Phase::Authenticating(unproven);
                         self.deadline = Some(now + self.config.connect_timeout);
                     }
                 }
@@ -173,7 +172,7 @@ impl Queue {
         };
         let next = match auth {
             None => Next::Ready(behind.begin(now).map_err(not_attached)?),
-            Some(auth) => Next::Prove(auth, behind),
+            Some(auth) => Next::Prove(Box::new(Unproven { auth, behind, max_command_data, working: None })),
         };
         Ok(Connected { next, cntlid, max_command_data })
     }
