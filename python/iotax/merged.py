@@ -29,7 +29,8 @@ def merged_directions(streams: Sequence[Direction]) -> Direction:
 def merged_histograms(parts: Sequence[Histogram]) -> Histogram:
     """As exact as the least exact of them."""
     digits = min((each.significant_digits for each in parts), default=Histogram().significant_digits)
-    return Histogram(significant_digits=digits, counts=list(merge_counts(*parts).items()))
+    edges_ns = sorted({edge for each in parts for edge in each.edges_ns})
+    return Histogram(significant_digits=digits, counts=list(merge_counts(*parts).items()), edges_ns=edges_ns)
 
 
 def merged_latencies(parts: Sequence[Latency]) -> Latency:

@@ -65,6 +65,14 @@ class Histogram(Record):
     unit: Literal["ns"] = "ns"
     significant_digits: int = 3
     counts: list[tuple[int, int]] = Field(default=[])
+    edges_ns: list[int] = Field(default=[])
+    """Bounds of the bins of another program whose bins are wider than that: `counts` are spread evenly over each of
+    them, and a percentile is known to lie between two of these only."""
+
+    def between_ns(self, value_ns: float) -> tuple[int, int] | None:
+        """The bounds of the bin that a value was spread over; None where values are as exact as they say."""
+        at = bisect_left(self.edges_ns, value_ns)
+        return (self.edges_ns[at - 1], self.edges_ns[at]) if 0 < at < len(self.edges_ns) else None
 
     @cached_property
     def cumulated(self) -> tuple[list[int], list[int]]:
@@ -199,6 +207,9 @@ class Open(Arrived):
     backlog_max: int = 0
     achieved: float = 1.0
     """I/Os completed in the window over I/Os offered in it; 1 where none were offered."""
+    offered_sd: float = 0.0
+    """Standard deviation of `offered`, where arrivals are random and only their expected number is known; 0 where they
+    were counted."""
     lateness: Latency | None = None
     """From when the generator could have submitted an I/O to when it did: its own, not the target's."""
 
@@ -407,6 +418,8 @@ class TrialResult(Record):
     read: Direction
     write: Direction
     """All streams of the load together."""
+    sync: Direction | None = None
+    """Flushes (fsync, fdatasync), where the load issued some and they were timed; none of them counts as an I/O."""
     percentiles: list[tuple[float, int]] = Field(default=[])
     """(percent, ns) of reads and writes together, where there is no histogram."""
     streams: list[StreamResult] = Field(default=[])
@@ -528,6 +541,15 @@ class TrialResult(Record):
         if self.latency_known != "histogram":
             return float(self.own_percentiles.get(percent, float("nan")))
         return percentile(percent, self.read.histogram, self.write.histogram)
+
+    def between_ns(self, percent: float) -> tuple[int, int] | None:
+        """The bounds between which that latency lies, where another program's bins are so wide that it was
+        interpolated; None elsewhere."""
+        parts = [each.histogram for each in self.active if each.histogram.edges_ns]
+        if self.latency_known != "histogram" or not parts:
+            return None
+        found = [bounds for each in parts if (bounds := each.between_ns(self.latency_ns(percent))) is not None]
+        return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
     @property
     def cpu_initiator(self) -> CpuTime | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from iotax.analysis.bisection import Probe, bracket, next_rate
-from iotax.analysis.validity import ACHIEVED_MIN
+from iotax.analysis.validity import kept_up
 from iotax.design.plan import PROBE_TRIES, make_trial
 from iotax.design.random import shuffled
 from iotax.design.rates import ladder
@@ -71,7 +71,7 @@ class _Searched:
 
 def holds(search: Search, result: TrialResult) -> bool:
     """Whether a run met the objective, at the rate that it was asked for."""
-    achieved = result.open is None or result.open.achieved >= ACHIEVED_MIN
+    achieved = result.open is None or kept_up(result.open)
     return achieved and result.ios > 0 and result.latency_ns(search.percentile) <= search.latency_max
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from iotax.analysis.responses import Run
-from iotax.analysis.validity import ACHIEVED_MIN
+from iotax.analysis.validity import kept_up
 from iotax.records import CpuTime
 
 SATURATED = 0.95
@@ -34,7 +34,7 @@ def limit_of(runs: Sequence[Run]) -> Limit:
     initiator = _mean([_share(run.result.cpu.initiator) for run in runs])
     target = _mean([_share(run.result.cpu.target) for run in runs])
     machine = _mean([_share(each) for run in runs for each in _shared_by_both(run)])
-    achieved = [run.result.open.achieved for run in runs if run.result.open is not None]
+    rates = [run.result.open for run in runs if run.result.open is not None]
     for limiter, busy, whose in (
         ("initiator", initiator, "the initiator kept its processors"),
         ("target", target, "the target kept its processors"),
@@ -42,13 +42,13 @@ def limit_of(runs: Sequence[Run]) -> Limit:
     ):
         if busy is not None and busy >= SATURATED:
             return Limit(limiter, f"{whose} {100 * min(busy, 1.0):.0f} % busy")
-    if achieved and min(achieved) >= ACHIEVED_MIN:
-        return Limit("rate", f"{100 * min(achieved):.1f} % of it or more was done")
+    if rates and all(map(kept_up, rates)):
+        return Limit("rate", f"{100 * min(each.achieved for each in rates):.1f} % of it or more was done")
     if initiator is None:
         return Limit("unknown", "not known how much of its processors the initiator used")
     idle = f"initiator {100 * initiator:.0f} %"
     idle += f", target {100 * target:.0f} %" if target is not None else ""
-    if achieved:
+    if rates:
         return Limit("unknown", f"the rate was not held, and no processor was busy throughout ({idle})")
     in_flight = [run.total_outstanding for run in runs]
     if None in in_flight:

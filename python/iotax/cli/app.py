@@ -308,6 +308,16 @@ def import_(
             show_default=False,
         ),
     ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="[FILE=]TIME",
+            help="When the first run of a file began that does not say it, such as 2026-05-01T10:00:00Z; `written`: "
+            "runs ended when their files were written. CPU is joined to such runs only with this; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     baseline: Annotated[
         list[str] | None,
         typer.Option(
@@ -345,6 +355,7 @@ def import_(
             name_pattern,
             tuple(by or ()),
             tuple(cpu or ()),
+            tuple(at or ()),
             tuple(baseline or ()),
             floor,
             name,

@@ -16,7 +16,7 @@ from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
-from iotax.imports.campaign import Campaign, Naming, read_campaign
+from iotax.imports.campaign import Campaign, Naming, given_times, read_campaign
 from iotax.imports.formats import FORMATS, Format
 from iotax.imports.naming import NamePattern, PatternError, given_factors
 from iotax.imports.problems import Unreadable
@@ -44,6 +44,7 @@ class Request:
     pattern: str | None
     by: tuple[str, ...]
     cpu: tuple[str, ...]
+    at: tuple[str, ...]
     baseline: tuple[str, ...]
     floor: str
     name: str
@@ -130,6 +131,7 @@ def _read(request: Request, form: Format, name: str) -> _Read:
             given_factors(list(request.factors)),
             NamePattern(request.pattern) if request.pattern else None,
             request.by,
+            given_times(request.at),
         )
         campaign = read_campaign(form, request.paths, naming)
         if not campaign.placed:

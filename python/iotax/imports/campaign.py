@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from iotax.imports.formats import Format
 from iotax.imports.measured import Measured, together
 from iotax.imports.naming import BLOCK, REPLICATE, NamePattern, PatternError, level_of, run_number
 from iotax.imports.problems import Notes, Unreadable
 from iotax.trial import LevelValue
+from iotax.units import counted
 
 PART = "job"
 """The factor that tells apart what one file holds, where nothing else does."""
@@ -19,6 +23,28 @@ UNNAMED = ("protocol", "unknown")
 """The only factor and its only level, where nothing at all was named."""
 _CLOSE = 1.01
 """Runs of one treatment whose settings differ by less are alike: some programs round."""
+_APART_MIN = 0.5
+"""Share of what a file's runs took by which it must be younger than the one before, where both have their own times."""
+
+
+WRITTEN = "written"
+"""`--at written`: runs ended when their files were written."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """What the command line says of when runs began whose files do not say it."""
+
+    written: bool = False
+    all_ns: int | None = None
+    of_ns: Mapping[Path, int] = field(default_factory=dict)
+
+    def tells(self, path: Path) -> bool:
+        return self.written or self.all_ns is not None or path.resolve() in self.of_ns
+
+    def begin_ns(self, path: Path) -> int | None:
+        """When the first of a file's runs began; None where nobody said so."""
+        return self.of_ns.get(path.resolve(), self.all_ns)
 
 
 @dataclass(frozen=True)
@@ -30,6 +56,7 @@ class Naming:
     pattern: NamePattern | None = None
     by: Sequence[str] = ()
     """Settings within the files that are factors."""
+    at: Times = field(default_factory=Times)
 
 
 @dataclass(frozen=True)
@@ -41,6 +68,8 @@ class Placed:
     treatment: dict[str, LevelValue]
     replicate: int | None
     block: int
+    start: Literal["said", "told", "guessed"] = "said"
+    """How it is known when it ran."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +90,26 @@ def read_campaign(form: Format, paths: Sequence[Path], naming: Naming) -> Campai
     for path in files:
         try:
             results = form.read(path, notes)
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+            digest.update(_digest(path))
         except Unreadable as problem:
             unreadable.append(str(problem))
-        except OSError as error:
-            unreadable.append(f"{path}: cannot be read: {error.strerror or error}")
         else:
             found += [(result, _named(path, naming)) for result in results]
-    placed = _placed(_parts_together(found), naming, notes)
+    placed = _placed(_in_order(_parts_together(found, naming, notes)), naming, notes)
     for each in placed:
         for remark in each.measured.notes:
             notes.add(None, _of_all(remark, placed, each))
-    return Campaign(_with_starts(placed, notes), notes, unreadable, len(files), digest.hexdigest()[:16])
+    placed = _with_starts(placed, naming.at, notes)
+    return Campaign(placed, notes, unreadable, len(files), digest.hexdigest()[:16])
+
+
+def _digest(path: Path) -> bytes:
+    """Raises Unreadable."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise Unreadable(path, f"cannot be read: {error.strerror or error}") from None
 
 
 def _distinct(paths: Iterable[Path]) -> list[Path]:
@@ -80,13 +117,53 @@ def _distinct(paths: Iterable[Path]) -> list[Path]:
     return list({path.resolve(): path for path in paths}.values())
 
 
-def _parts_together(found: list[tuple[Measured, dict[str, str]]]) -> list[tuple[Measured, dict[str, str]]]:
-    """With the parts of one run as one result; named as the first of them."""
+def _parts_together(
+    found: list[tuple[Measured, dict[str, str]]], naming: Naming, notes: Notes
+) -> list[tuple[Measured, dict[str, str]]]:
+    """With the parts of one run as one result; named as the first of them. Files whose names give a factor different
+    levels are no parts of one run, and with `--by job` none are."""
     runs: dict[object, list[tuple[Measured, dict[str, str]]]] = {}
     for at, (result, values) in enumerate(found):
         # Each thread's file has a number of its own, which names no replicate.
-        runs.setdefault((result.together, result.part) if result.together else at, []).append((result, values))
-    return [(together([result for result, _ in parts]), parts[0][1]) for parts in runs.values()]
+        levels = tuple(sorted((name, text) for name, text in values.items() if name != REPLICATE))
+        alone = not result.together or PART in naming.by
+        key = at if alone else (result.together, result.run, result.part, result.alike, levels)
+        runs.setdefault(key, []).append((result, values))
+    made = []
+    for parts in runs.values():
+        results = [result for result, _ in parts]
+        whole = together(results)
+        if PART in naming.by and whole.together and not whole.part:
+            whole = replace(whole, part=whole.path.name)
+        if len(parts) > 1 and results[0].apart_if:
+            notes.add(None, f"{whole.path} and {counted(len(parts) - 1, 'other file')}: {results[0].apart_if}")
+        made.append((whole, parts[0][1]))
+    return made
+
+
+def _in_order(found: list[tuple[Measured, dict[str, str]]]) -> list[tuple[Measured, dict[str, str]]]:
+    """In the order in which they ran: by what the files say; else files as they were written, and within a file as they
+    stand there. Files that were written closer together than the runs took were copied: then they stay as named."""
+    results = [result for result, _ in found]
+    if all(result.start_unix_ns is not None for result in results):
+        return sorted(found, key=lambda each: each[0].start_unix_ns or 0)
+    files: dict[Path, list[tuple[Measured, dict[str, str]]]] = {}
+    for each in found:
+        files.setdefault(each[0].path, []).append(each)
+    written_ns = {path: _written_ns(path) for path in files}
+    times = sorted(written_ns, key=lambda path: written_ns[path])
+    apart = all(
+        written_ns[after] - written_ns[before] >= _APART_MIN * sum(each.duration_ns for each, _ in files[after])
+        for before, after in itertools.pairwise(times)
+    )
+    return [each for path in (times if apart else files) for each in files[path]]
+
+
+def _written_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _named(path: Path, naming: Naming) -> dict[str, str]:
@@ -184,16 +261,64 @@ def _of_all(remark: str, placed: Sequence[Placed], one: Placed) -> str:
     return f"{name}{more}: {remark}." if one in same else remark
 
 
-def _with_starts(placed: list[Placed], notes: Notes) -> list[Placed]:
-    """In the order in which they ran, by when their files were written where nothing better is known."""
-    found = []
+def _with_starts(placed: list[Placed], at: Times, notes: Notes) -> list[Placed]:
+    """With times for those whose files say none: as whoever imports them said, or guessed by the file's own time."""
+    files: dict[Path, list[Placed]] = {}
     for each in placed:
-        result = each.measured
-        if result.start_unix_ns is None:
-            written_ns = result.path.stat().st_mtime_ns
-            notes.add(
-                None, "The files do not say when runs began: they stand in the order in which files were written."
-            )
-            result = replace(result, start_unix_ns=written_ns - result.duration_ns)
-        found.append(replace(each, measured=result))
-    return sorted(found, key=lambda each: each.measured.start_unix_ns or 0)
+        if each.measured.start_unix_ns is None:
+            files.setdefault(each.measured.path, []).append(each)
+    if at.all_ns is not None and len(files) > 1:
+        first, second = list(files)[:2]
+        raise PatternError(
+            f"--at TIME is of one file, and {first} and {second} have no times: write FILE=TIME for each"
+        )
+    starts: dict[int, tuple[int, Literal["told", "guessed"]]] = {}
+    for path, own in files.items():
+        begin_ns = at.begin_ns(path)
+        if begin_ns is None:
+            # The last of them ended when the file was written.
+            begin_ns = max(0, _written_ns(path) - sum(each.measured.duration_ns for each in own))
+        for each in own:
+            starts[id(each)] = begin_ns, "told" if at.tells(path) else "guessed"
+            begin_ns += each.measured.duration_ns
+    guessed = [each for each in placed if starts.get(id(each), (0, ""))[1] == "guessed"]
+    if guessed:
+        which = "The files do not say when runs began"
+        if len(guessed) < len(placed):
+            which = f"{_first_of([each.measured.path for each in guessed])}: it is not said when runs began"
+        notes.add(None, f"{which}: times are guessed from when the files were written. Give them with --at.")
+    return [
+        replace(each, measured=replace(each.measured, start_unix_ns=starts[id(each)][0]), start=starts[id(each)][1])
+        if id(each) in starts
+        else each
+        for each in placed
+    ]
+
+
+def _first_of(paths: Sequence[Path]) -> str:
+    some = list(dict.fromkeys(paths))
+    return f"{some[0]} and {len(some) - 1} more" if len(some) > 1 else str(some[0])
+
+
+def given_times(words: Sequence[str]) -> Times:
+    """Of `--at written`, `--at TIME` and `--at FILE=TIME`. Raises PatternError."""
+    written, all_ns, of_ns = False, None, {}
+    for word in words:
+        name, equals, text = word.rpartition("=")
+        if word == WRITTEN:
+            written = True
+        elif equals:
+            of_ns[Path(name).resolve()] = _time_ns(word, text)
+        else:
+            all_ns = _time_ns(word, text)
+    return Times(written, all_ns, of_ns)
+
+
+def _time_ns(word: str, text: str) -> int:
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise PatternError(
+            f"--at {word}: write TIME or FILE=TIME, such as 2026-05-01T10:00:00Z, or `{WRITTEN}`"
+        ) from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e9)

@@ -1,14 +1,18 @@
-"""DiskSpd's XML (`-Rxml`). Latencies in ms, and only with `-L`; percentiles, which belong to one run."""
+"""DiskSpd's XML (`-Rxml`) and its text (`diskspd_text`). Latencies in ms, and only with `-L`; percentiles, which belong
+to one run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured
-from iotax.imports.problems import Notes, Unreadable, number, text_of
+from iotax.imports import diskspd_text
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, block_size_of, readable
+from iotax.imports.problems import Notes, Unreadable, number, small, text_of
 from iotax.records import CpuTime
 from iotax.trial import Direction, LevelValue
 
@@ -17,32 +21,53 @@ _NS_PER_MS = 1e6
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
-    """One result for each time span. Raises Unreadable."""
-    text = text_of(path)
-    begin = text.find("<Results")
-    if begin < 0:
-        raise Unreadable(path, "no `<Results>` of DiskSpd: run it with -Rxml")
-    if skipped := text[:begin].strip().removeprefix('<?xml version="1.0" encoding="utf-8"?>'):
-        notes.add(path, f"skipped what stands before the results: {skipped.splitlines()[0][:100]!r}", line=1)
-    root = root_of(path, text, begin, "; measure again or leave this file out")
-    spans = root.findall("TimeSpan")
-    if not spans:
+    """One result for each time span of each run in the file. Raises Unreadable."""
+    roots = _roots(path, notes)
+    if not any(root.findall("TimeSpan") for root in roots):
         raise Unreadable(path, "no result in it", at="Results/TimeSpan")
+    spans = [each for run, root in enumerate(roots, start=1) for each in _spans(path, run, root, notes)]
+    if not spans:
+        raise Unreadable(path, "the test was interrupted before it measured anything", at="TimeSpan/Error")
+    return readable(spans, lambda each: each.measured(path), notes)
+
+
+def _roots(path: Path, notes: Notes) -> list[Xml.Element]:
+    """`<Results>` of each run, from XML or from what DiskSpd prints otherwise."""
+    text = text_of(path)
+    begins = [found.start() for found in re.finditer("<Results[ >]", text)]
+    if not begins:
+        if diskspd_text.recognised(text):
+            return diskspd_text.roots_of(path, text)
+        raise Unreadable(path, "neither `<Results>` (-Rxml) nor `Results for timespan` (-Rtext): no result of DiskSpd")
+    head = text[: begins[0]].strip().removeprefix('<?xml version="1.0" encoding="utf-8"?>')
+    if head:
+        notes.add(path, f"skipped what stands before the results: {head.splitlines()[0][:100]!r}", line=1)
+    found = []
+    for begin in begins:
+        end = text.find("</Results>", begin)
+        part = text[: end + len("</Results>")] if end >= 0 else text
+        try:
+            found.append(root_of(path, part, begin, "; measure again or leave this file out"))
+        except Unreadable as problem:
+            if not found:
+                raise
+            notes.add(None, f"{problem}: left out")
+    return found
+
+
+def _spans(path: Path, run: int, root: Xml.Element, notes: Notes) -> Iterator[_Span]:
+    spans = root.findall("TimeSpan")
     profiles = root.findall("Profile/TimeSpans/TimeSpan")
     asked = profiles if len(profiles) == len(spans) else [None] * len(spans)
     version = (root.findtext("System/Tool/Version") or "").strip()
     start_ns = _start_unix_ns(root.findtext("System/RunTime") or "") if len(spans) == 1 else None
-    found = []
     for at, (span, profile) in enumerate(zip(spans, asked, strict=True), start=1):
         part = f"time span {at}" if len(spans) > 1 else ""
         if span.find("Error") is not None:
             said = (span.findtext("Error") or "").strip()
             notes.add(path, f"{part or 'its time span'} is left out: DiskSpd says {said!r}", at="TimeSpan/Error")
-            continue
-        found.append(_span(path, span, profile, version, part, start_ns))
-    if not found:
-        raise Unreadable(path, "the test was interrupted before it measured anything", at="TimeSpan/Error")
-    return found
+        else:
+            yield _Span(span, profile, version, run, part, start_ns)
 
 
 def root_of(path: Path, text: str, begin: int, advice: str = "") -> Xml.Element:
@@ -65,44 +90,56 @@ def _start_unix_ns(text: str) -> int | None:
     return round(at.timestamp() * 1e9)
 
 
-def _span(
-    path: Path, span: Xml.Element, profile: Xml.Element | None, version: str, part: str, start_ns: int | None
-) -> Measured:
-    seconds = _figure(path, span, "TestTimeSeconds")
-    if seconds <= 0:
-        raise Unreadable(path, "it lasted no time", at="TimeSpan/TestTimeSeconds")
-    targets = span.findall("Thread/Target")
-    latency = span.find("Latency")
-    read = _direction(path, targets, latency, "Read")
-    write = _direction(path, targets, latency, "Write")
-    said = [] if latency is not None else ["latency was not measured: run DiskSpd with -L"]
-    settings, workers, per_worker = _settings(profile)
-    warmup = profile.findtext("Warmup") if profile is not None else None
-    warmup_ns = round(number(path, warmup, at="Profile/TimeSpans/TimeSpan/Warmup") * 1e9) if warmup else None
-    return Measured(
-        path=path,
-        program=PROGRAM,
-        version=version,
-        part=part,
-        read=read,
-        write=write,
-        duration_ns=round(seconds * 1e9),
-        percentiles=_percentiles(path, latency, "Total"),
-        settings=settings,
-        workers=workers,
-        per_worker=per_worker,
-        loop="unknown" if profile is None or _throttled(profile) else "closed",
-        start_unix_ns=None if start_ns is None else start_ns + (warmup_ns or 0),
-        warmup_ns=warmup_ns,
-        stack="kernel",
-        cpu=_cpu(path, span, seconds),
-        notes=said,
-    )
+@dataclass(frozen=True)
+class _Span:
+    """A time span's result, and what was asked of it."""
+
+    span: Xml.Element
+    profile: Xml.Element | None
+    version: str
+    run: int
+    part: str
+    start_unix_ns: int | None
+    """Of the run, with its warm-up."""
+
+    def measured(self, path: Path) -> Measured:
+        span, profile = self.span, self.profile
+        seconds = _figure(path, span, "TestTimeSeconds")
+        if seconds <= 0:
+            raise Unreadable(path, "it lasted no time", at="TimeSpan/TestTimeSeconds")
+        targets = span.findall("Thread/Target")
+        latency = span.find("Latency")
+        read = _direction(path, targets, latency, "Read")
+        write = _direction(path, targets, latency, "Write")
+        said = [] if latency is not None else ["latency was not measured: run DiskSpd with -L"]
+        settings, workers, per_worker = _settings(profile)
+        block = block_size_of(settings.get(BLOCK_SIZE), read.bytes + write.bytes, read.ios + write.ios)
+        warmup = profile.findtext("Warmup") if profile is not None else None
+        warmup_ns = round(number(path, warmup, at="Profile/TimeSpans/TimeSpan/Warmup") * 1e9) if warmup else None
+        return Measured(
+            path=path,
+            program=PROGRAM,
+            version=self.version,
+            run=self.run,
+            part=self.part,
+            read=read,
+            write=write,
+            duration_ns=round(seconds * 1e9),
+            percentiles=_percentiles(path, latency, "Total"),
+            settings=settings | ({BLOCK_SIZE: block} if block is not None else {}),
+            workers=workers,
+            per_worker=per_worker,
+            loop="unknown" if profile is None or _throttled(profile) else "closed",
+            start_unix_ns=None if self.start_unix_ns is None else self.start_unix_ns + (warmup_ns or 0),
+            warmup_ns=warmup_ns,
+            stack="kernel",
+            cpu=_cpu(path, span, seconds),
+            notes=said,
+        )
 
 
 def _direction(path: Path, targets: Iterable[Xml.Element], latency: Xml.Element | None, name: str) -> Direction:
-    ios = sum(int(_figure(path, each, f"{name}Count")) for each in targets)
-    size = sum(int(_figure(path, each, f"{name}Bytes")) for each in targets)
+    ios, size = (sum(int(_figure(path, each, f"{name}{what}")) for each in targets) for what in ("Count", "Bytes"))
     mean = latency.findtext(f"Average{name}Milliseconds") if latency is not None else None
     if not ios or mean is None:
         return Direction(ios=ios, bytes=size, latency="none", latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
@@ -142,7 +179,7 @@ def _settings(profile: Xml.Element | None) -> tuple[dict[str, LevelValue], int |
         values = dict.fromkeys((each.findtext(field) or "").strip() for each in targets)
         text = "+".join(values)
         if text:
-            found[name] = int(text) if text.isdecimal() else text
+            found[name] = text if (count := small(text)) is None else count
     random = any(each.find("Random") is not None or each.find("RandomRatio") is not None for each in targets)
     found["access"] = "random" if random else "sequential"
     shared, of_thread = (_count(profile, name) for name in ("ThreadCount", "RequestCount"))
@@ -158,7 +195,7 @@ def _settings(profile: Xml.Element | None) -> tuple[dict[str, LevelValue], int |
 def _count(profile: Xml.Element, name: str) -> int:
     """0 where it is not said."""
     text = (profile.findtext(name) or "").strip()
-    return int(text) if text.isdecimal() else 0
+    return small(text) or 0
 
 
 def _throttled(profile: Xml.Element) -> bool:

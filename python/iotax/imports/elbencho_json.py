@@ -10,14 +10,25 @@ import contextlib
 import itertools
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from iotax.imports.json_text import read_documents
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, bins_direction, no_direction
-from iotax.imports.problems import Notes, Unreadable, number
+from iotax.imports.json_text import Fields, read_documents
+from iotax.imports.measured import (
+    BLOCK_SIZE,
+    OUTSTANDING,
+    WORKERS,
+    Bin,
+    Measured,
+    bins_direction,
+    block_size_of,
+    no_direction,
+    readable,
+    spread,
+)
+from iotax.imports.problems import Notes, Unreadable, number, small
 from iotax.trial import Direction, LevelValue
 from iotax.units import parse_size
 
@@ -31,6 +42,8 @@ _OPTIONS = {
     "-t": "threads",
     "--threads": "threads",
 }
+_COMMAND_MAX = 10_000
+"""Letters of a command line that are looked at."""
 _PRINTED_S = 0.002
 """How far a time in whole ms may be off."""
 _FINE_RATIO = 1.1
@@ -39,81 +52,85 @@ _FINE_RATIO = 1.1
 
 def read(path: Path, notes: Notes) -> list[Measured]:
     """One result for each phase that reads or writes. Raises Unreadable."""
-    found = []
+    phases = []
     for document in read_documents(path, notes):
-        phase, last = document.get("phase_type"), document.get("last_done")
-        if not isinstance(phase, str) or not isinstance(last, dict):
+        phase, last = document.text("phase_type"), document.part("last_done")
+        if not phase or not last.values:
             raise Unreadable(path, "not a phase of elbencho: name its --jsonfile", at="phase_type, last_done")
-        if "iops" in last or "iops" in _part(last, "rwmix_read"):
-            found.append(_phase(path, phase, document, last))
+        last = replace(last, at=f"{phase}, {last.at}")
+        if "iops" in last or "iops" in last.part("rwmix_read"):
+            phases.append((phase, document, last))
         else:
             notes.add(path, f"left out {phase}: it does no I/O", at="iops")
-    if not found:
+    if not phases:
         raise Unreadable(path, "no phase in it does I/O", at="iops")
-    return found
+    return readable(phases, lambda each: _phase(path, *each), notes)
 
 
-def _phase(path: Path, phase: str, document: Mapping[str, Any], last: Mapping[str, Any]) -> Measured:
-    duration_s = _figure(path, phase, last, "elapsed_time_ms") / 1000
+def _phase(path: Path, phase: str, document: Fields, last: Fields) -> Measured:
+    duration_s = last.number("elapsed_time_ms") / 1000
     if duration_s <= 0:
         raise Unreadable(path, f"{phase} lasted no time", at="elapsed_time_ms")
-    io = _part(_part(last, "latency"), "IO")
-    histogram = _part(io, "histogram")
-    mixed = _part(last, "rwmix_read")
-    duration_s = _lasted_s(path, phase, (last, mixed), (histogram, _part(histogram, "rwmix_read")), duration_s)
-    own = _direction(path, phase, last, duration_s, io, histogram)
+    io = last.part("latency").part("IO")
+    histogram = io.part("histogram")
+    mixed = last.part("rwmix_read")
+    duration_s = _lasted_s((last, mixed), (histogram, histogram.part("rwmix_read")), duration_s)
+    own = _direction(last, duration_s, io, histogram)
     reads = (
-        _direction(path, phase, mixed, duration_s, _part(io, "rwmix_read"), _part(histogram, "rwmix_read"))
-        if mixed
+        _direction(mixed, duration_s, io.part("rwmix_read"), histogram.part("rwmix_read"))
+        if mixed.values
         else no_direction()
     )
-    writes = bool(mixed) or phase.upper().startswith(("WRITE", "RWMIX"))
-    config = {"version": document.get("version", "")} | _asked(document) | dict(_part(document, "config"))
+    writes = bool(mixed.values) or phase.upper().startswith(("WRITE", "RWMIX"))
+    given = document.part("config")
+    config = (
+        {"version": document.text("version")} | _asked(document) | {name: given.text(name) for name in given.values}
+    )
     settings: dict[str, LevelValue] = {"operation": phase.lower()}
     for key, name in _SETTINGS.items():
-        if str(config.get(key, "")).isdecimal():
-            settings[name] = int(config[key])
-    settings["random"] = "random" if str(config.get("random_offsets")) in ("1", "true") else "sequential"
+        if (value := small(config.get(key))) is not None:
+            settings[name] = value
+    settings["random"] = "random" if config.get("random_offsets") in ("1", "true") else "sequential"
     depth = settings.get(OUTSTANDING)
-    first = _part(document, "first_done")
+    first = document.part("first_done")
+    if (block := block_size_of(settings.get(BLOCK_SIZE), own.bytes + reads.bytes, own.ios + reads.ios)) is not None:
+        settings[BLOCK_SIZE] = block
     return Measured(
         path=path,
         program=PROGRAM,
-        version=str(config.get("version", "")),
+        version=config.get("version", ""),
         part=phase.lower(),
         read=reads if writes else own,
         write=own if writes else no_direction(),
         duration_ns=round(duration_s * 1e9),
-        start_unix_ns=start_of(str(document.get("iso_start_date", ""))),
+        start_unix_ns=start_of(document.text("iso_start_date")),
         settings=settings,
         workers=workers_of(settings),
         per_worker=depth if isinstance(depth, int) else None,
         loop="closed",
         stack="kernel",
-        notes=stragglers(phase.lower(), _figure(path, phase, first, "elapsed_time_ms") / 1000, duration_s)
+        notes=stragglers(phase.lower(), first.positive("elapsed_time_ms") / 1000, duration_s)
         if "elapsed_time_ms" in first
         else (),
     )
 
 
 def _lasted_s(
-    path: Path,
-    phase: str,
-    totals: Sequence[Mapping[str, Any]],
-    histograms: Sequence[Mapping[str, Any]],
+    totals: Sequence[Fields],
+    histograms: Sequence[Fields],
     printed_s: float,
 ) -> float:
     """More precisely than it is printed."""
-    rate = sum(_figure(path, phase, each, "iops") for each in totals if "iops" in each)
-    counted = sum(sum(_counts(path, phase, each, 0.0).values()) for each in histograms)
+    rate = sum(each.positive("iops") for each in totals if "iops" in each)
+    counted = sum(each.count for histogram in histograms for each in _bins(histogram))
     lasted_s = counted / rate if rate else 0.0
     return lasted_s if abs(lasted_s - printed_s) <= _PRINTED_S else printed_s
 
 
-def _asked(document: Mapping[str, Any]) -> dict[str, str]:
+def _asked(document: Fields) -> dict[str, str]:
     """What the command line says, under the names of `config`."""
     try:
-        words = shlex.split(str(document.get("command", "")))
+        words = shlex.split(document.text("command")[:_COMMAND_MAX])
     except ValueError:
         return {}
     found = {"random_offsets": str("--rand" in words).lower()} if words else {}
@@ -124,66 +141,54 @@ def _asked(document: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _direction(
-    path: Path,
-    phase: str,
-    totals: Mapping[str, Any],
-    duration_s: float,
-    latency: Mapping[str, Any],
-    histogram: Mapping[str, Any],
-) -> Direction:
+def _direction(totals: Fields, duration_s: float, latency: Fields, histogram: Fields) -> Direction:
     if "iops" not in totals:
         return no_direction()
-    ios = round(_figure(path, phase, totals, "iops") * duration_s)
-    size = round(_figure(path, phase, totals, "bytes")) if "bytes" in totals else 0
+    ios = round(totals.positive("iops") * duration_s)
+    size = round(totals.positive("bytes", 0))
     timed = "avg_us" in latency
-    mean_us, least_us, most_us = (
-        (_figure(path, phase, latency, name) for name in ("avg_us", "min_us", "max_us")) if timed else (0.0, 0.0, 0.0)
-    )
-    if counts := _counts(path, phase, histogram, most_us):
-        counted = sum(counts.values())
-        sum_ns, worst_ns = (round(mean_us * 1e3 * counted), round(most_us * 1e3)) if timed else (None, None)
-        return bins_direction(counts, size, digits=_digits(counts), sum_ns=sum_ns, worst_ns=worst_ns)
-    return Direction(
-        ios=ios,
-        bytes=size,
-        latency="mean" if timed else "none",
-        latency_sum_ns=round(mean_us * 1e3 * ios),
-        latency_min_ns=round(least_us * 1e3),
-        latency_max_ns=round(most_us * 1e3),
-    )
+    mean_us, least_us, most_us = (latency.positive(name) if timed else 0.0 for name in ("avg_us", "min_us", "max_us"))
+    bins = [each for each in _bins(histogram) if each.count]
+    if not bins:
+        return Direction(
+            ios=ios,
+            bytes=size,
+            latency="mean" if timed else "none",
+            latency_sum_ns=round(mean_us * 1e3 * ios),
+            latency_min_ns=round(least_us * 1e3),
+            latency_max_ns=round(most_us * 1e3),
+        )
+    if fine := _digits(bins):
+        counts, edges = {each.high_ns or max(round(most_us * 1e3), each.low_ns): each.count for each in bins}, []
+    else:
+        counts, edges = spread(bins, round(least_us * 1e3), round(most_us * 1e3))
+    counted = sum(each.count for each in bins)
+    sum_ns, worst_ns = (round(mean_us * 1e3 * counted), round(most_us * 1e3)) if timed else (None, None)
+    return bins_direction(counts, size, digits=fine, sum_ns=sum_ns, worst_ns=worst_ns, edges_ns=edges)
 
 
-def _counts(path: Path, phase: str, histogram: Mapping[str, Any], most_us: float) -> dict[int, int]:
-    """Upper end in ns → count; what is above the last bound counts as the slowest."""
-    counts: dict[int, int] = {}
-    for bucket in histogram.get("buckets") or []:
-        text = str(bucket.get("range", "")) if isinstance(bucket, dict) else ""
+def _bins(histogram: Fields) -> list[Bin]:
+    found = []
+    for bucket in histogram.parts("buckets"):
+        text = bucket.text("range")
         bounds = _RANGE.fullmatch(text.replace(" ", ""))
         if bounds is None:
-            raise Unreadable(path, f"{phase}: found {text!r} where a range such as 64-76us is meant", at="range")
-        end_us = float(bounds[2]) if bounds[2] else max(most_us, float(bounds[1]))
-        count = number(path, bucket.get("count"), at="count")
-        counts[round(end_us * 1e3)] = counts.get(round(end_us * 1e3), 0) + round(count)
-    return counts
+            raise Unreadable(
+                bucket.path, f"found {text[:80]!r} where a range such as 64-76us is meant", at=bucket.place("range")
+            )
+        low_ns, high_ns = (
+            None if not each else round(number(bucket.path, each, at=bucket.place("range")) * 1e3)
+            for each in bounds.group(1, 2)
+        )
+        found.append(Bin(low_ns or 0, high_ns, bucket.whole("count")))
+    return found
 
 
-def _digits(counts: Mapping[int, int]) -> int:
+def _digits(bins: Sequence[Bin]) -> int:
     """Significant digits that every bin has: one where they are finer than a tenth, of quarters of a power none."""
-    ends = sorted(end for end in counts if end > 100_000)
+    ends = sorted(each.high_ns for each in bins if each.high_ns and each.high_ns > 100_000)
     near = [after / before for before, after in itertools.pairwise(ends)]
     return 1 if near and min(near) < _FINE_RATIO else 0
-
-
-def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = whole.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _figure(path: Path, phase: str, of: Mapping[str, Any], name: str) -> float:
-    if name not in of:
-        raise Unreadable(path, f"{phase} has no such figure", at=name)
-    return number(path, of[name], at=name)
 
 
 def workers_of(settings: dict[str, LevelValue]) -> int | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from iotax.imports.measured import Measured
-from iotax.imports.problems import Notes
+from iotax.imports.problems import Notes, Unreadable
 
 
 class Reader(Protocol):
@@ -35,9 +36,21 @@ class Format:
     """Of files in a folder that hold no result of their own."""
 
     @property
-    def read(self) -> Reader:
+    def reader(self) -> Reader:
         """Imported when it is used: nobody pays for formats that they do not have."""
         return importlib.import_module(f"iotax.imports.{self.module}").read
+
+    def read(self, path: Path, notes: Notes) -> list[Measured]:
+        """Every result in the file. Raises Unreadable and nothing else, whatever the file holds: one file never costs
+        the others their import."""
+        try:
+            return [each.checked() for each in self.reader(path, notes)]
+        except Unreadable:
+            raise
+        except OSError as error:
+            raise Unreadable(path, f"cannot be read: {error.strerror or error}") from error
+        except Exception as error:
+            raise Unreadable(path, _unexpected(error)) from error
 
     def files(self, path: Path) -> Iterator[Path]:
         """The file, or those of a folder and the folders in it, by name."""
@@ -56,6 +69,16 @@ class Format:
             return False
         at = next(at for at, suffix in enumerate(self.suffixes) if path.name.endswith(suffix))
         return any(path.with_name(suffix).is_file() for suffix in self.suffixes[:at])
+
+
+def _unexpected(error: Exception) -> str:
+    """Of what no reader foresaw: with the place, for whoever mends it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = str(error)[:100]
+    return (
+        f"not read, because of an error in iotax ({type(error).__name__} in {frame.name}, "
+        f"{Path(frame.filename).name}:{frame.lineno}: {said}); please report it with this file"
+    )
 
 
 FORMATS = {

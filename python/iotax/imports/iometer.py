@@ -6,29 +6,27 @@ percentiles: they are not read.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, mean_direction
-from iotax.imports.problems import Notes, Unreadable, number, text_of
+from iotax.imports.measured import BLOCK_SIZE, MIXED, OUTSTANDING, Measured, mean_direction, readable
+from iotax.imports.problems import Notes, Unreadable, number, rows_of, small, text_of
 from iotax.trial import LevelValue
 
 PROGRAM = "Iometer"
-MIXED = "mixed"
-"""What a specification whose accesses differ has in place of one size or share."""
 _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.:](\d+))?")
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
     """One result for each test. Raises Unreadable."""
-    version, begun, stamp = "", None, ""
+    version, stamp = "", ""
     header: list[str] = []
     spec: dict[str, LevelValue] = {}
-    found: list[tuple[int, Mapping[str, str], dict[str, LevelValue], datetime | None]] = []
-    for line, cells in enumerate(csv.reader(text_of(path).splitlines()), start=1):
+    tests: list[_Test] = []
+    for line, cells in rows_of(path, text_of(path).splitlines()):
         first = cells[0] if cells else ""
         if first.startswith("'"):
             stamp = first.strip("' ").lower()
@@ -38,9 +36,11 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         if stamp == "version" and first:
             version = first
         elif stamp == "time stamp" and (at := _time(first)) is not None:
-            begun = at
-        elif stamp.startswith("size") and first.isdecimal() and len(cells) > 3:
-            own: dict[str, LevelValue] = {BLOCK_SIZE: int(first)}
+            # Iometer stamps the begin of a file, then the end of each test, below its rows.
+            if tests and tests[-1].ended is None:
+                tests[-1] = replace(tests[-1], ended=at)
+        elif stamp.startswith("size") and small(first) is not None and len(cells) > 3:
+            own: dict[str, LevelValue] = {BLOCK_SIZE: small(first) or 0}
             for at, name in ((2, "read"), (3, "random")):
                 own[name] = int(number(path, cells[at], line=line, at=f"% {name}"))
             # A specification may have several lines, each for a share of the accesses.
@@ -50,27 +50,30 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         elif header and first == "ALL":
             if len(cells) < len(header):
                 raise Unreadable(path, f"{len(cells)} columns where the header names {len(header)}", line=line)
-            found.append((line, dict(zip(header, cells, strict=False)), spec, begun))
-    if not found:
+            tests.append(_Test(line, dict(zip(header, cells, strict=False)), spec, version))
+    if not tests:
         raise Unreadable(path, "no row ALL under a line 'Target Type,…: no result of Iometer")
-    if any(len(own) and BLOCK_SIZE not in own for _, _, own, _ in found):
+    if any(test.spec and BLOCK_SIZE not in test.spec for test in tests):
         notes.add(path, "it does not say the block size of each test: it stands in the configuration only")
-    several = len(found) > 1
-    return [
-        _test(path, line, row, own, version, start, f"test {at}" if several else "")
-        for at, (line, row, own, start) in enumerate(found, start=1)
-    ]
+    several = len(tests) > 1
+    parts = [(each, f"test {at}" if several else "") for at, each in enumerate(tests, start=1)]
+    return readable(parts, lambda each: _test(path, *each), notes)
 
 
-def _test(
-    path: Path,
-    line: int,
-    row: Mapping[str, str],
-    spec: Mapping[str, LevelValue],
-    version: str,
-    start: datetime | None,
-    part: str,
-) -> Measured:
+@dataclass(frozen=True)
+class _Test:
+    """A row ALL, and what stands around it."""
+
+    line: int
+    row: Mapping[str, str]
+    spec: Mapping[str, LevelValue]
+    version: str
+    ended: datetime | None = None
+
+
+def _test(path: Path, test: _Test, part: str) -> Measured:
+    line, row = test.line, test.row
+
     def figure(name: str) -> float:
         if name not in row:
             raise Unreadable(path, "the header has no such column", line=line, at=name)
@@ -91,32 +94,32 @@ def _test(
         )
         for side in ios
     }
-    depth = row.get("Queue Depth", "")
-    settings = dict(spec)
+    depth, disks = small(row.get("Queue Depth")), small(row.get("# Disks"))
+    settings = dict(test.spec)
     name = row.get("Access Specification Name", "")
     if name:
         settings["access"] = name
-    if depth.isdecimal():
-        settings[OUTSTANDING] = int(depth)
-    disks = row.get("# Disks", "")
+    if depth is not None:
+        settings[OUTSTANDING] = depth
+    ended_ns = None if test.ended is None else round(test.ended.timestamp() * 1e9)
     return Measured(
         path=path,
         program=PROGRAM,
-        version=version,
+        version=test.version,
         part=part,
         read=streams["Read"],
         write=streams["Write"],
         duration_ns=round(duration_s * 1e9),
-        start_unix_ns=round(start.timestamp() * 1e9) if start is not None else None,
+        start_unix_ns=None if ended_ns is None else ended_ns - round(duration_s * 1e9),
         settings=settings,
-        workers=int(disks) if disks.isdecimal() and depth.isdecimal() else None,
-        per_worker=int(depth) if depth.isdecimal() else None,
+        workers=disks if depth is not None else None,
+        per_worker=depth,
         loop="closed",
         errors=round(figure("Errors")) if "Errors" in row else None,
         stack="kernel",
         notes=[
             "Iometer gives means and maxima; its bins of latency are too wide for percentiles",
-            *(["times are the measuring machine's, taken as UTC"] if start is not None else []),
+            *(["times are the measuring machine's, taken as UTC"] if ended_ns is not None else []),
         ],
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from iotax.imports.problems import Notes, Unreadable
 from iotax.merged import merged_directions
 from iotax.records import CpuTime, CpuUse, Facts, Origin
 from iotax.trial import (
@@ -24,9 +25,19 @@ from iotax.trial import (
 
 BLOCK_SIZE, OUTSTANDING, WORKERS, RATE = "block_size", "outstanding", "workers", "rate_iops"
 """Settings that every format calls by these names, as studies do; others keep the program's own."""
+MIXED = "mixed"
+"""What a setting is called that has several values in one run."""
+_SAME_SIZE = 0.01
+"""Share by which the mean size of an I/O may be off the block size that was asked for: the last one may be short."""
 
 _TOGETHER_MIN = 0.9
 """Share of the longest part that all must have run together; less is no load that ever was."""
+_PIECES = 64
+"""Into which a wide bin is spread."""
+_COUNT_MAX = 1 << 62
+"""A notebook's integers are below 2^63."""
+_YEARS_NS = 10 * 366 * 86_400 * 10**9
+"""Longer is no run."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +51,13 @@ class Measured:
     write: Direction
     duration_ns: int
     part: str = ""
-    """Which of a file's results; empty where it holds one."""
+    """Which of a run's results; empty where it has one."""
+    run: int = 1
+    """Which of the runs that were appended to one file. Runs of one treatment are its replicates."""
     start_unix_ns: int | None = None
+    """None where the file does not say it, and it does not follow from what the file says."""
+    sync: Direction | None = None
+    """Flushes that the program timed."""
     percentiles: Sequence[tuple[float, int]] = ()
     """Of reads and writes together."""
     settings: Mapping[str, LevelValue] = field(default_factory=dict)
@@ -50,6 +66,8 @@ class Measured:
     per_worker: int | None = None
     rate_iops: float | None = None
     """That was asked for."""
+    by_chance: bool = False
+    """Whether I/Os of an open loop arrive at random, so that the number offered is known on average only."""
     loop: Literal["open", "closed", "unknown"] = "unknown"
     errors: int | None = None
     start_skew_ns: int | None = None
@@ -64,6 +82,10 @@ class Measured:
     """The units of the file, where the program's differ by version or option."""
     together: str = ""
     """Of results that are one run's, measured on several machines or by several programs at once: the same text."""
+    alike: str = ""
+    """What parts of one run have in common besides, so that others under that text are runs of their own."""
+    apart_if: str = ""
+    """What is to be said where such parts were added up, since the files cannot tell whether they are one run's."""
     parts: tuple[Path, ...] = ()
     """The files, where there are several."""
 
@@ -71,13 +93,25 @@ class Measured:
     def end_unix_ns(self) -> int | None:
         return None if self.start_unix_ns is None else self.start_unix_ns + self.duration_ns
 
-    def result(self, files: Sequence[Path], more_cpu: Sequence[CpuTime] = ()) -> TrialResult:
-        """As the notebook keeps it. `more_cpu` was recorded by others at the same time."""
+    def result(
+        self,
+        files: Sequence[Path],
+        more_cpu: Sequence[CpuTime] = (),
+        start: Literal["said", "told", "guessed"] = "said",
+    ) -> TrialResult:
+        """As the notebook keeps it. `more_cpu` was recorded by others at the same time; `start` is how it is known when
+        that was."""
         ios = self.read.ios + self.write.ios
         held = None
         if self.rate_iops:
             offered = round(self.rate_iops * self.duration_ns / 1e9)
-            held = Open(rate_iops=self.rate_iops, offered=offered, achieved=ios / max(1, offered))
+            held = Open(
+                rate_iops=self.rate_iops,
+                arrivals="poisson" if self.by_chance else "constant",
+                offered=offered,
+                achieved=ios / max(1, offered),
+                offered_sd=math.sqrt(offered) if self.by_chance else 0.0,
+            )
         known_sum = self.read.latency_sum_ns + self.write.latency_sum_ns
         return TrialResult(
             generator=self.program,
@@ -87,6 +121,7 @@ class Measured:
             window=Window(start_unix_ns=self.start_unix_ns or 0, start_ns=0, duration_ns=self.duration_ns),
             read=self.read,
             write=self.write,
+            sync=self.sync,
             percentiles=list(self.percentiles),
             open=held,
             cpu=CpuUse([*self.cpu, *more_cpu]),
@@ -102,12 +137,55 @@ class Measured:
                 version=self.version,
                 files=tuple(str(path) for path in files),
                 part=self.part,
+                start=start,
                 loop=self.loop,
                 unit=self.unit,
                 settings={name: str(value) for name, value in self.settings.items()},
                 notes=tuple(self.notes),
             ),
         )
+
+    def checked(self) -> Measured:
+        """Itself. Raises Unreadable where a figure can be no result of any run, whatever its file says."""
+        for name, value, most in (
+            ("duration", self.duration_ns, _YEARS_NS),
+            ("workers", self.workers or 1, _COUNT_MAX),
+            ("outstanding", self.per_worker or 1, _COUNT_MAX),
+            ("rate", self.rate_iops or 1, _COUNT_MAX),
+        ):
+            if not 0 < value < most:
+                raise Unreadable(self.path, f"{value:g} is no possible value", at=name)
+        for name, value in (("start", self.start_unix_ns), ("errors", self.errors), ("warm-up", self.warmup_ns)):
+            if value is not None and not 0 <= value < _COUNT_MAX:
+                raise Unreadable(self.path, f"{value:g} is no possible value", at=name)
+        for name, stream in (("reads", self.read), ("writes", self.write), ("flushes", self.sync)):
+            if stream is not None:
+                _check_direction(self.path, name, stream)
+        if not self.read.ios + self.write.ios:
+            raise Unreadable(self.path, "no read or write completed")
+        for percent, value_ns in self.percentiles:
+            _check_percentile(self.path, "percentiles", percent, value_ns)
+        for part in self.cpu:
+            if not 0 <= part.busy_ns < _COUNT_MAX:
+                raise Unreadable(self.path, f"{part.busy_ns:g} ns is no possible value", at="CPU")
+        return self
+
+
+def _check_direction(path: Path, name: str, stream: Direction) -> None:
+    times = (stream.latency_sum_ns, stream.latency_min_ns, stream.latency_max_ns)
+    counts = (stream.ios, stream.bytes, *times, *(count for pair in stream.histogram.counts for count in pair))
+    if not all(0 <= value < _COUNT_MAX for value in counts):
+        wrong = next(value for value in counts if not 0 <= value < _COUNT_MAX)
+        raise Unreadable(path, f"{wrong:g} is no possible value", at=name)
+    if stream.latency != "none" and stream.latency_max_ns and stream.latency_min_ns > stream.latency_max_ns:
+        raise Unreadable(path, "the least latency is more than the greatest", at=name)
+    for percent, value_ns in stream.percentiles:
+        _check_percentile(path, name, percent, value_ns)
+
+
+def _check_percentile(path: Path, name: str, percent: float, value_ns: int) -> None:
+    if not 0 <= percent <= 100 or not 0 <= value_ns < _COUNT_MAX:
+        raise Unreadable(path, f"a {percent:g}th percentile of {value_ns:g} ns is no possible value", at=name)
 
 
 def no_direction() -> Direction:
@@ -127,6 +205,32 @@ def mean_direction(ios: int, size_bytes: int, mean_ms: float, worst_ms: float) -
         latency_min_ns=0,
         latency_max_ns=0 if math.isnan(worst_ms) else round(worst_ms * 1e6),
     )
+
+
+def block_size_of(asked: LevelValue | None, size_bytes: float, ios: float) -> LevelValue | None:
+    """What the block size was, by what was moved too: a file may say the first of several."""
+    if not isinstance(asked, int) or isinstance(asked, bool) or not ios or not size_bytes:
+        return asked
+    return asked if abs(size_bytes / ios - asked) <= _SAME_SIZE * asked else MIXED
+
+
+_Part = TypeVar("_Part")
+
+
+def readable(parts: Iterable[_Part], read: Callable[[_Part], Measured], notes: Notes) -> list[Measured]:
+    """Results of a file's parts. What is wrong with one of them costs the others nothing: it is told. Raises Unreadable
+    where none can be read."""
+    found, problems = [], []
+    for each in parts:
+        try:
+            found.append(read(each).checked())
+        except Unreadable as problem:
+            problems.append(problem)
+    if problems and not found:
+        raise problems[0]
+    for problem in problems:
+        notes.add(None, f"{problem}: left out")
+    return found
 
 
 def reads_and_writes(whole: Direction, mix: str) -> tuple[Direction, Direction, list[str]]:
@@ -158,6 +262,7 @@ def together(parts: Sequence[Measured]) -> Measured:
         first,
         read=merged_directions([each.read for each in parts]),
         write=merged_directions([each.write for each in parts]),
+        sync=merged_directions(syncs) if (syncs := [each.sync for each in parts if each.sync is not None]) else None,
         duration_ns=longest_ns,
         start_unix_ns=min(starts) if skew_ns is not None else None,
         percentiles=(),
@@ -200,8 +305,23 @@ def _sum(values: Sequence[_Number | None]) -> _Number | None:
     return sum(known[1:], known[0]) if known and len(known) == len(values) else None
 
 
+@dataclass(frozen=True)
+class Bin:
+    """I/Os that took longer than one bound and no longer than another; None where it has no upper one."""
+
+    low_ns: int
+    high_ns: int | None
+    count: int
+
+
 def bins_direction(
-    counts: Mapping[int, int], size_bytes: int, *, digits: int, sum_ns: int | None = None, worst_ns: int | None = None
+    counts: Mapping[int, int],
+    size_bytes: int,
+    *,
+    digits: int,
+    sum_ns: int | None = None,
+    worst_ns: int | None = None,
+    edges_ns: Sequence[int] = (),
 ) -> Direction:
     """Of counts by latency in ns, where nothing else is known: mean and extremes are those of the bins."""
     pairs = sorted((value, count) for value, count in counts.items() if count)
@@ -212,5 +332,25 @@ def bins_direction(
         latency_sum_ns=sum(value * count for value, count in pairs) if sum_ns is None else sum_ns,
         latency_min_ns=pairs[0][0] if pairs else 0,
         latency_max_ns=(pairs[-1][0] if pairs else 0) if worst_ns is None else worst_ns,
-        histogram=Histogram(significant_digits=digits, counts=pairs),
+        histogram=Histogram(significant_digits=digits, counts=pairs, edges_ns=list(edges_ns)),
     )
+
+
+def spread(bins: Sequence[Bin], least_ns: int = 0, worst_ns: int = 0) -> tuple[dict[int, int], list[int]]:
+    """(value → count, the bins' bounds) of bins so wide that a bound would be no estimate: each one's I/Os are spread
+    evenly over it, as far as the fastest and the slowest (0 where they are not known) allow."""
+    counts: dict[int, int] = {}
+    edges: set[int] = set()
+    for each in bins:
+        if not each.count:
+            continue
+        top_ns = max(worst_ns, each.low_ns + 1) if each.high_ns is None else each.high_ns
+        edges |= {each.low_ns, top_ns}
+        low_ns = min(max(each.low_ns, least_ns), top_ns)
+        high_ns = max(low_ns, min(top_ns, worst_ns)) if worst_ns else top_ns
+        pieces = min(each.count, _PIECES)
+        for at in range(pieces):
+            value_ns = low_ns + round((high_ns - low_ns) * (at + 1) / pieces)
+            own = each.count * (at + 1) // pieces - each.count * at // pieces
+            counts[value_ns] = counts.get(value_ns, 0) + own
+    return counts, sorted(edges)

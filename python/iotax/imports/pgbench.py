@@ -8,41 +8,44 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from iotax.imports.measured import WORKERS, Measured, bins_direction, no_direction
+from iotax.imports.measured import WORKERS, Measured, bins_direction, no_direction, readable
 from iotax.imports.pgbench_log import COLUMNS_MIN, Aggregated, Transaction, grouped, transaction_of
-from iotax.imports.problems import Notes, Unreadable, number, text_of
+from iotax.imports.problems import Notes, Unreadable, head_of, lines_of, number, runs_of, text_of, whole
 from iotax.trial import Direction, LevelValue
 
 PROGRAM = "pgbench"
+_BEGIN = re.compile(r"^(pgbench \(|starting vacuum|transaction type:)")
+_RESULT = re.compile(r"^tps = ")
+_LATENCY_MAX_US = 32 * 86_400 * 10**6
+_END_MAX_US = 10**17
 _LOG_NAME = re.compile(r"^(.*?\.\d+)(\.\d+)?$")
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
-    """Raises Unreadable."""
-    with path.open("rb") as file:
-        head = file.readline(4096).split()
-    if len(head) >= 5 and all(word.lstrip(b"-").isdigit() for word in head[:2]):
+    """One result for a log, or for each run in a text. Raises Unreadable."""
+    head = head_of(path).partition("\n")[0].split()
+    if len(head) >= 5 and all(word.lstrip("-").isdigit() for word in head[:2]):
         return [_log(path, notes)]
-    return [_printed(path)]
+    runs = enumerate(runs_of(text_of(path), _BEGIN, _RESULT), start=1)
+    return readable(runs, lambda each: _printed(path, *each), notes)
 
 
 def _log(path: Path, notes: Notes) -> Measured:
     counts: dict[int, int] = {}
     first_us = last_us = sum_us = failed = skipped = 0
-    with path.open("rb") as file:
-        for line, text in enumerate(file, start=1):
-            if len(text.split()) < COLUMNS_MIN and not text.endswith(b"\n"):
-                notes.add(path, "the last line is cut off: left out", line=line)
-                continue
-            each = _transaction(path, line, text)
-            if each.latency_us is None:
-                failed += each.failed
-                skipped += not each.failed
-                continue
-            began_us = each.ended_us - each.latency_us
-            first_us = min(first_us or began_us, began_us)
-            last_us, sum_us = max(last_us, each.ended_us), sum_us + each.latency_us
-            counts[each.latency_us] = counts.get(each.latency_us, 0) + 1
+    for line, text in lines_of(path):
+        if len(text.split()) < COLUMNS_MIN and not text.endswith("\n"):
+            notes.add(path, "the last line is cut off: left out", line=line)
+            continue
+        each = _transaction(path, line, text.encode())
+        if each.latency_us is None:
+            failed += each.failed
+            skipped += not each.failed
+            continue
+        began_us = each.ended_us - each.latency_us
+        first_us = min(first_us or began_us, began_us)
+        last_us, sum_us = max(last_us, each.ended_us), sum_us + each.latency_us
+        counts[each.latency_us] = counts.get(each.latency_us, 0) + 1
     if not counts or last_us <= first_us:
         raise Unreadable(path, "no transaction in it")
     if skipped:
@@ -74,17 +77,21 @@ def _transaction(path: Path, line: int, text: bytes) -> Transaction:
     if len(words := text.split()) < COLUMNS_MIN:
         raise Unreadable(path, f"{len(words)} columns where at least {COLUMNS_MIN} are meant", line=line)
     try:
-        return transaction_of(text)
+        found = transaction_of(text)
     except Aggregated:
         raise Unreadable(path, "a log of --aggregate-interval: log transactions, with -l alone", line=line) from None
     except ValueError:
         raise Unreadable(path, f"found {text[:80]!r} where numbers are meant", line=line) from None
+    # Within a month of each other, and before the year 5000.
+    if not 0 <= (found.latency_us or 0) < _LATENCY_MAX_US or not 0 < found.ended_us < _END_MAX_US:
+        raise Unreadable(path, f"found {text[:80]!r}, whose times are no possible ones", line=line)
+    return found
 
 
 _FIELDS = {
     "transactions": r"^number of transactions actually processed: (\d+)",
     "tps": r"^tps = ([\d.]+) \((?:without initial|excluding connections)",
-    "latency_ms": r"^latency average = ([\d.]+) ms",
+    "latency_ms": r"^latency average\s*[=:]\s*([\d.]+) ms",
     "clients": r"^number of clients: (\d+)",
     "scale": r"^scaling factor: ([\d.]+)",
     "failed": r"^number of failed transactions: (\d+)",
@@ -92,12 +99,11 @@ _FIELDS = {
 }
 
 
-def _printed(path: Path) -> Measured:
-    text = text_of(path)
+def _printed(path: Path, run: int, text: str) -> Measured:
     found = {name: match for name, form in _FIELDS.items() if (match := re.search(form, text, re.MULTILINE))}
     if "transactions" not in found or "tps" not in found:
         raise Unreadable(path, "neither a log of `pgbench -l` nor what pgbench prints at its end", at="tps")
-    ios = int(found["transactions"][1])
+    ios = whole(path, found["transactions"][1], at="number of transactions")
     tps = number(path, found["tps"][1], at="tps")
     if not ios or not tps:
         raise Unreadable(path, "no transaction was processed", at="tps")
@@ -105,14 +111,15 @@ def _printed(path: Path) -> Measured:
     version = re.search(r"^pgbench \((?:PostgreSQL\) )?([\d.]+)", text, re.MULTILINE)
     settings: dict[str, LevelValue] = {}
     if "clients" in found:
-        settings[WORKERS] = int(found["clients"][1])
+        settings[WORKERS] = whole(path, found["clients"][1], at="number of clients")
     if "scale" in found:
-        settings["scale"] = int(float(found["scale"][1]))
+        settings["scale"] = int(number(path, found["scale"][1], at="scaling factor"))
     clients = settings.get(WORKERS)
     return Measured(
         path=path,
         program=PROGRAM,
         version=version[1] if version else "",
+        run=run,
         read=Direction(
             ios=ios,
             bytes=0,
@@ -127,7 +134,7 @@ def _printed(path: Path) -> Measured:
         workers=clients if isinstance(clients, int) else None,
         per_worker=1 if clients else None,
         loop="unknown" if "rate" in found else "closed",
-        errors=int(found["failed"][1]) if "failed" in found else None,
+        errors=whole(path, found["failed"][1], at="number of failed transactions") if "failed" in found else None,
         unit="transaction",
         notes=["only a mean latency is printed: log transactions with pgbench -l for percentiles"],
     )

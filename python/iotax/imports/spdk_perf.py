@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, reads_and_writes
-from iotax.imports.problems import Notes, Unreadable, number, text_of
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, readable, reads_and_writes
+from iotax.imports.problems import Notes, Unreadable, number, runs_of, small, text_of, whole
 from iotax.merged import merged_directions
 from iotax.trial import Direction, Histogram, LevelValue
 
@@ -22,13 +22,20 @@ _RANGE = re.compile(r"^\s*([\d.]+)\s+-\s+([\d.]+):\s+([\d.]+)%\s+\(\s*(\d+)\)")
 _CUTOFF = re.compile(r"^\s*([\d.]+)%\s*:\s+([\d.]+)us")
 _SECTION = re.compile(r"^(Summary latency data|Latency histogram) for (?P<name>.+?)\s+from core (?P<core>\d+):")
 _OPTIONS = {"-q": OUTSTANDING, "-o": BLOCK_SIZE, "-w": "rw", "-t": "runtime_s", "-M": "rwmixread"}
+_COMMAND = re.compile(r"(spdk_nvme_perf|/perf)\s")
+_BEGIN = re.compile(r"(spdk_nvme_perf|/perf)\s+-|^Starting SPDK|^Initializ|^Attach|^Device Information\s*:")
+_RESULT = re.compile(r" from core\s+\d+:(\s+[\d.]+){5}\s*$")
 _SUMMARY, _HISTOGRAM = "Summary latency data", "Latency histogram"
 _DIGITS = 2
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
-    """One result: all namespaces and cores together. Raises Unreadable."""
-    text = text_of(path)
+    """One result for each run in the file: all namespaces and cores together. Raises Unreadable."""
+    runs = enumerate(runs_of(text_of(path), _BEGIN, _RESULT), start=1)
+    return readable(runs, lambda each: _run(path, *each, notes), notes)
+
+
+def _run(path: Path, run: int, text: str, notes: Notes) -> Measured:
     printed = _printed(path, text)
     if not printed.parts:
         raise Unreadable(path, "no row “NAME from core N: IOPS MiB/s average min max”: no result of spdk_nvme_perf")
@@ -36,30 +43,28 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         notes.add(path, "it ends before its total: the rows are added up", at="Total")
     asked = _asked(text)
     seconds = _seconds(path, printed.parts, asked)
-    streams = [_direction(part, seconds) for part in printed.parts]
-    whole = merged_directions(streams)
-    reads, writes, said = reads_and_writes(whole, str(asked.get("rw", "read")))
+    every = merged_directions([_direction(part, seconds) for part in printed.parts])
+    reads, writes, said = reads_and_writes(every, str(asked.get("rw", "read")))
     if "rw" not in asked:
         said.append("it does not say whether these were reads or writes (-w): all are shown as reads")
-    if whole.latency == "mean" and any(part.cutoffs for part in printed.parts) and len(printed.parts) > 1:
+    if every.latency == "mean" and any(part.cutoffs for part in printed.parts) and len(printed.parts) > 1:
         said.append("percentiles of several cores cannot be merged: run spdk_nvme_perf with -LL")
     depth = asked.get(OUTSTANDING)
-    return [
-        Measured(
-            path=path,
-            program=PROGRAM,
-            version="",
-            read=reads,
-            write=writes,
-            duration_ns=round(seconds * 1e9),
-            settings={name: value for name, value in asked.items() if name != "runtime_s"},
-            workers=len(printed.parts),
-            per_worker=depth if isinstance(depth, int) else None,
-            loop="closed",
-            stack="user",
-            notes=said,
-        )
-    ]
+    return Measured(
+        path=path,
+        program=PROGRAM,
+        version="",
+        run=run,
+        read=reads,
+        write=writes,
+        duration_ns=round(seconds * 1e9),
+        settings={name: value for name, value in asked.items() if name != "runtime_s"},
+        workers=len(printed.parts),
+        per_worker=depth if isinstance(depth, int) else None,
+        loop="closed",
+        stack="user",
+        notes=said,
+    )
 
 
 @dataclass(frozen=True)
@@ -92,11 +97,11 @@ def _printed(path: Path, text: str) -> _Printed:
             sections.setdefault((kind, _key(f"{found['name']} from core {found['core']}")), []).append(own)
         elif kind == _HISTOGRAM and (found := _RANGE.match(content)):
             value_ns = round(number(path, found[2], line=line) * 1000)
-            own[value_ns] = own.get(value_ns, 0) + int(found[4])
+            own[value_ns] = own.get(value_ns, 0) + whole(path, found[4], line=line)
         elif kind == _SUMMARY and (found := _CUTOFF.match(content)):
             own[number(path, found[1], line=line)] = round(number(path, found[2], line=line) * 1000)
         elif found := _ROW.match(content):
-            figures = [float(figure) for figure in found["figures"].split()]
+            figures = [number(path, figure, line=line) for figure in found["figures"].split()]
             if " from core" in found["name"]:
                 rows.append((_key(found["name"]), figures))
             total = total or found["name"] == "Total"
@@ -135,16 +140,17 @@ def _direction(part: _Part, seconds: float) -> Direction:
 
 def _asked(text: str) -> dict[str, LevelValue]:
     """Of the command line, where the file holds it (`sh -x`, `script`)."""
-    command = next((line for line in text.splitlines() if re.search(r"(spdk_nvme_perf|/perf)\s", line)), "")
+    command = next((line for line in text.splitlines() if _COMMAND.search(line)), "")
     found: dict[str, LevelValue] = {}
     for option, value in re.findall(r"\s(-[qowtM])\s*(\S+)", command):
-        found[_OPTIONS[option]] = int(value) if value.isdecimal() else value
+        count = small(value)
+        found[_OPTIONS[option]] = value if count is None else count
     return found
 
 
 def _seconds(path: Path, parts: Sequence[_Part], asked: Mapping[str, LevelValue]) -> float:
     counted = [(sum(part.bins.values()), part.figures[0]) for part in parts if part.bins and part.figures[0]]
-    if counted:
+    if any(count for count, _ in counted):
         return sum(count for count, _ in counted) / sum(rate for _, rate in counted)
     asked_s = asked.get("runtime_s")
     if isinstance(asked_s, int) and asked_s > 0:

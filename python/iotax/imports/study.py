@@ -68,7 +68,7 @@ def study_of(campaign: Campaign, wanted: Wanted, monitors: Sequence[Recorded] = 
             replicate=replicate,
             order=order,
         )
-        kept.append(Kept(trial, each.measured.result(each.files, _beside(each, monitors, campaign.notes))))
+        kept.append(Kept(trial, each.measured.result(each.files, _beside(each, monitors, campaign.notes), each.start)))
     _refuse_twins(kept)
     return study, kept
 
@@ -76,6 +76,13 @@ def study_of(campaign: Campaign, wanted: Wanted, monitors: Sequence[Recorded] = 
 def _beside(placed: Placed, monitors: Sequence[Recorded], notes: Notes) -> list[CpuTime]:
     """What monitors recorded while it ran."""
     start_ns, end_ns = placed.measured.start_unix_ns, placed.measured.end_unix_ns
+    if monitors and placed.start == "guessed":
+        notes.add(
+            placed.files[0],
+            "no CPU was joined, since it is not known when it ran: say so with --at, such as --at written where the "
+            "file has the time at which the run ended",
+        )
+        return []
     found = []
     for monitor in monitors:
         part = monitor.during(start_ns, end_ns) if start_ns is not None and end_ns is not None else None

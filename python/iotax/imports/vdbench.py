@@ -15,15 +15,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, RATE, Measured, bins_direction, mean_direction
-from iotax.imports.problems import Notes, Unreadable, number, text_of
+from iotax.imports.measured import (
+    BLOCK_SIZE,
+    MIXED,
+    RATE,
+    Bin,
+    Measured,
+    bins_direction,
+    block_size_of,
+    mean_direction,
+    readable,
+    spread,
+)
+from iotax.imports.problems import Notes, Unreadable, number, small, text_of
 from iotax.imports.vdbench_histogram import NAME as HISTOGRAM
 from iotax.imports.vdbench_histogram import Counts, counts_beside
 from iotax.imports.vdbench_rows import MAXIMUM, Row, Tables, tables_of
 from iotax.trial import Direction, LevelValue, Second
 
 PROGRAM = "vdbench"
-_AVERAGE = re.compile(r"avg_(\d+)-(\d+)")
+_AVERAGE = re.compile(r"avg_(\d{1,9})-(\d{1,9})")
 _COUNTED_MIN = 0.98
 """Share of the I/Os that a histogram must hold, and not much more, to be that of the run."""
 _ROUNDED = 1e-3
@@ -31,40 +42,41 @@ _ROUNDED = 1e-3
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
-    """One result for each run definition. Raises Unreadable."""
+    """One result for each run definition, and for each turn of its loops. Raises Unreadable."""
     tables = tables_of(path, text_of(path), notes)
     dates = _dates_beside(path, tables)
     histograms = counts_beside(path, notes)
-    found = []
-    for name, rows in tables.runs.items():
-        averages = [each for each in rows if _AVERAGE.fullmatch(each.values["Interval"])]
+    several = len({run.name for run in tables.runs}) > 1
+    runs: list[tuple[_Run, str, Counts | None, Sequence[Row]]] = []
+    for run in tables.runs:
+        averages = [each for each in run.rows if _AVERAGE.fullmatch(each.values["Interval"])]
         if not averages:
-            notes.add(path, f"run {name} has no mean (avg_…): it did not end, and is left out", at="Interval")
+            notes.add(path, f"run {run.name} has no mean (avg_…): it did not end, and is left out", at="Interval")
             continue
         row = averages[-1]
         first, last = map(int, row.values["Interval"].removeprefix("avg_").split("-"))
         if last < first:
-            notes.add(path, f"run {name} ended within its first interval: left out", line=row.line, at="Interval")
+            notes.add(path, f"run {run.name} ended within its first interval: left out", line=row.line, at="Interval")
             continue
-        intervals = [each for each in rows if each.values["Interval"].isdecimal()]
-        run = _Run(path, tables, row, intervals, _first_held(path, row, intervals, first, notes), last, notes)
-        part = name if len(tables.runs) > 1 else ""
-        found.append(run.measured(part, histograms.get(name), dates.get(name, intervals)))
-    if not found:
+        intervals = [each for each in run.rows if small(each.values["Interval"]) is not None]
+        own = _Run(path, tables, row, intervals, _first_held(path, row, intervals, first, notes), last, run.at, notes)
+        key = (run.name, run.at)
+        runs.append((own, run.name if several else "", histograms.get(key), dates.get(key, intervals)))
+    if not runs:
         raise Unreadable(path, "no run in it has ended", at="Interval")
-    return found
+    return readable(runs, lambda each: each[0].measured(*each[1:]), notes)
 
 
-def _dates_beside(path: Path, tables: Tables) -> dict[str, list[Row]]:
-    """Run → its intervals in the summary beside a flatfile, which alone has dates."""
+def _dates_beside(path: Path, tables: Tables) -> dict[tuple[str, int], list[Row]]:
+    """(run's name, which of that name) → its intervals in the summary beside a flatfile, which alone has dates."""
     beside = path.with_name("summary.html")
-    if beside == path or not beside.is_file() or any(row.unix_s for rows in tables.runs.values() for row in rows):
+    if beside == path or not beside.is_file() or any(row.unix_s for run in tables.runs for row in run.rows):
         return {}
     try:
         found = tables_of(beside, text_of(beside), Notes()).runs
     except Unreadable:
         return {}
-    return {name: [row for row in rows if row.values["Interval"].isdecimal()] for name, rows in found.items()}
+    return {(run.name, run.at): [row for row in run.rows if small(row.values["Interval"]) is not None] for run in found}
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,8 @@ class _Run:
     first: int
     last: int
     """Intervals that the mean is of; those before are warm-up."""
+    at: int
+    """Which of the runs of its name."""
     notes: Notes
 
     def measured(self, part: str, counts: Counts | None, dated: Sequence[Row]) -> Measured:
@@ -101,6 +115,7 @@ class _Run:
             program=PROGRAM,
             version=self.tables.version,
             part=part,
+            run=self.at,
             read=streams[0],
             write=streams[1],
             duration_ns=round(duration_s * 1e9),
@@ -109,6 +124,8 @@ class _Run:
             workers=1 if threads else None,
             per_worker=threads,
             rate_iops=held,
+            # Its arrivals are exponential, but for a workload's `iorate=curve` and the like.
+            by_chance=held is not None,
             loop="unknown" if math.isnan(requested) else "open" if held else "closed",
             stack="kernel",
             warmup_ns=round((self.first - 1) * interval_s * 1e9),
@@ -121,10 +138,10 @@ class _Run:
         )
 
     def _streams(self, duration_s: float, counts: Counts | None) -> list[Direction]:
-        ios = round(self._figure("rate") * duration_s)
-        share = self._figure("read%") / 100 if "read%" in self.row.values else 1.0
-        reads = round(ios * share)
-        size = self._figure("MB/sec") * self.tables.mb_bytes * duration_s
+        ios = round(self._needed("rate") * duration_s)
+        share = self._figure("read%") / 100
+        reads = round(ios * (1.0 if math.isnan(share) else share))
+        size = self._needed("MB/sec") * self.tables.mb_bytes * duration_s
         found = []
         for side, own in (("read", reads), ("write", ios - reads)):
             mean_ms = self._figure(f"{side}_resp")
@@ -132,7 +149,7 @@ class _Run:
             stream = mean_direction(
                 own,
                 round(size * own / ios) if ios else 0,
-                self._figure("resp") if math.isnan(mean_ms) else mean_ms,
+                self._needed("resp") if math.isnan(mean_ms) else mean_ms,
                 self._figure("resp_max") if math.isnan(worst_ms) else worst_ms,
             )
             found.append(self._with_counts(stream, side, counts))
@@ -140,9 +157,9 @@ class _Run:
 
     def _with_counts(self, stream: Direction, side: str, counts: Counts | None) -> Direction:
         """Mean, maximum and I/Os as the table has them, the distribution as the histogram has it."""
-        bins = counts.of(side, stream.latency_max_ns) if counts is not None and stream.ios else {}
-        counted = sum(bins.values())
-        if not bins:
+        bins: Sequence[Bin] = getattr(counts, side, ()) if stream.ios else ()
+        counted = sum(each.count for each in bins)
+        if not counted:
             return stream
         if not _COUNTED_MIN <= counted / stream.ios <= 1 / _COUNTED_MIN:
             self.notes.add(
@@ -150,7 +167,8 @@ class _Run:
                 f"{counted:,} {side}s, where {self.path.name} has {stream.ios:,}: not of this run, left out",
             )
             return stream
-        own = bins_direction(bins, stream.bytes, digits=0)
+        values, edges = spread(bins, worst_ns=stream.latency_max_ns)
+        own = bins_direction(values, stream.bytes, digits=0, edges_ns=edges)
         return stream.model_copy(update={"latency": "histogram", "histogram": own.histogram})
 
     def _settings(self, requested: float) -> dict[str, LevelValue]:
@@ -158,6 +176,11 @@ class _Run:
         for column, setting in (("xfersize", BLOCK_SIZE), ("threads", "threads"), ("rdpct", "read_percent")):
             if not math.isnan(value := self._figure(column)):
                 found[setting] = int(value) if value == int(value) else value
+        mean_bytes = self._figure("bytes/io")
+        if not math.isnan(mean_bytes) and (block := block_size_of(found.get(BLOCK_SIZE), mean_bytes, 1)) is not None:
+            found[BLOCK_SIZE] = block
+            if block == MIXED:
+                self.notes.add(self.path, f"I/Os of several sizes, {mean_bytes:,.0f} bytes on average", at="xfersize")
         if not math.isnan(requested):
             found[RATE] = "max" if requested >= MAXIMUM else int(requested)
         return found
@@ -165,12 +188,17 @@ class _Run:
     def _figure(self, column: str) -> float:
         return _figure(self.path, self.row, column)
 
+    def _needed(self, column: str) -> float:
+        if math.isnan(value := self._figure(column)):
+            raise Unreadable(self.path, "no figure", line=self.row.line, at=column)
+        return value
+
     def _second(self, row: Row, at: int, interval_s: float) -> Second:
-        def figure(column: str, default: str = "") -> float:
-            return number(self.path, row.values.get(column, default), line=row.line, at=column)
+        def figure(column: str, default: float = 0.0) -> float:
+            return default if math.isnan(value := _figure(self.path, row, column)) else value
 
         ios = round(figure("rate") * interval_s)
-        reads = round(ios * figure("read%", "100") / 100)
+        reads = round(ios * figure("read%", 100) / 100)
         size = round(figure("MB/sec") * self.tables.mb_bytes * interval_s)
         return Second(
             at_ns=round(at * interval_s * 1e9),

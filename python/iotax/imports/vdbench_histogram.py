@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iotax.imports.problems import Notes, Unreadable, number, text_of
+from iotax.imports.measured import Bin
+from iotax.imports.problems import Notes, Unreadable, number, text_of, whole
 
 NAME = "histogram.html"
 _TAG = re.compile(r"<[^>]*>")
@@ -20,15 +22,6 @@ _TITLES = {
 _BIN = re.compile(r"^\s*(?P<low>[\d.]+) <\s+(?P<high>[\d.]+|max)\s+(?P<count>[\d,.\u00a0\u202f]+)\s+[\d.]+\s+[\d.]+")
 
 
-@dataclass(frozen=True)
-class Bin:
-    """I/Os from one bound to another; the last has no upper one."""
-
-    low_ns: int
-    high_ns: int | None
-    count: int
-
-
 @dataclass
 class Counts:
     """Of one run, its reads and its writes."""
@@ -36,19 +29,10 @@ class Counts:
     read: list[Bin] = field(default_factory=list)
     write: list[Bin] = field(default_factory=list)
 
-    def of(self, side: str, worst_ns: int) -> dict[int, int]:
-        """Upper bound in ns → I/Os. None took longer than the slowest, where that is known (not 0)."""
-        found: dict[int, int] = {}
-        for each in self.read if side == "read" else self.write:
-            known = [bound for bound in (each.high_ns, worst_ns) if bound]
-            at_ns = max(each.low_ns, min(known, default=0))
-            if each.count:
-                found[at_ns] = found.get(at_ns, 0) + each.count
-        return found
 
-
-def counts_beside(path: Path, notes: Notes) -> dict[str, Counts]:
-    """Run → its counts, of the histogram in the same folder; empty where there is none, or none that can be read."""
+def counts_beside(path: Path, notes: Notes) -> dict[tuple[str, int], Counts]:
+    """(run's name, which of that name) → its counts, of the histogram in the same folder; empty where there is none, or
+    none that can be read."""
     beside = path.with_name(NAME)
     if not beside.is_file():
         return {}
@@ -59,21 +43,24 @@ def counts_beside(path: Path, notes: Notes) -> dict[str, Counts]:
         return {}
 
 
-def counts_of(path: Path) -> dict[str, Counts]:
-    """Run → its counts. Raises Unreadable."""
-    found: dict[str, Counts] = {}
-    run, own = "", None
+def counts_of(path: Path) -> dict[tuple[str, int], Counts]:
+    """The same. Raises Unreadable."""
+    found: dict[tuple[str, int], Counts] = {}
+    begun: Counter[str] = Counter()
+    run, own = ("", 1), None
     for line, tagged in enumerate(text_of(path).splitlines(), start=1):
         content = _TAG.sub("", tagged)
         if start := _START.search(content):
-            run, own = start["name"], None
+            begun[start["name"]] += 1
+            run, own = (start["name"], begun[start["name"]]), None
         elif content.strip() in _TITLES:
             own = getattr(found.setdefault(run, Counts()), _TITLES[content.strip()])
         elif content.strip() == "Reads and writes:":
             own = None  # both stand apart below
         elif own is not None and (row := _BIN.match(content)):
             high_ns = None if row["high"] == "max" else _ns(path, row["high"], line)
-            own.append(Bin(_ns(path, row["low"], line), high_ns, int(re.sub(r"\D", "", row["count"]))))
+            count = whole(path, re.sub(r"\D", "", row["count"]), line=line, at="count")
+            own.append(Bin(_ns(path, row["low"], line), high_ns, count))
         elif own is not None and " < " in content and "min(ms)" not in content:
             raise Unreadable(path, f"found {content.strip()[:60]!r} where a bin is meant", line=line)
     if not found:

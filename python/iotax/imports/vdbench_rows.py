@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from iotax.imports.problems import Notes, Unreadable
+from iotax.imports.problems import Notes, Unreadable, number, small
 
 MAXIMUM = 999_988
 """What `reqrate` says for "as fast as it goes", or a little more."""
@@ -29,6 +29,16 @@ _SUMMARY_NAMES = {
     "write resp": "write_resp", "resp max": "resp_max", "read max": "read_max", "write max": "write_max",
 }  # fmt: skip
 """What the two lines say → the flatfile's name."""
+_FLATFILE_NAMES = {
+    name.lower(): name
+    for name in ("tod", "Run", "Interval", "reqrate", "rate", "MB/sec", "bytes/io", "read%", "resp", "read_resp",
+                 "write_resp", "resp_max", "read_max", "write_max", "xfersize", "threads", "rdpct", "timestamp",
+                 "read_rate", "write_rate", "read_resp_max", "write_resp_max")
+}  # fmt: skip
+"""As they are called here: file-system workloads write some with a capital."""
+_FILES_SUMMARY = ".ReqstdOps"
+_OTHERS_MIN = 0.01
+"""Share of operations that are neither reads nor writes; more is told."""
 
 
 @dataclass(frozen=True)
@@ -63,36 +73,65 @@ class Row:
 
 
 @dataclass
-class Tables:
-    """Run → its rows, in the order of the file."""
+class Run:
+    """One run definition, or one turn of its loops (forthreads=, …), which all have its name."""
 
-    runs: dict[str, list[Row]] = field(default_factory=dict)
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    at: int = 1
+    """Which of the runs of this name."""
+
+
+@dataclass
+class Tables:
+    """Runs in the order of the file."""
+
+    runs: list[Run] = field(default_factory=list)
     version: str = ""
     mb_bytes: int = _MIB
+
+    def begin(self, name: str) -> None:
+        self.runs.append(Run(name, at=1 + sum(each.name == name for each in self.runs)))
+
+    def add(self, name: str, row: Row) -> None:
+        """To the last run, or to a new one where the name is another or intervals count from the beginning again."""
+        last = self.runs[-1] if self.runs else None
+        at = small(row.values["Interval"])
+        before = (
+            next((known for each in reversed(last.rows) if (known := small(each.values["Interval"]))), 0) if last else 0
+        )
+        if last is None or last.name != name or (at is not None and at <= before):
+            self.begin(name)
+        self.runs[-1].rows.append(row)
 
 
 def tables_of(path: Path, text: str, notes: Notes) -> Tables:
     """Raises Unreadable."""
     if any(_HEAD.match(_TAG.sub("", line)) for line in text.splitlines()):
         return _summary(path, text, notes)
-    return _flatfile(path, text)
+    return _flatfile(path, text, notes)
 
 
-def _flatfile(path: Path, text: str) -> Tables:
+def _flatfile(path: Path, text: str, notes: Notes) -> Tables:
     header: list[str] = []
     found = Tables()
     for line, content in enumerate(text.splitlines(), start=1):
         words = content.split()
-        if "Interval" in words and "resp" in words:
-            header = [word for word in words if word != "*"]
+        named = [_FLATFILE_NAMES.get(word.lower(), word) for word in words if word != "*"]
+        if "Interval" in named and "resp" in named and "Run" in named:
+            header = named
         elif header and words and not content.startswith(("*", "<")):
             if len(words) != len(header):
                 raise Unreadable(path, f"{len(words)} columns where the header names {len(header)}", line=line)
             values = dict(zip(header, words, strict=True))
+            if "read_rate" in values:
+                values = _files(path, line, values, notes)
             if missing := [name for name in ("Run", "Interval", "rate", "MB/sec", "resp") if name not in values]:
                 raise Unreadable(path, f"the header has no column {missing[0]}", at=missing[0])
             if not values["Run"].startswith(FORMATS_DISK):
-                found.runs.setdefault(values["Run"], []).append(Row(line, values))
+                found.add(values["Run"], Row(line, values))
+    if not header and _FILES_SUMMARY in text:
+        raise Unreadable(path, "the summary of a file-system workload: name the flatfile.html beside it")
     if not header:
         raise Unreadable(
             path, "no line names columns (Run, Interval, rate, resp): name vdbench's flatfile.html or summary.html"
@@ -111,6 +150,8 @@ def _summary(path: Path, text: str, notes: Notes) -> Tables:
             found.version = distribution[1].removeprefix("vdbench")
         elif start := _START.search(content):
             name, asked, header = start["name"], _asked(start["words"]), []
+            if not name.startswith(FORMATS_DISK):
+                found.begin(name)
         elif head := _HEAD.match(content):
             date, first = head["date"], content[head.start("date") + len(head["date"]) :].split()[1:]
         elif first:
@@ -120,8 +161,35 @@ def _summary(path: Path, text: str, notes: Notes) -> Tables:
             found.mb_bytes, unit_line, first = own, line, []
         elif header and (row := _values(content, header, line, path, notes)) and not name.startswith(FORMATS_DISK):
             row |= asked | {"xfersize": row.get("bytes/io", "")}
-            found.runs.setdefault(name or "rd", []).append(Row(line, row, date))
+            found.add(name or "rd", Row(line, row, date))
+    found.runs = [run for run in found.runs if run.rows]
     return found
+
+
+def _files(path: Path, line: int, values: dict[str, str], notes: Notes) -> dict[str, str]:
+    """A row of a file-system workload (fsd=, fwd=) as one of a device: its reads and writes. What else it does with
+    files counts in its rate, and in nothing here."""
+
+    def figure(column: str) -> float:
+        text = values.get(column, "0")
+        return number(path, text, line=line, at=column) if text != "n/a" else 0.0
+
+    reads, writes = figure("read_rate"), figure("write_rate")
+    rate = reads + writes
+    made = {
+        "rate": str(rate),
+        "read%": str(100 * reads / rate if rate else 100),
+        "resp": str((reads * figure("read_resp") + writes * figure("write_resp")) / rate if rate else 0),
+        "read_max": values.get("read_resp_max", "n/a"),
+        "write_max": values.get("write_resp_max", "n/a"),
+        "bytes/io": values.get("xfersize", "n/a"),
+        "reqrate": values.get("reqrate", "n/a") if values.get("reqrate", "").lower() != "max" else str(MAXIMUM),
+    }
+    others = figure("rate") - rate
+    if others > _OTHERS_MIN * figure("rate"):
+        made["reqrate"] = "n/a"
+        notes.add(path, "a file-system workload: reads and writes count, opens, creates and the like do not", at="rate")
+    return values | made
 
 
 def _columns(path: Path, first: list[str], second: list[str], line: int) -> tuple[list[str], int]:

@@ -19,6 +19,8 @@ class Origin(Record):
     files: tuple[str, ...] = ()
     part: str = ""
     """Which part of a file that holds several results."""
+    start: Literal["said", "told", "guessed"] = "said"
+    """How it is known when it ran: by the files, by who imported them, or not, and the files' own times stand in."""
     loop: Literal["open", "closed", "unknown"] = "unknown"
     unit: str = "I/O"
     """What is counted as one I/O: a database benchmark counts transactions."""

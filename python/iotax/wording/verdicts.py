@@ -20,7 +20,7 @@ from iotax.analysis.responses import (
     Response,
 )
 from iotax.analysis.summary import Summary
-from iotax.analysis.validity import ACHIEVED_MIN, TITLES, Doubt
+from iotax.analysis.validity import TITLES, Doubt, kept_up
 from iotax.analysis.verdict import Cause, Verdict, Withheld
 from iotax.units import counted
 from iotax.wording.conditions import under
@@ -194,8 +194,8 @@ def not_achieved(summary: Summary) -> list[Finding]:
     for arm in summary.grid.arms:
         behind = []
         for cell in (c for c in summary.cells if c.arm == arm):
-            shares = [run.result.open.achieved for run in cell.runs if run.result.open is not None]
-            if shares and min(shares) < ACHIEVED_MIN:
+            rates = [run.result.open for run in cell.runs if run.result.open is not None]
+            if shares := [each.achieved for each in rates if not kept_up(each)]:
                 behind.append((min(shares), " ".join(filter(None, (percent(min(shares)), under(cell.condition))))))
         if behind:
             worst = [said for _, said in sorted(behind)[:_BEHIND_MAX]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -121,6 +122,7 @@ def _open(parts: Sequence[Open]) -> Open | None:
             "rate_iops": sum(each.rate_iops for each in parts),
             "backlog_max": sum(each.backlog_max for each in parts),
             "achieved": done / arrived["offered"] if arrived["offered"] else 1.0,
+            "offered_sd": math.hypot(*(each.offered_sd for each in parts)),
             "lateness": merged_latencies(lateness) if lateness else None,
         }
     )

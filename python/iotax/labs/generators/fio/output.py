@@ -7,6 +7,7 @@ start. Its bins are 1/64 of a power of two wide and are named by their middle, w
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from iotax.labs.base import TrialFailed
@@ -66,7 +67,13 @@ def result_of(
     held = None
     if load.rate_iops is not None:
         offered = round(load.rate_iops * duration_ns / 1e9)
-        held = Open(rate_iops=load.rate_iops, arrivals=load.arrivals, offered=offered, achieved=ios / max(1, offered))
+        held = Open(
+            rate_iops=load.rate_iops,
+            arrivals=load.arrivals,
+            offered=offered,
+            achieved=ios / max(1, offered),
+            offered_sd=math.sqrt(offered) if load.arrivals == "poisson" else 0.0,
+        )
     parts = []
     for group, one, other in zip(groups(settings), reads, writes, strict=True):
         access = group.access
