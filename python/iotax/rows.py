@@ -97,6 +97,7 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "latency_max_ns": result and result.latency_max_ns,
         **_stream("read", ios.read if ios else None, ios.duration_s if ios else 0),
         **_stream("write", ios.write if ios else None, ios.duration_s if ios else 0),
+        **_syncs(ios),
         **{f"cpu_{part}_ns_per_io": ios and ios.cpu_per_io_ns(part) for part in _CPU_PARTS},
         **_transactions(result if database else None),
         "outstanding_mean": result and result.outstanding.mean,
@@ -136,6 +137,17 @@ def _stream(name: str, stream: Direction | None, duration_s: float) -> Row:
         f"{name}_latency_mean_ns": some and some.latency_sum_ns / some.ios,
         **{f"{name}_latency_{key}_ns": _percentile(some, percent) for key, percent in _PERCENTILES.items()},
         f"{name}_latency_max_ns": some and some.latency_max_ns,
+    }
+
+
+def _syncs(result: TrialResult | None) -> Row:
+    """Of flushes, where the load issued some."""
+    some = result.sync if result is not None and result.sync is not None and result.sync.latency != "none" else None
+    return {
+        "syncs": result and result.sync and result.sync.ios,
+        "sync_latency_mean_ns": some and some.latency_sum_ns / some.ios,
+        **{f"sync_latency_{key}_ns": _percentile(some, percent) for key, percent in _PERCENTILES.items()},
+        "sync_latency_max_ns": some and some.latency_max_ns,
     }
 
 

@@ -111,13 +111,16 @@ def _latency_mean_us(run: Run) -> float | None:
     return _known_us(run.result.latency_mean_ns)
 
 
-def _direction_us(name: Literal["read", "write"], percent: float | None = None) -> Callable[[Run], float | None]:
-    """The mean, or a percentile, of the reads or the writes alone; None where there were none, or too few."""
+def _direction_us(
+    name: Literal["read", "write", "sync"], percent: float | None = None
+) -> Callable[[Run], float | None]:
+    """The mean, or a percentile, of the reads, the writes or the flushes alone; None where there were none, or too
+    few."""
     enough = 1 if percent is None else histogram.smallest_count(percent)
 
     def of(run: Run) -> float | None:
-        own: Direction = getattr(run.result, name)
-        if own.ios < enough or own.latency == "none":
+        own: Direction | None = getattr(run.result, name)
+        if own is None or own.ios < enough or own.latency == "none":
             return None
         return _known_us(own.latency_sum_ns / own.ios if percent is None else own.percentile_ns(percent))
 
@@ -241,9 +244,14 @@ P95 = Response("latency_p95", "p95 latency", "µs", False, _latency_us(95))
 P99 = Response("latency_p99", "p99 latency", "µs", False, _latency_us(99))
 P999 = Response("latency_p999", "p99.9 latency", "µs", False, _latency_us(99.9))
 READ = Response("latency_read", "Mean latency of reads", "µs", False, _direction_us("read"))
+READ_P50 = Response("latency_read_p50", "Median latency of reads", "µs", False, _direction_us("read", 50))
 READ_P99 = Response("latency_read_p99", "p99 latency of reads", "µs", False, _direction_us("read", 99))
 WRITE = Response("latency_write", "Mean latency of writes", "µs", False, _direction_us("write"))
+WRITE_P50 = Response("latency_write_p50", "Median latency of writes", "µs", False, _direction_us("write", 50))
 WRITE_P99 = Response("latency_write_p99", "p99 latency of writes", "µs", False, _direction_us("write", 99))
+SYNC = Response("latency_sync", "Mean latency of flushes", "µs", False, _direction_us("sync"))
+SYNC_P50 = Response("latency_sync_p50", "Median latency of flushes", "µs", False, _direction_us("sync", 50))
+SYNC_P99 = Response("latency_sync_p99", "p99 latency of flushes", "µs", False, _direction_us("sync", 99))
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
 CPU = _cpu_per_io("cpu", "both", "initiator + target")
 CPU_INITIATOR = _cpu_per_io("cpu_initiator", "initiator", "initiator")
@@ -287,7 +295,8 @@ EVENTS = tuple(
 
 RESPONSES = (
     *(IOPS, BANDWIDTH, LATENCY, P50, P95, P99, P999),
-    *(READ, READ_P99, WRITE, WRITE_P99),
+    *(READ, READ_P50, READ_P99, WRITE, WRITE_P50, WRITE_P99),
+    *(SYNC, SYNC_P50, SYNC_P99),
     *(CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE),
     *LAYERS,
     *UTILISATION,

@@ -25,6 +25,7 @@ from iotax.imports.study import Kept, Wanted, remarks, study_of
 from iotax.imports.write import write
 from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.study.imported import ImportedStudy
+from iotax.units import counted
 from iotax.version import __version__
 
 WATCH_S = 2.0
@@ -136,7 +137,7 @@ def _read(request: Request, form: Format, name: str) -> _Read:
         campaign = read_campaign(form, request.paths, naming)
         if not campaign.placed:
             reasons = "".join(f"\n  {each}" for each in _first(campaign.unreadable))
-            leave(Exit.USAGE, f"nothing was imported: no {form.title} among {campaign.files} files{reasons}")
+            leave(Exit.USAGE, f"nothing was imported: no {form.title} among {counted(campaign.files, 'file')}{reasons}")
         baseline = given_factors(list(request.baseline))
         monitors = [recorded(word, campaign.notes) for word in request.cpu]
         study, kept = study_of(

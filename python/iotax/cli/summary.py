@@ -51,7 +51,7 @@ def print_summary(data: StudyData) -> None:
     for line in (*clients.sentences(summary), *link.sentences(data)):
         out.print(Text(line), soft_wrap=True)
     _print_warnings(summary)
-    for note in (precision(summary), *(each for each in trust(summary) if each.subject == "sessions")):
+    for note in (precision(summary), *(each for each in trust(summary) if each.subject in ("sessions", "bins"))):
         if note is not None:
             out.print(note.text, style="dim", soft_wrap=True, highlight=False)
     if said := measuring(data):

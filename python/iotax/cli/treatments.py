@@ -62,8 +62,7 @@ def _absolute(summary: Summary) -> list[_Column]:
     parts = [part for part in _CPU_PARTS if any(f"{cpu}_{part}" in cell.values for cell in summary.cells)]
     # Where one machine is initiator and target at once, their CPU is known together only.
     together = any(cpu in cell.values and f"{cpu}_initiator" not in cell.values for cell in summary.cells)
-    keys = {"p50\nµs": "latency_p50"} | ({"p95\nµs": "latency_p95"} if summary.database else {})
-    keys |= {"p99\nµs": "latency_p99"}
+    keys = _latencies(summary)
     keys |= {f"CPU {each}\ntogether": cpu} if together else {}
     keys |= {f"CPU {each}\n{part}": f"{cpu}_{part}" for part in parts}
     keys |= {"disk\nIOPS": DISK_IOPS.key} if summary.database else {}
@@ -71,6 +70,24 @@ def _absolute(summary: Summary) -> list[_Column]:
         _Column(rate.unit.replace("/", "\n/"), lambda cell: _rate(cell, rate.key)),
         *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),
     ]
+
+
+def _latencies(summary: Summary) -> dict[str, str]:
+    """Title → response: of flushes first, which is what a load that flushes is about; of reads and writes apart where
+    nothing is known of both together, as of another program's mix."""
+    known = {key for cell in summary.cells for key in cell.values}
+    keys = {f"sync {name}\nµs": f"latency_sync_{name}" for name in ("p50", "p99") if f"latency_sync_{name}" in known}
+    lacking = [cell for cell in summary.cells if not {"latency_p50", "latency_p99"} & cell.values.keys()]
+    apart = {
+        f"{side} {name}\nµs": key
+        for side in ("read", "write")
+        for name in ("p50", "p99")
+        if any((key := f"latency_{side}_{name}") in cell.values for cell in lacking)
+    }
+    if not apart or len(lacking) < len(summary.cells):
+        middle = {"p95\nµs": "latency_p95"} if summary.database else {}
+        keys |= {"p50\nµs": "latency_p50"} | middle | {"p99\nµs": "latency_p99"}
+    return keys | apart
 
 
 def _relative(summary: Summary, primary: Response) -> list[_Column]:

@@ -92,7 +92,7 @@ class Job:
         if not self.mixed:
             return _MIXES[self.kind][0]
         # The later of the two counts.
-        given = next((name for name in reversed(self.options) if name in ("rwmixread", "rwmixwrite")), None)
+        given = next((name for name in reversed(list(self.options)) if name in ("rwmixread", "rwmixwrite")), None)
         share = small(self.options[given]) if given else 50
         if share is None or share > 100:
             return None

@@ -34,6 +34,8 @@ class Format:
     """Whether files of several suffixes in one folder hold the same: those of the first that it has are taken."""
     summaries: tuple[str, ...] = ()
     """Of files in a folder that hold no result of their own."""
+    otherwise: tuple[str, ...] = ()
+    """Of the files that are taken from a folder that has none of `suffixes`."""
 
     @property
     def reader(self) -> Reader:
@@ -57,11 +59,10 @@ class Format:
         if not path.is_dir():
             yield path
             return
-        for each in sorted(path.rglob("*")):
-            if not each.is_file() or each.name.startswith(".") or not each.name.endswith(self.suffixes):
-                continue
-            if not each.name.endswith(self.summaries) and not self._repeated(each):
-                yield each
+        every = [each for each in sorted(path.rglob("*")) if each.is_file() and not each.name.startswith(".")]
+        results = [each for each in every if not each.name.endswith(self.summaries)] if self.summaries else every
+        found = [each for each in results if each.name.endswith(self.suffixes) and not self._repeated(each)]
+        yield from found or [each for each in results if self.otherwise and each.name.endswith(self.otherwise)]
 
     def _repeated(self, path: Path) -> bool:
         """Whether another file beside it holds the same, and is preferred."""
@@ -84,9 +85,23 @@ def _unexpected(error: Exception) -> str:
 FORMATS = {
     each.name: each
     for each in (
-        Format("fio", "fio JSON and JSON+, client mode too", "fio_json", (".json",), "JSON+ merged; JSON per run"),
+        Format(
+            "fio",
+            "fio JSON, JSON+ or text",
+            "fio_json",
+            (".json",),
+            "JSON+ merged; JSON and text per run",
+            otherwise=(".txt", ".out"),
+        ),
         Format("fio-hist", "fio histogram logs", "fio_histogram", (".log",), "merged"),
-        Format("diskspd", "DiskSpd XML", "diskspd", (".xml",), "percentiles per run"),
+        Format(
+            "diskspd",
+            "DiskSpd XML or text",
+            "diskspd",
+            (".xml",),
+            "percentiles per run",
+            otherwise=(".txt", ".out", ".log"),
+        ),
         Format(
             "vdbench",
             "vdbench flatfile.html or summary.html",
@@ -97,7 +112,12 @@ FORMATS = {
         ),
         Format("iometer", "Iometer CSV", "iometer", (".csv",), "means"),
         Format(
-            "elbencho", "elbencho CSV or JSON", "elbencho", (".csv", ".json"), "JSON with --lathisto merged; else means"
+            "elbencho",
+            "elbencho CSV or JSON",
+            "elbencho",
+            (".csv", ".json"),
+            "JSON with --lathisto merged; else means",
+            summaries=(".live.csv", ".live.json"),
         ),
         Format("spdk-perf", "SPDK spdk_nvme_perf text", "spdk_perf", (".txt", ".log"), "-LL merged; -L per run"),
         Format("bdevperf", "SPDK bdevperf JSON", "bdevperf", (".json",), "means"),

@@ -63,7 +63,7 @@ class Fields:
     """Where it stands, for messages."""
 
     def __contains__(self, name: object) -> bool:
-        return self.values.get(name) is not None  # ty: ignore[invalid-argument-type]
+        return self.values.get(name) is not None
 
     def number(self, name: str, default: float | None = None) -> float:
         """Raises Unreadable where it is no finite number, or missing without a default."""

@@ -1,18 +1,19 @@
-"""CPU that a monitor recorded beside the runs: sadf -j, mpstat -o JSON and esxtop -b, joined with runs by time."""
+"""CPU that a monitor recorded beside the runs, joined with them by time: JSON of sadf and mpstat, text of sar and
+mpstat, CSV of esxtop -b."""
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
+from iotax.imports import sar_text
+from iotax.imports.json_text import Fields, read_documents
 from iotax.imports.naming import PatternError
-from iotax.imports.problems import Notes, Unreadable, number
+from iotax.imports.problems import Notes, Unreadable, head_of, lines_of, number, rows_of
 from iotax.records import CpuTime, Role
 
 COVERED_MIN = 0.8
@@ -68,53 +69,60 @@ def recorded(word: str, notes: Notes) -> Recorded:
     if not equals or role not in roles or not name:
         raise PatternError(f"--cpu {word}: write ROLE=FILE, where ROLE is {', '.join(roles)}")
     path = Path(name)
-    try:
-        with path.open("rb") as file:
-            head = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
-    except OSError as error:
-        raise Unreadable(path, f"cannot be read: {error.strerror or error}") from None
-    host, processors, samples = _sysstat(path, notes) if head.startswith(b"{") else _esxtop(path)
+    head = head_of(path).lstrip()
+    if head.startswith("{"):
+        host, processors, samples = _sysstat(path, notes)
+    elif sar_text.recognised(head):
+        host, processors, samples = _sar(path, notes)
+    else:
+        host, processors, samples = _esxtop(path)
     if not samples or not processors:
         raise Unreadable(path, "no interval with CPU in it")
     return Recorded(role, host, processors, samples)  # ty: ignore[invalid-argument-type]
 
 
 def _sysstat(path: Path, notes: Notes) -> tuple[str, int, list[CpuSample]]:
-    try:
-        host = json.loads(path.read_text(encoding="utf-8"))["sysstat"]["hosts"][0]
-        statistics = host["statistics"]
-    except ValueError as error:
-        line = getattr(error, "lineno", None)
-        raise Unreadable(path, "the JSON ends in the middle: end mpstat with Ctrl-C once only", line=line) from None
-    except (LookupError, TypeError):
-        raise Unreadable(path, "no `sysstat` with hosts: name what `sadf -j` or `mpstat -o JSON` wrote") from None
+    hosts = read_documents(path, notes)[0].part("sysstat").parts("hosts")
+    if not hosts:
+        raise Unreadable(path, "no `sysstat` with hosts: name what `sadf -j` or `mpstat -o JSON` wrote")
+    host = hosts[0]
     samples: list[CpuSample] = []
     previous: datetime | None = None
-    for each in statistics:
-        loads = each.get("cpu-load") or each.get("cpu-load-all") or []
-        whole = next((load for load in loads if str(load.get("cpu")) in ("all", "-1")), None)
-        end = _end(path, host, each["timestamp"], notes)
+    for each in host.parts("statistics"):
+        loads = each.parts("cpu-load") or each.parts("cpu-load-all")
+        whole = next((load for load in loads if load.text("cpu") in ("all", "-1")), None)
+        end = _end(path, host, each, notes)
         if previous is not None:
             end = _past_midnight(end, previous)
-        seconds = _interval_s(each["timestamp"], end, previous)
+        seconds = _interval_s(each, end, previous)
         previous = end
         if whole is None or seconds <= 0:
             continue
         end_ns = round(end.timestamp() * 1e9)
-        idle = float(whole["idle"]) + float(whole.get("iowait", 0)) + float(whole.get("steal", 0))
+        idle = whole.positive("idle") + whole.positive("iowait", 0) + whole.positive("steal", 0)
         samples.append(CpuSample(end_ns - round(seconds * 1e9), end_ns, max(0.0, 1 - idle / 100)))
-    return str(host.get("nodename", "")), int(host.get("number-of-cpus", 0)), samples
+    return host.text("nodename"), host.whole("number-of-cpus", 0), samples
 
 
-def _end(path: Path, host: dict[str, Any], stamp: object, notes: Notes) -> datetime:
+def _sar(path: Path, notes: Notes) -> tuple[str, int, list[CpuSample]]:
+    printed = sar_text.read(path, lambda text: _iso(path, text), _past_midnight, notes)
+    samples = [
+        CpuSample(round(begin.timestamp() * 1e9), round(end.timestamp() * 1e9), share)
+        for begin, end, share in printed.shares
+    ]
+    return printed.host, printed.processors, samples
+
+
+def _end(path: Path, host: Fields, statistic: Fields, notes: Notes) -> datetime:
     """sadf says dates and UTC; mpstat a time of day, and the date once."""
-    if isinstance(stamp, dict):
-        text = f"{stamp['date']} {stamp['time']}"
-        if not stamp.get("utc"):
+    if isinstance(statistic.values.get("timestamp"), dict):
+        stamp = statistic.part("timestamp")
+        text = f"{stamp.text('date')} {stamp.text('time')}"
+        if not stamp.number("utc", 0):
             notes.add(path, "times are local ones, taken as UTC: write it with `sadf -j -U` or TZ=UTC")
     else:
         notes.add(path, "times have no zone: taken as UTC. Record with TZ=UTC S_TIME_FORMAT=ISO")
-        text = f"{_iso(path, str(host.get('date', '')))} {stamp}"
+        text = f"{_iso(path, host.text('date'))} {statistic.text('timestamp')}"
     # mpstat writes the time of day as the locale does.
     for form in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %I:%M:%S %p"):
         try:
@@ -142,24 +150,29 @@ def _iso(path: Path, text: str) -> str:
     raise Unreadable(path, f"found {text!r} where a date is meant: record with S_TIME_FORMAT=ISO", at="date")
 
 
-def _interval_s(stamp: object, end: datetime, previous: datetime | None) -> float:
+def _interval_s(statistic: Fields, end: datetime, previous: datetime | None) -> float:
     """mpstat does not say its interval: it is the time since the last, and a second for the first."""
-    if isinstance(stamp, dict) and stamp.get("interval"):
-        return float(stamp["interval"])
+    dated = isinstance(statistic.values.get("timestamp"), dict)
+    if dated and (interval := statistic.part("timestamp").positive("interval", 0)):
+        return interval
     return (end - previous).total_seconds() if previous is not None else 1.0
 
 
 def _esxtop(path: Path) -> tuple[str, int, list[CpuSample]]:
     """Streams: 300 MB and 50,000 columns are normal, of which one is wanted."""
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        rows = csv.reader(file)
-        columns = esxtop_columns(next(rows, []))
-        if columns is None:
-            raise Unreadable(path, "no column “Physical Cpu(_Total)\\% Util Time”: no output of esxtop -b", line=1)
-        host, total, processors = columns
-        if not processors:
-            raise Unreadable(path, "no columns of single processors: record with esxtop -a", line=1)
-        return host, processors, list(_esxtop_samples(path, rows, total))
+    rows = rows_of(path, (text for _, text in lines_of(path)))
+    _, header = next(rows, (1, []))
+    columns = esxtop_columns(header)
+    if columns is None:
+        raise Unreadable(
+            path,
+            "neither a column “Physical Cpu(_Total)\\% Util Time” of esxtop -b, nor sar, sadf or mpstat",
+            line=1,
+        )
+    host, total, processors = columns
+    if not processors:
+        raise Unreadable(path, "no columns of single processors: record with esxtop -a", line=1)
+    return host, processors, list(_esxtop_samples(path, rows, total))
 
 
 def esxtop_columns(header: list[str]) -> tuple[str, int, int] | None:
@@ -172,9 +185,9 @@ def esxtop_columns(header: list[str]) -> tuple[str, int, int] | None:
     return None
 
 
-def _esxtop_samples(path: Path, rows: Iterator[list[str]], total: int) -> Iterator[CpuSample]:
+def _esxtop_samples(path: Path, rows: Iterator[tuple[int, list[str]]], total: int) -> Iterator[CpuSample]:
     previous: int | None = None
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         if len(row) <= total:
             continue  # the last line of a recording that was killed
         try:

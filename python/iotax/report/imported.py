@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 from iotax.analysis import Summary
-from iotax.trial import LatencyKnown
+from iotax.trial import LatencyKnown, TrialResult
 
-_LATENCY: dict[LatencyKnown, str] = {
+_LATENCY: dict[LatencyKnown | Literal["apart"], str] = {
     "histogram": "histograms: percentiles of several runs are those of their counts together",
     "percentiles": "percentiles of each run only: they are shown as geometric means over runs, since percentiles of "
     "several runs cannot be merged; there are no percentile curves and no shift functions",
+    "apart": "percentiles of reads and of writes apart, as the files have them; there are none of both together",
     "mean": "means only: no percentile can be given",
     "none": "no latency",
 }
@@ -21,7 +23,7 @@ def notes(summary: Summary) -> list[str]:
     origins = [run.result.origin for run in summary.data.measured if run.result.origin is not None]
     if not origins:
         return []
-    known = Counter(run.result.latency_known for run in summary.data.measured)
+    known = Counter(_known(run.result) for run in summary.data.measured)
     found = [f"Latency: {_LATENCY[kind]}{_of(count, len(origins))}." for kind, count in known.most_common()]
     units = sorted({origin.unit for origin in origins} - {"I/O"})
     found += [f"One I/O here is one {unit}." for unit in units]
@@ -30,6 +32,13 @@ def notes(summary: Summary) -> list[str]:
     found += summary.data.environment.get("import_notes", [])
     found += [f"Not imported: {each}" for each in summary.data.environment.get("not_imported", [])]
     return found
+
+
+def _known(result: TrialResult) -> LatencyKnown | Literal["apart"]:
+    apart = result.latency_known == "mean" and all(
+        each.latency in ("percentiles", "histogram") for each in result.active
+    )
+    return "apart" if apart else result.latency_known
 
 
 def _of(count: int, whole: int) -> str:

@@ -23,8 +23,13 @@ from iotax.analysis.responses import (
     P99,
     P999,
     READ,
+    READ_P50,
     READ_P99,
+    SYNC,
+    SYNC_P50,
+    SYNC_P99,
     WRITE,
+    WRITE_P50,
     WRITE_P99,
 )
 from iotax.analysis.validity import TITLES, Severity
@@ -112,7 +117,18 @@ def detail_groups(summary: Summary) -> list[Group]:
     return by_condition(summary.cells, figures)
 
 
-DIRECTIONS = (READ, READ_P99, WRITE, WRITE_P99)
+SYNCS = (SYNC, SYNC_P50, SYNC_P99)
+DIRECTIONS = (READ, READ_P50, READ_P99, WRITE, WRITE_P50, WRITE_P99)
+
+
+def sync_columns() -> list[Column]:
+    return [Column(response.title, response.unit) for response in SYNCS]
+
+
+def sync_groups(summary: Summary) -> list[Group]:
+    """Latency of flushes, under the loads that issued some; empty where none did."""
+    flushed = [cell for cell in summary.cells if SYNC.key in cell.values]
+    return by_condition(flushed, lambda cell: [absolute(cell.values.get(r.key)) for r in SYNCS])
 
 
 def direction_columns() -> list[Column]:

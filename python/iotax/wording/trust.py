@@ -13,9 +13,11 @@ from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes, show_rate
 from iotax.wording.figures import ALIKE, PERCENT_RATIO_MAX, figure, percent, signed
 from iotax.wording.names import inside, title
-from iotax.wording.verdicts import Finding
+from iotax.wording.verdicts import Finding, under
 
 _CARRIED_P = 0.05
+_BINNED = (50, 99)
+"""Percentiles whose bins are named."""
 _NAMED_MAX = 8
 """Runs that a sentence names; the tables list all."""
 
@@ -64,7 +66,7 @@ def trust(summary: Summary) -> list[Finding]:
         found.append(_left_out(data, summary.both_ways))
     if data.costs_drawn:
         found.append(Finding("costs", _DRAWN, "plain"))
-    found += _flagged(summary)
+    found += _flagged(summary) + _binned(summary)
     # What simulated runs scatter is no noise of a machine.
     found += [_noise(each) for each in summary.noise[:1] if not data.simulated]
     if data.simulated and not data.costs_drawn:
@@ -90,6 +92,26 @@ def _flagged(summary: Summary) -> list[Finding]:
             text = f"{name}: {len(bad)} of {counted(len(runs), 'run')} flagged, e.g. “{example}”."
             found.append(Finding(key, text, "warning"))
     return found
+
+
+def _binned(summary: Summary) -> list[Finding]:
+    """Percentiles that were interpolated within wide bins, with the bounds between which they lie."""
+    said = []
+    for cell in summary.cells:
+        parts = []
+        for share in _BINNED:
+            bounds = [found for run in cell.runs if (found := run.result.between_ns(share)) is not None]
+            if bounds:
+                low, high = min(low for low, _ in bounds) / 1e3, max(high for _, high in bounds) / 1e3
+                parts.append(f"p{share:g} {figure(low)} to {figure(high)}")
+        if parts:
+            name = " ".join(filter(None, (title(cell.arm), under(cell.condition))))
+            said.append(f"{name} {', '.join(parts)} µs")
+    if not said:
+        return []
+    more = f"; and {len(said) - _NAMED_MAX} more" if len(said) > _NAMED_MAX else ""
+    text = "The files count latency in wide bins. Percentiles are interpolated, and lie between a bin's bounds: "
+    return [Finding("bins", f"{text}{'; '.join(said[:_NAMED_MAX])}{more}.")]
 
 
 def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> Finding:
