@@ -9,7 +9,10 @@ from typing import Any, Literal
 
 
 def started(
-    engine: Path, command: Literal["load", "serve", "session"], document: dict[str, Any], stderr: int | None = None
+    engine: Path,
+    command: Literal["load", "serve", "session", "simulate"],
+    document: dict[str, Any],
+    stderr: int | None = None,
 ) -> subprocess.Popen[str]:
     """It has its document; its standard input stays open, for the end of that is the engine's."""
     process = subprocess.Popen(
@@ -22,9 +25,9 @@ def started(
 
 
 def events(
-    engine: Path, document: dict[str, Any], command: Literal["load", "session"] = "load"
+    engine: Path, document: dict[str, Any], command: Literal["load", "session", "simulate"] = "load"
 ) -> list[dict[str, Any]]:
-    """All that a load or a session says, to its end."""
+    """All that a task says, to its end."""
     with started(engine, command, document) as process:
         assert process.stdout
         return [json.loads(line) for line in process.stdout]

@@ -63,11 +63,21 @@ impl Lease {
 }
 
 fn give_up(silent: Duration) -> ! {
-    let message = format!("heard nothing for {} s: whoever started this is gone", silent.as_secs_f64());
+    end(format!("heard nothing for {} s: whoever started this is gone", silent.as_secs_f64()))
+}
+
+/// Standard input ended before the task did: nobody is left to measure for.
+pub(crate) fn input_ended() -> ! {
+    end("standard input ended before the task did: keep it open until the result has come".to_owned())
+}
+
+fn end(message: String) -> ! {
     // Nobody may be left to read it, and then writing waits: the end does not.
     std::thread::spawn(move || {
         let failure = Failure::new(FailureKind::Lost, message, "standard input");
         output::emit(&Event::Error(failure::event(&failure)));
+        log::finish();
+        std::process::exit(1);
     });
     std::thread::sleep(Duration::from_millis(100));
     log::finish();

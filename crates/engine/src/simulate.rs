@@ -16,7 +16,7 @@ use crate::{
         self, CoreCpu, CpuReport, Event, Fill, LaneReport, LinkSpec, MachineCpu, PathsSpec, PolicySpec, ProcessCpu,
         SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, TrunksReport, Window,
     },
-    input,
+    input, lease,
     load::{begin, report, threads::Unit},
     output,
 };
@@ -45,7 +45,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let document: SimulateDocument = input::read_document()?;
     input::follow(|line| {
         if line.is_none() {
-            std::process::exit(1);
+            lease::input_ended();
         }
     });
     let (lab, run) = (lab(&document)?, run_of(&document)?);

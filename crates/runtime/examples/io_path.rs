@@ -113,6 +113,7 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
         sample: Duration::from_secs(1),
         seed: 7,
         verify: settings.verify,
+        filled: false,
     };
     let config = LoadConfig {
         task: TaskConfig::Run(run),

@@ -216,12 +216,33 @@ fn check_available(len: usize) -> Result<(), MemoryError> {
 /// What the system, and the control group of this process where it has one, can still give.
 pub fn available_bytes() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_available(&text)).unwrap_or(u64::MAX);
-    let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse::<u64>().ok();
-    let group = match (read("memory.max"), read("memory.current")) {
-        (Some(max), Some(current)) => max.saturating_sub(current),
-        _ => u64::MAX,
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    system.min(left_in_groups(&groups, Path::new("/sys/fs/cgroup")))
+}
+
+/// The least that this process's control group and those above it leave (cgroups(7); version 2, and the memory controller of version 1).
+/// A group's files may be hidden, as in a container that sees its own group as the root.
+fn left_in_groups(groups: &str, root: &Path) -> u64 {
+    let read = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let left = |hierarchy: &Path, group: &str, limit: &str, used: &str| {
+        let group = hierarchy.join(group.trim_start_matches('/'));
+        let group_and_above = group.ancestors().take_while(|path| path.starts_with(hierarchy));
+        let each =
+            group_and_above.filter_map(|path| Some(read(&path.join(limit))?.saturating_sub(read(&path.join(used))?)));
+        each.min().unwrap_or(u64::MAX)
     };
-    system.min(group)
+    let lines = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, group) = rest.split_once(':')?;
+        match controllers {
+            "" => Some(left(root, group, "memory.max", "memory.current")),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                Some(left(&root.join("memory"), group, "memory.limit_in_bytes", "memory.usage_in_bytes"))
+            }
+            _ => None,
+        }
+    });
+    lines.min().unwrap_or(u64::MAX)
 }
 
 fn parse_available(meminfo: &str) -> Option<u64> {
@@ -324,6 +345,28 @@ mod tests {
         assert!(matches!(error, MemoryError::NotEnough { .. }));
         assert!(error.to_string().contains("choose a smaller size"), "{error}");
         assert!(matches!(SharedRegion::anonymous(0, false), Err(MemoryError::Empty)));
+    }
+
+    #[test]
+    fn the_tightest_of_the_groups_above_a_process_counts() {
+        let root = std::env::temp_dir().join(format!("iotax-groups-{}", std::process::id()));
+        let write = |group: &str, limit: &str, used: &str| {
+            let at = root.join(group);
+            fs::create_dir_all(&at).unwrap();
+            fs::write(at.join("memory.max"), limit).unwrap();
+            fs::write(at.join("memory.current"), used).unwrap();
+        };
+        write("slice", "1000\n", "300\n");
+        write("slice/unit", "max\n", "200\n");
+        assert_eq!(left_in_groups("0::/slice/unit\n", &root), 700);
+        write("slice/unit", "500\n", "200\n");
+        assert_eq!(left_in_groups("0::/slice/unit\n", &root), 300);
+        assert_eq!(left_in_groups("0::/other\n", &root), u64::MAX);
+        fs::create_dir_all(root.join("memory/old")).unwrap();
+        fs::write(root.join("memory/old/memory.limit_in_bytes"), "90").unwrap();
+        fs::write(root.join("memory/old/memory.usage_in_bytes"), "50").unwrap();
+        assert_eq!(left_in_groups("3:cpu,memory:/old\n1:name=systemd:/x\n", &root), 40);
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -98,6 +98,7 @@ def run_document(
         "sample_ns": min(SAMPLE_NS, load.runtime),
         "seed": seed,
         "verify": load.verify,
+        "filled": settings.volume.fill == "pattern" and settings.precondition is None,
         "driver": driver,
         "cpus": cpus,
         "polling": settings.connection.polling,

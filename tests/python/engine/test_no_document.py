@@ -7,6 +7,10 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from engine_process import events
+
 
 def test_engine_that_is_given_no_document_ends_by_itself(real_engine: Path) -> None:
     with contextlib.ExitStack() as opened:
@@ -28,3 +32,42 @@ def test_engine_whose_input_ends_at_once_says_what_it_wants(real_engine: Path) -
     ended = subprocess.run([real_engine, "load"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "no document" in json.loads(ended.stdout)["message"]
+
+
+LOAD = {"task": "run", "endpoint": "local:/dev/null", "runtime_ns": 1}
+
+
+@pytest.mark.parametrize(
+    ("task", "document", "where"),
+    [
+        ("load", LOAD | {"threads": 100_000, "workers": 100_000}, "threads"),
+        ("load", LOAD | {"cpus": [4000]}, "cpus"),
+        ("load", LOAD | {"block_size_bytes": 1 << 30}, "block_size_bytes"),
+        ("load", LOAD | {"streams": [{"block_size_bytes": 1 << 30}]}, "streams[0].block_size_bytes"),
+        ("serve", {"volumes": [], "exports": [], "threads": 100_000}, "threads"),
+        ("serve", {"volumes": [], "exports": [], "cpus": [4000]}, "cpus"),
+    ],
+)
+def test_what_no_machine_has_is_refused_by_field(
+    real_engine: Path, task: str, document: dict[str, object], where: str
+) -> None:
+    process = subprocess.Popen([real_engine, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    said, _ = process.communicate(json.dumps(document) + "\n", timeout=60)
+    error = json.loads(said.splitlines()[-1])
+    assert (error["kind"], error["where"], process.returncode) == ("usage", where, 2), error
+
+
+def test_a_load_whose_input_ends_says_so(real_engine: Path, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.write_bytes(bytes(1 << 20))
+    document = LOAD | {"endpoint": f"local:{volume}", "options": {"direct": False}, "runtime_ns": 600_000_000_000}
+    process = subprocess.Popen([real_engine, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    said, _ = process.communicate(json.dumps(document) + "\n", timeout=60)
+    error = json.loads(said.splitlines()[-1])
+    assert (error["kind"], error["where"], process.returncode) == ("lost", "standard input", 1), error
+
+
+def test_the_references_example_of_a_simulation_runs(real_engine: Path) -> None:
+    reference = (Path(__file__).parents[3] / "docs" / "reference" / "engine.md").read_text(encoding="utf-8")
+    example = reference.split("## simulate")[1].split("In:\n\n")[1].split("\n\n")[0]
+    assert events(real_engine, json.loads(example), "simulate")[-1]["event"] == "result"

@@ -102,3 +102,16 @@ def test_a_later_load_of_other_data_verifies_what_it_finds(volume: Path) -> None
 def test_ratios_that_cannot_be_are_refused_by_name(volume: Path) -> None:
     refused = load(volume, "fill", {"compress": 9})
     assert (refused["kind"], refused["where"]) == ("usage", "data.compress"), refused
+
+
+def test_a_filled_block_that_has_turned_to_zeros_is_wrong_data(volume: Path) -> None:
+    load(volume, "fill", {})
+    with volume.open("r+b") as opened:
+        opened.seek(5 * BLOCK)
+        opened.write(bytes(BLOCK))
+    asked = {"read_percent": 100, "working_set_bytes": SIZE, "workers": 1}
+    counted = overwrite(volume, {}, **asked)
+    assert counted["verify"]["never_written_blocks"] > 0
+    found = overwrite(volume, {}, **asked, filled=True)
+    assert (found["event"], found["kind"]) == ("error", "verify"), found
+    assert "filled" in found["message"]

@@ -55,6 +55,9 @@ pub(crate) struct LoadDocument {
     pub(crate) seed: u64,
     #[serde(default)]
     pub(crate) verify: bool,
+    /// The working set was filled with the pattern before: zeros are wrong data, not blocks that were never written
+    #[serde(default)]
+    pub(crate) filled: bool,
     /// The endpoint whose foreign data may be overwritten, spelled as in `endpoint`
     pub(crate) destroy: Option<String>,
     /// Of a local file or device: the caller has judged this very one, holds it open, locked and claimed; it is not judged again, and

@@ -18,8 +18,11 @@ pub(crate) use simulate::*;
 
 use std::path::PathBuf;
 
+use iotax_node::failure::Failure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::failure;
 
 /// Which way of doing I/O a driver takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -133,5 +136,22 @@ impl From<DriverChoice> for iotax_runtime::DriverChoice {
             DriverChoice::IoUring => Self::IoUring,
             DriverChoice::Epoll => Self::Epoll,
         }
+    }
+}
+
+/// Each has a ring or an epoll descriptor, and an eventfd, of its own.
+const THREADS_MAX: usize = 1024;
+
+/// Whether there may be so many threads, and the processors to pin them to are this process's.
+pub(crate) fn check_threads(threads: usize, cpus: &[usize]) -> Result<(), Failure> {
+    if threads > THREADS_MAX {
+        return Err(Failure::usage(format!("must be at most {THREADS_MAX}"), "threads"));
+    }
+    let usable = iotax_runtime::cpu::usable_cpus().map_err(|error| failure::io(&error, "cpus"))?;
+    match cpus.iter().find(|cpu| !usable.contains(cpu)) {
+        Some(cpu) => {
+            Err(Failure::usage(format!("processor {cpu} is none that this process may use: {usable:?}"), "cpus"))
+        }
+        None => Ok(()),
     }
 }

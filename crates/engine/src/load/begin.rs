@@ -61,6 +61,7 @@ pub(crate) fn with_options(
 
 /// What each thread is told: workers are shared out evenly.
 pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfig>, Failure> {
+    crate::document::check_threads(document.threads, &document.cpus)?;
     let task = task(document)?;
     let reduction = document.data.reduction()?;
     // A check and a fill go over the unit once.
@@ -116,6 +117,7 @@ pub(crate) fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
                 sample: Duration::from_nanos(document.sample_ns),
                 seed: document.seed,
                 verify: document.verify,
+                filled: document.filled,
             };
             run.check()?;
             TaskConfig::Run(run)

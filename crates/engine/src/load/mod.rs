@@ -14,7 +14,7 @@ mod window;
 
 use crate::{
     document::{LoadDocument, Task},
-    input,
+    input, lease,
 };
 use iotax_node::failure::Failure;
 
@@ -22,10 +22,9 @@ pub(crate) use session::run as run_session;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let document: LoadDocument = input::read_document()?;
-    // Whoever started the load speaks no more when it has gone: the measurement is nobody's then.
     input::follow(|line| {
         if line.is_none() {
-            std::process::exit(1);
+            lease::input_ended();
         }
     });
     match document.task {

@@ -108,7 +108,8 @@ impl<T: Send + 'static> Thread<T> {
             .name(name)
             .spawn(move || {
                 if let Some(cpu) = cpu {
-                    iotax_runtime::cpu::pin_thread(&[cpu]).map_err(failure::internal)?;
+                    iotax_runtime::cpu::pin_thread(&[cpu])
+                        .map_err(|error| failure::io(&error, format!("cpus: {cpu}")))?;
                 }
                 let mut node = make_node(config, &plan, &mut driver)?;
                 drive(&mut node, driver)

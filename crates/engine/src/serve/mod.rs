@@ -37,6 +37,7 @@ const CONNECTIONS_MAX: usize = 4096;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let document: ServeDocument = input::read_document()?;
+    document::check_threads(document.threads, &document.cpus)?;
     let clock = Clock::start();
     let mut volumes = volumes::open(&document)?;
     let exports = plan::exports(&document)?;

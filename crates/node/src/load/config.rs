@@ -86,6 +86,8 @@ pub struct RunConfig {
     pub sample: Duration,
     pub seed: u64,
     pub verify: bool,
+    /// The working set was filled with the pattern before: zeros in it are wrong data.
+    pub filled: bool,
 }
 
 /// Gives zeroed memory of a size in bytes, aligned for direct I/O, at an address that does not change.

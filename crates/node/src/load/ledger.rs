@@ -18,6 +18,7 @@ pub struct Ledger {
     zone_offset: u64,
     block_shift: Shift,
     reduction: Reduction,
+    is_filled: bool,
     /// Sequence of each block's last completed write.
     last: Vec<u32>,
 }
@@ -44,6 +45,7 @@ impl Ledger {
             zone_offset,
             block_shift,
             reduction: Reduction::default(),
+            is_filled: false,
             last: vec![UNTOUCHED; entries],
         }
     }
@@ -52,6 +54,13 @@ impl Ledger {
     #[must_use]
     pub fn reduced(mut self, reduction: Reduction) -> Self {
         self.reduction = reduction;
+        self
+    }
+
+    /// Of a unit that was filled before: zeros are nowhere right.
+    #[must_use]
+    pub fn filled(mut self, is_filled: bool) -> Self {
+        self.is_filled = is_filled;
         self
     }
 
@@ -95,7 +104,8 @@ impl Ledger {
         }
         let last = self.index(offset).and_then(|index| self.last.get(index)).copied();
         let possible = match (verdict, last) {
-            (_, Some(UNKNOWN)) | (Verdict::NeverWritten | Verdict::Copy(_), None | Some(UNTOUCHED)) => true,
+            (_, Some(UNKNOWN)) | (Verdict::Copy(_), None | Some(UNTOUCHED)) => true,
+            (Verdict::NeverWritten, None | Some(UNTOUCHED)) => !self.is_filled,
             (Verdict::Ours(stamp), Some(UNTOUCHED)) => stamp.run != self.run || stamp.writer == 0,
             (Verdict::Ours(stamp), Some(last)) => {
                 stamp.run == self.run && stamp.writer == self.writer && stamp.sequence as u32 == last
@@ -136,6 +146,7 @@ impl Ledger {
     #[cold]
     fn impossible(&self, at: u64, last: Option<u32>, verdict: Verdict) -> Wrong {
         let expected = match last {
+            Some(UNTOUCHED) if self.is_filled => "a block of the fill, or of an earlier run".to_owned(),
             Some(UNTOUCHED) => "a block that this run did not write yet".to_owned(),
             Some(last) => {
                 let written = Stamp { run: self.run, writer: self.writer, sequence: u64::from(last) };
@@ -146,6 +157,9 @@ impl Ledger {
         // Runs are named by the times of their starts.
         let of_later_run = matches!(verdict, Verdict::Ours(stamp) if stamp.run > self.run);
         let found = match verdict {
+            Verdict::NeverWritten if last.is_none_or(|last| last == UNTOUCHED) => {
+                "zeros: the block was filled and is lost".to_owned()
+            }
             Verdict::NeverWritten => "zeros: the write was lost".to_owned(),
             Verdict::Copy(copied) => format!("block {} of {}", copied.at, describe_copy(copied.number)),
             Verdict::Ours(stamp) if stamp.run < self.run && stamp.writer > 0 => {
@@ -168,6 +182,15 @@ mod tests {
 
     fn ours(run: u64, writer: u32, sequence: u64) -> Verdict {
         Verdict::Ours(Stamp { run, writer, sequence })
+    }
+
+    #[test]
+    fn zeros_are_wrong_where_everything_was_filled() {
+        let ledger = Ledger::new(9, 2, 0, 16, 4096).filled(true);
+        let wrong = ledger.judge(8192, Verdict::NeverWritten).expect_err("it was filled");
+        assert!(wrong.found.contains("filled"), "{wrong}");
+        assert!(ledger.judge(8192, ours(0, 0, 0)).is_ok());
+        assert!(Ledger::new(9, 2, 0, ENTRIES_MAX + 1, 512).filled(true).judge(0, Verdict::NeverWritten).is_err());
     }
 
     #[test]

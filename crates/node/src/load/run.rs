@@ -130,7 +130,9 @@ impl RunTask {
             mix: Mix::new(access.read_percent, seed, worker),
             pacer: Pacer::new(config.pacing, share, outstanding, seed, worker),
             arrived: None,
-            ledger: Ledger::new(run, worker + 1, zone.offset, known_blocks, u64::from(size)).reduced(pool.reduction()),
+            ledger: Ledger::new(run, worker + 1, zone.offset, known_blocks, u64::from(size))
+                .reduced(pool.reduction())
+                .filled(config.filled),
             pool,
             copies,
             slots,

@@ -7,6 +7,9 @@ use crate::pattern::BLOCK_BYTES;
 /// Streams of one load at most: each takes up to 2 MiB of histograms in every thread.
 const STREAMS_MAX: usize = 16;
 
+/// More than any target takes at once; a load has memory for each I/O that it keeps outstanding.
+const BLOCK_SIZE_MAX_BYTES: u32 = 16 << 20;
+
 /// One stream of a load: Iometer's access specification, vdbench's workload definition, fio's job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamConfig {
@@ -25,6 +28,7 @@ impl StreamConfig {
         let whole_blocks = self.block_size_bytes > 0 && (self.block_size_bytes as usize).is_multiple_of(BLOCK_BYTES);
         for (holds, message, name) in [
             (whole_blocks, "must be a multiple of 512", "block_size_bytes"),
+            (self.block_size_bytes <= BLOCK_SIZE_MAX_BYTES, "must be at most 16777216", "block_size_bytes"),
             ((0.0..=100.0).contains(&self.read_percent), "must be 0 to 100", "read_percent"),
             ((0.0..=100.0).contains(&self.random_percent), "must be 0 to 100", "random_percent"),
             (self.shared.is_none() || self.random_percent <= 0.0, "must be 0 where it is shared", "random_percent"),

@@ -32,6 +32,7 @@ pub const RUN: RunConfig = RunConfig {
     sample: Duration::from_millis(5),
     seed: 7,
     verify: true,
+    filled: false,
 };
 
 pub fn load(task: TaskConfig, workers: u32) -> LoadConfig {

@@ -157,6 +157,7 @@ impl Agent {
             sample: Duration::from_secs(1),
             seed: 1,
             verify: false,
+            filled: false,
         };
         LoadConfig {
             task: TaskConfig::Run(run),

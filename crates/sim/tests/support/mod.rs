@@ -52,5 +52,6 @@ pub(crate) fn reads(outstanding: u32, runtime: Duration) -> RunConfig {
         sample: runtime / 10,
         seed: 1,
         verify: false,
+        filled: false,
     }
 }

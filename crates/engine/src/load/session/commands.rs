@@ -10,7 +10,7 @@ use super::BEGIN_AFTER;
 use crate::{
     document::{ClockEvent, Event, SessionCommand, StartedEvent},
     failure, input,
-    lease::Lease,
+    lease::{self, Lease},
     output,
 };
 
@@ -26,7 +26,7 @@ impl Commands {
         input::follow(move |line| {
             lease.renew();
             match line.map(serde_json::from_str) {
-                None => std::process::exit(1),
+                None => lease::input_ended(),
                 // A session that has ended hears nothing any more.
                 Some(Ok(SessionCommand::Start { at_unix_ns })) => _ = sender.send(at_unix_ns),
                 Some(Ok(SessionCommand::Clock)) => {
