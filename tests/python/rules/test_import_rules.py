@@ -210,6 +210,7 @@ COMMON = (
     "initiator.rs",
     "origin.rs",
     "reservation.rs",
+    "session_table.rs",
     "tasks.rs",
     "time.rs",
     "wait.rs",

@@ -1,13 +1,17 @@
 //! In-band authentication: between Connect and the first command of a queue that asks for it.
 
-use super::{Destination, Phase, Queue, Transport, check_controller_data, connect::Behind, slots::Control};
+use alloc::{boxed::Box, rc::Rc};
+
+use super::{Destination, IoQueueState, Phase, Queue, Transport, check_controller_data, slots::Control};
 use crate::{
-    Instant,
+    Instant, Shared,
     nvme::{
-        CommandId, NvmeBackend, Sqe, Status,
+        CommandId, ControllerId, NvmeBackend, QueueId, Sqe, Status, Subsystem,
+        admin::AdminController,
         auth::{self, Progress},
         command::fabrics,
         fabrics::Data,
+        subsystem::{AttachError, HostIdentity, with_subsystem},
     },
 };
 
@@ -19,6 +23,47 @@ pub(super) struct Unproven {
     pub(super) max_command_data: u32,
     /// The Authentication Send that is answered when its arithmetic is done.
     pub(super) working: Option<CommandId>,
+}
+
+/// What a connection becomes once its host has proved itself.
+pub(super) enum Behind {
+    Admin(Box<AdminController>),
+    Io(IoRequest),
+}
+
+/// An I/O queue that is asked for. It holds nothing before it is attached, so who proves nothing keeps nobody from a QID.
+pub(super) struct IoRequest {
+    pub(super) subsystem: Rc<dyn Shared<Subsystem>>,
+    pub(super) cntlid: ControllerId,
+    pub(super) qid: QueueId,
+    pub(super) host: HostIdentity,
+}
+
+impl Behind {
+    pub(super) fn begin(self, now: Instant) -> Result<Phase, AttachError> {
+        match self {
+            Self::Admin(admin) => Ok(Phase::Admin(admin)),
+            Self::Io(request) => request.attach(now).map(|io| Phase::Io(Box::new(io))),
+        }
+    }
+
+    pub(super) fn end<B: NvmeBackend + ?Sized>(self, backend: &mut B) {
+        if let Self::Admin(admin) = self {
+            Phase::Admin(admin).end(backend);
+        }
+    }
+}
+
+impl IoRequest {
+    pub(super) fn check(&self) -> Result<(), AttachError> {
+        with_subsystem(&*self.subsystem, |subsystem| subsystem.check_io_queue(self.cntlid, self.qid, &self.host))
+    }
+
+    fn attach(self, now: Instant) -> Result<IoQueueState, AttachError> {
+        let Self { subsystem, cntlid, qid, host } = self;
+        let attached = with_subsystem(&*subsystem, |subsystem| subsystem.attach_io_queue(cntlid, qid, &host))?;
+        Ok(IoQueueState::new(now, subsystem, cntlid, (qid, host.id), attached))
+    }
 }
 
 impl Queue {

@@ -3,7 +3,11 @@
 use alloc::{boxed::Box, rc::Rc};
 use core::net::IpAddr;
 
-use super::{Destination, IoQueueState, Phase, Queue, SqHead, Transport, authenticate::Unproven, slots::Control};
+use super::{
+    Destination, Phase, Queue, SqHead, Transport,
+    authenticate::{Behind, IoRequest, Unproven},
+    slots::Control,
+};
 use crate::{
     Instant, Shared,
     nvme::{
@@ -37,47 +41,6 @@ enum Next {
     Ready(Phase),
     /// The host must prove itself first.
     Prove(Box<Unproven>),
-}
-
-/// What a connection becomes once its host has proved itself.
-pub(super) enum Behind {
-    Admin(Box<AdminController>),
-    Io(IoRequest),
-}
-
-/// An I/O queue that is asked for. It holds nothing before it is attached, so who proves nothing keeps nobody from a QID.
-pub(super) struct IoRequest {
-    subsystem: Rc<dyn Shared<Subsystem>>,
-    cntlid: ControllerId,
-    qid: QueueId,
-    host: HostIdentity,
-}
-
-impl Behind {
-    pub(super) fn begin(self, now: Instant) -> Result<Phase, AttachError> {
-        match self {
-            Self::Admin(admin) => Ok(Phase::Admin(admin)),
-            Self::Io(request) => request.attach(now).map(|io| Phase::Io(Box::new(io))),
-        }
-    }
-
-    pub(super) fn end<B: NvmeBackend + ?Sized>(self, backend: &mut B) {
-        if let Self::Admin(admin) = self {
-            Phase::Admin(admin).end(backend);
-        }
-    }
-}
-
-impl IoRequest {
-    fn check(&self) -> Result<(), AttachError> {
-        with_subsystem(&*self.subsystem, |subsystem| subsystem.check_io_queue(self.cntlid, self.qid, &self.host))
-    }
-
-    fn attach(self, now: Instant) -> Result<IoQueueState, AttachError> {
-        let Self { subsystem, cntlid, qid, host } = self;
-        let attached = with_subsystem(&*subsystem, |subsystem| subsystem.attach_io_queue(cntlid, qid, &host))?;
-        Ok(IoQueueState::new(now, subsystem, cntlid, (qid, host.id), attached))
-    }
 }
 
 impl Queue {
