@@ -685,6 +685,16 @@ def init(
             autocompletion=complete.study_names,
         ),
     ] = None,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A variable of fio's job file, which has it as ${NAME}; the environment's when not given; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Write a commented study to start from.
 
@@ -692,7 +702,7 @@ def init(
     """
     from iotax.cli import study as command
 
-    command.init(path, source)
+    command.init(path, source, command.set_variables(variables or []))
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -33,6 +34,8 @@ from iotax.study.source import StudyError
 from iotax.trial import Trial
 from iotax.units import counted, show_minutes, show_share
 
+FIO_SUFFIXES = (".fio", ".job")
+"""Of job files of fio."""
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
 
 
@@ -225,7 +228,18 @@ def studies(name: str | None, document: Path | None) -> None:
     console().print(table)
 
 
-def init(path: Path, source: str | None) -> None:
+def set_variables(words: Sequence[str]) -> dict[str, str]:
+    """Of `--set NAME=VALUE`."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name or not value:
+            leave(Exit.USAGE, f"--set {word}: write NAME=VALUE, such as RW=randread")
+        found[name] = value
+    return found
+
+
+def init(path: Path, source: str | None, variables: Mapping[str, str]) -> None:
     if path.name in builtin_studies():
         leave(Exit.USAGE, f"{path} is a built-in study: iotax init {path}.yaml --from {path.name}")
     if path.is_dir():
@@ -236,35 +250,40 @@ def init(path: Path, source: str | None) -> None:
     judged(path)
     if path == schema or (schema.exists() and not _is_schema(schema)):
         leave(Exit.USAGE, f"{schema} is not a schema of iotax; name a study in another folder")
-    write_output(path, _begun(source, path.stem), *([Path(source)] if source else []))
+    write_output(path, _begun(source, path.stem, variables), *([Path(source)] if source else []))
     write_output(schema, schema_text())
     say(f"{path} is a study to start from; editors complete and check it with {schema}.")
     typer.echo(f"Next: {shlex.join(['iotax', 'plan', str(path)])}")
 
 
-def _begun(source: str | None, name: str) -> str:
+def _begun(source: str | None, name: str, variables: Mapping[str, str]) -> str:
     """The text to start from: the template, a built-in study, or another program's job."""
     if source is None:
         return TEMPLATE
     from iotax.imports.diskspd_job import PROGRAM, study_of_diskspd
     from iotax.imports.fio_job import study_of_job
+    from iotax.imports.job_study import Converted
     from iotax.imports.problems import Unreadable
 
+    fio = Path(source).suffix in FIO_SUFFIXES
+    if variables and not fio:
+        leave(Exit.USAGE, f"--set gives variables to a job file of fio, and {source} is none")
     try:
-        if source.endswith(".fio"):
-            text, notes = study_of_job(Path(source), name)
+        if fio:
+            made = study_of_job(Path(source), name, variables)
         elif source.endswith(".xml") or PROGRAM.match(source):
-            text, notes = study_of_diskspd(source, name)
+            made = Converted(*study_of_diskspd(source, name))
         else:
             return from_study(_builtin(source), name)
-        read_study(source, text, Path.cwd())
     except Unreadable as problem:
         leave(Exit.USAGE, str(problem))
+    try:
+        read_study(source, made.text, Path.cwd())
     except StudyError as error:
-        leave(Exit.USAGE, "\n".join(error.lines()))
-    for note in notes:
+        leave(Exit.USAGE, "\n".join(made.refused(source, error)))
+    for note in made.notes:
         say(f"note: {note}", err=True)
-    return from_study(text, name)
+    return from_study(made.text, name)
 
 
 def _builtin(name: str) -> str:

@@ -57,6 +57,10 @@ class _Target:
 @dataclass(frozen=True)
 class _Job:
     targets: Sequence[_Target]
+    threads: int = 0
+    """That serve all targets (-F); 0 where each target has its own."""
+    per_thread: int = 0
+    """I/Os in flight of such a thread to all targets together (-O); 0 where it has so many to each."""
     duration_s: int = 10
     warmup_s: int = 5
     size_bytes: int = 0
@@ -77,11 +81,15 @@ def _study(job: _Job, name: str, known_by: str) -> tuple[str, list[str]]:
     notes = [*job.notes, "targets: the study uses iotax's own volume; name your endpoints under factors: protocol"]
     first = job.targets[0]
     load: dict[str, Any] = first.stream()
-    if len({target.outstanding for target in job.targets}) > 1:
+    outstanding, workers = first.outstanding, sum(target.threads for target in job.targets)
+    if job.threads:
+        workers = job.threads
+        outstanding = job.per_thread or sum(target.outstanding for target in job.targets)
+    elif len({target.outstanding for target in job.targets}) > 1:
         notes.append("targets differ in outstanding I/Os (-o): every worker of a study has the same")
     load |= {
-        "outstanding": first.outstanding,
-        "workers": sum(target.threads for target in job.targets),
+        "outstanding": outstanding,
+        "workers": workers,
         "warmup": format_duration(job.warmup_s * _SECOND_NS),
         "runtime": format_duration(job.duration_s * _SECOND_NS),
     }
@@ -105,16 +113,15 @@ def _of_words(words: Sequence[str]) -> _Job:
     for word in words:
         if not word.startswith("-"):
             files.append(word)
-        elif option := re.fullmatch(r"-(b|o|t|F|w|d|W|g|c|r|s)(.*)", word):
+        elif option := re.fullmatch(r"-(b|o|O|t|F|w|d|W|g|c|r|s)(.*)", word):
             given[option[1]] = option[2]
         elif not _SILENT.match(word):
             left_out.append(word)
     if not files:
         raise _wrong("it names no target")
     block = _bytes(given.get("b") or "64K", "-b")
-    threads = _number(given.get("t") or "1", "-t")
-    if "F" in given:  # of all targets together
-        threads = max(1, _number(given["F"], "-F") // len(files))
+    shared = _number(given["F"], "-F") if "F" in given else 0
+    threads = shared or _number(given.get("t") or "1", "-t")
     target = _Target(
         block_bytes=block,
         write_percent=_number(given.get("w") or "0", "-w"),
@@ -128,6 +135,8 @@ def _of_words(words: Sequence[str]) -> _Job:
         raise _wrong(f"-g{target.rate}: a number of bytes per ms, or of I/Os per second with an i, is meant")
     return _Job(
         [target] * len(files),
+        shared,
+        _number(given["O"], "-O") if shared and given.get("O") else 0,
         _number(given.get("d") or "10", "-d"),
         _number(given.get("W") or "5", "-W"),
         _bytes(given["c"], "-c", block) if given.get("c") else 0,
@@ -173,11 +182,13 @@ def _of_profile(path: Path) -> _Job:
         raise Unreadable(path, "it names no target", at="TimeSpans/TimeSpan/Targets/Target")
     span = _Element(path, spans[0])
     own = [_target(_Element(path, each)) for each in targets]
-    if threads := span.number("ThreadCount", 0):
-        own = [replace(each, threads=max(1, threads // len(own))) for each in own]
+    shared = span.number("ThreadCount", 0)
+    if shared:
+        own = [replace(each, threads=shared) for each in own]
+    per_thread = span.number("RequestCount", 0) if shared else 0
     notes = ["later time spans are left out: one study each"] if len(spans) > 1 else []
     size = max(_Element(path, each).number("FileSize", 0) for each in targets)
-    return _Job(own, span.number("Duration", 10), span.number("Warmup", 5), size, notes)
+    return _Job(own, shared, per_thread, span.number("Duration", 10), span.number("Warmup", 5), size, notes)
 
 
 @dataclass(frozen=True)

@@ -1,73 +1,265 @@
-"""A fio job file as a study: what iotax can ask of every protocol, and what it leaves out, told."""
+"""A fio job file as a study: what iotax can ask of every protocol, and what it leaves out or changes, told."""
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from iotax.imports.job_study import study_text
-from iotax.imports.problems import Unreadable, text_of
-from iotax.units import COMPRESS_MAX, DEDUPE_MAX, format_duration, format_size, parse_duration, parse_size
+from iotax.imports.fio_ini import Section, read_jobs
+from iotax.imports.fio_options import DEFAULT_ENGINE, Job, per_direction, seconds_of, size_of
+from iotax.imports.job_study import Converted, study_text
+from iotax.imports.problems import small
+from iotax.units import COMPRESS_MAX, DEDUPE_MAX, format_duration, format_size
 
-_SECTION = re.compile(r"^\[(?P<name>.+)\]$")
-_MIXES = {"read": (100, 0), "write": (0, 0), "randread": (100, 100), "randwrite": (0, 100), "rw": (50, 0),
-          "readwrite": (50, 0), "randrw": (50, 100)}  # fmt: skip
-"""fio's `rw` → percent of reads, percent at random places."""
-_UNDERSTOOD = {"rw", "readwrite", "bs", "blocksize", "iodepth", "numjobs", "runtime", "ramp_time", "size", "rwmixread",
-               "rate_iops", "time_based", "direct", "ioengine", "group_reporting", "name", "percentage_random",
-               "rate_process", "randrepeat", "norandommap", "stonewall", "filename", "directory",
-               "buffer_compress_percentage", "dedupe_percentage", "refill_buffers"}  # fmt: skip
-_EMPTY = "1"
-"""What an option without a value stands for."""
+_SECTOR = 512
+_VOLUME_BYTES = 1 << 30
+"""Of a study that says nothing else."""
+_CONVERTED = frozenset({
+    "rw", "bs", "bssplit", "bsrange", "iodepth", "numjobs", "runtime", "ramp_time", "size", "rwmixread", "rwmixwrite",
+    "rate_iops", "rate", "rate_process", "percentage_random", "ioengine", "stonewall", "wait_for_previous",
+    "buffer_compress_percentage", "dedupe_percentage", "filename", "directory",
+})  # fmt: skip
+_LIKE_ANY_STUDY = frozenset({
+    "time_based", "group_reporting", "new_group", "name", "description", "randrepeat", "allrandrepeat", "norandommap",
+    "refill_buffers", "thread", "invalidate", "allow_mounted_write", "clat_percentiles", "lat_percentiles",
+    "slat_percentiles", "percentile_list", "unified_rw_reporting", "exitall", "randseed", "clocksource", "minimal",
+    "eta", "output", "output-format", "per_job_logs", "log_avg_msec", "log_unix_epoch", "log_offset",
+    "write_bw_log", "write_lat_log", "write_iops_log", "write_hist_log", "log_hist_msec", "bwavgtime", "iopsavgtime",
+    "disk_util", "stats", "significant_figures", "fallocate", "create_serialize", "create_on_open", "overwrite",
+    "randommap", "softrandommap", "random_generator", "kb_base", "unit_base", "file_append", "unlink", "loops",
+})  # fmt: skip
+"""What says how to measure, or what every study does: it changes no load."""
+_FLUSHES = ("fsync", "fdatasync", "sync", "sync_file_range", "end_fsync", "fsync_on_close", "syncfs", "write_barrier")
 
 
-def study_of_job(path: Path, name: str) -> tuple[str, list[str]]:
-    """(YAML of a study, what the job asks that the study does not). Raises Unreadable.
+def study_of_job(path: Path, name: str, variables: Mapping[str, str]) -> Converted:
+    """The study, and what the job asks that the study does not. Raises Unreadable.
 
     A job file with several jobs that run together becomes a load of several streams; after a `stonewall`, the first
     group only.
     """
-    jobs, notes = _jobs(path)
-    options = list(jobs.values())
-    streams = {job: _stream(path, job, own) for job, own in jobs.items()}
+    notes: list[str] = []
+    sections = _first_group(read_jobs(path, variables), notes)
+    jobs = [Job(section.options) for section in sections]
+    streams = {section.name: _stream(section, job, notes) for section, job in zip(sections, jobs, strict=True)}
     load: dict[str, Any] = dict(next(iter(streams.values())))
-    depths = {own.get("iodepth", "1") for own in options}
-    if len(depths) > 1:
-        notes.append(f"jobs of different iodepth ({', '.join(sorted(depths))}): every worker of a study has the same")
-    load |= {
-        "outstanding": _count(path, options[0], "iodepth"),
-        "workers": sum(_count(path, o, "numjobs") for o in options),
-    }
-    for option, field in (("runtime", "runtime"), ("ramp_time", "warmup")):
-        if option in options[0]:
-            load[field] = format_duration(_duration(path, option, options[0][option]))
-    rates = [own["rate_iops"] for own in options if "rate_iops" in own]
-    if rates and len(rates) == len(options) and all(rate.isdecimal() for rate in rates):
-        load["rate_iops"] = sum(int(r) * _count(path, o, "numjobs") for r, o in zip(rates, options, strict=True))
-    elif rates:
-        notes.append(f"rate_iops={', '.join(rates)} is not one rate for all jobs: the study is a closed loop")
+    load["outstanding"] = _depth(sections, jobs, notes)
+    clones = [_count(section, "numjobs", "1") for section in sections]
+    load["workers"] = sum(clones)
+    load |= _times(sections, notes)
+    shares: Sequence[float] = clones
+    if (rates := _rates(sections, jobs, notes)) is not None:
+        load["rate_iops"] = round(sum(rates))
+        if any(job.by_chance for job in jobs):
+            load["arrivals"] = "poisson"
+        shares = _shares(sections, rates, clones, notes)
     if len(streams) > 1:
-        load["streams"] = {job: own | {"share": _count(path, jobs[job], "numjobs")} for job, own in streams.items()}
-    size = options[0].get("size", "")
-    unknown = dict.fromkeys(option for own in options for option in own if option not in _UNDERSTOOD)
-    notes += [f"{option}: nothing in a study corresponds to it" for option in unknown]
-    if any("filename" in own or "directory" in own for own in options):
+        load["streams"] = {
+            job: own | {"share": share} for (job, own), share in zip(streams.items(), shares, strict=True)
+        }
+    volume = _volume(sections, jobs, clones, notes) | _reduced(sections, notes)
+    notes += _left_out(sections)
+    return Converted(study_text(name, path.name, volume, load), notes, _lines(sections))
+
+
+def _first_group(sections: list[Section], notes: list[str]) -> list[Section]:
+    """The jobs that run together at the beginning."""
+    waits = ("stonewall", "wait_for_previous")
+    later = next((at for at, section in enumerate(sections) if at and set(waits) & set(section.options)), None)
+    if later is None:
+        return sections
+    notes.append(
+        f"jobs after stonewall are left out ({', '.join(each.name for each in sections[later:])}): one study each"
+    )
+    return sections[:later]
+
+
+def _stream(section: Section, job: Job, notes: list[str]) -> dict[str, Any]:
+    share = job.read_percent
+    if share is None:
+        given = next((each for each in ("rwmixwrite", "rwmixread") if each in section.options), "rw")
+        if not job.mixed:
+            raise section.wrong("rw", f"rw={job.kind}: a study reads and writes only")
+        raise section.wrong(given, f"found {section.options[given]!r} where a percentage is meant")
+    if not job.held_mix:
+        reads, writes = (size_of(text) or 0 for text in per_direction(section.options["rate_iops"], "0"))
+        share = round(100 * reads / (reads + writes), 2)
+        notes.append(
+            f"rate_iops={section.options['rate_iops']} ({section.name}): fio paces reads and writes apart, so "
+            f"{share:g} % are reads, whatever rwmixread says"
+        )
+    return {
+        "block_size": format_size(_block(section, job, notes)),
+        "read": f"{share:g}%",
+        "random": f"{_random(section, job, notes):g}%",
+    }
+
+
+def _block(section: Section, job: Job, notes: list[str]) -> int:
+    """One size, in whole sectors."""
+    given = next((each for each in ("bssplit", "bsrange") if each in section.options), "bs")
+    sizes = job.block_sizes
+    if not sizes or not min(sizes):
+        raise section.wrong(given, f"found {section.options.get(given, '')!r} where a size is meant")
+    size = _most_frequent(section.options[given], job) if given == "bssplit" else sizes[0]
+    if len(sizes) > 1:
+        notes.append(
+            f"{given}={section.options[given]} ({section.name}): a stream has one block size: the study takes "
+            f"{format_size(size)}"
+        )
+    whole = -(-size // _SECTOR) * _SECTOR
+    if whole != size:
+        notes.append(f"{given}: {size} bytes are no multiple of {_SECTOR}: the study takes {format_size(whole)}")
+    return whole
+
+
+def _most_frequent(text: str, job: Job) -> int:
+    """By its percentages; those that are blank share what is left."""
+    part = job.of_directions(per_direction(text, ""))[0]
+    pairs = [(size_of(size) or 0, small(share)) for size, _, share in (each.partition("/") for each in part.split(":"))]
+    blank = [size for size, share in pairs if share is None]
+    left = (100 - sum(share for _, share in pairs if share is not None)) / len(blank) if blank else 0
+    return max(pairs, key=lambda pair: left if pair[1] is None else pair[1])[0]
+
+
+def _random(section: Section, job: Job, notes: list[str]) -> float:
+    shares = job.random_percents
+    if shares is None:
+        raise section.wrong(
+            "percentage_random", f"found {section.options['percentage_random']!r} where percentages are meant"
+        )
+    found = job.of_directions(shares)
+    if len(found) > 1:
+        notes.append(
+            f"percentage_random={section.options['percentage_random']} ({section.name}): reads and writes of a stream "
+            f"are alike: the study takes {found[0]:g} %"
+        )
+    if ":" in section.options.get("rw", ""):
+        notes.append(
+            f"rw={section.options['rw']} ({section.name}): what follows the colon has no counterpart in a study"
+        )
+    return found[0]
+
+
+def _depth(sections: Sequence[Section], jobs: Sequence[Job], notes: list[str]) -> int:
+    """I/Os in flight of each worker; that of the first job where they differ."""
+    depths = []
+    for section, job in zip(sections, jobs, strict=True):
+        asked = _count(section, "iodepth", "1")
+        depths.append(1 if job.synchronous else asked)
+        if job.synchronous and asked > 1:
+            which = f"ioengine={job.engine}" if "ioengine" in section.options else f"{DEFAULT_ENGINE}, fio's default,"
+            notes.append(
+                f"iodepth={asked} ({section.name}): {which} has one I/O in flight whatever iodepth says: outstanding "
+                "is 1"
+            )
+    if len(set(depths)) > 1:
+        said = ", ".join(str(depth) for depth in sorted(set(depths)))
+        notes.append(f"jobs of different iodepth ({said}): every worker of a study has the same, here {depths[0]}")
+    return depths[0]
+
+
+def _times(sections: Sequence[Section], notes: list[str]) -> dict[str, str]:
+    found = {}
+    for option, field in (("runtime", "runtime"), ("ramp_time", "warmup")):
+        given = list(dict.fromkeys(section.options.get(option, "none") for section in sections))
+        if len(given) > 1:
+            notes.append(
+                f"{option} differs between jobs ({', '.join(given)}): all streams of a study have the first one's"
+            )
+        if text := sections[0].options.get(option):
+            seconds = seconds_of(text)
+            if seconds is None:
+                raise sections[0].wrong(option, f"found {text!r} where a time is meant")
+            if seconds:
+                found[field] = format_duration(round(seconds * 1e9))
+    if "runtime" not in found:
+        notes.append("no runtime: fio ends when it has done `size` once, the study after its own runtime")
+    elif not any("time_based" in section.options for section in sections):
+        notes.append("no time_based: fio may end before its runtime, when it has done `size` once; the study does not")
+    return found
+
+
+def _rates(sections: Sequence[Section], jobs: Sequence[Job], notes: list[str]) -> list[float] | None:
+    """Of each job with its clones; None of a closed loop."""
+    rates = [job.rate for job in jobs]
+    if all(rates):
+        return [rate for rate in rates if rate]
+    if any(rate is None or rate for rate in rates):
+        said = ", ".join(
+            f"{name}={section.options[name]} ({section.name})"
+            for section in sections
+            for name in ("rate_iops", "rate")
+            if name in section.options
+        )
+        notes.append(f"{said}: not a rate of all jobs and both directions: the study is a closed loop")
+    return None
+
+
+def _shares(
+    sections: Sequence[Section], rates: Sequence[float], clones: Sequence[int], notes: list[str]
+) -> Sequence[float]:
+    """Of streams, by the rates of their jobs, in small numbers."""
+    whole = [round(rate) for rate in rates]
+    unit = math.gcd(*whole)
+    shares = [each / unit for each in whole] if unit else list(rates)
+    if len(sections) > 1 and any(
+        share * clones[0] != shares[0] * own for share, own in zip(shares, clones, strict=True)
+    ):
+        notes.append("streams share the workers as they share the rate; fio's jobs have those of numjobs")
+    return [int(share) if share == int(share) else round(share, 3) for share in shares]
+
+
+def _volume(
+    sections: Sequence[Section], jobs: Sequence[Job], clones: Sequence[int], notes: list[str]
+) -> dict[str, str]:
+    """Its size: that of the only file, or of all files together where each clone has one of its own."""
+    sizes = []
+    for section in sections:
+        text = section.options.get("size")
+        if text is None or text.endswith("%"):
+            sizes.append(0)
+            if text is not None:
+                notes.append(f"size={text} ({section.name}): of a target that the study does not know: left out")
+        elif (size := size_of(text)) is None:
+            raise section.wrong("size", f"found {text!r} where a size is meant")
+        else:
+            sizes.append(size)
+    names = [section.options.get("filename", "") for section in sections]
+    if any(names):
         notes.append("filename: the study uses iotax's own volume; name your endpoints under factors: protocol")
-    own_size = _size(path, "size", size) if size and not size.endswith("%") else ""
-    volume = ({"size": own_size} if own_size else {}) | _reduced(path, options, notes)
-    return study_text(name, path.name, volume, load), notes
+    elif any("directory" in section.options for section in sections):
+        notes.append("directory: the study uses iotax's own volume; name your endpoints under factors: protocol")
+    one_file = all(names) and len(set(names)) == 1
+    whole = max(sizes) if one_file else sum(size * own for size, own in zip(sizes, clones, strict=True))
+    if whole and whole != sizes[0]:
+        notes.append(
+            f"size: {format_size(whole)}, the largest of the jobs' parts of one file"
+            if one_file
+            else f"size: {format_size(whole)}, that of the files of all {sum(clones)} clones together"
+        )
+    unit = math.lcm(_SECTOR, *(_block(section, job, []) for section, job in zip(sections, jobs, strict=True)))
+    wanted = whole or _VOLUME_BYTES
+    rounded = wanted // unit * unit
+    if not rounded:
+        raise sections[0].wrong(
+            "size", f"{format_size(wanted)} are less than one block of {format_size(unit)} for each job"
+        )
+    if rounded != wanted:
+        notes.append(f"size: rounded down from {format_size(wanted)} to a multiple of {format_size(unit)}")
+    return {"size": format_size(rounded)} if whole or rounded != wanted else {}
 
 
-def _reduced(path: Path, jobs: Sequence[Mapping[str, str]], notes: list[str]) -> dict[str, float]:
+def _reduced(sections: Sequence[Section], notes: list[str]) -> dict[str, float]:
     """Ratios, from fio's percentages of what is saved."""
     found: dict[str, float] = {}
     for option, field, most in (
         ("buffer_compress_percentage", "compress", COMPRESS_MAX),
         ("dedupe_percentage", "dedupe", DEDUPE_MAX),
     ):
-        saved = {_count(path, own, option) if option in own else 0 for own in jobs}
+        saved = {_count(section, option, "0") for section in sections}
         if len(saved) > 1:
             notes.append(f"{option} differs between jobs: the study's data are not reducible so")
         elif percent := min(saved.pop(), 100):
@@ -78,71 +270,45 @@ def _reduced(path: Path, jobs: Sequence[Mapping[str, str]], notes: list[str]) ->
     return found
 
 
-def _jobs(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
-    shared: dict[str, str] = {}
-    jobs: dict[str, dict[str, str]] = {}
-    notes: list[str] = []
-    own: dict[str, str] | None = None
-    for line, text in enumerate(text_of(path).splitlines(), start=1):
-        content = text.split(";", 1)[0].split("#", 1)[0].strip()
-        if not content:
-            continue
-        if section := _SECTION.match(content):
-            if section["name"] == "global":
-                own = shared
-            else:
-                own = jobs[section["name"]] = dict(shared)
-            continue
-        if own is None:
-            raise Unreadable(path, f"found {content[:60]!r} before any [job]: no job file of fio", line=line)
-        option, _, value = content.partition("=")
-        own[{"blocksize": "bs", "readwrite": "rw"}.get(option.strip(), option.strip())] = value.strip() or _EMPTY
-    if not jobs:
-        raise Unreadable(path, "no [job] in it: no job file of fio")
-    first = list(jobs)
-    later = [
-        name for at, name in enumerate(first) if at and ("stonewall" in jobs[name] or "wait_for_previous" in jobs[name])
-    ]
-    if later:
-        kept = first[: first.index(later[0])]
-        notes.append(
-            f"jobs after stonewall are left out ({', '.join(n for n in first if n not in kept)}): one study each"
-        )
-        jobs = {name: jobs[name] for name in kept}
-    return jobs, notes
+def _left_out(sections: Sequence[Section]) -> list[str]:
+    """Every option that the study does not follow, once for each value."""
+    found: dict[str, None] = {}
+    for section in sections:
+        for name, value in section.options.items():
+            if name in _FLUSHES and value != "0":
+                found[f"{name}={value}: a study's writes are not flushed, so this part of the load is left out"] = None
+            elif name == "direct":
+                if value == "0":
+                    found["direct=0: fio goes through the page cache, a study does not"] = None
+            elif name not in _CONVERTED and name not in _LIKE_ANY_STUDY and name not in _FLUSHES:
+                found[f"{name}={value}: nothing in a study corresponds to it"] = None
+    return list(found)
 
 
-def _stream(path: Path, job: str, options: Mapping[str, str]) -> dict[str, Any]:
-    mix = options.get("rw", "read").partition(":")[0]
-    if mix not in _MIXES:
-        raise Unreadable(path, f"rw={mix}: a study reads and writes only", at=job)
-    reads, random = _MIXES[mix]
-    if mix in ("rw", "readwrite", "randrw") and "rwmixread" in options:
-        reads = _count(path, options, "rwmixread")
-    return {
-        "block_size": _size(path, "bs", options.get("bs", "4k").partition(",")[0]),
-        "read": f"{reads}%",
-        "random": f"{random}%",
+def _count(section: Section, name: str, default: str) -> int:
+    text = section.options.get(name, default)
+    count = size_of(text)
+    if count is None or (count == 0 and name in ("iodepth", "numjobs")):
+        raise section.wrong(name, f"found {text!r} where a whole number is meant")
+    return count
+
+
+def _lines(sections: Sequence[Section]) -> dict[tuple[str, ...], str]:
+    """Field of the study → line of the job file that it comes from."""
+    first = sections[0]
+    found: dict[tuple[str, ...], str] = {
+        ("load", "outstanding"): str(first.place("iodepth")),
+        ("load", "workers"): str(first.place("numjobs")),
+        ("load", "runtime"): str(first.place("runtime")),
+        ("load", "warmup"): str(first.place("ramp_time")),
+        ("load", "rate_iops"): str(first.place("rate_iops")),
+        ("volume", "size"): str(first.place("size")),
+        ("volume", "compress"): str(first.place("buffer_compress_percentage")),
+        ("volume", "dedupe"): str(first.place("dedupe_percentage")),
     }
-
-
-def _count(path: Path, options: Mapping[str, str], name: str) -> int:
-    text = options.get(name, "1")
-    if not text.isdecimal():
-        raise Unreadable(path, f"found {text!r} where a whole number is meant", at=name)
-    return int(text)
-
-
-def _size(path: Path, name: str, text: str) -> str:
-    try:
-        return format_size(parse_size(int(text) if text.isdecimal() else text))
-    except ValueError as error:
-        raise Unreadable(path, f"found {text!r}: {error}", at=name) from None
-
-
-def _duration(path: Path, name: str, text: str) -> int:
-    """fio counts in seconds where no unit is given."""
-    try:
-        return parse_duration(f"{text}s" if text.isdecimal() else text)
-    except ValueError as error:
-        raise Unreadable(path, f"found {text!r}: {error}", at=name) from None
+    for section in sections:
+        for place in (("load",), ("load", "streams", section.name)):
+            found.setdefault((*place, "block_size"), str(section.place("bs")))
+            found.setdefault((*place, "read"), str(section.place("rw")))
+            found.setdefault((*place, "random"), str(section.place("rw")))
+    return found

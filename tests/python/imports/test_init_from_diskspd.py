@@ -125,3 +125,16 @@ def test_what_is_no_job_of_diskspd_is_refused(tmp_path: Path, iotax, source: str
     (tmp_path / "wrong.xml").write_text(PROFILE.replace("8192</BlockSize>", "8K</BlockSize>"))
     assert said in iotax("init", "mine.yaml", "--from", source, code=2).output
     assert not (tmp_path / "mine.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "workers", "outstanding"),
+    [("-o32 -F8", 8, 64), ("-o32 -O24 -F8", 8, 24), ("-o32 -t8", 16, 32)],
+)
+def test_threads_that_serve_all_targets_have_their_ios_in_flight_to_each(
+    tmp_path: Path, iotax, words: str, workers: int, outstanding: int
+) -> None:
+    """As the importer of results counts them: 8 threads with 32 to each of two targets are 512 in all."""
+    iotax("init", "mine.yaml", "--from", f"diskspd -b64K {words} -r f1.dat f2.dat")
+    load = load_study("mine.yaml")[0].load
+    assert (load.workers, load.outstanding) == (workers, outstanding)
