@@ -22,6 +22,7 @@ from iotax.analysis.cost import CpuCosts, ServiceCost, Sizing, cpu_costs, servic
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.factorial import Share, explained_variation
 from iotax.analysis.noise import Noise, noise_check, noise_floor
+from iotax.analysis.paired import Paired, paired
 from iotax.analysis.published import Source, beside_published
 from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
 from iotax.analysis.responses import CPU, RESPONSES, Response, Run, counted
@@ -123,6 +124,11 @@ class Summary:
     def noise(self) -> list[Noise]:
         """For each response of the study, how far runs of one treatment scatter, and what that hides."""
         return [noise for r in self.responses if (noise := noise_floor(self.models[r.key])) is not None]
+
+    @cached_property
+    def paired(self) -> list[Paired]:
+        """For each response of the study, how arms differ over conditions that were measured once each."""
+        return [found for r in self.responses for found in paired(self.models[r.key])]
 
     @cached_property
     def session_scatter(self) -> SessionScatter | None:

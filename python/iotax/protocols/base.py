@@ -25,6 +25,8 @@ class Scheme:
     """What is wrong with the host, the names of the path and the query; empty where nothing is."""
     query: tuple[str, ...] = ()
     """What may stand behind the `?`."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """What is asked for in vain behind the `?` → what supports it."""
     hints: Mapping[str, str] = field(default_factory=dict)
     """What to do, by the kind of failure. `{host}` and `{port}` are the endpoint's,
     `{usual_port}` is `port`."""

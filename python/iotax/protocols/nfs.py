@@ -29,6 +29,10 @@ def _client(host: str, port: int, path: str, query: Query, read_only: bool) -> l
     ]
 
 
+_VERSIONS = (
+    "iotax's own initiator speaks NFSv3 alone; versions 4.1 and 4.2 go through a kernel: "
+    "kernel:nfs://HOST/EXPORT/FILE?vers=4.1 in the hosts lab, protocol nfs4.1 in the vm lab"
+)
 NFS = Scheme(
     name="nfs",
     port=2049,
@@ -36,6 +40,7 @@ NFS = Scheme(
     form="nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]",
     wrong=_wrong,
     query=("mountport",),
+    elsewhere=dict.fromkeys(("version", "vers", "nfsvers"), _VERSIONS),
     hints={
         "refused": "is the NFS server up, and is it the right port ({usual_port} unless the endpoint names one)?",
         "not_found": "the server answers: check the export and the file; `showmount -e {host}` lists its exports",

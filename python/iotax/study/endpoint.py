@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from iotax.protocols import names, schemes
+from iotax.protocols import Protocol, names, schemes
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import NFS_VERSIONS, PREFIX, kernel_path
 
@@ -88,6 +88,7 @@ def _uri(uri: str) -> Endpoint:
         raise ValueError(f"{found}:// is not a protocol that iotax speaks; write {written}")
     scheme, protocol = _SCHEMES[found]
     form = f"write {forms[found]}"
+    _refuse_login(bare, protocol, form)
     try:
         parts = urlsplit(bare)
         host, port = parts.hostname, parts.port
@@ -99,7 +100,8 @@ def _uri(uri: str) -> Endpoint:
         raise ValueError(f"port 0 cannot be used; {form}")
     query = parse_qs(parts.query, keep_blank_values=True)
     if unknown := sorted(set(query) - {*(scheme.kernel_query if kernel else scheme.query)}):
-        raise ValueError(f"?{unknown[0]}= means nothing here; {form}")
+        hint = "" if kernel else scheme.elsewhere.get(unknown[0], "")
+        raise ValueError(f"?{unknown[0]}= means nothing here{f': {hint}' if hint else ''}; {form}")
     path = parts.path.strip("/")
     check = (scheme.kernel_wrong if kernel else None) or scheme.wrong
     if wrong := check(host, path.split("/") if path else [], query):
@@ -108,6 +110,25 @@ def _uri(uri: str) -> Endpoint:
         return Endpoint(protocol.name, uri)
     _check_kernel(host, parts.path, query, form)
     return Endpoint(kernel_path(uri).protocol, uri)
+
+
+def _refuse_login(uri: str, protocol: Protocol, form: str) -> None:
+    """A user and a secret, as QEMU and libiscsi write them before the host (`user%secret@host`), would be looked up as
+    a name and printed wherever the endpoint is. The message repeats nothing of them."""
+    authority = uri.partition("://")[2].partition("/")[0]
+    if "@" not in authority and "%" not in authority.partition("[")[0]:
+        return
+    ways = [_LOGINS[option] for option in sorted(protocol.options) if option in _LOGINS]
+    instead = f"give them apart, as {ways[0]} under the endpoint's label or `connection`" if ways else "leave them out"
+    raise ValueError(f"a user or a secret stands before the host, where it would be printed: {instead}; {form}")
+
+
+_LOGINS = {
+    "chap": "`chap: {user: NAME, secret_file: FILE}`",
+    "dhchap": "`dhchap: {secret_file: FILE}`",
+    "uid": "`uid:` and `gid:`",
+}
+"""Option → how a study gives it."""
 
 
 def _check_kernel(host: str, path: str, query: dict[str, list[str]], form: str) -> None:

@@ -52,8 +52,16 @@ class StudyError(Exception):
         for problem in self.problems:
             at = f":{problem.mark.line}:{problem.mark.column}" if problem.mark else ""
             of = f" {problem.field()}:" if problem.place else ""
-            found.append(f"{self.name}{at}:{of} {problem.message}")
+            found.append(without_logins(f"{self.name}{at}:{of} {problem.message}"))
         return found
+
+
+_LOGIN = re.compile(r"://(?:[^/\s'\"]*@|[^/\s'\"\[]*%[^/\s'\"]*)")
+
+
+def without_logins(text: str) -> str:
+    """Without what stands before a host in an address (`user%secret@host`), which may be a secret."""
+    return _LOGIN.sub("://…@", text)
 
 
 @dataclass

@@ -12,6 +12,7 @@ import yaml
 
 from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
 from iotax.study.model import NAME
+from iotax.study.source import without_logins
 from iotax.units import format_duration, format_percent, format_size
 
 RW = {
@@ -73,7 +74,7 @@ def targets_of(words: Sequence[str]) -> dict[str, str]:
         try:
             endpoint = parse_endpoint(target)
         except ValueError as error:
-            raise VersusError(f"{word}: {error}") from None
+            raise VersusError(f"{without_logins(word)}: {error}") from None
         if endpoint.embedded and endpoint.protocol not in EMBEDDED:
             raise VersusError(f"{word} needs the kernels of the vm lab: `iotax init --from kernel-quick` is a start")
         named = label or _free(_short(target, endpoint), targets)

@@ -16,7 +16,7 @@ from iotax.wording.costs import by_rate, priced
 from iotax.wording.figures import ALIKE, listed
 from iotax.wording.hypervisor import left_out, within
 from iotax.wording.names import title
-from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, taxed
+from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, paired_over, taxed
 
 _PERCENT_MAX = 100
 """What is known no better than to a factor of two is not known to a tenth of a percent."""
@@ -60,7 +60,8 @@ def answer(summary: Summary) -> list[Part]:
         Part("Significant differences", tuple(significant)),
         Part(f"No difference beyond the margin of {margin}", tuple(equivalent)),
         Part("Not settled", tuple(open_)),
-        Part("No verdict", tuple(withheld)),
+        Part("Over the conditions, each measured once: no verdict", tuple(paired_over(summary))),
+        Part("No verdict", tuple(each for each in withheld if not _over_conditions(each, summary))),
         Part("Offered and not completed", tuple(not_achieved(summary))),
         Part("What CPU per I/O leaves out", tuple(left_out(summary))),
         Part("What CPU per I/O holds", tuple(within(summary))),
@@ -69,6 +70,13 @@ def answer(summary: Summary) -> list[Part]:
     said = " ".join(finding.text for part in parts for finding in part.findings)
     parts.append(Part("What carries it here", tuple(emulated(summary, said))))
     return [part for part in parts if part.findings]
+
+
+def _over_conditions(finding: Finding, summary: Summary) -> bool:
+    """Whether it says only that runs are too few where a sentence says how the conditions differ."""
+    return any(
+        (title(each.arm), each.response.key) == (finding.subject, finding.response_key) for each in summary.paired
+    )
 
 
 class _Doubts:

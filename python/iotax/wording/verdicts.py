@@ -188,6 +188,21 @@ def cautioned(finding: Finding, doubt: Doubt) -> Finding:
     return replace(finding, text=f"{finding.text}; but {said}", tone="warning") if said else finding
 
 
+def paired_over(summary: Summary) -> list[Finding]:
+    """How arms differ over conditions that were measured once each, with the least and the greatest difference."""
+    found = []
+    base = title(summary.grid.baseline_arm)
+    for each in summary.paired:
+        (least, where_least), (most, where_most) = each.least, each.most
+        text = (
+            f"{_difference(each.response, each.ratio, base)}, paired over {each.conditions} conditions; from "
+            f"{change(each.response, least)} ({where_least}) to {change(each.response, most)} ({where_most})"
+        )
+        verb = _words(each.response).verb
+        found.append(Finding(title(each.arm), text, response_key=each.response.key, verb=verb))
+    return found
+
+
 def not_achieved(summary: Summary) -> list[Finding]:
     """Open-loop treatments that fell behind the rate that they were offered: a finding, though the rate is none."""
     found = []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,7 @@ from answer_samples import (
     vdbench_run,
 )
 from format_samples import BDEVPERF, DISKSPD, PERF, PERF_BINS, SYSBENCH
-from import_samples import IDLE, fio_file, fio_job
+from import_samples import IDLE, fio_file, fio_job, fio_side
 
 from iotax.analysis.validity import kept_up
 from iotax.imports.formats import FORMATS
@@ -340,6 +342,33 @@ def test_the_number_of_random_arrivals_is_given_its_standard_deviation(tmp_path:
     assert held is not None and (held.offered, held.offered_sd) == (400, 20.0) and kept_up(held)
     behind = held.model_copy(update={"achieved": 0.84})
     assert not kept_up(behind) and not kept_up(held.model_copy(update={"offered_sd": 0.0}))
+
+
+def sweep(folder: Path, *, again: bool = False) -> Path:
+    """Ten conditions on two arrays, once each; B does 10 to 28 % more."""
+    folder.mkdir()
+    for at in range(10):
+        for array, factor in (("A", 1.0), ("B", 1.1 + at / 50)):
+            job = fio_job(read=fio_side(round(10_000 * factor / (at + 1)) * 10), options={"iodepth": str(at + 1)})
+            fio_file(folder / f"{array}-{at + 1}.json", job)
+    if again:
+        fio_file(folder / "A-1b.json", fio_job(read=fio_side(99_000), options={"iodepth": "1"}))
+    return folder
+
+
+def test_a_sweep_without_replicates_is_compared_in_pairs_over_its_conditions(tmp_path: Path, iotax) -> None:
+    words = ("--name-pattern", "{array}-*.json", "--by", "outstanding", "-n", "n.iotax")
+    shown = iotax("import", "fio", sweep(tmp_path / "s"), *words).output
+    logs = [math.log(round(10_000 * (1.1 + at / 50) / (at + 1)) / round(10_000 / (at + 1))) for at in range(10)]
+    mean, error = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(10)
+    low, high = (math.expm1(mean + sign * 2.262 * error) for sign in (-1, 1))
+    assert "Over the conditions, each measured once: no verdict:" in shown
+    span = f"(95 % CI +{100 * low:.0f} % to +{100 * high:.0f} %)"
+    assert f"B delivers {100 * math.expm1(mean):.0f} % more IOPS than A {span}" in shown
+    assert "paired over 10 conditions; from 10 % more IOPS (outstanding 1) to 28 % more IOPS (outstanding 10)" in shown
+    assert "too few runs for an interval" not in shown.partition("Why doubtful")[0]
+    (tmp_path / "n.iotax").unlink()
+    assert "paired over" not in iotax("import", "fio", sweep(tmp_path / "t", again=True), *words).output
 
 
 # Formats

@@ -10,6 +10,7 @@ from faked import FakeEngine
 from iotax.cli.app import app
 from iotax.labs.load import options
 from iotax.study import Study
+from iotax.study.endpoint import parse_endpoint
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 
@@ -106,3 +107,35 @@ def test_a_relative_secret_file_is_beside_the_study(tmp_path: Path) -> None:
     found = [study.connection.chap, *(each.get("chap") or each.get("dhchap") for each in study.setups().values())]
     files = {each.secret_file for each in found if each is not None}
     assert files == {None, *(str(tmp_path / name) for name in ("ann", "keys/host", "all"))}
+
+
+@pytest.mark.parametrize(
+    ("target", "instead"),
+    [
+        ("iscsi://admin%s3cret@127.0.0.1:9/iqn.2003-01.org.example:disk/0", "chap: {user: NAME, secret_file: FILE}"),
+        ("iscsi://admin:s3cret@127.0.0.1/iqn.2003-01.org.example:disk/0", "chap: {user: NAME, secret_file: FILE}"),
+        ("iscsi://admin:s3cret@127.0.0.1:notaport/iqn.2003-01.org.example:disk/0", "chap: {user: NAME"),
+        ("iscsi://admin%s3cret/iqn.2003-01.org.example:disk/0", "chap: {user: NAME"),
+        ("nvme-tcp://u:s3cret@h/nqn.2014-08.org.example:v?ns=1", "dhchap: {secret_file: FILE}"),
+        ("nfs://u:s3cret@h/vol/data", "`uid:` and `gid:`"),
+        ("kernel:iscsi://u%s3cret@h/iqn.2003-01.org.example:disk/0", "chap: {user: NAME"),
+    ],
+)
+def test_a_secret_in_an_address_is_refused_and_never_printed(tmp_path: Path, iotax, target: str, instead: str) -> None:
+    """It would be looked up as a name, and stand in every report."""
+    text = "name: a\nfactors: {protocol: {x: '%s', y: iscsi}}\nbaseline: {protocol: y}\n"
+    (tmp_path / "s.yaml").write_text(text.replace("%s", target, 1))
+    for words in (("check", "s.yaml"), ("plan", "s.yaml"), ("vs", target, "iscsi")):
+        said = iotax(*words, code=2).output
+        assert "a user or a secret stands before the host, where it would be printed" in said
+        assert instead in said and "s3cret" not in said and "admin" not in said
+
+
+def test_an_ipv6_zone_is_no_secret() -> None:
+    assert parse_endpoint("nfs://[fe80::1%eth0]/vol/data").protocol == "nfs3"
+
+
+def test_a_version_of_nfs_names_what_supports_it() -> None:
+    for word in ("version", "vers", "nfsvers"):
+        with pytest.raises(ValueError, match=r"kernel:nfs://HOST/EXPORT/FILE\?vers=4\.1 in the hosts lab"):
+            parse_endpoint(f"nfs://h/vol/data?{word}=4.1")
