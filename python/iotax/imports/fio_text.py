@@ -35,6 +35,8 @@ _SYNC = re.compile(r"^\s+f(?:data)?sync\S*:\s*$")
 _CPU = re.compile(r"^\s+cpu\s*:\s*usr=(?P<usr>[\d.]+)%, sys=(?P<sys>[\d.]+)%")
 _FAILED = re.compile(r"^fio: .*\b(?:err|error)=.*$", re.MULTILINE)
 _NS = {"nsec": 1, "usec": 1000, "msec": 1_000_000}
+_PRINTED = 0.01
+"""Share by which a printed figure may be off."""
 _DECIMAL = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 
@@ -211,8 +213,8 @@ def _complete(job: dict[str, Any]) -> None:
         if name in job and at < len(issued) and "mixed" not in job:
             job[name]["total_ios"] = issued[at]
             size = blocks[min(at, len(blocks) - 1)] if blocks else None
-            # The last block may be short: what was printed is closer then.
-            if size and abs(issued[at] * size - job[name]["io_bytes"]) < 0.001 * job[name]["io_bytes"]:
+            # What was printed has three digits.
+            if size and abs(issued[at] * size - job[name]["io_bytes"]) < _PRINTED * job[name]["io_bytes"]:
                 job[name]["io_bytes"] = issued[at] * size
     if "sync" in job and "lat_ns" in job["sync"]:
         job["sync"]["lat_ns"]["N"] = issued[3] if len(issued) > 3 else 0

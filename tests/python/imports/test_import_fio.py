@@ -220,3 +220,24 @@ def test_a_campaign_gives_a_report_with_the_figures_of_its_files(tmp_path: Path,
     assert values["iscsi"]["iops"]["value"] == pytest.approx((1000 * 1010 * 1020) ** (1 / 3))
     assert values["nfs"]["latency"]["value"] == pytest.approx(180.0005)
     assert values["nfs"]["latency_p99"]["value"] == pytest.approx(400)
+
+
+def test_the_text_of_fio_says_what_its_json_says(tmp_path: Path) -> None:
+    """Both of one call of fio 3.33: a mix by two clones, then writes with fdatasync."""
+    both = (REAL / "fio-3.33-both.txt").read_text()
+    begin, end = both.index("\n{\n"), both.index("\n}\n")
+    (tmp_path / "printed.txt").write_text(both[:begin] + both[end + 2 :])
+    exact, _ = read(REAL / "fio-3.33-both.txt")
+    printed, _ = read(tmp_path / "printed.txt")
+    assert [each.part for each in exact] == [each.part for each in printed] == ["mix", "log"]
+    for one, two in zip(exact, printed, strict=True):
+        assert (one.duration_ns, one.workers, one.per_worker) == (two.duration_ns, two.workers, two.per_worker)
+        assert one.settings["block_size"] == two.settings["block_size"]
+        for mine, theirs in ((one.read, two.read), (one.write, two.write), (one.sync, two.sync)):
+            if mine is None or not mine.ios:
+                continue
+            assert theirs is not None and (mine.ios, mine.bytes) == (theirs.ios, theirs.bytes)
+            assert theirs.latency_sum_ns == pytest.approx(mine.latency_sum_ns, rel=0.01)
+            assert theirs.percentile_ns(99) == pytest.approx(mine.percentile_ns(99), rel=0.01)
+    assert exact[0].start_unix_ns is not None and printed[0].start_unix_ns is not None
+    assert abs(exact[0].start_unix_ns - printed[0].start_unix_ns) < 3 * 10**9
