@@ -280,10 +280,22 @@ def _begun(source: str | None, name: str, variables: Mapping[str, str]) -> str:
     try:
         read_study(source, made.text, Path.cwd())
     except StudyError as error:
-        leave(Exit.USAGE, "\n".join(made.refused(source, error)))
+        leave(Exit.USAGE, "\n".join(_by_lines_of_job(source, error, made.lines)))
     for note in made.notes:
         say(f"note: {note}", err=True)
     return from_study(made.text, name)
+
+
+def _by_lines_of_job(source: str, error: StudyError, lines: Mapping[tuple[str, ...], str]) -> list[str]:
+    """What is wrong with the study that a job became, with the lines of the job: nobody has seen those of the study."""
+    found = []
+    for problem in error.problems:
+        place: tuple[str, ...] = tuple(str(each) for each in problem.place)
+        while place and place not in lines:
+            place = place[:-1]
+        of = f"{problem.field()}: " if problem.place else ""
+        found.append(f"{lines.get(place, source)}: as a study: {of}{problem.message}")
+    return found
 
 
 def _builtin(name: str) -> str:

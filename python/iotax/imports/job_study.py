@@ -8,8 +8,6 @@ from typing import Any
 
 import yaml
 
-from iotax.study.source import StudyError
-
 
 @dataclass(frozen=True)
 class Converted:
@@ -21,17 +19,6 @@ class Converted:
     """What the job asks that the study does not."""
     lines: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     """Field of the study → file and line of the job that it comes from."""
-
-    def refused(self, source: str, error: StudyError) -> list[str]:
-        """What is wrong with the study, with the lines of the job: nobody has seen those of the study."""
-        found = []
-        for problem in error.problems:
-            place: tuple[str, ...] = tuple(str(each) for each in problem.place)
-            while place and place not in self.lines:
-                place = place[:-1]
-            of = f"{problem.field()}: " if problem.place else ""
-            found.append(f"{self.lines.get(place, source)}: as a study: {of}{problem.message}")
-        return found
 
 
 def study_text(name: str, job: str, volume: Mapping[str, Any], load: Mapping[str, Any]) -> str:
