@@ -23,7 +23,7 @@ from iotax.notebook import Notebook, Writer
 from iotax.progress import progress
 from iotax.queueing import SizingTarget
 from iotax.report import write
-from iotax.rows import attempt_rows, series_rows
+from iotax.rows import attempt_rows, cpu_series_rows, series_rows
 from iotax.runner import run_study as run_trials
 from iotax.study.read import load_study
 from iotax.trial import LevelValue
@@ -61,6 +61,7 @@ COLUMNS = {
     "cpu_utilisation_initiator": "cpu_utilisation_initiator_percent",
     "cpu_utilisation_target": "cpu_utilisation_target_percent",
     "cpu_utilisation_hypervisor": "cpu_utilisation_hypervisor_percent",
+    "cpu_utilisation_machine": "cpu_utilisation_machine_percent",
     "instructions_user": "instructions_user_per_io",
     "instructions_kernel": "instructions_kernel_per_io",
     "cycles_user": "cycles_user_per_io",
@@ -90,6 +91,7 @@ class Results:
             """All that the notebook holds of it."""
             self._attempts = attempt_rows(opened, chosen)
             self._series = series_rows(opened, chosen)
+            self._cpu_series = cpu_series_rows(opened, chosen)
 
     def __repr__(self) -> str:
         trials = f"{len(self.data.measured)} trials{', simulated' if self.simulated else ''}"
@@ -118,6 +120,11 @@ class Results:
         """A row for each interval within each attempt: I/Os and bytes in it, its end and length in ns, latencies in
         ns."""
         return pd.DataFrame(self._series)
+
+    def cpu_series(self) -> pd.DataFrame:
+        """A row for each interval and role of each attempt whose CPU time was read over time: busy time in ns, what
+        machines do without load included and guests aside."""
+        return pd.DataFrame(self._cpu_series)
 
     def cells(self) -> pd.DataFrame:
         """A row for each treatment: its factors, `simulated`, `runs`, and for each response that was measured the

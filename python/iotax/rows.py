@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from iotax.analysis.responses import Run
 from iotax.analysis.validity import Severity, against_rules, check_run, overall
 from iotax.notebook import Notebook, StudyRun
-from iotax.trial import Attempt, Direction, Second, TrialResult
+from iotax.records import CPU_ROLES
+from iotax.trial import Attempt, CpuSecond, Direction, Second, TrialResult
 
 _PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99_9": 99.9, "p99_99": 99.99}
-_CPU_PARTS: tuple[Literal["initiator", "target", "hypervisor", "machine"], ...] = (
-    "initiator",
-    "target",
-    "hypervisor",
-    "machine",
-)
-
 Row: TypeAlias = dict[str, Any]
 
 
@@ -98,7 +92,8 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         **_stream("read", ios.read if ios else None, ios.duration_s if ios else 0),
         **_stream("write", ios.write if ios else None, ios.duration_s if ios else 0),
         **_syncs(ios),
-        **{f"cpu_{part}_ns_per_io": ios and ios.cpu_per_io_ns(part) for part in _CPU_PARTS},
+        **{f"cpu_{part}_ns_per_io": ios and ios.cpu_per_io_ns(part) for part in CPU_ROLES},
+        **{f"cpu_utilisation_{role}_percent": result and _percent(result.role(role).share) for role in CPU_ROLES},
         **_transactions(result if database else None),
         "outstanding_mean": result and result.outstanding.mean,
         "errors": result and result.checks.errors,
@@ -107,6 +102,10 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "verify_wrong_blocks": result and result.verify and result.verify.wrong_blocks,
     }
     return row | _factors(attempt, {*row, *figures}) | figures
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def _transactions(result: TrialResult | None) -> Row:
@@ -119,7 +118,7 @@ def _transactions(result: TrialResult | None) -> Row:
         "disk_write_iops": result and database and database.writes / result.duration_s,
         "disk_flushes": database and database.flushes,
         "checkpoints": database and database.checkpoints,
-        **{f"cpu_{part}_ns_per_transaction": result and result.cpu_per_io_ns(part) for part in _CPU_PARTS},
+        **{f"cpu_{part}_ns_per_transaction": result and result.cpu_per_io_ns(part) for part in CPU_ROLES},
     }
 
 
@@ -165,19 +164,34 @@ def _factors(attempt: Attempt, taken: set[str]) -> Row:
 
 def series_rows(notebook: Notebook, run: StudyRun) -> list[Row]:
     """A row for each interval of each attempt that was done."""
-    rows = []
-    for attempt in notebook.attempts(run.id):
-        if attempt.result is None:
-            continue
-        for number, each in enumerate(attempt.result.series, start=1):
-            row: Row = {
-                "run": run.id,
-                "label": run.label,
-                "study": attempt.trial.study,
-                "trial": attempt.trial.id,
-                "attempt": attempt.number,
-                "interval": number,
-                "simulated": attempt.result.facts.simulated,
-            }
-            rows.append(row | _factors(attempt, {*row, *Second.model_fields}) | each.model_dump())
-    return rows
+    return [
+        row | {"interval": number} | each.model_dump()
+        for attempt in notebook.attempts(run.id)
+        if attempt.result is not None
+        for row in [_of_interval(attempt, run, {*Second.model_fields, "interval"})]
+        for number, each in enumerate(attempt.result.series, start=1)
+    ]
+
+
+def cpu_series_rows(notebook: Notebook, run: StudyRun) -> list[Row]:
+    """A row for each interval and role of each attempt whose CPU time was read over time."""
+    return [
+        row | {"at_ns": each.at_ns, "duration_ns": each.duration_ns, "role": role, "busy_ns": busy_ns}
+        for attempt in notebook.attempts(run.id)
+        if attempt.result is not None
+        for row in [_of_interval(attempt, run, {*CpuSecond.model_fields, "role"})]
+        for each in attempt.result.cpu_series
+        for role, busy_ns in each.busy_ns.items()
+    ]
+
+
+def _of_interval(attempt: Attempt, run: StudyRun, taken: set[str]) -> Row:
+    row: Row = {
+        "run": run.id,
+        "label": run.label,
+        "study": attempt.trial.study,
+        "trial": attempt.trial.id,
+        "attempt": attempt.number,
+        "simulated": attempt.result is not None and attempt.result.facts.simulated,
+    }
+    return row | _factors(attempt, {*row, *taken})

@@ -15,9 +15,22 @@ from itertools import accumulate
 from operator import lt
 from typing import Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from iotax.records import CpuTime, CpuUse, Facts, Negotiated, NothingAgreed, Origin, Record, understood
+from iotax.records import (
+    CPU_ROLES,
+    CpuRole,
+    CpuTime,
+    CpuUse,
+    Facts,
+    Negotiated,
+    NothingAgreed,
+    Origin,
+    Record,
+    RoleCpu,
+    cpu_of,
+    understood,
+)
 
 LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
@@ -322,6 +335,29 @@ class SiteWork(Record):
     """How often a connection waited for its timeout to send one again."""
 
 
+class CpuSecond(Record):
+    """CPU time of one interval by role, from `at_ns` after the window's start. Background included, guests aside."""
+
+    at_ns: int
+    duration_ns: int
+    busy_ns: dict[CpuRole, int]
+    """Of the roles that were read."""
+    initiators: SiteWork | None = None
+    """Of a simulation, as the engine tells it: what they did, from which the hypervisor's part follows."""
+    ios: int | None = None
+
+    @field_validator("busy_ns", mode="before")
+    @classmethod
+    def _of_roles(cls, given: Any) -> Any:
+        """The engine names all that it watches."""
+        return {name: ns for name, ns in given.items() if name in CPU_ROLES} if isinstance(given, Mapping) else given
+
+    def cores(self, role: CpuRole) -> float | None:
+        """Processors that the role kept busy."""
+        busy_ns = self.busy_ns.get(role)
+        return None if busy_ns is None or not self.duration_ns else busy_ns / self.duration_ns
+
+
 class LaneWork(Record):
     """What one direction of a simulated link did in the window."""
 
@@ -428,6 +464,8 @@ class TrialResult(Record):
     """Of an open loop."""
     cpu: CpuUse
     series: list[Second] = Field(default=[])
+    cpu_series: list[CpuSecond] = Field(default=[])
+    """CPU over the window by role, where it was read more often than at its ends."""
     outstanding: Outstanding
     verify: Verify | None = None
     checks: Checks = Checks()
@@ -551,17 +589,15 @@ class TrialResult(Record):
         found = [bounds for each in parts if (bounds := each.between_ns(self.latency_ns(percent))) is not None]
         return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
+    def role(self, role: CpuRole) -> RoleCpu:
+        """CPU time of a role, or why there is none (`records.roles`)."""
+        return cpu_of(self.cpu, self.facts, role)
+
     @property
     def cpu_initiator(self) -> CpuTime | None:
-        """What the path needs: of a path in the kernel, whose threads work outside the load process, the whole machine
-        (None where its background is not known); else the guest or the process. A machine that does nothing but
-        initiate, as somebody who imported its figures said, is taken whole."""
-        if (own := self.cpu.part("initiator", "machine")) is not None:
-            return own
-        if self.facts.stack == "kernel" and self.cpu.part("initiator", "guest") is None:
-            machine = self.cpu.part("other", "machine")
-            return machine if machine is not None and machine.background_ns is not None else None
-        return self.cpu.initiator
+        """What the path needs, of the layer that was read."""
+        parts = self.role("initiator").parts
+        return parts[0] if parts else None
 
     @property
     def hypervisor_within(self) -> CpuTime | None:
@@ -569,16 +605,13 @@ class TrialResult(Record):
         simulated. Elsewhere it stands beside."""
         return self.cpu.hypervisor if self.facts.simulated else None
 
-    def cpu_ns(self, part: Literal["initiator", "target", "hypervisor", "machine"]) -> int | None:
-        """CPU time of a part, background taken off where it is known but for the machine's; None where not measured."""
-        if part == "machine":
-            return self.cpu.machine_ns
-        chosen = self.cpu_initiator if part == "initiator" else self.cpu.part(part, "guest", "process", "machine")
-        return None if chosen is None else chosen.net_ns
+    def cpu_ns(self, role: CpuRole) -> int | None:
+        """CPU time of a role, background taken off where it is known but for the machine's; None where not measured."""
+        return self.role(role).net_ns
 
-    def cpu_per_io_ns(self, part: Literal["initiator", "target", "hypervisor", "machine"]) -> float | None:
-        """CPU time per I/O; None where that part was not measured."""
-        spent_ns = self.cpu_ns(part)
+    def cpu_per_io_ns(self, role: CpuRole) -> float | None:
+        """CPU time per I/O; None where that role was not measured."""
+        spent_ns = self.cpu_ns(role)
         return spent_ns / self.ios if self.ios and spent_ns is not None else None
 
 

@@ -8,13 +8,14 @@ use iotax_node::{
 };
 use iotax_sim::{
     Costs, Frames, LaneUse, Link, Loss, Media, Switches, Trunk, Wake,
-    lab::{Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage, Zone},
+    lab::{Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage, WindowPart, Zone},
 };
 
 use crate::{
     document::{
-        self, CoreCpu, CpuReport, Event, Fill, LaneReport, LinkSpec, MachineCpu, PathsSpec, PolicySpec, ProcessCpu,
-        SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, TrunksReport, Window,
+        self, CoreCpu, CpuPoint, CpuReport, Event, Fill, LaneReport, LinkSpec, MachineCpu, PathsSpec, PolicySpec,
+        ProcessCpu, SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, TrunksReport,
+        Window,
     },
     input, lease,
     load::{begin, report, threads::Unit},
@@ -287,6 +288,7 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
     let cpu = cpu(document, simulated);
     let mut result = report::figures(&document.load, endpoint, window, &simulated.measured, cpu, duration_ns);
     result.driver = DRIVER;
+    result.cpu_series = simulated.parts.iter().map(cpu_point).collect();
     result.checks.clock = "virtual";
     result.outstanding.workers *= document.machines * document.loads;
     let has_zones = !document.paths.zones.is_empty();
@@ -325,6 +327,19 @@ fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {
     }
 }
 
+fn cpu_point(part: &WindowPart) -> CpuPoint {
+    let (initiators_ns, targets_ns) = (part.initiators.spent_ns, part.targets.spent_ns);
+    let busy_ns = [("initiator", initiators_ns), ("target", targets_ns), ("machine", initiators_ns + targets_ns)];
+    CpuPoint {
+        at_ns: part.at.as_nanos() as u64,
+        duration_ns: part.duration.as_nanos() as u64,
+        busy_ns: busy_ns.map(|(role, spent_ns)| (role.to_owned(), spent_ns)).into_iter().collect(),
+        guest_ns: 0,
+        initiators: Some(site_report(&[Usage { work: part.initiators, ..Usage::default() }], false)),
+        ios: Some(part.ios),
+    }
+}
+
 fn site_report(machines: &[Usage], has_zones: bool) -> SiteReport {
     let busiest_port_ns = machines.iter().map(|machine| machine.busiest_port_ns).max().filter(|_| has_zones);
     let none = SiteReport { busiest_port_ns, ..SiteReport::default() };
@@ -355,6 +370,7 @@ fn process(total_ns: u64) -> ProcessCpu {
         total_ns,
         user_ns: total_ns,
         system_ns: 0,
+        guest_ns: 0,
         run_queue_wait_ns: 0,
         max_rss_bytes: 0,
         events: None,
@@ -374,5 +390,6 @@ fn core(cpu: u32, busy_ns: u64, cores: u32, window_ns: u64) -> CoreCpu {
         steal_ns: 0,
         idle_ns: (window_ns * u64::from(cores)).saturating_sub(busy_ns),
         iowait_ns: 0,
+        guest_ns: 0,
     }
 }

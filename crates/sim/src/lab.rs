@@ -37,6 +37,8 @@ const PHASE_TIME_MAX: Duration = Duration::from_secs(60);
 const FILL: Stamp = Stamp { run: 0, writer: 0, sequence: 0 };
 /// From the decision to begin to the beginning.
 const BEGIN_AFTER: Duration = Duration::from_millis(1);
+/// Of a window, that are told one by one.
+const PARTS: u32 = 10;
 /// When the world began, where a protocol asks: an afternoon in November 2026.
 pub const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
 
@@ -87,6 +89,8 @@ pub struct Simulated {
     pub initiators: Vec<Usage>,
     /// The same of each controller.
     pub targets: Vec<Usage>,
+    /// What all machines of a side did in each part of the window, one after another.
+    pub parts: Vec<WindowPart>,
     /// Time of the media's servers, added up; none of memory.
     pub media_ns: Option<u64>,
     /// What went by the trunks of all fabrics in the window, to the targets and back; none where there is no trunk.
@@ -98,6 +102,18 @@ pub struct Simulated {
     /// Equal for equal runs.
     pub trace: u64,
     pub events: u64,
+}
+
+/// What was done in a part of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowPart {
+    /// From the window's start.
+    pub at: Duration,
+    pub duration: Duration,
+    pub initiators: Work,
+    pub targets: Work,
+    /// I/Os completed.
+    pub ios: u64,
 }
 
 /// What one machine and its ports did.
@@ -323,7 +339,18 @@ impl<T: FnMut(Progress)> Running<'_, T> {
             }
         }
         let before = self.used_at(start);
+        let mut parts = Vec::new();
+        let mut sides = self.sides(&before);
+        for part in 1..PARTS {
+            let used = self.used_at(start + run.runtime * part / PARTS);
+            parts.push(self.part(&mut sides, &used));
+        }
         let after = self.used_at(end);
+        parts.push(self.part(&mut sides, &after));
+        for (part, index) in parts.iter_mut().zip(0..) {
+            part.at = run.runtime * index / PARTS;
+            part.duration = run.runtime * (index + 1) / PARTS - part.at;
+        }
         let Some(load) = self.loads.first().map(|(_, load)| load.borrow()) else { return Err(nothing("no load")) };
         let (geometry, facts) = (load.geometry().cloned().ok_or_else(|| nothing("no geometry"))?, load.facts());
         drop(load);
@@ -352,6 +379,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
             start,
             initiators,
             targets,
+            parts,
             media_ns: (!self.disks.is_empty()).then(|| after.media_ns - before.media_ns),
             trunks: after
                 .trunks
@@ -366,6 +394,26 @@ impl<T: FnMut(Progress)> Running<'_, T> {
             trace: self.world.trace.hash(),
             events: self.world.trace.events(),
         })
+    }
+
+    /// What the controllers and all other machines have done so far, each side together, and the I/Os so far.
+    fn sides(&self, used: &Used) -> (Work, Work, u64) {
+        let (targets, initiators) = used.places.split_at(self.targets.len());
+        let sum = |side: &[(Work, Vec<Carried>)]| side.iter().fold(Work::default(), |sum, (work, _)| sum.and(*work));
+        let ios = self.loads.iter().map(|(_, load)| load.borrow().completed()).sum();
+        (sum(targets), sum(initiators), ios)
+    }
+
+    /// What was done since `sides`, which become those of now.
+    fn part(&self, sides: &mut (Work, Work, u64), used: &Used) -> WindowPart {
+        let now = self.sides(used);
+        let before = std::mem::replace(sides, now);
+        WindowPart {
+            targets: now.0.since(before.0),
+            initiators: now.1.since(before.1),
+            ios: now.2 - before.2,
+            ..WindowPart::default()
+        }
     }
 
     /// When all before `at` has happened.

@@ -1,5 +1,6 @@
 """Ratios to the baseline and differences to local, with intervals and verdicts."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from iotax.analysis.data import Cell, Grid
 from iotax.analysis.estimate import Contrast, Estimate, mean_of
 from iotax.analysis.model import CellModel, Layout, Weights
 from iotax.analysis.replicates import ReplicateModel
-from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_TARGET, IOPS, LATENCY, Response, Run
+from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_TARGET, IOPS, LATENCY, UTILISATION, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
 from iotax.analysis.verdict import Cause, Verdict, Withheld, judge, log_margin, two_sided_p
 from iotax.analysis.withheld import withheld
@@ -91,6 +92,8 @@ class Model:
         # Virtual time does not drift: there is no other block than the draw.
         self.blocks = [run.trial.replicate if drawn else run.trial.block for run in kept]
         self.carriers: Carriers = carriers_of(self.cells, kept)
+        self.rates_iops = _rates(self.cells, kept) if response in UTILISATION else {}
+        """Of each cell, where the response compares anything at equal rates only."""
         self.brackets = Brackets(response, grid, self.cells, kept, self.carriers)
         self._layouts = layouts
         model = ReplicateModel if drawn else CellModel
@@ -187,8 +190,37 @@ def compare(model: Model, margin_percent: float) -> list[Comparison]:
     for pair in judged:
         named = _named(of[pair], model, grid.arm(pair[0]), grid.condition(pair[0]))
         ends = [(each, of[each.cell, each.base]) for each in at_ends[pair]]
-        found.append(_within_carriers(model, _at_ends(model, named, pair, ends), [pair]))
+        said = _within_carriers(model, _at_ends(model, named, pair, ends), [pair])
+        found.append(_at_equal_rates(model, said, [pair], margin_percent))
     return found
+
+
+def _rates(cells: Sequence[Cell], runs: Sequence[Run]) -> dict[Cell, float]:
+    """Geometric means."""
+    logs: dict[Cell, list[float]] = {}
+    for cell, run in zip(cells, runs, strict=True):
+        if run.result.rate_iops:
+            logs.setdefault(cell, []).append(math.log(run.result.rate_iops))
+    return {cell: math.exp(math.fsum(each) / len(each)) for cell, each in logs.items()}
+
+
+def at_equal_rates(model: Model, pairs: Sequence[tuple[Cell, Cell]], margin_percent: float) -> bool:
+    """Whether the rates of all pairs differ by no more than the margin; true of what does not depend on rates."""
+    if model.response not in UTILISATION:
+        return True
+    reach = 1 + margin_percent / 100
+    rates = model.rates_iops
+    return all(
+        one in rates and other in rates and 1 / reach <= rates[one] / rates[other] <= reach for one, other in pairs
+    )
+
+
+def _at_equal_rates(
+    model: Model, comparison: Comparison, pairs: Sequence[tuple[Cell, Cell]], margin_percent: float
+) -> Comparison:
+    if comparison.verdict is None or at_equal_rates(model, pairs, margin_percent):
+        return comparison
+    return replace(comparison, verdict=None, withheld=Withheld(Cause.RATES))
 
 
 def _at_ends(
@@ -235,7 +267,7 @@ def compare_overall(model: Model, by_condition: Sequence[Comparison], margin_per
         flips = {Verdict.BETTER, Verdict.WORSE} <= verdicts
         ends = [(end, of[at]) for end, at in at_ends[arm]]
         said = _at_ends(model, _named(of[tuple(pairs)], model, arm, None), pairs[0], ends)
-        said = _within_carriers(model, said, pairs)
+        said = _at_equal_rates(model, _within_carriers(model, said, pairs), pairs, margin_percent)
         result.append(Overall(model.response, arm, said, model.interaction_p(arm), flips))
     return result
 

@@ -11,7 +11,9 @@ from iotax.analysis.cpu_model import CpuModel, LoadPoint
 from iotax.analysis.data import LOAD_FACTORS, RATE, Cell, Grid, StudyData
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import (
+    ASKED,
     CPU,
+    CPU_HYPERVISOR,
     CPU_INITIATOR,
     CPU_MACHINE,
     CPU_TARGET,
@@ -20,11 +22,13 @@ from iotax.analysis.responses import (
     CpuPart,
     Response,
     cpu_ns,
+    parts_of,
 )
 from iotax.analysis.validity import Doubt
-from iotax.records import CpuUse
+from iotax.records import CpuTime, CpuUse
+from iotax.trial import Background
 
-PARTS = (CPU, CPU_INITIATOR, CPU_TARGET, CPU_MACHINE)
+PARTS = (CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE)
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class CpuCosts:
     models: dict[str, CpuModel]
     """Response key → model."""
     response: Response
-    """The part that answers the question: both ends where both were measured."""
+    """The part that answers the question: the first that the study asks for, else both ends where both were
+    measured."""
     idle_runs: bool
     """The background comes from runs without load, not from measurements before each block."""
 
@@ -95,18 +100,28 @@ def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
             models[response.key] = CpuModel(loads, grid.arms, levels, drawn=data.costs_drawn)
         except ValueError:
             continue
-    headline = next((r for r in (CPU, CPU_INITIATOR, CPU_MACHINE) if r.key in models), None)
+    headline = next((r for r in headlines(data.study.responses) if r.key in models), None)
     if headline is None:
         return None
     return CpuCosts(models, headline, any(not run.result.ios for run in data.runs))
 
 
-def service_costs(costs: CpuCosts | None, models: dict[str, Model], grid: Grid, rate_iops: float) -> Sizing:
+def headlines(words: Sequence[str]) -> list[Response]:
+    """The parts of CPU per I/O that may answer a study which asks for these responses, the best first."""
+    asked = [ASKED[word] for word in words if ASKED[word] in PARTS]
+    # Where a target is beyond reach, the initiator's stands for both.
+    wanted = [each for one in asked for each in ((CPU, CPU_INITIATOR) if one is CPU else (one,))]
+    return list(dict.fromkeys([*wanted, CPU, CPU_INITIATOR, CPU_HYPERVISOR, CPU_MACHINE]))
+
+
+def service_costs(
+    costs: CpuCosts | None, models: dict[str, Model], grid: Grid, rate_iops: float, words: Sequence[str] = ()
+) -> Sizing:
     """About this rate: from the CPU model where the study held rates, else of the load whose throughput was nearest.
-    Never a mean over loads."""
+    Never a mean over loads. `words`: the responses that the study asks for."""
     if costs is not None:
         return _by_model(costs, rate_iops)
-    response = next((r for r in (CPU, CPU_INITIATOR) if models[r.key].observed), None)
+    response = next((r for r in headlines(words) if models[r.key].observed), None)
     if response is None and models[TRANSACTIONS.key].observed:
         return Sizing([], (NotSized("the load counts transactions"),))
     if response is None:
@@ -196,27 +211,36 @@ _PART: dict[str, CpuPart] = {
     CPU.key: "both",
     CPU_INITIATOR.key: "initiator",
     CPU_TARGET.key: "target",
+    CPU_HYPERVISOR.key: "hypervisor",
     CPU_MACHINE.key: "machine",
 }
 
 
 def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None:
-    """None where a run lacks this part. Local has no target: it is left out where the target counts."""
+    """None where a run lacks this part. Local has no target: it is left out where the target counts.
+
+    Of blocks whose background was measured it is fitted as a treatment, and not taken off the runs before.
+    """
     names = [name for name in grid.others if name not in LOAD_FACTORS]
     loads: list[LoadPoint] = []
-    idle = {each.block: busy for each in data.backgrounds if (busy := _idle_ns(each.cpu, part)) is not None}
+    backgrounds: dict[int, list[Background]] = {}
+    for each in data.backgrounds:
+        backgrounds.setdefault(each.block, []).append(each)
+    idle: dict[int, list[LoadPoint]] = {}
     for order, run in enumerate(data.runs, start=1):
         cell = grid.cell(run.trial)
         block = run.trial.replicate if data.costs_drawn else run.trial.block
         if run.local and part in ("both", "target"):
             continue
-        busy = cpu_ns(run.result, part)
-        if busy is None or run.result.database is not None:
+        spent_ns = cpu_ns(run.result, part)
+        if spent_ns is None or run.result.database is not None:
             return None
-        if part == "both" and run.trial.block in idle:
-            # What is fitted as a treatment is not taken off before.
-            busy += _taken_off_ns(run.result.cpu)
-        cores = busy / run.result.window.duration_ns
+        parts = parts_of(run.result, part)
+        without = _without_load(backgrounds.get(run.trial.block, ()), parts)
+        if without:
+            spent_ns = sum(each.own_ns for each in parts)
+            idle[run.trial.block] = without
+        cores = spent_ns / run.result.window.duration_ns
         if not run.result.ios:
             loads.append(LoadPoint("", {}, 0.0, cores, None, block, order))
             continue
@@ -224,25 +248,21 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None
         levels = {name: grid.level(cell, name) for name in names}
         loads.append(LoadPoint(grid.arm(cell), levels, run.result.rate_iops, cores, step, block, order))
     if all(load.arm for load in loads):
-        for background in data.backgrounds:
-            if background.block in idle:
-                cores = idle[background.block] / background.duration_ns
-                loads.append(LoadPoint("", {}, 0.0, cores, None, background.block))
+        loads += [each for block in sorted(idle) for each in idle[block]]
     return loads if any(load.arm for load in loads) else None
 
 
-def _taken_off_ns(cpu: CpuUse) -> int:
-    """Of one machine that holds both ends, what it spends without load; its figure is without that."""
-    whole = cpu.part("both")
-    return 0 if whole is None else whole.busy_ns - whole.net_ns
+def _without_load(backgrounds: Sequence[Background], parts: Sequence[CpuTime]) -> list[LoadPoint]:
+    """What these parts did then; none where one of them was not read in some of these times."""
+    spent = [(each, _idle_ns(each.cpu, parts)) for each in backgrounds]
+    if any(idle_ns is None for _, idle_ns in spent):
+        return []
+    return [LoadPoint("", {}, 0.0, (idle_ns or 0) / each.duration_ns, None, each.block) for each, idle_ns in spent]
 
 
-def _idle_ns(cpu: CpuUse, part: CpuPart) -> int | None:
-    """What a part spends without load."""
-    if part == "machine":
-        return cpu.machine_ns
-    if part == "both" and (whole := cpu.part("both")) is not None:
-        return whole.busy_ns
-    parts = [cpu.part(role) for role in (("initiator", "target") if part == "both" else (part,))]
-    known = [each.busy_ns for each in parts if each is not None]
-    return sum(known) if len(known) == len(parts) else None
+def _idle_ns(cpu: CpuUse, of: Sequence[CpuTime]) -> int | None:
+    """What these parts spend without load; None where one of them was not read then."""
+    kinds = dict.fromkeys((each.role, each.layer) for each in of)
+    found = [cpu.part(role, layer) for role, layer in kinds]
+    known = [each.own_ns for each in found if each is not None]
+    return sum(known) if found and len(known) == len(found) else None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from iotax.analysis.compare import Model
+from iotax.analysis.compare import Model, at_equal_rates
 from iotax.analysis.data import Cell
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.model import Weights
@@ -13,6 +13,8 @@ from iotax.analysis.responses import (
     CPU,
     CPU_HYPERVISOR,
     CPU_INITIATOR,
+    CPU_MACHINE,
+    CPU_TARGET,
     DISK_IOPS,
     IOPS,
     LATENCY,
@@ -32,9 +34,7 @@ RESPONSE_OF = {
     "latency": LATENCY,
     "latency_p99": P99,
     "cpu_per_io": CPU,
-    "cpu_initiator": CPU_INITIATOR,
-    "cpu_hypervisor": CPU_HYPERVISOR,
-    **{each.key: each for each in UTILISATION},
+    **{each.key: each for each in (CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE, *UTILISATION)},
     "transactions": TRANSACTIONS,
     "disk_iops": DISK_IOPS,
 }
@@ -98,14 +98,12 @@ def beside_published(study: Study, models: Mapping[str, Model]) -> list[Source]:
     for published in study.published:
         model = models[RESPONSE_OF[published.response].key]
         base = _labels(study, study.baseline if published.baseline is None else published.baseline)
-        rates = models[IOPS.key] if model.response in UTILISATION else None
-        figures = [_beside(study, model, rates, base, figure) for figure in published.figures]
+        figures = [_beside(study, model, base, figure) for figure in published.figures]
         found.append(Source(published.source, published.remarks, model.response, _name(base), figures))
     return found
 
 
-def _beside(study: Study, model: Model, rates: Model | None, base: dict[str, str], figure: PublishedFigure) -> Beside:
-    """`rates` is given where the figure holds at equal rates only."""
+def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedFigure) -> Beside:
     of = _labels(study, figure.of)
     grid = model.grid
     cells = [
@@ -131,7 +129,7 @@ def _beside(study: Study, model: Model, rates: Model | None, base: dict[str, str
         _mean(model, cells),
         is_baseline,
         _emulated(model, [*cells, *(base_cell for _, base_cell in compared)]),
-        rates is None or _equal(rates, compared, study.margin),
+        at_equal_rates(model, compared, study.margin),
         _ends(model, compared),
     )
 
@@ -149,18 +147,6 @@ def _ends(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> tuple[tuple[str, 
         if ratio is not None:
             found.append((" and ".join(each[0].carriers), ratio))
     return tuple(found)
-
-
-def _equal(rates: Model, pairs: Sequence[tuple[Cell, Cell]], margin: float) -> bool:
-    """Whether the rates of all pairs differ by no more than the margin, in percent, by their estimates."""
-    reach = 1 + margin / 100
-    return all(
-        one in rates and other in rates and 1 / reach <= _rate_ratio(rates, one, other) <= reach for one, other in pairs
-    )
-
-
-def _rate_ratio(rates: Model, one: Cell, other: Cell) -> float:
-    return Estimate.ratio(rates.model.contrast({one: 1.0, other: -1.0})).value
 
 
 def _emulated(model: Model, cells: Sequence[Cell]) -> Carrier:

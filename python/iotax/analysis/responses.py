@@ -7,19 +7,21 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from iotax.analysis import histogram
-from iotax.records.cpu import Role
+from iotax.records import CpuRole, CpuTime, Lack
 from iotax.trial import Direction, Trial, TrialResult
 
 MIB = 1 << 20
 
-CpuPart: TypeAlias = Literal["both", "initiator", "target", "hypervisor", "machine"]
+CpuPart: TypeAlias = Literal["both"] | CpuRole
+"""`both`: initiator and target together."""
 
-
-_ROLES: dict[Role, str] = {
+ROLES: dict[CpuRole, str] = {
     "initiator": "initiator",
     "target": "target",
     "hypervisor": "initiator's hypervisor",
+    "machine": "whole machine",
 }
+"""As they are called in titles."""
 
 
 @dataclass(frozen=True)
@@ -131,23 +133,29 @@ def _known_us(value_ns: float) -> float | None:
     return None if math.isnan(value_ns) else value_ns / 1e3
 
 
-def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:
-    """CPU time of a part over the window; None where it was not measured or there is none.
+def parts_of(result: TrialResult, part: CpuPart) -> tuple[CpuTime, ...]:
+    """What was read of a part; empty where something of it was not, or where there is none.
 
     `both` is initiator and target together: a local run has no target, a target elsewhere was not measured, and a guest
     that holds both ends tells no more than their sum. A simulated hypervisor's part is in it.
     """
-    if part == "target" and result.facts.served == "nobody":
-        return None
+    if part != "both":
+        return result.role(part).parts
+    if (together := result.cpu.part("both")) is not None:
+        return (together,)
+    initiator, target = result.role("initiator"), result.role("target")
+    if not initiator.parts or target.lack not in (None, Lack.NOBODY):
+        return ()
+    within = result.hypervisor_within
+    return (*initiator.parts, *target.parts, *([within] if within else []))
+
+
+def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:
+    """CPU time of a part over the window; None where it was not measured or there is none."""
     if part != "both":
         return result.cpu_ns(part)
-    if (together := result.cpu.part("both")) is not None:
-        return together.net_ns
-    initiator, target = cpu_ns(result, "initiator"), cpu_ns(result, "target")
-    if initiator is None or (target is None and result.facts.served != "nobody"):
-        return None
-    within = result.hypervisor_within
-    return initiator + (target or 0) + (within.net_ns if within else 0)
+    parts = parts_of(result, part)
+    return sum(each.net_ns for each in parts) if parts else None
 
 
 def generator_ns(result: TrialResult) -> int | None:
@@ -222,12 +230,11 @@ def _events(name: str) -> Callable[[Run], float | None]:
     return of
 
 
-def _utilisation_percent(role: Role) -> Callable[[Run], float | None]:
+def _utilisation_percent(role: CpuRole) -> Callable[[Run], float | None]:
     """Busy time of its processors, background included, as a utilisation is read elsewhere."""
 
     def of(run: Run) -> float | None:
-        part = run.result.cpu.part(role)
-        share = part.busy_share if part is not None else None
+        share = run.result.role(role).share
         return 100 * share if share else None
 
     return of
@@ -282,9 +289,16 @@ DATABASE = (DISK_IOPS, *_COUNTERPARTS.values())
 """Of a database's load, which counts transactions; latencies are theirs, too."""
 UTILISATION = tuple(
     Response(f"cpu_utilisation_{role}", f"CPU utilisation, {named}", "%", False, _utilisation_percent(role))
-    for role, named in _ROLES.items()
+    for role, named in ROLES.items()
 )
-"""Of all processors that a part has. It compares what I/Os cost at equal rates only."""
+"""Of all processors that a role has. It compares what I/Os cost at equal rates only."""
+
+ROLE_OF: dict[str, CpuRole] = {
+    **{f"cpu_{role}": role for role in ROLES},
+    **{f"cpu_transaction_{role}": role for role in ROLES if role != "machine"},
+    **{f"cpu_utilisation_{role}": role for role in ROLES},
+}
+"""Response key → the role whose CPU time it is."""
 
 EVENTS = tuple(
     Response(f"{what}_{where}", f"{what.capitalize()} per I/O, {place}", what, False, _events(f"{where}_{what}"))
@@ -308,6 +322,7 @@ ASKED = {
     "iops": IOPS,
     "latency": LATENCY,
     "cpu_per_io": CPU,
+    **{each.key: each for each in (CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE, *UTILISATION)},
     "transactions": TRANSACTIONS,
     "cpu_per_transaction": CPU_TRANSACTION,
     "disk_iops": DISK_IOPS,

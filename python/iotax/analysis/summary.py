@@ -29,7 +29,7 @@ from iotax.analysis.responses import CPU, RESPONSES, Response, Run, counted
 from iotax.analysis.sessions import SessionScatter, session_scatter
 from iotax.analysis.steady import SteadyState
 from iotax.analysis.validity import Check, Doubt, Severity, doubt, overall, steadiness, worst_of
-from iotax.analysis.withheld import chosen
+from iotax.analysis.withheld import Unread, chosen, unread
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Summary:
 
     def sizing(self, rate_iops: float) -> Sizing:
         """CPU time per I/O of each arm about this rate, with the doubt about the runs that it comes from."""
-        found = service_costs(self.costs, self.models, self.grid, rate_iops)
+        found = service_costs(self.costs, self.models, self.grid, rate_iops, self.data.study.responses)
 
         def doubted(cost: ServiceCost) -> ServiceCost:
             own = [c for c in self.cells if c.arm == cost.arm and cost.condition in (None, c.condition)]
@@ -177,6 +177,11 @@ class Summary:
     def report_sizing(self) -> Sizing:
         """For the rate that every report sizes."""
         return self.sizing(REPORT_RATE_IOPS)
+
+    @cached_property
+    def unread(self) -> list[Unread]:
+        """CPU time that the study asks for and no run has."""
+        return unread(self.data.study.responses, self.data.runs)
 
     @cached_property
     def sources(self) -> list[Source]:

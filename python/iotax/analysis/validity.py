@@ -173,7 +173,7 @@ def foreign_cores(run: Run) -> float | None:
         taken_ns = sum(core.steal_ns for core in guest.cores)
         return taken_ns / window_ns if taken_ns else None
     initiator, target = cpu.initiator, cpu.target
-    machine = cpu.part("initiator", "machine") or cpu.part("other", "machine")
+    machine = cpu.part("initiator", "machine") or cpu.part("other", "machine", "guest")
     if machine is None or initiator is None:
         return None
     ours = [each for each in (initiator, target, run.result.hypervisor_within) if each is not None]

@@ -25,6 +25,8 @@ class Cause(StrEnum):
     """The study sets what the response would measure: the rate of an open loop."""
     CARRIER = "carrier"
     """What carries the two protocols differs in kind: a real adapter, software in its place, a loop."""
+    RATES = "rates"
+    """A utilisation compares what I/Os cost at equal rates only, and the rates differ by more than the margin."""
     ENDS = "ends"
     """With all of a transport in software and with none of it the verdicts differ, and a real adapter lies between."""
 

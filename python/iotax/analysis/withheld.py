@@ -1,6 +1,8 @@
 """What is not judged: responses that a study imposes, and arms that get no verdict against the baseline."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from iotax.analysis.data import Grid
 from iotax.analysis.responses import (
@@ -12,11 +14,14 @@ from iotax.analysis.responses import (
     CPU_TRANSACTION_INITIATOR,
     IOPS,
     LATENCY,
+    ROLE_OF,
     TRANSACTIONS,
     Response,
     Run,
+    counted,
 )
 from iotax.analysis.verdict import Cause, Withheld
+from iotax.records import CpuRole, Lack
 
 _RATES = (IOPS, BANDWIDTH, TRANSACTIONS)
 
@@ -36,13 +41,41 @@ def chosen(words: Sequence[str], runs: Sequence[Run]) -> list[Response]:
     database = any(run.result.database is not None for run in runs)
     whole, alone = (CPU_TRANSACTION, CPU_TRANSACTION_INITIATOR) if database else (CPU, CPU_INITIATOR)
     cpu = whole if all(whole.of(run) is not None for run in runs) else alone
-    asked = [ASKED[word] for word in words]
+    asked = [_of_load(ASKED[word], database=database) for word in words]
     kept = [cpu if response is whole else response for response in asked if not imposed(response, runs)]
     if len(kept) < len(asked):
         first = [cpu] if imposed(asked[0], runs) else []
         kept = [*first, *(response for response in kept if response not in first)]
         kept += [] if LATENCY in kept else [LATENCY]
     return [response for response in kept if any(response.of(run) is not None for run in runs)]
+
+
+def _of_load(response: Response, *, database: bool) -> Response:
+    """A role's CPU per transaction where the load counts these."""
+    return counted(response, database=database) if response.key in ROLE_OF else response
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A response that the study asks for and that no run has."""
+
+    response: Response
+    lack: Lack | None
+    """Why; None where what was read lacks its processors or its window."""
+
+
+def unread(words: Sequence[str], runs: Sequence[Run]) -> list[Unread]:
+    """CPU time of roles that no run has, though the study asks for it."""
+    database = any(run.result.database is not None for run in runs)
+    asked = [_of_load(ASKED[word], database=database) for word in words if ASKED[word].key in ROLE_OF]
+    missing = [each for each in asked if runs and all(each.of(run) is None for run in runs)]
+    return [Unread(each, lack_of(ROLE_OF[each.key], runs)) for each in missing]
+
+
+def lack_of(role: CpuRole, runs: Sequence[Run]) -> Lack | None:
+    """Why these runs have no CPU time of a role; of several reasons the one that most of them have."""
+    lacks = Counter(run.result.role(role).lack for run in runs)
+    return lacks.most_common(1)[0][0] if lacks else None
 
 
 def withheld(response: Response, grid: Grid, runs: Sequence[Run]) -> Mapping[str, Withheld]:

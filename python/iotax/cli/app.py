@@ -303,8 +303,8 @@ def import_(
         typer.Option(
             "--cpu",
             metavar="ROLE=FILE",
-            help="CPU recorded beside the runs by sar, mpstat or esxtop, joined by time; ROLE is initiator, target or "
-            "hypervisor; may be repeated.",
+            help="CPU recorded beside the runs by sar, mpstat or esxtop, joined by time; ROLE is initiator, target, "
+            "hypervisor (the host of virtual initiators) or guest (such an initiator); may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -453,11 +453,17 @@ def export(
         typer.Option("--run", help="Which run, or `all` of them; the latest when not given.", show_default=False),
     ] = None,
     series: Annotated[bool, typer.Option("--series", help="A row for each interval within each attempt.")] = False,
+    cpu_series: Annotated[
+        bool, typer.Option("--cpu-series", help="A row for each interval of CPU time and each role.")
+    ] = False,
 ) -> None:
     """Write a notebook's results for other programs."""
     from iotax.cli import export as command
 
-    command.export(_one(notebook, old_notebook), form.value if form else None, output, run, series=series)
+    if series and cpu_series:
+        leave(Exit.USAGE, "--series and --cpu-series have rows of their own; name one of them")
+    table: command.Table = "series" if series else "cpu series" if cpu_series else "attempts"
+    command.export(_one(notebook, old_notebook), form.value if form else None, output, run, table)
 
 
 @app.command(cls=JsonCommand)

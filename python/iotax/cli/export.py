@@ -6,15 +6,16 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from iotax.cli.console import say
 from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
-from iotax.rows import Row, attempt_rows, is_judged, judged_runs, series_rows
+from iotax.rows import Row, attempt_rows, cpu_series_rows, is_judged, judged_runs, series_rows
 
 FORMATS = ("csv", "parquet", "json")
 BENCHER = "bencher"
@@ -23,23 +24,33 @@ ASV = "asv"
 """airspeed velocity's folder of results."""
 
 
-def export(path: Path | None, form: str | None, output: Path | None, run: str | None, *, series: bool) -> None:
-    form = _format(form, output)
+Table: TypeAlias = Literal["attempts", "series", "cpu series"]
+"""What a row is of."""
+_ROWS: dict[Table, Callable[[Notebook, StudyRun], list[Row]]] = {
+    "attempts": attempt_rows,
+    "series": series_rows,
+    "cpu series": cpu_series_rows,
+}
+
+
+def export(path: Path | None, form: str | None, output: Path | None, run: str | None, table: Table) -> None:
+    form, series = _format(form, output), table != "attempts"
     if form == "parquet" and output is None and sys.stdout.isatty():
         leave(Exit.USAGE, "Parquet is a binary format; name a file with --output")
     if form == ASV and (series or output is None or output.is_file()):
         leave(Exit.USAGE, "asv: name its results_dir with --output, such as .asv/results; there are no series in it")
     if form == BENCHER and (series or run == "all"):
-        leave(Exit.USAGE, "bencher: a benchmark is a treatment of one run; leave out --series, and name one run")
+        leave(Exit.USAGE, "bencher: a benchmark is a treatment of one run; leave out the series, and name one run")
     if form == "json" and series:
-        leave(Exit.USAGE, "--series: JSON has the series of each attempt anyway; leave it out")
+        option = f"--{table.replace(' ', '-')}"
+        leave(Exit.USAGE, f"{option}: JSON has the series of each attempt anyway; leave it out")
     with open_notebook(path) as notebook:
         judged(output, notebook.path)
         if form == ASV and output is not None:
             _to_asv(notebook, output, run)
             return
         try:
-            content = _written(notebook, form, _runs(notebook, run), series=series, all_runs=run == "all")
+            content = _written(notebook, form, _runs(notebook, run), table, all_runs=run == "all")
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
     if output is None:
@@ -80,14 +91,13 @@ def _runs(notebook: Notebook, run: str | None) -> list[StudyRun]:
     return [notebook.run(int(run) if run else None)]
 
 
-def _written(notebook: Notebook, form: str, runs: list[StudyRun], *, series: bool, all_runs: bool) -> bytes:
+def _written(notebook: Notebook, form: str, runs: list[StudyRun], table: Table, *, all_runs: bool) -> bytes:
     if form == BENCHER:
         return (json.dumps(_bencher(notebook, runs[0]), indent=1) + "\n").encode()
     if form == "json":
         whole = [_everything(notebook, run) for run in runs]
         return (json.dumps({"runs": whole} if all_runs else whole[0], indent=1) + "\n").encode()
-    table = series_rows if series else attempt_rows
-    rows = [row for run in runs for row in table(notebook, run)]
+    rows = [row for run in runs for row in _ROWS[table](notebook, run)]
     return _parquet(rows) if form == "parquet" else _csv(rows).encode()
 
 
@@ -113,6 +123,8 @@ _MEASURES = {
     "latency_p99": ("latency-p99", 1e3),
     "cpu": ("cpu-per-io", 1e3),
     "cpu_initiator": ("cpu-per-io-initiator", 1e3),
+    "cpu_target": ("cpu-per-io-target", 1e3),
+    "cpu_hypervisor": ("cpu-per-io-hypervisor", 1e3),
 }
 """Response → Bencher's measure, and its unit in ours: `throughput` is in operations per second, `latency` in ns
 (https://bencher.dev/docs/reference/bencher-metric-format)."""

@@ -33,6 +33,8 @@ _MEASURES = {
     "latency_p99": ("latency_p99", lambda us: us / 1e6),
     "cpu": ("cpu_per_io", lambda us: us / 1e6),
     "cpu_initiator": ("cpu_per_io_initiator", lambda us: us / 1e6),
+    "cpu_target": ("cpu_per_io_target", lambda us: us / 1e6),
+    "cpu_hypervisor": ("cpu_per_io_hypervisor", lambda us: us / 1e6),
 }
 """Response → its name for asv, and seconds of its value."""
 

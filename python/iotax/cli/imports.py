@@ -21,7 +21,7 @@ from iotax.imports.formats import FORMATS, Format
 from iotax.imports.naming import NamePattern, PatternError, given_factors
 from iotax.imports.problems import Unreadable
 from iotax.imports.processors import recorded
-from iotax.imports.study import Kept, Wanted, remarks, study_of
+from iotax.imports.study import Kept, Read, Wanted, remarks, study_of
 from iotax.imports.write import write
 from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.study.imported import ImportedStudy
@@ -120,9 +120,16 @@ def _refuse_output(path: Path, request: Request) -> None:
 @dataclass(frozen=True)
 class _Read:
     campaign: Campaign
-    study: ImportedStudy
-    kept: list[Kept]
+    read: Read
     notes: list[str]
+
+    @property
+    def study(self) -> ImportedStudy:
+        return self.read.study
+
+    @property
+    def kept(self) -> list[Kept]:
+        return self.read.kept
 
 
 def _read(request: Request, form: Format, name: str) -> _Read:
@@ -140,12 +147,10 @@ def _read(request: Request, form: Format, name: str) -> _Read:
             leave(Exit.USAGE, f"nothing was imported: no {form.title} among {counted(campaign.files, 'file')}{reasons}")
         baseline = given_factors(list(request.baseline))
         monitors = [recorded(word, campaign.notes) for word in request.cpu]
-        study, kept = study_of(
-            campaign, Wanted(name, request.question, baseline, request.floor, request.margin), monitors
-        )
+        read = study_of(campaign, Wanted(name, request.question, baseline, request.floor, request.margin), monitors)
     except (PatternError, Unreadable) as error:
         leave(Exit.USAGE, str(error))
-    return _Read(campaign, study, kept, [*campaign.notes.said, *remarks(campaign.placed)])
+    return _Read(campaign, read, [*campaign.notes.said, *remarks(campaign.placed)])
 
 
 def _write(path: Path, read: _Read, label: str) -> tuple[int, int]:
@@ -158,7 +163,7 @@ def _write(path: Path, read: _Read, label: str) -> tuple[int, int]:
     }
     try:
         with Writer(path) as writer:
-            return write(writer, read.study, read.kept, label=label, environment=around)
+            return write(writer, read.read, label=label, environment=around)
     except NotebookError as error:
         leave(Exit.NOTEBOOK, str(error))
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis import CellSummary, Response, Summary, Verdict
-from iotax.analysis.responses import DISK_IOPS, IOPS
+from iotax.analysis.responses import CPU_MACHINE, DISK_IOPS, IOPS, ROLE_OF, UTILISATION
 from iotax.cli.fit import fitting
 from iotax.units import show_rate
 from iotax.wording import indexed, indexed_ends, verdict_word
@@ -66,6 +66,9 @@ def _absolute(summary: Summary) -> list[_Column]:
     keys |= {f"CPU {each}\ntogether": cpu} if together else {}
     keys |= {f"CPU {each}\n{part}": f"{cpu}_{part}" for part in parts}
     keys |= {"disk\nIOPS": DISK_IOPS.key} if summary.database else {}
+    asked = {each.key for each in summary.responses} - {*keys.values()}
+    keys |= {f"CPU {each}\nmachine": CPU_MACHINE.key} if CPU_MACHINE.key in asked else {}
+    keys |= {f"CPU %\n{ROLE_OF[each.key]}": each.key for each in UTILISATION if each.key in asked}
     return [
         _Column(rate.unit.replace("/", "\n/"), lambda cell: _rate(cell, rate.key)),
         *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),

@@ -13,6 +13,7 @@ from iotax.merged import merged_directions
 from iotax.records import CpuTime, CpuUse, Facts, Origin
 from iotax.trial import (
     Checks,
+    CpuSecond,
     Direction,
     Histogram,
     LevelValue,
@@ -98,9 +99,11 @@ class Measured:
         files: Sequence[Path],
         more_cpu: Sequence[CpuTime] = (),
         start: Literal["said", "told", "guessed"] = "said",
+        cpu_series: Sequence[CpuSecond] = (),
     ) -> TrialResult:
-        """As the notebook keeps it. `more_cpu` was recorded by others at the same time; `start` is how it is known when
-        that was."""
+        """As the notebook keeps it. `more_cpu` and its series were recorded by others at the same time; `start` is
+        how it
+        is known when that was."""
         ios = self.read.ios + self.write.ios
         held = None
         if self.rate_iops:
@@ -126,6 +129,7 @@ class Measured:
             open=held,
             cpu=CpuUse([*self.cpu, *more_cpu]),
             series=list(self.series),
+            cpu_series=list(cpu_series),
             # No program here samples the number in flight: by Little's law.
             outstanding=Outstanding(
                 workers=self.workers, per_worker=self.per_worker, mean=known_sum / max(1, self.duration_ns)

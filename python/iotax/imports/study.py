@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from iotax.imports.campaign import Campaign, Placed
+from iotax.imports.measured import Measured
 from iotax.imports.naming import PatternError, level_of
 from iotax.imports.problems import Notes
-from iotax.imports.processors import Recorded
-from iotax.records import CpuTime
+from iotax.imports.processors import Busy, Monitors, Recorded
 from iotax.study.imported import Imported, ImportedStudy
 from iotax.study.model import Design
-from iotax.trial import LevelValue, Trial, TrialResult
+from iotax.trial import Background, LevelValue, Trial, TrialResult
+from iotax.units import counted
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,21 @@ class Kept:
     result: TrialResult
 
 
-def study_of(campaign: Campaign, wanted: Wanted, monitors: Sequence[Recorded] = ()) -> tuple[ImportedStudy, list[Kept]]:
+@dataclass(frozen=True)
+class Read:
+    """A campaign as a study, its results and what the machines did between them."""
+
+    study: ImportedStudy
+    kept: list[Kept]
+    backgrounds: list[Background]
+
+
+def study_of(campaign: Campaign, wanted: Wanted, recorded: Sequence[Recorded] = ()) -> Read:
     """Raises PatternError where two results claim one place, or the baseline is not among them."""
     placed = campaign.placed
+    # Where it is a guess when something ran, no time is known to be free of load.
+    guessed = any(each.start == "guessed" for each in placed)
+    monitors = Monitors(recorded, [] if guessed else [_busy(each.measured) for each in placed])
     factors = _factors([each.treatment for each in placed])
     replicates = _replicates(placed, factors)
     programs = Counter(f"{each.measured.program} {each.measured.version}".strip() for each in placed)
@@ -68,28 +81,70 @@ def study_of(campaign: Campaign, wanted: Wanted, monitors: Sequence[Recorded] = 
             replicate=replicate,
             order=order,
         )
-        kept.append(Kept(trial, each.measured.result(each.files, _beside(each, monitors, campaign.notes), each.start)))
+        kept.append(Kept(trial, _beside(each, monitors, campaign.notes)))
     _refuse_twins(kept)
-    return study, kept
+    if any(each.result.cpu_ns("hypervisor") is not None for each in kept):
+        study = study.model_copy(update={"responses": list(_OF_HYPERVISORS)})
+    for remark in _of_idle(monitors, recorded):
+        campaign.notes.add(None, remark)
+    return Read(study, kept, _by_block(monitors.idle, kept))
 
 
-def _beside(placed: Placed, monitors: Sequence[Recorded], notes: Notes) -> list[CpuTime]:
-    """What monitors recorded while it ran."""
+_OF_HYPERVISORS = ("cpu_hypervisor", "iops", "latency", "cpu_per_io")
+"""What a campaign answers whose hypervisors were recorded with their guests: nobody does that for another question."""
+
+
+def _busy(measured: Measured) -> Busy:
+    """Some programs stamp the begin of the warm-up, others its end."""
+    start_ns, warmup_ns = measured.start_unix_ns or 0, measured.warmup_ns or 0
+    return Busy(start_ns - warmup_ns, start_ns + warmup_ns + measured.duration_ns)
+
+
+def _beside(placed: Placed, monitors: Monitors, notes: Notes) -> TrialResult:
+    """The result with what monitors recorded while it ran."""
     start_ns, end_ns = placed.measured.start_unix_ns, placed.measured.end_unix_ns
-    if monitors and placed.start == "guessed":
+    if monitors.any and placed.start == "guessed":
         notes.add(
             placed.files[0],
             "no CPU was joined, since it is not known when it ran: say so with --at, such as --at written where the "
             "file has the time at which the run ended",
         )
+        return placed.measured.result(placed.files, start=placed.start)
+    if start_ns is None or end_ns is None:
+        return placed.measured.result(placed.files, start=placed.start)
+    for name in monitors.missing(start_ns, end_ns):
+        notes.add(placed.files[0], f"no CPU of {name} was recorded while it ran")
+    series = monitors.series(start_ns, end_ns)
+    return placed.measured.result(placed.files, monitors.beside(start_ns, end_ns), placed.start, series)
+
+
+def _of_idle(monitors: Monitors, recorded: Sequence[Recorded]) -> list[str]:
+    """What is known of the machines without load."""
+    if not recorded:
         return []
+    if not monitors.idle:
+        return [
+            "Background: the monitors cover no time between runs, so what machines do without load is in their CPU."
+        ]
+    whole_ns = sum(idle.duration_ns for idle in monitors.idle)
+    spent: dict[str, int] = {}
+    for part in (part for idle in monitors.idle for part in idle.cpu):
+        name = f"{part.host or part.role}{' without its guests' if part.guests_ns is not None else ''}"
+        spent[name] = spent.get(name, 0) + part.own_ns
+    cores = ", ".join(f"{name} {busy_ns / whole_ns:.3g}" for name, busy_ns in spent.items())
+    return [
+        f"Background, from {whole_ns / 1e9:.0f} s between runs ({counted(len(monitors.idle), 'gap')}), in busy "
+        f"processors: {cores}. It is taken off the CPU per I/O of the runs."
+    ]
+
+
+def _by_block(idle: Sequence[Background], kept: Sequence[Kept]) -> list[Background]:
+    """Each in the block of the run that follows it; after the last run in that one's."""
+    runs = sorted((each.result.window.start_unix_ns, each.trial.block) for each in kept)
     found = []
-    for monitor in monitors:
-        part = monitor.during(start_ns, end_ns) if start_ns is not None and end_ns is not None else None
-        if part is not None:
-            found.append(part)
-        else:
-            notes.add(placed.files[0], f"no CPU of {monitor.host or monitor.role} was recorded while it ran")
+    for each in idle:
+        later = [block for start_ns, block in runs if start_ns >= each.started_unix_ns]
+        found.append(each.model_copy(update={"block": later[0] if later else runs[-1][1]}))
     return found
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from iotax.records import CpuRole
 from iotax.trial import Background, Connected, Trial, TrialResult
 
 
@@ -35,6 +36,8 @@ class Sample:
     round: int = 0
     hosts: tuple[HostSample, ...] = ()
     """Where the load comes from other machines: each one's part. Percentiles of several cannot be put together."""
+    cores: Mapping[CpuRole, float] = field(default_factory=dict)
+    """Processors that each role kept busy lately, background included; empty where nobody looks meanwhile."""
 
 
 @dataclass(frozen=True)

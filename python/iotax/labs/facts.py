@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from iotax.records import CpuTime, CpuUse, Facts
-from iotax.trial import Background, TrialResult
+from iotax.trial import Background, CpuSecond, TrialResult
 
 HERE = "this machine"
 
@@ -36,7 +36,16 @@ def recorded(
         elif part.role in ("initiator", "target"):
             known["processors"] = processors.load if part.role == "initiator" else processors.target
         parts.append(CpuTime.model_copy(part, update=known))
-    return result.model_copy(update={"facts": facts, "cpu": CpuUse(parts)})
+    found = result.model_copy(update={"facts": facts, "cpu": CpuUse(parts)})
+    return found.model_copy(update={"cpu_series": [_of_path(each, found) for each in result.cpu_series]})
+
+
+def _of_path(second: CpuSecond, result: TrialResult) -> CpuSecond:
+    """A path in the kernel works outside the load process: over time, too, the machine stands for it."""
+    parts = result.role("initiator").parts
+    if not parts or parts[0].layer == "process":
+        return second
+    return second.model_copy(update={"busy_ns": {**second.busy_ns, "initiator": second.busy_ns["machine"]}})
 
 
 def _background_ns(background: Background | None, window_ns: int) -> int | None:

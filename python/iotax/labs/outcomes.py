@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from iotax.labs.base import Outcome, Progress, Sample, Step, TrialFailed
 from iotax.places import Event, Place
 from iotax.places.here import HERE
 from iotax.places.waiting import Engine
-from iotax.trial import Connected, TrialResult
+from iotax.records import CpuRole
+from iotax.trial import Connected, CpuSecond, TrialResult
 from iotax.units import show_minutes, show_time
 
 CONNECT_S = 30.0
@@ -53,6 +54,7 @@ def outcomes_of(
     """
     connected: dict[str, Connected] = {}
     results: dict[str, TrialResult] = {}
+    cores: dict[CpuRole, float] = {}
     reason = kind = log = ""
     with _begun(program, task, document, place) as engine:
         begun(engine)
@@ -70,7 +72,9 @@ def outcomes_of(
                             left_s = timeouts.runs_s if len(connected) == len(loads) else 0.0
                             deadline_s = time.monotonic() + left_s + timeouts.silence_s
                     case "sample":
-                        progress(sample_of(event))
+                        progress(replace(sample_of(event), cores=cores))
+                    case "cpu":
+                        cores = cores_of(event)
                     case "simulating":
                         progress(_simulating(event, time.monotonic() - began_s))
                     case "result":
@@ -102,6 +106,12 @@ def sample_of(event: Event) -> Sample:
         trial=str(event.get("id", "")),
         round=int(event.get("round", 0)),
     )
+
+
+def cores_of(event: Event) -> dict[CpuRole, float]:
+    """The engine's `cpu` event: processors that each role kept busy."""
+    second = CpuSecond.model_validate(event)
+    return {role: busy for role in second.busy_ns if (busy := second.cores(role)) is not None}
 
 
 def malformed(error: ValidationError) -> str:

@@ -21,6 +21,7 @@ from iotax.expected import Clock
 from iotax.labs.base import Sample, Step
 from iotax.live.metrics import Family
 from iotax.live.tally import Tally
+from iotax.records import CPU_ROLES
 from iotax.report.palette import looks
 from iotax.report.redact import redact
 from iotax.study import Study
@@ -121,6 +122,7 @@ class Board:
                     "arm": self._arms.get(arm, 0),
                     "iops": round(sample.rate_iops),
                     "warmup": sample.phase == "warmup",
+                    "cores": dict(sample.cores),
                 }
             )
             self._tally.sample(trial, sample)
@@ -238,6 +240,7 @@ class Board:
                     for each in sample.hosts
                 ],
                 "warmup": sample.phase == "warmup",
+                "cores": dict(sample.cores),
                 "round": sample.round,
                 "age_s": now_s - came_s,
             }
@@ -255,6 +258,7 @@ class Board:
             "iops": _number(result.rate_iops),
             "p50_ns": _number(result.latency_ns(50)),
             "p99_ns": _number(result.latency_ns(99)),
+            **{f"cpu_{role}_ns": result.cpu_per_io_ns(role) for role in CPU_ROLES},
             "doubts": [f"{TITLES[c.key]}: {c.text}" for c in checks if c.level >= Severity.DOUBTFUL],
             "hosts": [
                 {

@@ -112,6 +112,8 @@
             make("p", { class: "what" }, each.p99_ns === null
               ? (each.hosts.length > 1 ? `${each.hosts.length} hosts together` : "")
               : `p50 ${time(each.p50_ns)}, p99 ${time(each.p99_ns)}`),
+            make("p", { class: "what" }, Object.entries(each.cores).map(
+              ([role, busy]) => `${role} ${three(busy)}`).join(", ").replace(/^(?=.)/, "busy processors: ")),
             make("p", { class: "what" }, each.condition),
           );
         }),
@@ -135,9 +137,27 @@
       width, height: 170, ends: [`${minutes(span)} ago`, "now"], label: rate,
     });
     at("recent").querySelector(".plot").replaceChildren(svg);
+    showBusy(now, span);
+  };
+
+  const showBusy = (now, span) => {
+    const roles = [...new Set(samples.flatMap((each) => Object.keys(each.cores)))];
+    at("busy").hidden = !roles.length;
+    at("busy").querySelector(".panels").replaceChildren(...roles.map((role) => {
+      const dots = samples.filter((each) => role in each.cores).map((each) => ({
+        x: 1 - (now - each.at_s) / span, y: each.cores[role], arm: each.arm, hollow: each.warmup,
+        words: `${study.arms[each.arm].title}: ${three(each.cores[role])} processors`,
+      }));
+      const svg = plot(dots, `Processors that the ${role} kept busy over time`, {
+        width: 340, height: 150, ends: [`${minutes(span)} ago`, "now"], label: three,
+      });
+      return make("div", { class: "panel" }, make("h3", {}, role[0].toUpperCase() + role.slice(1)), svg);
+    }));
   };
 
   const showRuns = () => {
+    for (const button of document.querySelectorAll(".choice button"))
+      button.hidden = points.length > 0 && points.every((each) => each[button.dataset.of] === null);
     const known = points.filter((each) => each[shown] !== null);
     const conditions = [...new Set(known.map((each) => each.condition))].sort(
       (a, b) => a.localeCompare(b, "en", { numeric: true }));

@@ -117,6 +117,16 @@ class Tally:
                     if value_ns is not None
                 ],
             ),
+            Family(
+                "iotax_cpu_cores",
+                "gauge",
+                "Processors that a role kept busy lately in the trial under way, background included.",
+                [
+                    ({**self._labels(_protocol(trial), trial=trial.id), "role": role}, cores)
+                    for trial, sample in self._now.values()
+                    for role, cores in sample.cores.items()
+                ],
+            ),
             self._histogram(),
         ]
         if left_s is not None:

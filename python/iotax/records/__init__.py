@@ -6,16 +6,20 @@ from iotax.records.facts import Carrier, Facts, Link
 from iotax.records.negotiated import IscsiAgreed, Negotiated, NfsAgreed, NothingAgreed, NvmeAgreed, understood
 from iotax.records.origin import Origin
 from iotax.records.preconditioning import Conditioning
+from iotax.records.roles import CPU_ROLES, CpuRole, Lack, RoleCpu, cpu_of
 
 __all__ = [
+    "CPU_ROLES",
     "Carrier",
     "Conditioning",
     "Core",
     "CpuEvents",
+    "CpuRole",
     "CpuTime",
     "CpuUse",
     "Facts",
     "IscsiAgreed",
+    "Lack",
     "Layer",
     "Link",
     "Negotiated",
@@ -25,5 +29,7 @@ __all__ = [
     "Origin",
     "Record",
     "Role",
+    "RoleCpu",
+    "cpu_of",
     "understood",
 ]

@@ -10,9 +10,10 @@ from pydantic import ConfigDict, Field, RootModel, field_validator
 from iotax.records.base import Record
 
 Role: TypeAlias = Literal["initiator", "target", "both", "hypervisor", "disk", "other"]
-"""`both`: initiator and target on one machine, which cannot be told apart there. `hypervisor`: of the initiator's
-virtual machine, its guest aside. `disk`: what serves the load a virtual disk, in the initiator's
-machine."""
+"""`both`: initiator and target on one machine, which cannot be told apart there. `hypervisor`: what runs the
+initiator's
+virtual machine, a QEMU process or the whole host. `disk`: what serves the load a virtual disk, in the initiator's
+machine. What counts for which role of a result, `roles.cpu_of` alone decides."""
 
 Layer: TypeAlias = Literal["process", "machine", "guest"]
 """`process`: a process's own clock. `machine`: all that a machine did, its kernel's threads and interrupts included.
@@ -31,6 +32,8 @@ class Core(Record):
     steal_ns: int
     idle_ns: int
     iowait_ns: int
+    guest_ns: int | None = None
+    """Of user and nice time, what guests of this machine ran; None where an earlier version did not read it."""
 
 
 class CpuEvents(Record):
@@ -49,6 +52,8 @@ class ProcessCpu(Record):
     total_ns: int
     user_ns: int
     system_ns: int
+    guest_ns: int | None = None
+    """Of it, what guests ran: of a process that runs one."""
     run_queue_wait_ns: int | None = None
     max_rss_bytes: int | None = None
     events: CpuEvents | None = None
@@ -63,8 +68,12 @@ class CpuTime(Record):
     role: Role
     layer: Layer
     busy_ns: int
+    guests_ns: int | None = None
+    """Of it, what the guests of this machine spent, in user space and in the kernel; None where nobody read them."""
     background_ns: int | None = None
-    """Of it, what is spent without load too, as measured before the block; None where nobody measured."""
+    """Of the rest, what is spent without load too, as measured before the block; None where nobody measured."""
+    meter: str = ""
+    """What read it, where it was no engine: esxtop, mpstat, sadf, fio."""
     window_ns: int | None = None
     """Over which it was read."""
     processors: int | None = None
@@ -85,16 +94,21 @@ class CpuTime(Record):
     """Processor by processor, where they were read."""
 
     @property
+    def own_ns(self) -> int:
+        """Without its guests."""
+        return max(0, self.busy_ns - (self.guests_ns or 0))
+
+    @property
     def net_ns(self) -> int:
-        """Without what is spent without load too."""
-        return max(0, self.busy_ns - (self.background_ns or 0))
+        """Without its guests, and without what is spent without load too."""
+        return max(0, self.own_ns - (self.background_ns or 0))
 
     @property
     def busy_share(self) -> float | None:
-        """Of the processors that it could use; None where that is not known."""
+        """Of the processors that it could use, its guests aside; None where that is not known."""
         if not self.window_ns or not self.processors:
             return None
-        return self.busy_ns / (self.window_ns * self.processors)
+        return self.own_ns / (self.window_ns * self.processors)
 
 
 TICK_NS = 10_000_000
@@ -142,11 +156,15 @@ class CpuUse(RootModel[list[CpuTime]]):
 
     @property
     def hypervisor(self) -> CpuTime | None:
-        return self.part("hypervisor")
+        """The whole host less its guests, else the processes that run them; None where the guests were not read."""
+        whole = self.part("hypervisor", "machine")
+        if whole is not None:
+            return whole if whole.guests_ns is not None else None
+        return self.part("hypervisor", "process")
 
     @property
     def machines(self) -> list[CpuTime]:
-        """Whole machines; where there are guests, these."""
+        """Whole machines, none of them within another; where guests alone were read, these."""
         return [each for each in self.root if each.layer == "machine"] or [
             each for each in self.root if each.layer == "guest"
         ]
@@ -168,6 +186,7 @@ def _together(parts: Sequence[CpuTime]) -> CpuTime:
         name: total(name)
         for name in (
             "busy_ns",
+            "guests_ns",
             "background_ns",
             "processors",
             "user_ns",
@@ -182,6 +201,7 @@ def _together(parts: Sequence[CpuTime]) -> CpuTime:
         role=parts[0].role,
         layer=parts[0].layer,
         window_ns=max(windows) if len(windows) == len(parts) else None,
+        meter=" and ".join(dict.fromkeys(each.meter for each in parts if each.meter)),
         resolution_ns=sum(each.resolution_ns for each in parts),
         events=_counted(events) if len(events) == len(parts) else None,
         no_events=next((each.no_events for each in parts if each.no_events), None),

@@ -52,18 +52,3 @@ def _no_cpu(summary: Summary) -> str:
             "it. Record sar, mpstat or esxtop beside the runs and import it with --cpu."
         )
     return "none. The files hold no CPU time; record sar, mpstat or esxtop beside the runs and import it with --cpu."
-
-
-def how_cpu(summary: Summary) -> list[str]:
-    """How CPU was counted, as far as that is known."""
-    text = []
-    parts = [part for run in summary.data.runs for part in run.result.cpu]
-    if any(part.layer == "process" for part in parts):
-        text.append(
-            "The load program’s own threads, as it counted them; the kernel’s threads and interrupts are not in it."
-        )
-    if any(part.layer == "machine" for part in parts):
-        text.append(
-            "Machines: all that was busy while a run lasted, by their own monitor; what they do without load is in it."
-        )
-    return text

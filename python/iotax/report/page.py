@@ -16,6 +16,7 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
+from iotax.records import CPU_ROLES
 from iotax.report import (
     charts,
     clients,
@@ -39,6 +40,7 @@ from iotax.version import __version__
 from iotax.wording import SIMULATED, answer, cost_cautions, figure, inside, measuring, not_sized, title, trust
 from iotax.wording import clients as wording_of_clients
 from iotax.wording.preconditioned import preconditioned
+from iotax.wording.processors import contents
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
@@ -68,6 +70,7 @@ class Charts:
     shifts: list[Drawing]
     cpu: list[Drawing]
     layers: list[Drawing]
+    cpu_time: list[Drawing]
     cost: list[Drawing]
     cost_by_factor: list[Drawing]
     cost_half_normal: list[Drawing]
@@ -127,6 +130,7 @@ def _draw(summary: Summary) -> Charts:
         shifts=charts.shift_functions(summary, looks),
         cpu=_some(charts.cpu_split(summary, c) for c in conditions),
         layers=_some(charts.layers(summary, c) for c in conditions),
+        cpu_time=_some(charts.cpu_over_time(summary, looks, c, role) for c in conditions for role in CPU_ROLES),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
         cost_half_normal=_some([charts.cost_half_normal(costs, looks, grid.baseline_arm)]) if costs else [],
@@ -194,6 +198,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "published_doubt": summary.doubt_of(summary.cells),
         "cost": cost,
         "costs": summary.costs,
+        "cpu_contents": contents(summary),
         "cost_lead": cost.cost_lead(summary),
         "size_reasons": not_sized(summary.report_sizing) if summary.data.runs else [],
         "size_sources": list(dict.fromkeys(f"{title(c.arm)}: {c.source}" for c in summary.report_sizing.costs)),
@@ -307,30 +312,16 @@ def _how_local(summary: Summary) -> str:
 
 _HOW_CPU_SIMULATED = (
     "Nothing was measured: each thread's work is charged to a simulated processor by the table of costs, for what the "
-    "stacks did in the measured window, and divided by the I/Os that completed inside it. Where the table has costs of "
-    "a hypervisor, they are in CPU per I/O and told apart; the initiator's figure is then that of the guests. A "
-    "simulated machine does nothing besides.",
+    "stacks did in the measured window, and divided by the I/Os that completed inside it."
 )
 _HOW_CPU_DATABASE = (
-    "CPU is that of whole guests, by their own clocks: wall time less idle time between the two ends of the measured "
-    "window, divided by the transactions that ended in it; what a guest spends idle is measured before each block and "
-    "subtracted. The initiator's guest holds PostgreSQL and pgbench too. Where one guest holds both ends, the "
-    "initiator's figure is that of both.",
-    "The hypervisor's figure is that of the QEMU process that runs the initiator's guest, without the guest itself, "
-    "over the same window by this host's clock.",
+    "The initiator's guest holds PostgreSQL and pgbench too, and CPU is divided by the transactions that ended in the "
+    "window."
 )
 _HOW_CPU_VM = (
-    "For a path in the kernel, kernel threads and interrupts do the work, so CPU is that of whole guests, by their own "
-    "clocks: wall time less idle time. The initiator's is read over the measured window, the target's from before the "
-    "load to after it and divided by the I/Os of the same interval. What a guest spends idle is measured before each "
-    "block and subtracted. Where one guest holds both ends, the initiator's figure is that of both.",
-    "The hypervisor's figure is that of the QEMU process that runs the initiator's guest, without the guest itself, "
-    "also "
-    "from before the load to after it and less what it spends idle: network card and link where the guest initiates, "
-    "the "
-    "initiator itself and the controller where the hypervisor does. Under emulation the thread that stands for the "
-    "guest's processor is left out with the guest, and what devices do in it; where guests count instructions, their "
-    "microseconds are 4 ns an instruction, and the hypervisor's are this host's: do not add the two.",
+    "Under emulation the thread that stands for a guest's processor is left out of the hypervisor with the guest, and "
+    "what devices do in it; where guests count instructions, their microseconds are 4 ns an instruction, and the "
+    "hypervisor's are this host's: do not add the two."
 )
 _HOW_CPU_DISK = (
     "Where the load has a virtual disk (VDUSE), the initiator's figure holds all that stands between load and "
@@ -365,39 +356,32 @@ def _how_workers(summary: Summary) -> list[str]:
 
 
 def _how_cpu(summary: Summary) -> list[str]:
-    if isinstance(summary.data.study, ImportedStudy):
-        return imported.how_cpu(summary)
-    if summary.data.simulated:
-        return list(_HOW_CPU_SIMULATED)
-    layers = {part.layer for run in summary.data.runs for part in run.result.cpu}
-    if "guest" in layers:
-        disks = any(part.role == "disk" for run in summary.data.runs for part in run.result.cpu)
-        return [*(_HOW_CPU_DATABASE if summary.database else _HOW_CPU_VM), *([_HOW_CPU_DISK] if disks else [])]
-    text = [
-        "Initiator and target are separate processes. Their CPU time comes from precise process clocks, read at "
-        "both ends of the measured window by the load process, and is divided by the I/Os that completed inside it.",
-        "The whole machine's busy time is that of /proc/stat over the same window (ticks of 10 ms), interrupts and "
-        "softirqs included. The remainder is shown as the rest of the machine.",
-    ]
+    """What each column of CPU time contains, and what a reader must know besides."""
+    data = summary.data
+    text = contents(summary)
+    if isinstance(data.study, ImportedStudy):
+        return text
+    if data.simulated:
+        return [_HOW_CPU_SIMULATED, *text]
+    if any(run.result.facts.lab == "vm" for run in data.runs):
+        disks = any(part.role == "disk" for run in data.runs for part in run.result.cpu)
+        return [
+            *text,
+            *([_HOW_CPU_DATABASE] if summary.database else []),
+            _HOW_CPU_VM,
+            *([_HOW_CPU_DISK] if disks else []),
+        ]
+    text += ["Each is read over the measured window and divided by the I/Os that completed inside it."]
     text += _how_events(summary)
     text += _how_workers(summary)
-    kernel = any(run.result.facts.stack == "kernel" for run in summary.data.runs)
-    if kernel:
-        text.append(
-            "Where the initiator is in the kernel, its threads and interrupts work outside the load process: there the "
-            "initiator's figure is the whole machine's, less the background of the block."
-        )
-    cores = summary.data.background_cores
-    taken = "otherwise nothing is" if kernel else "nothing is"
+    cores = data.background_cores
     if cores is not None:
         text.append(
             f"Without load the machine kept {figure(cores)} processors busy. This background is shown as its share of "
-            f"the rest of the machine; {taken} subtracted from any figure."
+            "the rest of the machine."
         )
-    elif kernel:
-        text.append("The machine's background without load was not measured: such paths have no CPU figure.")
     else:
-        text.append("The machine's background without load was not measured; nothing is subtracted from any figure.")
+        text.append("The machine's background without load was not measured.")
     return text
 
 

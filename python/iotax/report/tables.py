@@ -28,6 +28,7 @@ from iotax.analysis.responses import (
     SYNC,
     SYNC_P50,
     SYNC_P99,
+    UTILISATION,
     WRITE,
     WRITE_P50,
     WRITE_P99,
@@ -168,7 +169,7 @@ def _percents(summary: Summary) -> list[float]:
 
 def cpu_columns(summary: Summary) -> list[Column]:
     each = f"µs per {summary.counts}"
-    hypervisor = [Column("Hypervisor", f"host {each}")] if _has_hypervisor(summary) else []
+    hypervisor = [Column("Hypervisor", each)] if _has_hypervisor(summary) else []
     return [
         Column("Initiator", each),
         Column("Target", each),
@@ -184,7 +185,7 @@ def cpu_columns(summary: Summary) -> list[Column]:
 def cpu_groups(summary: Summary) -> list[Group]:
     hypervisor = [CPU_HYPERVISOR] if _has_hypervisor(summary) else []
     shown = [summary.counted(each) for each in (CPU_INITIATOR, CPU_TARGET, CPU, *hypervisor, CPU_MACHINE)]
-    known = {shown[0].key, shown[2].key}
+    known = {each.key for each in shown}
 
     def figures(cell: CellSummary) -> list[Figure]:
         background = parts_us(summary, cell).get(BACKGROUND)
@@ -195,6 +196,28 @@ def cpu_groups(summary: Summary) -> list[Group]:
         return [*own, Figure("–" if background is None else figure(background)), Figure(busy), *counted]
 
     return by_condition([c for c in summary.cells if known & c.values.keys()], figures)
+
+
+def _utilisation(summary: Summary) -> list[Response]:
+    """Of the roles whose processors are known in some run."""
+    return [each for each in UTILISATION if any(each.key in cell.values for cell in summary.cells)]
+
+
+def utilisation_columns(summary: Summary) -> list[Column]:
+    base = title(summary.grid.baseline_arm)
+    columns = []
+    for response in _utilisation(summary):
+        role = response.title.partition(", ")[2]
+        columns += [Column(role[:1].upper() + role[1:], "% busy"), Column("relative", f"{base} = 100")]
+    return columns
+
+
+def utilisation_groups(summary: Summary) -> list[Group]:
+    """By role, of the role's own processors; empty where nobody knows how many these are."""
+    responses = _utilisation(summary)
+    known = {each.key for each in responses}
+    cells = [cell for cell in summary.cells if known & cell.values.keys()]
+    return by_condition(cells, lambda cell: [f for each in responses for f in _both(summary, cell, each)])
 
 
 def _counted(summary: Summary) -> list[Response]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, WithJsonSchema
 
 from iotax.units import (
     COMPRESS_MAX,
@@ -160,20 +160,84 @@ Refill: TypeAlias = Literal["never", "block", "trial"]
 Blocks: TypeAlias = Literal["replicate", "none"]
 Fraction: TypeAlias = Literal["1", "1/2", "1/4", "1/8", "1/16"]
 Effects: TypeAlias = Literal["main", "two-factor"]
-Response: TypeAlias = Literal["iops", "latency", "cpu_per_io", "transactions", "cpu_per_transaction", "disk_iops"]
-PublishedResponse: TypeAlias = Literal[
-    "iops",
-    "bandwidth",
-    "latency",
-    "latency_p99",
+CpuResponse: TypeAlias = Literal[
     "cpu_per_io",
     "cpu_initiator",
+    "cpu_target",
     "cpu_hypervisor",
+    "cpu_machine",
     "cpu_utilisation_initiator",
     "cpu_utilisation_target",
     "cpu_utilisation_hypervisor",
-    "transactions",
-    "disk_iops",
+    "cpu_utilisation_machine",
+]
+"""CPU per I/O of both ends together or of one role, and utilisation of a role's processors."""
+_BY_ROLE = {"cpu_per_io": "cpu", "cpu_utilisation": "cpu_utilisation"}
+_CPU_ROLES = ("initiator", "target", "hypervisor", "machine")
+
+
+def _role_words(given: object) -> list[object]:
+    """`{cpu_per_io: {of: [hypervisor, machine]}}` as the words cpu_hypervisor and cpu_machine; else what is given."""
+    if not isinstance(given, dict):
+        return [given]
+    asked = [
+        (name, role)
+        for name, said in given.items()
+        if isinstance(said, dict) and [*said] == ["of"]
+        for role in (said["of"] if isinstance(said["of"], list) else [said["of"]])
+    ]
+    words = [f"{_BY_ROLE[name]}_{role}" for name, role in asked if name in _BY_ROLE and role in _CPU_ROLES]
+    if not asked or len(words) < len(asked) or len(given) > len({name for name, _ in asked}):
+        known = f"{{{' or '.join(_BY_ROLE)}: {{of: ROLE}}}}"
+        raise ValueError(f"write {known}, where ROLE is {', '.join(_CPU_ROLES)}, or a list of them")
+    return [*words]
+
+
+def _responses(given: object) -> object:
+    """Each once, roles as words."""
+    if not isinstance(given, list):
+        return given
+    found: list[object] = []
+    for word in (word for each in given for word in _role_words(each)):
+        if word not in found:
+            found.append(word)
+    return found
+
+
+def _one_response(given: object) -> object:
+    words = _role_words(given)
+    if len(words) != 1:
+        raise ValueError("one source's figures are of one response; name one role")
+    return words[0]
+
+
+Response: TypeAlias = Literal["iops", "latency", CpuResponse, "transactions", "cpu_per_transaction", "disk_iops"]
+_ROLE_SCHEMA = {"enum": [*_CPU_ROLES]}
+_BY_ROLE_SCHEMA = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": False,
+    "properties": {
+        name: {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["of"],
+            "properties": {"of": {"anyOf": [_ROLE_SCHEMA, {"type": "array", "items": _ROLE_SCHEMA, "minItems": 1}]}},
+        }
+        for name in _BY_ROLE
+    },
+}
+_WORDS_OF = TypeAdapter(Response).json_schema()
+Responses: TypeAlias = Annotated[
+    list[Response],
+    BeforeValidator(_responses),
+    Field(min_length=1),
+    WithJsonSchema({"type": "array", "minItems": 1, "items": {"anyOf": [_WORDS_OF, _BY_ROLE_SCHEMA]}}),
+]
+"""What a study compares. `{cpu_per_io: {of: hypervisor}}` is `cpu_hypervisor`."""
+PublishedResponse: TypeAlias = Annotated[
+    Literal["iops", "bandwidth", "latency", "latency_p99", CpuResponse, "transactions", "disk_iops"],
+    BeforeValidator(_one_response),
 ]
 Rule: TypeAlias = Literal[
     "errors",

@@ -43,7 +43,10 @@ class Hypervisor(Host):
     kind: Literal["linux", "esxi"] = "linux"
     """linux: the engine observes it. esxi: esxtop over SSH, in steps of 2 s; nothing is copied there."""
     guests: list[_NAME] = Field(default=[])
-    """linux: QEMU guests by name, whose processes are read one by one; else the whole host stands for them."""
+    """Which of the initiators and targets run on it: what they spend themselves is taken off the host's figure. All
+    initiators when not given. linux: QEMU guests by name, whose processes are read one by one besides; the kernel
+    counts
+    what guests run."""
 
 
 HostName: TypeAlias = _NAME | Host
@@ -199,6 +202,22 @@ class Hosts(Section):
 
     def hypervisor_hosts(self) -> tuple[Hypervisor, ...]:
         return tuple(Hypervisor(name=each) if isinstance(each, str) else each for each in self.hypervisors)
+
+    def guests_of(self, hypervisor: Hypervisor) -> tuple[str, ...]:
+        """The initiators and targets that run on it: those that it names, else all initiators where it is the only one
+        that could run them."""
+        mine = [host.name for host in (*self.initiator_hosts(), *self.target_hosts())]
+        if hypervisor.guests:
+            return tuple(name for name in hypervisor.guests if name in mine)
+        alone = len(self.hypervisors) == 1
+        return tuple(host.name for host in self.initiator_hosts()) if alone else ()
+
+    def virtual(self) -> frozenset[str]:
+        """Initiators and targets that a hypervisor of this inventory runs; all initiators where it does not say which
+        ones."""
+        named = {name for each in self.hypervisor_hosts() for name in self.guests_of(each)}
+        others = {host.name for host in self.initiator_hosts()} if self.hypervisors and not named else set()
+        return frozenset(named | others)
 
 
 def _host(given: str | Host) -> Host:

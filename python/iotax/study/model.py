@@ -49,6 +49,7 @@ from iotax.study.fields import (
     RateLimit,
     Refill,
     Response,
+    Responses,
     Rule,
     Section,
     Seed,
@@ -655,8 +656,9 @@ class Study(Section):
     floor: str | None = None
     """The level of `protocol` that names the same volume by its path, such as the disk behind a target: what the others
     cost beyond it is their tax. The lab's own `local` is the floor by default."""
-    responses: list[Response] = Field(default=["iops", "latency", "cpu_per_io"], min_length=1)
-    """What the report compares, the primary one first."""
+    responses: Responses = Field(default=["iops", "latency", "cpu_per_io"])
+    """What the report compares, the primary one first. `{cpu_per_io: {of: hypervisor}}` and `{cpu_utilisation: {of: \
+[machine, target]}}` name roles, as do the words cpu_hypervisor and cpu_utilisation_machine."""
     margin: Percent = 5.0
     """Differences within this count as equivalent; fixed before any data."""
     exclude: list[Rule] = Field(default=[])

@@ -65,9 +65,9 @@ class Published(Section):
     """Who published it, when, under which title."""
     response: PublishedResponse
     """Of what: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
-cpu_initiator and cpu_hypervisor (µs per I/O), cpu_utilisation_initiator, cpu_utilisation_target, \
-cpu_utilisation_hypervisor (percent of its processors; relative figures are judged only where rates are equal); of \
-databases transactions (a second) and disk_iops."""
+cpu_initiator, cpu_target, cpu_hypervisor and cpu_machine (µs per I/O), cpu_utilisation_initiator, \
+cpu_utilisation_target, cpu_utilisation_hypervisor and cpu_utilisation_machine (percent of the role's processors; \
+relative figures are judged only where rates are equal); of databases transactions (a second) and disk_iops."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
     """One for each treatment that the source covers."""
     rate_iops: Annotated[int, Field(gt=0)] | None = None

@@ -94,10 +94,13 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
     names = [host.name for host in lab.hosts()]
     if twice := next((name for name in names if names.count(name) > 1), None):
         yield ("lab", "hosts"), f"{twice} is named twice: a host has one part"
+    mine = [host.name for host in (*lab.initiator_hosts(), *lab.target_hosts())]
     for index, each in enumerate(lab.hypervisor_hosts()):
-        if each.kind == "esxi" and each.guests:
+        strangers = [name for name in each.guests if name not in mine]
+        if each.kind == "esxi" and strangers:
             place = ("lab", "hosts", "hypervisors", index, "guests")
-            yield place, "esxtop gives the whole host; leave the guests out"
+            said = f"{strangers[0]} is no initiator or target of this lab; name a guest as the inventory does"
+            yield place, f"{said}, which are {', '.join(mine)}: their own CPU time is taken off esxtop's"
     embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
     if embedded and not {*_values(study, "media")} <= {"memory", "model"}:
         yield _place(study, "media"), HOSTS_MEMORY

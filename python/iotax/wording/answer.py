@@ -14,8 +14,8 @@ from iotax.units import counted, show_minutes
 from iotax.wording.carried import emulated
 from iotax.wording.costs import by_rate, priced
 from iotax.wording.figures import ALIKE, listed
-from iotax.wording.hypervisor import left_out, within
 from iotax.wording.names import title
+from iotax.wording.processors import left_out, not_measured, within
 from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, paired_over, taxed
 
 _PERCENT_MAX = 100
@@ -63,6 +63,7 @@ def answer(summary: Summary) -> list[Part]:
         Part("Over the conditions, each measured once: no verdict", tuple(paired_over(summary))),
         Part("No verdict", tuple(each for each in withheld if not _over_conditions(each, summary))),
         Part("Offered and not completed", tuple(not_achieved(summary))),
+        Part("Not measured", tuple(not_measured(summary))),
         Part("What CPU per I/O leaves out", tuple(left_out(summary))),
         Part("What CPU per I/O holds", tuple(within(summary))),
         Part("Why doubtful", tuple(doubts.reasons())),

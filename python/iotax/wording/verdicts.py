@@ -10,13 +10,21 @@ from iotax.analysis.compare import Comparison, Overall, Tax
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import (
     CPU,
+    CPU_HYPERVISOR,
     CPU_INITIATOR,
+    CPU_MACHINE,
+    CPU_TARGET,
     CPU_TRANSACTION,
+    CPU_TRANSACTION_HYPERVISOR,
     CPU_TRANSACTION_INITIATOR,
+    CPU_TRANSACTION_TARGET,
     DISK_IOPS,
     IOPS,
     LATENCY,
+    ROLE_OF,
+    ROLES,
     TRANSACTIONS,
+    UTILISATION,
     Response,
 )
 from iotax.analysis.summary import Summary
@@ -63,18 +71,24 @@ class _Words:
     down: str
 
 
+def _of_role(name: str) -> _Words:
+    return _Words(name, f"more {name}", f"less {name}", "needs", "more CPU", "less CPU")
+
+
 _WORDS = {
     IOPS.key: _Words("IOPS", "more IOPS", "fewer IOPS", "delivers", "faster", "slower"),
     LATENCY.key: _Words("mean latency", "more latency", "less latency", "shows", "slower", "faster"),
     CPU.key: _Words("CPU per I/O", "more CPU per I/O", "less CPU per I/O", "needs", "more CPU", "less CPU"),
-    CPU_INITIATOR.key: _Words(
-        "initiator CPU per I/O",
-        "more initiator CPU per I/O",
-        "less initiator CPU per I/O",
-        "needs",
-        "more CPU",
-        "less CPU",
-    ),
+    **{
+        each.key: _of_role(f"{name} CPU per I/O")
+        for each, name in (
+            (CPU_INITIATOR, "initiator"),
+            (CPU_TARGET, "target"),
+            (CPU_HYPERVISOR, "hypervisor"),
+            (CPU_MACHINE, "whole-machine"),
+        )
+    },
+    **{each.key: _of_role(f"CPU utilisation of the {ROLES[ROLE_OF[each.key]]}") for each in UTILISATION},
     TRANSACTIONS.key: _Words(
         "transactions/s", "more transactions/s", "fewer transactions/s", "delivers", "faster", "slower"
     ),
@@ -82,14 +96,14 @@ _WORDS = {
     CPU_TRANSACTION.key: _Words(
         "CPU per transaction", "more CPU per transaction", "less CPU per transaction", "needs", "more CPU", "less CPU"
     ),
-    CPU_TRANSACTION_INITIATOR.key: _Words(
-        "initiator CPU per transaction",
-        "more initiator CPU per transaction",
-        "less initiator CPU per transaction",
-        "needs",
-        "more CPU",
-        "less CPU",
-    ),
+    **{
+        each.key: _of_role(f"{name} CPU per transaction")
+        for each, name in (
+            (CPU_TRANSACTION_INITIATOR, "initiator"),
+            (CPU_TRANSACTION_TARGET, "target"),
+            (CPU_TRANSACTION_HYPERVISOR, "hypervisor"),
+        )
+    },
 }
 
 

@@ -12,5 +12,7 @@ def because(withheld: Withheld, arm: str, base: str) -> str:
             return "the study sets the rate, so throughput is an input and not a result"
         case Cause.CARRIER:
             return f"the carriers differ ({arm}: {withheld.arm}; {base}: {withheld.baseline})"
+        case Cause.RATES:
+            return "the rates differ, and utilisation compares what I/Os cost at equal rates only"
         case Cause.ENDS:
             return "it depends on how much of the transport an adapter does"

@@ -88,17 +88,37 @@ def test_esxtop_tells_the_cpu_of_an_esxi_host_over_the_window(
     del esxi
     lab = opened(", kind: esxi")
     lab.connect()
-    lab.background(1)
+    background = lab.background(1)
     [trial] = make_plan(lab.study).trials
     result = lab.run(trial, quiet).result
     [part] = [each for each in result.cpu if each.role == "hypervisor"]
     assert (part.host, part.layer, part.processors) == ("h3", "machine", 2)
     assert part.window_ns == result.window.duration_ns
     assert part.busy_ns == pytest.approx(0.30 * 2 * result.window.duration_ns)
-    # All that it does, it does without load too.
-    assert part.background_ns == pytest.approx(part.busy_ns, rel=1e-6)
+    # Its only initiator is its guest, whatever that does by its own clock.
+    [guest] = [each for each in result.cpu if (each.host, each.layer) == ("h1", "guest")]
+    assert part.guests_ns == guest.busy_ns
+    idle = {each.host: each for each in background.cpu}
+    idle_ns = idle["h3"].own_ns * result.window.duration_ns / background.duration_ns
+    assert part.background_ns == pytest.approx(idle_ns, rel=1e-3)
+    assert result.cpu_ns("hypervisor") == max(0, part.busy_ns - guest.busy_ns - part.background_ns)
+    # h2 is a machine of its own; h1 is counted within h3.
+    assert {each.host for each in result.role("machine").parts} == {"h2", "h3"}
     wait_for(lambda: not network.processes("h3", "esxtop"), "esxtop to end")
     assert not network.processes("h3", "engine-")
+
+
+def test_the_guests_of_an_esxi_host_are_those_that_it_names(opened: Callable[[str], HostsLab], esxi: Path) -> None:
+    del esxi
+    lab = opened(", kind: esxi, guests: [h1, h2]")
+    lab.connect()
+    [trial] = make_plan(lab.study).trials
+    result = lab.run(trial, quiet).result
+    guests = [each for each in result.cpu if each.layer == "guest"]
+    assert {each.host for each in guests} == {"h1", "h2"}
+    [part] = [each for each in result.cpu if each.role == "hypervisor"]
+    assert part.guests_ns == sum(each.busy_ns for each in guests)
+    assert [each.host for each in result.role("machine").parts] == ["h3"]
 
 
 def test_an_esxtop_that_fails_ends_the_attempt_and_is_named(opened: Callable[[str], HostsLab], esxi: Path) -> None:
@@ -134,10 +154,13 @@ def test_the_processes_of_guests_are_read_one_by_one(network: Network, opened: C
         for each in guests:
             each.kill()
             each.wait()
-    parts = {each.host: each for each in result.cpu if each.role == "hypervisor"}
+    parts = {each.host: each for each in result.cpu if each.role == "hypervisor" and each.layer == "process"}
     assert set(parts) == {"h3: vm1", "h3: vm2"}
-    assert {each.layer for each in parts.values()} == {"process"}
     assert all(each.busy_ns > 0 for each in parts.values())
-    assert result.cpu_ns("hypervisor") == sum(each.busy_ns for each in parts.values())
+    # None of them is a guest of a real machine: the kernel counts no guest time, and all of the host is its own.
+    [host] = [each for each in result.cpu if (each.role, each.layer) == ("hypervisor", "machine")]
+    assert host.guests_ns == 0
+    assert all(each.guests_ns == 0 for each in parts.values())
+    assert result.cpu_ns("hypervisor") == host.busy_ns
     with pytest.raises(TrialFailed, match="h3: 0 processes of a guest vm1"):
         lab.run(trial, quiet)

@@ -21,6 +21,7 @@ pub(crate) enum Event {
     Started(StartedEvent),
     Observed(Box<ObservedEvent>),
     Sample(SampleEvent),
+    Cpu(CpuPoint),
     Progress(ProgressEvent),
     Simulating(SimulatingEvent),
     Checked(CheckedEvent),
@@ -148,6 +149,9 @@ pub(crate) struct ObservedEvent {
     /// By role
     pub(crate) watched: BTreeMap<String, ProcessCpu>,
     pub(crate) machine: MachineCpu,
+    /// CPU within the window, of one that is long enough to be looked at
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cpu_series: Vec<CpuPoint>,
     /// Those that moved something
     pub(crate) interfaces: Vec<InterfaceReport>,
     /// Those that did something, partitions and devices built from others beside those below them
@@ -239,7 +243,7 @@ pub(crate) struct LaneReport {
     pub(crate) lost: u64,
 }
 
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct SiteReport {
     /// Threads that slept and were woken; turns in which they did what had come; sends of what a connection had
     pub(crate) wakes: u64,
@@ -316,6 +320,9 @@ pub(crate) struct ResultEvent {
     pub(crate) database: Option<DatabaseReport>,
     pub(crate) cpu: CpuReport,
     pub(crate) series: Vec<SeriesPoint>,
+    /// CPU within the window, of one that is long enough to be looked at
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cpu_series: Vec<CpuPoint>,
     pub(crate) outstanding: Outstanding,
     pub(crate) verify: VerifyReport,
     pub(crate) checks: Checks,
@@ -481,6 +488,8 @@ pub(crate) struct ProcessCpu {
     pub(crate) total_ns: u64,
     pub(crate) user_ns: u64,
     pub(crate) system_ns: u64,
+    /// Of it, what guests ran on its threads
+    pub(crate) guest_ns: u64,
     pub(crate) run_queue_wait_ns: u64,
     pub(crate) max_rss_bytes: u64,
     /// By the processor's counters
@@ -516,6 +525,25 @@ pub(crate) struct CoreCpu {
     pub(crate) steal_ns: u64,
     pub(crate) idle_ns: u64,
     pub(crate) iowait_ns: u64,
+    /// Of user and nice time, what guests of this machine ran
+    pub(crate) guest_ns: u64,
+}
+
+/// What was used between two looks at the clocks
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct CpuPoint {
+    /// Start of the interval, from the start of the window
+    pub(crate) at_ns: u64,
+    pub(crate) duration_ns: u64,
+    /// By role: of processes by their own clocks, of the machine by /proc/stat
+    pub(crate) busy_ns: BTreeMap<String, u64>,
+    /// Of the machine's, what its guests ran
+    pub(crate) guest_ns: u64,
+    /// Of a simulation: what the initiators did, and how many I/Os completed
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) initiators: Option<SiteReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ios: Option<u64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

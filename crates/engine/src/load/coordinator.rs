@@ -16,7 +16,7 @@ use super::{
     begin, local, report,
     samples::{self, Samples},
     threads::{Finished, Plan, ThreadReport, Threads, Unit, drive_once},
-    window::{Meters, Span},
+    window::{Meters, Span, Window},
 };
 use crate::{
     document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, Task},
@@ -117,9 +117,9 @@ impl Load {
         let _ = self.begin_at.set(begin_at);
         self.threads.wake();
 
-        self.pass_samples_until(plan, start);
-        let window = meters.open(&document.watch_pids, plan.clock)?;
-        self.pass_samples_until(plan, end);
+        self.pass_samples_until(plan, start, None)?;
+        let mut window = meters.open(&document.watch_pids, plan.clock)?;
+        self.pass_samples_until(plan, end, Some(&mut window))?;
         let usage = window.close()?;
 
         let finished = self.join()?;
@@ -134,14 +134,22 @@ impl Load {
         Ok(())
     }
 
-    /// Passes on each interval once every thread has completed it.
-    fn pass_samples_until(&mut self, plan: &Plan, until: Instant) {
+    /// Passes on each interval once every thread has completed it, and what was used meanwhile.
+    fn pass_samples_until(
+        &mut self,
+        plan: &Plan,
+        until: Instant,
+        mut window: Option<&mut Window<'_>>,
+    ) -> Result<(), Failure> {
         loop {
             let left = until.since(plan.clock.now());
             // No thread is disturbed so close to an end of the window.
             std::thread::sleep(left.min(samples::PERIOD));
             if left <= samples::PERIOD || self.threads.any_finished() {
-                return;
+                return Ok(());
+            }
+            if let Some(point) = window.as_mut().map(|window| window.look()).transpose()?.flatten() {
+                output::emit(&Event::Cpu(report::cpu_point(point, "initiator")));
             }
             self.threads.wake();
             for report in self.reports.try_iter() {

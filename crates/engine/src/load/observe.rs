@@ -1,6 +1,6 @@
 //! The machine over one slice of a session: CPU time by core and by process, and what interfaces and disks moved.
 
-use std::{collections::BTreeMap, thread::JoinHandle};
+use std::{collections::BTreeMap, thread::JoinHandle, time::Duration};
 
 use iotax_node::failure::Failure;
 use iotax_runtime::{Clock, counters::MachineCounts};
@@ -16,7 +16,10 @@ use crate::{
     version::VERSION,
 };
 
-/// Sleeps but at the window's two ends.
+/// How often it looks within a window.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Sleeps but at the window's two ends, and for a look now and then.
 pub(super) struct Observer {
     thread: JoinHandle<Result<ObservedEvent, Failure>>,
 }
@@ -38,9 +41,17 @@ fn observe(watch_pids: &BTreeMap<String, u32>, slice: Slice, clock: Clock) -> Re
     let meters = Meters::of([watch_pids])?;
     std::thread::sleep(slice.start().since(clock.now()));
     let began = clock.now();
-    let window = meters.open(watch_pids, clock)?;
+    let mut window = meters.open(watch_pids, clock)?;
     let before = MachineCounts::read().map_err(failure::internal)?;
-    std::thread::sleep(slice.end().since(clock.now()));
+    loop {
+        let left = slice.end().since(clock.now());
+        if left < 2 * LOOK_PERIOD {
+            std::thread::sleep(left);
+            break;
+        }
+        std::thread::sleep(LOOK_PERIOD);
+        window.look()?;
+    }
     let usage = window.close()?;
     let moved = MachineCounts::read().map_err(failure::internal)?.since(&before);
     let window =
@@ -72,6 +83,7 @@ fn event(window: document::Window, usage: &Usage, moved: MachineCounts) -> Obser
         observer: report::process(&usage.initiator),
         watched: usage.watched.iter().map(|(role, used)| (role.clone(), report::process(used))).collect(),
         machine: report::machine(&usage.machine),
+        cpu_series: usage.series.iter().map(|point| report::cpu_point(point, "observer")).collect(),
         interfaces: interfaces.collect(),
         disks: disks.collect(),
     }

@@ -7,7 +7,7 @@ use iotax_runtime::cpu::{EventCounts, MachineTimes};
 
 use super::{
     threads::{Plan, Unit},
-    window::{ProcessUsage, Span, Usage},
+    window::{CpuPoint, ProcessUsage, Span, Usage},
 };
 use crate::{
     document::{
@@ -64,7 +64,8 @@ pub(super) fn result(
     };
     let found = figures(document, &plan.endpoint.text, window, measured, cpu(usage), usage.duration_ns);
     let checks = Checks { start_skew_ns: span.start_skew_ns, ..found.checks };
-    ResultEvent { driver, checks, ..found }
+    let cpu_series = usage.series.iter().map(|point| cpu_point(point, "initiator")).collect();
+    ResultEvent { driver, checks, cpu_series, ..found }
 }
 
 /// Of a load on any clock. `cpu` was read over `cpu_window_ns`.
@@ -91,6 +92,7 @@ pub(crate) fn figures(
         database: measured.oltp.as_ref().map(database),
         cpu,
         series: series(&measured.series),
+        cpu_series: Vec::new(),
         outstanding: Outstanding {
             workers: document.workers,
             // A client has one transaction at a time.
@@ -111,6 +113,21 @@ pub(crate) fn figures(
         },
         simulated: None,
         slices: Vec::new(),
+    }
+}
+
+/// `own`: the role of this process.
+pub(super) fn cpu_point(point: &CpuPoint, own: &str) -> document::CpuPoint {
+    let mut busy_ns = point.watched_ns.clone();
+    busy_ns.insert("machine".to_owned(), point.machine_ns);
+    busy_ns.insert(own.to_owned(), point.initiator_ns);
+    document::CpuPoint {
+        at_ns: point.at_ns,
+        duration_ns: point.duration_ns,
+        busy_ns,
+        guest_ns: point.guest_ns,
+        initiators: None,
+        ios: None,
     }
 }
 
@@ -234,6 +251,7 @@ pub(super) fn process(usage: &ProcessUsage) -> ProcessCpu {
         total_ns: times.total_ns,
         user_ns,
         system_ns: times.total_ns - user_ns.min(times.total_ns),
+        guest_ns: times.guest_ns,
         run_queue_wait_ns: times.run_queue_wait_ns,
         max_rss_bytes: times.max_rss_bytes,
         events: usage.events.as_ref().ok().map(events),
@@ -261,6 +279,7 @@ pub(super) fn machine(times: &MachineTimes) -> MachineCpu {
         steal_ns: core.steal_ns,
         idle_ns: core.idle_ns,
         iowait_ns: core.iowait_ns,
+        guest_ns: core.guest_ns,
     });
     MachineCpu { cores: cores.collect(), busy_ns: times.busy_ns() }
 }

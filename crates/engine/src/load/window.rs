@@ -43,6 +43,31 @@ pub(super) struct Window<'a> {
     initiator: &'a Meter,
     watched: BTreeMap<String, &'a Meter>,
     before: Readings,
+    looked: Look,
+    points: Vec<CpuPoint>,
+}
+
+/// How long a look apart from the next is at least: a long run is followed, a short one is left alone.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+
+/// Clocks alone, and the machine's account: read within a window.
+struct Look {
+    at: Instant,
+    initiator_ns: u64,
+    watched_ns: BTreeMap<String, u64>,
+    machine: MachineTimes,
+}
+
+/// Between two looks.
+#[derive(Clone, Debug)]
+pub(super) struct CpuPoint {
+    /// From the window's start to the begin of the interval.
+    pub(super) at_ns: u64,
+    pub(super) duration_ns: u64,
+    pub(super) initiator_ns: u64,
+    pub(super) watched_ns: BTreeMap<String, u64>,
+    pub(super) machine_ns: u64,
+    pub(super) guest_ns: u64,
 }
 
 struct Readings {
@@ -74,6 +99,8 @@ pub(super) struct Usage {
     pub(super) initiator: ProcessUsage,
     pub(super) watched: BTreeMap<String, ProcessUsage>,
     pub(super) machine: MachineTimes,
+    /// Interval by interval, where the window was long enough to be looked at; none of several windows together.
+    pub(super) series: Vec<CpuPoint>,
 }
 
 impl Usage {
@@ -84,7 +111,9 @@ impl Usage {
         let scaled = |used: &mut u64| *used = (u128::from(*used) * wanted / read) as u64;
         for process in self.watched.values_mut().chain(std::iter::once(&mut self.initiator)) {
             let times = &mut process.times;
-            [&mut times.total_ns, &mut times.user_ns, &mut times.system_ns].into_iter().for_each(scaled);
+            [&mut times.total_ns, &mut times.user_ns, &mut times.system_ns, &mut times.guest_ns]
+                .into_iter()
+                .for_each(scaled);
             if let Ok(counts) = &mut process.events {
                 counts.each_mut().into_iter().for_each(scaled);
             }
@@ -103,6 +132,7 @@ impl Usage {
             }
         }
         self.machine.add(&other.machine);
+        self.series.clear();
     }
 }
 
@@ -135,7 +165,8 @@ impl Meters {
     pub(super) fn open(&self, watch_pids: &BTreeMap<String, u32>, clock: Clock) -> Result<Window<'_>, Failure> {
         let watched = watch_pids.iter().map(|(role, pid)| (role.clone(), &self.watched[pid])).collect();
         let before = Readings::take(clock, &self.own, &watched)?;
-        Ok(Window { clock, initiator: &self.own, watched, before })
+        let looked = before.look();
+        Ok(Window { clock, initiator: &self.own, watched, before, looked, points: Vec::new() })
     }
 }
 
@@ -167,8 +198,23 @@ fn no_process(error: &io::Error, role: &str, pid: u32) -> Failure {
 }
 
 impl Window<'_> {
-    pub(super) fn close(self) -> Result<Usage, Failure> {
+    /// What was used since the last look, once that is long enough ago.
+    pub(super) fn look(&mut self) -> Result<Option<&CpuPoint>, Failure> {
+        if self.clock.now().since(self.looked.at) < LOOK_PERIOD {
+            return Ok(None);
+        }
+        let now = Look::take(self.clock, self.initiator, &self.watched)?;
+        self.points.push(now.since(&self.looked, self.before.at));
+        self.looked = now;
+        Ok(self.points.last())
+    }
+
+    pub(super) fn close(mut self) -> Result<Usage, Failure> {
         let after = Readings::take(self.clock, self.initiator, &self.watched)?;
+        let last = after.look().since(&self.looked, self.before.at);
+        if !self.points.is_empty() && last.duration_ns > 0 {
+            self.points.push(last);
+        }
         let mut watched = BTreeMap::new();
         for ((role, reading), (_, before)) in after.watched.into_iter().zip(&self.before.watched) {
             watched.insert(role.clone(), self.watched[&role].used(before, reading));
@@ -178,11 +224,46 @@ impl Window<'_> {
             initiator: self.initiator.used(&self.before.initiator, after.initiator),
             watched,
             machine: after.machine.since(&self.before.machine),
+            series: self.points,
         })
     }
 }
 
+impl Look {
+    fn take(clock: Clock, initiator: &Meter, watched: &BTreeMap<String, &Meter>) -> Result<Self, Failure> {
+        let at = clock.now();
+        let mut watched_ns = BTreeMap::new();
+        for (role, meter) in watched {
+            let total_ns = meter.clock.total_ns().map_err(|error| no_process(&error, role, meter.clock.pid()))?;
+            watched_ns.insert(role.clone(), total_ns);
+        }
+        let initiator_ns = initiator.clock.total_ns().map_err(failure::internal)?;
+        Ok(Self { at, initiator_ns, watched_ns, machine: MachineTimes::read().map_err(failure::internal)? })
+    }
+
+    fn since(&self, earlier: &Self, start: Instant) -> CpuPoint {
+        let used = self.machine.since(&earlier.machine);
+        let since = |role: &String, &now_ns: &u64| {
+            let before_ns = earlier.watched_ns.get(role).copied().unwrap_or(now_ns);
+            (role.clone(), now_ns.saturating_sub(before_ns))
+        };
+        CpuPoint {
+            at_ns: earlier.at.since(start).as_nanos() as u64,
+            duration_ns: self.at.since(earlier.at).as_nanos() as u64,
+            initiator_ns: self.initiator_ns.saturating_sub(earlier.initiator_ns),
+            watched_ns: self.watched_ns.iter().map(|(role, now_ns)| since(role, now_ns)).collect(),
+            machine_ns: used.busy_ns(),
+            guest_ns: used.guest_ns(),
+        }
+    }
+}
+
 impl Readings {
+    fn look(&self) -> Look {
+        let watched_ns = self.watched.iter().map(|(role, reading)| (role.clone(), reading.times.total_ns)).collect();
+        Look { at: self.at, initiator_ns: self.initiator.times.total_ns, watched_ns, machine: self.machine.clone() }
+    }
+
     fn take(clock: Clock, initiator: &Meter, watched: &BTreeMap<String, &Meter>) -> Result<Self, Failure> {
         let at = clock.now();
         let mut readings = BTreeMap::new();

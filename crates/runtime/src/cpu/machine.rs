@@ -17,6 +17,8 @@ pub struct CoreTimes {
     pub softirq_ns: u64,
     /// Taken by the hypervisor for others.
     pub steal_ns: u64,
+    /// What guests of this machine ran; user and nice time hold it.
+    pub guest_ns: u64,
 }
 
 /// All cores that are online.
@@ -45,6 +47,7 @@ impl MachineTimes {
                 irq_ns: core.irq_ns.saturating_sub(before.irq_ns),
                 softirq_ns: core.softirq_ns.saturating_sub(before.softirq_ns),
                 steal_ns: core.steal_ns.saturating_sub(before.steal_ns),
+                guest_ns: core.guest_ns.saturating_sub(before.guest_ns),
             }
         });
         Self { cores: cores.collect() }
@@ -65,6 +68,7 @@ impl MachineTimes {
             ours.irq_ns += core.irq_ns;
             ours.softirq_ns += core.softirq_ns;
             ours.steal_ns += core.steal_ns;
+            ours.guest_ns += core.guest_ns;
         }
     }
 
@@ -72,6 +76,11 @@ impl MachineTimes {
     pub fn busy_ns(&self) -> u64 {
         let busy = |core: &CoreTimes| core.user_ns + core.nice_ns + core.system_ns + core.irq_ns + core.softirq_ns;
         self.cores.iter().map(busy).sum()
+    }
+
+    /// Of it, what guests of this machine ran.
+    pub fn guest_ns(&self) -> u64 {
+        self.cores.iter().map(|core| core.guest_ns).sum()
     }
 
     fn parse(stat: &str, ticks_per_second: u64) -> Self {
@@ -91,6 +100,7 @@ impl MachineTimes {
                 irq_ns: next_ns(),
                 softirq_ns: next_ns(),
                 steal_ns: next_ns(),
+                guest_ns: next_ns() + next_ns(),
             })
         });
         Self { cores: cores.collect() }
@@ -101,7 +111,7 @@ impl MachineTimes {
 mod tests {
     use super::*;
 
-    const STAT: &str = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 10 1 5 100 2 3 4 1 0 0\ncpu1 20 0 6 90 0 0 1 0 0 0\nintr 5 5\n";
+    const STAT: &str = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 10 1 5 100 2 3 4 1 6 1\ncpu1 20 0 6 90 0 0 1 0 0 0\nintr 5 5\n";
 
     #[test]
     fn stat_gives_each_core_and_not_the_sum() {
@@ -109,6 +119,8 @@ mod tests {
         assert_eq!(times.cores.len(), 2);
         assert_eq!(times.cores[0].softirq_ns, 40_000_000);
         assert_eq!(times.cores[0].steal_ns, 10_000_000);
+        // User and nice time hold what guests ran.
+        assert_eq!(times.guest_ns(), 70_000_000);
         assert_eq!(times.busy_ns(), (10 + 1 + 5 + 3 + 4 + 20 + 6 + 1) * 10_000_000);
     }
 

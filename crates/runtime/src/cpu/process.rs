@@ -17,6 +17,8 @@ pub struct ProcessTimes {
     /// By the accounting of `/proc/PID/stat`, whose tick is 10 ms: good for the split, not for the sum.
     pub user_ns: u64,
     pub system_ns: u64,
+    /// Of user time, what guests ran on its threads: of a process that is a virtual machine's.
+    pub guest_ns: u64,
     /// Time that its present threads were ready but had no processor.
     pub run_queue_wait_ns: u64,
     /// Most memory resident so far.
@@ -43,18 +45,20 @@ impl ProcessClock {
     pub fn read(&self) -> io::Result<ProcessTimes> {
         let total_ns = self.total_ns()?;
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        let (user_ns, system_ns) = parse_stat(&stat, ticks_per_second()).ok_or_else(unexpected)?;
+        let (user_ns, system_ns, guest_ns) = parse_stat(&stat, ticks_per_second()).ok_or_else(unexpected)?;
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
         Ok(ProcessTimes {
             total_ns,
             user_ns,
             system_ns,
+            guest_ns,
             run_queue_wait_ns: run_queue_wait_ns(self.pid),
             max_rss_bytes: parse_max_rss(&status).unwrap_or(0),
         })
     }
 
-    fn total_ns(&self) -> io::Result<u64> {
+    /// The clock alone: no file is read.
+    pub fn total_ns(&self) -> io::Result<u64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is a place for the one value that the call writes.
         if unsafe { libc::clock_gettime(self.clock, &raw mut time) } != 0 {
@@ -72,6 +76,7 @@ impl ProcessTimes {
             total_ns: self.total_ns.saturating_sub(earlier.total_ns),
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
             system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+            guest_ns: self.guest_ns.saturating_sub(earlier.guest_ns),
             run_queue_wait_ns: self.run_queue_wait_ns.saturating_sub(earlier.run_queue_wait_ns),
             max_rss_bytes: self.max_rss_bytes,
         }
@@ -82,6 +87,7 @@ impl ProcessTimes {
         self.total_ns += other.total_ns;
         self.user_ns += other.user_ns;
         self.system_ns += other.system_ns;
+        self.guest_ns += other.guest_ns;
         self.run_queue_wait_ns += other.run_queue_wait_ns;
         self.max_rss_bytes = self.max_rss_bytes.max(other.max_rss_bytes);
     }
@@ -91,12 +97,15 @@ pub(super) fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
 }
 
-/// User and system time of `/proc/PID/stat` (proc(5): fields 14 and 15). The name, field 2, may hold anything, parentheses too.
-fn parse_stat(stat: &str, ticks_per_second: u64) -> Option<(u64, u64)> {
+/// User, system and guest time of `/proc/PID/stat` (proc(5): fields 14, 15 and 43; the last since Linux 2.6.24). The name, field 2,
+/// may hold anything, parentheses too.
+fn parse_stat(stat: &str, ticks_per_second: u64) -> Option<(u64, u64, u64)> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace().skip(11);
-    let mut next_ns = || Some(fields.next()?.parse::<u64>().ok()? * (1_000_000_000 / ticks_per_second));
-    Some((next_ns()?, next_ns()?))
+    let field_ns = |number: usize| {
+        let text = after_name.split_whitespace().nth(number - 3)?;
+        Some(text.parse::<u64>().ok()? * (1_000_000_000 / ticks_per_second))
+    };
+    Some((field_ns(14)?, field_ns(15)?, field_ns(43).unwrap_or(0)))
 }
 
 fn parse_max_rss(status: &str) -> Option<u64> {
@@ -125,7 +134,9 @@ mod tests {
     #[test]
     fn stat_is_parsed_whatever_the_process_is_called() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 99 0 0 0 250 31 0 0 20 0 1 0 5 0 0";
-        assert_eq!(parse_stat(stat, 100), Some((2_500_000_000, 310_000_000)));
+        assert_eq!(parse_stat(stat, 100), Some((2_500_000_000, 310_000_000, 0)));
+        let whole = format!("{stat} {} 120 0", ["0"; 18].join(" "));
+        assert_eq!(parse_stat(&whole, 100), Some((2_500_000_000, 310_000_000, 1_200_000_000)));
         assert_eq!(parse_stat("nothing", 100), None);
     }
 

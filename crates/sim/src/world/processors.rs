@@ -47,6 +47,21 @@ pub struct Work {
 }
 
 impl Work {
+    /// What two machines did.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            spent_ns: self.spent_ns + other.spent_ns,
+            wakes: self.wakes + other.wakes,
+            wakes_deep_permille: self.wakes_deep_permille + other.wakes_deep_permille,
+            turns: self.turns + other.turns,
+            sends: self.sends + other.sends,
+            bytes: self.bytes + other.bytes,
+            segments: self.segments + other.segments,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+        }
+    }
+
     /// What was done since.
     #[must_use]
     pub fn since(self, before: Self) -> Self {

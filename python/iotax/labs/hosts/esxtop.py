@@ -61,7 +61,7 @@ class Esxtop:
 
     def during(self, start_unix_ns: int, end_unix_ns: int) -> CpuTime | None:
         """Of the whole host, its machines included; by our clock. None where the rows do not cover it."""
-        recorded = Recorded("hypervisor", self.host, self._processors, self._samples)
+        recorded = Recorded("hypervisor", self.host, self._processors, self._samples, meter="esxtop")
         return recorded.during(start_unix_ns, end_unix_ns)
 
     async def end(self) -> None:

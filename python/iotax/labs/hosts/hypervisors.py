@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import shlex
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from iotax.labs.hosts.esxtop import Esxtop
 from iotax.labs.hosts.measure import Job, each_of
-from iotax.labs.hosts.merge import Observed
+from iotax.labs.hosts.merge import HostSeries, Observed, ObservedSecond
 from iotax.places import HostFault
 from iotax.places.host import HostPlace
 from iotax.places.ssh import SshHost
@@ -21,8 +21,11 @@ from iotax.study.hosts import Hypervisor
 class Hypervisors:
     """Of one study."""
 
-    def __init__(self, linux: Sequence[HostPlace], esxi: Sequence[SshHost]) -> None:
-        self.linux, self.esxi = linux, esxi
+    def __init__(
+        self, linux: Sequence[HostPlace], esxi: Sequence[SshHost], guests: Mapping[str, Sequence[str]]
+    ) -> None:
+        """`guests`: host → those of the inventory that it runs."""
+        self.linux, self.esxi, self._guests = linux, esxi, guests
         self._spec = {each.name: each.host for each in [*linux, *esxi] if isinstance(each.host, Hypervisor)}
         self._esxtops: list[Esxtop] = []
 
@@ -54,26 +57,76 @@ class Hypervisors:
             # The row that covers the end of the window is still to come.
             await each_of([each.through(until_ns) for each in self._esxtops])
 
-    def esxi_cpu(self, start_unix_ns: int, end_unix_ns: int, background_ns: dict[str, int | None]) -> list[CpuTime]:
-        """Of every ESXi host over a window of our clock. Raises HostFault where rows are missing."""
+    def esxi_cpu(
+        self, start_unix_ns: int, end_unix_ns: int, spent: Mapping[str, int], background_ns: Mapping[str, int | None]
+    ) -> list[CpuTime]:
+        """Of every ESXi host over a window of our clock; `spent`: what each guest spent itself over it. Raises
+        HostFault
+        where rows are missing."""
         parts = []
         for each in self._esxtops:
             part = each.during(start_unix_ns, end_unix_ns)
             if part is None:
                 raise HostFault(each.host, "esxtop's rows do not cover the window", "silent")
-            parts.append(part.model_copy(update={"background_ns": background_ns.get(each.host)}))
+            guests = self._guests[each.host]
+            known = guests and all(name in spent for name in guests)
+            parts.append(
+                part.model_copy(
+                    update={
+                        "guests_ns": sum(spent[name] for name in guests) if known else None,
+                        "background_ns": background_ns.get(each.host),
+                    }
+                )
+            )
         return parts
 
+    def esxi_series(self, start_unix_ns: int, others: Sequence[HostSeries]) -> list[HostSeries]:
+        """Of every ESXi host over the intervals of those that ran an engine; what its guests spent is theirs. Empty
+        where
+        there are no intervals, or not all of an ESXi host's guests have any."""
+        seconds = {each.host: each.seconds for each in others}
+        found = []
+        for each in self._esxtops:
+            guests = self._guests[each.host]
+            together = list(zip(*(seconds.get(name, ()) for name in guests), strict=False))
+            host_seconds = []
+            for intervals in together:
+                first = intervals[0]
+                part = each.during(start_unix_ns + first.at_ns, start_unix_ns + first.at_ns + first.duration_ns)
+                if part is None:
+                    break
+                guest_ns = sum(one.busy_ns["machine"] for one in intervals)
+                host_seconds.append(
+                    ObservedSecond(
+                        at_ns=first.at_ns,
+                        duration_ns=first.duration_ns,
+                        busy_ns={"machine": part.busy_ns},
+                        guest_ns=guest_ns,
+                    )
+                )
+            found.append(HostSeries(each.host, host_seconds, {}, hypervisor=True))
+        return found
+
     def linux_cpu(self, host: str, observed: Observed, background_ns: int | None) -> list[CpuTime]:
-        """The processes of its guests, where the study names them; else the machine stands for them."""
+        """The host, less what its guests ran, as its kernel counts it; and the processes that run guests which the
+        study
+        names, less these."""
         window_ns = observed.window["duration_ns"]
         parts = []
         for guest, cpu in observed.watched.items():
-            [part] = CpuUse.model_validate({"hypervisor": cpu})
-            parts.append(part.model_copy(update={"host": f"{host}: {guest}", "window_ns": window_ns}))
+            [part] = CpuUse.model_validate({"hypervisor": cpu.model_dump(exclude={"guest_ns"})})
+            known = {"host": f"{host}: {guest}", "window_ns": window_ns, "guests_ns": cpu.guest_ns}
+            parts.append(part.model_copy(update=known))
         [machine] = CpuUse.model_validate({"machine": observed.machine})
-        role = "other" if parts or background_ns is None else "hypervisor"
-        known = {"host": host, "window_ns": window_ns, "role": role, "background_ns": background_ns}
+        guests = [core.guest_ns for core in machine.cores]
+        ran = sum(each for each in guests if each is not None) if guests and None not in guests else None
+        known = {
+            "host": host,
+            "window_ns": window_ns,
+            "role": "hypervisor",
+            "guests_ns": ran,
+            "background_ns": background_ns,
+        }
         return [*parts, machine.model_copy(update=known)]
 
     async def _pids(self, place: HostPlace) -> dict[str, int]:

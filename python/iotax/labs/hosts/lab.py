@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,17 @@ from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals
 from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
-from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu, worker_cpu, worker_said
+from iotax.labs.hosts.merge import (
+    HostSeries,
+    Observed,
+    Part,
+    cpu_series,
+    initiator_cpu,
+    merged,
+    target_cpu,
+    worker_cpu,
+    worker_said,
+)
 from iotax.labs.hosts.moved import moved
 from iotax.labs.hosts.reach import Reach, untried
 from iotax.labs.hosts.secrets import handed_over
@@ -34,7 +44,7 @@ from iotax.labs.server import serve_document
 from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.host import HostPlace
 from iotax.places.waiting import wait_for
-from iotax.records import CpuTime, CpuUse
+from iotax.records import CpuRole, CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
@@ -98,7 +108,9 @@ class HostsLab(Lab):
         self._hypervisors = Hypervisors(
             [place(host) for host in self._spec.hypervisor_hosts() if host.kind == "linux"],
             [over_ssh(host) for host in self._spec.hypervisor_hosts() if host.kind == "esxi"],
+            {host.name: self._spec.guests_of(host) for host in self._spec.hypervisor_hosts()},
         )
+        self._virtual = self._spec.virtual()
         treatments = [trial.treatment for trial in plan.trials]
         settings = [study.settings(treatment) for treatment in treatments]
 
@@ -209,15 +221,15 @@ class HostsLab(Lab):
             if answer.host in self._hypervisors:
                 parts += self._hypervisors.linux_cpu(answer.host, observed, None)
             else:
-                parts += target_cpu(answer.host, observed, 1, None)
-            busy_ns = sum(part.busy_ns for part in parts if part.host == answer.host and part.layer == "machine")
-            self._background[answer.host] = (busy_ns, observed.window["duration_ns"])
+                parts += target_cpu(answer.host, observed, 1, None, virtual=answer.host in self._virtual)
+            own_ns = sum(part.own_ns for part in parts if part.host == answer.host and part.layer != "process")
+            self._background[answer.host] = (own_ns, observed.window["duration_ns"])
         if self._hypervisors.esxi:
             first = answers[0]
             began_ns = Observed.model_validate(first.observed).window["start_unix_ns"] - first.offset.ahead_ns
-            for part in self._esxi_cpu(began_ns, runtime_ns):
-                parts.append(part.model_copy(update={"role": "other", "background_ns": None}))
-                self._background[part.host] = (part.busy_ns, runtime_ns)
+            for part in self._esxi_cpu(began_ns, runtime_ns, _spent_by_guests(parts)):
+                parts.append(part.model_copy(update={"background_ns": None}))
+                self._background[part.host] = (part.own_ns, runtime_ns)
         return Background(block=block, started_unix_ns=started_ns, duration_ns=runtime_ns, cpu=CpuUse(parts))
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
@@ -316,11 +328,11 @@ class HostsLab(Lab):
         self._hook("before block")
         self._block = block
 
-    def _esxi_cpu(self, start_unix_ns: int, window_ns: int) -> list[CpuTime]:
-        """Raises TrialFailed."""
+    def _esxi_cpu(self, start_unix_ns: int, window_ns: int, spent: Mapping[str, int]) -> list[CpuTime]:
+        """`spent`: what each guest spent over the window itself. Raises TrialFailed."""
         idle = {place.name: self._idle_ns(place.name, window_ns) for place in self._hypervisors.esxi}
         try:
-            return self._hypervisors.esxi_cpu(start_unix_ns, start_unix_ns + window_ns, idle)
+            return self._hypervisors.esxi_cpu(start_unix_ns, start_unix_ns + window_ns, spent, idle)
         except HostFault as fault:
             raise _failed(fault) from fault
 
@@ -467,9 +479,10 @@ class HostsLab(Lab):
     def _outcome(self, settings: Settings, answers: list[Answer], reached: list[Reached]) -> Outcome:
         threads = min(settings.load.threads, settings.load.workers)
         facts = planned_facts(self.study, settings)
-        parts, cpu, log = [], [], []
+        parts, cpu, log, series = [], [], [], []
         try:
             for answer in answers:
+                series.append(self._series_of(answer, kernel=facts.stack == "kernel"))
                 log += [f"{answer.host}: {line}" for line in answer.log.splitlines()]
                 log += moved(answer.host, answer.observed)
                 if answer.beside is not None:
@@ -479,17 +492,21 @@ class HostsLab(Lab):
                     result = TrialResult.model_validate(answer.result)
                     parts.append(Part(answer.host, answer.offset, result))
                     idle_ns = self._idle_ns(answer.host, result.window.duration_ns)
-                    cpu += initiator_cpu(answer.host, result, threads, idle_ns, kernel=facts.stack == "kernel")
+                    kernel, virtual = facts.stack == "kernel", answer.host in self._virtual
+                    cpu += initiator_cpu(answer.host, result, threads, idle_ns, kernel=kernel, virtual=virtual)
                 else:
                     observed = Observed.model_validate(answer.observed)
                     idle_ns = self._idle_ns(answer.host, observed.window["duration_ns"])
                     if answer.host in self._hypervisors:
                         cpu += self._hypervisors.linux_cpu(answer.host, observed, idle_ns)
                     else:
-                        cpu += target_cpu(answer.host, observed, self._spec.threads, idle_ns)
+                        virtual = answer.host in self._virtual
+                        cpu += target_cpu(answer.host, observed, self._spec.threads, idle_ns, virtual=virtual)
             if parts:
                 began_ns = min(part.started_ns for part in parts)
-                cpu += self._esxi_cpu(began_ns, parts[0].result.window.duration_ns)
+                window_ns = parts[0].result.window.duration_ns
+                cpu += self._esxi_cpu(began_ns, window_ns, _spent_by_guests(cpu))
+                series += self._hypervisors.esxi_series(began_ns, series)
             connected = Connected.model_validate(answers[0].connected)
         except ValidationError as error:
             raise TrialFailed(malformed(error)) from error
@@ -498,12 +515,24 @@ class HostsLab(Lab):
             raise TrialFailed(
                 f"no I/O completed within the measured window on {', '.join(silent)}", "\n".join(log), connected
             )
-        result = merged(parts, CpuUse(cpu)).model_copy(update={"facts": facts})
+        over_time = {"facts": facts, "cpu_series": cpu_series(series)}
+        result = merged(parts, CpuUse(cpu)).model_copy(update=over_time)
         if reached[0].facts is not None:
             # Of a path of the kernel's own the engine saw but a device.
             result = result.model_copy(update={"endpoint": settings.endpoint.uri})
             connected = connected.told(settings.endpoint.uri, reached[0].facts)
         return Outcome(result, connected, "\n".join(log))
+
+    def _series_of(self, answer: Answer, *, kernel: bool) -> HostSeries:
+        """What its host did over time, by roles."""
+        seconds = Observed.model_validate(answer.observed).cpu_series
+        own: dict[CpuRole, str] = {}
+        if answer.result is not None:
+            own["initiator"] = "machine" if kernel else "observer"
+        elif answer.host not in self._hypervisors:
+            own["target"] = "target" if any("target" in each.busy_ns for each in seconds) else "machine"
+        virtual, hypervisor = answer.host in self._virtual, answer.host in self._hypervisors
+        return HostSeries(answer.host, seconds, own, virtual=virtual, hypervisor=hypervisor)
 
     def _idle_ns(self, host: str, window_ns: int) -> int | None:
         """The host's background over such a window; None where nobody measured it."""
@@ -551,6 +580,11 @@ class HostsLab(Lab):
             serving, self._serving = self._serving, None
             serving.agent.send({"command": "stop"})
             await serving.agent.end()
+
+
+def _spent_by_guests(parts: Sequence[CpuTime]) -> dict[str, int]:
+    """Guest → all that it spent over the window, user and system time, by its own clock."""
+    return {part.host: part.busy_ns for part in parts if part.layer == "guest"}
 
 
 def _data_address(host: Host) -> str:

@@ -11,12 +11,13 @@ from pydantic import Field
 
 from iotax.labs.hosts.clock import Offset
 from iotax.merged import merged_directions, merged_latencies
-from iotax.records import CpuTime, CpuUse, Record
+from iotax.records import CpuRole, CpuTime, CpuUse, Record
 from iotax.records.cpu import ProcessCpu, Role
 from iotax.trial import (
     Arrived,
     Checks,
     Client,
+    CpuSecond,
     Database,
     Open,
     Outstanding,
@@ -172,27 +173,49 @@ def _checks(parts: Sequence[Checks], skew_ns: int) -> Checks:
     )
 
 
+class ObservedSecond(Record):
+    """One interval of a host, from `at_ns` after its window's start."""
+
+    at_ns: int
+    duration_ns: int
+    busy_ns: dict[str, int]
+    """`machine`; `observer`, the engine's own process; what it watched by name."""
+    guest_ns: int = 0
+    """Of the machine's, what its guests ran."""
+
+
 class Observed(Record):
     """A target's host over the window, as the engine's `observed` line gives it."""
 
     window: dict[str, int]
     watched: dict[str, ProcessCpu] = Field(default={})
     machine: dict[str, object]
+    cpu_series: list[ObservedSecond] = Field(default=[])
 
 
 def initiator_cpu(
-    host: str, result: TrialResult, threads: int, background_ns: int | None, *, kernel: bool = False
+    host: str,
+    result: TrialResult,
+    threads: int,
+    background_ns: int | None,
+    *,
+    kernel: bool = False,
+    virtual: bool = False,
 ) -> list[CpuTime]:
-    """A client's own parts, under its name. Where its kernel makes the path, its machine is the initiator."""
+    """A client's own parts, under its name. Where its kernel makes the path, its machine is the initiator. `virtual`: a
+    hypervisor that is read runs it."""
     window_ns = result.checks.cpu_window_ns or result.window.duration_ns
-    return _named(host, result.cpu, window_ns, threads, background_ns, "initiator" if kernel else "other")
+    role: Role = "initiator" if kernel else "other"
+    return _named(host, result.cpu, window_ns, threads, background_ns, role, virtual=virtual)
 
 
-def target_cpu(host: str, observed: Observed, threads: int, background_ns: int | None) -> list[CpuTime]:
+def target_cpu(
+    host: str, observed: Observed, threads: int, background_ns: int | None, *, virtual: bool = False
+) -> list[CpuTime]:
     """A target's: its server and its machine; its machine alone where the server is not ours."""
     cpu = CpuUse.model_validate({**observed.watched, "machine": observed.machine})
     role: Role = "other" if observed.watched else "target"
-    return _named(host, cpu, observed.window["duration_ns"], threads, background_ns, role)
+    return _named(host, cpu, observed.window["duration_ns"], threads, background_ns, role, virtual=virtual)
 
 
 def worker_cpu(host: str, worker: Mapping[str, object], window_ns: int) -> CpuTime:
@@ -211,8 +234,38 @@ def worker_said(worker: CpuTime) -> str:
     )
 
 
+@dataclass(frozen=True)
+class HostSeries:
+    """CPU of one host over time, and what of it counts for which role."""
+
+    host: str
+    seconds: Sequence[ObservedSecond]
+    own: Mapping[CpuRole, str]
+    """Role → the name in `busy_ns`."""
+    virtual: bool = False
+    """A hypervisor that is read runs it: it is counted within that one's machine."""
+    hypervisor: bool = False
+
+
+def cpu_series(hosts: Sequence[HostSeries]) -> list[CpuSecond]:
+    """All hosts together, interval by interval from each one's own start, as far as all of them go."""
+    found = []
+    for seconds in zip(*(each.seconds for each in hosts), strict=False):
+        busy_ns: dict[CpuRole, int] = {}
+        for host, second in zip(hosts, seconds, strict=True):
+            own = {role: second.busy_ns[name] for role, name in host.own.items() if name in second.busy_ns}
+            if host.hypervisor:
+                own["hypervisor"] = max(0, second.busy_ns["machine"] - second.guest_ns)
+            if not host.virtual:
+                own["machine"] = second.busy_ns["machine"]
+            for role, ns in own.items():
+                busy_ns[role] = busy_ns.get(role, 0) + ns
+        found.append(CpuSecond(at_ns=seconds[0].at_ns, duration_ns=seconds[0].duration_ns, busy_ns=busy_ns))
+    return found
+
+
 def _named(
-    host: str, cpu: CpuUse, window_ns: int, threads: int, background_ns: int | None, machine_is: Role
+    host: str, cpu: CpuUse, window_ns: int, threads: int, background_ns: int | None, machine_is: Role, *, virtual: bool
 ) -> list[CpuTime]:
     parts = []
     for part in cpu:
@@ -220,7 +273,7 @@ def _named(
         if part.layer == "machine":
             # A machine stands for a role only less what it spends without load.
             role = machine_is if background_ns is not None else "other"
-            known |= {"background_ns": background_ns, "role": role}
+            known |= {"background_ns": background_ns, "role": role, "layer": "guest" if virtual else "machine"}
         elif part.role in ("initiator", "target"):
             machine = cpu.part("other", "machine")
             known["processors"] = min(threads, (machine.processors if machine else None) or threads)

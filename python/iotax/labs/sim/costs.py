@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from iotax.design.random import derive_seed
 from iotax.study import Study
 from iotax.study.sim import Cost, Costs, CostTable, Sides, read_costs
-from iotax.trial import Trial, TrialResult
+from iotax.trial import SiteWork, Trial
 
 TURN_CV = "turn_cv"
 """The one figure of a table that is no time."""
@@ -83,13 +83,13 @@ def initiators(costs: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return {name: figure + added.get(name, 0) for name, figure in costs["initiator"].items()}
 
 
-def hypervisor_ns(costs: Mapping[str, Mapping[str, int]], result: TrialResult) -> int | None:
-    """What the hypervisor spent of the initiators' CPU time in the window; None where the costs know none. A turn
-    that the window cuts is counted as the simulator counts it; a figure's rounding aside this is exact where turns do
-    not vary."""
-    if "hypervisor" not in costs or result.simulated is None:
+def hypervisor_ns(costs: Mapping[str, Mapping[str, int]], work: SiteWork | None, ios: int) -> int | None:
+    """What the hypervisor spent of the CPU time in which the initiators did this work; None where the costs know none.
+    A turn that the window cuts is counted as the simulator counts it; a figure's rounding aside this is exact where
+    turns do not vary."""
+    if "hypervisor" not in costs or work is None:
         return None
-    figures, work = costs["hypervisor"], result.simulated.initiators
+    figures = costs["hypervisor"]
     deep = 1000 * work.wakes if work.wakes_deep_permille is None else work.wakes_deep_permille
     return (
         (deep * figures["wake_ns"] + (1000 * work.wakes - deep) * figures["wake_short_ns"]) // 1000
@@ -98,7 +98,7 @@ def hypervisor_ns(costs: Mapping[str, Mapping[str, int]], result: TrialResult) -
         + (work.bytes - work.sent_bytes) * figures["kib_ns"] // 1024
         + work.sent_bytes * figures["kib_sent_ns"] // 1024
         + work.segments * figures["segment_ns"]
-        + result.ios * figures["io_ns"]
+        + ios * figures["io_ns"]
     )
 
 

@@ -24,7 +24,7 @@ from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
 from iotax.study.sim import Sim, read_costs
 from iotax.study.topology import FIBRE_CHANNEL_FRAMES
-from iotax.trial import Background, Trial, TrialResult
+from iotax.trial import Background, CpuSecond, Trial, TrialResult
 
 _SILENCE_S = 300.0
 """A simulation says how far it is from its first event on; before that it makes its machines and fills its volume."""
@@ -103,12 +103,29 @@ class SimLab(Lab):
             else:
                 known["processors"] = processors.target if part.role == "target" else processors.load
             parts.append(CpuTime.model_copy(part, update=known))
-        return result.model_copy(update={"facts": planned_facts(self._study, settings), "cpu": CpuUse(parts)})
+        return result.model_copy(
+            update={
+                "facts": planned_facts(self._study, settings),
+                "cpu": CpuUse(parts),
+                "cpu_series": [_second_apart(each, costs) for each in result.cpu_series],
+            }
+        )
+
+
+def _second_apart(second: CpuSecond, costs: Mapping[str, Mapping[str, int]]) -> CpuSecond:
+    """With the hypervisor's part of the initiators' where the costs have one."""
+    busy_ns, below = dict(second.busy_ns), hypervisor_ns(costs, second.initiators, second.ios or 0)
+    if below is not None:
+        whole = busy_ns["initiator"]
+        below = min(below, whole)
+        busy_ns |= {"initiator": whole - below, "hypervisor": below}
+    return CpuSecond(at_ns=second.at_ns, duration_ns=second.duration_ns, busy_ns=busy_ns)
 
 
 def _apart(result: TrialResult, costs: Mapping[str, Mapping[str, int]]) -> list[CpuTime]:
     """The parts of the engine's record, of which the initiators' is divided where their costs are."""
-    hypervisor = hypervisor_ns(costs, result)
+    work = result.simulated.initiators if result.simulated is not None else None
+    hypervisor = hypervisor_ns(costs, work, result.ios)
     if hypervisor is None:
         return list(result.cpu)
     parts: list[CpuTime] = []

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from iotax.labs.facts import HERE
-from iotax.records import Core, CpuTime, CpuUse
+from iotax.records import Core, CpuRole, CpuTime, CpuUse
 from iotax.records.cpu import TICK_NS
-from iotax.trial import TrialResult
+from iotax.trial import CpuSecond, TrialResult
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,15 @@ def with_guests(
 def with_cpu(result: TrialResult, parts: list[CpuTime]) -> TrialResult:
     # The generator shares its guest's processor with the protocol's kernel threads: to wait for them is no fault.
     checks = result.checks.model_copy(update={"run_queue_wait": None})
-    return result.model_copy(update={"checks": checks, "cpu": CpuUse(parts)})
+    both = any(part.role == "both" for part in parts)
+    series = [_of_guest(each, both_ends=both) for each in result.cpu_series]
+    return result.model_copy(update={"checks": checks, "cpu": CpuUse(parts), "cpu_series": series})
+
+
+def _of_guest(second: CpuSecond, *, both_ends: bool) -> CpuSecond:
+    """What the engine read as its machine is the load's guest; of the other guest nobody knows more than its ends."""
+    role: CpuRole = "machine" if both_ends else "initiator"
+    return second.model_copy(update={"busy_ns": {role: second.busy_ns["machine"]}})
 
 
 def load_parts(

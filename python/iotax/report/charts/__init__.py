@@ -7,6 +7,7 @@ from iotax.report.charts.base import Drawing, factor_title
 from iotax.report.charts.cost import cost_effects, cost_half_normal, cost_interactions, cost_lines, cost_residuals
 from iotax.report.charts.cpu import caption as cpu_caption
 from iotax.report.charts.cpu import cpu_split, parts_used
+from iotax.report.charts.cpu_time import cpu_over_time
 from iotax.report.charts.effects import factor_effects, model_residuals
 from iotax.report.charts.hockey import hockey_stick
 from iotax.report.charts.layers import layers, layers_said, layers_used
@@ -33,6 +34,7 @@ __all__ = [
     "cost_lines",
     "cost_residuals",
     "cpu_caption",
+    "cpu_over_time",
     "cpu_split",
     "factor_effects",
     "factor_title",

@@ -12,7 +12,7 @@ from iotax.wording import figure
 TOGETHER = "Initiator and target"
 """Of a guest that holds both."""
 HYPERVISOR = "Hypervisor"
-"""The process of the initiator's guest, the guest aside."""
+"""What runs the initiator's guest, the guest aside."""
 BACKGROUND = "Background without load"
 PARTS = (
     ("Initiator", "part-initiator"),
@@ -61,7 +61,9 @@ def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
         parts["Target"] = target.value
     within = all(run.result.hypervisor_within for run in cell.runs)
     hypervisor = cell.values.get(summary.counted(CPU_HYPERVISOR).key)
-    named = sum(parts.values()) + (hypervisor.value if hypervisor is not None and within else 0.0)
+    # A host's own part is one of its whole time, as a simulated hypervisor's is.
+    in_machine = within or all(_is_of_host(run) for run in cell.runs)
+    named = sum(parts.values()) + (hypervisor.value if hypervisor is not None and in_machine else 0.0)
     if hypervisor is not None and (within or all(is_one_clock(run) for run in cell.runs)):
         parts[HYPERVISOR] = hypervisor.value
     machine = cell.values.get("cpu_machine")
@@ -84,8 +86,16 @@ def parts_used(summary: Summary) -> list[tuple[str, str]]:
 def is_one_clock(run: Run) -> bool:
     """Guest and hypervisor spend the same kind of microseconds, and the one is not in the other."""
     initiator, hypervisor = run.result.cpu_initiator, run.result.cpu.hypervisor
+    if _is_of_host(run):
+        return True
     layers = (initiator.layer if initiator else "", hypervisor.layer if hypervisor else "")
     return run.result.facts.clock == "time" and layers == ("guest", "process")
+
+
+def _is_of_host(run: Run) -> bool:
+    """The hypervisor's part is all of a host less its guests, whose time is the same as its own."""
+    hypervisor = run.result.cpu.hypervisor
+    return hypervisor is not None and hypervisor.layer == "machine"
 
 
 def caption(summary: Summary) -> str:

@@ -1,0 +1,220 @@
+"""CPU time by role: what each column contains, how it was measured, and why a role has none."""
+
+from collections.abc import Sequence
+
+from iotax.analysis.responses import CPU, CPU_HYPERVISOR, CPU_INITIATOR, ROLE_OF, ROLES, Response, Run
+from iotax.analysis.summary import Summary
+from iotax.analysis.withheld import Unread, lack_of
+from iotax.records import CpuRole, CpuTime, Lack
+from iotax.study.imported import ImportedStudy
+from iotax.wording.figures import figure, listed
+from iotax.wording.names import title
+from iotax.wording.verdicts import Finding
+
+COLUMNS: dict[CpuRole, str] = {
+    "initiator": "Initiator",
+    "target": "Target",
+    "hypervisor": "Hypervisor",
+    "machine": "Whole machine",
+}
+
+
+def contents(summary: Summary) -> list[str]:
+    """Of each column of CPU time what it contains and how it was measured, a sentence each, or why it is empty."""
+    runs = summary.data.runs
+    said = [f"{COLUMNS[role]}: {_column(role, runs, summary)}." for role in ROLES if _is_asked(role, summary)]
+    if any(run.result.cpu.part("both") is not None for run in runs):
+        said.insert(2, "Both: all of the one guest that is initiator and target.")
+    return said
+
+
+def _is_asked(role: CpuRole, summary: Summary) -> bool:
+    """Nobody misses a hypervisor where there is none."""
+    known = role != "hypervisor" or lack_of(role, summary.data.runs) is not Lack.NOT_READ
+    return known or any(ROLE_OF.get(each.response.key) == role for each in summary.unread)
+
+
+def _column(role: CpuRole, runs: Sequence[Run], summary: Summary) -> str:
+    found = list(dict.fromkeys(_measured(role, run) for run in runs if run.result.role(role).parts))
+    if found:
+        return "; elsewhere ".join(found)
+    return f"none, {_why(role, lack_of(role, runs), summary)}"
+
+
+def _measured(role: CpuRole, run: Run) -> str:
+    result = run.result
+    parts = result.role(role).parts
+    first, facts = parts[0], result.facts
+    if facts.simulated:
+        return _SIMULATED[role]
+    if facts.lab == "elsewhere":
+        return _recorded(role, parts)
+    if facts.lab == "vm":
+        return _VM[role]
+    if role == "machine":
+        return _machines(parts)
+    if role == "hypervisor":
+        return _of_host(first)
+    if first.layer == "process":
+        return (
+            f"the {'load' if role == 'initiator' else 'server'} process, by its own clock, which is precise to the "
+            "nanosecond"
+        )
+    what = "the initiator’s virtual machine" if first.layer == "guest" else f"the {role}’s machine"
+    less = ", less what it does without load" if first.background_ns is not None else ""
+    return (
+        f"all busy time of {what} by /proc/stat (ticks of 10 ms), since kernel threads and interrupts do the work{less}"
+    )
+
+
+def _machines(parts: Sequence[CpuTime]) -> str:
+    hosts = any(part.role == "hypervisor" for part in parts)
+    guests = ", guests within their hosts and counted once" if hosts else ""
+    meters = listed(list(dict.fromkeys(part.meter or "/proc/stat" for part in parts)))
+    return f"all busy time by {meters}, interrupts and background included{guests}"
+
+
+def _of_host(part: CpuTime) -> str:
+    if part.layer == "process":
+        return "the QEMU processes of the guests, less their guests’ own time"
+    meter = "esxtop (Physical Cpu(_Total), % Util Time × processors)" if part.meter == "esxtop" else "/proc/stat"
+    own = (
+        "less the guests’ own user and system time"
+        if part.meter == "esxtop"
+        else "less the time of its guests, which the kernel counts (the column `guest`)"
+    )
+    less = " and what it does without load" if part.background_ns is not None else ""
+    return f"all busy time of the host by {meter}, {own}{less}"
+
+
+def _recorded(role: CpuRole, parts: Sequence[CpuTime]) -> str:
+    first = parts[0]
+    if first.layer == "process":
+        return (
+            f"the load program’s own threads, as {first.meter or 'it'} counted them, without the kernel’s threads and "
+            "interrupts"
+        )
+    if role == "machine":
+        hosts = ", guests within their hosts and counted once" if any(p.role == "hypervisor" for p in parts) else ""
+        meters = listed(list(dict.fromkeys(part.meter for part in parts if part.meter))) or "the files themselves"
+        return f"all that was busy while a run lasted, by {meters}, what machines do without load included{hosts}"
+    taken = ["less its guests’ own time"] if first.guests_ns is not None else []
+    idle = "less what it does without load" if first.background_ns is not None else "what it does without load is in it"
+    what = "the guest" if first.layer == "guest" else "the host" if role == "hypervisor" else "the machine"
+    by = f" by {first.meter}" if first.meter else ""
+    return f"all that {what} did while a run lasted{by}, {', '.join([*taken, idle])}"
+
+
+_SIMULATED: dict[CpuRole, str] = {
+    "initiator": "what the table of costs charges to the simulated initiators; to their guests where it has costs "
+    "of a hypervisor",
+    "target": "what the table of costs charges to the simulated targets",
+    "hypervisor": "what the table of costs charges to the hypervisor of the simulated initiators, their guests aside",
+    "machine": "all simulated machines, which do nothing besides; guests and their hypervisor once each",
+}
+_VM: dict[CpuRole, str] = {
+    "initiator": "all of the initiator’s guest by its own clock (wall time less idle time) over the measured "
+    "window, less what "
+    "it spends idle",
+    "target": "all of the target’s guest by its own clock, from before the load to after it and for the I/Os of the "
+    "same "
+    "interval, less what it spends idle",
+    "hypervisor": "the QEMU process that runs the initiator’s guest, the guest itself aside, by this host’s clock, "
+    "less what it "
+    "spends idle",
+    "machine": "both guests by their own clocks, idle work included; the host below them is not in it",
+}
+
+
+def _why(role: CpuRole, lack: Lack | None, summary: Summary) -> str:
+    imported = isinstance(summary.data.study, ImportedStudy)
+    match lack:
+        case Lack.GUESTS if imported:
+            return (
+                "for its guests’ own time was not recorded, and a host’s monitor counts them in: record sar or "
+                "mpstat in "
+                "each guest and import it with --cpu guest=FILE"
+            )
+        case Lack.GUESTS:
+            return (
+                "for its guests’ own time was not read: name them under `guests:` of the hypervisor, by their names "
+                "among the initiators and targets"
+            )
+        case Lack.BACKGROUND:
+            return "for its kernel makes the path, and what the machine does without load was not measured"
+        case Lack.TOGETHER:
+            return "for one machine holds initiator and target, and only their sum is known"
+        case Lack.NOBODY:
+            return "for nobody serves the volume"
+        case Lack.NOT_READ if imported:
+            said = "guest" if role == "hypervisor" else ""
+            word = "hypervisor" if said else role if role != "machine" else "initiator"
+            also = " and --cpu guest=FILE" if said else ""
+            return (
+                "for nobody recorded it: record sar, mpstat or esxtop beside the runs and import it with --cpu "
+                f"{word}=FILE{also}"
+            )
+        case Lack.NOT_READ:
+            return _NOT_READ[role]
+        case None:
+            return "for the number of its processors is not known"
+
+
+_NOT_READ: dict[CpuRole, str] = {
+    "initiator": "for it was not read",
+    "target": "for the target’s machine is not one that this lab reads",
+    "hypervisor": "for no hypervisor was read: the hosts lab reads those under `hypervisors:`, the vm lab its own",
+    "machine": "for no whole machine was read",
+}
+
+
+def not_measured(summary: Summary) -> list[Finding]:
+    """CPU time that the study asks for and no run has, with the reason."""
+    return [
+        Finding("", f"{_asked(each)}: {_why(ROLE_OF[each.response.key], each.lack, summary)}")
+        for each in summary.unread
+    ]
+
+
+def _asked(unread: Unread) -> str:
+    response: Response = unread.response
+    return f"No {response.title[:1]}{response.title[1:]}"
+
+
+def left_out(summary: Summary) -> list[Finding]:
+    """One sentence, of each arm over all loads, where CPU per I/O is judged and a hypervisor's process was read beside
+    its guest; else none. A simulated hypervisor's part is told by `within`."""
+    if not {CPU, CPU_INITIATOR} & {*summary.responses} or CPU_HYPERVISOR in summary.responses:
+        return []
+    each = _spent(summary, simulated=False)
+    if not each:
+        return []
+    return [
+        Finding("", f"CPU per I/O is that of the guests; the hypervisor spends {each} on each I/O, by its own clock")
+    ]
+
+
+def within(summary: Summary) -> list[Finding]:
+    """The same where the hypervisor's part is in CPU per I/O, as simulated."""
+    if CPU not in summary.responses:
+        return []
+    each = _spent(summary, simulated=True)
+    return [Finding("", f"Of CPU per I/O the hypervisor spends {each}")] if each else []
+
+
+def _spent(summary: Summary, *, simulated: bool) -> str:
+    """By each arm, over all loads; empty where no hypervisor was read."""
+    spent: dict[str, list[float]] = {}
+    for cell in summary.cells:
+        if (
+            all(run.result.cpu.hypervisor is not None for run in cell.runs)
+            and CPU_HYPERVISOR.key in cell.values
+            and all(bool(run.result.hypervisor_within) == simulated for run in cell.runs)
+        ):
+            spent.setdefault(cell.arm, []).append(cell.values[CPU_HYPERVISOR.key].value)
+    return listed([f"{_reach(us)} with {title(arm)}" for arm, us in spent.items()]) if spent else ""
+
+
+def _reach(us: list[float]) -> str:
+    low, high = figure(min(us)), figure(max(us))
+    return f"{low} µs" if low == high else f"{low} to {high} µs"
