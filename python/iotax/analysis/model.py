@@ -157,6 +157,19 @@ class CellModel:
             return self._over_blocks(cells, lambda means: float(means.mean()))
         return self.contrast({cell: 1 / len(cells) for cell in cells})
 
+    def log_of_mean(self, cells: Sequence[Cell]) -> Contrast:
+        """Logarithm of the arithmetic mean of the cells' values, each weighing the same."""
+
+        def log(means: np.ndarray) -> float:
+            return float(np.log(np.mean(np.exp(means))))
+
+        if self.layout.block_columns.shape[1]:
+            return self._over_blocks(cells, log)
+        means = np.array([self.mean(cell) for cell in cells])
+        shares = np.exp(means) / np.exp(means).sum()
+        slope = self.contrast({cell: float(share) for cell, share in zip(cells, shares, strict=True)})
+        return Contrast(log(means), slope.standard_error, slope.df)
+
     def _over_blocks(self, cells: Sequence[Cell], of: Callable[[np.ndarray], float]) -> Contrast:
         """A function of cells' means that drifts with the blocks, as a ratio does not: a level in the response's unit.
 

@@ -1,7 +1,8 @@
 """What others have published beside what was measured here: the same ratio, to the same baseline."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from iotax.analysis.compare import Model, at_equal_rates
@@ -25,7 +26,7 @@ from iotax.analysis.responses import (
 )
 from iotax.records import Carrier
 from iotax.study import Study
-from iotax.study.published import PublishedFigure, Span
+from iotax.study.published import PublishedFigure, Span, Statistic, rounding
 from iotax.trial import LevelValue
 
 RESPONSE_OF = {
@@ -63,6 +64,10 @@ class Beside:
     """An emulated one, of its own or of its baseline; else as nobody knows it."""
     at_equal_rates: bool = True
     """False of a relative utilisation where the rates differ."""
+    levels: tuple[tuple[str, str], ...] = ()
+    """(factor, label) that the treatment is named by."""
+    outstanding: tuple[int, ...] = ()
+    """I/Os outstanding in total under its loads, as far as known."""
     ends: tuple[tuple[str, Estimate], ...] = ()
     """(name of the carrier, the relative figure there), where a lab has all of a transport in software and none of it:
     a real adapter lies between."""
@@ -76,9 +81,23 @@ class Beside:
             return _between(self.published, [ratio for _, ratio in self.ends])
         if self.carrier.emulated:
             return "carrier"
+        return agreement_of(*self.judged)
+
+    @property
+    def judged(self) -> tuple[Span | None, Estimate | None]:
+        """What agreement is about: the relative figure where there is one, else the absolute one."""
         if self.published is not None:
-            return _agreement(self.published, self.measured)
-        return _agreement(self.published_absolute, self.measured_absolute)
+            return self.published, self.measured
+        return self.published_absolute, self.measured_absolute
+
+    @property
+    def beyond(self) -> float:
+        """By which factor our interval and what was published are apart; 1 where they meet or cannot be compared."""
+        published, measured = self.judged
+        if self.agreement not in ("lower", "higher") or published is None or measured is None or self.ends:
+            return 1.0
+        low, high = _printed(published)
+        return low / (measured.high or low) if self.agreement == "lower" else (measured.low or high) / high
 
 
 @dataclass(frozen=True)
@@ -90,6 +109,48 @@ class Source:
     response: Response
     baseline: str
     figures: list[Beside]
+    statistic: Statistic = "geometric mean"
+    reason: str = ""
+    """Why ours may differ."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many figures of one response, to one baseline, agree."""
+
+    response: Response
+    baseline: str
+    agree: int
+    judged: int
+    others: int
+    """Not judged, or not measured."""
+
+
+def tallies(sources: Sequence[Source]) -> list[Tally]:
+    """In the order of the study."""
+    found: dict[tuple[str, str], list[tuple[Source, Beside]]] = {}
+    for source in sources:
+        for each in source.figures:
+            if each.judged[0] is not None and not (each.is_baseline and each.published_absolute is None):
+                found.setdefault((source.response.key, source.baseline), []).append((source, each))
+    result = []
+    for own in found.values():
+        known = [each for _, each in own if each.agreement in ("agrees", "lower", "higher") and not each.ends]
+        agree = sum(each.agreement == "agrees" for each in known)
+        first = own[0][0]
+        result.append(Tally(first.response, first.baseline, agree, len(known), len(own) - len(known)))
+    return result
+
+
+def largest(sources: Sequence[Source], count: int = 3) -> list[tuple[Source, Beside]]:
+    """The figures whose intervals lie farthest from what was published, the farthest first; one of each source and
+    treatment, whatever the load."""
+    apart = [(source, each) for source in sources for each in source.figures if each.beyond > 1.0]
+    apart.sort(key=lambda pair: -pair[1].beyond)
+    found: dict[tuple[str, str, str], tuple[Source, Beside]] = {}
+    for source, each in apart:
+        found.setdefault((source.response.key, source.baseline, each.arm), (source, each))
+    return list(found.values())[:count]
 
 
 def beside_published(study: Study, models: Mapping[str, Model]) -> list[Source]:
@@ -98,12 +159,22 @@ def beside_published(study: Study, models: Mapping[str, Model]) -> list[Source]:
     for published in study.published:
         model = models[RESPONSE_OF[published.response].key]
         base = _labels(study, study.baseline if published.baseline is None else published.baseline)
-        figures = [_beside(study, model, base, figure) for figure in published.figures]
-        found.append(Source(published.source, published.remarks, model.response, _name(base), figures))
+        figures = [_beside(study, model, base, figure, published.statistic) for figure in published.figures]
+        found.append(
+            Source(
+                published.source,
+                published.remarks,
+                model.response,
+                _name(base),
+                figures,
+                published.statistic,
+                published.reason,
+            )
+        )
     return found
 
 
-def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedFigure) -> Beside:
+def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedFigure, statistic: Statistic) -> Beside:
     of = _labels(study, figure.of)
     grid = model.grid
     cells = [
@@ -118,7 +189,7 @@ def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedF
     if figure.relative is not None:
         pairs = [(cell, _with(model, cell, base)) for cell in cells]
         compared = [pair for pair in pairs if pair[0] != pair[1] and pair[1] in model]
-        measured = _ratio(model, compared)
+        measured = _ratio(model, compared, statistic)
     return Beside(
         arms.pop() if len(arms) == 1 else "",
         _name(of),
@@ -126,15 +197,22 @@ def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedF
         figure.relative,
         measured,
         figure.absolute,
-        _mean(model, cells),
+        _mean(model, cells, statistic),
         is_baseline,
         _emulated(model, [*cells, *(base_cell for _, base_cell in compared)]),
         at_equal_rates(model, compared, study.margin),
-        _ends(model, compared),
+        tuple(of.items()),
+        _outstanding(model, cells),
+        _ends(model, compared, statistic),
     )
 
 
-def _ends(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> tuple[tuple[str, Estimate], ...]:
+def _outstanding(model: Model, cells: Sequence[Cell]) -> tuple[int, ...]:
+    of_cell = {cell: run.total_outstanding for (run, _), cell in zip(model.observed, model.cells, strict=True)}
+    return tuple(sorted({total for cell in cells if (total := of_cell.get(cell)) is not None}))
+
+
+def _ends(model: Model, pairs: Sequence[tuple[Cell, Cell]], statistic: Statistic) -> tuple[tuple[str, Estimate], ...]:
     """The same ratio at both ends of a transport; empty where a pair has none, or an emulated carrier is left."""
     if any(model.carriers[cell].emulated and not model.brackets.has(cell) for pair in pairs for cell in pair):
         return ()
@@ -143,7 +221,7 @@ def _ends(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> tuple[tuple[str, 
         return ()
     found = []
     for each in zip(*at_ends, strict=True):
-        ratio = _ratio(model, [(pair.cell, pair.base) for pair in each])
+        ratio = _ratio(model, [(pair.cell, pair.base) for pair in each], statistic)
         if ratio is not None:
             found.append((" and ".join(each[0].carriers), ratio))
     return tuple(found)
@@ -155,21 +233,46 @@ def _emulated(model: Model, cells: Sequence[Cell]) -> Carrier:
     return next((each for each in carriers if each.emulated), Carrier())
 
 
-def _ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> Estimate | None:
-    """Geometric mean of the ratios of pairs, each weighing the same; × 100."""
+def _ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]], statistic: Statistic) -> Estimate | None:
+    """One ratio of those of pairs, made as the source made it; × 100. Of arithmetic means the interval is that of the
+    logarithm to first order: each cell weighs by its share of the sum."""
     if not pairs:
         return None
+    over, under, log = _shares(model, pairs, statistic)
     weights: dict[Cell, float] = {}
-    for cell, base in pairs:
-        weights[cell] = weights.get(cell, 0.0) + 1 / len(pairs)
-        weights[base] = weights.get(base, 0.0) - 1 / len(pairs)
+    for (cell, base), plus, minus in zip(pairs, over, under, strict=True):
+        weights[cell] = weights.get(cell, 0.0) + plus
+        weights[base] = weights.get(base, 0.0) - minus
     contrast: Weights = {**weights}
-    return Estimate.ratio(model.model.contrast(contrast)).percent
+    found = model.model.contrast(contrast)
+    return Estimate.ratio(found if log is None else replace(found, estimate=log)).percent
 
 
-def _mean(model: Model, cells: Sequence[Cell]) -> Estimate | None:
-    """Geometric mean over cells, each weighing the same; drift between blocks is in its interval."""
-    return Estimate.ratio(model.model.level(cells)) if cells else None
+def _shares(
+    model: Model, pairs: Sequence[tuple[Cell, Cell]], statistic: Statistic
+) -> tuple[list[float], list[float], float | None]:
+    """How each pair's two sides weigh in the logarithm of the ratio, and this logarithm, where the weights do not give
+    it."""
+    if statistic == "geometric mean":
+        alike = [1 / len(pairs)] * len(pairs)
+        return alike, alike, None
+    values = {cell: math.exp(model.model.mean(cell)) for pair in pairs for cell in pair}
+    if statistic == "mean of ratios":
+        ratios = [values[cell] / values[base] for cell, base in pairs]
+        shares = [each / sum(ratios) for each in ratios]
+        return shares, shares, math.log(sum(ratios) / len(ratios))
+    tops, bottoms = ([values[pair[side]] for pair in pairs] for side in (0, 1))
+    log = math.log(sum(tops) / sum(bottoms))
+    return [each / sum(tops) for each in tops], [each / sum(bottoms) for each in bottoms], log
+
+
+def _mean(model: Model, cells: Sequence[Cell], statistic: Statistic) -> Estimate | None:
+    """One value of those of cells, made as the source made it; drift between blocks is in its interval."""
+    if not cells:
+        return None
+    if statistic == "geometric mean":
+        return Estimate.ratio(model.model.level(cells))
+    return Estimate.ratio(model.model.log_of_mean(cells))
 
 
 def _with(model: Model, cell: Cell, levels: Mapping[str, str]) -> Cell:
@@ -190,14 +293,23 @@ def _between(published: Span, ends: Sequence[Estimate]) -> Agreement:
     lows, highs = [each.low for each in ends], [each.high for each in ends]
     if None in lows or None in highs:
         return "unknown"
-    if max(high for high in highs if high is not None) < published[0]:
+    least, most = _printed(published)
+    if max(high for high in highs if high is not None) < least:
         return "lower"
-    return "higher" if min(low for low in lows if low is not None) > published[1] else "between"
+    return "higher" if min(low for low in lows if low is not None) > most else "between"
 
 
-def _agreement(published: Span | None, measured: Estimate | None) -> Agreement:
+def agreement_of(published: Span | None, measured: Estimate | None) -> Agreement:
+    """Whether our interval meets what may have been rounded to the published number or range."""
     if published is None or measured is None or measured.low is None or measured.high is None:
         return "unknown"
-    if measured.high < published[0]:
+    low, high = _printed(published)
+    if measured.high < low:
         return "lower"
-    return "higher" if measured.low > published[1] else "agrees"
+    return "higher" if measured.low > high else "agrees"
+
+
+def _printed(published: Span) -> Span:
+    """All that may have been rounded to what was printed."""
+    low, high = published
+    return low - rounding(low), high + rounding(high)

@@ -16,6 +16,7 @@ from iotax.cli.treatments import tables
 from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.wording import SIMULATED, answer, clients, inside, link, measuring, precision, search, trust, verdicts
+from iotax.wording.published import agreement, agreement_document
 
 _RESPONSES = {response.key: response for response in RESPONSES}
 
@@ -49,6 +50,8 @@ def print_summary(data: StudyData) -> None:
         for finding in part.findings:
             out.print(Text(finding.sentence), soft_wrap=True)
     for line in (*clients.sentences(summary), *link.sentences(data)):
+        out.print(Text(line), soft_wrap=True)
+    for line in agreement(summary.sources, "simulated" if data.simulated else "measured"):
         out.print(Text(line), soft_wrap=True)
     _print_warnings(summary)
     for note in (precision(summary), *(each for each in trust(summary) if each.subject in ("sessions", "bins"))):
@@ -100,6 +103,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
             {"title": part.title, "sentences": [each.sentence for each in part.findings]}
             for part in (answer(summary) if summary else [])
         ],
+        "published": agreement_document(summary.sources) if summary else None,
         "trust": [
             {"tone": each.tone, "text": each.text, "details": list(each.details)}
             for each in (trust(summary) if summary else [])

@@ -107,10 +107,29 @@ def _study(job: _Job, name: str, known_by: str) -> tuple[str, list[str]]:
     return study_text(name, known_by, {"size": format_size(job.size_bytes)} if job.size_bytes else {}, load), notes
 
 
+_REDIRECTION = re.compile(r"\d*(?:>>?|<)(?:&\d)?")
+_NEXT_COMMAND = ("|", "&", "&&", "||", ";")
+
+
+def _before_the_shell(words: Sequence[str]) -> list[str]:
+    """Without what is the shell's: where output goes, and commands that follow."""
+    own: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in _NEXT_COMMAND:
+            break
+        found = _REDIRECTION.match(word)
+        if found is None:
+            own.append(word)
+        elif found.end() == len(word) and "&" not in word:
+            next(rest, None)  # the file stands apart
+    return own
+
+
 def _of_words(words: Sequence[str]) -> _Job:
     given: dict[str, str] = {}
     files, left_out = [], []
-    for word in words:
+    for word in _before_the_shell(words):
         if not word.startswith("-"):
             files.append(word)
         elif option := re.fullmatch(r"-(b|o|O|t|F|w|d|W|g|c|r|s)(.*)", word):

@@ -1,6 +1,6 @@
 """The CPU model and the sizing as rows of text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iotax.analysis import Estimate, Summary
 from iotax.analysis.capacity import (
@@ -33,6 +33,10 @@ TARGETS = (
     ("response ≤ 1.25 × service", SizingTarget(1.0, response_max_ratio=1.25)),
     ("response ≤ 1.1 × service", SizingTarget(1.0, response_max_ratio=1.1)),
 )
+
+
+_NOTHING = 1e-6
+"""Of a cost: a term that is smaller is what arithmetic left."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +258,8 @@ def _blocks(model: CpuModel) -> str:
 def _equation(model: CpuModel, arm: str) -> str:
     first, *others = model.equation(arm)
     text = figure(first.us)
-    for term in others:
+    least_us = _NOTHING * abs(first.us)
+    for term in (term if abs(term.us) > least_us else replace(term, us=0.0) for term in others):
         named = " × ".join(f"[{_name(name)} {level}]" for name, level in term.at)
         text += f" {'+' if term.us >= 0 else '−'} {figure(abs(term.us))} {named}"
     background = f"{model.background_cores.value:.4f} + " if model.has_background else ""

@@ -41,6 +41,7 @@ from iotax.wording import SIMULATED, answer, cost_cautions, figure, inside, meas
 from iotax.wording import clients as wording_of_clients
 from iotax.wording.preconditioned import preconditioned
 from iotax.wording.processors import contents
+from iotax.wording.published import agreement
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
@@ -118,7 +119,7 @@ def _draw(summary: Summary) -> Charts:
         ratios=ratios,
         ratio_levels=ratio_levels,
         search=_some([charts.probes(summary, looks)]),
-        published=charts.published_figures(summary.sources, looks, published.gained(summary.data)),
+        published=charts.published_figures(summary.sources, looks, published.gained(summary.data), grid.compared),
         levels=_some(charts.over_levels(summary, looks, r, f) for f in facets for r in summary.responses if r in over),
         hockey=_some(charts.hockey_stick(summary, looks, r, f) for f in facets for r in (LATENCY, P99)),
         open_loop=open_loop,
@@ -195,6 +196,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "search_lead": search.lead(summary),
         "sources": summary.sources,
         "published": published,
+        "agreement": agreement(summary.sources, published.gained(data)),
         "published_doubt": summary.doubt_of(summary.cells),
         "cost": cost,
         "costs": summary.costs,

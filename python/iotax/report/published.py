@@ -1,13 +1,16 @@
 """Published figures beside measured ones, as rows of text."""
 
+from collections.abc import Sequence
+
 from iotax.analysis import StudyData
 from iotax.analysis.carriers import described
 from iotax.analysis.published import Agreement, Beside, Source
 from iotax.analysis.validity import Doubt
-from iotax.report.charts.published import span_text
 from iotax.report.tables import Column, Figure, Group, Row, absolute
+from iotax.study.published import Statistic
 from iotax.wording import figure, title
 from iotax.wording.figures import listed
+from iotax.wording.published import span_text
 from iotax.wording.verdicts import caution
 
 _SAID: dict[Agreement, str] = {
@@ -42,6 +45,24 @@ def columns(source: Source, gained: str) -> list[Column]:
     if _has_absolute(source):
         found += [Column("Published", unit), Column(own, f"{unit}, 95 % interval")]
     return [*found, Column("Together", "")]
+
+
+_STATISTICS: dict[Statistic, str] = {
+    "geometric mean": "the geometric mean over their levels",
+    "mean of ratios": "the arithmetic mean of the ratios over their levels, as the source has it",
+    "ratio of means": "a ratio of arithmetic means over their levels, as the source has it",
+}
+
+
+def statistic(source: Source) -> str:
+    """How a treatment that leaves factors open is one number."""
+    return f"A treatment that leaves factors unspecified is {_STATISTICS[source.statistic]}."
+
+
+def clustered(sources: list[Source], arms: Sequence[str]) -> list[str]:
+    """The arms that the bars of these sources are of, in their order."""
+    used = {each.arm for source in sources for each in source.figures}
+    return [arm for arm in arms if arm in used]
 
 
 def groups(source: Source) -> list[Group]:

@@ -199,7 +199,7 @@ def _times(times_ns: Sequence[int]) -> str:
 
 
 def _link(label: str, link: Link) -> str:
-    return f"{label} over {link.rate}, MTU {link.mtu}"
+    return f"{label} over {link.label}" + ("" if link.rate.endswith("GFC") else f", MTU {link.mtu}")
 
 
 def _compared(study: Study) -> Iterator[str]:

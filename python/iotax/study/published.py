@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
@@ -41,6 +41,13 @@ Span: TypeAlias = Annotated[
     ),
 ]
 """Both ends; equal where one number was published."""
+Statistic: TypeAlias = Literal["geometric mean", "mean of ratios", "ratio of means"]
+
+
+def rounding(value: float) -> float:
+    """Half a unit of the last digit with which a number was printed: 0.5 of 196, 0.005 of 180.82."""
+    decimals = f"{value:.10g}".partition(".")[2]
+    return 0.5 * 10.0 ** -len(decimals)
 
 
 class PublishedFigure(Section):
@@ -70,6 +77,12 @@ cpu_utilisation_target, cpu_utilisation_hypervisor and cpu_utilisation_machine (
 relative figures are judged only where rates are equal); of databases transactions (a second) and disk_iops."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
     """One for each treatment that the source covers."""
+    statistic: Statistic = "geometric mean"
+    """How the source made one number of several treatments, and how ours is made: geometric mean (of the ratios),
+    mean of \
+ratios (arithmetic), or ratio of means (arithmetic means of the values, as of IOPS over all block sizes)."""
+    reason: str = ""
+    """Where ours differs: the likely reason, for the summary."""
     rate_iops: Annotated[int, Field(gt=0)] | None = None
     """For which rate the source tells `cores`."""
     baseline: dict[str, bool | int | float | str] | None = None

@@ -1,10 +1,12 @@
 """The first screen: what each protocol adds, what differs, what is equivalent, what is not settled."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from iotax.analysis.compare import Comparison
 from iotax.analysis.precision import Precision, detectable_percent, half_width_percent, precisions
+from iotax.analysis.responses import Response
 from iotax.analysis.sessions import SESSIONS_MAX, for_width
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
@@ -13,14 +15,19 @@ from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
 from iotax.wording.carried import emulated
 from iotax.wording.costs import by_rate, priced
-from iotax.wording.figures import ALIKE, listed
+from iotax.wording.figures import ALIKE, listed, signed
 from iotax.wording.names import title
 from iotax.wording.processors import left_out, not_measured, within
-from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, paired_over, taxed
+from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, paired_over, response_name, taxed
 
 _PERCENT_MAX = 100
 """What is known no better than to a factor of two is not known to a tenth of a percent."""
 
+_SENTENCES_MANY = 10
+"""More, and nobody finds the answer among them: then it stands in front of them, in few lines."""
+_LINES_MAX = 8
+_STEP = math.log(1.1)
+"""Ratios that differ by less are about the same."""
 _SHOWN_MIN = 0.05
 """What is known better is written as that, and nobody needs to know it better still."""
 _ALIKE_PERCENT = 1e-7
@@ -54,7 +61,9 @@ def answer(summary: Summary) -> list[Part]:
     base = title(summary.grid.baseline_arm)
     costs = [doubts.marked(finding, doubt, base) for finding, doubt in priced(summary)]
     margin = f"{summary.data.study.margin:g} %"
+    several = sum(len(each) for each in (significant, equivalent, open_, withheld)) > _SENTENCES_MANY
     parts = [
+        Part("In short", tuple(in_short(summary)) if several else ()),
         Part("What an I/O costs at the held rates", (*costs, *by_rate(summary))),
         Part("What each protocol adds to an I/O", tuple(adds)),
         Part("Significant differences", tuple(significant)),
@@ -78,6 +87,72 @@ def _over_conditions(finding: Finding, summary: Summary) -> bool:
     return any(
         (title(each.arm), each.response.key) == (finding.subject, finding.response_key) for each in summary.paired
     )
+
+
+def in_short(summary: Summary) -> list[Finding]:
+    """Every response of each arm in one line; arms whose answers are alike share theirs."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for arm in dict.fromkeys(overall.arm for overall in summary.overalls):
+        kinds = tuple(_kind(summary, arm, response) + _about(summary, arm, response) for response in summary.responses)
+        groups.setdefault(kinds, []).append(arm)
+    lines = []
+    for arms in groups.values():
+        doubtful = any(summary.doubt(arm, summary.responses[0]).most for arm in arms)
+        said = [_of_all(summary, arms, response) for response in summary.responses]
+        text = f"{'; '.join(filter(None, said))}{' (doubtful)' if doubtful else ''}"
+        lines.append(Finding("", f"{listed([title(arm) for arm in arms])}: {text}"))
+    if len(lines) > _LINES_MAX:
+        lines = [*lines[: _LINES_MAX - 1], Finding("", f"{len(lines) - _LINES_MAX + 1} more groups: see below")]
+    base = title(summary.grid.baseline_arm)
+    return [Finding("", f"Against {base}, where an interval within {summary.data.study.margin:g} % is equal"), *lines]
+
+
+def _own(summary: Summary, arm: str, response: Response) -> list[Comparison]:
+    found = [each for each in summary.comparisons if each.response is response and each.arm == arm]
+    return found or [each.comparison for each in summary.overalls if each.response is response and each.arm == arm]
+
+
+def _kind(summary: Summary, arm: str, response: Response) -> str:
+    """What may be said of an arm in the words that are said of another."""
+    own = _own(summary, arm, response)
+    overall = next((o for o in summary.overalls if o.response is response and o.arm == arm), None)
+    if overall is None or not own:
+        return ""
+    if overall.comparison.verdict is None and not overall.depends:
+        return "none"
+    if not overall.depends:
+        return overall.comparison.verdict.value if overall.comparison.verdict else "none"
+    verdicts = {each.verdict for each in own}
+    return (verdicts.pop() or "none") if len(verdicts) == 1 else "by load"
+
+
+def _about(summary: Summary, arm: str, response: Response) -> str:
+    """How large its difference is, roughly: arms that lie far apart share no line. Empty where it is none."""
+    if _kind(summary, arm, response) in ("", "equivalent"):
+        return ""
+    logs = [math.log(each.ratio.value) for each in _own(summary, arm, response)]
+    return f" {round(sum(logs) / len(logs) / _STEP)}"
+
+
+def _of_all(summary: Summary, arms: Sequence[str], response: Response) -> str:
+    """Of one response for arms of one kind: with the least and the greatest ratio over their loads."""
+    kind = _kind(summary, arms[0], response)
+    name = response_name(response)
+    ratios = [each.ratio.value for arm in arms for each in _own(summary, arm, response)]
+    if not kind or not ratios:
+        return ""
+    low, high = signed(min(ratios) - 1), signed(max(ratios) - 1)
+    reach = low if low == high else f"{low} to {high}"
+    match kind:
+        case "equivalent":
+            return f"{name} equal"
+        case "inconclusive":
+            return f"{name} not settled ({reach})"
+        case "none":
+            return f"{name} {reach}, no verdict"
+        case "by load":
+            return f"{name} {reach}, by load"
+    return f"{name} {reach}"
 
 
 class _Doubts:

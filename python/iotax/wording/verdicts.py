@@ -71,8 +71,8 @@ class _Words:
     down: str
 
 
-def _of_role(name: str) -> _Words:
-    return _Words(name, f"more {name}", f"less {name}", "needs", "more CPU", "less CPU")
+def _of_role(name: str, verb: str = "needs") -> _Words:
+    return _Words(name, f"more {name}", f"less {name}", verb, "more CPU", "less CPU")
 
 
 _WORDS = {
@@ -88,7 +88,7 @@ _WORDS = {
             (CPU_MACHINE, "whole-machine"),
         )
     },
-    **{each.key: _of_role(f"CPU utilisation of the {ROLES[ROLE_OF[each.key]]}") for each in UTILISATION},
+    **{each.key: _of_role(f"CPU utilisation of the {ROLES[ROLE_OF[each.key]]}", "has") for each in UTILISATION},
     TRANSACTIONS.key: _Words(
         "transactions/s", "more transactions/s", "fewer transactions/s", "delivers", "faster", "slower"
     ),
@@ -168,6 +168,11 @@ def verdict_word(response: Response, verdict: Verdict | None) -> str:
         return verdict.value
     words = _words(response)
     return words.up if (verdict is Verdict.BETTER) == response.more_is_better else words.down
+
+
+def response_name(response: Response) -> str:
+    """ "IOPS", "hypervisor CPU per I/O"."""
+    return _words(response).name
 
 
 def change(response: Response, ratio: float) -> str:

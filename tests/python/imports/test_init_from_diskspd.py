@@ -47,6 +47,15 @@ def test_a_command_line_becomes_a_load(iotax) -> None:
     assert "name your endpoints under factors: protocol" in said
 
 
+@pytest.mark.parametrize(
+    "rest", [r"#1 > c:\x.txt", r"#1 >> c:\x.txt 2>&1", r"#1 >c:\x.txt", r"#1 2> e.txt | more", "#1 && echo done", "#1"]
+)
+def test_what_follows_for_the_shell_is_no_target(iotax, rest: str) -> None:
+    found, said = study(iotax, f"diskspd.exe -t8 -o4 -b4K -d180 -W60 -r -Sh -L {rest}")
+    assert (found.load.workers, found.load.outstanding) == (8, 4)
+    assert "nothing in a study corresponds" not in said
+
+
 def test_what_the_command_line_leaves_out_is_as_diskspd_has_it(iotax) -> None:
     found, _ = study(iotax, "diskspd x.dat")
     load = found.load

@@ -1,20 +1,24 @@
 """Published figures beside measured ones, against the costs that the simulation put in."""
 
+import math
 import re
 from dataclasses import replace
 
 import pytest
 
 from iotax import report
-from iotax.analysis import StudyData, Summary, summarise
-from iotax.analysis.published import Source
+from iotax.analysis import Estimate, StudyData, Summary, summarise
+from iotax.analysis.published import Source, agreement_of
+from iotax.cli.summary import run_document
 from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.records.cpu import CpuTime, CpuUse
 from iotax.report import published
 from iotax.report.charts import published_figures
 from iotax.report.page import draw
+from iotax.study.published import Published
 from iotax.trial import Attempt
+from iotax.wording.published import agreement as said_of_agreement
 from report.factory import COST, PATHS, Simulation, study, write_notebook
 
 TRUE = 100 * PATHS["nfs3"].initiator_us / PATHS["iscsi"].initiator_us
@@ -149,3 +153,101 @@ def utilised(attempt: Attempt, share: float, rate_iops: float) -> Attempt:
     return attempt.model_copy(
         update={"result": result.model_copy(update={"cpu": CpuUse([initiator]), "read": read, "write": write})}
     )
+
+
+def of_loads(data: StudyData, response: str = "iops", **more: object) -> Summary:
+    """Published by block size and direction, as a source draws bars by load."""
+    figures = [
+        {"of": {"protocol": "nfs3", "block_size": size, "read": read}, "relative": [80, 120]}
+        for size in ("4KiB", "8KiB")
+        for read in ("0%", "100%")
+    ]
+    of = data.study.model_copy(update={"published": [Published.model_validate(
+        {"source": "S", "response": response, "figures": figures, **more})]})  # fmt: skip
+    return summarise(replace(data, study=of))
+
+
+@pytest.mark.parametrize("width_px", [336, 516])
+def test_bars_stand_by_load_from_zero_with_the_published_range_as_a_band(data, width_px: int):
+    summary = of_loads(data, "latency")
+    [drawing] = published_figures(summary.sources, {}, "measured", summary.grid.compared)
+    spec = drawing.draw(width_px)
+    ours, bands, baseline, reaches = spec["layer"][:4]
+    assert len(ours["data"]["values"]) == len(bands["data"]["values"]) == len(reaches["data"]["values"]) == 4
+    assert all(row["y"] == 0.0 for row in ours["data"]["values"])
+    assert {(row["y"], row["y2"]) for row in bands["data"]["values"]} == {(80.0, 120.0)}
+    assert baseline["data"]["values"] == [{"y": 100}]
+    x = ours["encoding"]["x"]["axis"]
+    # Every load is written whole, at any width.
+    assert all(load in x["labelExpr"] for load in ("4KiB", "8KiB", "0%", "100%"))
+    assert (x["labelLimit"], x["labelOverlap"]) == (0, False)
+
+
+@pytest.mark.parametrize("width_px", [336, 516])
+def test_a_treatment_without_a_load_has_its_name_above_its_bar_at_full_width(data, width_px: int):
+    sources = summarise(data).sources
+    for drawing in published_figures(sources, {}, "measured", ["protocol"]):
+        spec = drawing.draw(width_px)
+        names = [layer for layer in spec["layer"] if layer["mark"]["type"] == "text"]
+        for row in (row for layer in names for row in layer["data"]["values"]):
+            assert names[0]["mark"]["limit"] > width_px - 50, row
+
+
+def test_our_number_is_made_as_the_source_made_its(data):
+    """Loads of unequal size weigh as their values do in an arithmetic mean, and alike in a geometric one."""
+
+    def measured(statistic: str) -> float:
+        figures = [{"of": {"protocol": "nfs3"}, "relative": 100}]
+        of = data.study.model_copy(update={"published": [Published.model_validate(
+            {"source": "S", "response": "cpu_initiator", "statistic": statistic, "figures": figures})]})  # fmt: skip
+        [figure] = summarise(replace(data, study=of)).sources[0].figures
+        assert figure.measured is not None and figure.measured.low is not None
+        assert figure.measured.low < figure.measured.value < figure.measured.high
+        return figure.measured.value
+
+    model = summarise(data).models["cpu_initiator"]
+    cells = [cell for cell in model.grid.cells() if model.grid.arm(cell) == "nfs3"]
+    values = {cell: math.exp(model.model.mean(cell)) for cell in model.model.layout.cells}
+    tops, bottoms = [values[cell] for cell in cells], [values[model.grid.baseline_of(cell)] for cell in cells]
+    ratios = [top / bottom for top, bottom in zip(tops, bottoms, strict=True)]
+    assert measured("ratio of means") == pytest.approx(100 * sum(tops) / sum(bottoms))
+    assert measured("mean of ratios") == pytest.approx(100 * sum(ratios) / len(ratios))
+    assert measured("geometric mean") == pytest.approx(100 * math.prod(ratios) ** (1 / len(ratios)))
+
+
+@pytest.mark.parametrize(
+    ("published_as", "agreement"), [(100, "agrees"), (101, "agrees"), (102, "lower"), (100.4, "higher"), (99, "higher")]
+)
+def test_a_published_number_is_compared_within_its_rounding(published_as: float, agreement: str):
+    """100.48 to 100.52 measured, which is printed as 100 or 101, and never as 100.4."""
+    span = (float(published_as), float(published_as))
+    assert agreement_of(span, Estimate(100.5, 100.48, 100.52)) == agreement
+
+
+def test_the_summary_says_how_many_agree_by_response_and_what_differs_most_and_why(data):
+    published_of = [each | {"reason": "other processors"} for each in PUBLISHED]
+    of = study(**COST, published=published_of)
+    lines = said_of_agreement(summarise(replace(data, study=of)).sources, "measured")
+    assert re.search(r"^\d of 4 published figures agree with what was measured: ", lines[0])
+    assert "CPU per I/O, initiator against iSCSI 1 of 3" in lines[0]
+    assert "mean latency against block size 4KiB 1 of 1" in lines[0]
+    assert lines[1] == "The 2 largest differences:"
+    assert "published 10.0 to 20.0 (iSCSI = 100)" in lines[2] and lines[2].endswith("Likely reason: other processors.")
+    assert "published 41.0 (µs)" in lines[3]
+
+
+def test_the_document_has_every_figure_and_the_summary(data, tmp_path):
+    path = write_notebook(tmp_path / "p.iotax", data)
+    with Notebook(path) as notebook:
+        found = run_document(notebook, None)["published"]
+    assert (found["agree"], found["judged"]) == (2, 4)
+    assert [each["response"] for each in found["by_response"]] == ["cpu_initiator", "latency"]
+    first = found["sources"][0]["figures"][1]
+    assert first["levels"] == {"protocol": "nfs3", "block_size": "8KiB"}
+    assert (first["published_relative"], first["agreement"]) == ((10.0, 20.0), "higher")
+    assert first["relative"]["low"] > 20
+
+
+def test_a_study_without_published_figures_has_none_in_its_document(tmp_path):
+    with Notebook(write_notebook(tmp_path / "p.iotax", Simulation().data(study()))) as notebook:
+        assert run_document(notebook, None)["published"] is None

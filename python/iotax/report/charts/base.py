@@ -26,6 +26,7 @@ FACTOR_TITLES = {
     "outstanding": "Outstanding I/Os for each worker",
     "workers": "Workers",
     "block_size": "Block size",
+    "vms": "Virtual machines on each host",
     "read": "Share of reads",
     "random": "Share of random I/O",
     "rate_iops": "Offered rate (IOPS)",

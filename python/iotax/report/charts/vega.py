@@ -59,14 +59,19 @@ def picture(layers: Sequence[Spec], width_px: int, height_px: int, heading: str 
 
 
 def _lines(heading: str, width_px: int) -> list[str]:
-    """A heading too wide for its chart is broken between its parts."""
+    """A heading too wide for its chart is broken between its parts, and a part too wide between its words."""
+
+    def fits(text: str) -> bool:
+        return font.width_px(text, _HEADING_PX, bold=True) <= width_px
+
     lines: list[str] = []
     for part in re.split(r"(?<=,) | (?=· )", heading):
-        longer = f"{lines[-1]} {part}" if lines else part
-        if lines and font.width_px(longer, _HEADING_PX, bold=True) <= width_px:
-            lines[-1] = longer
-        else:
-            lines.append(part)
+        for piece in [part] if fits(part) else part.split(" "):
+            longer = f"{lines[-1]} {piece}" if lines else piece
+            if lines and fits(longer):
+                lines[-1] = longer
+            else:
+                lines.append(piece)
     return lines
 
 
