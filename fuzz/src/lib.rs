@@ -1,15 +1,17 @@
 //! What the fuzz targets do with their bytes. The peers are those of the tests: honest up to the full feature phase, from
 //! there on what the fuzzer makes up. It has found something where a machine panics or leaves an operation open.
 
-#[path = "../../crates/proto/tests/fc_nvme_support/mod.rs"]
+#[path = "../../crates/proto/tests/it/fc_nvme_support/mod.rs"]
 pub mod fc_nvme_support;
-#[path = "../../crates/proto/tests/fcp_support/mod.rs"]
+#[path = "../../crates/proto/tests/it/fcp_support/mod.rs"]
 pub mod fcp_support;
-#[path = "../../crates/proto/tests/iscsi_support/mod.rs"]
+#[path = "../../crates/proto/tests/it/in_place.rs"]
+pub mod in_place;
+#[path = "../../crates/proto/tests/it/iscsi_support/mod.rs"]
 pub mod iscsi_support;
-#[path = "../../crates/proto/tests/nfs_support/mod.rs"]
+#[path = "../../crates/proto/tests/it/nfs_support/mod.rs"]
 pub mod nfs_support;
-#[path = "../../crates/proto/tests/nvme_support/mod.rs"]
+#[path = "../../crates/proto/tests/it/nvme_support/mod.rs"]
 pub mod nvme_support;
 
 pub mod codecs;
@@ -20,3 +22,18 @@ pub mod iscsi;
 pub mod nfs;
 pub mod nvme;
 pub mod peers;
+
+/// The codecs, and each side of each protocol, by the names of their corpora.
+pub const TARGETS: [(&str, fn(&[u8])); 11] = [
+    ("codecs", codecs::run),
+    ("iscsi_target", iscsi::target),
+    ("iscsi_initiator", iscsi::initiator),
+    ("nvme_target", nvme::target),
+    ("nvme_initiator", nvme::initiator),
+    ("nfs_target", nfs::target),
+    ("nfs_initiator", nfs::initiator),
+    ("fcp_target", fcp::target),
+    ("fcp_initiator", fcp::initiator),
+    ("fc_nvme_target", fc_nvme::target),
+    ("fc_nvme_initiator", fc_nvme::initiator),
+];

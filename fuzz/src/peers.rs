@@ -2,7 +2,7 @@
 
 use iotax_proto::{Backend, Initiator, InitiatorEvents, Instant, Io, IoId, Payload, Reserve, Tag, Target, UnitError};
 
-use crate::nvme_support::in_place::give;
+use crate::in_place::give;
 
 /// Bytes as they arrive: the first says in pieces of which length, 0 for all at once.
 pub fn pieces(data: &[u8]) -> impl Iterator<Item = &[u8]> {

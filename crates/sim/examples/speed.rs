@@ -2,7 +2,7 @@
 //! PROTOCOL LOADS OUTSTANDING MILLISECONDS` runs so much virtual time of one, and prints its I/Os alone.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use std::{

@@ -1,6 +1,6 @@
 """Peers that ask a running server for as much work as they can, beside one that reads: it is served all along.
 
-How much work a turn does is counted in crates/node/tests/turns.rs; here it is seen that turns are taken.
+How much work a turn does is counted in crates/node/tests/it/turns.rs; here it is seen that turns are taken.
 """
 
 from __future__ import annotations

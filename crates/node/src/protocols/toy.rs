@@ -307,7 +307,7 @@ impl Describe for Describer {
     }
 }
 
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../tests/it/support/mod.rs"]
 mod support;
 
 mod tests {

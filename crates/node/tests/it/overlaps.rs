@@ -1,0 +1,255 @@
+//! Writes that overlap in time on a disk that can only take whole blocks: nothing that was acknowledged is lost, whoever reads,
+//! changes and writes back the blocks around it.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use crate::support::{Heap, perform};
+use iotax_node::{
+    ConnId, DiskId, DiskOp, DiskToken,
+    volume::{Buffers, Disks, Media, Operations, VolumeSpec, Volumes, unit_of},
+};
+use iotax_proto::{Instant, Payload, Started, UnitError, UnitOp};
+
+const NOW: Instant = Instant(5);
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = 6;
+
+type Finished = Result<Option<Payload>, UnitError>;
+
+/// A thread of a server with one connection.
+struct Thread {
+    volumes: Rc<Volumes>,
+    disks: Rc<RefCell<Disks>>,
+    operations: Operations,
+}
+
+/// Threads on one disk, whose reads are done when they are asked for, and writes when they end: the worst of all orders.
+struct World {
+    threads: Vec<Thread>,
+    disk: Rc<Heap>,
+    asked: Vec<(usize, DiskToken, DiskOp)>,
+    done: VecDeque<(usize, u32, Finished)>,
+    woken: Arc<AtomicBool>,
+}
+
+impl World {
+    fn new(threads: usize) -> Self {
+        let media = Media::Disk { disk: DiskId(0), block_size: BLOCK as u32 };
+        let spec = VolumeSpec::new("v", BLOCKS * BLOCK, media);
+        let disk = Heap::new((BLOCKS * BLOCK) as usize);
+        let thread = |_| {
+            let volumes = Rc::new(Volumes::new(std::slice::from_ref(&spec), &mut |_| Heap::new(1), None));
+            let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(Box::new(|len| Some(Heap::new(len)))))));
+            let operations = Operations::new(ConnId(0), Rc::clone(&volumes), Rc::clone(&disks));
+            Thread { volumes, disks, operations }
+        };
+        let threads = (0..threads).map(thread).collect();
+        Self { threads, disk, asked: Vec::new(), done: VecDeque::new(), woken: Arc::default() }
+    }
+
+    fn start(&mut self, thread: usize, id: u32, op: UnitOp, data: &[u8]) {
+        let operations = &mut self.threads[thread].operations;
+        let mut started = operations.start(NOW, id, unit_of(0, false), op);
+        if matches!(started, Started::NeedData) {
+            operations.place(id, 0, data);
+            started = operations.finish(NOW, id);
+        }
+        if let Started::Done(result) = started {
+            self.done.push_back((thread, id, result));
+        }
+        self.settle();
+    }
+
+    /// Ends the `at`-th of the disk operations that were asked for.
+    fn end(&mut self, at: usize) {
+        let (thread, token, op) = self.asked.remove(at);
+        let result = match &op {
+            DiskOp::Read { into, .. } => Ok(into.len() as u32),
+            op => perform(&self.disk, op),
+        };
+        let waiting = self.threads[thread].disks.borrow_mut().done(token);
+        if let Some((_, id)) = waiting
+            && let Some(done) = self.threads[thread].operations.disk_done(NOW, id, result)
+        {
+            self.done.push_back((thread, id, done));
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        for (index, thread) in self.threads.iter_mut().enumerate() {
+            while thread.volumes.take_granted() {
+                let barred = thread.disks.borrow_mut().take_barred();
+                for (_, id) in barred {
+                    if let Some(done) = thread.operations.look_at_claim(NOW, id) {
+                        self.done.push_back((index, id, done));
+                    }
+                }
+            }
+            loop {
+                let turn = thread.disks.borrow_mut().next_turn();
+                let Some((_, id)) = turn else { break };
+                if let Some(done) = thread.operations.take_turn(NOW, id) {
+                    self.done.push_back((index, id, done));
+                }
+            }
+            loop {
+                let request = thread.disks.borrow_mut().poll();
+                let Some(request) = request else { break };
+                if matches!(request.op, DiskOp::Read { .. }) {
+                    perform(&self.disk, &request.op).expect("a read");
+                }
+                self.asked.push((index, request.token, request.op));
+            }
+        }
+        self.woken.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A write of one value over a range, and when it was under way.
+struct Write {
+    range: std::ops::Range<u64>,
+    value: u8,
+    began: usize,
+    ended: Option<usize>,
+}
+
+/// What a byte may be after writes: of each that no other follows that began after its end.
+fn is_possible(writes: &[Write], at: u64, value: u8) -> bool {
+    let mut covering = writes.iter().filter(|write| write.range.contains(&at)).peekable();
+    if covering.peek().is_none() {
+        return value == 0;
+    }
+    covering.any(|write| {
+        let ended = write.ended.expect("all have ended");
+        write.value == value && !writes.iter().any(|later| later.range.contains(&at) && later.began > ended)
+    })
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_in_any_order_of_the_disk() {
+    arbtest::arbtest(|u| {
+        let mut world = World::new(2);
+        let mut writes: Vec<Write> = Vec::new();
+        let mut clock = 0;
+        let mut under_way = Vec::new();
+        for id in 0..u.int_in_range(2..=24_u32)? {
+            let kind = u.int_in_range(0..=5)?;
+            let (offset, len) = if kind < 3 {
+                let offset = u.int_in_range(0..=BLOCKS * BLOCK - 1)?;
+                (offset, u.int_in_range(1..=(2 * BLOCK).min(BLOCKS * BLOCK - offset))?)
+            } else {
+                let first = u.int_in_range(0..=BLOCKS - 1)?;
+                (first * BLOCK, u.int_in_range(1..=BLOCKS - first)? * BLOCK)
+            };
+            let value = if kind == 4 { 0 } else { u.int_in_range(1..=255)? };
+            let op = match kind {
+                4 => UnitOp::WriteZeroes { offset, len, durable: false },
+                5 => UnitOp::WriteSame { offset, len, pattern_len: 512, durable: true },
+                _ => UnitOp::Write { offset, len: len as u32, durable: u.arbitrary()? },
+            };
+            let thread = u.int_in_range(0..=1)?;
+            clock += 1;
+            writes.push(Write { range: offset..offset + len, value, began: clock, ended: None });
+            under_way.push((thread, id));
+            let data = vec![value; op.data_len() as usize];
+            world.start(thread, id, op, &data);
+            while !world.asked.is_empty() && u.ratio(2, 3)? {
+                let at = u.choose_index(world.asked.len())?;
+                world.end(at);
+            }
+            clock = note_ends(&mut world, &mut writes, &under_way, clock);
+        }
+        while !world.asked.is_empty() {
+            let at = u.choose_index(world.asked.len()).unwrap_or(0);
+            world.end(at);
+            clock = note_ends(&mut world, &mut writes, &under_way, clock);
+        }
+        assert!(writes.iter().all(|write| write.ended.is_some()), "all have ended");
+        for (at, value) in world.disk.bytes().iter().enumerate() {
+            assert!(is_possible(&writes, at as u64, *value), "byte {at} is {value}");
+        }
+        Ok(())
+    })
+    .budget_ms(3000);
+}
+
+fn note_ends(world: &mut World, writes: &mut [Write], under_way: &[(usize, u32)], mut clock: usize) -> usize {
+    while let Some((thread, id, result)) = world.done.pop_front() {
+        result.expect("written");
+        clock += 1;
+        let index = under_way.iter().position(|known| *known == (thread, id)).expect("it was started");
+        writes[index].ended = Some(clock);
+    }
+    clock
+}
+
+#[test]
+fn compare_and_writes_of_all_threads_count_every_one_beside_plain_writes() {
+    for seed in 0..200_usize {
+        let mut world = World::new(2);
+        let (mut count, mut tries) = (0_u8, 0_usize);
+        let op = UnitOp::CompareAndWrite { offset: 0, len: 512, durable: false };
+        let both = |count: u8| [[count; 512], [count + 1; 512]].concat();
+        world.start(0, 0, op.clone(), &both(0));
+        world.start(1, 0, op.clone(), &both(0));
+        // A neighbour in the same block of the disk, at odd offsets.
+        world.start(0, 1, UnitOp::Write { offset: 1000, len: 100, durable: true }, &[0xee; 100]);
+        while !world.asked.is_empty() {
+            tries += 1;
+            assert!(tries < 10_000, "one of them never ends");
+            world.end((seed + tries * 7) % world.asked.len());
+            while let Some((thread, id, result)) = world.done.pop_front() {
+                match result {
+                    Ok(_) if id == 0 => count += 1,
+                    Err(UnitError::Miscompare(_)) => {}
+                    other => assert!(other.is_ok(), "{other:?}"),
+                }
+                if id == 0 && count < 10 {
+                    world.start(thread, 0, op.clone(), &both(count));
+                }
+            }
+        }
+        let bytes = world.disk.bytes();
+        assert_eq!((count, bytes[0], bytes[511]), (10, 10, 10));
+        assert_eq!(bytes[1000..1100], [0xee; 100]);
+    }
+}
+
+#[test]
+fn whole_block_writes_wait_for_nothing_where_nobody_changes_a_part_of_a_block() {
+    let mut world = World::new(2);
+    for thread in 0..2 {
+        for id in 0..8 {
+            let op = UnitOp::Write { offset: u64::from(id % 2) * BLOCK, len: BLOCK as u32, durable: false };
+            world.start(thread, id, op, &[7; BLOCK as usize]);
+        }
+    }
+    assert_eq!(world.asked.len(), 16, "all are with the disk, those over the same block too");
+}
+
+#[test]
+fn blocks_of_an_aborted_write_are_free_when_the_disk_has_ended_it() {
+    let mut world = World::new(2);
+    world.start(0, 0, UnitOp::Write { offset: 10, len: 10, durable: true }, &[1; 10]);
+    world.start(1, 0, UnitOp::Write { offset: 30, len: 10, durable: true }, &[2; 10]);
+    world.end(0);
+    let writes = |world: &World| world.asked.iter().filter(|(.., op)| matches!(op, DiskOp::Write { .. })).count();
+    assert_eq!((world.asked.len(), writes(&world)), (1, 1), "the first writes, the second waits");
+    world.threads[0].operations.abort(0, None);
+    world.settle();
+    assert_eq!(world.asked.len(), 1, "the disk still works on it");
+    world.end(0);
+    while !world.asked.is_empty() {
+        world.end(0);
+    }
+    assert_eq!((world.disk.bytes()[10], world.disk.bytes()[30]), (1, 2));
+}

@@ -1,0 +1,311 @@
+//! A mount and its server, byte for byte.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use crate::nfs_support::{Pair, config, pattern, server::Server};
+use iotax_proto::{
+    Initiator, Io, IoError, Misuse, Payload, Refusal, Target, UnitError, UnitOp, ViolationKind,
+    nfs::{
+        common::{ExportAccess, Squash},
+        v3::{
+            Stability,
+            initiator::{Config, STATUS_VERIFIER_CHANGED},
+        },
+    },
+    rpc::{Credentials, auth::Identity},
+};
+
+/// Mounts, writes, reads back, flushes, leaves.
+fn exercise(mut pair: Pair) -> Pair {
+    pair.run().unwrap();
+    let geometry = pair.log.geometry.clone().unwrap();
+    assert_eq!((geometry.size_bytes, geometry.block_size, geometry.max_io_bytes), (4096, 1, 1 << 20));
+    let first = pattern(301, 1);
+    let second = pattern(64, 2);
+    pair.mount.submit(pair.now, 0, Io::Write { offset: 100, data: Payload::from_vec(first.clone()) }).unwrap();
+    pair.mount.submit(pair.now, 1, Io::Write { offset: 4032, data: Payload::from_vec(second.clone()) }).unwrap();
+    pair.run().unwrap();
+    pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
+    pair.mount.submit(pair.now, 2, Io::Read { offset: 100, len: 301 }).unwrap();
+    pair.mount.submit(pair.now, 3, Io::Read { offset: 4032, len: 64 }).unwrap();
+    pair.mount.submit(pair.now, 4, Io::Read { offset: 0, len: 3 }).unwrap();
+    pair.run().unwrap();
+    let mut completed = pair.log.completed.clone();
+    completed.sort_by_key(|(tag, _)| *tag);
+    assert_eq!(completed, [(0, Ok(())), (0, Ok(())), (1, Ok(())), (2, Ok(())), (3, Ok(())), (4, Ok(()))]);
+    assert_eq!(pair.log.data[2], first);
+    assert_eq!(pair.log.data[3], second);
+    assert_eq!(pair.log.data[4], [0; 3]);
+    assert_eq!(pair.server.volume()[100..401], first);
+    pair.mount.close(pair.now);
+    pair.run().unwrap();
+    assert!(pair.log.closed);
+    assert_eq!(pair.mount.poll_timeout(), None);
+    pair
+}
+
+#[test]
+fn a_session_is_the_same_at_every_split_of_the_byte_stream() {
+    let whole = exercise(Pair::new(config(), Server::new(4096)));
+    for in_place in [false, true] {
+        let mut named = 0;
+        for step in 1..400 {
+            let mut pair = Pair::new(config(), Server::new(4096));
+            (pair.step, pair.server.in_place) = (step, in_place);
+            let split = exercise(pair);
+            assert_eq!(split.to_server, whole.to_server);
+            assert_eq!(split.to_client, whole.to_client);
+            named += split.server.named.get();
+        }
+        assert_eq!(named > 1000, in_place, "{named}");
+    }
+}
+
+#[test]
+fn a_session_goes_the_same_way_with_fragments_of_every_size() {
+    for fragment in 1..400 {
+        for (step, in_place) in [(1, false), (7, false), (usize::MAX, false), (1, true), (7, true), (50, true)] {
+            let mut pair = Pair::new(config(), Server::new(4096));
+            (pair.fragment, pair.step, pair.server.in_place) = (Some(fragment), step, in_place);
+            exercise(pair);
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_the_same_way_when_the_backend_queues() {
+    for step in [1, 5, 64, usize::MAX] {
+        let mut server = Server::new(4096);
+        server.queues = true;
+        let mut pair = Pair::new(config(), server);
+        pair.step = step;
+        exercise(pair);
+    }
+}
+
+#[test]
+fn the_largest_io_goes_through() {
+    let mut pair = Pair::new(config(), Server::new(2 << 20)).ready();
+    (pair.step, pair.server.in_place) = (65_537, true);
+    let data = pattern(1 << 20, 9);
+    pair.mount.submit(pair.now, 0, Io::Write { offset: 4097, data: Payload::from_vec(data.clone()) }).unwrap();
+    pair.run().unwrap();
+    pair.mount.submit(pair.now, 0, Io::Read { offset: 4097, len: 1 << 20 }).unwrap();
+    pair.run().unwrap();
+    assert_eq!(pair.log.completed, [(0, Ok(())), (0, Ok(()))]);
+    assert!(pair.log.data[0] == data);
+    let too_large = Io::Read { offset: 0, len: (1 << 20) + 1 };
+    assert_eq!(pair.mount.submit(pair.now, 0, too_large), Err(Misuse::BadRange));
+}
+
+#[test]
+fn write_asks_for_the_stability_configured() {
+    for (stability, expected) in
+        [(Stability::Unstable, false), (Stability::DataSync, true), (Stability::FileSync, true)]
+    {
+        let mut pair = Pair::new(Config { stability, ..config() }, Server::new(64)).ready();
+        pair.mount.submit(pair.now, 0, Io::Write { offset: 0, data: Payload::from_vec(vec![1]) }).unwrap();
+        pair.run().unwrap();
+        assert_eq!(pair.server.started, [UnitOp::Write { offset: 0, len: 1, durable: expected }]);
+        assert_eq!(pair.log.completed, [(0, Ok(()))]);
+    }
+}
+
+#[test]
+fn errors_of_the_backend_become_the_statuses_of_the_standard() {
+    let cases = [
+        (UnitError::Medium, 5),
+        (UnitError::NoSpace, 28),
+        (UnitError::ReadOnly, 30),
+        (UnitError::NoUnit, 70),
+        (UnitError::OutOfRange, 27),
+    ];
+    for queues in [false, true] {
+        for io in
+            [Io::Read { offset: 0, len: 8 }, Io::Write { offset: 0, data: Payload::from_vec(vec![0; 8]) }, Io::Flush]
+        {
+            for (error, expected) in cases {
+                let mut pair = Pair::new(config(), Server::new(64)).ready();
+                pair.server.queues = queues;
+                pair.server.error = Some(error);
+                pair.mount.submit(pair.now, 5, io.clone()).unwrap();
+                pair.run().unwrap();
+                let [(5, Err(IoError::Failed { status, .. }))] = pair.log.completed[..] else {
+                    panic!("{error:?}: {:?}", pair.log.completed)
+                };
+                assert_eq!(status, expected);
+                assert_eq!(pair.mount.credits(), 8);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_busy_server_is_asked_again_later() {
+    let mut pair = Pair::new(config(), Server::new(64)).ready();
+    pair.server.error = Some(UnitError::Busy);
+    pair.mount.submit(pair.now, 0, Io::Read { offset: 0, len: 8 }).unwrap();
+    pair.run().unwrap();
+    assert_eq!(pair.log.completed, []);
+    let before = pair.now;
+    pair.wake().unwrap();
+    assert!(pair.now > before);
+    pair.run().unwrap();
+    assert_eq!(pair.log.completed, [(0, Ok(()))]);
+    let after = pair.now + config().timeout / 2;
+    assert!(pair.mount.poll_timeout() > Some(after), "nothing but to see to an idle connection");
+}
+
+#[test]
+fn a_flush_fails_once_when_the_write_verifier_changed() {
+    let mut pair = Pair::new(config(), Server::new(64)).ready();
+    let write = |pair: &mut Pair| {
+        pair.mount.submit(pair.now, 0, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 8]) }).unwrap();
+        pair.run().unwrap();
+    };
+    write(&mut pair);
+    pair.server.verifier = *b"boot two";
+    write(&mut pair);
+    pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
+    pair.run().unwrap();
+    pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
+    pair.run().unwrap();
+    let results: Vec<_> = pair.log.completed.iter().map(|(_, result)| result.clone()).collect();
+    assert!(matches!(
+        results[..],
+        [Ok(()), Ok(()), Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, .. }), Ok(())]
+    ));
+    assert_eq!(pair.mount.verifier(), Some(*b"boot two"));
+    // A later connection that knows the verifier finds the restart too.
+    let known = Config { verifier: Some(*b"boot two"), ..config() };
+    let mut pair = Pair::new(known, Server::new(64)).ready();
+    pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
+    pair.run().unwrap();
+    assert!(matches!(pair.log.completed[..], [(0, Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, .. }))]));
+}
+
+#[test]
+fn a_missing_file_is_made_and_grown_where_the_config_says_so() {
+    let missing = Config { file: "new".into(), ..config() };
+    let refused = Pair::new(missing.clone(), Server::new(64)).run().unwrap_err();
+    assert_eq!(refused.kind, ViolationKind::Refused(Refusal::NotFound));
+    // The server makes it half as large as asked for, so it has to be grown.
+    let created = Config { create: Some(1000), ..missing };
+    let pair = Pair::new(created, Server::new(64)).ready();
+    assert_eq!(pair.log.geometry.unwrap().size_bytes, 1000);
+}
+
+#[test]
+fn who_may_not_mount_read_or_write_is_told_so() {
+    let mut server = Server::new(64);
+    server.access = None;
+    let refused = Pair::new(config(), server).run().unwrap_err();
+    assert_eq!(refused.kind, ViolationKind::Refused(Refusal::Denied));
+    assert!(refused.rule.contains("may not be mounted"), "{refused}");
+    let absent = Config { export: "/absent".into(), ..config() };
+    let refused = Pair::new(absent, Server::new(64)).run().unwrap_err();
+    assert!(refused.rule.contains("no such export"), "{refused}");
+
+    let somebody = Identity::Sys { machine: "m".into(), credentials: Credentials::new(1000, 1000, &[]) };
+    let pair = Pair::new(Config { identity: somebody, ..config() }, Server::new(64)).ready();
+    assert!(pair.log.geometry.unwrap().read_only);
+
+    let mut pair = Pair::new(config(), Server::new(64)).ready();
+    pair.server.access = Some(ExportAccess { read_only: true, squash: Squash::None });
+    let mut read_only = Pair::new(config(), pair.server).ready();
+    let write = Io::Write { offset: 0, data: Payload::from_vec(vec![1; 8]) };
+    read_only.mount.submit(read_only.now, 0, write).unwrap();
+    read_only.run().unwrap();
+    assert!(matches!(read_only.log.completed[..], [(0, Err(IoError::Failed { status: 30, .. }))]));
+}
+
+#[test]
+fn what_nfs_does_not_have_completes_as_unsupported() {
+    let mut pair = Pair::new(config(), Server::new(64)).ready();
+    pair.mount.submit(pair.now, 3, Io::Unmap { offset: 0, len: 8 }).unwrap();
+    assert_eq!(pair.mount.submit(pair.now, 3, Io::Flush), Err(Misuse::BadTag));
+    assert_eq!(pair.mount.credits(), 7);
+    pair.wake().unwrap();
+    assert_eq!(pair.log.completed, [(3, Err(IoError::Unsupported))]);
+    assert_eq!(pair.mount.credits(), 8);
+}
+
+#[test]
+fn misuse_is_refused_and_sends_nothing() {
+    let mut pair = Pair::new(config(), Server::new(64));
+    assert_eq!(pair.mount.submit(pair.now, 0, Io::Flush), Err(Misuse::NoCredit));
+    pair.run().unwrap();
+    for (io, misuse) in [
+        (Io::Read { offset: 0, len: 0 }, Misuse::BadRange),
+        (Io::Read { offset: 60, len: 5 }, Misuse::BadRange),
+        (Io::Read { offset: u64::MAX, len: 5 }, Misuse::BadRange),
+    ] {
+        assert_eq!(pair.mount.submit(pair.now, 0, io), Err(misuse));
+    }
+    assert_eq!(pair.mount.submit(pair.now, 8, Io::Flush), Err(Misuse::BadTag));
+    assert!(pair.mount.transmit().is_empty());
+}
+
+#[test]
+fn a_lost_connection_completes_everything_and_aborts_what_the_backend_had() {
+    let mut server = Server::new(4096);
+    server.queues = true;
+    let mut pair = Pair::new(config(), server).ready();
+    pair.mount.submit(pair.now, 0, Io::Read { offset: 0, len: 8 }).unwrap();
+    pair.mount.submit(pair.now, 1, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 999]) }).unwrap();
+    let bytes = pair.mount.transmit().take_bytes();
+    // All but the end of the write's data arrives.
+    pair.connection.receive(pair.now, &bytes[..bytes.len() - 9], &mut pair.server).unwrap();
+    pair.connection.disconnected(pair.now, &mut pair.server);
+    pair.mount.disconnected(pair.now, &mut pair.log);
+    assert_eq!(pair.server.aborted.len(), 2);
+    assert!(pair.server.finish_queued().is_empty());
+    assert_eq!(pair.log.completed, [(0, Err(IoError::ConnectionLost)), (1, Err(IoError::ConnectionLost))]);
+    assert_eq!(pair.mount.credits(), 0);
+    assert_eq!(pair.server.volume(), [0; 4096]);
+}
+
+#[test]
+fn a_silent_server_and_a_record_never_ended_are_given_up() {
+    let mut pair = Pair::new(config(), Server::new(64)).ready();
+    pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
+    let bytes = pair.mount.transmit().take_bytes();
+    pair.connection.receive(pair.now, &bytes[..20], &mut pair.server).unwrap();
+    assert_eq!(pair.wake().unwrap_err().kind, ViolationKind::TimedOut);
+    let late = Target::<Server>::poll_timeout(&pair.connection).unwrap();
+    let given_up = pair.connection.handle_timeout(late, &mut pair.server).unwrap_err();
+    assert_eq!(given_up.kind, ViolationKind::TimedOut);
+}
+
+#[test]
+fn a_client_that_says_nothing_for_six_minutes_is_given_up() {
+    let mut pair = Pair::new(config(), Server::new(64)).ready();
+    let due = Target::<Server>::poll_timeout(&pair.connection).unwrap();
+    pair.now = pair.now + Duration::from_secs(359);
+    assert!(due > pair.now, "not yet");
+    pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
+    pair.run().unwrap();
+    pair.connection.handle_timeout(due, &mut pair.server).unwrap();
+    let due = Target::<Server>::poll_timeout(&pair.connection).unwrap();
+    let given_up = pair.connection.handle_timeout(due, &mut pair.server).unwrap_err();
+    assert_eq!(given_up.kind, ViolationKind::TimedOut);
+}
+
+#[test]
+fn a_mount_closed_while_busy_ends_its_ios_first() {
+    let mut server = Server::new(64);
+    server.queues = true;
+    let mut pair = Pair::new(config(), server).ready();
+    pair.mount.submit(pair.now, 0, Io::Read { offset: 0, len: 8 }).unwrap();
+    pair.mount.close(pair.now);
+    assert_eq!(pair.mount.credits(), 0);
+    pair.run().unwrap();
+    assert_eq!(pair.log.completed, [(0, Ok(()))]);
+    assert!(pair.log.closed);
+    // And one closed before it was ready never is.
+    let mut pair = Pair::new(config(), Server::new(64));
+    pair.mount.close(pair.now);
+    pair.run().unwrap();
+    assert!(pair.log.closed && pair.log.geometry.is_none());
+}

@@ -1,0 +1,152 @@
+//! A server with one flat export, a mount, and the wire between them.
+#![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
+
+pub mod server;
+
+use iotax_proto::{
+    Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Target, Violation,
+    nfs::v3::{
+        initiator::{Config, Mount},
+        target_side::{self, Connection},
+    },
+    rpc::{Credentials, auth::Identity},
+};
+
+pub use crate::in_place::give;
+use server::Server;
+
+/// What the mount told.
+#[derive(Debug, Default)]
+pub struct Log {
+    pub geometry: Option<Geometry>,
+    /// Bytes read, by tag.
+    pub data: Vec<Vec<u8>>,
+    pub completed: Vec<(Tag, Result<(), IoError>)>,
+    pub closed: bool,
+}
+
+impl InitiatorEvents for Log {
+    fn ready(&mut self, _now: Instant, geometry: &Geometry) {
+        assert!(self.geometry.is_none(), "ready comes once");
+        self.geometry = Some(geometry.clone());
+    }
+
+    fn data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
+        let tag = tag as usize;
+        if self.data.len() <= tag {
+            self.data.resize(tag + 1, Vec::new());
+        }
+        assert_eq!(self.data[tag].len(), offset as usize, "data come in order");
+        self.data[tag].extend_from_slice(bytes);
+    }
+
+    fn complete(&mut self, _now: Instant, tag: Tag, result: Result<(), IoError>) {
+        self.completed.push((tag, result));
+    }
+
+    fn closed(&mut self, _now: Instant) {
+        self.closed = true;
+    }
+}
+
+/// A mount and its server, joined by a wire that delivers `step` bytes at a time.
+pub struct Pair {
+    pub now: Instant,
+    pub mount: Mount,
+    pub connection: Connection,
+    pub server: Server,
+    pub log: Log,
+    pub step: usize,
+    /// Cuts records of both sides into fragments of so many bytes.
+    pub fragment: Option<usize>,
+    /// Everything that went over the wire.
+    pub to_server: Vec<u8>,
+    pub to_client: Vec<u8>,
+}
+
+pub fn config() -> Config {
+    Config {
+        export: "/export".into(),
+        file: "volume".into(),
+        identity: Identity::Sys { machine: "client".into(), credentials: Credentials::new(0, 0, &[0, 5]) },
+        depth: 8,
+        ..Config::default()
+    }
+}
+
+impl Pair {
+    pub fn new(config: Config, server: Server) -> Self {
+        let now = Instant::default();
+        Self {
+            now,
+            mount: Mount::new(now, config),
+            connection: Connection::new(Instant::default(), target_side::Config::default()),
+            server,
+            log: Log::default(),
+            step: usize::MAX,
+            fragment: None,
+            to_server: Vec::new(),
+            to_client: Vec::new(),
+        }
+    }
+
+    /// Carries bytes both ways, and lets the server finish what it queued, until nothing moves.
+    pub fn run(&mut self) -> Result<(), Violation> {
+        loop {
+            self.now = Instant(self.now.0 + 1000);
+            let bytes = refragment(self.mount.transmit().take_bytes(), self.fragment);
+            self.to_server.extend(&bytes);
+            for chunk in bytes.chunks(self.step.min(bytes.len().max(1))) {
+                give(&mut self.connection, self.now, chunk, &mut self.server)?;
+            }
+            for (id, result) in self.server.finish_queued() {
+                self.connection.complete(self.now, id, result, &mut self.server);
+            }
+            let answer = refragment(Target::<Server>::transmit(&mut self.connection).take_bytes(), self.fragment);
+            self.to_client.extend(&answer);
+            for chunk in answer.chunks(self.step.min(answer.len().max(1))) {
+                self.mount.receive(self.now, chunk, &mut self.log)?;
+            }
+            if bytes.is_empty() && answer.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs until the file is ready.
+    pub fn ready(mut self) -> Self {
+        self.run().expect("a mount");
+        assert!(self.log.geometry.is_some(), "the file is ready");
+        self
+    }
+
+    /// Lets time pass to the mount's next wake-up.
+    pub fn wake(&mut self) -> Result<(), Violation> {
+        self.now = self.now.max(self.mount.poll_timeout().expect("something to wait for"));
+        self.mount.handle_timeout(self.now, &mut self.log)
+    }
+}
+
+/// The same records in fragments of `len` bytes.
+pub fn refragment(bytes: Vec<u8>, len: Option<usize>) -> Vec<u8> {
+    let Some(len) = len else { return bytes };
+    let mut rest = &bytes[..];
+    let mut out = Vec::new();
+    while let Some((mark, after)) = rest.split_first_chunk::<4>() {
+        let size = (u32::from_be_bytes(*mark) & 0x7fff_ffff) as usize;
+        let (record, after) = after.split_at(size);
+        let count = record.chunks(len).len();
+        for (at, chunk) in record.chunks(len).enumerate() {
+            let last = if at + 1 == count { 1 << 31 } else { 0 };
+            out.extend((chunk.len() as u32 | last).to_be_bytes());
+            out.extend(chunk);
+        }
+        rest = after;
+    }
+    out
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed).collect()
+}

@@ -1,0 +1,12 @@
+//! Tests of the simulator, in one binary.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod ends;
+mod fabrics;
+mod faults;
+mod loads;
+mod loss;
+mod receives;
+mod support;
+mod switches;
+mod theory;
