@@ -339,17 +339,17 @@ impl<T: FnMut(Progress)> Running<'_, T> {
             }
         }
         let before = self.used_at(start);
-        let mut parts = Vec::new();
+        let mut stages = Vec::new();
         let mut sides = self.sides(&before);
-        for part in 1..PARTS {
-            let used = self.used_at(start + run.runtime * part / PARTS);
-            parts.push(self.part(&mut sides, &used));
+        for stage in 1..PARTS {
+            let used = self.used_at(start + run.runtime * stage / PARTS);
+            stages.push(self.part(&mut sides, &used));
         }
         let after = self.used_at(end);
-        parts.push(self.part(&mut sides, &after));
-        for (part, index) in parts.iter_mut().zip(0..) {
-            part.at = run.runtime * index / PARTS;
-            part.duration = run.runtime * (index + 1) / PARTS - part.at;
+        stages.push(self.part(&mut sides, &after));
+        for (stage, index) in stages.iter_mut().zip(0..) {
+            stage.at = run.runtime * index / PARTS;
+            stage.duration = (run.runtime * (index + 1) / PARTS).saturating_sub(stage.at);
         }
         let Some(load) = self.loads.first().map(|(_, load)| load.borrow()) else { return Err(nothing("no load")) };
         let (geometry, facts) = (load.geometry().cloned().ok_or_else(|| nothing("no geometry"))?, load.facts());
@@ -379,7 +379,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
             start,
             initiators,
             targets,
-            parts,
+            parts: stages,
             media_ns: (!self.disks.is_empty()).then(|| after.media_ns - before.media_ns),
             trunks: after
                 .trunks
