@@ -65,7 +65,7 @@ pub(super) fn result(
     let found = figures(document, &plan.endpoint.text, window, measured, cpu(usage), usage.duration_ns);
     let checks = Checks { start_skew_ns: span.start_skew_ns, ..found.checks };
     let cpu_series = usage.series.iter().map(|point| cpu_point(point, "initiator")).collect();
-    ResultEvent { driver, checks, cpu_series, ..found }
+    ResultEvent { driver, cpu_series, checks, ..found }
 }
 
 /// Of a load on any clock. `cpu` was read over `cpu_window_ns`.

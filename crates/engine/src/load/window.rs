@@ -60,6 +60,7 @@ struct Look {
 
 /// Between two looks.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "units come last in names")]
 pub(super) struct CpuPoint {
     /// From the window's start to the begin of the interval.
     pub(super) at_ns: u64,
