@@ -105,8 +105,8 @@ def refused_on_hosts(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[s
 
 
 _HOSTS_POLICIES = {
-    "iscsi": ("round-robin", "queue-depth"),
-    "fc": ("round-robin", "queue-depth"),
+    "iscsi": ("fixed", "round-robin", "queue-depth"),
+    "fc": ("fixed", "round-robin", "queue-depth"),
     "nvme-tcp": ("numa", "round-robin", "queue-depth"),
     "fc-nvme": ("numa", "round-robin", "queue-depth"),
 }

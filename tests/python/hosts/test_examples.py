@@ -1,4 +1,4 @@
-"""Each example of a published study by `iotax check`, word for word, on a site of eight hosts that are not there."""
+"""Each example of a published study by `iotax check`, word for word, on hosts that are not there."""
 
 from __future__ import annotations
 
@@ -19,12 +19,38 @@ import yaml
 
 from iotax.cli.app import app
 from iotax.cli.exits import Exit
+from iotax.design import plan
 from iotax.places import Binary
+from iotax.study.read import load_study
 
 TESTS = Path(__file__).parents[1]
 FOLDER = Path(__file__).parents[3] / "examples" / "hosts"
-INVENTORY = "site.yaml"
-EXAMPLES = sorted(each.stem for each in FOLDER.glob("*.yaml") if each.name != INVENTORY)
+INVENTORIES = ("site.yaml", "site-esxi.yaml")
+EXAMPLES = sorted(each.stem for each in FOLDER.glob("*.yaml") if each.name not in INVENTORIES)
+"""One of each published study."""
+PARTS = ("initiators", "hypervisors")
+ESXI = [name for name in EXAMPLES if name != "tr-3808"]
+
+
+def hosts_of(example: str) -> list[dict]:
+    """Initiators and hypervisors, as the study or its inventory names them."""
+    lab = yaml.safe_load((FOLDER / f"{example}.yaml").read_text())["lab"]["hosts"]
+    inventory = yaml.safe_load((FOLDER / lab["inventory"]).read_text())
+    return [host | {"part": part} for part in PARTS for host in lab.get(part, inventory.get(part, []))]
+
+
+def names_of(example: str, part: str) -> list[str]:
+    return [host["name"] for host in hosts_of(example) if host["part"] == part]
+
+
+def ports_into(document: dict, ports: dict[str, int]) -> dict:
+    """The same, whose hosts are all on this machine."""
+    lab = document["lab"]["hosts"] if "lab" in document else document
+    for part in PARTS:
+        for host in lab.get(part, []):
+            host |= {"address": "127.0.0.1", "port": ports.get(host["name"], 1)}
+    return document
+
 
 Check = Callable[..., Result]
 
@@ -42,13 +68,12 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
     (tmp_path / "digest").write_text(Binary(engine).digest)
     studies = tmp_path / "studies"
     shutil.copytree(FOLDER, studies)
-    inventory = yaml.safe_load((FOLDER / INVENTORY).read_text())
-    hosts = inventory["initiators"]
     running: list[subprocess.Popen[str]] = []
 
     def checked(
         example: str, *, lacks: dict[int, list[str]] | None = None, holds: dict[int, str] | None = None
     ) -> Result:
+        hosts = hosts_of(example)
         site = {"count": len(hosts), "lacks": lacks or {}, "holds": holds or {}}
         (tmp_path / "site.json").write_text(json.dumps(site))
         stubs = subprocess.Popen(
@@ -60,9 +85,10 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
         )
         running.append(stubs)
         assert stubs.stdout is not None
-        for host in hosts:
-            host |= {"address": "127.0.0.1", "port": int(stubs.stdout.readline())}
-        (studies / INVENTORY).write_text(yaml.safe_dump(inventory))
+        ports = {host["name"]: int(stubs.stdout.readline()) for host in hosts}
+        for name in (*INVENTORIES, f"{example}.yaml"):
+            document = yaml.safe_load((FOLDER / name).read_text())
+            (studies / name).write_text(yaml.safe_dump(ports_into(document, ports), sort_keys=False))
         return CliRunner().invoke(app, ["check", str(studies / f"{example}.yaml")])
 
     yield checked
@@ -74,26 +100,74 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
 def test_an_example_passes_on_hosts_that_have_what_it_names(check: Check, example: str) -> None:
     done = check(example)
     assert done.exit_code == Exit.OK, done.output
-    for number in range(1, 9):
-        assert f"host{number}: initiator, Linux 6.1.0, 32 cores" in done.output
+    for name in names_of(example, "initiators"):
+        assert f"{name}: initiator, Linux 6.1.0, 32 cores" in done.output
+    for name in names_of(example, "hypervisors"):
+        assert f"{name}: hypervisor, VMkernel 7.0.3" in done.output
     study = yaml.safe_load((FOLDER / f"{example}.yaml").read_text())
-    for label in study["factors"]["protocol"]:
-        assert f"{label} on host8 (" in done.output, label
+    last = names_of(example, "initiators")[-1]
+    volumes: dict[str, list[str]] = {}
+    for label, level in study["factors"]["protocol"].items():
+        volumes.setdefault(level if isinstance(level, str) else level["protocol"], []).append(label)
+    # A volume that several labels reach in different ways is looked at by one.
+    for uri, labels in volumes.items():
+        assert any(f"{label} on {last} (" in done.output for label in labels), uri
+
+
+def test_there_is_one_of_each_published_study_with_its_figures() -> None:
+    assert EXAMPLES == ["fcp-or-fc-nvme", "ip-or-fc", "nfs-or-fc-cpu", "nfs-or-iscsi", "tr-3808"]
+    for example in EXAMPLES:
+        published = load_study(str(FOLDER / f"{example}.yaml"))[0].published
+        assert published, example
+        assert all(each.reason for each in published), example
 
 
 @pytest.mark.parametrize(
-    ("example", "command"), [("tr-3808", "iscsiadm"), ("ip-or-fc", "nvme"), ("nfs-or-fc-cpu", "mount")]
+    ("example", "trials", "outstanding"),
+    [
+        ("tr-3808", 10 * 2 * 3 * 3, {128, 384, 640}),
+        ("nfs-or-iscsi", 3 * 5 * 3, {32}),
+        ("nfs-or-fc-cpu", 640, {64}),
+        ("ip-or-fc", 6 * 4 * 3 * 3, {4 * 160}),
+        ("fcp-or-fc-nvme", 2 * 7 * 4 * 3, {120}),
+    ],
 )
+def test_an_example_has_the_size_of_its_source(example: str, trials: int, outstanding: set[int]) -> None:
+    study = load_study(str(FOLDER / f"{example}.yaml"))[0]
+    planned = plan(study).trials
+    assert len(planned) == trials
+    loads = [study.settings(trial.treatment).load for trial in planned]
+    assert {(load.clients or 1) * load.workers * load.outstanding for load in loads} == outstanding
+
+
+@pytest.mark.parametrize("example", ESXI)
+def test_what_an_esxi_host_spends_is_told_without_its_guests(example: str) -> None:
+    study = load_study(str(FOLDER / f"{example}.yaml"))[0]
+    assert study.lab.hosts is not None
+    assert study.lab.hosts.virtual() == {host.name for host in study.lab.hosts.initiator_hosts()}
+    assert "cpu_hypervisor" in study.responses
+
+
+def test_an_esxi_host_without_esxtop_is_named(check: Check) -> None:
+    done = check("nfs-or-fc-cpu", lacks={2: ["esxtop"]})
+    assert done.exit_code == Exit.LAB
+    assert "esx1: esxtop is missing" in done.output
+
+
+@pytest.mark.parametrize(("example", "command"), [("tr-3808", "iscsiadm"), ("ip-or-fc", "nvme"), ("tr-3808", "mount")])
 def test_a_command_that_an_example_needs_and_a_host_lacks_is_named(check: Check, example: str, command: str) -> None:
     done = check(example, lacks={3: [command]})
     assert done.exit_code == Exit.LAB
-    assert f"host3: {command} is missing, and this study needs it there" in done.output
+    name = names_of(example, "initiators")[2]
+    assert f"{name}: {command} is missing, and this study needs it there" in done.output
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_a_volume_of_an_example_that_holds_somebodys_data_is_refused_by_its_host(check: Check, example: str) -> None:
-    done = check(example, holds={5: "LVM2 physical volume"})
+    first, *others = names_of(example, "initiators")
+    done = check(example, holds={1: "LVM2 physical volume"})
     assert done.exit_code == Exit.REFUSED
-    assert "on host5 (" in done.output
+    assert f"on {first} (" in done.output
     assert "holds LVM2 physical volume at byte 512 that iotax did not write. Nothing was changed" in done.output
-    assert "on host4 (" not in "".join(line for line in done.output.splitlines() if "LVM2" in line)
+    refused = "".join(line for line in done.output.splitlines() if "LVM2" in line)
+    assert not any(f"on {name} (" in refused for name in others)

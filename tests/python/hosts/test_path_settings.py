@@ -114,6 +114,19 @@ def test_dm_multipath_gets_its_policy_and_its_table_back(host: FakeHost) -> None
     assert (table.read_text(), host.journal) == (before, [])
 
 
+def test_one_path_carries_all_of_a_fixed_policy_as_long_as_it_works(host: FakeHost) -> None:
+    host.fibre_channel(WWPN, 7)
+    table = host.multipath("sdq")
+    before = table.read_text()
+    done, facts, wrong = up(host, FC, path_policy="fixed")
+    assert done.returncode == 0, done.stderr
+    assert (facts["path_policy"], facts["paths"], wrong) == ("fixed", "2", [])
+    groups = "2 1 round-robin 0 1 1 8:16 1 round-robin 0 1 1 8:32 1"
+    assert table.read_text() == f"0 16384 multipath 1 queue_if_no_path 1 alua {groups}\n"
+    host.run(SCRIPT, "down")
+    assert (table.read_text(), host.journal) == (before, [])
+
+
 def test_one_path_has_no_policy(host: FakeHost) -> None:
     host.fibre_channel(WWPN, 7)
     assert "has no multipath device" in up(host, FC, path_policy="round-robin")[0].stderr
@@ -211,7 +224,7 @@ def test_connections_are_factors_too(host: FakeHost) -> None:
     [
         (FC, {"mtu": 9000}, "a Fibre Channel frame carries 2112 bytes"),
         (NFS, {"path_policy": "round-robin"}, "an NFS mount goes to one address"),
-        (ISCSI, {"path_policy": "numa"}, "iscsi has no policy numa; it has round-robin, queue-depth"),
+        (ISCSI, {"path_policy": "numa"}, "iscsi has no policy numa; it has fixed, round-robin, queue-depth"),
         (NVME, {"path_policy": "numa"}, "one path leaves nothing to choose"),
         (FC_NVME, {"mtu": 9000}, "a Fibre Channel frame carries 2112 bytes"),
         (NVME, {"nconnect": 2}, "nvme-tcp has none; it belongs to nfs"),

@@ -115,14 +115,33 @@ mpath_whole() {
 table() { root "reading the table of $1" dmsetup table "$1" && echo "$_said"; }
 selector() { echo "$1" | grep -o "round-robin\|queue-length\|service-time\|historical-service-time" | head -n 1; }
 
-# dm_policy NAME: the paths of a multipath device by $POLICY, each with the weight 1; groups stay as they are.
+# dm_fixed TABLE: with a group for each path, so that one carries all as long as it works, in the order that was.
+dm_fixed() {
+    echo "$1" | awk '
+        function pass(count,   k) { for (k = 0; k < count; k++) out = out " " $(i++) }
+        { i = 4; out = $1 " " $2 " " $3; pass($i + 1); pass($i + 1); groups = $i; i += 2; count = 0
+          while (groups-- > 0) { i += 2 + $(i + 1); paths = $i; own = $(i + 1); i += 2
+            while (paths-- > 0) { each = each " round-robin 0 1 1 " $i " 1"; count++; i += 1 + own } }
+          print out " " count " 1" each }'
+}
+
+# dm_policy NAME: the paths of a multipath device by $POLICY, each with the weight 1; groups stay as they are, but for fixed.
 dm_policy() {
     case "$POLICY" in
     round-robin) _selector=round-robin ;;
     queue-depth) _selector=queue-length ;;
-    *) die "usage dm-multipath has no policy $POLICY here; it has round-robin and queue-depth" ;;
+    fixed) _selector=fixed ;;
+    *) die "usage dm-multipath has no policy $POLICY here; it has fixed, round-robin and queue-depth" ;;
     esac
     _table=$(table "$1") || exit 1
+    if [ "$_selector" = fixed ]; then
+        _new=$(dm_fixed "$_table")
+        [ "$_new" != "$_table" ] || return 0
+        remember dm "$1" "$_table"
+        root "setting the policy of $1" dmsetup reload "$1" --table "$_new"
+        root "setting the policy of $1" dmsetup resume "$1"
+        return
+    fi
     [ "$(selector "$_table")" != "$_selector" ] || return 0
     remember dm "$1" "$_table"
     # Features, handlers, groups, next group; then of each group: selector, its arguments, paths with theirs.
@@ -143,7 +162,12 @@ scsi_policy() {
     _map=$(mpath "$1") || die "usage $1 has no multipath device, so there is no path to choose: is multipathd running, and are there two paths?"
     _map=$(content "$SYSFS/block/$_map/dm/name")
     dm_policy "$_map"
-    case "$(selector "$(table "$_map")")" in
+    _table=$(table "$_map") || exit 1
+    if [ "$POLICY" = fixed ]; then
+        [ "$_table" != "$(dm_fixed "$_table")" ] || fact path_policy fixed
+        return
+    fi
+    case "$(selector "$_table")" in
     round-robin) fact path_policy round-robin ;;
     queue-length) fact path_policy queue-depth ;;
     esac
