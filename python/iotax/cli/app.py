@@ -335,6 +335,24 @@ def import_(
             parser=quantity.percent, metavar="PERCENT", help="Differences that count as equivalent.", show_default="5%"
         ),
     ] = 5.0,
+    published: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Published figures to set beside the results: a file with `published:` as in a study, or a built-in "
+            "study's name.",
+        ),
+    ] = "",
+    response: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--response",
+            metavar="NAME",
+            help="What is compared, the primary first, such as cpu_hypervisor or cpu_utilisation_machine; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
     label: Annotated[str, typer.Option(help="Distinguishes imports, such as `before` and `after`.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Go on and add files as they appear, until Ctrl-C.")] = False,
     document: JsonFile = None,
@@ -361,6 +379,8 @@ def import_(
             name,
             question,
             margin,
+            published,
+            tuple(response or ()),
             label,
         ),
         document,
@@ -686,7 +706,9 @@ def init(
             "--from",
             metavar="NAME",
             help="Start from this built-in study (`iotax studies`), a job file of fio (JOB.fio), a profile of DiskSpd "
-            "(FILE.xml) or its command line.",
+            "(FILE.xml), its command line, a script of such lines or what it printed, a parameter file of vdbench, "
+            "or a "
+            "configuration of Iometer (FILE.icf).",
             show_default=False,
             autocompletion=complete.study_names,
         ),

@@ -51,6 +51,8 @@ class Request:
     name: str
     question: str
     margin: float
+    published: str
+    responses: tuple[str, ...]
     label: str
 
 
@@ -147,7 +149,16 @@ def _read(request: Request, form: Format, name: str) -> _Read:
             leave(Exit.USAGE, f"nothing was imported: no {form.title} among {counted(campaign.files, 'file')}{reasons}")
         baseline = given_factors(list(request.baseline))
         monitors = [recorded(word, campaign.notes) for word in request.cpu]
-        read = study_of(campaign, Wanted(name, request.question, baseline, request.floor, request.margin), monitors)
+        wanted = Wanted(
+            name,
+            request.question,
+            baseline,
+            request.floor,
+            request.margin,
+            request.published,
+            request.responses,
+        )
+        read = study_of(campaign, wanted, monitors)
     except (PatternError, Unreadable) as error:
         leave(Exit.USAGE, str(error))
     return _Read(campaign, read, [*campaign.notes.said, *remarks(campaign.placed)])

@@ -260,9 +260,10 @@ def _begun(source: str | None, name: str, variables: Mapping[str, str]) -> str:
     """The text to start from: the template, a built-in study, or another program's job."""
     if source is None:
         return TEMPLATE
-    from iotax.imports.diskspd_job import PROGRAM, study_of_diskspd
+    from iotax.imports.diskspd_job import PROGRAM, is_diskspd_file, study_of_diskspd
     from iotax.imports.fio_job import study_of_job
     from iotax.imports.job_study import Converted
+    from iotax.imports.parameter_files import is_parameter_file, study_of_parameters
     from iotax.imports.problems import Unreadable
 
     fio = Path(source).suffix in FIO_SUFFIXES
@@ -271,8 +272,10 @@ def _begun(source: str | None, name: str, variables: Mapping[str, str]) -> str:
     try:
         if fio:
             made = study_of_job(Path(source), name, variables)
-        elif source.endswith(".xml") or PROGRAM.match(source):
+        elif source.endswith(".xml") or PROGRAM.match(source) or is_diskspd_file(Path(source)):
             made = Converted(*study_of_diskspd(source, name))
+        elif is_parameter_file(Path(source)):
+            made = study_of_parameters(Path(source), name)
         else:
             return from_study(_builtin(source), name)
     except Unreadable as problem:

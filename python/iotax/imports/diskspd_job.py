@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from iotax.imports import diskspd_text
 from iotax.imports.diskspd import root_of
-from iotax.imports.job_study import study_text
-from iotax.imports.problems import Unreadable, text_of
+from iotax.imports.job_study import OWN_VOLUME, Pattern, Step, of_steps, study_text
+from iotax.imports.problems import Unreadable, head_of, text_of
 from iotax.units import format_duration, format_size
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -24,6 +25,8 @@ _SILENT = re.compile(r"-(L|D\d*|R\w*|I\w*|z\d*|p|v|N|S\w*|Z\w*|n|i\d+|j\d+|a\S*|
 """Options that say how to measure, or what of the host to use; a study has its own ways, or nothing to choose."""
 PROGRAM = re.compile(r"^(?:\S*[\\/])?diskspd(?:\.exe)?\s", re.IGNORECASE)
 """How a command line begins."""
+_LINE = re.compile(r"^\s*(?:&\s*|@)?((?:\S*[\\/])?diskspd(?:\.exe)?\s.*)$", re.IGNORECASE | re.MULTILINE)
+"""One in a script."""
 
 
 @dataclass(frozen=True)
@@ -70,41 +73,113 @@ class _Job:
 def study_of_diskspd(source: str, name: str) -> tuple[str, list[str]]:
     """(YAML of a study, what DiskSpd is asked that the study does not). Raises Unreadable.
 
-    `source` is a command line, or the path of a profile or of a result, which repeats its profile.
+    `source` is a command line, or the path of a profile, of a result, which repeats its profile, or of a text with
+    command
+    lines, each of which becomes a treatment.
     """
     if PROGRAM.match(source):
-        return _study(_of_words(shlex.split(source.replace("\\", "/"))[1:]), name, "diskspd")
-    return _study(_of_profile(Path(source)), name, Path(source).name)
+        return _study(_of_line(source, Path("diskspd")), name, "diskspd")
+    jobs = _of_file(Path(source))
+    known_by = Path(source).name
+    return _study(jobs[0], name, known_by) if len(jobs) == 1 else _several(jobs, name, known_by)
+
+
+def is_diskspd_file(path: Path) -> bool:
+    """A profile, a result, or a text with command lines. Raises Unreadable."""
+    if not path.is_file():
+        return False
+    head = head_of(path)
+    return (
+        "<Profile" in head or "<Results" in head or bool(_LINE.search(head)) or diskspd_text.recognised(text_of(path))
+    )
+
+
+def _of_line(line: str, path: Path, number: int | None = None) -> _Job:
+    try:
+        words = shlex.split(line.replace("\\", "/"))
+    except ValueError as error:
+        raise Unreadable(path, f"the command line cannot be read: {error}", line=number) from None
+    return _of_words(words[1:])
+
+
+def _of_file(path: Path) -> list[_Job]:
+    """One for each run of a printed result, or for each command line of a text; else that of the profile."""
+    text = text_of(path)
+    if "<Profile" in text or "<Results" in text:
+        return [_of_profile(path, text)]
+    if diskspd_text.recognised(text):
+        return [_of_root(path, root) for root in diskspd_text.roots_of(path, text)]
+    lines = [
+        (number, found[1]) for number, each in enumerate(text.splitlines(), start=1) if (found := _LINE.match(each))
+    ]
+    if not lines:
+        raise Unreadable(path, "no `<Profile>` or `<Results>` of DiskSpd in it, no printed result and no command line")
+    return [_of_line(line, path, number) for number, line in lines]
+
+
+def _several(jobs: Sequence[_Job], name: str, known_by: str) -> tuple[str, list[str]]:
+    """What runs one after another, as treatments."""
+    notes = [note for job in jobs for note in job.notes] + [f"targets: {OWN_VOLUME}"]
+    steps = []
+    for at, job in enumerate(jobs, start=1):
+        load = _load(job, notes)
+        patterns = [
+            Pattern(each.block_bytes, 100 - each.write_percent, each.random_percent, each.threads)
+            for each in job.targets
+        ]
+        alike = len({(each.block_bytes, each.read_percent, each.random_percent) for each in patterns}) == 1
+        own = patterns[:1] if alike else patterns
+        said = ", ".join(dict.fromkeys(_named(each) for each in own))
+        steps.append(Step(f"{at} {said}", own, load["workers"], load["outstanding"], load.get("rate_iops")))
+    if any(target.shared for job in jobs for target in job.targets):
+        notes.append("-si: threads of a study have a sequence each, unless you say `shared: true`")
+    times = {(job.warmup_s, job.duration_s) for job in jobs}
+    if len(times) > 1:
+        notes.append("runs differ in their times (-W, -d): the study takes those of the first")
+    asked = {"warmup": jobs[0].warmup_s, "runtime": jobs[0].duration_s}
+    load, factors = of_steps(steps, asked, notes)
+    size = max(job.size_bytes for job in jobs)
+    volume = {"size": format_size(size)} if size else {}
+    return study_text(name, known_by, volume, load, factors), list(dict.fromkeys(notes))
+
+
+def _named(pattern: Pattern) -> str:
+    order = "random" if pattern.random_percent == 100 else "sequential" if not pattern.random_percent else "mixed"
+    what = {100: "read", 0: "write"}.get(pattern.read_percent, f"{pattern.read_percent:g} read")
+    return f"{format_size(pattern.block_bytes)} {order} {what}"
 
 
 def _study(job: _Job, name: str, known_by: str) -> tuple[str, list[str]]:
-    notes = [*job.notes, "targets: the study uses iotax's own volume; name your endpoints under factors: protocol"]
-    first = job.targets[0]
-    load: dict[str, Any] = first.stream()
-    outstanding, workers = first.outstanding, sum(target.threads for target in job.targets)
-    if job.threads:
-        workers = job.threads
-        outstanding = job.per_thread or sum(target.outstanding for target in job.targets)
-    elif len({target.outstanding for target in job.targets}) > 1:
-        notes.append("targets differ in outstanding I/Os (-o): every worker of a study has the same")
+    notes = [*job.notes, f"targets: {OWN_VOLUME}"]
+    load = job.targets[0].stream() | _load(job, notes)
     load |= {
-        "outstanding": outstanding,
-        "workers": workers,
         "warmup": format_duration(job.warmup_s * _SECOND_NS),
         "runtime": format_duration(job.duration_s * _SECOND_NS),
     }
-    rates = [target.rate_iops for target in job.targets]
-    known = [rate for rate in rates if rate is not None]
-    if known and len(known) == len(rates):
-        load["rate_iops"] = round(sum(known))
-    elif known:
-        notes.append("only some targets have a rate (-g): the study is a closed loop")
     if len({tuple(target.stream().items()) for target in job.targets}) > 1:
         load["streams"] = {
             f"target-{at}": target.stream() | {"share": target.threads}
             for at, target in enumerate(job.targets, start=1)
         }
     return study_text(name, known_by, {"size": format_size(job.size_bytes)} if job.size_bytes else {}, load), notes
+
+
+def _load(job: _Job, notes: list[str]) -> dict[str, Any]:
+    """Workers, what each has outstanding, and their rate."""
+    outstanding, workers = job.targets[0].outstanding, sum(target.threads for target in job.targets)
+    if job.threads:
+        workers = job.threads
+        outstanding = job.per_thread or sum(target.outstanding for target in job.targets)
+    elif len({target.outstanding for target in job.targets}) > 1:
+        notes.append("targets differ in outstanding I/Os (-o): every worker of a study has the same")
+    load: dict[str, Any] = {"outstanding": outstanding, "workers": workers}
+    rates = [target.rate_iops for target in job.targets]
+    known = [rate for rate in rates if rate is not None]
+    if known and len(known) == len(rates):
+        load["rate_iops"] = round(sum(known))
+    elif known:
+        notes.append("only some targets have a rate (-g): the study is a closed loop")
+    return load
 
 
 _REDIRECTION = re.compile(r"\d*(?:>>?|<)(?:&\d)?")
@@ -189,12 +264,14 @@ def _wrong(message: str) -> Unreadable:
     return Unreadable(Path("diskspd"), message)
 
 
-def _of_profile(path: Path) -> _Job:
-    text = text_of(path)
+def _of_profile(path: Path, text: str) -> _Job:
     begin = min((at for at in (text.find("<Profile"), text.find("<Results")) if at >= 0), default=-1)
     if begin < 0:
         raise Unreadable(path, "no `<Profile>` or `<Results>` of DiskSpd in it")
-    root = root_of(path, text, begin)
+    return _of_root(path, root_of(path, text, begin))
+
+
+def _of_root(path: Path, root: Xml.Element) -> _Job:
     spans = root.findall("TimeSpans/TimeSpan") or root.findall("Profile/TimeSpans/TimeSpan")
     targets = spans[0].findall("Targets/Target") if spans else []
     if not targets:

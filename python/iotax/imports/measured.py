@@ -127,7 +127,7 @@ class Measured:
             sync=self.sync,
             percentiles=list(self.percentiles),
             open=held,
-            cpu=CpuUse([*self.cpu, *more_cpu]),
+            cpu=CpuUse([*(part.model_copy(update={"meter": self.program}) for part in self.cpu), *more_cpu]),
             series=list(self.series),
             cpu_series=list(cpu_series),
             # No program here samples the number in flight: by Little's law.

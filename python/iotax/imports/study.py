@@ -6,15 +6,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from iotax.imports.campaign import Campaign, Placed
 from iotax.imports.measured import Measured
 from iotax.imports.naming import PatternError, level_of
-from iotax.imports.problems import Notes
+from iotax.imports.problems import Notes, text_of
 from iotax.imports.processors import Busy, Monitors, Recorded
+from iotax.study.fields import RESPONSE_WORDS, Responses
 from iotax.study.imported import Imported, ImportedStudy
 from iotax.study.model import Design
+from iotax.study.read import builtin_study, read_published
+from iotax.study.source import StudyError
 from iotax.trial import Background, LevelValue, Trial, TrialResult
 from iotax.units import counted
 
@@ -28,6 +34,10 @@ class Wanted:
     baseline: Mapping[str, str] | None = None
     floor: str = ""
     margin: float = 5.0
+    published: str = ""
+    """A file with published figures, or a built-in study's name."""
+    responses: Sequence[str] = ()
+    """What is compared, the primary first; by what the files hold when not given."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,9 @@ class Read:
 
 
 def study_of(campaign: Campaign, wanted: Wanted, recorded: Sequence[Recorded] = ()) -> Read:
-    """Raises PatternError where two results claim one place, or the baseline is not among them."""
+    """Raises PatternError where two results claim one place, the baseline is not among them, or published figures fit
+    no
+    treatment; Unreadable where these cannot be read."""
     placed = campaign.placed
     # Where it is a guess when something ran, no time is known to be free of load.
     guessed = any(each.start == "guessed" for each in placed)
@@ -83,8 +95,12 @@ def study_of(campaign: Campaign, wanted: Wanted, recorded: Sequence[Recorded] = 
         )
         kept.append(Kept(trial, _beside(each, monitors, campaign.notes)))
     _refuse_twins(kept)
-    if any(each.result.cpu_ns("hypervisor") is not None for each in kept):
+    if wanted.responses:
+        study = study.model_copy(update={"responses": _responses(wanted.responses)})
+    elif any(each.result.cpu_ns("hypervisor") is not None for each in kept):
         study = study.model_copy(update={"responses": list(_OF_HYPERVISORS)})
+    if wanted.published:
+        study = _with_published(study, wanted.published)
     for remark in _of_idle(monitors, recorded):
         campaign.notes.add(None, remark)
     return Read(study, kept, _by_block(monitors.idle, kept))
@@ -92,6 +108,26 @@ def study_of(campaign: Campaign, wanted: Wanted, recorded: Sequence[Recorded] = 
 
 _OF_HYPERVISORS = ("cpu_hypervisor", "iops", "latency", "cpu_per_io")
 """What a campaign answers whose hypervisors were recorded with their guests: nobody does that for another question."""
+
+
+def _responses(words: Sequence[str]) -> list[str]:
+    """Raises PatternError."""
+    try:
+        return [*TypeAdapter(Responses).validate_python([*words])]
+    except ValidationError as error:
+        wrong = next((word for word in words if word in str(error)), words[0])
+        raise PatternError(f"--response {wrong}: no response; there are {', '.join(RESPONSE_WORDS)}") from None
+
+
+def _with_published(study: ImportedStudy, source: str) -> ImportedStudy:
+    """Raises PatternError, with every figure that fits no treatment."""
+    path = Path(source)
+    try:
+        text = text_of(path) if path.is_file() else builtin_study(source)
+        found = read_published(source, text, study)
+    except StudyError as error:
+        raise PatternError(str(error)) from None
+    return study.model_copy(update={"published": found.published})
 
 
 def _busy(measured: Measured) -> Busy:

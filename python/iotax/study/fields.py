@@ -228,6 +228,7 @@ _BY_ROLE_SCHEMA = {
     },
 }
 _WORDS_OF = TypeAdapter(Response).json_schema()
+RESPONSE_WORDS: tuple[str, ...] = tuple(_WORDS_OF["enum"])
 Responses: TypeAlias = Annotated[
     list[Response],
     BeforeValidator(_responses),

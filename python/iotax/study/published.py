@@ -89,3 +89,9 @@ ratios (arithmetic), or ratio of means (arithmetic means of the values, as of IO
     """What the source counts as 100; the study's baseline when not given."""
     remarks: str = ""
     """How the source measured, and why its figures may differ."""
+
+
+class PublishedPart(Section):
+    """Of a study file, this alone."""
+
+    published: list[Published]

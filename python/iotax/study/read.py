@@ -15,10 +15,11 @@ from iotax.study.endpoint import EMBEDDED, KERNEL, parse_endpoint
 from iotax.study.imported import IMPORTED
 from iotax.study.inventory import settle_inventory
 from iotax.study.model import LABELLED, Study, factor_names
-from iotax.study.rules import broken_rules
+from iotax.study.published import Published, PublishedPart
+from iotax.study.rules import broken_rules, published_rules
 from iotax.study.service_times import settle_service_times
 from iotax.study.setup import Setup
-from iotax.study.source import Document, Place, Problem, StudyError, read_yaml
+from iotax.study.source import Document, Mark, Place, Problem, StudyError, read_yaml
 
 
 def builtin_studies() -> dict[str, str]:
@@ -94,6 +95,34 @@ def read_study(name: str, text: str, folder: Path) -> Study:
     if problems or study is None:
         raise StudyError(name, problems)
     return _settle_baseline(study)
+
+
+def read_published(name: str, text: str, study: Study) -> Study:
+    """The study with the published figures of a file: the list, or what a study has under `published`. Raises
+    StudyError, with what fits no treatment of it."""
+    document = read_yaml(name, text)
+    whole = document.data
+    place: Place = ("published",) if isinstance(whole, dict) else ()
+    given = whole.get("published") if isinstance(whole, dict) else whole
+    if not isinstance(given, list) or not given:
+        said = "no published figures: write a list of sources, or `published:` with one (docs/reference/study.md)"
+        raise StudyError(name, [*document.problems, Problem(document.mark(place), place, said)])
+    inner = Document({"published": given}, document.marks if place else _below(document.marks), [])
+    problems = [each for each in document.problems if each.place[:1] in ((), place[:1])]
+    found: list[Published] = []
+    try:
+        found = PublishedPart.model_validate(inner.data).published
+    except ValidationError as error:
+        problems += _pydantic_problems(error, inner)
+    with_them = study.model_copy(update={"published": found})
+    problems += [Problem(inner.mark(at), at, message) for at, message in published_rules(with_them)]
+    if problems:
+        raise StudyError(name, problems)
+    return with_them
+
+
+def _below(marks: dict[Place, Mark]) -> dict[Place, Mark]:
+    return {("published", *place): mark for place, mark in marks.items()}
 
 
 def _factor_problems(document: Document) -> list[Problem]:

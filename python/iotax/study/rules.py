@@ -60,7 +60,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _search(study)
     yield from _links(study)
     yield from _cells(study)
-    yield from _published(study)
+    yield from published_rules(study)
 
 
 def _lab(study: Study) -> Iterator[tuple[Place, str]]:
@@ -726,7 +726,7 @@ def _room(study: Study) -> Iterator[tuple[Place, str]]:
             )
 
 
-def _published(study: Study) -> Iterator[tuple[Place, str]]:
+def published_rules(study: Study) -> Iterator[tuple[Place, str]]:
     """A published figure belongs to a treatment that the study has."""
     for at, published in enumerate(study.published):
         base = study.baseline if published.baseline is None else published.baseline

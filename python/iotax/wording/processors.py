@@ -96,7 +96,8 @@ def _recorded(role: CpuRole, parts: Sequence[CpuTime]) -> str:
         )
     if role == "machine":
         hosts = ", guests within their hosts and counted once" if any(p.role == "hypervisor" for p in parts) else ""
-        meters = listed(list(dict.fromkeys(part.meter for part in parts if part.meter))) or "the files themselves"
+        # Notebooks of earlier versions do not say what read them.
+        meters = listed([*dict.fromkeys(part.meter for part in parts if part.meter)] or ["their own monitors"])
         return f"all that was busy while a run lasted, by {meters}, what machines do without load included{hosts}"
     taken = ["less its guests’ own time"] if first.guests_ns is not None else []
     idle = "less what it does without load" if first.background_ns is not None else "what it does without load is in it"

@@ -44,27 +44,27 @@ def campaign(folder: Path) -> dict[str, Path]:
     def guest(at_s: int) -> float:
         return cores(at_s, 2, GUEST_BACKGROUND_CORES)
 
-    sar = _sar(folder.parent / "guest.json", seconds, guest)
+    of_guest = sar(folder.parent / "guest.json", seconds, guest)
     return {
         "runs": folder,
-        "hypervisor": _esxtop(
+        "hypervisor": esxtop(
             folder.parent / "esxtop.csv", seconds, lambda at_s: cores(at_s, 1, BACKGROUND_CORES) + guest(at_s)
         ),
-        "guest": sar,
-        "initiator": sar,
+        "guest": of_guest,
+        "initiator": of_guest,
     }
 
 
-def _clock(at_s: int) -> tuple[str, str]:
+def clock(at_s: int) -> tuple[str, str]:
     whole = at_s - START_S + 22 * 3600 + 13 * 60 + 20
     assert whole < 24 * 3600
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}", "2023-11-14"
 
 
-def _sar(path: Path, seconds: range, cores: Callable[[int], float]) -> Path:
+def sar(path: Path, seconds: range, cores: Callable[[int], float]) -> Path:
     statistics = []
     for at_s in seconds:
-        time, date = _clock(at_s)
+        time, date = clock(at_s)
         busy = 100 * cores(at_s) / GUEST_PROCESSORS
         load = {"cpu": "all", "user": busy / 2, "system": busy / 2, "iowait": 1.0, "steal": 2.0, "idle": 97.0 - busy}
         statistics.append({"timestamp": {"date": date, "time": time, "utc": 1, "interval": 1}, "cpu-load": [load]})
@@ -73,13 +73,13 @@ def _sar(path: Path, seconds: range, cores: Callable[[int], float]) -> Path:
     return path
 
 
-def _esxtop(path: Path, seconds: range, cores: Callable[[int], float]) -> Path:
+def esxtop(path: Path, seconds: range, cores: Callable[[int], float]) -> Path:
     """Rows of 5 s, each the mean of the seconds that end with it."""
     names = ["(PDH-CSV 4.0) (UTC)(0)", *(rf"\\esx1\Physical Cpu({at})\% Util Time" for at in range(PROCESSORS)),
              r"\\esx1\Physical Cpu(_Total)\% Util Time"]  # fmt: skip
     rows = [names]
     for at_s in seconds[::5]:
-        time, _ = _clock(at_s)
+        time, _ = clock(at_s)
         share = 100 * sum(cores(each) for each in range(at_s - 4, at_s + 1)) / 5 / PROCESSORS
         rows.append([f"11/14/2023 {time}", *["0.0"] * PROCESSORS, f"{share:.4f}"])
     path.write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in rows) + "\n")
