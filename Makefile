@@ -1,21 +1,16 @@
-# The README's commands: `make run`, `make test`, `make bench`. Everything goes into this checkout: .venv, target, out.
+# The README's commands: `make run`, `make test`. Everything goes into this checkout: .venv, target, out.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/release/iotax-engine
 STUDY  ?= quick
-# Tests of this machine's speed and servers take turns on one of the workers (tests/python/conftest.py).
-# A worker more than processors: many tests wait for what others do. Virtual machines do not.
-PARALLEL := --numprocesses auto --maxprocesses 5 --dist loadgroup
-export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell expr $$(nproc) + 1)
-VM_WORKERS ?= $(shell nproc)
 # Tests start iotax hundreds of times: it need not be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
-# Of skipped tests, what `make test` says at its end need not be said by each part.
-REASONS  := $(if $(SKIPPED),-r fE)
+# Test binaries are seldom built twice from nearly the same sources where it is these targets that build them.
+test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
 
-.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
+.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -47,19 +42,21 @@ check-python: $(VENV)/.installed
 	$(BIN)/ty check python bench tests/python
 	$(BIN)/pytest --quiet tests/python/rules/test_import_rules.py
 
-# Everything that does not take too long: what needs no virtual machine, and beside it, on half as many workers as there are
-# processors, what does; last, what was skipped and why. Compiled before, so that machines do not boot beside a compiler.
-test: export VM_WORKERS = $(shell expr $$(nproc) / 2 '|' 1)
-test: install test-packages
-	@cargo test --locked --workspace --quiet --no-run
-	@scripts/skipped scripts/beside '$(MAKE) --no-print-directory test-vm' $(MAKE) --no-print-directory test-here
+# Everything that needs no virtual machine, and a smoke test of those that do.
+test: test-built
+	@scripts/run-tests here
 
-test-here: install test-packages
-	cargo test --locked --workspace --quiet
-	scripts/beside 'SECONDS_EACH=15 IF_POSSIBLE=1 nice -n 5 scripts/fuzz' $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
-
+# All tests in virtual machines.
 test-vm: install test-packages
-	PYTEST_XDIST_AUTO_NUM_WORKERS=$(VM_WORKERS) $(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
+	@VM_WORKERS=$${VM_WORKERS:-$$(nproc)} scripts/run-tests vm
+
+# Both, side by side.
+test-all: test-built
+	@scripts/run-tests all
+
+# Compiled before, so that nothing is timed beside a compiler.
+test-built: install test-packages
+	@cargo test --locked --workspace --quiet --no-run
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install engine-static test-packages

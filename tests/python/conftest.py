@@ -42,21 +42,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError("this pytest-xdist does not see the groups of tests with this pytest")
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Names what failed at once: the summary is lost where the run is ended before (scripts/beside)."""
-    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        print(f"\nfailed in its {report.when}: {report.nodeid}", file=sys.stderr, flush=True)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What was skipped, and why, for the end of `make test` (scripts/skipped). A worker leaves it to whom it tells."""
-    if (place := os.environ.get("SKIPPED")) and not hasattr(config, "workerinput"):
-        skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
-        with Path(place).open("a") as out:
-            for path, line, reason in skipped:
-                out.write(f"{os.path.relpath(path)}:{line}: {reason.removeprefix('Skipped: ')}\n")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _charts_drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A picture takes a tenth of a second, and many tests make the same: the first that asks for it draws it, for all

@@ -14,6 +14,9 @@ from session_loads import served as served  # noqa: PLC0414 - a fixture
 
 from engine_process import events, started
 
+pytestmark = pytest.mark.machine
+
+
 MS = 1_000_000
 SLICE_NS = 200 * MS
 

@@ -158,6 +158,7 @@ def test_a_volume_that_stays_unsteady_is_measured_and_named(tmp_path: Path) -> N
     assert said["e"].startswith("filled 2 times with 1MiB; not in a steady state after 6 rounds of random writes")
 
 
+@pytest.mark.machine  # a disk that stalls for a whole window completes nothing in it
 def test_the_engine_fills_and_overwrites_a_volume_that_reads_then_verify(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     volume, path = tmp_path / "volume", tmp_path / "n.iotax"
@@ -179,6 +180,7 @@ def test_the_engine_fills_and_overwrites_a_volume_that_reads_then_verify(real_en
     assert (attempt.result.verify.checked_blocks > 0, attempt.result.verify.wrong_blocks) == (True, 0)
 
 
+@pytest.mark.machine
 def test_foreign_data_are_not_preconditioned_without_an_explicit_word(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     volume = tmp_path / "volume"

@@ -24,6 +24,9 @@ from iotax.live.board import Seen
 from iotax.live.metrics import exposition
 from iotax.study.read import load_study
 
+pytestmark = pytest.mark.machine
+
+
 MINUTE_S = 60
 SAMPLES = 2 * MINUTE_S
 """A load tells of itself twice a second."""

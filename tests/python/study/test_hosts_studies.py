@@ -176,7 +176,13 @@ def test_examples_of_published_studies_can_be_planned_on_their_inventory(path: P
 
 
 def test_there_is_an_example_for_every_published_study_of_hosts() -> None:
-    assert [path.stem for path in EXAMPLES] == ["fcp-or-fc-nvme", "ip-or-fc", "nfs-or-fc-cpu", "nfs-or-iscsi", "tr-3808"]
+    assert [path.stem for path in EXAMPLES] == [
+        "fcp-or-fc-nvme",
+        "ip-or-fc",
+        "nfs-or-fc-cpu",
+        "nfs-or-iscsi",
+        "tr-3808",
+    ]
 
 
 def test_the_studies_of_the_guide_are_well_formed(tmp_path: Path) -> None:

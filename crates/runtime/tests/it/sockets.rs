@@ -33,16 +33,26 @@ for_both_drivers!(
     a_refused_connection_is_told_with_its_reason,
     a_reset_is_told_with_its_reason,
     a_half_closed_peer_still_gets_its_answer,
-    timers_come_when_they_are_due_and_not_before,
-    a_node_that_is_always_due_runs_without_sleeping,
+    timers_never_come_early,
     commands_reach_the_node_and_stop_ends_the_run,
     connections_are_spread_over_drivers_in_turn,
     connections_that_carry_no_io_do_not_count_where_the_next_goes,
     connections_beyond_the_limit_are_closed,
-    an_idle_driver_sleeps,
     a_flood_does_not_starve_others,
-    polling_finds_work_and_sleeps_where_there_is_none,
+    polling_finds_work,
 );
+
+/// What measures this machine: run alone, and again where it was disturbed (scripts/run-tests).
+mod machine {
+    use super::*;
+
+    for_both_drivers!(
+        timers_come_when_they_are_due,
+        a_node_that_is_always_due_runs_without_sleeping,
+        an_idle_driver_sleeps,
+        polling_sleeps_where_there_is_no_work,
+    );
+}
 
 fn echo(choice: DriverChoice, conns: u32, total: u64, burst: usize, window: u64, socket: SocketOptions) {
     let server = Server::start(choice, socket, move || Echo::new(conns as usize), |echo| (echo.accepted, echo.closed));
@@ -162,7 +172,7 @@ fn a_peer_that_does_not_read_is_given_up_in_bounded_time(choice: DriverChoice) {
     run(config, &mut node);
     assert_eq!(node.closed, [CloseReason::Failed(libc::ETIMEDOUT)]);
     let took = begun.elapsed();
-    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(5), "{took:?}");
+    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(60), "{took:?}");
 }
 
 fn a_refused_connection_is_told_with_its_reason(choice: DriverChoice) {
@@ -197,15 +207,19 @@ fn a_half_closed_peer_still_gets_its_answer(choice: DriverChoice) {
     assert_eq!(server.join().1, [CloseReason::Ended]);
 }
 
-fn timers_come_when_they_are_due_and_not_before(choice: DriverChoice) {
+fn timers_never_come_early(choice: DriverChoice) {
     let mut node = Scripted { timer_period: Some(Duration::from_millis(2)), timers_left: 25, ..Scripted::default() };
     let begun = std::time::Instant::now();
     run(config(choice), &mut node);
     assert!(begun.elapsed() >= Duration::from_millis(48), "{:?}", begun.elapsed());
-    // Early is a bug; late is a busy machine, but most come at once.
+    assert_eq!(node.timer_lateness.len(), 25);
+}
+
+fn timers_come_when_they_are_due(choice: DriverChoice) {
+    let mut node = Scripted { timer_period: Some(Duration::from_millis(2)), timers_left: 25, ..Scripted::default() };
+    run(config(choice), &mut node);
     let mut late: Vec<_> = node.timer_lateness.clone();
     late.sort_unstable();
-    assert_eq!(late.len(), 25);
     assert!(late[12] < Duration::from_millis(2), "median {:?} late", late[12]);
 }
 
@@ -401,7 +415,7 @@ fn an_idle_driver_sleeps(choice: DriverChoice) {
     assert_eq!(server.stop(), 2);
 }
 
-fn polling_finds_work_and_sleeps_where_there_is_none(choice: DriverChoice) {
+fn polling_finds_work(choice: DriverChoice) {
     let server = Server::start(choice, SocketOptions::default(), || Echo::new(1), |echo| echo.closed);
     let mut client = Client::new(server.address, 1, 100_000, 100, 100);
     let mut polling = config(choice);
@@ -409,7 +423,9 @@ fn polling_finds_work_and_sleeps_where_there_is_none(choice: DriverChoice) {
     run(polling, &mut client);
     assert!(client.is_complete());
     assert_eq!(server.join().1, [CloseReason::Ended]);
+}
 
+fn polling_sleeps_where_there_is_no_work(choice: DriverChoice) {
     let mut node = Scripted { timer_period: Some(Duration::from_millis(5)), timers_left: 40, ..Scripted::default() };
     let mut waiting = config(choice);
     waiting.polling = Polling::Auto;

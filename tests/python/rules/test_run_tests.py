@@ -1,0 +1,94 @@
+"""scripts/run-tests: no part hides another's results; the summary names what failed, was skipped and was retried."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TESTS = """\
+import pathlib
+import pytest
+
+def test_done():
+    pass
+
+def test_wrong():
+    assert 1 + 1 == 3
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_not_done(number):
+    pytest.skip("no such program")
+
+def test_done_at_the_second_try(tmp_path_factory):
+    mark = pathlib.Path(__file__).with_name("tried")
+    tried = mark.exists()
+    mark.touch()
+    assert tried
+"""
+CARGO = """\
+running 2 tests
+.
+some::test --- FAILED
+
+failures:
+
+---- some::test stdout ----
+
+thread 'some::test' (7) panicked at crates/x/src/lib.rs:1:2:
+the answer is 41
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+"""
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    loader = SourceFileLoader("run_tests", str(ROOT / "scripts" / "run-tests"))
+    spec = importlib.util.spec_from_loader("run_tests", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "run_tests", module)  # its dataclasses look there
+    loader.exec_module(module)
+    module.ROOT, module.OUT = tmp_path, tmp_path / "out"
+    module.OUT.mkdir()
+    return module
+
+
+def test_each_part_keeps_its_results_whatever_becomes_of_others(
+    runner: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS)
+    pytest_part = runner.Part(
+        "python", [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reruns", "1", "test_some.py"],
+        junit=True,
+    )  # fmt: skip
+    broken = runner.Part("broken", [sys.executable, "-c", "import sys; print('no compiler'); sys.exit(3)"])
+    outcomes = {each.part.name: each for each in runner.run_stage([broken, pytest_part])}
+    python = outcomes["python"]
+    assert (python.passed, python.retried, python.skipped) == (2, 2, {"no such program": 2})
+    [failed] = python.failed
+    assert failed == "test_some.test_wrong: assert (1 + 1) == 3"
+    assert outcomes["broken"].failed == ["broken: ended with status 3: no compiler"]
+    capsys.readouterr()
+    runner.summary(list(outcomes.values()))
+    said = capsys.readouterr().out
+    assert "     2  python: no such program" in said
+    assert said.rstrip().endswith("2 passed, 2 failed, 2 skipped")
+
+
+def test_cargos_failures_are_named_with_what_they_asserted(runner: ModuleType) -> None:
+    found = runner.Outcome(runner.RUST, 101, 1.0)
+    runner.read_text(CARGO, found)
+    assert (found.passed, found.failed) == (6, ["some::test: the answer is 41"])
+
+
+def test_every_stage_ends_with_what_measures_the_machine_alone(runner: ModuleType) -> None:
+    for stages in runner.STAGES.values():
+        [last] = stages[-1]
+        assert "machine and not long" in last.command
