@@ -43,7 +43,7 @@ LOAD = {"task": "run", "endpoint": "local:/dev/null", "runtime_ns": 1}
         ("load", LOAD | {"threads": 100_000, "workers": 100_000}, "threads"),
         ("load", LOAD | {"cpus": [4000]}, "cpus"),
         ("load", LOAD | {"block_size_bytes": 1 << 30}, "block_size_bytes"),
-        ("load", LOAD | {"streams": [{"block_size_bytes": 1 << 30}]}, "streams[0].block_size_bytes"),
+        ("load", LOAD | {"streams": [{"name": "a", "block_size_bytes": 1 << 30}]}, "streams[0].block_size_bytes"),
         ("serve", {"volumes": [], "exports": [], "threads": 100_000}, "threads"),
         ("serve", {"volumes": [], "exports": [], "cpus": [4000]}, "cpus"),
     ],
