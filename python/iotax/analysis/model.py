@@ -18,7 +18,7 @@ import numpy as np
 
 from iotax.analysis.estimate import Contrast, jackknife
 from iotax.analysis.multiplicity import dunnett, each_confidence
-from iotax.analysis.regression import FTest, compare_nested, moment_df, pseudo_inverse
+from iotax.analysis.regression import FTest, moment_df, pseudo_inverse
 
 Cell: TypeAlias = Hashable
 Weights: TypeAlias = Mapping[Cell, float]
@@ -85,6 +85,39 @@ class Layout:
             return Contrast(estimate, 0.0, df_max)
         df = variance**2 / float(np.sum(by_cell**2 / cell_df))
         return Contrast(estimate, float(np.sqrt(variance)), max(1.0, min(df, df_max)))
+
+    def all_zero(self, y: np.ndarray, contrasts: Sequence[Weights], residuals: np.ndarray) -> FTest | None:
+        """Are all of these contrasts zero? Hotelling's T² with HC2 covariance, without a common variance.
+
+        The degrees of freedom of the covariance are matched to its total variance, cell by cell (Zhang 2012, "An
+        approximate Hotelling T²-test for heteroscedastic one-way MANOVA"). None where there are too few runs to say.
+        """
+        if not contrasts or self.residual_df < 1:
+            return None
+        used = {cell for weights in contrasts for cell in weights}
+        if any(self.count(cell) < 2 for cell in used):
+            return None
+        load = np.array([self.load_of(weights) for weights in contrasts])
+        share = np.where(np.abs(load).max(axis=0) > DUST, 1 / np.maximum(self.free, DUST), 0.0)
+        if np.any(self.free[share > 0] < 1e-9):
+            return None
+        squares, estimate = residuals**2 * share, load @ y
+        covariance = (load * squares) @ load.T
+        if np.linalg.matrix_rank(covariance, hermitian=True) < len(contrasts):
+            return None
+        inverse, spread = np.linalg.inv(covariance), 0.0
+        for column in np.unique(self.cell_of[share > 0]):
+            own = self.cell_of == column
+            part = inverse @ ((load[:, own] * squares[own]) @ load[:, own].T)
+            df = moment_df(np.where(own, np.sum(load**2, axis=0) * share, 0.0), self.x, self._inverse)
+            spread += (np.trace(part) ** 2 + np.trace(part @ part)) / df
+        count = len(contrasts)
+        df_max = moment_df(np.sum(load**2, axis=0) * share, self.x, self._inverse)
+        df = min(count * (count + 1) / float(spread), df_max)
+        if df <= count:
+            return None
+        left = df - count + 1
+        return FTest(float(estimate @ inverse @ estimate) * left / (df * count), count, left)
 
     def _variance_parts(self, weights: Weights, load: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """(each run's share in the variance, df of each cell's part, df of all under equal variances)."""
@@ -194,16 +227,20 @@ class CellModel:
         return jackknife(whole, without)
 
     def interaction(self, arm_of: Mapping[Cell, Cell], condition_of: Mapping[Cell, Cell]) -> FTest | None:
-        """Do the arms' ratios depend on the condition? The additive model against a mean for each cell."""
-        arms = [arm_of[self.layout.cells[i]] for i in self.layout.cell_of]
-        conditions = [condition_of[self.layout.cells[i]] for i in self.layout.cell_of]
-        additive = np.hstack((_dummies(arms), _dummies(conditions), self.layout.block_columns))
-        inverse, rank = pseudo_inverse(additive)
-        residuals = self.y - additive @ (inverse @ self.y)
-        df = len(self.y) - rank
-        if residuals @ residuals < DUST * len(self.y):
-            return None
-        return compare_nested((float(residuals @ residuals), df), (self.sse, self.layout.residual_df))
+        """Do two arms' ratios depend on the condition? None where no cells of both, or too few runs, tell.
+
+        Each condition's log ratio less the first one's: all of them are zero without an interaction.
+        """
+        at = {(condition_of[cell], arm_of[cell]): cell for cell in self.layout.cells}
+        arms = list(dict.fromkeys(arm_of[cell] for cell in self.layout.cells))
+        conditions = list(dict.fromkeys(condition_of[cell] for cell in self.layout.cells))
+        whole = [each for each in conditions if all((each, arm) in at for arm in arms)]
+        differences = [
+            {at[later, arm]: 1.0, at[later, arms[0]]: -1.0, at[whole[0], arm]: -1.0, at[whole[0], arms[0]]: 1.0}
+            for later in whole[1:]
+            for arm in arms[1:]
+        ]
+        return self.layout.all_zero(self.y, differences, self.residuals)
 
 
 def correlations(layout: Layout, contrasts: Sequence[Weights]) -> np.ndarray:
@@ -211,11 +248,6 @@ def correlations(layout: Layout, contrasts: Sequence[Weights]) -> np.ndarray:
     loads = np.array([layout.load_of(weights) for weights in contrasts])
     loads /= np.linalg.norm(loads, axis=1, keepdims=True)
     return loads @ loads.T
-
-
-def _dummies(labels: Sequence[Cell]) -> np.ndarray:
-    names = list(dict.fromkeys(labels))
-    return np.array([[1.0 if label == name else 0.0 for name in names] for label in labels])
 
 
 def sum_coded(blocks: Sequence[int]) -> np.ndarray:

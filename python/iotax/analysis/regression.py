@@ -52,7 +52,7 @@ class Fit:
 class FTest:
     f_value: float
     df_model: int
-    df_error: int
+    df_error: float
 
     @property
     def p(self) -> float:

@@ -95,3 +95,43 @@ def test_ratio_interval_covers_at_every_size(cells, blocks):
     noisy[0] = 0.1
     assert 0.935 <= coverage(layout, blocks, np.full(cells, 0.03), seed=1, draws=10_000) <= 0.98
     assert 0.92 <= coverage(layout, blocks, noisy, seed=2, draws=10_000) <= 0.98
+
+
+def rejects(conditions: int, arms: int, blocks: int, sds: np.ndarray, draws: int = 2000) -> float:
+    """How often an interaction is seen at 5 % where there is none."""
+    layout, rng = design(conditions * arms, blocks), np.random.default_rng(7)
+    arm_of = {cell: cell % arms for cell in range(conditions * arms)}
+    condition_of = {cell: cell // arms for cell in range(conditions * arms)}
+    means = np.add.outer(np.linspace(0, 1, conditions), np.linspace(0, 0.3, arms)).ravel()
+    tests = (draw(layout, blocks, means, sds, rng).interaction(arm_of, condition_of) for _ in range(draws))
+    return float(np.mean([test is not None and test.p < 0.05 for test in tests]))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "arms", "blocks"), [(2, 2, 3), (3, 2, 3), (3, 2, 4), (3, 2, 6), (3, 2, 10), (6, 2, 3), (3, 4, 4)]
+)
+@pytest.mark.parametrize("factor", [1, 5])
+def test_an_interaction_is_seen_in_at_most_one_study_of_twenty_without_one(conditions, arms, blocks, factor):
+    sds = np.full(conditions * arms, 0.02)
+    sds[:arms] *= factor  # one condition scatters more, in all arms
+    # 2,000 draws of a chance of 5 % give 6.5 % once in a thousand.
+    assert rejects(conditions, arms, blocks, sds) <= 0.065
+
+
+def test_an_interaction_of_two_conditions_is_the_contrast_of_their_ratios():
+    layout = design(4, 5)
+    model = draw(layout, 5, np.zeros(4), np.array([0.02, 0.1, 0.03, 0.05]), np.random.default_rng(3))
+    test = model.interaction({cell: cell % 2 for cell in range(4)}, {cell: cell // 2 for cell in range(4)})
+    contrast = model.contrast({0: 1.0, 1: -1.0, 2: -1.0, 3: 1.0})
+    assert test.f_value == pytest.approx((contrast.estimate / contrast.standard_error) ** 2)
+    assert test.df_error == pytest.approx(contrast.df)
+
+
+def test_a_real_interaction_is_found():
+    layout, found = design(6, 4), 0
+    for seed in range(50):
+        means = np.array([0, 0, 0, 0, 0, 0.2])
+        model = draw(layout, 4, means, np.full(6, 0.02), np.random.default_rng(seed))
+        test = model.interaction({cell: cell % 2 for cell in range(6)}, {cell: cell // 2 for cell in range(6)})
+        found += test.p < 0.05
+    assert found >= 45

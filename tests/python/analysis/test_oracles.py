@@ -291,7 +291,11 @@ def test_split_plot_of_yates_oats():
     assert variety.f_value == pytest.approx(1.4853, abs=5e-5)
 
     within = CellModel(Layout(cells, plots), y)
-    interaction = within.interaction(dict(zip(cells, varieties, strict=True)), {cell: cell[1] for cell in cells})
+    columns = [_group_columns(labels) for labels in (varieties, [cell[1] for cell in cells])]
+    additive = regression.fit(np.hstack((*columns, within.layout.block_columns)), y)
+    interaction = regression.compare_nested(
+        (additive.sse, additive.residual_df), (within.sse, within.layout.residual_df)
+    )
     assert (interaction.df_model, interaction.df_error) == (6, 45)
     assert interaction.f_value == pytest.approx(0.3028, abs=5e-5)
     rates = Layout([row[1] for row in rows], plots)
@@ -302,6 +306,10 @@ def test_split_plot_of_yates_oats():
 
     parts = strata.variation(model, blocks, whole)
     assert (parts.block, parts.plot, parts.run) == pytest.approx((214.48, 106.06, 177.08), abs=5e-3)
+
+
+def _group_columns(labels):
+    return np.array([[float(label == name) for name in dict.fromkeys(labels)] for label in labels])
 
 
 def _group_means(groups, y):

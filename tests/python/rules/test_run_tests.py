@@ -55,8 +55,10 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "run_tests", module)  # its dataclasses look there
     loader.exec_module(module)
-    module.ROOT, module.OUT = tmp_path, tmp_path / "out"
-    module.OUT.mkdir()
+    out = tmp_path / "out"
+    out.mkdir()
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "OUT", out)
     return module
 
 
