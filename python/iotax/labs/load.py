@@ -106,14 +106,14 @@ def run_document(
         **permission.said(endpoint),
     }
     if load.oltp is not None:
-        return document | {"oltp": oltp_document(settings, load.oltp)}
+        return document | {"oltp": oltp_document(settings.working_set_bytes, load.oltp)}
     if load.streams:
         return document | {"streams": _streams(settings)}
     return document | {"shared": True} if load.shared else document
 
 
-def oltp_document(settings: Settings, oltp: Oltp) -> dict[str, int]:
-    return {"memory_bytes": buffers_bytes(oltp, settings.working_set_bytes), "checkpoint_ns": oltp.checkpoint}
+def oltp_document(database_bytes: int, oltp: Oltp) -> dict[str, int]:
+    return {"memory_bytes": buffers_bytes(oltp, database_bytes), "checkpoint_ns": oltp.checkpoint}
 
 
 def _pacing(settings: Settings) -> dict[str, Any]:
@@ -254,7 +254,9 @@ def run_task(
 def of_client(document: dict[str, Any], settings: Settings, index: int, sharing: int) -> dict[str, Any]:
     """What one of several clients does: addresses of its own, in its own part of the volume that so many share."""
     zone = zone_bytes(settings, sharing)
-    own = {"working_set_bytes": zone, "working_set_offset_bytes": zone * index if sharing > 1 else 0}
+    own: dict[str, Any] = {"working_set_bytes": zone, "working_set_offset_bytes": zone * index if sharing > 1 else 0}
+    if settings.load.oltp is not None:
+        own["oltp"] = oltp_document(zone, settings.load.oltp)
     return document | own | {"seed": (document["seed"] + index) % (1 << 63)}
 
 

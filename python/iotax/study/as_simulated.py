@@ -154,10 +154,12 @@ def _with_only(kept: str, name: str, data: dict[str, Any], factors: dict[str, An
         if of_others:
             design[key] = of_others
     published = []
-    for each in data.get("published") or ():
-        said = [figure for figure in each["figures"] if figure["of"].get(name, kept) == kept]
+    for each in data.pop("published", None) or ():
+        base = each.get("baseline") or {}
+        said = [figure for figure in each["figures"] if figure["of"].get(name, kept) == base.get(name, kept) == kept]
         own = [figure | {"of": without(figure["of"])} for figure in said]
-        published += [each | {"figures": own}] if own else []
+        if own:
+            published.append(each | {"figures": own} | ({"baseline": without(base)} if base else {}))
     data |= {"published": published} if published else {}
     return True
 

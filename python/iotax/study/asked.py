@@ -171,6 +171,8 @@ def _lab(study: Study) -> Iterator[str]:
         fields = [
             name for name in _SIM if name in _SIM_ALWAYS or name in study.levels() or name in sim.model_fields_set
         ]
+        if all("costs" in study.setups().get(label, {}) for label in study.endpoints()):
+            fields.remove("costs")
         own = [f"{field} {said(field) if field in OF_SIM else _of_sim(field, getattr(sim, field))}" for field in fields]
         media = sim.media.model_dump(mode="json") if sim.media else {}
         if sim.media and sim.media.service_times:

@@ -46,6 +46,7 @@ _DISKS = "it belongs to disks that kernels of hosts have; say `lab: {hosts: …}
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
 _SIM_ONE_CONNECTION = "the sim lab has one connection for each worker; say `lab: vm`"
+_SIMULATED = "it belongs to simulated machines; say `lab: {sim: {}}`"
 _SIM_NO_HYPERVISOR = "simulated guests reach the target themselves; a hypervisor's costs belong to the table of costs"
 _SIM_NO_SECRETS = "the simulated targets ask for no login; say `lab: loopback`"
 _SIM_MEMORY = "a simulated volume is memory; say `lab: {sim: {media: {servers: 8, service: 100us}}}`"
@@ -97,13 +98,13 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "streams": Row(pgbench=_TABLES),
         "oltp": Row(
             vm="in the guests pgbench loads a database; say `generator: pgbench`",
-            hosts="it is built for this machine; say `lab: loopback`",
             sim="simulated machines have no database; say `lab: loopback`",
             fio="fio has no transactions; leave it to `generator: iotax`",
             harmless=(None,),
         ),
         "generator": Row(
-            hosts="the hosts lab loads with iotax only; say `lab: loopback`",
+            hosts="the hosts lab loads with iotax only; for transactions as pgbench's say `oltp: {}`, and what fio or "
+            "pgbench did on hosts `iotax import` reads",
             sim="the sim lab loads with iotax only; say `lab: loopback`",
             harmless=("iotax",),
         ),
@@ -264,7 +265,7 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("lab", given[0]), f"a study runs in one lab; leave `{given[0]}:` or `{given[1]}:` out"
     for field in OF_SIM:
         if field in study.levels() and study.lab.sim is None:
-            yield ("factors", field), "it belongs to simulated machines; say `lab: {sim: {}}`"
+            yield ("factors", field), _SIMULATED
     for section in SECTIONS:
         for field, row in FIELDS[section].items():
             harmless = row.harmless + (row.vm_too if study.lab.name == "vm" else ())
@@ -284,6 +285,8 @@ def not_honoured_of_labels(study: Study) -> Iterator[tuple[Place, str]]:
     for label, changes in study.setups().items():
         endpoint = study.endpoints()[label]
         for name in changes:
+            if name in OF_SIM and study.lab.sim is None:
+                yield ("factors", "protocol", label, name), _SIMULATED
             row = FIELDS["connection"].get(name)
             if row is None:
                 continue

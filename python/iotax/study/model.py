@@ -529,7 +529,8 @@ class _Factors(Section):
     protocol: _ProtocolNames | _ProtocolEndpoints | None = None
     """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}, also with credentials of \
 their own: {array: {protocol: "iscsi://host/IQN/0", chap: {user: joe, secret_file: /etc/joe}}}; in the vm lab labels \
-with a protocol and its topology: {jumbo: {protocol: iscsi, mtu: 9000}}."""
+with a protocol and its topology: {jumbo: {protocol: iscsi, mtu: 9000}}; in the sim lab also with who initiates and \
+its queues: {guest: {protocol: iscsi, costs: esxi-7-guest}}."""
     streams: Annotated[dict[str, Streams], Field(min_length=1)] | None = None
     """Labels with the streams of a load: {4k: {all: {block_size: 4k}}, mixed: {a: {}, b: {random: 0%}}}."""
 
@@ -716,7 +717,7 @@ class Study(Section):
         return {label: parse_endpoint(label) for label in levels}
 
     def setups(self) -> dict[str, dict[str, Any]]:
-        """Level of `protocol` → the fields of topology and connection that it names."""
+        """Level of `protocol` → the fields of topology, connection and simulated machines that it names."""
         levels = self.factors.protocol
         if not isinstance(levels, dict):
             return {}
@@ -757,7 +758,10 @@ class Study(Section):
         """The names of the tables of costs that it is simulated with; none in other labs."""
         if self.lab.sim is None:
             return []
-        return [str(level.value) for level in self.levels().get("costs", ())] or [self.lab.sim.costs]
+        if levels := self.levels().get("costs"):
+            return [str(level.value) for level in levels]
+        setups = self.setups()
+        return list(dict.fromkeys(setups.get(label, {}).get("costs", self.lab.sim.costs) for label in self.endpoints()))
 
     def draws_costs(self) -> bool:
         """Whether each replicate draws its costs, from intervals of their tables. Raises CostsError."""

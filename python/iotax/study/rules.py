@@ -506,13 +506,15 @@ def _oltp(study: Study) -> Iterator[tuple[Place, str]]:
     assert study.load.oltp is not None, "a load of transactions"
     if study.load.oltp.checkpoint > min(_values(study, "runtime")):
         yield ("load", "oltp", "checkpoint"), "the window is shorter, so it would have no checkpoint; say less"
+    # Hosts share a volume, each with a database of its own in an equal part.
+    sharing = 1 if study.lab.hosts is None else max(each or 1 for each in _values(study, "clients"))
     for size, block in itertools.product(_values(study, "size"), _values(study, "block_size")):
         for working_set in _values(study, "working_set"):
-            pages = (working_set or size) // block
+            pages = (working_set or size // sharing) // block
             if not DATABASE_PAGES[0] <= pages <= DATABASE_PAGES[1]:
                 place = _place(study, "working_set" if working_set else "size")
                 yield place, f"a database has {DATABASE_PAGES[0]} to {DATABASE_PAGES[1]} pages of `block_size:`"
-            if buffers_bytes(study.load.oltp, working_set or size) < BUFFERS_MIN * block:
+            if buffers_bytes(study.load.oltp, working_set or size // sharing) < BUFFERS_MIN * block:
                 yield ("load", "oltp", "memory"), f"buffers hold {BUFFERS_MIN} pages at least; say more"
     if max(_values(study, "block_size")) > LOG_IO_BYTES:
         yield _place(study, "block_size"), f"a page has {format_size(LOG_IO_BYTES)} at most"

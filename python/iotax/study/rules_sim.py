@@ -48,8 +48,10 @@ def _sim_fabrics(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
     setups = study.setups()
     depths = [setups.get(label, {}).get("queue_depth") for label in study.endpoints()]
     queued = any(depth is not None for depth in (*values(study, "queue_depth"), *depths))
-    if not queued and ("luns" in study.levels() or lab.luns > 1):
-        yield place_of(study, "luns"), "LUNs differ in their queues alone; say `queue_depth: 32` under topology too"
+    apart = [place_of(study, "luns")] if "luns" in study.levels() or lab.luns > 1 else []
+    apart += [("factors", "protocol", label, "luns") for label, own in setups.items() if own.get("luns", 1) > 1]
+    for place in [] if queued else apart:
+        yield place, "LUNs differ in their queues alone; say `queue_depth: 32` under topology too"
     if lab.path_failures is None:
         if lab.path_noticed:
             yield ("lab", "sim", "path_noticed"), "no path fails; say `path_failures:` too"
@@ -166,13 +168,14 @@ def _sim_media(media: MediaModel) -> Iterator[tuple[Place, str]]:
 
 
 def _costs(study: Study) -> Iterator[tuple[Place, str]]:
-    place, unread = place_of(study, "costs"), set()
+    setups, unread = study.setups(), set()
     for name in study.cost_tables():
         try:
             read_costs(name)
         except CostsError as error:
             unread.add(name)
-            yield place, str(error)
+            own = next((label for label, changes in setups.items() if changes.get("costs") == name), None)
+            yield place_of(study, "costs") if own is None else ("factors", "protocol", own, "costs"), str(error)
     asked = {}
     for treatment in combinations(study, ("protocol", "costs")):
         settings = study.settings(treatment)

@@ -8,19 +8,25 @@ from pydantic import Discriminator, Field, Tag, create_model, model_serializer
 
 from iotax.study.connection import CREDENTIALS, Connection
 from iotax.study.fields import Section
+from iotax.study.sim import Sim
 from iotax.study.topology import Topology
 
-OWN = {name: Topology.model_fields[name] for name in Topology.model_fields} | {
-    name: Connection.model_fields[name] for name in CREDENTIALS
-}
+_SIMULATED = ("costs", "luns", "adapter_depth")
+"""What a label may have of the simulated machines: who initiates, and with which queues."""
+OWN = (
+    {name: Topology.model_fields[name] for name in Topology.model_fields}
+    | {name: Connection.model_fields[name] for name in CREDENTIALS}
+    | {name: Sim.model_fields[name] for name in _SIMULATED}
+)
+_LATER = ("target", "kernel", *_SIMULATED)
 
 
 class _Setup(Section):
     @model_serializer(mode="wrap")
     def _without_others(self, handler: Any) -> dict[str, Any]:
-        """Labels that name neither are written as they were before there was a choice: studies keep their digests."""
+        """Labels that name none of these are written as before they could be named: studies keep their digests."""
         dumped = handler(self)
-        return {name: value for name, value in dumped.items() if name not in ("target", "kernel") or value is not None}
+        return {name: value for name, value in dumped.items() if name not in _LATER or value is not None}
 
 
 def _setup_model() -> type[Section]:
@@ -29,7 +35,10 @@ def _setup_model() -> type[Section]:
         kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation  # ty: ignore[invalid-type-form]
         fields[name] = (kind | None, None)
     return create_model(
-        "Setup", __base__=_Setup, __doc__="A protocol with a topology or credentials of its own.", **fields
+        "Setup",
+        __base__=_Setup,
+        __doc__="A protocol with a topology, credentials or simulated machines of its own.",
+        **fields,
     )
 
 
@@ -37,7 +46,7 @@ Setup = _setup_model()
 
 
 def setup_changes(setup: Any) -> dict[str, Any]:
-    """The fields of topology and connection that a setup names."""
+    """The fields of topology, connection and simulated machines that a setup names."""
     return {name: value for name in OWN if (value := getattr(setup, name)) is not None}
 
 

@@ -104,6 +104,27 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     assert [each.host for each in alone.clients] == ["h1"]
 
 
+def test_each_client_has_a_database_of_its_own(network: Network, opened: Open) -> None:
+    text = written(network).replace(
+        "load: {outstanding: 4, read: 75%,", "load: {oltp: {checkpoint: 200ms}, block_size: 8KiB, workers: 2,"
+    )
+    text += "responses: [transactions, latency, cpu_per_transaction]\n"
+    lab = opened(text)
+    lab.prepare(quiet)
+    alone = lab.run(trial_of(text, protocol="iscsi", clients=1), quiet).result
+    together = lab.run(trial_of(text, protocol="iscsi", clients=3), quiet).result
+    for result, clients in ((alone, 1), (together, 3)):
+        assert result.rate_unit == "transactions/s"
+        assert result.outstanding.total == 2 * clients
+        assert result.database is not None
+        assert result.database.checkpoints >= clients
+        assert result.verify is not None and result.verify.wrong_blocks == 0
+    assert min(each.ios for each in together.clients) > 0
+    assert alone.database is not None and together.database is not None
+    # Each has an equal part of the volume.
+    assert alone.database.size_bytes > together.database.size_bytes / 3 > alone.database.size_bytes / 4
+
+
 def test_all_clients_wait_for_the_same_modelled_media(network: Network, opened: Open) -> None:
     modelled = "{size: 32MiB, media: model, servers: 2, service: 500us}"
     text = written(network, "200ms").replace("{size: 32MiB}", modelled)

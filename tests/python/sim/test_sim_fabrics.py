@@ -76,6 +76,21 @@ def test_queues_are_those_of_each_used_path_and_belong_to_scsi_alone() -> None:
     study = read({"luns": 4, "adapter_depth": 100}, factors={"protocol": labels}, topology=TWO_PATHS)
     assert document(study, protocol="fcp")["queues"] == {"luns": 4, "lun_depth": 64, "adapter_depth": 200}
     assert document(study, protocol="fc-nvme")["queues"] == {"luns": 4, "lun_depth": None, "adapter_depth": 200}
+
+
+def test_a_label_has_queues_of_its_own() -> None:
+    labels = {
+        "four": {"protocol": "fcp", "luns": 4, "queue_depth": 32},
+        "one": {"protocol": "fcp", "queue_depth": 32},
+        "port": {"protocol": "fcp", "adapter_depth": 16},
+    }
+    study = read({}, factors={"protocol": labels}, baseline={"protocol": "four"}, topology=TWO_PATHS)
+    assert document(study, protocol="four")["queues"] == {"luns": 4, "lun_depth": 64, "adapter_depth": None}
+    assert document(study, protocol="one")["queues"] == {"luns": 1, "lun_depth": 64, "adapter_depth": None}
+    assert document(study, protocol="port")["queues"] == {"luns": 1, "lun_depth": None, "adapter_depth": 32}
+    labels["one"].pop("queue_depth")
+    labels["four"].pop("queue_depth")
+    is_refused(BASE, {}, {"factors": {"protocol": labels}, "baseline": {"protocol": "four"}}, "say `queue_depth: 32`")
     assert "queues" not in document(read({}), protocol="fcp")
 
 

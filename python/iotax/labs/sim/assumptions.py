@@ -103,7 +103,7 @@ def _cost_assumptions(study: Study) -> list[Assumption]:
     together: dict[tuple[str, str, str], dict[tuple[str, str], int]] = {}
     for table in tables:
         known = read_costs(table).protocols
-        for protocol in protocols:
+        for protocol in (each for each in protocols if each in known):
             for side, costs in known[protocol].by_name().items():
                 for figure, cost in costs.figures().items():
                     if cost.ns:
