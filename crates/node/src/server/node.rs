@@ -182,16 +182,22 @@ impl ServerNode {
         connection.deadline = if connection.is_closing { None } else { connection.next_deadline() };
         self.next_timer = earlier(self.next_timer, connection.deadline);
         if (result.is_err() || connection.has_ended()) && !connection.is_closing {
-            connection.is_closing = true;
-            connection.deadline = None;
-            // What is left to send may take its time, or never leave. Its session ends now: its initiator may be back before, and waits for
-            // what goes on of it.
-            connection.disconnected(now);
-            let peer = connection.backend.peer;
-            self.outputs.push_back(Output::Close { conn });
-            if let Err(violation) = result {
-                self.notice(peer, violation.to_string());
-            }
+            self.close(now, conn, result);
+        }
+    }
+
+    #[cold]
+    fn close(&mut self, now: Instant, conn: ConnId, result: Result<(), Violation>) {
+        let Some(connection) = self.connection(conn) else { return };
+        connection.is_closing = true;
+        connection.deadline = None;
+        // What is left to send may take its time, or never leave. Its session ends now: its initiator may be back before, and waits for
+        // what goes on of it.
+        connection.disconnected(now);
+        let peer = connection.backend.peer;
+        self.outputs.push_back(Output::Close { conn });
+        if let Err(violation) = result {
+            self.notice(peer, violation.to_string());
         }
     }
 

@@ -220,6 +220,7 @@ impl Connection {
     }
 
     /// Gives up the session: its tasks, its nexus, its TSIH.
+    #[cold]
     fn end_session<B: IscsiBackend>(&mut self, backend: &mut B) {
         let mut full = match core::mem::replace(&mut self.phase, Phase::Closed) {
             Phase::Full(full) => full,
@@ -238,24 +239,26 @@ impl Connection {
     /// Does what other sessions did to this one: its tasks, or all of it, may be over; so may be what it waits for.
     #[inline]
     pub fn handle_notification<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
-        let full = match &mut self.phase {
-            Phase::Full(full) => full,
-            Phase::Reinstating(waiting) if waiting.full.is_ended() => return self.end_session(backend),
-            Phase::Reinstating(waiting) => {
-                // Its end, where it takes too long, comes with the timer.
-                if waiting.wait.outcome(now) == WaitOutcome::Ended {
-                    let _ = self.reinstate(now, backend);
-                }
-                return;
-            }
-            Phase::Login(..) | Phase::Closed => return,
-        };
+        let Phase::Full(full) = &mut self.phase else { return self.look_at_login(now, backend) };
         if full.is_ended() {
             return self.end_session(backend);
         }
         full.end_purged(&mut self.link, backend);
         if full.awaits && full.answer_ended(now, &mut self.link) == Flow::Close {
             self.end_session(backend);
+        }
+    }
+
+    /// A login that waits may be over, or what it waits for.
+    #[cold]
+    fn look_at_login<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
+        let Phase::Reinstating(waiting) = &mut self.phase else { return };
+        if waiting.full.is_ended() {
+            return self.end_session(backend);
+        }
+        // Its end, where it takes too long, comes with the timer.
+        if waiting.wait.outcome(now) == WaitOutcome::Ended {
+            let _ = self.reinstate(now, backend);
         }
     }
 
@@ -268,7 +271,12 @@ impl Connection {
     /// Looks again soon where something waits to be answered.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
-        if matches!(&self.phase, Phase::Full(full) if full.awaits) || matches!(self.phase, Phase::Reinstating(_)) {
+        let waits = match &self.phase {
+            Phase::Full(full) => full.awaits,
+            Phase::Reinstating(_) => true,
+            Phase::Login(..) | Phase::Closed => false,
+        };
+        if waits {
             self.next_poll = self.next_poll.min(now + Wait::POLL);
         }
     }
