@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-_NUMBER = r"(?P<number>\d+(?:\.\d+)?)\s*"
+_NUMBER = r"(?P<number>\d{1,19}(?:\.\d{1,12})?)\s*"
+_VALUE_MAX = (1 << 63) - 1
 _SIZE = re.compile(_NUMBER + r"(?P<unit>[kmgt]?)(?:ib|b)?", re.IGNORECASE)
 _DURATION = re.compile(_NUMBER + r"(?P<unit>ns|us|µs|ms|s|min|m|h)")
 _PERCENT = re.compile(_NUMBER + r"(?P<sign>%?)")
@@ -60,7 +61,7 @@ def format_size(size_bytes: int) -> str:
 def parse_rate(value: object) -> int:
     """I/Os per second from `70000`, `70k`, `1.5M`: k and M are decimal here."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
+        return _bounded(value, "a rate")
     found = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if not found:
         raise ValueError("not a rate in I/Os per second; write it as 70000, 70k or 1.5M")
@@ -86,7 +87,7 @@ def parse_duration(value: object) -> int:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if value < 0:
             raise ValueError("a duration cannot be negative")
-        return round(value * 1e9)
+        return _bounded(round(value * 1e9), "a number of nanoseconds")
     found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     if not found:
         raise ValueError("not a duration; write it as 500ms, 2s or 5min")
@@ -198,10 +199,16 @@ def _whole(number: str, unit: int, of: str) -> int:
     scaled = int(whole + fraction) * unit
     if scaled % 10 ** len(fraction):
         raise ValueError(f"not a whole number of {of}")
-    return scaled // 10 ** len(fraction)
+    return _bounded(scaled // 10 ** len(fraction), f"a number of {of}")
 
 
 def _positive(value: int, what: str) -> int:
     if value <= 0:
         raise ValueError(f"{what} must be greater than zero")
+    return _bounded(value, what)
+
+
+def _bounded(value: int, what: str) -> int:
+    if value > _VALUE_MAX:
+        raise ValueError(f"{what} of {value:.3g} is more than iotax counts")
     return value

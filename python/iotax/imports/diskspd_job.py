@@ -16,7 +16,7 @@ from typing import Any
 from iotax.imports import diskspd_text
 from iotax.imports.diskspd import root_of
 from iotax.imports.job_study import OWN_VOLUME, Pattern, Step, of_steps, study_text
-from iotax.imports.problems import Unreadable, head_of, text_of
+from iotax.imports.problems import Unreadable, head_of, small, text_of
 from iotax.units import format_duration, format_size
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -248,16 +248,16 @@ def _random_percent(given: dict[str, str]) -> int:
 
 def _bytes(text: str, option: str, block_bytes: int = 0) -> int:
     """With K, M, G or T, which are binary; `b` counts blocks."""
-    match = re.fullmatch(r"(\d+)([KMGTB]?)", text.upper())
+    match = re.fullmatch(r"(\d{1,15})([KMGTB]?)", text.upper())
     if not match:
         raise _wrong(f"{option}{text}: a size such as 8K is meant")
     return int(match[1]) * (block_bytes if match[2] == "B" else _UNITS[match[2]])
 
 
 def _number(text: str, option: str) -> int:
-    if not text.isdecimal():
-        raise _wrong(f"{option}{text}: a whole number is meant")
-    return int(text)
+    if (number := small(text)) is None:
+        raise _wrong(f"{option}{text[:40]}: a whole number is meant")
+    return number
 
 
 def _wrong(message: str) -> Unreadable:
@@ -294,11 +294,11 @@ class _Element:
 
     def number(self, name: str, default: int) -> int:
         text = (self.element.findtext(name) or "").strip()
-        if text and not text.isdecimal():
-            raise Unreadable(
-                self.path, f"found {text!r} where a whole number is meant", at=f"{self.element.tag}/{name}"
-            )
-        return int(text) if text else default
+        number = small(text) if text else default
+        if number is None:
+            message = f"found {text[:40]!r} where a whole number is meant"
+            raise Unreadable(self.path, message, at=f"{self.element.tag}/{name}")
+        return number
 
 
 def _target(target: _Element) -> _Target:

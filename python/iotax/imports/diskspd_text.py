@@ -16,7 +16,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _CPU = re.compile(r"^(?P<name>[\sPE\d|]*?(?:\d+|avg\.))\s*\|(?P<shares>(?:\s*[\d.]+%\s*\|?){4})\s*$")
 _PERCENTILE = re.compile(
-    r"^\s*(?P<name>min|max|[\d.]+th|\d+-nines?)\s*\|(?P<read>[^|]+)\|(?P<write>[^|]+)\|(?P<total>[^|]+)$"
+    r"^\s*(?P<name>min|max|[\d.]+th|\d{1,2}-nines?)\s*\|(?P<read>[^|]+)\|(?P<write>[^|]+)\|(?P<total>[^|]+)$"
 )
 _INTERRUPTED = "The test was interrupted before the measurements began."
 _OPTIONS = (

@@ -14,16 +14,16 @@ from typing import Any
 
 from iotax.imports.fio_options import size_of
 from iotax.imports.json_text import Fields
-from iotax.imports.problems import Notes, Unreadable, number
+from iotax.imports.problems import Notes, Unreadable, number, whole
 
 _CLIENT = re.compile(r"^<[^>]*>\s?")
 _HEAD = re.compile(
-    r"^(?P<name>.+?): \(g=(?P<group>\d+)\): rw=(?P<rw>[^,\s]+), (?P<bs>bs=.*?,\s)?\s*ioengine=(?P<ioengine>[^,\s]+), "
-    r"iodepth=(?P<iodepth>\d+)"
+    r"^(?P<name>.+?): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>[^,\s]+), (?P<bs>bs=.*?,\s)?\s*ioengine=(?P<ioengine>[^,\s]+), "
+    r"iodepth=(?P<iodepth>\d{1,9})"
 )
 _VERSION = re.compile(r"^fio-(?P<version>\d\S*)\s*$")
 _JOB = re.compile(
-    r"^(?P<name>.+?): \(groupid=(?P<group>\d+), jobs=(?P<jobs>\d+)\): err=\s*(?P<error>\d+)"
+    r"^(?P<name>.+?): \(groupid=(?P<group>\d{1,9}), jobs=(?P<jobs>\d{1,9})\): err=\s*(?P<error>\d{1,9})"
     r"(?:\s*\((?P<words>.*?)\))?: pid=\d+:\s*(?P<stamp>.*?)\s*$"
 )
 _SIDE = re.compile(r"^\s+(?P<side>read|write|trim|mixed)\s*:\s*(?P<figures>.*\b(?:IOPS|iops)=.*)$")
@@ -132,7 +132,8 @@ def _runs(path: Path, text: str) -> Iterator[_Run]:
             for each in _PERCENTILE.finditer(content):
                 percentiles[0][each["percent"]] = number(path, each["value"], line=line) * percentiles[1]
         elif found := _ISSUED.match(content):
-            job["issued"] = [int(count) for count in re.findall(r"\d+", found["counts"].partition("short")[0])]
+            counts = re.findall(r"\d+", found["counts"].partition("short")[0])
+            job["issued"] = [whole(path, count, line=line, at="issued") for count in counts]
         elif found := _CPU.match(content):
             job |= {"usr_cpu": number(path, found["usr"], line=line), "sys_cpu": number(path, found["sys"], line=line)}
     yield run

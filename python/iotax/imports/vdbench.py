@@ -221,7 +221,7 @@ def _first_held(path: Path, mean: Row, intervals: Sequence[Row], named: int, not
         for first in range(1, min(named, len(rates)) + 1)
     }
     first = min(off, key=off.__getitem__, default=named)
-    if first == named or off[first] > _ROUNDED * rate or off[named] <= _ROUNDED * rate:
+    if first == named or named not in off or off[first] > _ROUNDED * rate or off[named] <= _ROUNDED * rate:
         return named
     notes.add(
         path,

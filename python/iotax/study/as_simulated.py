@@ -11,6 +11,7 @@ import yaml
 from iotax.study.endpoint import NAMED, SIM
 from iotax.study.model import MODELLED, Study
 from iotax.study.read import builtin_studies, load_study, read_study
+from iotax.study.source import read_yaml
 from iotax.units import parse_size
 
 LINK_RATE = "25Gbit"
@@ -34,7 +35,7 @@ def load_simulated(name: str) -> tuple[Study, str, list[str]]:
     study, text = load_study(name)
     if study.lab.sim is not None:
         return study, text, []
-    data, said = as_simulated(yaml.safe_load(text))
+    data, said = as_simulated(read_yaml(name, text).data)
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
     folder = Path.cwd() if name in builtin_studies() else Path(name).resolve().parent
     return read_study(f"{name} with --lab sim", text, folder), text, said

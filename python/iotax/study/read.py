@@ -233,7 +233,8 @@ def _settle_baseline(study: Study) -> Study:
 
 def _pydantic_problems(error: ValidationError, document: Document) -> Iterable[Problem]:
     for each in error.errors():
-        place = tuple(part for part in each["loc"] if not _is_branch(part))
+        # The first part is always a name of the file's, however strange.
+        place = (*each["loc"][:1], *(part for part in each["loc"][1:] if not _is_branch(part)))
         if place == ("factors", "protocol") and each["type"] == "list_type" and isinstance(each["input"], dict):
             continue  # it has labels: what is wrong stands within
         yield Problem(document.mark(place), place, _message(each, place))

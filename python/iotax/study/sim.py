@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from iotax.study.fields import BitRate, Duration, Percent, Section, Size
 from iotax.study.media import MediaModel
+from iotax.study.source import StudyError, read_yaml
 
 _LATER = (
     "controllers",
@@ -243,9 +243,12 @@ def read_costs(name: str) -> CostTable:
 @lru_cache(maxsize=8)
 def _parsed(name: str, text: str) -> CostTable:
     try:
-        return CostTable.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise CostsError(f"{name} cannot be read: {error}") from error
+        document = read_yaml(name, text)
+        if document.problems:
+            raise StudyError(name, document.problems)
+        return CostTable.model_validate(document.data)
+    except StudyError as error:
+        raise CostsError(error.lines()[0]) from error
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(map(str, first["loc"])) or "the whole file"

@@ -71,6 +71,8 @@ class Document:
     data: Any
     marks: dict[Place, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    built: int = 0
+    """Values so far."""
 
     def mark(self, place: Place) -> Mark | None:
         """Of the place, or of the nearest thing around it."""
@@ -80,7 +82,10 @@ class Document:
 
 
 def read_yaml(name: str, text: str) -> Document:
-    """Reads one document. Raises StudyError where it is no YAML; doubled keys become problems of the document."""
+    """Reads one document. Raises StudyError where it is no YAML, or more than any study; doubled keys become problems
+    of the document."""
+    if len(text) > _LETTERS_MAX:
+        raise StudyError(name, [Problem(None, (), f"larger than {_LETTERS_MAX >> 20} Mi letters: no study is")])
     try:
         node = yaml.compose(text, Loader=_Loader)
     except RecursionError:
@@ -95,7 +100,11 @@ def read_yaml(name: str, text: str) -> Document:
     document = Document(None)
     if node is not None:
         document.marks[()] = _mark(node)
-        document.data = _build(node, (), document)
+        try:
+            document.data = _build(node, (), document)
+        except _TooMuch:
+            message = f"more than {_NODES_MAX:,} values, with aliases (*name) written out: no study has so many"
+            raise StudyError(name, [Problem(None, (), message)]) from None
     return document
 
 
@@ -117,11 +126,23 @@ def _mark(node: yaml.Node) -> Mark:
     return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
+_LETTERS_MAX = 1 << 20
+_NODES_MAX = 100_000
+"""A few lines of aliases of aliases stand for billions of values."""
+_DIGITS_MAX = 19
+_NUMBER_MAX = (1 << 63) - 1
 _DEPTH_MAX = 16
 """Deeper nesting than any study has: an anchor that holds itself would never end."""
 
 
+class _TooMuch(Exception):  # noqa: N818 - what the document is
+    """More values than any study has."""
+
+
 def _build(node: yaml.Node, place: Place, document: Document) -> Any:
+    document.built += 1
+    if document.built > _NODES_MAX:
+        raise _TooMuch
     if len(place) > _DEPTH_MAX:
         document.problems.append(Problem(_mark(node), place[:4], "nested too deeply"))
         return None
@@ -133,7 +154,17 @@ def _build(node: yaml.Node, place: Place, document: Document) -> Any:
             document.marks[*place, index] = _mark(item)
             built.append(_build(item, (*place, index), document))
         return built
-    return _scalar(node.tag.rpartition(":")[2], node.value)
+    kind = node.tag.rpartition(":")[2]
+    if kind in ("int", "float") and not _bounded(node.value):
+        document.problems.append(Problem(_mark(node), place, f"found {node.value[:40]}, which no number here can be"))
+        return None
+    return _scalar(kind, node.value)
+
+
+def _bounded(text: str) -> bool:
+    """Whether a number fits 64 bits and is finite."""
+    digits = text.lstrip("+-").partition(".")[0].lower().partition("e")[0]
+    return len(digits) <= _DIGITS_MAX and len(text) <= 40 and abs(float(text)) <= _NUMBER_MAX
 
 
 def _build_mapping(node: yaml.MappingNode, place: Place, document: Document) -> dict[str, Any]:
