@@ -1,9 +1,11 @@
-"""Files that a command writes for people and other programs: never over what somebody measured, never half of one."""
+"""What a command writes for people and other programs: files, never over what somebody measured, never half of one; and
+text for terminals."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import stat
 from pathlib import Path
@@ -13,6 +15,17 @@ NOTEBOOK_SUFFIXES = (".iotax", ".iotax-wal", ".iotax-shm", ".iotax-lock", ".iota
 STUDY_SUFFIXES = (".yaml", ".yml")
 _DATABASE = b"SQLite format 3\0"
 """How every SQLite file begins, a notebook of any name among them (https://www.sqlite.org/fileformat.html §1.3)."""
+
+
+_COMMANDS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
+"""Control characters, and those that change the direction of writing: to a terminal they are commands. A line end and
+a tab are none."""
+
+
+def visible(text: str) -> str:
+    """Text from outside (a study, a notebook, another program's files) as a terminal may show it: what would command
+    the terminal is written out, as `\\x1b`."""
+    return _COMMANDS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class OutputRefused(Exception):  # noqa: N818 - an answer, not a bug

@@ -10,6 +10,7 @@ from iotax.design import Plan
 from iotax.expected import Clock
 from iotax.labs.base import Sample
 from iotax.listener import Listener
+from iotax.outputs import visible
 from iotax.runner import Ending
 from iotax.trial import Attempt, Trial
 
@@ -28,10 +29,10 @@ class Lines(Listener):
 
     def ended(self, attempt: Attempt) -> None:
         said = f"{attempt.trial.id}: {attempt.status}" + (f" ({attempt.reason})" if attempt.reason else "")
-        print(said, file=sys.stderr)
+        print(visible(said), file=sys.stderr)
 
     def warning(self, message: str) -> None:
-        print(f"warning: {message}", file=sys.stderr)
+        print(visible(f"warning: {message}"), file=sys.stderr)
 
 
 class _Bar(Listener):

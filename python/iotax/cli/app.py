@@ -9,7 +9,7 @@ import typer
 
 from iotax.cli import app_lab, app_sim, complete, quantity
 from iotax.cli.exits import HELP, Exit, leave
-from iotax.cli.letters import spell_out
+from iotax.cli.letters import echo, spell_out
 from iotax.cli.options import (
     Destroy,
     Driver,
@@ -46,7 +46,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from iotax.version import __version__
 
-        typer.echo(f"iotax {__version__}")
+        echo(f"iotax {__version__}")
         raise typer.Exit
 
 
@@ -757,26 +757,28 @@ def main() -> None:
     spell_out()
     try:
         app(prog_name=complete.PROGRAM)
-    except OSError as error:
-        _cannot_say(error, Exit.USAGE)
     except SystemExit as end:
         from iotax.cli.console import unwritten
 
         if unwritten:
             _cannot_say(unwritten[0], end.code or Exit.USAGE)
         raise
+    except Exception as error:
+        from iotax.cli.console import NO_ROOM
+
+        if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
+            _cannot_say(error, Exit.USAGE)
+        from iotax.cli.unexpected import report
+
+        raise SystemExit(report(error)) from None
 
 
 def _cannot_say(error: OSError, code: str | int) -> NoReturn:
-    """Ends where standard output, or another file without a name here, takes no more; raises anything else."""
+    """Ends where standard output takes no more."""
     import os
 
-    from iotax.cli.console import NO_ROOM
-
-    if error.filename is not None or error.errno not in NO_ROOM:
-        raise error
     # What is left in the stream's buffer would fail again when Python ends.
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
-    typer.echo(f"iotax: the output cannot be written: {error.strerror}", err=True)
+    echo(f"iotax: the output cannot be written: {error.strerror}", err=True)
     raise SystemExit(code)

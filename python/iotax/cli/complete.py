@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
-import typer
-
+from iotax.cli.letters import echo
 from iotax.protocols import names
 
 PROGRAM = "iotax"
@@ -18,7 +17,7 @@ def script(shell: str) -> None:
     """Prints what `shell` is to read."""
     from typer.completion import get_completion_script
 
-    typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=_VARIABLE, shell=shell))
+    echo(get_completion_script(prog_name=PROGRAM, complete_var=_VARIABLE, shell=shell))
 
 
 def study_names(incomplete: str) -> Iterator[str]:

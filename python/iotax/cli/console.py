@@ -6,10 +6,14 @@ import errno
 import os
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
+
+from iotax.outputs import visible
 
 PIPE_COLUMNS = 160
 """Width where there is no terminal to ask: wide enough that no table breaks."""
@@ -63,6 +67,14 @@ class _Screen(Console):
         if soft_wrap and self.is_terminal:
             objects = tuple(self._broken(each) for each in objects)
         super().print(*objects, soft_wrap=soft_wrap, **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich renders it, but for commands to the terminal within the text itself."""
+        for segment in super().render(renderable, options):
+            if segment.control is None and (text := visible(segment.text)) != segment.text:
+                yield Segment(text, segment.style)
+            else:
+                yield segment
 
     def _broken(self, prose: str | Text) -> Text:
         text = prose if isinstance(prose, Text) else self.render_str(prose)

@@ -10,10 +10,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
-
 from iotax import outputs
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.outputs import OutputRefused
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def write_document(path: Path, document: dict[str, Any], *inputs: Path) -> None:
     """To the file, or to standard output for `-`. What is no number is null."""
     text = json.dumps(_plain(document), indent=1, ensure_ascii=path == STDOUT, allow_nan=False) + "\n"
     if path == STDOUT:
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
     else:
         write_output(path, text, *inputs)
 

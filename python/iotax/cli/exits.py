@@ -7,6 +7,8 @@ from typing import NoReturn
 
 import typer
 
+from iotax.cli.letters import echo
+
 
 class Exit(IntEnum):
     OK = 0
@@ -16,17 +18,20 @@ class Exit(IntEnum):
     LAB = 4
     NOTEBOOK = 5
     REGRESSED = 6
+    UNEXPECTED = 70
+    """EX_SOFTWARE of sysexits.h."""
     INTERRUPTED = 130
 
 
 HELP = (
     "Exit codes: 0 done · 1 some trials failed · 2 the command or the study has an error · 3 refused, because data "
     "that iotax did not write would be lost · 4 the lab cannot run the study · 5 the notebook cannot be read or "
-    "written · 6 a regression beyond the margin was found · 130 interrupted, run the same command again to continue"
+    "written · 6 a regression beyond the margin was found · 70 an unexpected error, a defect of iotax · 130 interrupted, "
+    "run the same command again to continue"
 )
 
 
 def leave(code: Exit, message: str) -> NoReturn:
     """Says why on standard error and ends."""
-    typer.echo(f"iotax: {message}", err=True)
+    echo(f"iotax: {message}", err=True)
     raise typer.Exit(code)

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from iotax.cli.console import say
 from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
 from iotax.rows import Row, attempt_rows, cpu_series_rows, is_judged, judged_runs, series_rows
@@ -53,7 +54,9 @@ def export(path: Path | None, form: str | None, output: Path | None, run: str | 
             content = _written(notebook, form, _runs(notebook, run), table, all_runs=run == "all")
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
-    if output is None:
+    if output is None and sys.stdout.isatty():
+        echo(content.decode(), nl=False)
+    elif output is None:
         sys.stdout.buffer.write(content)
     else:
         write_output(output, content, notebook.path)

@@ -17,6 +17,7 @@ from iotax.cli.console import console
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.fit import fitting
+from iotax.cli.letters import echo
 from iotax.cli.loading import load
 from iotax.cli.study import open_lab, planned
 from iotax.engine import EngineError
@@ -141,7 +142,7 @@ def _document(found: Survey) -> dict[str, Any]:
 def clean(name: str) -> None:
     with _opened(name) as lab:
         for host, said in lab.clean().items():
-            typer.echo(f"{host}: {said}")
+            echo(f"{host}: {said}")
 
 
 def _opened(name: str) -> contextlib.closing:

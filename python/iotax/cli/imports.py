@@ -15,6 +15,7 @@ from rich.table import Table
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.notebooks import OUT
 from iotax.imports.campaign import Campaign, Naming, given_times, read_campaign
 from iotax.imports.formats import FORMATS, Format
@@ -188,13 +189,13 @@ def _say(read: _Read, path: Path, run: int, new: int) -> None:
     for each in read.notes[:_SHOWN_MAX]:
         say(f"note: {each}")
     if len(read.notes) > _SHOWN_MAX:
-        typer.echo(f"… and {len(read.notes) - _SHOWN_MAX} more notes; the report has all.")
+        echo(f"… and {len(read.notes) - _SHOWN_MAX} more notes; the report has all.")
     if new:
-        typer.echo(f"Imported {new} {'result' if new == 1 else 'results'} from {read.study.source}.")
+        echo(f"Imported {new} {'result' if new == 1 else 'results'} from {read.study.source}.")
     else:
-        typer.echo(f"All {len(read.kept)} results were imported before.")
-    typer.echo(f"Notebook: {path}")
-    typer.echo(f"Next: {shlex.join(['iotax', 'report', str(path)])}")
+        echo(f"All {len(read.kept)} results were imported before.")
+    echo(f"Notebook: {path}")
+    echo(f"Next: {shlex.join(['iotax', 'report', str(path)])}")
 
 
 def _document(read: _Read, path: Path, run: int, new: int) -> dict[str, Any]:
@@ -215,7 +216,7 @@ def _document(read: _Read, path: Path, run: int, new: int) -> dict[str, Any]:
 def _watch(request: Request, form: Format, name: str, path: Path) -> None:
     """Adds what appears. A file that cannot be read yet is probably still being written: it is looked at again."""
     seen: dict[Path, tuple[int, int]] = {}
-    typer.echo(f"Watching {', '.join(map(str, request.paths))}; Ctrl-C ends it. Notebook: {path}")
+    echo(f"Watching {', '.join(map(str, request.paths))}; Ctrl-C ends it. Notebook: {path}")
     try:
         while True:
             files = {each: _state(each) for given in request.paths for each in form.files(given)}
@@ -224,7 +225,7 @@ def _watch(request: Request, form: Format, name: str, path: Path) -> None:
                 _add(request, form, name, path)
             time.sleep(WATCH_S)
     except KeyboardInterrupt:
-        typer.echo(f"Next: {shlex.join(['iotax', 'report', str(path)])}")
+        echo(f"Next: {shlex.join(['iotax', 'report', str(path)])}")
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -243,4 +244,4 @@ def _add(request: Request, form: Format, name: str, path: Path) -> None:
         return  # the reason was printed; the next file may mend it
     _, new = _write(path, read, request.label)
     waiting = f", {len(read.campaign.unreadable)} not readable yet" if read.campaign.unreadable else ""
-    typer.echo(f"{time.strftime('%H:%M:%S')} {len(read.kept)} results, {new} of them new{waiting}")
+    echo(f"{time.strftime('%H:%M:%S')} {len(read.kept)} results, {new} of them new{waiting}")

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.engine import EngineError, find_engine
 from iotax.labs.vm import accelerator, recipe
 from iotax.labs.vm.fault import VmFault
@@ -33,8 +32,8 @@ def build(document: Path | None, *, update: bool) -> None:
         image = _built(update=update)
         size_bytes = image.initramfs.stat().st_size
         if document != STDOUT:
-            typer.echo(f"image: {image.initramfs.parent} ({size_bytes >> 20} MiB)")
-            typer.echo(f"kernel: Linux {image.release}, {len(image.packages)} packages")
+            echo(f"image: {image.initramfs.parent} ({size_bytes >> 20} MiB)")
+            echo(f"kernel: Linux {image.release}, {len(image.packages)} packages")
             _say_protocols(image)
         if document is not None:
             about = {"image": str(image.initramfs.parent), "size_bytes": size_bytes, "packages": len(image.packages)}
@@ -48,8 +47,8 @@ def check(document: Path | None) -> None:
         with contextlib.closing(booted.guests):
             boot_s = booted.guests.boot_s
             if document != STDOUT:
-                typer.echo(f"accelerator: {booted.why}")
-                typer.echo(f"guests: both up after {boot_s:.1f} s, Linux {booted.image.release}")
+                echo(f"accelerator: {booted.why}")
+                echo(f"guests: both up after {boot_s:.1f} s, Linux {booted.image.release}")
                 _say_protocols(booted.image)
             if document is not None:
                 write_document(document, {"accelerator": booted.why, "boot_s": boot_s} | _document(booted.image))
@@ -69,16 +68,16 @@ def shell(protocol: str) -> None:
         with contextlib.closing(booted.guests):
             if protocol:
                 _bring_up(booted, protocol)
-            typer.echo("`storage COMMAND` or `initiator COMMAND`; end with Ctrl-D")
+            echo("`storage COMMAND` or `initiator COMMAND`; end with Ctrl-D")
             for line in sys.stdin:
                 role, _, command = line.strip().partition(" ")
                 if role not in ("storage", "initiator"):
-                    typer.echo("start the line with storage or initiator", err=True)
+                    echo("start the line with storage or initiator", err=True)
                     continue
                 try:
-                    booted.guests[role].stream(f"exec 2>&1; {command}", typer.echo, _COMMAND_S)
+                    booted.guests[role].stream(f"exec 2>&1; {command}", echo, _COMMAND_S)
                 except StepFailed as failed:
-                    typer.echo(f"status {failed.status}", err=True)
+                    echo(f"status {failed.status}", err=True)
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def _boot() -> _Booted:
 
 
 def _built(*, update: bool) -> Image:
-    return build_image(find_engine(), lambda text: typer.echo(text, err=True), update=update)
+    return build_image(find_engine(), lambda text: echo(text, err=True), update=update)
 
 
 def _bring_up(booted: _Booted, protocol: str) -> None:
@@ -107,12 +106,12 @@ def _bring_up(booted: _Booted, protocol: str) -> None:
     target = booted.guests["initiator" if protocol in without_transport() else "storage"]
     target.run(f"volume_up {_VOLUME_BYTES}; step {protocol} target_up")
     for line in booted.guests["initiator"].run(f"step {protocol} initiator_up"):
-        typer.echo(line)
+        echo(line)
 
 
 def _say_protocols(image: Image) -> None:
     for protocol in recipe.PROTOCOLS:
-        typer.echo(f"{protocol}: {image.unavailable.get(protocol, 'ok')}")
+        echo(f"{protocol}: {image.unavailable.get(protocol, 'ok')}")
 
 
 @contextlib.contextmanager

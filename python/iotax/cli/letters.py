@@ -1,4 +1,6 @@
-"""Letters for terminals that have only some: no output ends in an encoding error."""
+"""What is printed: in letters that a terminal has, and without commands to it that stood in a file.
+
+Nothing in the command line prints but through `echo` here and the consoles of `console`."""
 
 from __future__ import annotations
 
@@ -6,6 +8,10 @@ import codecs
 import io
 import sys
 import unicodedata
+
+import typer
+
+from iotax.outputs import visible
 
 _PLAIN = {
     "µ": "u",
@@ -31,6 +37,11 @@ _PLAIN = {
 
 _ASCII = "iotax_ascii"
 """ASCII by another name: what is printed through click becomes UTF-8 where a stream says `ascii`."""
+
+
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """To standard output, or to standard error."""
+    typer.echo(visible(text), nl=nl, err=err)
 
 
 def spell_out() -> None:

@@ -8,9 +8,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import NotebookError
 
@@ -35,7 +34,7 @@ def live(path: Path | None, run: int | None, place: str) -> None:
     follower = Follower(board, path, chosen)
     follower.start()
     server.start()
-    typer.echo(f"Live: {server.url} (Ctrl-C ends it)")
+    echo(f"Live: {server.url} (Ctrl-C ends it)")
     sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()

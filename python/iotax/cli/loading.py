@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.study import Study
 from iotax.study.as_simulated import load_simulated
 from iotax.study.notes import notes
@@ -24,12 +25,12 @@ def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tu
         study, source, said = load_simulated(name) if simulated else (*load_study(name), [])
     except StudyError as error:
         for line in error.lines():
-            typer.echo(line, err=True)
+            echo(line, err=True)
         raise typer.Exit(Exit.USAGE) from None
     if name in builtin_studies() and Path(name).is_file():
         said.append(f"{name} is a built-in study, and the file {name} here was not read; for that say ./{name}")
     for line in [*notes(source), *said]:
-        typer.echo(f"note: {line}", err=True)
+        echo(f"note: {line}", err=True)
     if driver is not None and study.lab.vm is not None:
         leave(
             Exit.USAGE,

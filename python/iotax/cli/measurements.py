@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-import typer
-
 from iotax.analysis import StudyData
 from iotax.calibration import NothingMeasured
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.collected import study_data
 from iotax.engine import EngineError
 from iotax.labs.base import TrialFailed
@@ -47,4 +46,4 @@ def simulating() -> Generator[None]:
 
 def tell(step: str) -> None:
     """On the way."""
-    typer.echo(f"{step[:1].upper()}{step[1:]}.", err=True)
+    echo(f"{step[:1].upper()}{step[1:]}.", err=True)

@@ -14,6 +14,7 @@ from iotax.cli.console import console_on, say
 from iotax.cli.display import Display, QuietDisplay, display_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
 from iotax.listener import Ending, Listener, Listeners
@@ -178,7 +179,7 @@ def _conclude(study: Study, path: Path, summary: Ending, document: Path | None, 
         if document is not None:
             write_document(document, _document(notebook, summary, page if report else None), path)
         if report and spoken:
-            typer.echo(f"Report: {page}")
+            echo(f"Report: {page}")
         if summary.finished and not quiet:
             say(_nothing_run(notebook, summary.run), err=document == STDOUT)
         left = len(notebook.left(summary.run))
@@ -215,9 +216,9 @@ def _print(study: Study, notebook: Notebook, summary: Ending) -> None:
 
     print_summary(study_data(notebook, summary.run))
     print_kernels(study)
-    typer.echo(f"Notebook: {notebook.path}")
+    echo(f"Notebook: {notebook.path}")
     if summary.failed:
-        typer.echo(f"Given up: {', '.join(summary.failed)}; `iotax show {notebook.path}` tells why.")
+        echo(f"Given up: {', '.join(summary.failed)}; `iotax show {notebook.path}` tells why.")
 
 
 def _document(notebook: Notebook, summary: Ending, page: Path | None) -> dict[str, Any]:

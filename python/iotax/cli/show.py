@@ -6,13 +6,13 @@ import datetime
 from collections.abc import Iterable
 from pathlib import Path
 
-import typer
 from rich.text import Text
 
 from iotax.cli.agreed import agreed
 from iotax.cli.console import console
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import Notebook, NotebookError
 from iotax.outputs import OutputRefused
@@ -38,20 +38,20 @@ def _show(notebook: Notebook, run: int | None) -> None:
 
     chosen = notebook.run(run)
     data = study_data(notebook, chosen.id)
-    typer.echo(f"{notebook.path}")
+    echo(f"{notebook.path}")
     for each in notebook.runs():
         started = datetime.datetime.fromtimestamp(each.started_unix_ns / 1e9).astimezone()
         shown = "→" if each.id == chosen.id else " "
         label = f" [{each.label}]" if each.label else ""
-        typer.echo(f"{shown} run {each.id}: {each.name}{label}, started {started:%Y-%m-%d %H:%M:%S %Z}")
+        echo(f"{shown} run {each.id}: {each.name}{label}, started {started:%Y-%m-%d %H:%M:%S %Z}")
     done = len({attempt.trial.id for attempt in data.attempts if attempt.status == "done"})
-    typer.echo(f"{done} of {len(data.planned)} trials are done.")
+    echo(f"{done} of {len(data.planned)} trials are done.")
     for attempt in data.attempts:
         if attempt.status != "done":
             reason = f": {attempt.reason}" if attempt.reason else ""
-            typer.echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}{reason}")
+            echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}{reason}")
             for line in attempt.log.splitlines()[-3:]:
-                typer.echo(f"    {line}")
+                echo(f"    {line}")
     if done:
         from iotax.cli.summary import print_summary
 
@@ -107,10 +107,10 @@ def report(path: Path | None, run: int | None, output: Path | None, charts: Path
 
     with open_notebook(path) as notebook:
         try:
-            typer.echo(write_report(notebook, run, output, charts, pdf))
+            echo(str(write_report(notebook, run, output, charts, pdf)))
         except (NoRendererError, PdfError) as error:
             leave(Exit.USAGE, str(error))
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
     if pdf is not None:
-        typer.echo(pdf)
+        echo(str(pdf))

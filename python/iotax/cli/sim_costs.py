@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
@@ -14,6 +13,7 @@ from iotax.calibration import Check, Made, make_table
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.measurements import costs_of, measured, simulating, tell
 from iotax.cli.notebooks import open_notebook
 from iotax.cli.predictions import document_of, sentences, table_of
@@ -92,7 +92,7 @@ def _print(made: Made, output: Path) -> None:
             say(line)
     for line in made.left_out:
         say(f"Left out: {line}.")
-    typer.echo(f"Table of costs: {output}. Name it as `lab: {{sim: {{costs: {output}}}}}`.")
+    echo(f"Table of costs: {output}. Name it as `lab: {{sim: {{costs: {output}}}}}`.")
 
 
 def _figures(table: CostTable) -> Table:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +19,7 @@ from iotax.analysis.responses import Response
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.loading import load
 from iotax.design import plan
 from iotax.engine import EngineError, find_engine
@@ -78,7 +78,7 @@ def sensitivity(name: str, document: Path | None) -> None:
     # Replicates differ by their seeds alone where costs are not drawn.
     study = study.model_copy(update={"design": study.design.model_copy(update={"replicates": 1, "stop": None})})
     if document != STDOUT:
-        sys.stdout.write(f"{study.name}: {study.question}\n")
+        echo(f"{study.name}: {study.question}")
         sys.stdout.flush()
     asked = assumptions(study)
     count = 1 + 2 * len(asked)
@@ -110,7 +110,7 @@ def _reason_against(study: Study) -> str:
 
 
 def _tell(number: int, count: int, what: str) -> None:
-    typer.echo(f"{number}/{count} {what}", err=True)
+    echo(f"{number}/{count} {what}", err=True)
 
 
 def _world(study: Study, program: Path, assumption: Assumption, times: float) -> _World:

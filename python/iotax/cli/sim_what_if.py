@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +16,7 @@ from iotax.analysis.bottleneck import Bottleneck, bottleneck
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.loading import load
 from iotax.design.plan import trial_seed
 from iotax.design.treatments import treatments
@@ -49,7 +49,7 @@ def what_if(name: str, change: Change, document: Path | None) -> None:
         leave(Exit.USAGE, reason)
     asked = treatments(study)
     if document != STDOUT:
-        sys.stdout.write(f"{study.name}: {study.question}\n")
+        echo(f"{study.name}: {study.question}")
         sys.stdout.flush()
     pairs = []
     try:
@@ -57,7 +57,7 @@ def what_if(name: str, change: Change, document: Path | None) -> None:
         for number, treatment in enumerate(asked, start=1):
             levels = {factor: level.value for factor, level in zip(study.levels(), treatment, strict=True)}
             label = "/".join(level.label for level in treatment)
-            typer.echo(f"{number}/{len(asked)} {label}", err=True)
+            echo(f"{number}/{len(asked)} {label}", err=True)
             now = _simulated(study, levels, Change(), program)
             then = _simulated(study, levels, change, program) if change.words else None
             pairs.append(_Pair(label, now, then))

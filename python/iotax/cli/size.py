@@ -26,6 +26,7 @@ from iotax.analysis.cost import ServiceCost
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.notebooks import open_notebook
 from iotax.collected import study_data
 from iotax.notebook import NotebookError
@@ -204,7 +205,7 @@ def _from_notebook(
         judged(document, notebook.path)
         for reason in not_sized(found):
             say(f"Not sized: {reason}.", err=document == STDOUT)
-        typer.echo(f"{notebook.path}", err=document == STDOUT)
+        echo(f"{notebook.path}", err=document == STDOUT)
     return found.costs, data.simulated
 
 

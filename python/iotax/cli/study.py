@@ -16,6 +16,7 @@ from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.documents import check_document, plan_document, studies_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
 from iotax.cli.template import TEMPLATE, from_study
@@ -45,7 +46,7 @@ def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
         lab = choice.open_lab(study, plan, destroy)
     except ValueError as error:
         leave(Exit.USAGE, f"--destroy {error}")
-    lab.tell = lambda said: typer.echo(said, err=True)
+    lab.tell = lambda said: echo(said, err=True)
     return lab
 
 
@@ -210,7 +211,7 @@ def studies(name: str | None, document: Path | None) -> None:
     if name is not None:
         if document is not None:
             leave(Exit.USAGE, f"--json lists the studies; `iotax plan {name} --json` is about one")
-        typer.echo(_builtin(name), nl=False)
+        echo(_builtin(name), nl=False)
         return
     judged(document)
     found = {each: load_study(each)[0] for each in builtin_studies()}
@@ -253,7 +254,7 @@ def init(path: Path, source: str | None, variables: Mapping[str, str]) -> None:
     write_output(path, _begun(source, path.stem, variables), *([Path(source)] if source else []))
     write_output(schema, schema_text())
     say(f"{path} is a study to start from; editors complete and check it with {schema}.")
-    typer.echo(f"Next: {shlex.join(['iotax', 'plan', str(path)])}")
+    echo(f"Next: {shlex.join(['iotax', 'plan', str(path)])}")
 
 
 def _begun(source: str | None, name: str, variables: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ import typer
 from iotax.cli import run as command
 from iotax.cli.document import STDOUT, write_output
 from iotax.cli.exits import Exit, leave
+from iotax.cli.letters import echo
 from iotax.cli.notebooks import OUT
 from iotax.study.versus import RW, Asked, VersusError, name_of, study_text, targets_of
 from iotax.units import counted, format_duration
@@ -35,7 +36,7 @@ class Where:
 def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, again: bool, report: bool) -> None:
     try:
         targets = _absolute(targets_of(words))
-        typer.echo(f"Load: {asked.words}.", err=where.document == STDOUT)
+        echo(f"Load: {asked.words}.", err=where.document == STDOUT)
         from iotax.design.shape import SETTLE_NS, SLICE_NS
 
         shape = _shape(len(targets), time_s)
@@ -52,7 +53,7 @@ def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, a
     )
     _refuse_impossible(text)
     path = _written(where.study, name_of(targets, asked), text)
-    typer.echo(
+    echo(
         f"Study: {path}, {counted(shape.sessions, 'session')} of {counted(shape.rounds, 'round')}.",
         err=where.document == STDOUT,
     )
@@ -62,7 +63,7 @@ def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, a
         )
     except typer.Exit as ended:
         if ended.exit_code == Exit.REFUSED:
-            typer.echo("iotax: here `--rw read` or `--rw randread` only reads, and fills nothing", err=True)
+            echo("iotax: here `--rw read` or `--rw randread` only reads, and fills nothing", err=True)
         raise
 
 

@@ -225,7 +225,7 @@ def _of_words(words: Sequence[str]) -> _Job:
         shared=given.get("s", "").startswith("i") and "r" not in given and threads > 1,
         rate=given.get("g", ""),
     )
-    if not re.fullmatch(r"(\d+i?)?", target.rate):
+    if not re.fullmatch(r"(\d{1,12}i?)?", target.rate):
         raise _wrong(f"-g{target.rate}: a number of bytes per ms, or of I/Os per second with an i, is meant")
     return _Job(
         [target] * len(files),
@@ -242,7 +242,7 @@ def _random_percent(given: dict[str, str]) -> int:
     """`-r` and `-rALIGNMENT` are all random, `-rsPERCENT` a share."""
     if "r" not in given:
         return 0
-    share = re.fullmatch(r"s(\d+)", given["r"])
+    share = re.fullmatch(r"s(\d{1,3})", given["r"])
     return int(share[1]) if share else 100
 
 
@@ -251,7 +251,10 @@ def _bytes(text: str, option: str, block_bytes: int = 0) -> int:
     match = re.fullmatch(r"(\d{1,15})([KMGTB]?)", text.upper())
     if not match:
         raise _wrong(f"{option}{text}: a size such as 8K is meant")
-    return int(match[1]) * (block_bytes if match[2] == "B" else _UNITS[match[2]])
+    size = int(match[1]) * (block_bytes if match[2] == "B" else _UNITS[match[2]])
+    if not 0 < size < 1 << 62:
+        raise _wrong(f"{option}{text}: a size such as 8K is meant")
+    return size
 
 
 def _number(text: str, option: str) -> int:

@@ -18,8 +18,8 @@ from iotax.imports.problems import Notes, Unreadable, number, whole
 
 _CLIENT = re.compile(r"^<[^>]*>\s?")
 _HEAD = re.compile(
-    r"^(?P<name>.+?): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>[^,\s]+), (?P<bs>bs=.*?,\s)?\s*ioengine=(?P<ioengine>[^,\s]+), "
-    r"iodepth=(?P<iodepth>\d{1,9})"
+    r"^(?P<name>.+?): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>[^,\s]+), (?P<bs>bs=.*?,\s)?\s*"
+    r"ioengine=(?P<ioengine>[^,\s]+), iodepth=(?P<iodepth>\d{1,9})"
 )
 _VERSION = re.compile(r"^fio-(?P<version>\d\S*)\s*$")
 _JOB = re.compile(

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,49 @@ def test_prose_breaks_between_words_and_never_before_a_unit(width: int) -> None:
     assert max(map(len, lines)) <= width
     assert not any(re.match(r"(µs|%|min|s|IOPS)\b", line) for line in lines)
     assert not any(line.endswith("min") for line in lines)
+
+
+EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202eb"
+
+
+def test_text_of_files_commands_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a study (question, a level's label, a path), a notebook (a reason, a log) and other programs' results."""
+    monkeypatch.chdir(tmp_path)
+    data = Simulation().data(study(question=f"What {EVIL}?"))
+    failed = data.attempts[0].model_copy(update={"status": "failed", "result": None, "reason": EVIL, "log": EVIL})
+    write_notebook(tmp_path / "n.iotax", replace(data, attempts=[failed, *data.attempts[1:]]))
+    said = json.dumps({**QUICK, "question": f"What {EVIL}?", "factors": {"protocol": {EVIL: "nfs3", "b": "iscsi"}}})
+    (tmp_path / "evil.yaml").write_text(said)
+    folder = tmp_path / f"c{EVIL.replace('/', '')}"
+    fio_campaign(folder)
+    (folder / "nfs-4k-r1.json").write_text(
+        f'{EVIL}\n{{"jobs": [{{"jobname": "{EVIL.encode("unicode_escape").decode()}"'
+    )
+    for words in (
+        ("show", "n.iotax"),
+        ("export", "n.iotax"),
+        ("plan", "evil.yaml"),
+        ("check", "evil.yaml"),
+        ("import", "fio", folder, "--factor", f"array={EVIL}", "-n", "i.iotax"),
+        ("show", "i.iotax"),
+        ("size", "i.iotax", "--iops", "1k"),
+        ("compare", EVIL, "iscsi", "-n", "n.iotax"),
+    ):
+        printed = CliRunner().invoke(app, [str(word) for word in words]).output
+        if words[0] == "export":
+            continue  # a pipe gets the figures as they are
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", printed), (words, printed)
+    assert "\\x1b]0;owned\\x07" in CliRunner().invoke(app, ["show", "n.iotax"]).output
+
+
+def test_nothing_prints_but_through_what_makes_text_safe() -> None:
+    allowed = {"letters.py", "console.py", "reference.py", "schema.py", "progress.py"}
+    root = Path(console.__file__).parents[1]
+    found = [
+        f"{path.relative_to(root)}: {line.strip()}"
+        for path in sorted(root.rglob("*.py"))
+        if path.name not in allowed
+        for line in path.read_text().splitlines()
+        if re.search(r"typer\.echo|click\.echo|(?<![\w.])print\(|sys\.std(out|err)\.write", line)
+    ]
+    assert found == []

@@ -113,3 +113,47 @@ def test_a_run_goes_on_when_its_reader_leaves(engine: FakeEngine, tiny: Path, mo
     with Notebook(Path("out/tiny.iotax")) as reader:
         assert [each.status for each in reader.attempts()] == ["done"] * 8
     assert Path("out/tiny.html").is_file()
+
+
+SURPRISE = """
+import sys
+import iotax.cli.study
+def surprise(*_):
+    raise {error}
+iotax.cli.study.studies = surprise
+sys.argv = ["iotax", "studies", "iscsi://user%s3cret@host/iqn/0"]
+from iotax.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ('TypeError("a \\x1b[31msurprise")', "TypeError: a \\x1b[31msurprise"),
+        ("MemoryError", "out of memory"),
+        ("RecursionError('deep')", "RecursionError: deep"),
+        ("FileNotFoundError(2, 'gone', 'x')", "FileNotFoundError: [Errno 2] gone: 'x'"),
+    ],
+)
+def test_what_nobody_expected_is_one_line_and_a_file_to_report(tmp_path: Path, error: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SURPRISE.format(error=error)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 70 and done.stdout == ""
+    first, second = done.stderr.splitlines()
+    assert first == f"iotax: unexpected error, which is a defect of iotax: {said}"
+    (report,) = (tmp_path / "out").glob("iotax-error-*.txt")
+    assert f"out/{report.name}" in second
+    text = report.read_text()
+    assert "in surprise" in text and "command: iotax studies" in text and "s3cret" not in text
+
+
+def test_where_nothing_can_be_written_it_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    environment = os.environ | {"TMPDIR": str(tmp_path / "out")}
+    script = SURPRISE.format(error="TypeError('x')").replace(
+        "import sys\n", "import sys, tempfile\ntempfile.tempdir = 'out'\n", 1
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, len(done.stderr.splitlines())) == (70, 1)
