@@ -19,68 +19,23 @@ import time
 from collections.abc import Container, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from types import TracebackType, UnionType
+from typing import Any, Self, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
+from iotax import notebook_format
 from iotax.older_results import completed
-from iotax.records import Conditioning
+from iotax.records import Conditioning, Record
+from iotax.soundness import out_of_range, unsound
 from iotax.study import Study
 from iotax.study.imported import kept_study
 from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
 from iotax.version import __version__
 
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x696F7461  # "iota"
 FREE_BYTES_MIN = 16 << 20
 """Below this much free disk no attempt is started: its result (well below 1 MiB) might not be kept."""
 
-_SCHEMA = """
-CREATE TABLE studies (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL, label TEXT NOT NULL, digest TEXT NOT NULL,
-    study TEXT NOT NULL, source TEXT NOT NULL, started_unix_ns INTEGER NOT NULL);
-CREATE TABLE sessions (
-    id INTEGER PRIMARY KEY, study_id INTEGER NOT NULL REFERENCES studies, started_unix_ns INTEGER NOT NULL,
-    environment TEXT NOT NULL);
-CREATE TABLE trials (
-    study_id INTEGER NOT NULL REFERENCES studies, id TEXT NOT NULL, run_order INTEGER NOT NULL, block INTEGER NOT NULL,
-    replicate INTEGER NOT NULL, treatment TEXT NOT NULL, PRIMARY KEY (study_id, id)) WITHOUT ROWID;
-CREATE TABLE attempts (
-    id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions, study_id INTEGER NOT NULL,
-    trial_id TEXT NOT NULL, number INTEGER NOT NULL, started_unix_ns INTEGER NOT NULL,
-    UNIQUE (study_id, trial_id, number),
-    FOREIGN KEY (study_id, trial_id) REFERENCES trials (study_id, id));
-CREATE TABLE endings (
-    attempt_id INTEGER PRIMARY KEY REFERENCES attempts, status TEXT NOT NULL, reason TEXT NOT NULL,
-    ended_unix_ns INTEGER NOT NULL, connected TEXT, log TEXT NOT NULL);
-CREATE TABLE results (
-    attempt_id INTEGER PRIMARY KEY REFERENCES attempts, rate_iops REAL NOT NULL, latency_mean_ns REAL,
-    latency_p50_ns REAL, latency_p99_ns REAL, cpu_initiator_ns INTEGER, cpu_target_ns INTEGER,
-    ios INTEGER NOT NULL, result TEXT NOT NULL);
-CREATE TABLE backgrounds (
-    id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions,
-    study_id INTEGER NOT NULL REFERENCES studies, block INTEGER NOT NULL, background TEXT NOT NULL);
-"""
-_REVISIONS = """
-CREATE TABLE IF NOT EXISTS revisions (
-    id INTEGER PRIMARY KEY, study_id INTEGER NOT NULL REFERENCES studies, digest TEXT NOT NULL, study TEXT NOT NULL,
-    source TEXT NOT NULL, revised_unix_ns INTEGER NOT NULL);
-"""
-"""Of runs that were extended; made with the first of them."""
-_PRECONDITIONINGS = """
-CREATE TABLE IF NOT EXISTS preconditionings (
-    id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions,
-    study_id INTEGER NOT NULL REFERENCES studies, step TEXT NOT NULL);
-"""
-"""Of runs whose volumes were brought into a steady state first; made with the first step."""
-_CLOSINGS = """
-CREATE TABLE IF NOT EXISTS closings (
-    session_id INTEGER PRIMARY KEY REFERENCES sessions, study_id INTEGER NOT NULL REFERENCES studies,
-    log TEXT NOT NULL);
-"""
-"""What the lab said as it was left, after the last attempt of an invocation; made with the first that said anything."""
-_TABLES = ("studies", "sessions", "trials", "attempts", "endings", "results", "backgrounds")
 _LOCK_PATIENCE_S = 0.5
 """A reader that looks whether somebody writes holds the lock for some microseconds."""
 ABANDONED = "the run ended without a word (killed, or the machine went down)"
@@ -91,6 +46,15 @@ SELECT s.name, t.id, t.treatment, t.block, t.replicate, t.run_order, a.number, a
 FROM attempts a JOIN studies s ON s.id = a.study_id JOIN trials t ON t.study_id = a.study_id AND t.id = a.trial_id
 LEFT JOIN endings e ON e.attempt_id = a.id LEFT JOIN results r ON r.attempt_id = a.id
 """
+_COUNTS = {
+    "trials": "SELECT count(*) FROM trials WHERE study_id = ?",
+    "attempts": "SELECT count(*) FROM attempts WHERE study_id = ?",
+}
+_Types: TypeAlias = tuple[type | UnionType, ...]
+_ATTEMPT_TYPES: _Types = (
+    *(str, str, str, int, int, int, int, int),
+    *(str | None, str | None, int | None, str | None, str | None, str | None),
+)
 
 
 class NotebookError(Exception):
@@ -121,7 +85,7 @@ class Notebook:
         self.path = path
         self._database = _connect(path)
         try:
-            _check_format(self._database, path)
+            self._version = _check_format(self._database, path)
         except BaseException:
             self._database.close()
             raise
@@ -139,7 +103,10 @@ class Notebook:
 
     def runs(self) -> list[StudyRun]:
         """Every run of a study in here, the oldest first."""
-        rows = self._rows("SELECT id, name, label, digest, source, started_unix_ns FROM studies ORDER BY id")
+        rows = self._rows(
+            "SELECT id, name, label, digest, source, started_unix_ns FROM studies ORDER BY id",
+            of=(int, str, str, str, str, int),
+        )
         revised = {run: {"digest": digest, "source": source} for run, digest, _, source in self._revisions()}
         return [replace(run, **revised.get(run.id, {})) for run in (StudyRun(*row) for row in rows)]
 
@@ -155,7 +122,7 @@ class Notebook:
     def study(self, run: int | None = None) -> Study:
         """What was asked; with more replicates where they were added later."""
         chosen = self.run(run).id
-        [(text,)] = self._rows("SELECT study FROM studies WHERE id = ?", chosen)
+        [(text,)] = self._rows("SELECT study FROM studies WHERE id = ?", chosen, of=(str,))
         revised = {of: study for of, _, study, _ in self._revisions()}
         with _understood(self.path):
             return kept_study(revised.get(chosen, text))
@@ -163,18 +130,27 @@ class Notebook:
     def trials(self, run: int | None = None) -> list[Trial]:
         """Every trial that was planned, in run order, done or not."""
         chosen = self.run(run)
+        self._refuse_too_many("trials", chosen.id)
         rows = self._rows(
             "SELECT id, treatment, block, replicate, run_order FROM trials WHERE study_id = ? ORDER BY run_order",
             chosen.id,
+            of=(str, str, int, int, int),
         )
+        known = _Levels(self.study(chosen.id))
         with _understood(self.path):
-            return [_trial(chosen.name, *row) for row in rows]
+            return [known.checked(_trial(chosen.name, *row)) for row in rows]
 
     def attempts(self, run: int | None = None) -> list[Attempt]:
         """Every attempt, in the order in which they were started."""
         chosen = self.run(run).id
+        self._refuse_too_many("attempts", chosen)
+        study = self.study(chosen)
+        known = _Levels(study)
         attempts = self._attempts("a.study_id = ? ORDER BY a.id", chosen)
-        return _completed(attempts, self.study(chosen), self.backgrounds(chosen))
+        with _understood(self.path):
+            for each in attempts:
+                known.checked(each.trial)
+            return _completed(attempts, study, self.backgrounds(chosen))
 
     def attempt(self, attempt: int) -> Attempt:
         """Of this version's own writing."""
@@ -182,23 +158,28 @@ class Notebook:
 
     def attempts_but(self, run: int, known: Container[int]) -> dict[int, Attempt]:
         """Id → attempt, of those that are not known yet. For who looks again and again."""
-        rows = self._rows("SELECT id FROM attempts WHERE study_id = ? ORDER BY id", run)
+        self._refuse_too_many("attempts", run)
+        rows = self._rows("SELECT id FROM attempts WHERE study_id = ? ORDER BY id", run, of=(int,))
         study, backgrounds = self.study(run), self.backgrounds(run)
         fresh = [number for (number,) in rows if number not in known]
         return {number: _completed([self.attempt(number)], study, backgrounds)[0] for number in fresh}
 
     def data_version(self) -> int:
         """Another number after another process wrote to the notebook (https://www.sqlite.org/pragma.html)."""
-        [(version,)] = self._rows("PRAGMA data_version")
+        [(version,)] = self._rows("PRAGMA data_version", of=(int,))
         return version
 
     def _attempts(self, where: str, value: int) -> list[Attempt]:
         # Asked before and after: a writer may come or go while the rows are read.
         written = self.is_written()
-        rows = self._rows(f"{_ATTEMPTS} WHERE {where}", value)
-        written = written or self.is_written()
-        with _understood(self.path):
-            return [_attempt(*row, written=written) for row in rows]
+        with _understood(self.path), _spoken(self.path):
+            # Row by row: the text of a result is let go of once it is read.
+            rows = self._database.execute(f"{_ATTEMPTS} WHERE {where}", (value,))
+            found = [_attempt(*_typed(row, _ATTEMPT_TYPES)) for row in rows]
+        if written or self.is_written():
+            return found
+        gone = {"status": "abandoned", "reason": ABANDONED}
+        return [each.model_copy(update=gone) if each.status == "running" else each for each in found]
 
     def left(self, run: int) -> list[Trial]:
         """The trials that have no result yet, in run order."""
@@ -206,6 +187,7 @@ class Notebook:
             """SELECT a.trial_id FROM attempts a JOIN endings e ON e.attempt_id = a.id
                WHERE a.study_id = ? AND e.status = 'done'""",
             run,
+            of=(str,),
         )
         done = {trial for (trial,) in rows}
         return [trial for trial in self.trials(run) if trial.id not in done]
@@ -220,32 +202,35 @@ class Notebook:
         return _is_locked(self.path)
 
     def backgrounds(self, run: int | None = None) -> list[Background]:
-        rows = self._rows("SELECT background FROM backgrounds WHERE study_id = ? ORDER BY id", self.run(run).id)
+        query = "SELECT background FROM backgrounds WHERE study_id = ? ORDER BY id"
+        rows = self._rows(query, self.run(run).id, of=(str,))
         with _understood(self.path):
-            return [Background.model_validate_json(text) for (text,) in rows]
+            return [_sound(Background.model_validate_json(text)) for (text,) in rows]
 
     def preconditionings(self, run: int | None = None) -> list[Conditioning]:
-        """Every step that ended, in order. A notebook has this table once there was one."""
+        """Every step that ended, in order."""
         chosen = self.run(run).id
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'preconditionings'"):
+        if not self._has("preconditionings"):
             return []
-        rows = self._rows("SELECT step FROM preconditionings WHERE study_id = ? ORDER BY id", chosen)
+        query = "SELECT step FROM preconditionings WHERE study_id = ? ORDER BY id"
+        rows = self._rows(query, chosen, of=(str,))
         with _understood(self.path):
-            return [Conditioning.model_validate_json(text) for (text,) in rows]
+            return [_sound(Conditioning.model_validate_json(text)) for (text,) in rows]
 
     def closings(self, run: int | None = None) -> list[str]:
         """What commands of the study said after its last attempt, of each invocation in which any did."""
         chosen = self.run(run).id
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'closings'"):
+        if not self._has("closings"):
             return []
-        rows = self._rows("SELECT log FROM closings WHERE study_id = ? ORDER BY session_id", chosen)
-        return [log for (log,) in rows]
+        query = "SELECT log FROM closings WHERE study_id = ? ORDER BY session_id"
+        return [log for (log,) in self._rows(query, chosen, of=(str,))]
 
     def environments(self, run: int | None = None) -> list[dict[str, Any]]:
         """Machine, versions and command line of each invocation that worked on the run."""
-        rows = self._rows("SELECT environment FROM sessions WHERE study_id = ? ORDER BY id", self.run(run).id)
+        query = "SELECT environment FROM sessions WHERE study_id = ? ORDER BY id"
+        rows = self._rows(query, self.run(run).id, of=(str,))
         with _understood(self.path):
-            return [json.loads(text) for (text,) in rows]
+            return [_environment(json.loads(text)) for (text,) in rows]
 
     def invocations(self, run: int | None = None) -> list[tuple[int, int]]:
         """When each invocation that worked on the run began, and when its last attempt ended; nanoseconds since 1970.
@@ -257,6 +242,7 @@ class Notebook:
                FROM sessions s JOIN attempts a ON a.session_id = s.id JOIN endings e ON e.attempt_id = a.id
                WHERE s.study_id = ? AND e.status != 'abandoned' GROUP BY s.id ORDER BY s.id""",
             self.run(run).id,
+            of=(int, int),
         )
 
     def environment(self, run: int | None = None) -> dict[str, Any]:
@@ -264,14 +250,31 @@ class Notebook:
         return (self.environments(run) or [{}])[-1]
 
     def _revisions(self) -> list[tuple[int, str, str, str]]:
-        """(run, digest, study, source), the oldest first. A notebook has this table once a run was extended."""
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'revisions'"):
+        """(run, digest, study, source), the oldest first."""
+        if not self._has("revisions"):
             return []
-        return self._rows("SELECT study_id, digest, study, source FROM revisions ORDER BY id")
+        query = "SELECT study_id, digest, study, source FROM revisions ORDER BY id"
+        return self._rows(query, of=(int, str, str, str))
 
-    def _rows(self, query: str, *values: object) -> list[tuple]:
-        with _spoken(self.path):
-            return self._database.execute(query, values).fetchall()
+    def _has(self, table: str) -> bool:
+        """Whether a file of version 1, which no writer of this version has opened yet, has the table."""
+        if self._version != notebook_format.VERSION:
+            found = self._rows("SELECT 1 FROM sqlite_master WHERE name = ?", table, of=(int,))
+            return bool(found)
+        return True
+
+    def _refuse_too_many(self, what: str, run: int) -> None:
+        [(count,)] = self._rows(_COUNTS[what], run, of=(int,))
+        if count > (most := notebook_format.ATTEMPTS_MAX):
+            raise NotebookError(
+                f"{self.path}: the run has {count:,} {what}, and iotax reads {most:,} at most; "
+                "read it with SQL (docs/reference/notebook.md)"
+            )
+
+    def _rows(self, query: str, *values: object, of: _Types) -> list[tuple]:
+        """`of` are the types of the columns: SQLite keeps any value in any column."""
+        with _understood(self.path), _spoken(self.path):
+            return [_typed(row, of) for row in self._database.execute(query, values)]
 
 
 class Writer(Notebook):
@@ -289,9 +292,12 @@ class Writer(Notebook):
                 self._unmade = not path.exists() or not path.stat().st_size
             if self._unmade:
                 self.path = path
-                self._database = _in_memory()
+                self._database, self._version = notebook_format.in_memory(), notebook_format.VERSION
             else:
                 super().__init__(path)
+                with _spoken(path):
+                    notebook_format.make(self._database)
+                self._version = notebook_format.VERSION
                 self._abandon()
         except BaseException:
             self._lock.release()
@@ -362,8 +368,6 @@ class Writer(Notebook):
     def extend(self, run: int, study: Study, source: str, trials: list[Trial]) -> None:
         """Makes the run one of this study, which asks for more replicates than its own."""
         with self._append() as database:
-            for statement in (_REVISIONS, *_guards("revisions")):
-                database.execute(statement)
             database.execute(
                 "INSERT INTO revisions (study_id, digest, study, source, revised_unix_ns) VALUES (?, ?, ?, ?, ?)",
                 (run, study.digest(), study.model_dump_json(), source, time.time_ns()),
@@ -449,8 +453,6 @@ class Writer(Notebook):
 
     def add_preconditioning(self, session: int, run: int, step: Conditioning) -> None:
         with self._append() as database:
-            for statement in (_PRECONDITIONINGS, *_guards("preconditionings")):
-                database.execute(statement)
             database.execute(
                 "INSERT INTO preconditionings (session_id, study_id, step) VALUES (?, ?, ?)",
                 (session, run, step.model_dump_json()),
@@ -458,13 +460,11 @@ class Writer(Notebook):
 
     def add_closing(self, session: int, run: int, log: str) -> None:
         with self._append() as database:
-            for statement in (_CLOSINGS, *_guards("closings")):
-                database.execute(statement)
             database.execute("INSERT INTO closings (session_id, study_id, log) VALUES (?, ?, ?)", (session, run, log))
 
     def _abandon(self) -> None:
         """Ends the attempts of processes that died without a word. Nobody else can be writing: we hold the lock."""
-        rows = self._rows("SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM endings)")
+        rows = self._rows("SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM endings)", of=(int,))
         for (attempt,) in rows:
             self.end_attempt(attempt, "abandoned", reason=ABANDONED)
 
@@ -577,9 +577,7 @@ def _is_locked(notebook: Path) -> bool:
 
 def _connect(path: Path) -> sqlite3.Connection:
     with _spoken(path):
-        database = sqlite3.connect(path, timeout=10)
-        database.execute("PRAGMA foreign_keys = ON")
-        return database
+        return notebook_format.connect(path)
 
 
 def _create(path: Path) -> None:
@@ -597,42 +595,20 @@ def _create(path: Path) -> None:
     try:
         with _spoken(path):
             database.execute("PRAGMA journal_mode = WAL")
-            database.executescript(
-                f"BEGIN;{_SCHEMA}{''.join(guard for table in _TABLES for guard in _guards(table))}"
-                f"PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
-            )
+            notebook_format.make(database)
     finally:
         database.close()
     with _spoken(path):
         unfinished.replace(path)
 
 
-def _in_memory() -> sqlite3.Connection:
-    """What a reader of an empty notebook finds."""
-    database = sqlite3.connect(":memory:")
-    database.executescript(_SCHEMA)
-    return database
-
-
-def _guards(table: str) -> list[str]:
-    return [
-        f"CREATE TRIGGER IF NOT EXISTS {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'a notebook is append-only'); END;"
-        for verb in ("UPDATE", "DELETE")
-    ]
-
-
-def _check_format(database: sqlite3.Connection, path: Path) -> None:
-    with _spoken(path):
-        [(application,)] = database.execute("PRAGMA application_id").fetchall()
-        [(version,)] = database.execute("PRAGMA user_version").fetchall()
-    if application != APPLICATION_ID:
-        raise NotebookError(f"{path}: this SQLite file is no iotax notebook; name another")
-    if version != SCHEMA_VERSION:
-        raise NotebookError(
-            f"{path}: the notebook has format {version}, this iotax reads format {SCHEMA_VERSION}; "
-            "use the version that wrote it"
-        )
+def _check_format(database: sqlite3.Connection, path: Path) -> int:
+    """The format's version."""
+    try:
+        with _spoken(path):
+            return notebook_format.check(database)
+    except notebook_format.NotThisFormat as reason:
+        raise NotebookError(f"{path}: {reason}") from None
 
 
 @contextlib.contextmanager
@@ -659,7 +635,7 @@ def _understood(path: Path) -> Generator[None]:
     """What is kept as JSON, where another version wrote it or something damaged it."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         what = str(error)
         if isinstance(error, ValidationError):
             first = error.errors()[0]
@@ -697,11 +673,7 @@ def _attempt(
     connected: str | None,
     log: str | None,
     result: str | None,
-    *,
-    written: bool,
 ) -> Attempt:
-    if status is None and not written:
-        status, reason = "abandoned", ABANDONED
     return Attempt(
         trial=_trial(study, trial_id, treatment, block, replicate, order),
         number=number,
@@ -711,8 +683,62 @@ def _attempt(
         ended_unix_ns=ended_unix_ns,
         connected=Connected.model_validate_json(connected) if connected else None,
         log=log or "",
-        result=TrialResult.model_validate_json(result) if result else None,
+        result=_sound(TrialResult.model_validate_json(result)) if result else None,
     )
+
+
+_Record = TypeVar("_Record", bound=Record)
+
+
+def _sound(record: _Record) -> _Record:
+    """Raises ValueError where a figure can be none of any measurement."""
+    wrong = unsound(record) if isinstance(record, TrialResult) else out_of_range(record)
+    if wrong:
+        raise ValueError(f"{type(record).__name__}: {wrong}")
+    return record
+
+
+def _typed(row: tuple, types: _Types) -> tuple:
+    """Raises ValueError where a value is of another type than its column's."""
+    for value, kind in zip(row, types, strict=True):
+        if not isinstance(value, kind):
+            raise ValueError(f"found a {type(value).__name__} where another type of value is meant")
+    return row
+
+
+_SHAPES: dict[str, type] = {
+    **dict.fromkeys(("machine", "packages", "costs"), dict),
+    **dict.fromkeys(("command_line", "import_notes", "not_imported"), list),
+}
+"""What is read out of an environment; anything else is shown as it is."""
+
+
+def _environment(value: Any) -> dict[str, Any]:
+    """Raises ValueError where it is none."""
+    if not isinstance(value, dict):
+        raise ValueError("the environment of a session is no mapping")
+    for name, kind in _SHAPES.items():
+        own = value.get(name, kind())
+        if not isinstance(own, kind) or (kind is list and not all(isinstance(each, str) for each in own)):
+            raise ValueError(f"the environment of a session has {name} of another type")
+    if wrong := out_of_range(value):
+        raise ValueError(f"the environment of a session: {wrong}")
+    return value
+
+
+class _Levels:
+    """What a study's treatments may be."""
+
+    def __init__(self, study: Study) -> None:
+        self._values = {name: {level.value for level in levels} for name, levels in study.levels().items()}
+
+    def checked(self, trial: Trial) -> Trial:
+        """Raises ValueError where a trial that is compared is none of the study's."""
+        if trial.compared:
+            for name, values in self._values.items():
+                if trial.treatment.get(name) not in values:
+                    raise ValueError(f"trial {trial.id[:60]}: {name} has no such level in the study")
+        return trial
 
 
 def _completed(attempts: list[Attempt], study: Study, backgrounds: list[Background]) -> list[Attempt]:

@@ -26,8 +26,8 @@ class Exit(IntEnum):
 HELP = (
     "Exit codes: 0 done · 1 some trials failed · 2 the command or the study has an error · 3 refused, because data "
     "that iotax did not write would be lost · 4 the lab cannot run the study · 5 the notebook cannot be read or "
-    "written · 6 a regression beyond the margin was found · 70 an unexpected error, a defect of iotax · 130 interrupted, "
-    "run the same command again to continue"
+    "written · 6 a regression beyond the margin was found · 70 an unexpected error, a defect of iotax · 130 "
+    "interrupted, run the same command again to continue"
 )
 
 

@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 from iotax.imports.problems import Notes, Unreadable
 from iotax.merged import merged_directions
 from iotax.records import CpuTime, CpuUse, Facts, Origin
+from iotax.soundness import MOST, unsound_direction, unsound_percentile
 from iotax.trial import (
     Checks,
     CpuSecond,
@@ -35,8 +36,7 @@ _TOGETHER_MIN = 0.9
 """Share of the longest part that all must have run together; less is no load that ever was."""
 _PIECES = 64
 """Into which a wide bin is spread."""
-_COUNT_MAX = 1 << 62
-"""A notebook's integers are below 2^63."""
+_COUNT_MAX = MOST
 _YEARS_NS = 10 * 366 * 86_400 * 10**9
 """Longer is no run."""
 
@@ -163,33 +163,17 @@ class Measured:
             if value is not None and not 0 <= value < _COUNT_MAX:
                 raise Unreadable(self.path, f"{value:g} is no possible value", at=name)
         for name, stream in (("reads", self.read), ("writes", self.write), ("flushes", self.sync)):
-            if stream is not None:
-                _check_direction(self.path, name, stream)
+            if stream is not None and (wrong := unsound_direction(stream)):
+                raise Unreadable(self.path, wrong, at=name)
         if not self.read.ios + self.write.ios:
             raise Unreadable(self.path, "no read or write completed")
-        for percent, value_ns in self.percentiles:
-            _check_percentile(self.path, "percentiles", percent, value_ns)
+        for pair in self.percentiles:
+            if wrong := unsound_percentile(*pair):
+                raise Unreadable(self.path, wrong, at="percentiles")
         for part in self.cpu:
             if not 0 <= part.busy_ns < _COUNT_MAX:
                 raise Unreadable(self.path, f"{part.busy_ns:g} ns is no possible value", at="CPU")
         return self
-
-
-def _check_direction(path: Path, name: str, stream: Direction) -> None:
-    times = (stream.latency_sum_ns, stream.latency_min_ns, stream.latency_max_ns)
-    counts = (stream.ios, stream.bytes, *times, *(count for pair in stream.histogram.counts for count in pair))
-    if not all(0 <= value < _COUNT_MAX for value in counts):
-        wrong = next(value for value in counts if not 0 <= value < _COUNT_MAX)
-        raise Unreadable(path, f"{wrong:g} is no possible value", at=name)
-    if stream.latency != "none" and stream.latency_max_ns and stream.latency_min_ns > stream.latency_max_ns:
-        raise Unreadable(path, "the least latency is more than the greatest", at=name)
-    for percent, value_ns in stream.percentiles:
-        _check_percentile(path, name, percent, value_ns)
-
-
-def _check_percentile(path: Path, name: str, percent: float, value_ns: int) -> None:
-    if not 0 <= percent <= 100 or not 0 <= value_ns < _COUNT_MAX:
-        raise Unreadable(path, f"a {percent:g}th percentile of {value_ns:g} ns is no possible value", at=name)
 
 
 def no_direction() -> Direction:

@@ -415,8 +415,8 @@ def _environment(summary: Summary) -> list[tuple[str, str]]:
             continue
         if isinstance(value, dict):
             text = ", ".join(f"{name} {each}" for name, each in value.items())
-        elif key.endswith("_bytes"):
-            text = f"{int(value) / (1 << 30):.1f} GiB"
+        elif key.endswith("_bytes") and isinstance(value, int | float):
+            text = f"{value / (1 << 30):.1f} GiB"
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         rows.append((_ENVIRONMENT.get(key, key.removesuffix("_bytes").replace("_", " ")), text))

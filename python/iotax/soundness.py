@@ -1,0 +1,75 @@
+"""Whether a record's figures can be those of any measurement: finite, within 64 bits, of some duration.
+
+Records come from engines, from other programs' files and from notebooks that somebody sent. Their types are checked
+where they are read; a number of 400 digits has the right type, and ends every calculation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+from pydantic import BaseModel
+
+from iotax.trial import Direction, TrialResult
+
+MOST = (1 << 62) - 1
+"""Sums of two still fit 64 bits."""
+_YEARS_NS = 10 * 366 * 86_400 * 10**9
+"""Longer is no run."""
+_DEPTH_MAX = 32
+
+
+def unsound(result: TrialResult) -> str:
+    """Which figure of a result is no possible one, and what it is; empty where all are."""
+    if wrong := out_of_range(result):
+        return wrong
+    if not 0 < result.window.duration_ns < _YEARS_NS:
+        return f"window.duration_ns: {result.window.duration_ns}"
+    for name, stream in (("read", result.read), ("write", result.write), ("sync", result.sync)):
+        if stream is not None and (wrong := unsound_direction(stream)):
+            return f"{name}: {wrong}"
+    for at, each in enumerate(result.slices):
+        if each.duration_ns <= 0:
+            return f"slices[{at}].duration_ns: {each.duration_ns}"
+    return ""
+
+
+def unsound_direction(stream: Direction) -> str:
+    times = (stream.latency_sum_ns, stream.latency_min_ns, stream.latency_max_ns)
+    counts = (stream.ios, stream.bytes, *times, *chain.from_iterable(stream.histogram.counts))
+    wrong = next((value for value in counts if not 0 <= value <= MOST), None)
+    if wrong is not None:
+        return f"{wrong:g} is no possible value"
+    if stream.latency != "none" and stream.latency_max_ns and stream.latency_min_ns > stream.latency_max_ns:
+        return "the least latency is more than the greatest"
+    return next((wrong for pair in stream.percentiles if (wrong := unsound_percentile(*pair))), "")
+
+
+def unsound_percentile(percent: float, value_ns: int) -> str:
+    possible = 0 <= percent <= 100 and 0 <= value_ns <= MOST
+    return "" if possible else f"a {percent:g}th percentile of {value_ns:g} ns is no possible value"
+
+
+def out_of_range(value: Any, depth: int = 0) -> str:
+    """The first number in a record, or in JSON, that is not finite or needs more than 64 bits; empty where none is."""
+    match value:
+        case bool() | str() | None:
+            return ""
+        case int():
+            return "" if abs(value) <= MOST else f"a number of {value.bit_length()} bits"
+        case float():
+            return "" if math.isfinite(value) else str(value)
+        case BaseModel():
+            named = ((name, getattr(value, name)) for name in type(value).model_fields)
+        case Mapping():
+            named = ((str(name), each) for name, each in value.items())
+        case list() | tuple():
+            named = ((str(at), each) for at, each in enumerate(value))
+        case _:
+            return ""
+    if depth > _DEPTH_MAX:
+        return "nested too deeply"
+    return next((f"{name}: {wrong}" for name, each in named if (wrong := out_of_range(each, depth + 1))), "")
