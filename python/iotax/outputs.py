@@ -1,9 +1,11 @@
-"""What a command writes for people and other programs: files, never over what somebody measured, never half of one; and
-text for terminals."""
+"""What a command writes for people and other programs: files, never over what somebody measured, never half of one;
+text for terminals; and what a page of its own may carry out."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import os
 import re
 import secrets
@@ -26,6 +28,11 @@ def visible(text: str) -> str:
     """Text from outside (a study, a notebook, another program's files) as a terminal may show it: what would command
     the terminal is written out, as `\\x1b`."""
     return _COMMANDS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def csp_hash(text: str) -> str:
+    """A script or a style within a page, as the page's Content-Security-Policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 class OutputRefused(Exception):  # noqa: N818 - an answer, not a bug

@@ -28,7 +28,11 @@
 
   const make = (name, attributes = {}, ...inside) => {
     const node = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    for (const [key, value] of Object.entries(attributes)) {
+      // The page's policy takes no style from attributes.
+      if (key === "style") node.style.cssText = value;
+      else node.setAttribute(key, value);
+    }
     node.append(...inside);
     return node;
   };

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+from iotax.outputs import csp_hash
 from iotax.report import font, palette
 from iotax.wording import SIMULATED
 
@@ -23,6 +22,7 @@ class Page:
 
     def __init__(self, study: dict[str, Any]) -> None:
         script = _own("page.js").replace("STUDY", _in_script(study), 1)
+        style = font.css() + palette.css() + _STYLE.read_text(encoding="utf-8") + _own("page.css")
         text = _own("page.html")
         for name, part in {
             "TITLE": ("Simulated: " if study["simulated"] else "") + html.escape(study["name"]),
@@ -31,14 +31,13 @@ class Page:
             if study["simulated"]
             else "",
             "QUESTION": _UNIT.sub("\u00a0", html.escape(study["question"])),
-            "STYLE": font.css() + palette.css() + _STYLE.read_text(encoding="utf-8") + _own("page.css"),
+            "STYLE": style,
             "SCRIPT": script,
         }.items():
             text = text.replace(f"<!--{name}-->", part)
         self.html = text.encode()
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         self.policy = (
-            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+            f"default-src 'none'; style-src {csp_hash(style)}; script-src {csp_hash(script)}; img-src data:; "
             "font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
 

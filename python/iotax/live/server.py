@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import logging
 import socket
+import sys
 import threading
 import time
 from http import HTTPStatus
@@ -77,6 +79,8 @@ class _Server(ThreadingHTTPServer):
         """Spent by connections that ended, and by those that listen; added up under the lock."""
         self.listening = 0
         self.lock = threading.Lock()
+        self._defects: set[type[BaseException]] = set()
+        """Kinds of errors that were told."""
         self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
         family, _, _, _, found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         self.address_family = family
@@ -104,7 +108,16 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news on our standard error."""
+        """A client that goes away is no news on our standard error; a defect of ours is, once for each kind."""
+        del request, client_address
+        error = sys.exc_info()[1]
+        if error is None or isinstance(error, OSError):
+            return
+        with self.lock:
+            new = type(error) not in self._defects
+            self._defects.add(type(error))
+        if new:
+            logging.getLogger("iotax.live").error("the live page failed, which is a defect of iotax", exc_info=error)
 
     def spend(self, seconds: float) -> None:
         with self.lock:
@@ -139,6 +152,17 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._live.is_meant(self.headers.get("Host", "")):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "this address is not the one that was named")
             return
+        try:
+            self._get()
+        except OSError:
+            raise
+        except Exception:
+            # The head may have been sent: then the client sees the answer end early.
+            with contextlib.suppress(OSError):
+                self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "a defect of iotax; its standard error says more")
+            raise
+
+    def _get(self) -> None:
         match self.path.partition("?")[0]:
             case "/":
                 page = self._live.page

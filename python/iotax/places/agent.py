@@ -11,11 +11,15 @@ import contextlib
 import itertools
 import os
 import signal
+import subprocess
 from pathlib import Path
+from typing import IO
 
 _KEPT_BYTES_MAX = 8 << 20
 """Of each pipe, until they are fetched; a child that writes more waits."""
 _PART_BYTES = 64 << 10
+_REAPED_S = 5.0
+"""A process that was killed is gone sooner, unless the kernel holds it."""
 
 
 class HostAgent:
@@ -48,7 +52,7 @@ class HostAgent:
     ) -> tuple[int | None, bytes, bytes] | str:
         """Exit status (below 0 a signal; None where it did not end in time), output and standard error of a command;
         `together` has both in the output, of which the last `keep_bytes` are kept. A text says why it cannot start."""
-        child = await _started(command, together=together, keep_bytes=keep_bytes)
+        child = await started(command, Path.home(), together=together, keep_bytes=keep_bytes)
         if isinstance(child, str):
             return child
         try:
@@ -65,7 +69,7 @@ class HostAgent:
 
     async def begin(self, command: str) -> int | str:
         """Starts a command that is spoken with; its number. A text says why it cannot start."""
-        child = await _started(command)
+        child = await started(command, Path.home())
         return child if isinstance(child, str) else self.keep(child)
 
     def keep(self, child: Child) -> int:
@@ -97,8 +101,85 @@ class HostAgent:
             child.kill()
 
 
+class Group:
+    """A process that leads a group of its own, and its pipes. It is reaped when the group is ended and not before:
+    until then nobody else can get its number, and the signal reaches what it started."""
+
+    def __init__(self, running: subprocess.Popen[bytes]) -> None:
+        self._running = running
+        self._ended = False
+        self._transports: list[asyncio.BaseTransport] = []
+        self.stdin: asyncio.WriteTransport | None = None
+        self.stdout: asyncio.StreamReader | None = None
+        self.stderr: asyncio.StreamReader | None = None
+
+    async def connect(self, limit_bytes: int) -> None:
+        """To its pipes; a line has so many bytes at most."""
+        loop = asyncio.get_running_loop()
+        self.stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._running.stdin)
+        self._transports.append(self.stdin)
+        self.stdout = await self._reader(self._running.stdout, limit_bytes)
+        if self._running.stderr is not None:
+            self.stderr = await self._reader(self._running.stderr, limit_bytes)
+
+    async def _reader(self, pipe: IO[bytes] | None, limit_bytes: int) -> asyncio.StreamReader:
+        found = asyncio.StreamReader(limit_bytes)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(found), pipe
+        )
+        self._transports.append(transport)
+        return found
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, below 0 a signal; None where it goes on."""
+        if self._ended:
+            return self._running.returncode
+        found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+    async def wait(self, within_s: float | None = None) -> int | None:
+        """Its status; None where it goes on after so long."""
+        if self.returncode is None:
+            over = asyncio.Event()
+            descriptor = os.pidfd_open(self.pid)
+            loop = asyncio.get_running_loop()
+            loop.add_reader(descriptor, over.set)
+            try:
+                async with asyncio.timeout(within_s):
+                    await over.wait()
+            except TimeoutError:
+                pass
+            finally:
+                loop.remove_reader(descriptor)
+                os.close(descriptor)
+        return self.returncode
+
+    def end(self) -> None:
+        """By force, with whatever it started. Once: its number may be another's afterwards."""
+        if self._ended:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._ended = True
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._running.wait(_REAPED_S)
+
+    def let_go(self) -> None:
+        """Of its pipes."""
+        for each in self._transports:
+            if isinstance(each, asyncio.WriteTransport) or not each.is_closing():
+                each.close()
+
+
 class Child:
-    def __init__(self, process: asyncio.subprocess.Process, keep_bytes: int | None) -> None:
+    def __init__(self, process: Group, keep_bytes: int | None) -> None:
         self.process, self._keep_bytes = process, keep_bytes
         self.output, self.errors = bytearray(), bytearray()
         self._told: int | None = None
@@ -132,8 +213,7 @@ class Child:
         return output, errors, self._told, self._over
 
     def signal(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.end()
 
     def kill(self) -> None:
         self.signal()
@@ -168,16 +248,32 @@ class Child:
         self._changed.set()
 
 
-async def _started(command: str, *, together: bool = False, keep_bytes: int | None = None) -> Child | str:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *("sh", "-c", command),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT if together else asyncio.subprocess.PIPE,
-            cwd=Path.home(),
+def group(command: str, folder: Path | None = None, *, together: bool = False) -> Group:
+    """A shell's command, whose pipes are not connected yet. Raises OSError."""
+    return Group(
+        subprocess.Popen(
+            ["sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if together else subprocess.PIPE,
+            cwd=folder,
             start_new_session=True,
         )
+    )
+
+
+async def started(
+    command: str, folder: Path | None = None, *, together: bool = False, keep_bytes: int | None = None
+) -> Child | str:
+    """The same, connected. A text says why it cannot start."""
+    try:
+        made = group(command, folder, together=together)
     except OSError as error:
         return f"sh cannot be started: {error.strerror}"
-    return Child(process, keep_bytes)
+    try:
+        await made.connect(_PART_BYTES)
+    except BaseException:
+        made.end()
+        made.let_go()
+        raise
+    return Child(made, keep_bytes)

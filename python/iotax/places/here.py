@@ -7,20 +7,19 @@ standard input close and ends by itself.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import shlex
 import signal
-import subprocess
 from collections.abc import Callable
-from typing import IO
 
 from iotax.engine import EngineError
+from iotax.places.agent import Group, group, started
 from iotax.places.base import COMMAND_S, Binary, Event, Place, last_words
 from iotax.places.piped import STOP_S, Piped
 
 _LINE_BYTES_MAX = 64 << 20
 """A result with full histograms is about 100 KiB; what is longer than this is no result."""
+_KEPT_BYTES = 64 << 20
+"""Of what a command prints; of more, its end."""
 
 
 class Here(Place):
@@ -33,47 +32,37 @@ class Here(Place):
 
     async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> Child:
         try:
-            process = subprocess.Popen(
-                ["sh", "-c", f"exec {command}"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            process = group(f"exec {command}")
         except OSError as error:
             raise EngineError("missing", f"sh cannot be started: {error.strerror}") from error
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         try:
-            loop = asyncio.get_running_loop()
-            entry, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
-            pipes = [await _reader(pipe) for pipe in (process.stdout, process.stderr)]
+            await process.connect(_LINE_BYTES_MAX)
         except BaseException:
-            _kill(process)
+            process.end()
+            process.let_go()
             raise
-        child = Child(command, process, entry, pipes, document.get("lease_ns"), on_log)
+        child = Child(command, process, document.get("lease_ns"), on_log)
         child.send(document)
         return child
 
     async def run(self, command: str, *, given: str = "", within_s: float = COMMAND_S) -> str:
-        process = await asyncio.create_subprocess_exec(
-            *("sh", "-c", command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        child = await started(command, keep_bytes=_KEPT_BYTES)
+        if isinstance(child, str):
+            raise EngineError("missing", child)
         try:
+            child.write(given.encode())
+            child.close_input()
             async with asyncio.timeout(within_s):
-                output, said = await process.communicate(given.encode())
+                await child.closed()
+                status = await child.process.wait()
         except TimeoutError:
             raise EngineError("lost", f"{command.split(maxsplit=1)[0]}: no answer in time") from None
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode:
-            message = last_words(command, (said or output).decode(errors="replace"), process.returncode)
+            child.kill()
+            child.process.let_go()
+        output, said = bytes(child.output), bytes(child.errors)
+        if status:
+            message = last_words(command, (said or output).decode(errors="replace"), status)
             raise EngineError("io", message)
         return output.decode(errors="replace")
 
@@ -83,18 +72,14 @@ HERE = Here()
 
 class Child(Piped):
     def __init__(
-        self,
-        command: str,
-        process: subprocess.Popen[bytes],
-        entry: asyncio.WriteTransport,
-        pipes: list[tuple[asyncio.StreamReader, asyncio.BaseTransport]],
-        lease_ns: int | None,
-        on_log: Callable[[str], None] | None,
+        self, command: str, process: Group, lease_ns: int | None, on_log: Callable[[str], None] | None
     ) -> None:
-        (output, _), (errors, _) = pipes
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         about = f"the {shlex.split(command)[-1]} process"
-        super().__init__(about, output, errors, lease_ns=lease_ns, on_log=on_log)
-        self._process, self._entry, self._pipes = process, entry, [transport for _, transport in pipes]
+        super().__init__(about, process.stdout, process.stderr, lease_ns=lease_ns, on_log=on_log)
+        self._process, self._entry = process, process.stdin
         self._stopped = False
 
     @property
@@ -106,20 +91,7 @@ class Child(Piped):
             self._entry.write(line)
 
     async def _exit(self, within_s: float) -> int | str | None:
-        if self._process.poll() is None and within_s > 0:
-            ended = asyncio.Event()
-            descriptor = os.pidfd_open(self._process.pid)
-            loop = asyncio.get_running_loop()
-            loop.add_reader(descriptor, ended.set)
-            try:
-                async with asyncio.timeout(within_s):
-                    await ended.wait()
-            except TimeoutError:
-                pass
-            finally:
-                loop.remove_reader(descriptor)
-                os.close(descriptor)
-        code = self._process.poll()
+        code = await self._process.wait(within_s) if within_s > 0 else self._process.returncode
         return signal.Signals(-code).name if code is not None and code < 0 else code
 
     async def _stop(self) -> None:
@@ -130,23 +102,7 @@ class Child(Piped):
             self._entry.close()
             await self._exit(STOP_S)
         finally:
-            _kill(self._process)
+            self._process.end()
 
     def _let_go(self) -> None:
-        for pipe in self._pipes:
-            pipe.close()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With whatever it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-async def _reader(pipe: IO[bytes]) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
-    reader = asyncio.StreamReader(_LINE_BYTES_MAX)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), pipe
-    )
-    return reader, transport
+        self._process.let_go()

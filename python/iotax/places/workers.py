@@ -105,9 +105,11 @@ class Agent:
                 raise
             except TimeoutError:
                 self.lost = f"its {self._what}, {self.worker}, does not answer"
-            # Whatever a broken channel raises; nothing else does (`HostAgent`).
-            except Exception:
+            # A broken channel raises what it likes. Where nothing is broken, it is a defect of ours.
+            except Exception as error:
                 gone = self._client.status != "running"
+                if not gone and self._is_there() and not isinstance(error, OSError):
+                    raise
                 self.lost = self._no_scheduler() if gone else f"its {self._what}, {self.worker}, was lost"
         raise Gone(self.lost)
 
@@ -121,6 +123,10 @@ class Agent:
                 return call.result()
         finally:
             call.cancel()
+
+    def _is_there(self) -> bool:
+        """Whether the worker that holds the actor is, as far as the scheduler knows."""
+        return self._future.status == "finished"
 
     def _no_scheduler(self) -> str:
         return f"the Dask scheduler at {self._scheduler} was lost"

@@ -1,7 +1,7 @@
 """The page: one file, nothing loaded from anywhere."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
+from iotax.outputs import csp_hash
 from iotax.records import CPU_ROLES
 from iotax.report import (
     charts,
@@ -158,6 +159,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
     limits = tables.limits_of(summary)
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
     context: dict[str, Any] = {
+        "policy": _POLICY,
         "palette_css": Markup(palette.css()),  # noqa: S704 - our own constants
         "font_css": Markup(font.css()),  # noqa: S704 - our own fonts
         "style": Markup("".join(_own(name) for name in ("style.css", "print.css"))),  # noqa: S704 - our own files
@@ -236,7 +238,25 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "version": __version__,
         "bin_error": max((c.latency.bin_error for c in summary.cells), default=0.001),
     }
-    return environment.get_template("report.html").render(context)
+    return _with_policy(environment.get_template("report.html").render(context), context)
+
+
+_POLICY = "the policy of this page"
+"""Where it comes once the page is known."""
+_STYLES = re.compile(r' style="((?:--n:\d+|--arm:var\(--[a-z0-9-]+\)|background:var\(--[a-z0-9-]+\)))"')
+"""The attributes that our templates write."""
+
+
+def _with_policy(page: str, context: Mapping[str, Any]) -> str:
+    """Lets a browser carry out our own script and styles, known by their hashes, and nothing that got into the page
+    otherwise (Content Security Policy Level 3, §2.3.1)."""
+    style = f"{context['font_css']}{context['palette_css']}{context['style']}"
+    styles = " ".join(sorted(csp_hash(each) for each in {style, *_STYLES.findall(page)}))
+    policy = (
+        f"default-src 'none'; script-src {csp_hash(str(context['script']))}; style-src 'unsafe-hashes' {styles}; "
+        "img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return page.replace(_POLICY, policy, 1)
 
 
 def _own(name: str) -> str:

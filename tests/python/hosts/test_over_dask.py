@@ -15,6 +15,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -378,3 +380,41 @@ def test_a_worker_that_comes_while_others_answer_is_asked_for_again() -> None:
         assert await roll.call("b", ask) == WORKERS[:2]
 
     awaited(hosts())
+
+
+class _Actor:
+    """An actor each call of which raises the same."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*_: object) -> None:
+            raise self._error
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("error", "client", "future", "said"),
+    [
+        (TypeError("a defect"), "running", "finished", None),
+        (KeyError("a defect"), "running", "finished", None),
+        (RuntimeError("Worker holding Actor was lost"), "running", "lost", "was lost"),
+        (TypeError("of a broken channel"), "running", "cancelled", "was lost"),
+        (OSError("Unable to contact Actor's worker"), "running", "finished", "was lost"),
+        (AttributeError("of a closed client"), "closed", "finished", "the Dask scheduler at tcp://s was lost"),
+    ],
+)
+def test_a_defect_of_ours_is_no_lost_worker(error: Exception, client: str, future: str, said: str | None) -> None:
+    worker = Worker("tcp://10.0.0.1:1", "w", "node", "3.11.7")
+    agent = workers.Agent(
+        SimpleNamespace(status=client), "tcp://s", worker, SimpleNamespace(status=future), _Actor(error)
+    )
+    if said is None:
+        with pytest.raises(type(error)):
+            awaited(agent.call("pid"))
+        assert agent.lost == ""
+        return
+    with pytest.raises(workers.Gone, match=said):
+        awaited(agent.call("pid"))

@@ -291,3 +291,29 @@ def test_the_port_may_follow_the_option_or_not(tiny: Path, iotax: Any, engine: F
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert "Address already in use" in iotax("run", "--again", "--live", port, tiny, code=2).output
+
+
+def test_a_defect_of_ours_is_told_once_and_answered(
+    shown: LiveServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: Board) -> None:
+        raise TypeError("a surprise")
+
+    monkeypatch.setattr(Board, "metrics", broken)
+    for _ in range(3):
+        with pytest.raises(urllib.error.HTTPError, match="500") as failed:
+            get(shown, "/metrics")
+        assert b"a defect of iotax" in failed.value.read()
+    wait_for(lambda: caplog.records, "the word about it")
+    (record,) = [each for each in caplog.records if each.name == "iotax.live"]
+    assert "a surprise" in str(record.exc_info)
+
+
+def test_a_client_that_goes_away_is_no_news(shown: LiveServer, caplog: pytest.LogCaptureFixture) -> None:
+    host, port = shown.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
+    for words in (b"GET /", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x00\xff\r\n\r\n"):
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall(words)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    assert "iotax" in get(shown, "/")
+    assert [each for each in caplog.records if each.name == "iotax.live"] == []

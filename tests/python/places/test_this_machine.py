@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from iotax.engine import EngineError
+from iotax.places.agent import started
 from iotax.places.here import HERE
 from iotax.places.waiting import wait_for
 from waits import wait_for as until
@@ -171,3 +173,26 @@ def test_an_interrupt_of_the_first_wait_ends_it() -> None:
     words = [sys.executable, "-W", "ignore", "-c", INTERRUPTED_AT_FIRST]
     lines = int(subprocess.run(words, check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout)
     assert lines > 50, "the thread's beginning is among them"
+
+
+def test_a_process_is_reaped_with_its_group_and_signalled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reaped before, its number may be another's when the signal is sent."""
+    sent: list[int] = []
+    killpg = os.killpg
+    monkeypatch.setattr("iotax.places.agent.os.killpg", lambda pid, number: (sent.append(pid), killpg(pid, number)))
+
+    async def work() -> None:
+        child = await started("sleep 1000 >&- 2>&- & exit 3")
+        assert not isinstance(child, str)
+        assert await child.process.wait() == 3
+        state = Path(f"/proc/{child.process.pid}/status").read_text()
+        assert "State:\tZ" in state, "it waits to be reaped, and keeps its number"
+        child.kill()
+        child.kill()
+        child.process.end()
+        child.process.let_go()
+        assert child.process.returncode == 3
+        assert not Path(f"/proc/{child.process.pid}").exists()
+
+    wait_for(work())
+    assert len(sent) == 1

@@ -1,5 +1,7 @@
 """The report as text: what is in it, what is not, and how long it takes."""
 
+import base64
+import hashlib
 import html
 import re
 import xml.etree.ElementTree as ET
@@ -219,3 +221,18 @@ def test_the_verdict_is_grouped_as_the_command_line_groups_it(tmp_path):
     assert [html.unescape(each).replace("\u00a0", " ") for each in leading] == [
         f.sentence for part in parts for f in part.findings if f.response_key == "iops"
     ]
+
+
+def test_a_browser_carries_out_nothing_in_the_page_but_its_own(tmp_path):
+    page = written(tmp_path, Simulation().data(study(question='a<script>b</script> style="--n:7"?')))
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None and "unsafe-inline" not in policy[1]
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+
+    def digest(text: str) -> str:
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    assert f"script-src 'sha256-{digest(script)}';" in policy[1]
+    for text in (style, *re.findall(r'<[^>]* style="([^"]*)"', page)):
+        assert f"'sha256-{digest(text)}'" in policy[1]

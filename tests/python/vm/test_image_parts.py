@@ -378,3 +378,48 @@ def test_nothing_is_unpacked_outside_its_folder(
                 extract(files, member, folder)
     assert (folder / "usr/bin/tool").read_bytes() == b"data"
     assert not (tmp_path / "escaped").exists()
+
+
+@pytest.mark.parametrize("filters", [True, False])
+def test_nothing_is_written_through_a_link_out_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, filters: bool
+) -> None:
+    if not filters:
+        monkeypatch.delattr(tarfile, "tar_filter", raising=False)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("mine")
+    folder = tmp_path / "out"
+    (folder / "usr").mkdir(parents=True)
+
+    def link(name: str, to: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, to
+        return member
+
+    def file(name: str) -> tarfile.TarInfo:
+        member = tarfile.TarInfo(name)
+        member.size = 4
+        return member
+
+    device = tarfile.TarInfo("device")
+    device.type = tarfile.CHRTYPE
+    links = [link("folder", str(outside)), link("up", "../outside/secret"), link("loop", "loop"), link("lib", "usr")]
+    refused = [
+        *(file("folder/new"), file("up"), file("loop/x"), device),
+        *(link("hard", "../outside/secret", tarfile.LNKTYPE), link("hard2", "folder/secret", tarfile.LNKTYPE)),
+        link("folder/inner", "x"),
+    ]
+    with tarfile.open(tmp_path / "a.tar", "w") as files:
+        for member in (*links, *refused, file("lib/inside")):
+            files.addfile(member, io.BytesIO(b"evil") if member.isfile() else None)
+    with tarfile.open(tmp_path / "a.tar") as files:
+        members = files.getmembers()
+        for member in members[: len(links)]:
+            extract(files, member, folder)
+        for member in members[len(links) : -1]:
+            with pytest.raises(tarfile.TarError):
+                extract(files, member, folder)
+        extract(files, members[-1], folder)
+    assert [path.name for path in outside.iterdir()] == ["secret"] and (outside / "secret").read_text() == "mine"
+    assert (folder / "usr/inside").read_bytes() == b"evil", "a link within the folder is followed"

@@ -45,6 +45,7 @@ baseline: {protocol: fixed}
 """
 
 
+@pytest.mark.smoke
 def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, STUDY) as study:
         said, _ = study.communicate(timeout=380)
