@@ -30,7 +30,7 @@ _SIDE = re.compile(r"^\s+(?P<side>read|write|trim|mixed)\s*:\s*(?P<figures>.*\b(
 _LATENCY = re.compile(r"^\s+(?P<kind>slat|clat|lat|sync)\s*\((?P<unit>[num]sec)\)\s*:\s*(?P<figures>min=.*)$")
 _PERCENTILES = re.compile(r"^\s+(?P<kind>slat|clat|lat|sync) percentiles \((?P<unit>[num]sec)\):")
 _PERCENTILE = re.compile(r"(?P<percent>[\d.]+)th=\[\s*>?=?(?P<value>[\d.]+)\s*\]")
-_ISSUED = re.compile(r"^\s+issued(?: rwts?| rwt| ddirs)?\s*:\s*total=(?P<counts>\S+)")
+_ISSUED = re.compile(r"^\s+issued(?: rwts?| rwt| ddirs)?\s*:\s*total=(?P<counts>\S+)(?: short=(?P<short>\S+))?")
 _SYNC = re.compile(r"^\s+f(?:data)?sync\S*:\s*$")
 _CPU = re.compile(r"^\s+cpu\s*:\s*usr=(?P<usr>[\d.]+)%, sys=(?P<sys>[\d.]+)%")
 _FAILED = re.compile(r"^fio: .*\b(?:err|error)=.*$", re.MULTILINE)
@@ -132,8 +132,8 @@ def _runs(path: Path, text: str) -> Iterator[_Run]:
             for each in _PERCENTILE.finditer(content):
                 percentiles[0][each["percent"]] = number(path, each["value"], line=line) * percentiles[1]
         elif found := _ISSUED.match(content):
-            counts = re.findall(r"\d+", found["counts"].partition("short")[0])
-            job["issued"] = [whole(path, count, line=line, at="issued") for count in counts]
+            for key, counts in (("issued", found["counts"]), ("short", found["short"] or "")):
+                job[key] = [whole(path, count, line=line, at="issued") for count in re.findall(r"\d+", counts)]
         elif found := _CPU.match(content):
             job |= {"usr_cpu": number(path, found["usr"], line=line), "sys_cpu": number(path, found["sys"], line=line)}
     yield run
@@ -218,4 +218,7 @@ def _complete(job: dict[str, Any]) -> None:
             if size and abs(issued[at] * size - job[name]["io_bytes"]) < _PRINTED * job[name]["io_bytes"]:
                 job[name]["io_bytes"] = issued[at] * size
     if "sync" in job and "lat_ns" in job["sync"]:
-        job["sync"]["lat_ns"]["N"] = issued[3] if len(issued) > 3 else 0
+        # `total` counts fsync only. fio adds an fdatasync or a sync_file_range one or two places past the end of its
+        # totals, which is where its short reads and writes are (stat.c: total_io_u, short_io_u).
+        counts = [*issued[3:4], *job.get("short", [])[:2]]
+        job["sync"]["lat_ns"]["N"] = next(filter(None, counts), 0)

@@ -60,7 +60,7 @@ def _measured(role: CpuRole, run: Run) -> str:
             f"the {'load' if role == 'initiator' else 'server'} process, by its own clock, which is precise to the "
             "nanosecond"
         )
-    what = "the initiator’s virtual machine" if first.layer == "guest" else f"the {role}’s machine"
+    what = f"the {role}’s {'virtual machine' if first.layer == 'guest' else 'machine'}"
     less = ", less what it does without load" if first.background_ns is not None else ""
     return (
         f"all busy time of {what} by /proc/stat (ticks of 10 ms), since kernel threads and interrupts do the work{less}"

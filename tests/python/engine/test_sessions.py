@@ -61,7 +61,9 @@ def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, ser
         outstanding = result["outstanding"]
         means = [each["mean_outstanding"] for each in slices]
         assert sum(means) / 3 == pytest.approx(outstanding["mean"])
-        assert 0 < min(means) <= max(means) <= outstanding["workers"] * outstanding["per_worker"]
+        assert max(means) <= outstanding["workers"] * outstanding["per_worker"]
+        # Nothing is outstanding in a slice for which the process was not scheduled.
+        assert all(each["mean_outstanding"] > 0 for each in slices if each["ios"])
         # Each load writes the whole volume over: what the others wrote is no loss.
         assert result["verify"]["checked_blocks"] > 0
         assert result["verify"]["wrong_blocks"] == 0

@@ -85,4 +85,4 @@ def test_bencher_gets_each_treatment_with_its_interval(slower: Path, iotax) -> N
     assert throughput["lower_value"] < throughput["value"] < throughput["upper_value"]
     assert throughput["value"] == pytest.approx(0.8 * (1000 * 1010 * 1020) ** (1 / 3))
     assert found["c/nfs/4KiB"]["latency"]["value"] == pytest.approx(180_000.5)
-    assert "leave out --series" in iotax("export", slower, "--format", "bencher", "--run", "all", code=2).output
+    assert "leave out the series" in iotax("export", slower, "--format", "bencher", "--run", "all", code=2).output
