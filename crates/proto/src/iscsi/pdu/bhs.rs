@@ -154,6 +154,7 @@ macro_rules! pdu {
             }
 
             /// The header with lengths zero; whoever sends it sets them.
+            #[inline]
             pub fn encode(&self) -> $crate::iscsi::pdu::Bhs {
                 let mut bytes = [0; $crate::iscsi::pdu::BHS_LEN];
                 $($crate::iscsi::pdu::bhs::Field::put(self.$field, &mut bytes, $at);)*

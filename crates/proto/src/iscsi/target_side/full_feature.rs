@@ -107,6 +107,7 @@ impl FullFeature {
     }
 
     /// A header came; its data follow.
+    #[inline]
     pub(super) fn header<B: IscsiBackend>(
         &mut self,
         now: Instant,
@@ -158,6 +159,7 @@ impl FullFeature {
     }
 
     /// The PDU is complete. A control PDU is given back to be dealt with.
+    #[inline]
     pub(super) fn end<B: IscsiBackend>(
         &mut self,
         now: Instant,
@@ -208,6 +210,7 @@ impl FullFeature {
         }
     }
 
+    #[inline]
     fn command<B: IscsiBackend>(
         &mut self,
         now: Instant,
