@@ -35,10 +35,10 @@ pub(crate) struct Claims {
 
 /// Whole-block writes of one thread that are under way, by stripe. Who wants blocks alone reads those of all threads.
 #[derive(Debug)]
-struct Writes(Box<[CacheLine]>);
+struct Writes(Box<[CacheLine; STRIPES / COUNTERS_A_LINE]>);
 
 /// Counters that no other thread's stand beside.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(64))]
 struct CacheLine([AtomicU32; COUNTERS_A_LINE]);
 
@@ -129,9 +129,15 @@ impl Claims {
     }
 }
 
+impl CacheLine {
+    const fn new() -> Self {
+        Self([const { AtomicU32::new(0) }; COUNTERS_A_LINE])
+    }
+}
+
 impl Writes {
     fn new() -> Arc<Self> {
-        Arc::new(Self((0..STRIPES / COUNTERS_A_LINE).map(|_| CacheLine::default()).collect()))
+        Arc::new(Self(Box::new([const { CacheLine::new() }; STRIPES / COUNTERS_A_LINE])))
     }
 
     #[inline]
@@ -214,6 +220,13 @@ impl Part {
         Self { offset, end, first, count }
     }
 
+    /// Of a range within one stripe, as most are.
+    #[inline]
+    fn only_stripe(offset: u64, len: u64) -> Option<u64> {
+        let first = offset / STRIPE_BYTES;
+        ((offset + len - 1) / STRIPE_BYTES == first).then_some(first)
+    }
+
     fn meets(&self, other: &Self) -> bool {
         let distance = |from: &Self, to: &Self| to.first.wrapping_sub(from.first) % STRIPES as u64;
         distance(self, other) < self.count || distance(other, self) < other.count
@@ -251,6 +264,47 @@ impl Claimant {
         drop(entries);
         self.claims.wake_others(wakes_others);
         waiting.map(Some)
+    }
+
+    /// A write puts its data in place as they come: it shares its blocks until `write_ends`. False, and nothing is shared, where
+    /// somebody has blocks of it alone or waits to.
+    #[inline]
+    pub(super) fn write_begins(&self, offset: u64, len: u64) -> bool {
+        match Part::only_stripe(offset, len) {
+            Some(stripe) => _ = self.writes.of(stripe).fetch_add(1, SeqCst),
+            None => self.writes.add(&Part::new(offset, len)),
+        }
+        self.claims.alone.load(SeqCst) == 0 || self.may_write(&Part::new(offset, len))
+    }
+
+    #[inline]
+    pub(super) fn write_ends(&self, offset: u64, len: u64) {
+        match Part::only_stripe(offset, len) {
+            Some(stripe) => _ = self.writes.of(stripe).fetch_sub(1, SeqCst),
+            None => self.writes.subtract(&Part::new(offset, len)),
+        }
+        if self.claims.alone.load(SeqCst) > 0 {
+            self.wrote(self.claims.lock(), &Part::new(offset, len));
+        }
+    }
+
+    #[cold]
+    fn may_write(&self, part: &Part) -> bool {
+        let entries = self.claims.lock();
+        let is_free = !entries.list.iter().any(|entry| entry.bars(part, false));
+        if !is_free {
+            self.writes.subtract(part);
+            // Somebody may have seen the counter while it was up.
+            self.wrote(entries, part);
+        }
+        is_free
+    }
+
+    #[cold]
+    fn wrote(&self, mut entries: MutexGuard<'_, Entries>, part: &Part) {
+        let wakes_others = entries.grant((part, false), &self.mailbox);
+        drop(entries);
+        self.claims.wake_others(wakes_others);
     }
 
     /// For what must find blocks as it left them. `Busy` where too many wait.

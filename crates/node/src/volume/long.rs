@@ -31,14 +31,25 @@ impl Long {
         self.ranges.is_empty()
     }
 
-    /// The next piece, of at most so many bytes.
-    pub(super) fn next(&mut self, most: u64) -> Option<(u64, u64)> {
-        let (offset, len) = self.ranges.last_mut()?;
-        let piece = (*offset, most.min(*len));
-        (*offset, *len) = (*offset + piece.1, *len - piece.1);
-        if *len == 0 {
-            self.ranges.pop();
+    /// The next piece, of at most so many bytes, which stays what is next.
+    pub(super) fn peek(&self, most: u64) -> Option<(u64, u64)> {
+        self.ranges.last().map(|(offset, len)| (*offset, most.min(*len)))
+    }
+
+    /// So many bytes of the next piece are done.
+    pub(super) fn advance(&mut self, done: u64) {
+        if let Some((offset, len)) = self.ranges.last_mut() {
+            (*offset, *len) = (*offset + done, *len - done);
+            if *len == 0 {
+                self.ranges.pop();
+            }
         }
+    }
+
+    /// Takes the next piece, of at most so many bytes.
+    pub(super) fn next(&mut self, most: u64) -> Option<(u64, u64)> {
+        let piece = self.peek(most)?;
+        self.advance(piece.1);
         Some(piece)
     }
 }

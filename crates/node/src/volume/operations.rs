@@ -12,7 +12,7 @@ use super::{
     long::Long,
     memory,
     model::Access,
-    units::Store,
+    units::{Store, Volume},
 };
 use crate::node::{ConnId, DiskOp, DiskToken};
 
@@ -20,6 +20,8 @@ use crate::node::{ConnId, DiskOp, DiskToken};
 /// A packet can bring thousands of such commands.
 const AT_ONCE_BYTES: u64 = 16 << 10;
 const TURN_BYTES: u64 = 1 << 20;
+/// How long an operation waits for blocks of others. A write to memory has its blocks until its initiator has sent all data.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 
 type Finished = Result<Option<Payload>, UnitError>;
 
@@ -28,7 +30,7 @@ pub struct Operations {
     volumes: Rc<Volumes>,
     disks: Rc<RefCell<Disks>>,
     slots: Vec<OperationState>,
-    /// Operations that are done and made to wait, by the time when they may be told.
+    /// Operations that are done and made to wait, by the time when they may be told, and barred ones, by the time when they give up.
     delayed: BinaryHeap<Reverse<(Instant, u64, IoId)>>,
     delays: u64,
 }
@@ -37,7 +39,7 @@ pub struct Operations {
 #[derive(Debug)]
 enum OperationState {
     Idle,
-    /// Data go straight to their place in memory.
+    /// Data go straight to their place in memory, whose blocks it shares with other writes.
     Place {
         volume: usize,
         offset: usize,
@@ -59,12 +61,10 @@ enum OperationState {
         staged: Staged,
         buffer: Payload,
     },
-    /// All data are there, and some of the blocks are another operation's.
+    /// All data are there, and some of the blocks are another operation's. It gives up at the entry of `delayed` with this number.
     Barred {
-        volume: usize,
-        staged: Staged,
-        buffer: Payload,
-        claim: Claim,
+        number: u64,
+        waiting: Box<Barred>,
     },
     Disk {
         volume: usize,
@@ -74,9 +74,7 @@ enum OperationState {
     /// In memory, a piece at each turn.
     Long {
         volume: usize,
-        left: Box<Long>,
-        pattern: Option<Payload>,
-        access: Access,
+        work: Box<InMemory>,
     },
     /// Done, told later: entry of `delayed` with this number.
     Delayed {
@@ -87,12 +85,30 @@ enum OperationState {
 }
 
 #[derive(Debug)]
+struct Barred {
+    volume: usize,
+    staged: Staged,
+    buffer: Payload,
+    claim: Claim,
+}
+
+#[derive(Debug)]
 struct OnDisk {
     task: DiskTask,
     /// The blocks that it changes now.
     claim: Option<Claim>,
     /// What the disk does for it once it has flushed.
     after_flush: Option<DiskOp>,
+}
+
+/// Zeros or a pattern over ranges of memory.
+#[derive(Debug)]
+struct InMemory {
+    left: Long,
+    pattern: Option<Payload>,
+    access: Access,
+    /// The blocks of its next piece, where it waits for them.
+    claim: Option<Claim>,
 }
 
 /// What an operation on a disk waits for.
@@ -200,10 +216,14 @@ impl Operations {
 
     pub fn finish(&mut self, now: Instant, id: IoId) -> Started {
         let Some(slot) = self.slots.get_mut(id as usize) else { return Started::Done(Err(UnitError::Aborted)) };
+        // Before the others, as it has nothing to be dropped.
+        if let OperationState::Place { volume, offset, len } = *slot {
+            replace_plain(slot, OperationState::Idle);
+            self.volumes.all[volume].claimant.write_ends(offset as u64, u64::from(len));
+            return self.end(now, id, volume, Some(Access::Write(offset as u64, u64::from(len))), Ok(None));
+        }
         match std::mem::replace(slot, OperationState::Idle) {
-            OperationState::Place { volume, offset, len } => {
-                self.end(now, id, volume, Some(Access::Write(offset as u64, u64::from(len))), Ok(None))
-            }
+            OperationState::Place { .. } => unreachable!("it was looked at first"),
             OperationState::Discard { volume } => self.end(now, id, volume, None, Ok(None)),
             OperationState::Compare { volume, offset, differs } => {
                 let result = differs.map_or(Ok(None), |at| Err(UnitError::Miscompare(at)));
@@ -228,8 +248,13 @@ impl Operations {
             OperationState::Disk { state: DiskState::Disk(token), work, .. } => {
                 self.disks.borrow_mut().abandon(token, ending, work.claim);
             }
-            OperationState::Barred { .. } | OperationState::Disk { state: DiskState::Claim, .. } => {
+            OperationState::Barred { .. }
+            | OperationState::Disk { state: DiskState::Claim, .. }
+            | OperationState::Long { .. } => {
                 self.disks.borrow_mut().forget_claim(self.conn, id);
+            }
+            OperationState::Place { volume, offset, len } => {
+                self.volumes.all[volume].claimant.write_ends(offset as u64, u64::from(len));
             }
             _ => {}
         }
@@ -271,17 +296,23 @@ impl Operations {
     /// It is this operation's turn with long work; its result if that was the last of it.
     pub fn take_turn(&mut self, now: Instant, id: IoId) -> Option<Finished> {
         match self.slots.get_mut(id as usize)? {
-            OperationState::Long { volume, left, pattern, access } => {
-                let (volume, access) = (*volume, *access);
-                if let Store::Memory(region) = &self.volumes.all[volume].store {
-                    fill_piece(region.as_ref(), left, pattern.as_ref());
-                }
-                if left.is_over() {
-                    self.slots[id as usize] = OperationState::Idle;
-                    return finished(self.end(now, id, volume, Some(access), Ok(None)));
-                }
-                self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
-                None
+            OperationState::Long { volume, work } => {
+                let volume = *volume;
+                let result = match work.piece(&self.volumes.all[volume]) {
+                    Ok(true) if work.left.is_over() => Ok(None),
+                    Ok(true) => {
+                        self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
+                        return None;
+                    }
+                    Ok(false) => {
+                        self.disks.borrow_mut().wait_for_claim(self.conn, id);
+                        return None;
+                    }
+                    Err(error) => Err(error),
+                };
+                let access = Some(work.access);
+                self.slots[id as usize] = OperationState::Idle;
+                finished(self.end(now, id, volume, access, result))
             }
             OperationState::Disk { volume, state: DiskState::Turn, .. } => {
                 let volume = *volume;
@@ -302,21 +333,28 @@ impl Operations {
     pub fn look_at_claim(&mut self, now: Instant, id: IoId) -> Option<Finished> {
         match self.slots.get_mut(id as usize)? {
             slot @ OperationState::Barred { .. } => {
-                if !matches!(slot, OperationState::Barred { claim, .. } if claim.is_granted()) {
+                if !matches!(slot, OperationState::Barred { waiting, .. } if waiting.claim.is_granted()) {
                     self.disks.borrow_mut().wait_for_claim(self.conn, id);
                     return None;
                 }
-                let OperationState::Barred { volume, staged, buffer, claim } =
-                    std::mem::replace(slot, OperationState::Idle)
-                else {
+                let OperationState::Barred { waiting, .. } = std::mem::replace(slot, OperationState::Idle) else {
                     unreachable!("it was barred a line ago")
                 };
+                let Barred { volume, staged, buffer, claim } = *waiting;
                 let done = self.perform(now, id, volume, staged, buffer, Some(claim));
                 finished(done.unwrap_or_else(|error| self.end(now, id, volume, None, Err(error))))
             }
             OperationState::Disk { state: DiskState::Claim, work, .. } => {
                 if work.claim.as_ref().is_some_and(Claim::is_granted) {
                     self.wait_for_turn(id);
+                } else {
+                    self.disks.borrow_mut().wait_for_claim(self.conn, id);
+                }
+                None
+            }
+            OperationState::Long { work, .. } => {
+                if work.claim.as_ref().is_some_and(Claim::is_granted) {
+                    self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
                 } else {
                     self.disks.borrow_mut().wait_for_claim(self.conn, id);
                 }
@@ -336,15 +374,21 @@ impl Operations {
     pub fn take_due(&mut self, now: Instant) -> Option<(IoId, Finished)> {
         while self.next_due().is_some_and(|at| at <= now) {
             let Reverse((at, due, id)) = self.delayed.pop()?;
-            // An aborted operation leaves its entry behind.
-            if let Some(slot) = self.slots.get_mut(id as usize)
-                && matches!(slot, OperationState::Delayed { number, .. } if *number == due)
-                && let OperationState::Delayed { volume, result, .. } = std::mem::replace(slot, OperationState::Idle)
-            {
-                if let Some(media) = &self.volumes.all[volume].spec.model {
-                    media.told(now.since(at));
+            if !is_due(&self.slots, due, id) {
+                continue;
+            }
+            match std::mem::replace(&mut self.slots[id as usize], OperationState::Idle) {
+                OperationState::Delayed { volume, result, .. } => {
+                    if let Some(media) = &self.volumes.all[volume].spec.model {
+                        media.told(now.since(at));
+                    }
+                    return Some((id, result));
                 }
-                return Some((id, result));
+                OperationState::Barred { .. } => {
+                    self.disks.borrow_mut().forget_claim(self.conn, id);
+                    return Some((id, Err(UnitError::Busy)));
+                }
+                _ => unreachable!("only these are due"),
             }
         }
         None
@@ -409,9 +453,10 @@ impl Operations {
             }
             UnitOp::Write { len: 0, .. } => self.end(now, id, index, None, Ok(None)),
             UnitOp::Flush => self.end(now, id, index, Some(Access::Flush), Ok(None)),
-            UnitOp::Write { offset, len, .. } => {
+            UnitOp::Write { offset, len, .. } if self.volumes.all[index].claimant.write_begins(offset, len.into()) => {
                 self.hold(id, OperationState::Place { volume: index, offset: offset as usize, len })
             }
+            UnitOp::Write { offset, len, durable } => self.stage(id, index, Staged::Write { offset, durable }, len)?,
             UnitOp::Compare { offset, .. } => {
                 self.hold(id, OperationState::Compare { volume: index, offset: offset as usize, differs: None })
             }
@@ -480,18 +525,20 @@ impl Operations {
     ) -> Result<Started, UnitError> {
         let volume = &self.volumes.all[index];
         let claim = match staged {
-            Staged::Write { offset, .. } if matches!(volume.store, Store::Disk) => {
+            Staged::Write { offset, .. } => {
                 let (begin, len, is_whole) = disk::changed_blocks(volume.disk_block_size(), offset, buffer.len());
                 Some(if is_whole { volume.claimant.share(begin, len) } else { volume.claimant.exclude(begin, len) }?)
             }
             Staged::CompareAndWrite { offset, len, .. } => Some(volume.claimant.exclude(offset, len.into())?),
             Staged::OrWrite { offset, .. } => Some(volume.claimant.exclude(offset, buffer.len() as u64)?),
             // Its pieces claim their own.
-            Staged::Write { .. } | Staged::Compare { .. } | Staged::WriteSame { .. } => None,
+            Staged::Compare { .. } | Staged::WriteSame { .. } => None,
         };
         match claim {
             Some(claim) if !claim.is_granted() => {
-                *self.slot(id) = OperationState::Barred { volume: index, staged, buffer, claim };
+                let number = self.due_at(now + CLAIM_PATIENCE, id);
+                let waiting = Box::new(Barred { volume: index, staged, buffer, claim });
+                *self.slot(id) = OperationState::Barred { number, waiting };
                 self.disks.borrow_mut().wait_for_claim(self.conn, id);
                 Ok(Started::Queued)
             }
@@ -556,17 +603,24 @@ impl Operations {
     ) -> Started {
         let changed = ranges.iter().map(|(_, len)| len).sum();
         let access = Access::Write(ranges.first().map_or(0, |(offset, _)| *offset), changed);
-        let mut left = Long::new(ranges);
-        if let Store::Memory(region) = &self.volumes.all[index].store
-            && left.total_bytes() <= AT_ONCE_BYTES
-        {
-            while !left.is_over() {
-                fill_piece(region.as_ref(), &mut left, pattern.as_ref());
+        let mut work = InMemory { left: Long::new(ranges), pattern, access, claim: None };
+        if work.left.total_bytes() <= AT_ONCE_BYTES {
+            let volume = &self.volumes.all[index];
+            while !work.left.is_over() && work.claim.is_none() {
+                if let Err(error) = work.piece(volume) {
+                    return Started::Done(Err(error));
+                }
             }
-            return self.end(now, id, index, Some(access), Ok(None));
+            if work.left.is_over() {
+                return self.end(now, id, index, Some(access), Ok(None));
+            }
         }
-        *self.slot(id) = OperationState::Long { volume: index, left: Box::new(left), pattern, access };
-        self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
+        if work.claim.is_some() {
+            self.disks.borrow_mut().wait_for_claim(self.conn, id);
+        } else {
+            self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
+        }
+        *self.slot(id) = OperationState::Long { volume: index, work: Box::new(work) };
         Started::Queued
     }
 
@@ -595,15 +649,26 @@ impl Operations {
         if wait.is_zero() {
             return Started::Done(result);
         }
-        self.delays += 1;
-        let number = self.delays;
-        self.delayed.push(Reverse((now + wait, number, id)));
+        let number = self.due_at(now + wait, id);
         *self.slot(id) = OperationState::Delayed { volume, number, result };
         Started::Queued
     }
 
+    /// Makes an entry of `delayed`; its number.
+    fn due_at(&mut self, at: Instant, id: IoId) -> u64 {
+        // Operations that were aborted, or went on, leave their entries behind.
+        if self.delayed.len() > 2 * self.slots.len() {
+            let slots = &self.slots;
+            self.delayed.retain(|Reverse((_, due, id))| is_due(slots, *due, *id));
+        }
+        self.delays += 1;
+        self.delayed.push(Reverse((at, self.delays, id)));
+        self.delays
+    }
+
+    #[inline]
     fn hold(&mut self, id: IoId, slot: OperationState) -> Started {
-        *self.slot(id) = slot;
+        replace_plain(self.slot(id), slot);
         Started::NeedData
     }
 
@@ -685,6 +750,25 @@ impl Operations {
     }
 }
 
+/// Whether the entry of `delayed` with this number is what an operation waits for.
+fn is_due(slots: &[OperationState], due: u64, id: IoId) -> bool {
+    let waits_for = match slots.get(id as usize) {
+        Some(OperationState::Delayed { number, .. } | OperationState::Barred { number, .. }) => Some(*number),
+        _ => None,
+    };
+    waits_for == Some(due)
+}
+
+/// Puts a state in the place of one that holds nothing to be dropped, in nearly all cases: the compiler would look through all states.
+#[inline]
+fn replace_plain(slot: &mut OperationState, state: OperationState) {
+    if matches!(slot, OperationState::Idle | OperationState::Place { .. }) {
+        std::mem::forget(std::mem::replace(slot, state));
+    } else {
+        *slot = state;
+    }
+}
+
 fn finished(started: Started) -> Option<Finished> {
     match started {
         Started::Done(result) => Some(result),
@@ -715,19 +799,39 @@ fn compare_in_memory(region: &dyn Region, offset: u64, sent: &Payload) -> Result
     }
 }
 
-/// One turn of long work on memory.
-fn fill_piece(region: &dyn Region, left: &mut Long, pattern: Option<&Payload>) {
-    let most = pattern.map_or(TURN_BYTES, |pattern| TURN_BYTES - TURN_BYTES % pattern.len() as u64);
-    match (left.next(most), pattern) {
-        (Some((offset, len)), Some(pattern)) => memory::repeat(region, offset, len, pattern),
-        (Some((offset, len)), None) => memory::write_zeroes(region, offset, len),
-        (None, _) => {}
+impl InMemory {
+    /// Does the next piece, or holds a claim and waits for its blocks: then false. `Busy` where too many wait.
+    fn piece(&mut self, volume: &Volume) -> Result<bool, UnitError> {
+        let most = self.pattern.as_ref().map_or(TURN_BYTES, |pattern| TURN_BYTES - TURN_BYTES % pattern.len() as u64);
+        let (Store::Memory(region), Some((offset, len))) = (&volume.store, self.left.peek(most)) else {
+            return Ok(true);
+        };
+        let claim = match self.claim.take() {
+            Some(claim) => claim,
+            None => volume.claimant.share(offset, len)?,
+        };
+        if !claim.is_granted() {
+            self.claim = Some(claim);
+            return Ok(false);
+        }
+        match &self.pattern {
+            Some(pattern) => memory::repeat(region.as_ref(), offset, len, pattern),
+            None => memory::write_zeroes(region.as_ref(), offset, len),
+        }
+        self.left.advance(len);
+        Ok(true)
     }
 }
 
 /// What must be there and what is to be, of a compare-and-write.
 fn halves(buffer: &Payload, len: u32) -> (Payload, Payload) {
     (buffer.slice(0, len as usize), buffer.slice(len as usize, len as usize))
+}
+
+impl Drop for Operations {
+    fn drop(&mut self) {
+        self.abort_all();
+    }
 }
 
 impl std::fmt::Debug for Operations {

@@ -1,5 +1,5 @@
-//! Writes that overlap in time on a disk that can only take whole blocks: nothing that was acknowledged is lost, whoever reads,
-//! changes and writes back the blocks around it.
+//! Writes that overlap in time, on a disk that can only take whole blocks and in memory: nothing that was acknowledged is lost,
+//! whoever reads, changes and writes back the blocks around it, and no block is torn.
 
 use std::{
     cell::RefCell,
@@ -16,7 +16,7 @@ use iotax_node::{
     ConnId, DiskId, DiskOp, DiskToken,
     volume::{Buffers, Disks, Media, Operations, VolumeSpec, Volumes, unit_of},
 };
-use iotax_proto::{Instant, Payload, Started, UnitError, UnitOp};
+use iotax_proto::{Instant, Payload, Region, Started, UnitError, UnitOp};
 
 const NOW: Instant = Instant(5);
 const BLOCK: u64 = 4096;
@@ -42,11 +42,16 @@ struct World {
 
 impl World {
     fn new(threads: usize) -> Self {
-        let media = Media::Disk { disk: DiskId(0), block_size: BLOCK as u32 };
+        Self::of(threads, Media::Disk { disk: DiskId(0), block_size: BLOCK as u32 })
+    }
+
+    /// With a memory volume, `disk` is that memory.
+    fn of(threads: usize, media: Media) -> Self {
         let spec = VolumeSpec::new("v", BLOCKS * BLOCK, media);
         let disk = Heap::new((BLOCKS * BLOCK) as usize);
         let thread = |_| {
-            let volumes = Rc::new(Volumes::new(std::slice::from_ref(&spec), &mut |_| Heap::new(1), None));
+            let region = || Rc::clone(&disk) as Rc<dyn Region>;
+            let volumes = Rc::new(Volumes::new(std::slice::from_ref(&spec), &mut |_| region(), None));
             let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(Box::new(|len| Some(Heap::new(len)))))));
             let operations = Operations::new(ConnId(0), Rc::clone(&volumes), Rc::clone(&disks));
             Thread { volumes, disks, operations }
@@ -252,4 +257,85 @@ fn blocks_of_an_aborted_write_are_free_when_the_disk_has_ended_it() {
         world.end(0);
     }
     assert_eq!((world.disk.bytes()[10], world.disk.bytes()[30]), (1, 2));
+}
+
+// In memory, where a write's data go to their place as they come.
+
+/// Writes, of half a block at a time and one at a time of each block, beside what changes whole blocks.
+#[test]
+fn no_block_of_memory_is_torn_in_any_order_of_the_data() {
+    const UNIT: u64 = 512;
+    arbtest::arbtest(|u| {
+        let mut world = World::of(2, Media::Memory);
+        let mut half_done: Vec<(usize, u32, u8)> = Vec::new();
+        let mut writes: Vec<(usize, u32, u64)> = Vec::new();
+        for id in 0..u.int_in_range(2..=40_u32)? {
+            let (thread, offset) = (u.int_in_range(0..=1)?, u.int_in_range(0..=2_u64)? * UNIT);
+            let value = u.int_in_range(0..=3)?;
+            match u.int_in_range(0..=3)? {
+                0 => world.start(thread, id, UnitOp::OrWrite { offset, len: 512, durable: false }, &[value << 4; 512]),
+                1 => {
+                    let data = [[value; 512], [value + 8; 512]].concat();
+                    world.start(thread, id, UnitOp::CompareAndWrite { offset, len: 512, durable: false }, &data);
+                }
+                _ if writes.iter().any(|(.., known)| *known == offset) => {}
+                _ => {
+                    let operations = &mut world.threads[thread].operations;
+                    let op = UnitOp::Write { offset, len: 512, durable: false };
+                    assert!(matches!(operations.start(NOW, id, unit_of(0, false), op), Started::NeedData));
+                    operations.place(id, 0, &[value; 256]);
+                    half_done.push((thread, id, value));
+                    writes.push((thread, id, offset));
+                }
+            }
+            while !half_done.is_empty() && u.ratio(1, 2)? {
+                let (thread, id, value) = half_done.swap_remove(u.choose_index(half_done.len())?);
+                end_write(&mut world, thread, id, value);
+            }
+            let done = &world.done;
+            writes.retain(|write| !done.iter().any(|(thread, id, _)| (*thread, *id) == (write.0, write.1)));
+        }
+        for (thread, id, value) in half_done {
+            end_write(&mut world, thread, id, value);
+        }
+        for block in world.disk.bytes().chunks(512) {
+            assert!(block.iter().all(|byte| *byte == block[0]), "{:?}", (block[0], block[511]));
+        }
+        let is_over = |(_, _, result): &(usize, u32, Finished)| matches!(result, Ok(_) | Err(UnitError::Miscompare(_)));
+        assert!(world.done.iter().all(is_over));
+        Ok(())
+    })
+    .budget_ms(2000);
+}
+
+/// The second half of a write's data, and its end.
+fn end_write(world: &mut World, thread: usize, id: u32, value: u8) {
+    let operations = &mut world.threads[thread].operations;
+    operations.place(id, 256, &[value; 256]);
+    if let Started::Done(result) = operations.finish(NOW, id) {
+        world.done.push_back((thread, id, result));
+    }
+    world.settle();
+}
+
+#[test]
+fn what_waits_for_an_initiator_that_sends_no_more_is_busy_in_the_end() {
+    let mut world = World::of(2, Media::Memory);
+    let write = UnitOp::Write { offset: 0, len: 512, durable: false };
+    let op = UnitOp::CompareAndWrite { offset: 0, len: 512, durable: false };
+    assert!(matches!(world.threads[0].operations.start(NOW, 0, unit_of(0, false), write.clone()), Started::NeedData));
+    world.start(1, 0, op.clone(), &[[0; 512], [1; 512]].concat());
+    world.start(1, 1, write, &[7; 512]);
+    assert!(world.done.is_empty(), "both wait");
+    let waiting = &mut world.threads[1].operations;
+    let due = waiting.next_due().expect("a time to give up");
+    assert!(waiting.take_due(Instant(due.0 - 1)).is_none());
+    assert_eq!(waiting.take_due(due).map(|(id, result)| (id, result.err())), Some((0, Some(UnitError::Busy))));
+    world.settle();
+    assert_eq!(world.done.pop_front().map(|(thread, id, _)| (thread, id)), Some((1, 1)), "it waited for that only");
+    assert_eq!(world.disk.bytes()[..512], [7; 512]);
+    // The connection ends: its blocks are free.
+    world.threads[0].operations.abort_all();
+    world.start(1, 2, op, &[[7; 512], [1; 512]].concat());
+    assert_eq!(world.done.pop_front().map(|(_, id, result)| (id, result.is_ok())), Some((2, true)));
 }
