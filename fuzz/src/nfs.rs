@@ -16,7 +16,7 @@ fn ready() -> Pair {
 
 /// Files have no blocks to be aligned to.
 fn ios() -> [Io; 4] {
-    let write = |len: usize| Io::Write { offset: 1, data: Payload::from_vec(vec![7; len]) };
+    let write = |len: usize| Io::Write { offset: 1, data: Payload::from_vec(vec![7; len]), durable: false };
     [write(99), Io::Read { offset: 3, len: 4096 }, write(20 << 10), Io::Flush]
 }
 

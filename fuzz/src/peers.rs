@@ -13,7 +13,7 @@ pub fn pieces(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// A write that fits a frame or a capsule, a read, a write that does not, a flush.
 pub fn ios() -> [Io; 4] {
-    let write = |len: usize| Io::Write { offset: 0, data: Payload::from_vec(vec![7; len]) };
+    let write = |len: usize| Io::Write { offset: 0, data: Payload::from_vec(vec![7; len]), durable: false };
     [write(512), Io::Read { offset: 512, len: 4096 }, write(32 << 10), Io::Flush]
 }
 

@@ -23,6 +23,8 @@ pub enum Io {
     Write {
         offset: u64,
         data: Payload,
+        /// Complete only when the data are on stable storage: FUA over SCSI and NVMe, `FILE_SYNC` over NFS.
+        durable: bool,
     },
     /// Makes earlier completed writes durable.
     Flush,

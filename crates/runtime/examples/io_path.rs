@@ -113,6 +113,8 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
         sample: Duration::from_secs(1),
         seed: 7,
         verify: settings.verify,
+        durable: false,
+        flush_after: 0,
         filled: false,
     };
     let config = LoadConfig {

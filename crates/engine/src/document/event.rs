@@ -309,6 +309,9 @@ pub(crate) struct ResultEvent {
     pub(crate) window: Window,
     pub(crate) read: DirectionReport,
     pub(crate) write: DirectionReport,
+    /// Flushes of a load with `fsync`, apart from its reads and writes
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sync: Option<DirectionReport>,
     /// Of each stream, where the load has several
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) streams: Vec<StreamReport>,

@@ -55,6 +55,12 @@ pub(crate) struct LoadDocument {
     pub(crate) seed: u64,
     #[serde(default)]
     pub(crate) verify: bool,
+    /// A write is complete when its data are on stable storage: FUA over SCSI and NVMe, `FILE_SYNC` over NFS, `O_DSYNC` of a file
+    #[serde(default)]
+    pub(crate) durable: bool,
+    /// After so many writes of a worker that completed, it flushes; 0: never
+    #[serde(default)]
+    pub(crate) fsync: u32,
     /// The working set was filled with the pattern before: zeros are wrong data, not blocks that were never written
     #[serde(default)]
     pub(crate) filled: bool,

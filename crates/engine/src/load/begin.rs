@@ -117,6 +117,8 @@ pub(crate) fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
                 sample: Duration::from_nanos(document.sample_ns),
                 seed: document.seed,
                 verify: document.verify,
+                durable: document.durable,
+                flush_after: document.fsync,
                 filled: document.filled,
             };
             run.check()?;

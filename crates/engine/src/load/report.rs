@@ -87,6 +87,7 @@ pub(crate) fn figures(
         window,
         read: direction(&measured.read),
         write: direction(&measured.write),
+        sync: (document.fsync > 0).then(|| direction(&measured.flush)),
         streams: streams(document, measured),
         open: open(document, measured),
         database: measured.oltp.as_ref().map(database),
@@ -105,7 +106,7 @@ pub(crate) fn figures(
             wrong_blocks: measured.verify.wrong_blocks,
         },
         checks: Checks {
-            errors: measured.read.errors + measured.write.errors + measured.errors_outside,
+            errors: measured.read.errors + measured.write.errors + measured.flush.errors + measured.errors_outside,
             start_skew_ns: 0,
             cpu_window_ns,
             run_queue_wait,

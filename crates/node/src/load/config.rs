@@ -86,6 +86,10 @@ pub struct RunConfig {
     pub sample: Duration,
     pub seed: u64,
     pub verify: bool,
+    /// A write is complete when its data are on stable storage.
+    pub durable: bool,
+    /// A worker flushes after so many writes of its own that completed; 0: never.
+    pub flush_after: u32,
     /// The working set was filled with the pattern before: zeros in it are wrong data.
     pub filled: bool,
 }
@@ -116,6 +120,19 @@ impl RunConfig {
         }
         if let Pacing::Open(open) = &self.pacing {
             open.check()?;
+        }
+        let flushes = self.flush_after > 0;
+        for (is_wrong, message, field) in [
+            ((self.durable || flushes) && self.oltp.is_some(), "transactions flush their log themselves", "oltp"),
+            (
+                (self.durable || flushes) && !self.writes(),
+                "a load that only reads makes nothing durable",
+                "read_percent",
+            ),
+        ] {
+            if is_wrong {
+                return Err(Failure::usage(message, field));
+            }
         }
         if let Some(oltp) = &self.oltp {
             if !self.streams.is_empty() {

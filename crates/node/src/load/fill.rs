@@ -48,7 +48,7 @@ impl FillTask {
         buffer.copy_in(0, bytes);
         self.next += len;
         self.under_way[tag as usize] = len;
-        Some(Io::Write { offset, data: buffer.slice(0, len as usize) })
+        Some(Io::Write { offset, data: buffer.slice(0, len as usize), durable: false })
     }
 
     pub(super) fn complete(&mut self, tag: Tag) {

@@ -87,7 +87,7 @@ impl Initiator for MemoryInitiator {
                 self.unit.copy_out(from, &mut self.buffers[buffer]);
                 read = len;
             }
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, .. } => {
                 let to = self.range(offset, data.len())?;
                 let mut done = 0;
                 data.for_each_piece(|piece| {
@@ -240,9 +240,9 @@ impl Initiator for DiskInitiator {
                 }
                 (DiskOp::Read { offset, into: buffer.slice(0, len as usize) }, Pending { len, is_read: true })
             }
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, durable } => {
                 let len = data.len() as u32;
-                (DiskOp::Write { offset, from: data, durable: false }, Pending { len, is_read: false })
+                (DiskOp::Write { offset, from: data, durable }, Pending { len, is_read: false })
             }
             Io::Flush => (DiskOp::Sync, Pending { len: 0, is_read: false }),
             Io::WriteZeroes { offset, len } => {

@@ -1,4 +1,4 @@
-//! Read or write.
+//! Read or write; flushes follow writes.
 
 use crate::seeded::{Chance, SeededRng};
 
@@ -6,6 +6,8 @@ use crate::seeded::{Chance, SeededRng};
 pub enum Direction {
     Read,
     Write,
+    /// Of what was written before. No I/O of the mix.
+    Flush,
 }
 
 #[derive(Debug)]

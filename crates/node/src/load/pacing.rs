@@ -145,6 +145,11 @@ impl Pacer {
         }
     }
 
+    /// A closed loop's end is the caller's business.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.open.as_ref().is_some_and(|open| open.schedule.is_none_or(|schedule| now >= schedule.end))
+    }
+
     /// When to ask again; `None` where only a completion starts the next I/O.
     pub fn next_due(&self) -> Option<Instant> {
         let open = self.open.as_ref()?;

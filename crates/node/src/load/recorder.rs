@@ -71,6 +71,8 @@ pub struct Sample {
 pub struct Measured {
     pub read: DirectionResult,
     pub write: DirectionResult,
+    /// Flushes of a load that flushes; no I/Os of the load.
+    pub flush: DirectionResult,
     /// The same by stream; one where the load has one.
     pub streams: Vec<StreamResult>,
     /// How late the generator itself submitted; `None` in a closed loop.
@@ -100,6 +102,7 @@ pub struct StreamResult {
 pub struct Recorder {
     schedule: Schedule,
     streams: Vec<StreamRecorder>,
+    flush: Accumulator,
     lateness: Option<Timer>,
     both: Histogram,
     interval_start: Instant,
@@ -154,6 +157,7 @@ impl Recorder {
         let mut recorder = Self {
             schedule,
             streams: streams.into_iter().map(stream).collect(),
+            flush: Accumulator::new(open),
             lateness: open.then(Timer::new),
             both: Histogram::default(),
             interval_start: schedule.warmup_start,
@@ -183,7 +187,9 @@ impl Recorder {
         if let Some(service) = &mut side.service {
             service.record(since(io.submitted));
         }
-        if let Some(lateness) = &mut self.lateness {
+        if let Some(lateness) = &mut self.lateness
+            && io.direction != Direction::Flush
+        {
             lateness.record(io.submitted.since(io.possible).as_nanos() as u64);
         }
     }
@@ -232,6 +238,7 @@ impl Recorder {
         Measured {
             read,
             write,
+            flush: self.flush.result(),
             streams,
             lateness: self.lateness.as_ref().map(Timer::result),
             series: self.series.clone(),
@@ -247,11 +254,14 @@ impl Recorder {
         match direction {
             Direction::Read => &mut stream.read,
             Direction::Write => &mut stream.write,
+            Direction::Flush => &mut self.flush,
         }
     }
 
     fn interval_errors(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.read.interval_errors + stream.write.interval_errors).sum()
+        let of_ios: u64 =
+            self.streams.iter().map(|stream| stream.read.interval_errors + stream.write.interval_errors).sum();
+        of_ios + self.flush.interval_errors
     }
 
     /// Intervals are cut at the window's edges, so that each is wholly inside or outside.
@@ -293,6 +303,7 @@ impl Recorder {
             stream.read.close_interval(in_window);
             stream.write.close_interval(in_window);
         }
+        self.flush.close_interval(in_window);
         if let Some(lateness) = &mut self.lateness {
             lateness.close_interval(in_window);
         }
@@ -490,6 +501,7 @@ impl Measured {
     fn add(&mut self, other: &Self) {
         self.read.merge(&other.read);
         self.write.merge(&other.write);
+        self.flush.merge(&other.flush);
         for (ours, theirs) in self.streams.iter_mut().zip(&other.streams) {
             ours.merge(theirs);
         }

@@ -30,6 +30,10 @@ pub(super) struct RunTask {
     stream: usize,
     block_size: u32,
     verify: bool,
+    durable: bool,
+    flush_after: u32,
+    /// Writes that completed and that no flush was sent for.
+    unflushed: u32,
     pool: Rc<Pool>,
     addresses: Addresses,
     mix: Mix,
@@ -125,6 +129,9 @@ impl RunTask {
             stream,
             block_size: size,
             verify: config.verify,
+            durable: config.durable,
+            flush_after: config.flush_after,
+            unflushed: 0,
             addresses: Addresses::new(zone, size, access.random_percent, outstanding, seed, worker)
                 .shared(access.shared.clone()),
             mix: Mix::new(access.read_percent, seed, worker),
@@ -149,6 +156,7 @@ impl RunTask {
         self.ledger.renew(run);
         self.tally = Tally::default();
         self.arrived = None;
+        self.unflushed = 0;
     }
 
     pub(super) fn begin(&mut self, schedule: Schedule) {
@@ -163,6 +171,9 @@ impl RunTask {
     /// The next I/O, if one is due; the worker can submit since `able_since`.
     #[inline]
     pub(super) fn next(&mut self, now: Instant, tag: Tag, able_since: Instant) -> Option<Io> {
+        if self.flush_after > 0 && self.unflushed >= self.flush_after && !self.pacer.is_over(now) {
+            return Some(self.flush(now, tag));
+        }
         let intended = self.pacer.take(now)?;
         let slot = &mut self.slots[tag as usize];
         slot.intended = intended;
@@ -175,8 +186,17 @@ impl RunTask {
                 slot.check.begin(slot.offset, self.block_size);
                 Io::Read { offset: slot.offset, len: self.block_size }
             }
-            Direction::Write => self.write(tag),
+            Direction::Write | Direction::Flush => self.write(tag),
         })
+    }
+
+    /// Beside the mix and the arrivals, which know of reads and writes only.
+    #[cold]
+    fn flush(&mut self, now: Instant, tag: Tag) -> Io {
+        self.unflushed -= self.flush_after;
+        let slot = &mut self.slots[tag as usize];
+        (slot.intended, slot.possible, slot.submitted, slot.direction) = (now, now, now, Direction::Flush);
+        Io::Flush
     }
 
     /// Apart, so that reads stay short.
@@ -189,7 +209,7 @@ impl RunTask {
         if !self.copies.is_empty()
             && let Some(copy) = self.ledger.copy(stamp.sequence)
         {
-            return Io::Write { offset: slot.offset, data: self.copies[copy as usize].clone() };
+            return Io::Write { offset: slot.offset, data: self.copies[copy as usize].clone(), durable: self.durable };
         }
         if let Some(next) = self.spare.get_mut(self.turn) {
             std::mem::swap(buffer, next);
@@ -198,7 +218,7 @@ impl RunTask {
         for (at, header) in self.pool.headers(buffer.number, self.block_size as usize, slot.offset, stamp) {
             buffer.data.copy_in(at, &header);
         }
-        Io::Write { offset: slot.offset, data: buffer.data.clone() }
+        Io::Write { offset: slot.offset, data: buffer.data.clone(), durable: self.durable }
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
@@ -223,26 +243,31 @@ impl RunTask {
     pub(super) fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, recorder: &mut Recorder) {
         let slot = &self.slots[tag as usize];
         let (direction, offset) = (slot.direction, slot.offset);
-        self.addresses.release(offset);
+        if direction != Direction::Flush {
+            self.addresses.release(offset);
+        }
         match result {
             Ok(()) => {
                 recorder.complete(Completion {
                     stream: self.stream,
                     direction,
-                    bytes: self.block_size,
+                    bytes: if direction == Direction::Flush { 0 } else { self.block_size },
                     intended: slot.intended,
                     possible: slot.possible,
                     submitted: slot.submitted,
                     completed: now,
                 });
                 match direction {
-                    Direction::Write => self.ledger.written(offset, slot.sequence),
+                    Direction::Write => {
+                        self.ledger.written(offset, slot.sequence);
+                        self.unflushed += u32::from(self.flush_after > 0);
+                    }
                     Direction::Read if self.verify => {
                         if let Err(wrong) = slot.check.finish() {
                             self.found_wrong(wrong);
                         }
                     }
-                    Direction::Read => {}
+                    Direction::Read | Direction::Flush => {}
                 }
             }
             Err(error) => {

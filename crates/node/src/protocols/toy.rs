@@ -173,7 +173,7 @@ impl Initiator for ToyInitiator {
         self.under_way[tag as usize] = true;
         match io {
             Io::Read { offset, len } => self.request(READ, tag, offset, len),
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, .. } => {
                 self.request(WRITE, tag, offset, data.len() as u32);
                 self.transmit.payload(data);
             }

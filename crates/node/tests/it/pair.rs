@@ -7,9 +7,10 @@ use crate::support::{
     server::{Bench, PROTOCOLS, SIZE, group},
 };
 use iotax_node::{
-    FailureKind, TaskConfig,
-    load::{Content, RunConfig, TaskOutcome},
+    DiskId, FailureKind, TaskConfig,
+    load::{Arrivals, Content, Open, Pacing, RunConfig, TaskOutcome},
     server::Protocol,
+    volume::Media,
 };
 use iotax_proto::{Instant, Region};
 
@@ -253,4 +254,52 @@ fn lost_connection_ends_the_run_as_lost() {
         assert_eq!(failure.kind, FailureKind::Lost, "{protocol:?}: {failure}");
         assert_eq!(bench.node.connections(), 0);
     }
+}
+
+/// On a file, as a server sees it.
+fn on_a_disk() -> Bench {
+    let bench = Bench::with(|volume| volume.media = Media::Disk { disk: DiskId(0), block_size: 512 }, |_| {});
+    bench.fill();
+    bench
+}
+
+#[test]
+fn durable_writes_reach_the_disk_as_durable_over_every_protocol() {
+    for protocol in PROTOCOLS {
+        for durable in [false, true] {
+            let mut bench = on_a_disk();
+            let measured = bench.run(protocol, RunConfig { durable, ..RUN }, 2).expect("right data");
+            let (durably, volatile) = (bench.asked.durable_writes, bench.asked.writes);
+            let (all, none) = if durable { (durably, volatile) } else { (volatile, durably) };
+            assert!(all >= measured.write.ios && measured.write.ios > 50, "{protocol:?}: {:?}", bench.asked);
+            assert_eq!((none, bench.asked.flushes, measured.flush.ios), (0, 0, 0), "{protocol:?}");
+        }
+    }
+}
+
+#[test]
+fn a_worker_flushes_after_so_many_writes_over_every_protocol() {
+    for protocol in PROTOCOLS {
+        let open = Pacing::Open(Open { rate_iops: 20_000.0, arrivals: Arrivals::Poisson, backlog_max: 64 });
+        for (pacing, flush_after) in [(Pacing::Closed, 1), (Pacing::Closed, 7), (open, 4)] {
+            let mut bench = on_a_disk();
+            let config = RunConfig { flush_after, pacing, outstanding: 4, ..RUN };
+            let measured = bench.run(protocol, config, 2).expect("right data");
+            let (writes, flushes) = (measured.write.ios, measured.flush.ios);
+            // Some are under way at both ends of the window, and each worker's last have no flush yet.
+            let wanted = writes / u64::from(flush_after);
+            assert!(flushes > 10 && flushes.abs_diff(wanted) <= 2 * 8, "{protocol:?}: {flushes}, not {wanted}");
+            assert!(bench.asked.flushes >= flushes, "{protocol:?}: {:?}", bench.asked);
+            assert!(measured.flush.latency_sum_ns > 0 && measured.flush.bytes == 0, "{protocol:?}");
+            let counted: u64 = measured.series.iter().filter(|each| each.in_window).map(|each| each.writes).sum();
+            assert_eq!((counted, measured.verify.wrong_blocks), (writes, 0), "{protocol:?}: flushes are no writes");
+        }
+    }
+}
+
+#[test]
+fn what_makes_nothing_durable_is_refused() {
+    let refused = |config: RunConfig| config.check().expect_err("refused").to_string();
+    assert!(refused(RunConfig { durable: true, read_percent: 100.0, ..RUN }).contains("makes nothing durable"));
+    assert!(refused(RunConfig { flush_after: 1, read_percent: 100.0, ..RUN }).contains("makes nothing durable"));
 }

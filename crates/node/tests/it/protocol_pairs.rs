@@ -177,7 +177,7 @@ impl World {
     }
 
     fn write(&mut self, client: usize, offset: u64, data: Vec<u8>) {
-        let io = Io::Write { offset, data: Payload::from_vec(data) };
+        let io = Io::Write { offset, data: Payload::from_vec(data), durable: false };
         self.clients[client].initiator.submit(NOW, 0, io).expect("credit");
         self.pump();
     }

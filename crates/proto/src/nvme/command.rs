@@ -236,6 +236,10 @@ impl Sqe {
         self.0[51] & 0x40 != 0
     }
 
+    pub fn set_durable(&mut self) {
+        self.0[51] |= 0x40;
+    }
+
     /// `blocks` is at most 65,536.
     pub fn set_range(&mut self, lba: u64, blocks: u32) {
         self.put_u64(40, lba);

@@ -207,7 +207,7 @@ fn to_initiator(send: impl Fn(&mut Link)) -> Result<(), Violation> {
     pair.server.answers = Answers::Later;
     pair.initiator.submit(pair.now, 0, Io::Read { offset: 0, len: 1024 }).unwrap();
     let data = Payload::from_vec(vec![1; 1024]);
-    pair.initiator.submit(pair.now, 1, Io::Write { offset: 0, data }).unwrap();
+    pair.initiator.submit(pair.now, 1, Io::Write { offset: 0, data, durable: false }).unwrap();
     let mut link = Link::new(PortId::TARGET, PortId::INITIATOR);
     link.open(1024, 512, 1024);
     send(&mut link);

@@ -80,7 +80,9 @@ fn many_ios_are_outstanding_at_once_however_few_the_credits() {
         assert_eq!(pair.initiator.credits(), 32);
         for tag in 0..32 {
             let data = Payload::from_vec(pattern(tag as u8, 4096));
-            pair.initiator.submit(pair.now, tag, Io::Write { offset: u64::from(tag) * 4096, data }).unwrap();
+            pair.initiator
+                .submit(pair.now, tag, Io::Write { offset: u64::from(tag) * 4096, data, durable: false })
+                .unwrap();
         }
         assert_eq!(pair.initiator.submit(pair.now, 0, Io::Flush), Err(Misuse::NoCredit));
         pair.run().unwrap();
@@ -126,7 +128,7 @@ fn a_failed_command_brings_its_status() {
     pair.server.read_only = true;
     pair.server.fails_with = Some(iotax_proto::UnitError::ReadOnly);
     let data = Payload::from_vec(vec![1; 512]);
-    let result = pair.io(0, Io::Write { offset: 0, data });
+    let result = pair.io(0, Io::Write { offset: 0, data, durable: false });
     assert!(matches!(result, Err(IoError::Failed { refusal: Refusal::ReadOnly, .. })), "{result:?}");
     pair.server.fails_with = None;
     assert_eq!(pair.read(0, 0, 512), pair.server.volume[..512]);
@@ -174,7 +176,7 @@ fn held() -> Pair {
     pair.server.answers = Answers::Later;
     pair.initiator.submit(pair.now, 3, Io::Read { offset: 0, len: 512 }).unwrap();
     let data = Payload::from_vec(vec![1; 1024]);
-    pair.initiator.submit(pair.now, 4, Io::Write { offset: 0, data }).unwrap();
+    pair.initiator.submit(pair.now, 4, Io::Write { offset: 0, data, durable: false }).unwrap();
     pair.send().unwrap();
     assert_eq!(pair.server.outstanding(), 2);
     pair

@@ -79,7 +79,9 @@ fn many_ios_are_outstanding_at_once_however_few_the_credits() {
         assert_eq!(pair.initiator.credits(), 32);
         for tag in 0..32 {
             let data = Payload::from_vec(pattern(tag.into(), 16384));
-            pair.initiator.submit(pair.now, tag, Io::Write { offset: u64::from(tag) * 16384, data }).unwrap();
+            pair.initiator
+                .submit(pair.now, tag, Io::Write { offset: u64::from(tag) * 16384, data, durable: false })
+                .unwrap();
         }
         assert_eq!(pair.initiator.credits(), 0);
         pair.run().unwrap();
@@ -100,7 +102,7 @@ fn more_commands_than_the_target_has_room_for_are_sent_again() {
     let mut pair = Pair::ready(config(1024, 2048), target, FcBackend::new(VOLUME_LEN), Cut::Whole);
     for tag in 0..5 {
         let data = Payload::from_vec(vec![1; 512]);
-        pair.initiator.submit(pair.now, tag, Io::Write { offset: u64::from(tag) * 512, data }).unwrap();
+        pair.initiator.submit(pair.now, tag, Io::Write { offset: u64::from(tag) * 512, data, durable: false }).unwrap();
     }
     pair.run().unwrap();
     let completed: Vec<_> = pair.events.completed.iter().filter(|(_, result)| result.is_ok()).collect();

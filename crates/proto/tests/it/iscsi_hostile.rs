@@ -209,7 +209,7 @@ fn waiting() -> (Session, Recorder, Bhs) {
     for tag in 0..2 {
         pair.initiator.submit(now, tag, Io::Read { offset: 0, len: 1024 }).unwrap();
         let data = Payload::from_vec(vec![1; 2048]);
-        pair.initiator.submit(now, tag + 2, Io::Write { offset: 0, data }).unwrap();
+        pair.initiator.submit(now, tag + 2, Io::Write { offset: 0, data, durable: false }).unwrap();
     }
     pair.initiator.transmit().clear();
     (pair.initiator, pair.events, last)
@@ -294,7 +294,7 @@ fn mutated_streams_do_not_hurt_the_initiator() {
             }
             if session.credits() > 0 && submitted < 4 {
                 let io = match submitted {
-                    0 => Io::Write { offset: 0, data: Payload::from_vec(pattern(1, 4096)) },
+                    0 => Io::Write { offset: 0, data: Payload::from_vec(pattern(1, 4096)), durable: false },
                     1 => Io::Read { offset: 512, len: 2048 },
                     2 => Io::Flush,
                     _ => Io::Unmap { offset: 0, len: 512 },

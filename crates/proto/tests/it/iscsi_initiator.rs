@@ -167,7 +167,7 @@ fn an_r2t_gets_exactly_what_it_asks_for_once() {
     };
     let mut stage = Stage::new(wishes);
     let data = pattern(5, 4096);
-    let sent = stage.submit(0, Io::Write { offset: 0, data: Payload::from_vec(data.clone()) });
+    let sent = stage.submit(0, Io::Write { offset: 0, data: Payload::from_vec(data.clone()), durable: false });
     assert_eq!((sent.len(), sent[0].1.len()), (1, 0));
     let itt = sent[0].0.itt();
     let r2t = R2t { last: true, itt, ttt: TransferTag(7), desired_len: 2048, ..R2t::default() };
@@ -377,7 +377,10 @@ fn misuse_sends_nothing() {
     assert_eq!(misuse(0, Io::Read { offset: 0, len: 0 }), Misuse::BadRange);
     assert_eq!(misuse(0, Io::Read { offset: 1 << 16, len: 512 }), Misuse::BadRange);
     assert_eq!(misuse(0, Io::Read { offset: u64::MAX - 511, len: 512 }), Misuse::BadRange);
-    assert_eq!(misuse(0, Io::Write { offset: 0, data: Payload::from_vec(vec![0; 100]) }), Misuse::BadRange);
+    assert_eq!(
+        misuse(0, Io::Write { offset: 0, data: Payload::from_vec(vec![0; 100]), durable: false }),
+        Misuse::BadRange
+    );
     assert!(stage.sent().is_empty());
     stage.submit(0, Io::Flush);
     assert_eq!(stage.session.submit(Instant(0), 0, Io::Flush), Err(Misuse::BadTag));

@@ -33,7 +33,9 @@ fn connection() -> (Connection, Server) {
 /// Bytes of an honest session of each side.
 fn honest() -> (Vec<u8>, Vec<u8>) {
     let mut pair = Pair::new(config(), Server::new(4096)).ready();
-    pair.mount.submit(pair.now, 0, Io::Write { offset: 1, data: Payload::from_vec(pattern(99, 1)) }).unwrap();
+    pair.mount
+        .submit(pair.now, 0, Io::Write { offset: 1, data: Payload::from_vec(pattern(99, 1)), durable: false })
+        .unwrap();
     pair.mount.submit(pair.now, 1, Io::Read { offset: 3, len: 77 }).unwrap();
     pair.run().unwrap();
     pair.mount.submit(pair.now, 2, Io::Flush).unwrap();
@@ -126,7 +128,7 @@ fn a_mount_survives_a_spoiled_session() {
                 break;
             }
             if pair.log.geometry.is_some() && pair.log.completed.is_empty() {
-                let write = Io::Write { offset: 1, data: Payload::from_vec(pattern(99, 1)) };
+                let write = Io::Write { offset: 1, data: Payload::from_vec(pattern(99, 1)), durable: false };
                 let _ = pair.mount.submit(NOW, 0, write);
                 let _ = pair.mount.submit(NOW, 1, Io::Read { offset: 3, len: 77 });
                 let _ = pair.mount.submit(NOW, 2, Io::Flush);

@@ -108,7 +108,7 @@ fn a_read_that_meets_the_end_of_the_file_fails() {
 fn a_short_write_is_continued_with_what_is_left() {
     let (mut mount, mut log) = mount(config());
     let data: Vec<u8> = (0..10).collect();
-    mount.submit(NOW, 0, Io::Write { offset: 50, data: Payload::from_vec(data) }).unwrap();
+    mount.submit(NOW, 0, Io::Write { offset: 50, data: Payload::from_vec(data), durable: false }).unwrap();
     for (offset, left, written) in [(50, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9][..], 3), (53, &[3, 4, 5, 6, 7, 8, 9], 7)] {
         let [(xid, ref record)] = calls(&mut mount)[..] else { panic!() };
         let mut reader = Reader::new(record);
@@ -125,7 +125,7 @@ fn a_short_write_is_continued_with_what_is_left() {
 #[test]
 fn what_a_server_may_not_answer_ends_the_connection() {
     let read = Io::Read { offset: 0, len: 8 };
-    let write = Io::Write { offset: 0, data: Payload::from_vec(vec![0; 8]) };
+    let write = Io::Write { offset: 0, data: Payload::from_vec(vec![0; 8]), durable: false };
     let cases: [(&Io, Reply); 9] = [
         (&read, |xid| read_reply(xid.wrapping_add(1), 8, true, &[0; 8])),
         (&read, |xid| read_reply(xid.wrapping_add(1 << 16), 8, true, &[0; 8])),

@@ -23,8 +23,12 @@ fn exercise(mut pair: Pair) -> Pair {
     assert_eq!((geometry.size_bytes, geometry.block_size, geometry.max_io_bytes), (4096, 1, 1 << 20));
     let first = pattern(301, 1);
     let second = pattern(64, 2);
-    pair.mount.submit(pair.now, 0, Io::Write { offset: 100, data: Payload::from_vec(first.clone()) }).unwrap();
-    pair.mount.submit(pair.now, 1, Io::Write { offset: 4032, data: Payload::from_vec(second.clone()) }).unwrap();
+    pair.mount
+        .submit(pair.now, 0, Io::Write { offset: 100, data: Payload::from_vec(first.clone()), durable: false })
+        .unwrap();
+    pair.mount
+        .submit(pair.now, 1, Io::Write { offset: 4032, data: Payload::from_vec(second.clone()), durable: false })
+        .unwrap();
     pair.run().unwrap();
     pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
     pair.mount.submit(pair.now, 2, Io::Read { offset: 100, len: 301 }).unwrap();
@@ -89,7 +93,9 @@ fn the_largest_io_goes_through() {
     let mut pair = Pair::new(config(), Server::new(2 << 20)).ready();
     (pair.step, pair.server.in_place) = (65_537, true);
     let data = pattern(1 << 20, 9);
-    pair.mount.submit(pair.now, 0, Io::Write { offset: 4097, data: Payload::from_vec(data.clone()) }).unwrap();
+    pair.mount
+        .submit(pair.now, 0, Io::Write { offset: 4097, data: Payload::from_vec(data.clone()), durable: false })
+        .unwrap();
     pair.run().unwrap();
     pair.mount.submit(pair.now, 0, Io::Read { offset: 4097, len: 1 << 20 }).unwrap();
     pair.run().unwrap();
@@ -105,7 +111,9 @@ fn write_asks_for_the_stability_configured() {
         [(Stability::Unstable, false), (Stability::DataSync, true), (Stability::FileSync, true)]
     {
         let mut pair = Pair::new(Config { stability, ..config() }, Server::new(64)).ready();
-        pair.mount.submit(pair.now, 0, Io::Write { offset: 0, data: Payload::from_vec(vec![1]) }).unwrap();
+        pair.mount
+            .submit(pair.now, 0, Io::Write { offset: 0, data: Payload::from_vec(vec![1]), durable: false })
+            .unwrap();
         pair.run().unwrap();
         assert_eq!(pair.server.started, [UnitOp::Write { offset: 0, len: 1, durable: expected }]);
         assert_eq!(pair.log.completed, [(0, Ok(()))]);
@@ -122,9 +130,11 @@ fn errors_of_the_backend_become_the_statuses_of_the_standard() {
         (UnitError::OutOfRange, 27),
     ];
     for queues in [false, true] {
-        for io in
-            [Io::Read { offset: 0, len: 8 }, Io::Write { offset: 0, data: Payload::from_vec(vec![0; 8]) }, Io::Flush]
-        {
+        for io in [
+            Io::Read { offset: 0, len: 8 },
+            Io::Write { offset: 0, data: Payload::from_vec(vec![0; 8]), durable: false },
+            Io::Flush,
+        ] {
             for (error, expected) in cases {
                 let mut pair = Pair::new(config(), Server::new(64)).ready();
                 pair.server.queues = queues;
@@ -161,7 +171,9 @@ fn a_busy_server_is_asked_again_later() {
 fn a_flush_fails_once_when_the_write_verifier_changed() {
     let mut pair = Pair::new(config(), Server::new(64)).ready();
     let write = |pair: &mut Pair| {
-        pair.mount.submit(pair.now, 0, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 8]) }).unwrap();
+        pair.mount
+            .submit(pair.now, 0, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 8]), durable: false })
+            .unwrap();
         pair.run().unwrap();
     };
     write(&mut pair);
@@ -214,7 +226,7 @@ fn who_may_not_mount_read_or_write_is_told_so() {
     let mut pair = Pair::new(config(), Server::new(64)).ready();
     pair.server.access = Some(ExportAccess { read_only: true, squash: Squash::None });
     let mut read_only = Pair::new(config(), pair.server).ready();
-    let write = Io::Write { offset: 0, data: Payload::from_vec(vec![1; 8]) };
+    let write = Io::Write { offset: 0, data: Payload::from_vec(vec![1; 8]), durable: false };
     read_only.mount.submit(read_only.now, 0, write).unwrap();
     read_only.run().unwrap();
     assert!(matches!(read_only.log.completed[..], [(0, Err(IoError::Failed { status: 30, .. }))]));
@@ -253,7 +265,9 @@ fn a_lost_connection_completes_everything_and_aborts_what_the_backend_had() {
     server.queues = true;
     let mut pair = Pair::new(config(), server).ready();
     pair.mount.submit(pair.now, 0, Io::Read { offset: 0, len: 8 }).unwrap();
-    pair.mount.submit(pair.now, 1, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 999]) }).unwrap();
+    pair.mount
+        .submit(pair.now, 1, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 999]), durable: false })
+        .unwrap();
     let bytes = pair.mount.transmit().take_bytes();
     // All but the end of the write's data arrives.
     pair.connection.receive(pair.now, &bytes[..bytes.len() - 9], &mut pair.server).unwrap();

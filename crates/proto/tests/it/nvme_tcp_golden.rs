@@ -35,9 +35,9 @@ fn io_session(digests: Digests) -> Vec<(char, Vec<u8>)> {
     let mut pair = io(&mut server, &config, &controller, 1, &target, Cut::Never);
     let block = BLOCK as u64;
     let ios = [
-        Io::Write { offset: 3 * block, data: Payload::from_vec(vec![0xa5; BLOCK]) },
+        Io::Write { offset: 3 * block, data: Payload::from_vec(vec![0xa5; BLOCK]), durable: false },
         Io::Read { offset: 3 * block, len: BLOCK as u32 },
-        Io::Write { offset: 8 * block, data: Payload::from_vec(vec![0x5a; 2 * BLOCK]) },
+        Io::Write { offset: 8 * block, data: Payload::from_vec(vec![0x5a; 2 * BLOCK]), durable: false },
         Io::Flush,
         Io::WriteZeroes { offset: 3 * block, len: 4 * BLOCK as u32 },
         Io::Unmap { offset: 8 * block, len: 2 * BLOCK as u32 },

@@ -74,9 +74,9 @@ fn feed_target(u: &mut Unstructured, server: &mut Server, target: &mut TargetQue
 fn submit_all(pair: &mut Pair<iotax_proto::nvme_tcp::IoQueue>) {
     let block = BLOCK as u64;
     let ios = [
-        Io::Write { offset: 3 * block, data: Payload::from_vec(vec![1; BLOCK]) },
+        Io::Write { offset: 3 * block, data: Payload::from_vec(vec![1; BLOCK]), durable: false },
         Io::Read { offset: 8 * block, len: 3 * BLOCK as u32 },
-        Io::Write { offset: 9 * block, data: Payload::from_vec(vec![2; 9 * BLOCK]) },
+        Io::Write { offset: 9 * block, data: Payload::from_vec(vec![2; 9 * BLOCK]), durable: false },
         Io::Flush,
         Io::Unmap { offset: 8 * block, len: 2 * BLOCK as u32 },
     ];

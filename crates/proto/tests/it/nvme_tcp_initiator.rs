@@ -67,7 +67,7 @@ fn pdus_that_fit_no_command_end_the_connection_and_tell_nothing() {
         let mut pair = queue(&mut server, &connect_config());
         let data = Payload::from_vec(vec![1; BLOCK]);
         pair.host.submit(pair.now, 0, Io::Read { offset: 0, len: LEN }).expect("credit");
-        pair.host.submit(pair.now, 1, Io::Write { offset: 0, data }).expect("credit");
+        pair.host.submit(pair.now, 1, Io::Write { offset: 0, data, durable: false }).expect("credit");
         pair.host.submit(pair.now, 2, Io::Flush).expect("credit");
         let _ = pair.host.transmit().take_bytes();
         pair.host.receive(pair.now, &bytes, &mut pair.events).expect_err(what);
@@ -91,7 +91,7 @@ fn response_and_r2t_cannot_come_twice() {
 
     let mut pair = queue(&mut Server::new(), &connect_config());
     let data = Payload::from_vec(vec![1; BLOCK]);
-    pair.host.submit(pair.now, 1, Io::Write { offset: 0, data }).expect("credit");
+    pair.host.submit(pair.now, 1, Io::Write { offset: 0, data, durable: false }).expect("credit");
     let _ = pair.host.transmit().take_bytes();
     let whole = r2t(CommandId(1), 0, BLOCK as u32);
     pair.host.receive(pair.now, &whole, &mut pair.events).expect("asked for");

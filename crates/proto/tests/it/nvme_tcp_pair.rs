@@ -21,7 +21,7 @@ fn pattern(blocks: usize, seed: u8) -> Vec<u8> {
 }
 
 fn write(block: u64, data: &[u8]) -> Io {
-    Io::Write { offset: block * BLOCK as u64, data: Payload::from_vec(data.to_vec()) }
+    Io::Write { offset: block * BLOCK as u64, data: Payload::from_vec(data.to_vec()), durable: false }
 }
 
 fn read(block: u64, blocks: u32) -> Io {

@@ -157,6 +157,8 @@ impl Agent {
             sample: Duration::from_secs(1),
             seed: 1,
             verify: false,
+            durable: false,
+            flush_after: 0,
             filled: false,
         };
         LoadConfig {

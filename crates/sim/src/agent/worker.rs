@@ -169,7 +169,7 @@ impl Worker {
                 for (index, sector) in (first..).zip(data.chunks_mut(SECTOR)) {
                     content(id, index, sector);
                 }
-                Io::Write { offset, data: Payload::from_vec(data) }
+                Io::Write { offset, data: Payload::from_vec(data), durable: false }
             };
             (Command::Write { id, fence: board.fence.now() }, io)
         } else {

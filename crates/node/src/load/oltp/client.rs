@@ -203,7 +203,7 @@ impl Database {
                 let data = self.clients[index].buffer.slice(0, len);
                 let sequence = self.stamp(&data, index as u64, offset);
                 self.clients[index].under_way = Some(UnderWay::Log { page, count, sequence });
-                Io::Write { offset, data }
+                Io::Write { offset, data, durable: false }
             }
         }
     }

@@ -143,7 +143,7 @@ impl Database {
         let data = self.writer.slots[tag as usize].buffer.slice(0, self.page_bytes as usize);
         let sequence = self.stamp(&data, WRITER_BUFFERS + u64::from(tag), offset);
         self.writer.slots[tag as usize].writes = Some(Write { page, sequence, of_checkpoint });
-        Io::Write { offset, data }
+        Io::Write { offset, data, durable: false }
     }
 
     pub(super) fn wrote_back(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>) -> Result<(), Fault> {

@@ -32,6 +32,8 @@ pub const RUN: RunConfig = RunConfig {
     sample: Duration::from_millis(5),
     seed: 7,
     verify: true,
+    durable: false,
+    flush_after: 0,
     filled: false,
 };
 
@@ -66,6 +68,13 @@ impl Default for World {
     }
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskCounts {
+    pub writes: u64,
+    pub durable_writes: u64,
+    pub flushes: u64,
+}
+
 pub struct Lab<'a, C> {
     world: World,
     random: SeededRng,
@@ -76,6 +85,8 @@ pub struct Lab<'a, C> {
     pipes: Vec<Pipe>,
     disks: Vec<Rc<Heap>>,
     disk_ops: VecDeque<(Side, DiskToken, Result<u32, i32>)>,
+    /// What disks were asked for.
+    pub asked: DiskCounts,
     /// The client's address as the server sees it.
     pub peer: SocketAddr,
     /// Connections that have ended.
@@ -121,6 +132,7 @@ impl<'a, C: Node> Lab<'a, C> {
             pipes: Vec::new(),
             disks: Vec::new(),
             disk_ops: VecDeque::new(),
+            asked: DiskCounts::default(),
             peer: SocketAddr::from(([127, 0, 0, 1], 50_000)),
             closed: 0,
         }
@@ -290,6 +302,12 @@ impl<'a, C: Node> Lab<'a, C> {
                 }
             }
             Output::Disk { token, disk, op } => {
+                match &op {
+                    DiskOp::Write { durable: true, .. } => self.asked.durable_writes += 1,
+                    DiskOp::Write { .. } => self.asked.writes += 1,
+                    DiskOp::Sync => self.asked.flushes += 1,
+                    _ => {}
+                }
                 let result = perform(&self.disks[disk.0 as usize], &op);
                 self.disk_ops.push_back((side, token, result));
             }

@@ -14,7 +14,7 @@ use iotax_node::{
 };
 use iotax_proto::{Instant, Region};
 
-use super::{Heap, Lab, World, allocate, load};
+use super::{DiskCounts, Heap, Lab, World, allocate, load};
 
 pub const SIZE: usize = 4 << 20;
 pub const PROTOCOLS: [Protocol; 5] =
@@ -29,6 +29,8 @@ pub struct Bench {
     /// The address that loads come from.
     pub peer: SocketAddr,
     runs: Cell<u64>,
+    /// What the last load had disks do.
+    pub asked: DiskCounts,
     /// CPU that the volume was asked to burn, ns.
     pub burnt_ns: Rc<Cell<u64>>,
 }
@@ -80,7 +82,16 @@ impl Bench {
             Some(Rc::new(move |ns| counter.set(counter.get() + ns))),
         );
         let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
-        Self { server, node, memory, world: World::default(), peer, runs: Cell::new(100), burnt_ns }
+        Self {
+            server,
+            node,
+            memory,
+            world: World::default(),
+            peer,
+            runs: Cell::new(100),
+            asked: DiskCounts::default(),
+            burnt_ns,
+        }
     }
 
     pub fn endpoint(&self, protocol: Protocol) -> Endpoint {
@@ -130,13 +141,16 @@ impl Bench {
         mut each: impl FnMut(&mut LoadNode, Instant),
     ) -> Option<Result<TaskOutcome, Failure>> {
         let addresses: Vec<_> = self.server.config().portals.iter().map(|portal| portal.address).collect();
-        let mut lab = Lab::new(&mut load, Some(&mut self.node), &addresses).world(self.world.clone());
+        let mut lab = Lab::new(&mut load, Some(&mut self.node), &addresses)
+            .world(self.world.clone())
+            .disk(Rc::clone(&self.memory));
         lab.peer = self.peer;
         let ended = lab.run_until(LIMIT, |load, now| {
             each(load, now);
             false
         });
         lab.close_all();
+        self.asked = lab.asked;
         assert!(ended, "the load did not end: {load:?}");
         load.outcome().cloned()
     }

@@ -32,10 +32,10 @@ impl Job {
                 let (lba, count) = blocks(offset, len.into())?;
                 Self { cdb: read(lba, count), read_len: len, data: None }
             }
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, durable } => {
                 fits(data.len())?;
                 let (lba, count) = blocks(offset, data.len() as u64)?;
-                Self { cdb: write(lba, count, false), read_len: 0, data: Some(data) }
+                Self { cdb: write(lba, count, durable), read_len: 0, data: Some(data) }
             }
             Io::Flush => Self { cdb: synchronize_cache_10(), read_len: 0, data: None },
             Io::WriteZeroes { offset, len } => {

@@ -167,7 +167,7 @@ impl<I: Initiator, T: Target<Volume<E>>, E> Pair<I, T, E> {
                 let offset = u64::from(tag) * 4096;
                 let len = if tag % 8 == 0 { 65536 } else { 4096 };
                 let io = match (round + tag) % 3 {
-                    0 => Io::Write { offset, data: data.slice(0, len) },
+                    0 => Io::Write { offset, data: data.slice(0, len), durable: false },
                     1 => Io::Read { offset, len: len as u32 },
                     _ => Io::Flush,
                 };

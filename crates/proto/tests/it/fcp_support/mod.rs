@@ -158,7 +158,7 @@ impl Pair {
     }
 
     pub fn write(&mut self, tag: Tag, offset: u64, data: &[u8]) {
-        let io = Io::Write { offset, data: Payload::from_vec(data.to_vec()) };
+        let io = Io::Write { offset, data: Payload::from_vec(data.to_vec()), durable: false };
         assert_eq!(self.io(tag, io), Ok(Vec::new()));
     }
 

@@ -54,6 +54,8 @@ pub(crate) fn reads(outstanding: u32, runtime: Duration) -> RunConfig {
         sample: runtime / 10,
         seed: 1,
         verify: false,
+        durable: false,
+        flush_after: 0,
         filled: false,
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct IoSlot {
 #[derive(Debug)]
 enum Work {
     Read { offset: u64, len: u32, done: u32 },
-    Write { offset: u64, data: Payload, done: u32 },
+    Write { offset: u64, data: Payload, done: u32, stability: Stability },
     Flush,
 }
 
@@ -85,9 +85,10 @@ impl Mount {
                 self.check_range(offset, len as usize)?;
                 Work::Read { offset, len, done: 0 }
             }
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, durable } => {
                 self.check_range(offset, data.len())?;
-                Work::Write { offset, data, done: 0 }
+                let stability = if durable { Stability::FileSync } else { self.config.stability };
+                Work::Write { offset, data, done: 0, stability }
             }
             Io::Flush => Work::Flush,
             Io::WriteZeroes { .. } | Io::Unmap { .. } | Io::Reserve(_) => {
@@ -221,7 +222,7 @@ impl Mount {
                 call[size - 12..size - 4].copy_from_slice(&offset.to_be_bytes());
                 call[size - 4..].copy_from_slice(&count.to_be_bytes());
             }
-            Work::Write { offset, data, done } => {
+            Work::Write { offset, data, done, stability } => {
                 let offset = offset + u64::from(*done);
                 let data = data.slice(*done as usize, data.len() - *done as usize);
                 let count = data.len() as u32;
@@ -233,6 +234,7 @@ impl Mount {
                 call[4..8].copy_from_slice(&xid.0.to_be_bytes());
                 call[size - 20..size - 12].copy_from_slice(&offset.to_be_bytes());
                 call[size - 12..size - 8].copy_from_slice(&count.to_be_bytes());
+                call[size - 8..size - 4].copy_from_slice(&(*stability as u32).to_be_bytes());
                 call[size - 4..].copy_from_slice(&count.to_be_bytes());
                 let pad = padding(data.len());
                 self.transmit.payload(data);
@@ -299,20 +301,21 @@ impl Mount {
                 return Ok(());
             }
         };
-        if committed < self.config.stability {
-            return Err(Violation::misbehaved("RFC 1813 §3.3.7: WRITE less stable than was asked for"));
-        }
-        if committed == Stability::Unstable {
-            self.note_verifier(verifier);
-        }
-        let Some(Work::Write { data, done, .. }) = &mut self.slots[tag as usize].work else {
+        let Some(Work::Write { data, done, stability, .. }) = &mut self.slots[tag as usize].work else {
             unreachable!("the caller looked")
         };
+        if committed < *stability {
+            return Err(Violation::misbehaved("RFC 1813 §3.3.7: WRITE less stable than was asked for"));
+        }
         if count == 0 || count as usize > data.len() - *done as usize {
             return Err(Violation::misbehaved("RFC 1813 §3.3.7: WRITE of nothing, or of more than was sent"));
         }
         *done += count;
-        if *done as usize == data.len() {
+        let is_done = *done as usize == data.len();
+        if committed == Stability::Unstable {
+            self.note_verifier(verifier);
+        }
+        if is_done {
             self.complete(now, tag, Ok(()), events);
         } else {
             self.send(tag);

@@ -69,10 +69,13 @@ impl IoCommands {
                 self.set_range(&mut sqe, offset, u64::from(len))?;
                 DataTransfer::In(len)
             }
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, durable } => {
                 self.check_len(data.len() as u64)?;
                 self.set_range(&mut sqe, offset, data.len() as u64)?;
                 sqe.0[0] = nvm::WRITE;
+                if durable {
+                    sqe.set_durable();
+                }
                 DataTransfer::Out(data)
             }
             Io::Flush => {
