@@ -32,6 +32,9 @@ _LIKE_ANY_STUDY = frozenset({
 })  # fmt: skip
 """What says how to measure, or what every study does: it changes no load."""
 _FLUSHES = ("fsync", "fdatasync", "sync", "sync_file_range", "end_fsync", "fsync_on_close", "syncfs", "write_barrier")
+_AFTER_WRITES = ("fsync", "fdatasync")
+_DURABLE = ("1", "sync", "dsync")
+"""Values of `sync` with which files are opened O_SYNC or O_DSYNC."""
 
 
 def study_of_job(path: Path, name: str, variables: Mapping[str, str]) -> Converted:
@@ -49,6 +52,7 @@ def study_of_job(path: Path, name: str, variables: Mapping[str, str]) -> Convert
     clones = [_count(section, "numjobs", "1") for section in sections]
     load["workers"] = sum(clones)
     load |= _times(sections, notes)
+    load |= _durability(sections, jobs, notes)
     shares: Sequence[float] = clones
     if (rates := _rates(sections, jobs, notes)) is not None:
         load["rate_iops"] = round(sum(rates))
@@ -212,6 +216,23 @@ def _shares(
     return [int(share) if share == int(share) else round(share, 3) for share in shares]
 
 
+def _durability(sections: Sequence[Section], jobs: Sequence[Job], notes: list[str]) -> dict[str, Any]:
+    """Of the load as a whole: whether writes are durable, and after how many of them a worker flushes."""
+    writers = [section for section, job in zip(sections, jobs, strict=True) if job.read_percent != 100]
+    found: dict[str, Any] = {}
+    durable = {section.options.get("sync", "0") in _DURABLE for section in writers}
+    if durable == {True}:
+        found["durable"] = True
+    elif len(durable) > 1:
+        notes.append("sync: some jobs write durably and some do not; a study does for all streams or none: left out")
+    flushes = {max(_count(section, name, "0") for name in _AFTER_WRITES) for section in writers}
+    if len(flushes) > 1:
+        notes.append("fsync: differs between jobs; a study has one for all streams: left out")
+    elif each := next(iter(flushes), 0):
+        found["fsync"] = each
+    return found
+
+
 def _volume(
     sections: Sequence[Section], jobs: Sequence[Job], clones: Sequence[int], notes: list[str]
 ) -> dict[str, str]:
@@ -275,8 +296,10 @@ def _left_out(sections: Sequence[Section]) -> list[str]:
     found: dict[str, None] = {}
     for section in sections:
         for name, value in section.options.items():
+            if name in _AFTER_WRITES or (name == "sync" and value in _DURABLE):
+                continue
             if name in _FLUSHES and value != "0":
-                found[f"{name}={value}: a study's writes are not flushed, so this part of the load is left out"] = None
+                found[f"{name}={value}: a study flushes after writes only, so this part of the load is left out"] = None
             elif name == "direct":
                 if value == "0":
                     found["direct=0: fio goes through the page cache, a study does not"] = None

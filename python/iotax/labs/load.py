@@ -103,6 +103,8 @@ def run_document(
         "cpus": cpus,
         "polling": settings.connection.polling,
         "watch_pids": watch_pids,
+        **({"durable": True} if load.durable else {}),
+        **({"fsync": load.fsync} if load.fsync else {}),
         **permission.said(endpoint),
     }
     if load.oltp is not None:

@@ -72,6 +72,10 @@ def _load(study: Study) -> Iterator[str]:
         return
     if _given(study, load, "working_set"):
         yield f"working set {said('working_set')}"
+    if _given(study, load, "durable"):
+        yield {"on": "writes durable", "off": "writes not durable"}.get(said("durable"), "writes durable or not")
+    if _given(study, load, "fsync"):
+        yield f"a worker flushes after {said('fsync')} of its writes (0: never)"
     yield {"on": "reads verified", "off": "reads not verified"}.get(said("verify"), "reads verified or not")
     if _given(study, load, "generator"):
         yield f"generator {said('generator')}"

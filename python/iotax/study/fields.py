@@ -130,6 +130,7 @@ RateLimit: TypeAlias = Annotated[
 """I/Os per second, above 0."""
 UserId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 32)]
 Backlog: TypeAlias = Annotated[int, Field(ge=0, le=1 << 22)]
+WritesAFlush: TypeAlias = Annotated[int, Field(ge=0, le=1 << 31)]
 Share: TypeAlias = Annotated[float, BeforeValidator(parse_share), Field(gt=0, allow_inf_nan=False)]
 """A weight, perhaps written as a percentage."""
 

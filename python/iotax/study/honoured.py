@@ -55,6 +55,8 @@ LAID_OUT = "a database is laid out on a volume that no model holds; leave it out
 _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""
+_SIM_DURABLE = "simulated media keep what they are given, and the table of costs has no flushes; leave it out"
+_FIO_FLUSHES = "not every engine of fio writes durably and flushes; leave it to `generator: iotax`"
 _EVERYWHERE = Row()
 _MODEL = Row(sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, pgbench=LAID_OUT, harmless=(None,))
 _LOGIN = knowing("initiator")
@@ -89,6 +91,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "runtime": _EVERYWHERE,
         "transactions": Row(loopback=_DATABASES, hosts=_DATABASES, sim=_DATABASES, fio=_DATABASES, harmless=(None,)),
         "verify": _EVERYWHERE,
+        "durable": Row(sim=_SIM_DURABLE, fio=_FIO_FLUSHES, pgbench=_TABLES, harmless=(False,)),
+        "fsync": Row(sim=_SIM_DURABLE, fio=_FIO_FLUSHES, pgbench=_TABLES, harmless=(0,)),
         "rate_iops": _EVERYWHERE,
         "arrivals": _EVERYWHERE,
         "backlog": Row(

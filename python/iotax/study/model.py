@@ -56,6 +56,7 @@ from iotax.study.fields import (
     Share,
     Size,
     Volumes,
+    WritesAFlush,
 )
 from iotax.study.hosts import Hosts
 from iotax.study.media import Distribution, MediaModel, MediaServers, ServiceTimes, Turns
@@ -245,6 +246,10 @@ indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
 Guests whose processors are slow then do as much as others."""
     verify: bool = True
     """Check the data that reads return against what was written."""
+    durable: bool = False
+    """Each write is complete only when its data are on stable storage: FUA over iSCSI, FC and NVMe, FILE_SYNC over NFS, O_DSYNC for files and devices."""
+    fsync: WritesAFlush = 0
+    """Each worker flushes after so many of its writes (fio: fsync); 0: never. Flushes are reported apart from I/Os."""
     rate_iops: Rate | None = None
     """Open loop: I/Os a second of all workers together, whatever the target does; 0 connects and sends nothing. Without
     it each completion starts the next I/O. pgbench and `oltp`: transactions a second."""
@@ -265,7 +270,7 @@ file system on the volume, its own checksums verified, and pgbench's transaction
     @model_serializer(mode="wrap")
     def _without_later_fields(self, handler: Any) -> dict[str, Any]:
         """Studies that say nothing of these are written as they were before there were any: they keep their digests."""
-        own = {"transactions": None, "oltp": None, "shared": False}
+        own = {"transactions": None, "oltp": None, "shared": False, "durable": False, "fsync": 0}
         return {name: value for name, value in handler(self).items() if name not in own or value != own[name]}
 
     @property

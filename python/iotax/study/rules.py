@@ -54,6 +54,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _pacing(study)
     yield from _streams(study)
     yield from _shared(study)
+    yield from _durable(study)
     yield from _generator(study)
     yield from _design(study)
     yield from _rounds(study)
@@ -442,6 +443,27 @@ def _shared(study: Study) -> Iterator[tuple[Place, str]]:
                 yield (*place, name, "random"), reason
 
 
+def _durable(study: Study) -> Iterator[tuple[Place, str]]:
+    """Only a load that writes can write durably, or flush."""
+    patterns = study.factors.streams or ({"": study.load.streams} if study.load.streams else {})
+    reads = [(read,) for read in _values(study, "read")]
+    if patterns:
+        own = _values(study, "read")
+        reads = [tuple(min(own) if each.read is None else each.read for each in s.values()) for s in patterns.values()]
+    if (
+        all(min(each) < 100 for each in reads)
+        or study.load.oltp is not None
+        or "pgbench" in _values(study, "generator")
+    ):
+        return
+    for name in ("durable", "fsync"):
+        if any(_values(study, name)):
+            yield (
+                _place(study, name),
+                "a load that only reads makes nothing durable; say `read:` below 100%, or leave it out",
+            )
+
+
 def _shares(streams: Mapping[str, Stream], place: Place) -> Iterator[tuple[Place, str]]:
     """Weights are relative to each other: 70% beside 0.3, or beside a stream that says nothing, is a slip."""
     shares = {name: stream.share for name, stream in streams.items() if "share" in stream.model_fields_set}
@@ -490,7 +512,7 @@ def _counts_transactions(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("search",), "a search holds rates of I/Os; leave it out"
 
 
-_OWN_IOS = ("read", "random", "shared", "streams", "outstanding")
+_OWN_IOS = ("read", "random", "shared", "streams", "outstanding", "durable", "fsync")
 
 
 def _oltp(study: Study) -> Iterator[tuple[Place, str]]:

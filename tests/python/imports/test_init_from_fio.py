@@ -125,6 +125,9 @@ def test_a_bandwidth_is_a_rate(tmp_path: Path, iotax) -> None:
         ("rw=randread\niodepth=64\nioengine=io_uring", {"outstanding": 64}),
         ("rw=randread\nruntime=90\nramp_time=1500ms", {"runtime": 90 * 10**9, "warmup": 1_500_000_000}),
         ("rw=randread\nbssplit=4k/30:64k/60:32k/", {"block_size": 65536}),
+        ("rw=write\nfdatasync=1", {"fsync": 1, "durable": False}),
+        ("rw=randrw\nfsync=32\nsync=dsync", {"fsync": 32, "durable": True}),
+        ("rw=read\nsync=1\nfsync=8", {"fsync": 0, "durable": False}),
     ],
 )
 def test_options_mean_what_fio_makes_of_them(tmp_path: Path, iotax, options: str, load: dict) -> None:
@@ -142,8 +145,10 @@ def test_options_mean_what_fio_makes_of_them(tmp_path: Path, iotax, options: str
         ("rw=randrw\npercentage_random=60,20", "percentage_random=60,20 (a): reads and writes of a stream are alike"),
         ("rw=read:64k", "rw=read:64k (a): what follows the colon has no counterpart"),
         ("rw=read\niodepth=8", "iodepth=8 (a): psync, fio's default, has one I/O in flight"),
-        ("rw=write\nfdatasync=1", "fdatasync=1: a study's writes are not flushed"),
-        ("rw=write\nsync=1", "sync=1: a study's writes are not flushed"),
+        ("rw=write\nsync=1\n[b]\nrw=write", "sync: some jobs write durably and some do not"),
+        ("rw=write\nfsync=8\n[b]\nrw=write", "fsync: differs between jobs"),
+        ("rw=write\nend_fsync=1", "end_fsync=1: a study flushes after writes only"),
+        ("rw=write\nsync_file_range=write:8", "sync_file_range=write:8: a study flushes after writes only"),
         ("rw=write\ndirect=0", "direct=0: fio goes through the page cache"),
         ("rw=read\nthinktime=5ms", "thinktime=5ms: nothing in a study corresponds to it"),
         ("rw=read\nsize=30%", "size=30% (a): of a target that the study does not know"),

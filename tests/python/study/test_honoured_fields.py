@@ -34,6 +34,7 @@ SAMPLES: dict[str, Any] = {
     "servers": 4, "service": "1ms", "distribution": "exponential", "seek": "5ms", "rpm": 7200, "cache": "64KiB",
     "destage": "25%", "volumes": "per client", "transactions": 100,
     "compress": 2, "dedupe": "3:1", "dedupe_block": "512B",
+    "durable": True, "fsync": 8,
     "p99": "4ms", "service_times": ["1ms", "3ms"], "collect": "5ms", "collect_every": "64KiB",
 }  # fmt: skip
 """A value of each field that is not its default."""
@@ -52,6 +53,8 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "transactions": {"load": {"generator": "pgbench"}},
     "oltp": {"volume": {"size": "16MiB"}},
     "shared": {"load": {"random": "0%"}},
+    "durable": {"load": {"read": "50%"}},
+    "fsync": {"load": {"read": "50%"}},
     "servers": {"volume": {"media": "model", "service": "2ms"}},
     "service": {"volume": {"media": "model"}},
     "distribution": {"volume": {"media": "model", "service": "2ms"}},

@@ -76,6 +76,17 @@ def test_a_shared_stream_has_no_random_part() -> None:
     assert any("say `random: 0%` with it" in line for line in refused.value.lines())
 
 
+def test_durable_writes_and_flushes_are_asked_of_a_load_that_writes(tmp_path: Path) -> None:
+    of = "name: x\nquestion: why?\nfactors: {protocol: [local, iscsi]%s}\nload: {%s}\nbaseline: {protocol: iscsi}\n"
+    given = read_study("x.yaml", of % (", fsync: [0, 8]", "read: 70%, durable: true"), tmp_path)
+    asked = [document(given, fsync=each) for each in (0, 8)]
+    assert [(each.get("durable"), each.get("fsync")) for each in asked] == [(True, None), (True, 8)]
+    for text in ("durable: true", "fsync: 8", "fsync: 1, streams: {a: {}, b: {random: 0%}}, workers: 2"):
+        with pytest.raises(StudyError, match="a load that only reads makes nothing durable"):
+            read_study("x.yaml", of % ("", text), tmp_path)
+    read_study("x.yaml", of % ("", "fsync: 1, streams: {a: {}, b: {read: 0%}}, workers: 2"), tmp_path)
+
+
 def test_a_study_with_streams_survives_the_notebook() -> None:
     study = read_study("s", MIXED, Path.cwd())
     kept = Study.model_validate_json(study.model_dump_json())
