@@ -247,7 +247,8 @@ Guests whose processors are slow then do as much as others."""
     verify: bool = True
     """Check the data that reads return against what was written."""
     durable: bool = False
-    """Each write is complete only when its data are on stable storage: FUA over iSCSI, FC and NVMe, FILE_SYNC over NFS, O_DSYNC for files and devices."""
+    """Each write is complete only when its data are on stable storage: FUA over iSCSI, FC and NVMe, FILE_SYNC over \
+NFS, O_DSYNC for files and devices."""
     fsync: WritesAFlush = 0
     """Each worker flushes after so many of its writes (fio: fsync); 0: never. Flushes are reported apart from I/Os."""
     rate_iops: Rate | None = None

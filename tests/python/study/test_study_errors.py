@@ -43,8 +43,8 @@ iscsi, nvme-tcp, fcp, fc-nvme
 bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label, `protocol: {array: 'nvme://x/y', …}`
 bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, streams, \
 block_size, read, random, shared, outstanding, workers, threads, clients, working_set, warmup, runtime, verify, \
-rate_iops, arrivals, backlog, generator, size, media, fill, delay, burn, volumes, servers, service, distribution, \
-p99, collect, collect_every, seek, rpm, cache, destage, initiator, header_digest, data_digest, polling, chap, \
+durable, fsync, rate_iops, arrivals, backlog, generator, size, media, fill, delay, burn, volumes, servers, service, \
+distribution, p99, collect, collect_every, seek, rpm, cache, destage, initiator, header_digest, data_digest, polling, chap, \
 dhchap, uid, gid, mtu, link_rate, link_delay, paths, path_policy, nconnect, io_queues, queue_depth, attach, target, \
 kernel, costs, vms, luns, adapter_depth, credits, loss, port_buffer, coalesce, switches, trunk_rate, trunk_credits
 bad.yaml:9:22: factors.block_size[2]: found true: not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
@@ -52,8 +52,8 @@ bad.yaml:9:28: factors.block_size[3]: found '4q': not a size; write it as 4KiB, 
 bad.yaml:10:3: factors.outstanding: a factor has a list of levels, found 5; write [5, …]
 bad.yaml:11:3: factors.read: empty: give at least one
 bad.yaml:12:8: load.red: unknown name, did you mean 'read'?; load has block_size, read, random, shared, outstanding, \
-workers, threads, clients, working_set, warmup, runtime, transactions, verify, durable, fsync, rate_iops, arrivals, backlog, \
-streams, oltp, generator
+workers, threads, clients, working_set, warmup, runtime, transactions, verify, durable, fsync, \
+rate_iops, arrivals, backlog, streams, oltp, generator
 bad.yaml:12:18: load.runtime: found '10 parsecs': not a duration; write it as 500ms, 2s or 5min
 bad.yaml:12:39: load.read: found '101%': a percentage lies between 0% and 100%
 bad.yaml:13:10: design.replicates: found 0: 1 is the least
