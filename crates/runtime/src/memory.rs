@@ -12,7 +12,7 @@ use std::{
 
 use iotax_proto::Region;
 use rustix::{
-    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
 };
 
@@ -92,10 +92,17 @@ impl SharedRegion {
         Ok(region)
     }
 
-    /// Maps a file whole: usually another process's region, by its `path`. The file must not shrink while it is mapped.
+    /// Maps another process's region, by its `path`. A file that may shrink is refused: it would kill the process that reads what
+    /// is gone.
     pub fn open(path: &Path, writable: bool) -> Result<Self, MemoryError> {
         let map_error = |source: io::Error| MemoryError::Map { path: path.to_owned(), source };
         let file = File::options().read(true).write(writable).open(path).map_err(map_error)?;
+        if !fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+            return Err(map_error(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it may shrink while it is mapped; a memory file must be sealed against that (F_SEAL_SHRINK)",
+            )));
+        }
         let len = fstat(&file).map_err(|error| map_error(error.into()))?.st_size;
         let len = usize::try_from(len).unwrap_or(0);
         if len == 0 {
@@ -308,6 +315,15 @@ mod tests {
         assert_eq!(&bytes, b"hello");
         let error = File::options().write(true).open(&path).unwrap().set_len(4096).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_file_that_may_shrink_is_not_mapped() {
+        let path = std::env::temp_dir().join(format!("iotax-unsealed-{}", std::process::id()));
+        fs::write(&path, [7; 4096]).unwrap();
+        let error = SharedRegion::open(&path, false).unwrap_err();
+        fs::remove_file(&path).unwrap();
+        assert!(error.to_string().contains("it may shrink while it is mapped"), "{error}");
     }
 
     #[test]

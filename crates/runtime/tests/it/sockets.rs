@@ -39,6 +39,7 @@ for_both_drivers!(
     connections_that_carry_no_io_do_not_count_where_the_next_goes,
     connections_beyond_the_limit_are_closed,
     a_flood_does_not_starve_others,
+    a_driver_that_goes_closes_connections_that_nobody_took,
     polling_finds_work,
 );
 
@@ -64,6 +65,24 @@ fn echo(choice: DriverChoice, conns: u32, total: u64, burst: usize, window: u64,
     let (ended, (accepted, closed)) = server.join();
     assert_eq!((ended, accepted), (Ended::Finished, conns as usize));
     assert_eq!(closed, vec![CloseReason::Ended; conns as usize]);
+}
+
+fn a_driver_that_goes_closes_connections_that_nobody_took(choice: DriverChoice) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut config = config(choice);
+    config.listeners.push(listener);
+    let driver = Driver::new(config).unwrap();
+    let mut clients: Vec<_> = (0..8).map(|_| TcpStream::connect(address).unwrap()).collect();
+    drop(driver);
+    for client in &mut clients {
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        match client.read(&mut [0; 8]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+            other => panic!("still open: {other:?}"),
+        }
+    }
 }
 
 fn a_stream_comes_back_whole(choice: DriverChoice) {

@@ -53,6 +53,8 @@ pub(super) struct UringPort {
     /// For what follows data that are received in place.
     spill: Vec<u8>,
     listeners: Vec<TcpListener>,
+    /// Accepts that the kernel has: each brings a connection, and more.
+    accepts: u32,
     completions: Vec<Completion>,
     transfers: Transfers,
 }
@@ -68,6 +70,7 @@ impl UringPort {
             buffers,
             spill: vec![0; SPILL_BYTES],
             listeners: config.listeners,
+            accepts: 0,
             completions: Vec::with_capacity(256),
             transfers: Transfers::default(),
         };
@@ -128,6 +131,7 @@ impl UringPort {
 
     fn accepted(&mut self, completion: Completion) {
         let index = (completion.user_data & 0xFFFF_FFFF) as usize;
+        self.accepts -= u32::from(!completion.has_more());
         match completion.outcome() {
             Ok(raw_fd) => {
                 // SAFETY: the kernel just made this descriptor for us; nobody else has it.
@@ -151,6 +155,7 @@ impl UringPort {
             .flags(libc::SOCK_CLOEXEC)
             .build()
             .user_data((ACCEPT << KIND_SHIFT) | index as u64);
+        self.accepts += 1;
         // SAFETY: the entry points to nothing.
         unsafe { self.ring.push(&entry) };
     }
@@ -460,7 +465,7 @@ impl Drop for UringPort {
         let ids: Vec<_> = self.common.conns.ids().collect();
         loop {
             let busy = |id: &ConnId| self.common.conns.get(*id).is_some_and(|conn| !conn.is_still());
-            if self.transfers.is_idle() && !ids.iter().any(busy) {
+            if self.transfers.is_idle() && self.accepts == 0 && !ids.iter().any(busy) {
                 self.ring.release_files();
                 return;
             }
@@ -483,6 +488,13 @@ impl Drop for UringPort {
                         }
                     }
                     DISK => self.transfers.take_done(&mut self.ring, completion, &mut self.common.disk_done),
+                    ACCEPT => {
+                        self.accepts -= u32::from(!completion.has_more());
+                        if let Ok(raw_fd) = completion.outcome() {
+                            // SAFETY: the kernel just made this descriptor for us; nobody else has it.
+                            drop(unsafe { OwnedFd::from_raw_fd(raw_fd.cast_signed()) });
+                        }
+                    }
                     _ => {}
                 }
             }

@@ -1,6 +1,6 @@
 //! The ring itself: set-up, submission, waiting.
 
-use std::{io, os::fd::RawFd};
+use std::{collections::VecDeque, io, os::fd::RawFd};
 
 use io_uring::{IoUring, cqueue, squeue, types};
 
@@ -18,7 +18,11 @@ const GET_EVENTS: u32 = 1;
 
 /// A ring of this thread. Its work is done when the thread enters the kernel for it, not by interrupting the thread:
 /// `IORING_SETUP_DEFER_TASKRUN`, Linux 6.1.
-pub(super) struct Ring(IoUring);
+pub(super) struct Ring {
+    ring: IoUring,
+    /// Operations for which the submission queue had no room: the kernel took none of it, for want of memory.
+    waiting: VecDeque<squeue::Entry>,
+}
 
 impl Ring {
     pub(super) fn new() -> io::Result<Self> {
@@ -30,19 +34,19 @@ impl Ring {
             .setup_submit_all()
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)
-            .map(Self)
+            .map(|ring| Self { ring, waiting: VecDeque::new() })
     }
 
     /// Makes files known by their place in the list: operations that name one so (`FIXED_FILE`) need not look it up.
     pub(super) fn register_files(&self, files: &[RawFd]) -> io::Result<()> {
-        if files.is_empty() { Ok(()) } else { self.0.submitter().register_files(files) }
+        if files.is_empty() { Ok(()) } else { self.ring.submitter().register_files(files) }
     }
 
     /// Gives the files back now. A ring that is closed with them lets go of them some time after the process has ended, and until then
     /// a block device that was opened for this process alone is in use to the next.
     pub(super) fn release_files(&self) {
         // Fails where none are registered.
-        let _ = self.0.submitter().unregister_files();
+        let _ = self.ring.submitter().unregister_files();
     }
 
     /// Queues an operation.
@@ -51,15 +55,32 @@ impl Ring {
     /// What the entry points to must stay valid until its completion is taken.
     pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: the caller's promise.
-        while unsafe { self.0.submission().push(entry) }.is_err() {
-            // A kernel that is out of memory says so again at the next wait, where it can be told.
-            let _ = self.0.submit();
+        let is_queued = self.waiting.is_empty() && unsafe { self.ring.submission().push(entry) }.is_ok();
+        if !is_queued {
+            self.waiting.push_back(entry.clone());
+            self.queue_waiting();
+        }
+    }
+
+    /// Makes room for what waits. A kernel that takes nothing says so again at the next wait, which can tell.
+    #[cold]
+    fn queue_waiting(&mut self) {
+        while let Some(entry) = self.waiting.front() {
+            // SAFETY: as promised to `push`: what it points to is valid until its completion is taken, and none has come yet.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                self.waiting.pop_front();
+            } else if !matches!(self.ring.submit(), Ok(1..)) {
+                return;
+            }
         }
     }
 
     /// Begins what is queued, waits for at least one completion, and takes all there are.
     pub(super) fn wait(&mut self, until: Until, clock: Clock, into: &mut Vec<Completion>) -> io::Result<()> {
-        let ready = !self.0.completion().is_empty();
+        if !self.waiting.is_empty() {
+            self.queue_waiting();
+        }
+        let ready = !self.ring.completion().is_empty();
         let result = match until {
             _ if ready => self.enter(0),
             Until::Now => self.enter(0),
@@ -68,7 +89,7 @@ impl Ring {
                 let timeout = at.since(clock.now());
                 let timespec = types::Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
                 let args = types::SubmitArgs::new().timespec(&timespec);
-                self.0.submitter().submit_with_args(1, &args)
+                self.ring.submitter().submit_with_args(1, &args)
             }
         };
         match result {
@@ -76,17 +97,17 @@ impl Ring {
             Err(error) if is_transient(&error) => {}
             Err(error) => return Err(error),
         }
-        into.extend(self.0.completion().map(|entry| Completion::from(&entry)));
+        into.extend(self.ring.completion().map(|entry| Completion::from(&entry)));
         Ok(())
     }
 
     pub(super) fn ring(&self) -> &IoUring {
-        &self.0
+        &self.ring
     }
 
     /// One system call, or none where it could bring nothing.
     fn enter(&mut self, want: u32) -> io::Result<usize> {
-        let queue = self.0.submission();
+        let queue = self.ring.submission();
         let (len, work) = (queue.len(), queue.taskrun() || queue.cq_overflow());
         drop(queue);
         if want == 0 && len == 0 && !work {
@@ -94,7 +115,7 @@ impl Ring {
         }
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         // SAFETY: the arguments are those of io_uring_enter(2): as many entries as are queued, and no signal mask.
-        unsafe { self.0.submitter().enter::<libc::sigset_t>(len, want, GET_EVENTS, None) }
+        unsafe { self.ring.submitter().enter::<libc::sigset_t>(len, want, GET_EVENTS, None) }
     }
 }
 
@@ -141,4 +162,27 @@ impl Completion {
 
 pub(super) fn fd(fd: RawFd) -> types::Fd {
     types::Fd(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use io_uring::opcode;
+
+    use super::*;
+
+    #[test]
+    fn more_operations_than_the_queue_has_room_for_are_all_done() {
+        // Containers may refuse io_uring.
+        let Ok(mut ring) = Ring::new() else { return };
+        let (clock, mut completions) = (Clock::start(), Vec::new());
+        for number in 0..3 * u64::from(SUBMISSIONS) {
+            // SAFETY: the entry points to nothing.
+            unsafe { ring.push(&opcode::Nop::new().build().user_data(number)) };
+        }
+        while completions.len() < 3 * SUBMISSIONS as usize {
+            ring.wait(Until::Woken, clock, &mut completions).expect("a wait");
+        }
+        let numbers: Vec<_> = completions.iter().map(|completion| completion.user_data).collect();
+        assert_eq!(numbers, (0..3 * u64::from(SUBMISSIONS)).collect::<Vec<_>>(), "in their order");
+    }
 }
