@@ -13,5 +13,6 @@ def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
         backgrounds=notebook.backgrounds(run),
         preconditionings=notebook.preconditionings(run),
         environment=notebook.environment(run),
+        looks=notebook.looks(run),
         wall_ns=sum(ended - began for began, ended in notebook.invocations(run)),
     )

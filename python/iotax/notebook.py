@@ -18,6 +18,7 @@ import sqlite3
 import time
 from collections.abc import Container, Generator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType, UnionType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -29,8 +30,8 @@ from iotax.older_results import completed
 from iotax.records import Conditioning, Record
 from iotax.soundness import out_of_range, unsound
 from iotax.study import Study
-from iotax.study.imported import kept_study
-from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
+from iotax.study.imported import ImportedStudy, kept_study
+from iotax.trial import Attempt, Background, Connected, Look, Status, Trial, TrialResult
 from iotax.version import __version__
 
 FREE_BYTES_MIN = 16 << 20
@@ -107,7 +108,7 @@ class Notebook:
             "SELECT id, name, label, digest, source, started_unix_ns FROM studies ORDER BY id",
             of=(int, str, str, str, str, int),
         )
-        revised = {run: {"digest": digest, "source": source} for run, digest, _, source in self._revisions()}
+        revised = {run: {"digest": digest, "source": source} for run, digest, _, source, _ in self._revisions()}
         return [replace(run, **revised.get(run.id, {})) for run in (StudyRun(*row) for row in rows)]
 
     def run(self, run: int | None = None) -> StudyRun:
@@ -121,11 +122,35 @@ class Notebook:
 
     def study(self, run: int | None = None) -> Study:
         """What was asked; with more replicates where they were added later."""
+        return self._versions(self.run(run).id)[-1][1]
+
+    def looks(self, run: int | None = None) -> list[Look]:
+        """Each time replicates were added after results were there, the first one first. None of imported results:
+        what was seen of them before is not known."""
         chosen = self.run(run).id
-        [(text,)] = self._rows("SELECT study FROM studies WHERE id = ?", chosen, of=(str,))
-        revised = {of: study for of, _, study, _ in self._revisions()}
+        versions = self._versions(chosen)
+        found = []
+        for (_, before), (revised_unix_ns, after) in pairwise(versions):
+            if isinstance(after, ImportedStudy):
+                continue
+            [(results,)] = self._rows(
+                """SELECT count(DISTINCT a.trial_id) FROM attempts a JOIN endings e ON e.attempt_id = a.id
+                   WHERE a.study_id = ? AND e.status = 'done' AND e.ended_unix_ns <= ?""",
+                chosen,
+                revised_unix_ns,
+                of=(int,),
+            )
+            if results:
+                raised = {"replicates": before.design.replicates, "raised_to": after.design.replicates}
+                found.append(Look(at_unix_ns=revised_unix_ns, results=results, **raised))
+        return found
+
+    def _versions(self, run: int) -> list[tuple[int, Study]]:
+        """When each version of the run's study was written down, and the study; the latest one last."""
+        first = self._rows("SELECT started_unix_ns, study FROM studies WHERE id = ?", run, of=(int, str))
+        later = [(at_ns, study) for of, _, study, _, at_ns in self._revisions() if of == run]
         with _understood(self.path):
-            return kept_study(revised.get(chosen, text))
+            return [(at_ns, kept_study(text)) for at_ns, text in [*first, *later]]
 
     def trials(self, run: int | None = None) -> list[Trial]:
         """Every trial that was planned, in run order, done or not."""
@@ -249,12 +274,12 @@ class Notebook:
         """The latest invocation's environment; empty when there was none."""
         return (self.environments(run) or [{}])[-1]
 
-    def _revisions(self) -> list[tuple[int, str, str, str]]:
-        """(run, digest, study, source), the oldest first."""
+    def _revisions(self) -> list[tuple[int, str, str, str, int]]:
+        """(run, digest, study, source, when), the oldest first."""
         if not self._has("revisions"):
             return []
-        query = "SELECT study_id, digest, study, source FROM revisions ORDER BY id"
-        return self._rows(query, of=(int, str, str, str))
+        query = "SELECT study_id, digest, study, source, revised_unix_ns FROM revisions ORDER BY id"
+        return self._rows(query, of=(int, str, str, str, int))
 
     def _has(self, table: str) -> bool:
         """Whether a file of version 1, which no writer of this version has opened yet, has the table."""

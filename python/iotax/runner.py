@@ -115,6 +115,11 @@ def _taken_up(
     more = added(study, writer.trials(smaller))
     writer.extend(smaller, study, source, more)
     listener.replicated(more, study.design.unit)
+    if writer.looks(smaller):
+        listener.warning(
+            "This run had results when replicates were added, so its ratios get no verdict: adding until something "
+            "differs finds differences that are not there. Another `seed:` in the study begins a new run, which does."
+        )
     return smaller, True
 
 

@@ -667,6 +667,17 @@ class Attempt(Record):
     """The last lines that the processes wrote on standard error."""
 
 
+class Look(Record):
+    """Replicates were added to a run that had results, which somebody may have seen."""
+
+    at_unix_ns: int
+    results: int
+    """Trials that were done by then."""
+    replicates: int
+    """Planned until then; of a study by rounds, sessions."""
+    raised_to: int
+
+
 class Background(Record):
     """What the lab did without load, measured before a block."""
 

@@ -15,12 +15,12 @@ import numpy as np
 from iotax.analysis.compare import Comparison, LayoutCache, Model
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.estimate import Contrast, Estimate, combined, mean_of
-from iotax.analysis.multiplicity import sidak, sidak_confidence
+from iotax.analysis.multiplicity import at_five, sidak, sidak_confidence
 from iotax.analysis.quantiles import Shift, unpaired_shift
 from iotax.analysis.responses import Response, Run
 from iotax.analysis.summary import CellSummary, Summary, summarise
 from iotax.analysis.validity import Doubt, doubt
-from iotax.analysis.verdict import Verdict, Withheld, judge, log_margin, two_sided_p
+from iotax.analysis.verdict import Cause, Verdict, Withheld, judge, log_margin, two_sided_p
 from iotax.analysis.withheld import chosen
 from iotax.study import Level, Study
 from iotax.trial import Trial
@@ -86,6 +86,7 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
     if list(grid.factors) != list(other.factors) or not shared:
         return Changes([], [])
     found: list[Change] = []
+    confidence = max(before.confidence, after.confidence)
     checks = {
         cell: [data.checks[run.trial.id] for data, runs in ((before, olds[cell]), (after, news[cell])) for run in runs]
         for cell in shared
@@ -96,20 +97,22 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
         samples = {_label(cell): pair for cell, pair in pairs.items()}
         contrasts = {name: welch(*pair) for name, pair in samples.items()}
         doubts = {_label(cell): doubt(checks[cell]) for cell in pairs}
-        each = _judge(response, contrasts, samples, doubts, margin_percent)
+        each = _judge(response, contrasts, samples, doubts, margin_percent, confidence)
         if len(samples) > 1:
             everything = tuple(np.concatenate([pair[i] for pair in samples.values()]) for i in (0, 1))
             old, new = (
-                Model(response, of, data.runs, LayoutCache(), drawn=data.costs_drawn).model.level(list(pairs))
+                Model(response, of, data, LayoutCache()).model.level(list(pairs))
                 for of, data in ((grid, before), (other, after))
             )
             whole = {"": combined([(1.0, new), (-1.0, old)])}
             of_all = doubt([one for cell in pairs for one in checks[cell]])
-            (together,) = _judge(response, whole, {"": everything}, {"": of_all}, margin_percent)
+            (together,) = _judge(response, whole, {"": everything}, {"": of_all}, margin_percent, confidence)
             mixed = {Verdict.BETTER, Verdict.WORSE} <= {c.verdict for c in each}
             means = {"before": math.exp(old.estimate), "after": math.exp(new.estimate)}
             found.append(replace(together, **means, mixed=mixed))
         found += each
+    if before.looks or after.looks:
+        found = [replace(each, verdict=None, withheld=Withheld(Cause.LOOKED), mixed=False) for each in found]
     return Changes(found, [unpaired_shift(_label(cell), "", news[cell], olds[cell]) for cell in shared])
 
 
@@ -249,8 +252,10 @@ def _judge(
     samples: Mapping[str, tuple[np.ndarray, ...]],
     doubts: Mapping[str, Doubt],
     margin_percent: float,
+    together: float,
 ) -> list[Change]:
-    confidence = sidak_confidence(sum(c.standard_error is not None for c in contrasts.values()))
+    """`together`: the confidence with which all of these hold at once."""
+    confidence = sidak_confidence(sum(c.standard_error is not None for c in contrasts.values()), together)
     found = [
         Change(
             response,
@@ -265,7 +270,7 @@ def _judge(
     margin = log_margin(margin_percent)
     sure = [(i, c) for i, c in enumerate(contrasts.values()) if c.standard_error is not None]
     alone = [two_sided_p(c.estimate, c.standard_error or 0.0, c.df or 1.0) for _, c in sure]
-    for (i, contrast), p_difference in zip(sure, sidak(alone), strict=True):
+    for (i, contrast), p_difference in zip(sure, at_five(sidak(alone), together), strict=True):
         interval = contrast.interval(confidence)
         assert interval is not None
         verdict = judge(interval, margin, response.more_is_better)

@@ -9,8 +9,8 @@ import numpy as np
 
 from iotax.analysis.brackets import Brackets, End, Pair, agreed
 from iotax.analysis.carriers import Carriers, between, carriers_of
-from iotax.analysis.data import Cell, Grid
-from iotax.analysis.estimate import Contrast, Estimate, mean_of
+from iotax.analysis.data import Cell, Grid, StudyData
+from iotax.analysis.estimate import Estimate, mean_of
 from iotax.analysis.model import CellModel, Layout, Weights
 from iotax.analysis.replicates import ReplicateModel
 from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_TARGET, IOPS, LATENCY, UTILISATION, Response, Run
@@ -79,17 +79,18 @@ class Tax:
 class Model:
     """The blocked model of one response, over the runs that have it."""
 
-    def __init__(
-        self, response: Response, grid: Grid, runs: Sequence[Run], layouts: "LayoutCache", *, drawn: bool = False
-    ) -> None:
-        """`drawn`: each replicate of a simulation drew its costs, so that whole replicates alone are independent."""
+    def __init__(self, response: Response, grid: Grid, data: StudyData, layouts: "LayoutCache") -> None:
         self.response = response
+        runs, drawn = data.runs, data.costs_drawn
+        self.confidence = data.confidence
+        """By which judged ratios hold at once with 95 %, whatever the study's rule to stop and looks at it."""
+        self._looked = bool(data.looks)
         values = [(run, response.of(run)) for run in runs]
         self.observed = [(run, value) for run, value in values if value is not None and value > 0]
         self.grid = grid
         kept = [run for run, _ in self.observed]
         self.cells = [grid.cell(run.trial) for run in kept]
-        # Virtual time does not drift: there is no other block than the draw.
+        # Virtual time does not drift: where a replicate draws its costs, there is no other block than the draw.
         self.blocks = [run.trial.replicate if drawn else run.trial.block for run in kept]
         self.carriers: Carriers = carriers_of(self.cells, kept)
         self.rates_iops = _rates(self.cells, kept) if response in UTILISATION else {}
@@ -105,12 +106,15 @@ class Model:
     @cached_property
     def withheld(self) -> Mapping[str, Withheld]:
         """Arms that get no verdict against the baseline, and why."""
-        return withheld(self.response, self.grid, [run for run, _ in self.observed])
+        of_response = withheld(self.response, self.grid, [run for run, _ in self.observed])
+        if not self._looked:
+            return of_response
+        return {arm: of_response.get(arm, Withheld(Cause.LOOKED)) for arm in self.grid.arms}
 
     def absolute(self, cell: Cell) -> Estimate | None:
         """Geometric mean of a cell's runs, with the interval of those runs alone (drift between blocks included)."""
         logs = self.model.of(cell)
-        return Estimate.ratio(mean_of(logs)) if len(logs) else None
+        return Estimate.ratio(mean_of(logs), self.confidence) if len(logs) else None
 
     def interaction_p(self, arm: str) -> float | None:
         """Does this arm's ratio to the baseline depend on the condition?"""
@@ -179,7 +183,7 @@ def compare(model: Model, margin_percent: float) -> list[Comparison]:
     ]
     judged = [pair for pair in pairs if not grid.is_local(pair[0])]
     found = [
-        Comparison(model.response, grid.arm(cell), grid.condition(cell), Estimate.ratio(_against(model, cell, base)))
+        Comparison(model.response, grid.arm(cell), grid.condition(cell), _ratio(model, cell, base))
         for cell, base in pairs
         if grid.is_local(cell)
     ]
@@ -313,8 +317,8 @@ def taxes(models: dict[str, Model]) -> list[Tax]:
             Tax(
                 arm,
                 grid.condition(cell),
-                Estimate.plain(latency.model.difference_of_means(cell, local)),
-                Estimate.plain(cpu.model.difference_of_means(cell, local)) if cpu else None,
+                _beyond(latency, cell, local),
+                _beyond(cpu, cell, local) if cpu else None,
                 cpu.response if cpu else CPU,
                 None if arm in throughput.withheld else _lost(throughput, cell, local),
                 latency.carriers[cell],
@@ -328,18 +332,24 @@ def taxes(models: dict[str, Model]) -> list[Tax]:
 def _initiator_us(model: Model, cell: Cell, local: Cell) -> Estimate | None:
     if cell not in model or local not in model:
         return None
-    return Estimate.plain(model.model.difference_of_means(cell, local))
+    return _beyond(model, cell, local)
 
 
 def _lost(throughput: Model, cell: Cell, local: Cell) -> Estimate:
     """In percent."""
-    kept = Estimate.ratio(_against(throughput, cell, local))
+    kept = _ratio(throughput, cell, local)
     ends = (None if end is None else 100 * (1 - end) for end in (kept.high, kept.low))
     return Estimate(100 * (1 - kept.value), *ends)
 
 
-def _against(model: Model, cell: Cell, base: Cell) -> Contrast:
-    return model.model.contrast({cell: 1.0, base: -1.0})
+def _ratio(model: Model, cell: Cell, base: Cell) -> Estimate:
+    """Of what is not judged."""
+    return Estimate.ratio(model.model.contrast({cell: 1.0, base: -1.0}), model.confidence)
+
+
+def _beyond(model: Model, cell: Cell, local: Cell) -> Estimate:
+    """A difference of geometric means, in the response's unit."""
+    return Estimate.plain(model.model.difference_of_means(cell, local), model.confidence)
 
 
 @dataclass(frozen=True)
@@ -348,6 +358,7 @@ class _PlotModel:
 
     response: Response
     model: CellModel
+    confidence: float
 
 
 def _judge_plots(model: Model, family: Sequence[Mapping[Cell, float]], margin_percent: float) -> list[Comparison]:
@@ -361,7 +372,8 @@ def _judge_plots(model: Model, family: Sequence[Mapping[Cell, float]], margin_pe
             by_plot[levels] = by_plot.get(levels, 0.0) + weight
         by_plots.append(by_plot)
     layout = Layout(plots.treatments, plots.blocks)
-    return _judge(_PlotModel(model.response, CellModel(layout, plots.means)), by_plots, margin_percent)
+    own = _PlotModel(model.response, CellModel(layout, plots.means), model.confidence)
+    return _judge(own, by_plots, margin_percent)
 
 
 def _judge(
@@ -372,12 +384,13 @@ def _judge(
     contrasts = [model.model.contrast(w) for w in weights]
     sure = [i for i, c in enumerate(contrasts) if c.standard_error is not None]
     too_few = Withheld(Cause.RUNS)
-    result = [Comparison(model.response, "", None, Estimate.ratio(each), withheld=too_few) for each in contrasts]
+    ratios = [Estimate.ratio(each, model.confidence) for each in contrasts]
+    result = [Comparison(model.response, "", None, each, withheld=too_few) for each in ratios]
     if not sure:
         return result
     margin = log_margin(margin_percent)
     alone = [two_sided_p(c.estimate, c.standard_error or 0.0, c.df or 1.0) for c in (contrasts[i] for i in sure)]
-    confidence, adjusted = model.model.together([weights[i] for i in sure], alone)
+    confidence, adjusted = model.model.together([weights[i] for i in sure], alone, model.confidence)
     for i, p_difference in zip(sure, adjusted, strict=True):
         interval = contrasts[i].interval(confidence)
         assert interval is not None

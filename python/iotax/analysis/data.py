@@ -6,13 +6,14 @@ from functools import cached_property
 from itertools import product
 from typing import Any, TypeAlias
 
+from iotax.analysis.multiplicity import stopped_confidence
 from iotax.analysis.responses import Run
 from iotax.analysis.rounds import values_by_session
 from iotax.analysis.validity import Check, against_rules, check_run
 from iotax.records import Conditioning
 from iotax.study import Level, Omissions, Study
 from iotax.study.endpoint import Endpoint
-from iotax.trial import Attempt, Background, Trial
+from iotax.trial import Attempt, Background, Look, Trial
 
 Cell: TypeAlias = tuple[str, ...]
 """The labels of a treatment's levels, in the order of the study's factors."""
@@ -44,6 +45,8 @@ class StudyData:
     environment: Mapping[str, Any] = field(default_factory=dict)
     wall_ns: int = 0
     """From the start of each invocation to the end of its last attempt, added up; 0 where that is not known."""
+    looks: Sequence[Look] = ()
+    """Each time replicates were added after results were there."""
 
     @cached_property
     def measured(self) -> list[Run]:
@@ -84,6 +87,15 @@ class StudyData:
         return bool(self.environment.get("costs", {}).get("drawn"))
 
     @property
+    def confidence(self) -> float:
+        """What intervals of ratios are made with, so that they hold with 95 %: more than that where the study may stop
+        by their width, and where replicates were added after looks (Bonferroni's share of each)."""
+        design = self.study.design
+        early = design.stop is not None and design.stop.at_least < design.replicates
+        alone = stopped_confidence(design.stop.at_least) if early and design.stop else 0.95
+        return 1 - (1 - alone) / (1 + len(self.looks))
+
+    @property
     def measuring_share(self) -> float | None:
         """The measured windows' share of the wall time. None where it is not known, as where a guest's clock told the
         windows, which may count instructions."""
@@ -112,6 +124,12 @@ class StudyData:
     def planned_count(self) -> int:
         """Trials that the comparison was to have; 0 where the plan is not known."""
         return sum(trial.compared for trial in self.planned)
+
+    @cached_property
+    def untried(self) -> list[Trial]:
+        """Planned trials that the comparison lacks because they have not run, or were interrupted."""
+        tried = {each.trial.id for each in self.attempts if each.status in ("done", "failed")}
+        return [trial for trial in self.planned if trial.compared and trial.id not in tried]
 
     @cached_property
     def not_done(self) -> list[Attempt]:

@@ -42,8 +42,8 @@ class Estimate:
         return cls(math.exp(contrast.estimate), *(map(math.exp, bounds) if bounds else ()))
 
     @classmethod
-    def plain(cls, contrast: Contrast) -> "Estimate":
-        return cls(contrast.estimate, *(contrast.interval() or ()))
+    def plain(cls, contrast: Contrast, confidence: float = 0.95) -> "Estimate":
+        return cls(contrast.estimate, *(contrast.interval(confidence) or ()))
 
     @property
     def alike(self) -> bool:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from iotax.analysis.estimate import Contrast, jackknife
-from iotax.analysis.multiplicity import dunnett, each_confidence
+from iotax.analysis.multiplicity import at_five, dunnett, each_confidence
 from iotax.analysis.regression import FTest, moment_df, pseudo_inverse
 
 Cell: TypeAlias = Hashable
@@ -165,11 +165,13 @@ class CellModel:
     def contrast(self, weights: Weights) -> Contrast:
         return self.layout.contrast(self.y, weights, self.residuals)
 
-    def together(self, contrasts: Sequence[Weights], alone: Sequence[float]) -> tuple[float, list[float]]:
+    def together(
+        self, contrasts: Sequence[Weights], alone: Sequence[float], confidence: float = 0.95
+    ) -> tuple[float, list[float]]:
         """Of several contrasts, given the p-value of each: the confidence of each one's interval by which all hold at
-        once with 95 %, and the p-values adjusted for that."""
+        once with this one, and the p-values adjusted so that those below 5 % leave out "no difference"."""
         correlation, df = correlations(self.layout, contrasts), float(self.layout.residual_df)
-        return each_confidence(correlation, df), dunnett(alone, correlation, df)
+        return each_confidence(correlation, df, confidence), at_five(dunnett(alone, correlation, df), confidence)
 
     def difference_of_means(self, cell: Cell, reference: Cell) -> Contrast:
         """exp(cell) - exp(reference): a difference of geometric means, in the response's unit."""

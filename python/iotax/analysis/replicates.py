@@ -15,7 +15,7 @@ from scipy.special import fdtrc
 
 from iotax.analysis.estimate import Contrast, mean_of
 from iotax.analysis.model import DUST, CellModel, Weights
-from iotax.analysis.multiplicity import dunnett, each_confidence
+from iotax.analysis.multiplicity import at_five, dunnett, each_confidence
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,15 @@ class ReplicateModel(CellModel):
         error = found.standard_error or 0.0
         return Contrast(estimate, error if error > DUST else 0.0, found.df)
 
-    def together(self, contrasts: Sequence[Weights], alone: Sequence[float]) -> tuple[float, list[float]]:
+    def together(
+        self, contrasts: Sequence[Weights], alone: Sequence[float], confidence: float = 0.95
+    ) -> tuple[float, list[float]]:
         values = self._values(contrasts)
         count = len(values)
         correlation = _surely(values) if count > 3 else np.eye(len(contrasts))
         df = max(1.0, count - 1.0)
-        return each_confidence(correlation, df, own_scatter=True), dunnett(alone, correlation, df, own_scatter=True)
+        adjusted = dunnett(alone, correlation, df, own_scatter=True)
+        return each_confidence(correlation, df, confidence, own_scatter=True), at_five(adjusted, confidence)
 
     def differ(self, contrasts: Sequence[Weights]) -> float | None:
         """P-value of "all of these are equal": an analysis of variance of repeated measures, with Greenhouse and

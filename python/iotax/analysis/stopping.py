@@ -8,17 +8,16 @@ from iotax.analysis.withheld import chosen
 
 
 def half_width(data: StudyData) -> float:
-    """Half of the widest 95 % interval of a ratio to the baseline, as a share; infinite where one cannot be had. An
-    imposed rate is always precise and says nothing: CPU per I/O stands in for it."""
+    """Half of the widest interval of a ratio to the baseline, as it is printed (`StudyData.confidence`), as a share;
+    infinite where one cannot be had. An imposed rate is always precise and says nothing: CPU per I/O stands in for
+    it."""
     stop = data.study.design.stop
     words = [stop.response] if stop and stop.response else data.study.responses
     response = chosen(words, data.runs)[:1]
     found = [
         each.ratio
         for asked in response
-        for each in compare(
-            Model(asked, Grid(data.study), data.runs, LayoutCache(), drawn=data.costs_drawn), data.study.margin
-        )
+        for each in compare(Model(asked, Grid(data.study), data, LayoutCache()), data.study.margin)
         if each.condition is not None
     ]
     widths = [

@@ -199,7 +199,7 @@ def summarise(data: StudyData) -> Summary:
     """The whole analysis. Works on any part of a study that has run: cells without runs are left out."""
     grid = Grid(data.study)
     layouts = LayoutCache()
-    models = {response.key: Model(response, grid, data.runs, layouts, drawn=data.costs_drawn) for response in RESPONSES}
+    models = {response.key: Model(response, grid, data, layouts) for response in RESPONSES}
     responses = chosen(data.study.responses, data.runs)
     comparisons = [c for r in RESPONSES if models[r.key].observed for c in compare(models[r.key], data.study.margin)]
     overalls = [

@@ -27,6 +27,8 @@ class Cause(StrEnum):
     """What carries the two protocols differs in kind: a real adapter, software in its place, a loop."""
     RATES = "rates"
     """A utilisation compares what I/Os cost at equal rates only, and the rates differ by more than the margin."""
+    LOOKED = "looked"
+    """Replicates were added after results were there: whoever adds until something differs finds what is not there."""
     ENDS = "ends"
     """With all of a transport in software and with none of it the verdicts differ, and a real adapter lies between."""
 

@@ -122,8 +122,8 @@ def run(
     """Run a study and write its report.
 
     An interrupted run, or one with failed trials, continues where it stopped when the same study is run again with
-    the same notebook. With more `replicates:` than before, the missing ones are added. A finished run stays as it is,
-    unless you pass --again.
+    the same notebook. With more `replicates:` than before, the missing ones are added; if there were results by then,
+    the ratios get no verdict. A finished run stays as it is, unless you pass --again.
     """
     from iotax.cli import run as command
 

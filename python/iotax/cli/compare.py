@@ -162,7 +162,8 @@ def _compared(
     notes = [("The two runs share no block: drift between them is part of the change.", "dim")]
     if different := differences(one, other):
         notes.append((f"Besides, these differ: {'; '.join(different)}.", "yellow"))
-    return found, margin_percent, [*notes, *_doubts(found)], (one.simulated, other.simulated)
+    notes += [*_withheld(found, before, after), *_doubts(found)]
+    return found, margin_percent, notes, (one.simulated, other.simulated)
 
 
 def _doubts(found: Changes) -> list[tuple[str, str]]:
@@ -170,7 +171,8 @@ def _doubts(found: Changes) -> list[tuple[str, str]]:
 
 
 def _withheld(found: Changes, before: str, after: str) -> list[tuple[str, str]]:
-    reasons = [change.withheld for change in found.found if change.withheld and change.withheld.cause is Cause.CARRIER]
+    told = (Cause.CARRIER, Cause.LOOKED)
+    reasons = [change.withheld for change in found.found if change.withheld and change.withheld.cause in told]
     return [(f"No verdict: {because(reasons[0], title(after), title(before))}.", "yellow")] if reasons else []
 
 

@@ -205,7 +205,8 @@ def _nothing_run(notebook: Notebook, run: int) -> str:
     waiting = f" {len(partial)} of them ran with fewer clients and wait for their hosts." if partial else ""
     return (
         f"Nothing was run: all {trials} trials of this study were done already, and these are their results.{waiting} "
-        "Say --again for another run beside this one, or give more `replicates:` to add to it."
+        "For another run beside this one, say --again or set another `seed:`. More `replicates:` are added to this "
+        "one, whose ratios then get no verdict, since its results are known."
     )
 
 

@@ -80,6 +80,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         ],
         "trials_planned": len(data.planned),
         "trials_left": len(notebook.left(chosen.id)),
+        "looks": [each.model_dump() for each in data.looks],
         "trials_excluded": len(data.excluded),
         "trials_with_fewer_hosts": len(data.apart),
         "attempts_not_done": [
@@ -127,6 +128,7 @@ def _treatment_document(cell: CellSummary, summary: Summary) -> dict[str, Any]:
                 **interval(each.ratio),
                 "half_width_percent": half_width_percent(each.ratio),
                 "verdict": each.verdict.value if each.verdict else None,
+                "withheld": each.withheld.cause.value if each.withheld else None,
             }
             for key, each in cell.ratios.items()
         },

@@ -5,10 +5,11 @@ from typing import Literal, TypeAlias
 
 from iotax.analysis import Severity, Summary
 from iotax.analysis.limits import Limit
+from iotax.analysis.stopping import precise_enough
 from iotax.report import link
 from iotax.report.charts import is_sweep
 from iotax.study.imported import ImportedStudy
-from iotax.wording import inside, not_sized
+from iotax.wording import inside, looked, not_sized
 
 _CLOCK_ERROR = 0.01
 """Clocks of processes and of the window are not read at one instant."""
@@ -71,14 +72,21 @@ def _before(summary: Summary) -> Item:
         return Item(ask, "no", "The results were imported: nothing shows what was fixed before the data.")
     if not summary.data.planned_count:
         return Item(ask, "no", "The notebook holds no plan: nothing shows what was fixed before the data.")
+    if summary.data.looks:
+        return Item(ask, "no", f"{looked(summary.data)}: no verdict is given.")
     beyond = len(summary.data.measured) - summary.data.planned_count
     if beyond > 0:
         return Item(ask, "no", f"{beyond} more trials were measured than the plan holds.")
-    return Item(
-        ask,
-        "yes",
-        f"They stand in the study: {inside(primary)} first, margin {study.margin:g} %, {ending}{rules}.",
-    )
+    text = f"They stand in the study: {inside(primary)} first, margin {study.margin:g} %, {ending}{rules}"
+    if (untried := summary.data.untried) and not _ended_by_rule(summary):
+        text += f". {len(untried)} of {summary.data.planned_count} trials have not run: what a part of a study says is "
+        return Item(ask, "partly", f"{text}no reason to end there.")
+    return Item(ask, "yes", f"{text}.")
+
+
+def _ended_by_rule(summary: Summary) -> bool:
+    """Whether the study's own rule made the trials needless that are missing."""
+    return precise_enough(summary.data, max((run.trial.block for run in summary.data.runs), default=0))
 
 
 def _configuration(summary: Summary) -> Item:

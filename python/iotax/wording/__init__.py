@@ -13,7 +13,7 @@ from iotax.wording.answer import Part, answer, precision
 from iotax.wording.figures import PERCENT_RATIO_MAX, figure, indexed, indexed_ends, percent, points, signed, span
 from iotax.wording.names import PROTOCOL_TITLES, inside, title
 from iotax.wording.sizing import comparable, cost_cautions, not_sized
-from iotax.wording.trust import SIMULATED, measuring, trust
+from iotax.wording.trust import SIMULATED, looked, measuring, trust
 from iotax.wording.verdicts import Finding, Tone, change, verdict_word, verdicts
 from iotax.wording.withheld import because
 
@@ -33,6 +33,7 @@ __all__ = [
     "indexed",
     "indexed_ends",
     "inside",
+    "looked",
     "measuring",
     "not_sized",
     "percent",

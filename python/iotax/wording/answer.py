@@ -10,7 +10,7 @@ from iotax.analysis.responses import Response
 from iotax.analysis.sessions import SESSIONS_MAX, for_width
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
-from iotax.analysis.verdict import Verdict
+from iotax.analysis.verdict import Cause, Verdict
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
 from iotax.wording.carried import emulated
@@ -55,7 +55,7 @@ def answer(summary: Summary) -> list[Part]:
         elif Verdict.EQUIVALENT in found:
             equivalent.append(finding)
         else:
-            withheld.append(finding)
+            withheld.append(_with_what_it_takes(finding, each.rests_on, summary))
     local = title(summary.grid.local or "")
     adds = [doubts.marked(finding, doubt, local) for finding, doubt in taxed(summary)]
     base = title(summary.grid.baseline_arm)
@@ -202,7 +202,7 @@ def precision(summary: Summary) -> Finding | None:
     if seen is not None and _SHOWN_MIN <= seen <= _PERCENT_MAX and not summary.data.costs_drawn:
         text += f"; minimum detectable difference (90 % power) {'over all loads ' if own.overall_percent else ''}"
         text += f"{seen:.1f} %"
-        text += "" if summary.session_scatter else f"; half of it takes {_effort(summary, 0.5)}"
+        text += "" if summary.session_scatter else f"; half of it takes a run of {_effort(summary, 0.5)}"
     return Finding("precision", text + ".")
 
 
@@ -231,7 +231,8 @@ def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], sum
     shares = []
     for each in comparisons:
         width = half_width_percent(each.ratio)
-        if each.verdict is Verdict.INCONCLUSIVE and width:
+        looked = each.withheld is not None and each.withheld.cause is Cause.LOOKED
+        if width and (looked or each.verdict is Verdict.INCONCLUSIVE):
             away = 100 * abs(each.ratio.value - 1)
             shares.append(max(margin_percent - away, away) / width)
     if not shares:
@@ -240,7 +241,9 @@ def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], sum
         # Draws are as uncertain as the costs, however many there are.
         text = f"{finding.text}. Better known costs would settle it, not more replicates"
         return replace(finding, text=text)
-    return replace(finding, text=f"{finding.text}. To settle it: {_effort(summary, min(*shares, 1.0))}")
+    effort = _effort(summary, min(*shares, 1.0))
+    # More of the same run would be looked at until it says something: that is no test any more.
+    return replace(finding, text=f"{finding.text}. To settle it: a new run, with another seed, of {effort}")
 
 
 def _effort(summary: Summary, share: float) -> str:
@@ -253,7 +256,7 @@ def _effort(summary: Summary, share: float) -> str:
     # What an import took says nothing about how long its runs did.
     wall_ns = 0 if isinstance(summary.data.study, ImportedStudy) else summary.data.wall_ns
     took = f" ({show_minutes(wall_ns / 1e9 * wanted / blocks)})" if wall_ns else ""
-    return f"about {counted(wanted, unit)} in all{took}"
+    return f"about {counted(wanted, unit)}{took}"
 
 
 def _blocks(summary: Summary) -> int:

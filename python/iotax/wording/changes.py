@@ -10,6 +10,7 @@ from iotax.wording.names import title
 from iotax.wording.verdicts import change, doubtful_runs, verdict_word
 
 TOGETHER = "all together"
+_NONE = {Cause.CARRIER: "none: carriers differ", Cause.LOOKED: "none: looked before"}
 
 
 def treatment(found: Change) -> str:
@@ -19,8 +20,7 @@ def treatment(found: Change) -> str:
 def verdict(found: Change) -> str:
     """For a cell of a table; why there is none, where there is none."""
     if found.verdict is None:
-        carriers = found.withheld is not None and found.withheld.cause is Cause.CARRIER
-        return "none: carriers differ" if carriers else "too few runs"
+        return _NONE.get(found.withheld.cause if found.withheld else Cause.RUNS, "too few runs")
     word = "differs by treatment" if found.mixed else verdict_word(found.response, found.verdict)
     return f"{word}, doubtful" if found.doubt.most else word
 

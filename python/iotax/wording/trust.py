@@ -60,6 +60,9 @@ def trust(summary: Summary) -> list[Finding]:
         were = "was" if disturbed == 1 else "were"
         text = f"{disturbed} of {counted(len(runs), 'run')} {were} disturbed: repeat the study on a quiet machine."
         found.append(Finding("disturbed", text, "warning"))
+    if data.looks:
+        text = f"{looked(data)}. Ratios get no verdict: adding until something differs finds differences that are not "
+        found.append(Finding("looks", f"{text}there. A new run, with another `seed:`, gets verdicts.", "warning"))
     if data.apart:
         found.append(_apart(data))
     if data.excluded:
@@ -73,6 +76,17 @@ def trust(summary: Summary) -> list[Finding]:
         found.append(Finding("seeds", _SEEDS))
     found += [_sessions(summary.session_scatter, data.wall_ns)] if summary.session_scatter else []
     return [*found, *([_carried_over(summary.carry_over)] if summary.carry_over else [])]
+
+
+def looked(data: StudyData) -> str:
+    """ "3 replicates were planned; 3 more were added when 12 trials had results"; of a run that was looked at."""
+    unit, first = data.study.design.unit, data.looks[0]
+    more = [
+        f"{each.raised_to - each.replicates} more {'was' if each.raised_to - each.replicates == 1 else 'were'} added "
+        f"when {counted(each.results, 'trial')} had results"
+        for each in data.looks
+    ]
+    return f"{counted(first.replicates, unit)} {'was' if first.replicates == 1 else 'were'} planned; {', '.join(more)}"
 
 
 def measuring(data: StudyData) -> str:

@@ -14,5 +14,7 @@ def because(withheld: Withheld, arm: str, base: str) -> str:
             return f"the carriers differ ({arm}: {withheld.arm}; {base}: {withheld.baseline})"
         case Cause.RATES:
             return "the rates differ, and utilisation compares what I/Os cost at equal rates only"
+        case Cause.LOOKED:
+            return "replicates were added after results were known"
         case Cause.ENDS:
             return "it depends on how much of the transport an adapter does"

@@ -23,3 +23,4 @@ class OneModel:
     def __init__(self, model: CellModel) -> None:
         self.model = model
         self.response = type("Response", (), {"more_is_better": True})
+        self.confidence = 0.95

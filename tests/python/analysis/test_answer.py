@@ -97,7 +97,10 @@ def test_what_is_not_settled_says_what_it_takes() -> None:
     )
     said = parts(found)["Not settled"]
     assert said
-    assert all(re.search(r"\. To settle it: (about \d+|more than 1000) replicates", each) for each in said), said
+    assert all(
+        re.search(r"\. To settle it: a new run, with another seed, of (about \d+|more than 1000) replicates", each)
+        for each in said
+    ), said
 
 
 def test_smallest_difference_is_that_of_90_percent_power() -> None:
@@ -122,7 +125,7 @@ def test_precision_is_said_of_the_primary_response() -> None:
     assert re.fullmatch(
         r"Throughput: ratios are known to ±[\d.]+ % over all loads and ±[\d.]+ % under one load "
         r"\(median; worst ±[\d.]+ %\); minimum detectable difference \(90 % power\) over all loads [\d.]+ %; "
-        r"half of it takes about \d+ replicates.*\.",
+        r"half of it takes a run of about \d+ replicates.*\.",
         found.text,
     ), found.text
     assert precision(summarise(Simulation().data(study(design={"replicates": 1})))) is None

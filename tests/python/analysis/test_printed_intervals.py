@@ -40,11 +40,11 @@ def cell_mean(replicates: int) -> Draw:
     of = study(factors={"protocol": ["iscsi"]}, design={"replicates": replicates})
     grid, layouts = Grid(of), LayoutCache()
     (cell,) = grid.cells()
-    runs = Simulation(samples=1).data(of).runs
+    data = Simulation(samples=1).data(of)
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
-        values = dict(zip((run.trial.id for run in runs), rng.lognormal(3.0, 0.05, replicates), strict=True))
-        found = Model(replace(IOPS, of_window=lambda run: values[run.trial.id]), grid, runs, layouts).absolute(cell)
+        values = dict(zip((run.trial.id for run in data.runs), rng.lognormal(3.0, 0.05, replicates), strict=True))
+        found = Model(replace(IOPS, of_window=lambda run: values[run.trial.id]), grid, data, layouts).absolute(cell)
         return (found.low, found.high), math.exp(3.0)
 
     return draw

@@ -29,7 +29,7 @@ from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
-from iotax.trial import Attempt, CpuUse, Direction, Outstanding, Trial, TrialResult, Window
+from report.factory import counted_attempt
 
 TWO = {
     "protocol": ["nfs3", "iscsi"],
@@ -231,7 +231,7 @@ def test_rule_is_about_the_widest_interval() -> None:
         attempts = []
         for trial in plan(made).trials:
             ios = round(1_000_000 * (1 + scatter * stream.gauss(0, 1)))
-            attempts.append(attempt(trial, ios))
+            attempts.append(counted_attempt(trial, ios))
         return StudyData(made, attempts)
 
     assert half_width(measured(0.01, 4)) < 0.05 < half_width(measured(0.2, 4))
@@ -239,23 +239,6 @@ def test_rule_is_about_the_widest_interval() -> None:
     assert half_width(measured(0.02, 1)) == float("inf")
     assert not precise_enough(measured(0.001, 2), 2)
     assert precise_enough(measured(0.001, 3), 3)
-
-
-def attempt(trial: Trial, ios: int) -> Attempt:
-    def stream(count: int) -> Direction:
-        return Direction(ios=count, bytes=count * 512, latency_sum_ns=count, latency_min_ns=1, latency_max_ns=1)
-
-    result = TrialResult(
-        engine_version="0",
-        driver="",
-        endpoint="iscsi://",
-        window=Window(start_unix_ns=trial.order, start_ns=0, duration_ns=10**9),
-        read=stream(ios),
-        write=stream(0),
-        cpu=CpuUse.model_validate({"initiator": None}),
-        outstanding=Outstanding(workers=1, per_worker=1, mean=1.0),
-    )
-    return Attempt(trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=1, result=result)
 
 
 def test_plan_prints_what_the_design_can_tell(engine: FakeEngine, tmp_path: Path) -> None:

@@ -142,6 +142,24 @@ def test_a_run_of_fewer_replicates_is_extended_and_keeps_what_it_has(path: Path,
     database.close()
 
 
+def test_replicates_that_are_added_after_results_are_a_look_and_those_before_are_none(path: Path, study: Study) -> None:
+    more, most = (study.model_copy(update={"design": study.design.repeated(count)}) for count in (3, 5))
+    with Writer(path) as writer:
+        run = writer.begin(study, "two", "", list(plan(study).trials))
+        writer.extend(run, more, "three", added(more, writer.trials(run)))
+        assert writer.looks(run) == []
+        session = writer.begin_session(run, {}, 0)
+        for trial, status in zip(writer.trials(run)[:3], ("done", "failed", "done"), strict=True):
+            writer.end_attempt(writer.begin_attempt(session, run, trial), status)
+        assert writer.looks(run) == []
+        writer.extend(run, most, "five", added(most, writer.trials(run)))
+        [look] = writer.looks(run)
+    assert (look.results, look.replicates, look.raised_to) == (2, 3, 5)
+    with Notebook(path) as notebook:
+        assert notebook.looks() == [look]
+        assert notebook.study() == most
+
+
 def test_an_empty_notebook_says_so(path: Path) -> None:
     with Writer(path) as writer, pytest.raises(NotebookError, match="holds no study yet"):
         writer.study()

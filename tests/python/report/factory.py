@@ -383,6 +383,25 @@ def write_notebook(path: Path, data: StudyData) -> Path:
     return path
 
 
+def counted_attempt(trial: Trial, ios: int) -> Attempt:
+    """One second in which so many I/Os completed, and nothing else."""
+
+    def stream(count: int) -> Direction:
+        return Direction(ios=count, bytes=count * 512, latency_sum_ns=count, latency_min_ns=1, latency_max_ns=1)
+
+    result = TrialResult(
+        engine_version="0",
+        driver="",
+        endpoint="iscsi://",
+        window=Window(start_unix_ns=trial.order, start_ns=0, duration_ns=10**9),
+        read=stream(ios),
+        write=stream(0),
+        cpu=CpuUse.model_validate({"initiator": None}),
+        outstanding=Outstanding(workers=1, per_worker=1, mean=1.0),
+    )
+    return Attempt(trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=1, result=result)
+
+
 def _attempt(trial: Trial, number: int, at_ns: int, result: TrialResult | None) -> Attempt:
     if result is None:
         return Attempt(

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 
 from faked import FakeEngine
+from iotax.analysis import summarise
 from iotax.collected import study_data
 from iotax.design import plan
 from iotax.engine import find_engine
@@ -243,6 +244,7 @@ def test_more_replicates_are_added_to_what_is_there(
     log = Log()
     assert len(run(path, tiny, log).failed) == 1
     assert log.resumed is True
+    assert [each for each in log.warnings if "so its ratios get no verdict" in each]
     # What was left of the added ones is taken up like any other.
     assert run(path, tiny) == Ending(1, 1, (), interrupted=False)
     found = attempts(path)
@@ -262,6 +264,20 @@ def test_more_replicates_are_added_to_what_is_there(
     with Notebook(path) as notebook:
         assert [each.id for each in notebook.runs()] == [1]
         assert notebook.study().design.replicates == 4
+        assert [(each.results, each.replicates, each.raised_to) for each in notebook.looks()] == [(10, 2, 4)]
+        found = summarise(study_data(notebook))
+    assert found.comparisons
+    assert not any(each.verdict for each in found.comparisons)
+
+
+def test_a_new_seed_begins_a_new_run_that_gets_verdicts(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    del engine
+    path = tmp_path / "n.iotax"
+    run(path, tiny)
+    tiny.write_text(tiny.read_text().replace("seed: 7", "seed: 8").replace("replicates: 2", "replicates: 4"))
+    assert run(path, tiny).run == 2
+    with Notebook(path) as notebook:
+        assert notebook.looks() == []
 
 
 def test_a_complete_study_runs_anew_and_both_runs_are_kept(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
