@@ -4,11 +4,11 @@
 
 All effects are interactions with the rate, since what a block size or a mix changes is the cost per I/O. The background
 is fitted as a treatment, from runs or measurements without load, not subtracted from every run by one shared estimate.
-A line through the origin is used only where the background is not significantly different from zero. Scatter grows with
-the load, so each run weighs by the square of one over its expectation (that of the lightest load at most). Standard
-errors are heteroscedasticity-consistent on top of it: HC2 with Bell and McCaffrey's degrees of freedom, since where 15
-terms rest on 64 runs HC3 covers 97.5 % for a nominal 95 % and this 93 to 97 %
-(tests/python/analysis/test_cpu_model.py).
+It is kept whether or not it is significantly different from zero: an idle machine is busy with something, and a model
+that drops what its data cannot see has intervals that are too narrow. Scatter grows with the load, so each run weighs
+by the square of one over its expectation (that of the lightest load at most). Standard errors are
+heteroscedasticity-consistent on top of it: HC2 with Bell and McCaffrey's degrees of freedom, since where 15 terms rest
+on 64 runs HC3 covers 97.5 % for a nominal 95 % and this 93 to 97 % (tests/python/analysis/test_cpu_model.py).
 
 Blocks drift, which changes the cost of every I/O of a block by the same share. Ratios of costs do not drift: they are
 judged by the runs within blocks. A cost in µs does, so for it the blocks are the sample, left out one at a time, with
@@ -151,35 +151,26 @@ class CpuModel:
         self._scale = self._expectation(self._y - first.residuals)
         self._background = 0.0
         for _ in range(_REWEIGHTINGS):
-            with_intercept = self._fit(intercept=True)
-            self._scale = self._expectation(self._y - with_intercept.residuals * self._scale)
-            self._background = max(0.0, float(with_intercept.coefficients[_INTERCEPT]))
-        self.with_intercept = self._fit(intercept=True)
-        self.through_origin = self._fit(intercept=False)
-        self.has_background = self.background_p is None or self.background_p < ALPHA
+            fitted = self._fit()
+            self._scale = self._expectation(self._y - fitted.residuals * self._scale)
+            self._background = max(0.0, float(fitted.coefficients[_INTERCEPT]))
+        self.fitted = self._fit()
 
     @property
     def _busy(self) -> list[LoadPoint]:
         return [load for load in self.loads if load.rate_iops > 0]
 
     @property
-    def chosen(self) -> Fit:
-        """With the background where it is significantly different from zero, else through the origin."""
-        return self.with_intercept if self.has_background else self.through_origin
-
-    @property
     def background_cores(self) -> Estimate:
-        fitted = self.with_intercept
-        alone = np.eye(len(fitted.coefficients))[_INTERCEPT]
-        value, error, df = fitted.contrast(alone)
+        value, error, df = self.fitted.contrast(self._vector({_INTERCEPT: 1.0}))
         if self.drawn:
-            return Estimate.plain(jackknife(value, [one[_INTERCEPT] for one in self._leaving_out(intercept=True)]))
+            return Estimate.plain(jackknife(value, [one[_INTERCEPT] for one in self._without_block]))
         return Estimate.plain(Contrast(value, error, df))
 
     @property
     def background_p(self) -> float | None:
-        """Of "the line passes through the origin"; None where nothing is left to judge by."""
-        test = self._zero(self.with_intercept, [_INTERCEPT], intercept=True)
+        """Of "nothing is busy without load"; None where nothing is left to judge by."""
+        test = self._zero(self.fitted, [_INTERCEPT])
         return test.p if test else None
 
     def cost_us(self, arm: str) -> Estimate:
@@ -196,17 +187,17 @@ class CpuModel:
 
     def _ratio(self, over: Mapping[int, float], under: Mapping[int, float]) -> Estimate:
         high, low = self._vector(over), self._vector(under)
-        c, v = self.chosen.coefficients, self.chosen.hc2_covariance
+        c, v = self.fitted.coefficients, self.fitted.hc2_covariance
         top, bottom = float(high @ c), float(low @ c)
         if self.drawn:
             return self._ratio_by_blocks(high, low)
         variances = float(high @ v @ high), float(low @ v @ low)
-        _, _, df = self.chosen.contrast(high - top / bottom * low)
+        _, _, df = self.fitted.contrast(high - top / bottom * low)
         bounds = fieller(top, bottom, variances, float(high @ v @ low), df)
         return Estimate(top / bottom, *(bounds or ()))
 
     def _ratio_by_blocks(self, high: np.ndarray, low: np.ndarray) -> Estimate:
-        whole = self.chosen.coefficients
+        whole = self.fitted.coefficients
         sets = [whole, *(np.append(one, whole[len(one) :]) for one in self._without_block)]
         ratios = np.array([high @ one / (low @ one) for one in sets])
         if np.any(ratios <= 0):
@@ -229,7 +220,7 @@ class CpuModel:
             for high, arm in itertools.product(levels[1:], self.arms):
                 over, under = (self._at(arm, {factor: level}) for level in (high, levels[0]))
                 change = self._vector(over) - self._vector(under)
-                us = float(change @ self.chosen.coefficients)
+                us = float(change @ self.fitted.coefficients)
                 found.append(CostEffect(arm, factor, levels[0], high, us, self._ratio(over, under), self._p(change)))
         return found
 
@@ -245,13 +236,13 @@ class CpuModel:
                 # Of two levels the second is named, since an effect is what it changes.
                 sign *= -1.0 if len(levels) == 2 else 1.0
                 at.append((name, levels[1] if len(levels) == 2 else level))
-            value, error, _ = self.chosen.contrast(sign * self._vector({column: 1.0}))
+            value, error, _ = self.fitted.contrast(sign * self._vector({column: 1.0}))
             found.append(Term(arm, tuple(at), value, value / error if error > 0 else math.inf))
         return found
 
     def apart(self, arm: str, base: str) -> float:
         """How far the costs of two protocols lie from each other, over the standard error of their difference."""
-        value, error, _ = self.chosen.contrast(self._vector(self._at(arm, {})) - self._vector(self._at(base, {})))
+        value, error, _ = self.fitted.contrast(self._vector(self._at(arm, {})) - self._vector(self._at(base, {})))
         return value / error if error > 0 else math.inf
 
     def _coded_at(self, column: int) -> tuple[str, ...]:
@@ -266,8 +257,7 @@ class CpuModel:
         """For each pair of factors: does one's effect on the price depend on the other's level, in any protocol?"""
         found = {}
         for term in (t for t in self._terms if len(t) == 2):
-            test = self._zero(self.chosen, [i - self._shift for i, t in enumerate(self._names) if t[1] == term],
-                              intercept=self.has_background)  # fmt: skip
+            test = self._zero(self.fitted, [i for i, each in enumerate(self._names) if each[1] == term])
             if test is not None:
                 found[term] = test
         return found
@@ -284,15 +274,14 @@ class CpuModel:
         columns = np.hstack((self._ones, own, self._block_columns())) / self._scale[:, None]
         larger = fit(columns, self._y / self._scale)
         df = len(self._y) - int(np.linalg.matrix_rank(columns))
-        small = self.with_intercept
-        return compare_nested((small.sse, small.residual_df), (larger.sse, df))
+        return compare_nested((self.fitted.sse, self.fitted.residual_df), (larger.sse, df))
 
     @cached_property
     def linearity(self) -> FTest | None:
         """Does the cost per I/O change with the rate? None where too few rates were measured to see it."""
         if self._curved is None:
             return None
-        return self._zero(self._curved, self._bends, intercept=True, extra=self._bend_columns)
+        return self._zero(self._curved, self._bends, extra=self._bend_columns)
 
     @property
     def bends(self) -> bool:
@@ -312,7 +301,7 @@ class CpuModel:
             return []
         without = self.idle_cores
         if without is None:
-            without = self.background_cores.value if self.has_background else 0.0
+            without = self.background_cores.value
         found = []
         for arm in self.arms:
             steps: dict[Hashable, list[LoadPoint]] = {}
@@ -331,10 +320,9 @@ class CpuModel:
 
     @cached_property
     def residuals(self) -> list[CostResidual]:
-        chosen = self.chosen
-        spread = chosen.residual_sd or 1.0
-        shares = chosen.residuals
-        ranks = np.argsort(np.argsort(shares / (spread * np.sqrt(np.clip(1 - chosen.leverage, 1e-9, 1)))))
+        spread = self.fitted.residual_sd or 1.0
+        shares = self.fitted.residuals
+        ranks = np.argsort(np.argsort(shares / (spread * np.sqrt(np.clip(1 - self.fitted.leverage, 1e-9, 1)))))
         normal = ndtri((ranks + 0.625) / (len(shares) + 0.25))
         fitted = self._y - shares * self._scale
         return [
@@ -345,22 +333,16 @@ class CpuModel:
     @property
     def residual_share(self) -> float:
         """Standard deviation of the residuals, as a share of the expectation."""
-        return self.chosen.residual_sd
+        return self.fitted.residual_sd
 
     @property
     def prediction_share(self) -> float:
         """How far a run lies from what all others predict of it (root mean square, PRESS)."""
-        return float(np.sqrt(self.chosen.press / len(self.loads)))
+        return float(np.sqrt(self.fitted.press / len(self.loads)))
 
     def line_cores(self, arm: str, rate_iops: float) -> float:
         """What the model says of a rate, at the mean over the factors' levels."""
-        background = self.background_cores.value if self.has_background else 0.0
-        return background + rate_iops * 1e-6 * self.cost_us(arm).value
-
-    @property
-    def _shift(self) -> int:
-        """Columns are numbered with the intercept; a fit through the origin lacks it."""
-        return 0 if self.has_background else 1
+        return self.background_cores.value + rate_iops * 1e-6 * self.cost_us(arm).value
 
     @property
     def _ones(self) -> np.ndarray:
@@ -438,18 +420,18 @@ class CpuModel:
         return weights
 
     def _vector(self, weights: Mapping[int, float]) -> np.ndarray:
-        vector = np.zeros(len(self.chosen.coefficients))
+        vector = np.zeros(len(self.fitted.coefficients))
         for column, weight in weights.items():
-            vector[column - self._shift] = weight
+            vector[column] = weight
         return vector
 
     def _price(self, weights: Mapping[int, float]) -> Estimate:
         """A price in µs, by the blocks; by the runs where all of them are one block."""
         vector = self._vector(weights)
-        value, error, df = self.chosen.contrast(vector)
+        value, error, df = self.fitted.contrast(vector)
         if len(self.blocks) < 2:
             return Estimate.plain(Contrast(value, error, df))
-        weighed = vector[: len(self._names) - self._shift]
+        weighed = vector[: len(self._names)]
         without = np.array([weighed @ prices for prices in self._without_block])
         # Drift multiplies, and no I/O costs less than nothing: by logarithms, as long as there are any.
         if value > 0 and np.all(without > 0):
@@ -458,13 +440,12 @@ class CpuModel:
 
     @cached_property
     def _without_block(self) -> list[np.ndarray]:
-        return self._leaving_out(intercept=self.has_background)
+        return self._leaving_out()
 
-    def _leaving_out(self, *, intercept: bool, extra: np.ndarray | None = None) -> list[np.ndarray]:
+    def _leaving_out(self, extra: np.ndarray | None = None) -> list[np.ndarray]:
         """The coefficients, but for those of blocks, without each block in turn; empty where one of the blocks alone
         carries the model."""
-        columns = self._columns[:, 0 if intercept else 1 :]
-        columns = columns if extra is None else np.hstack((columns, extra))
+        columns = self._columns if extra is None else np.hstack((self._columns, extra))
         found = []
         for block in self.blocks:
             kept = self._blocks != block
@@ -475,13 +456,11 @@ class CpuModel:
             found.append(solved[: columns.shape[1]])
         return found
 
-    def _zero(
-        self, fitted: Fit, which: Sequence[int], *, intercept: bool, extra: np.ndarray | None = None
-    ) -> FTest | None:
+    def _zero(self, fitted: Fit, which: Sequence[int], extra: np.ndarray | None = None) -> FTest | None:
         """Are these coefficients all zero?"""
         if not self.drawn:
             return wald(fitted, which)
-        without = np.array(self._leaving_out(intercept=intercept, extra=extra))
+        without = np.array(self._leaving_out(extra))
         count, several = len(without), len(which)
         if not several or count <= several:
             return None
@@ -495,14 +474,14 @@ class CpuModel:
 
     def _p(self, weights: np.ndarray) -> float:
         if self.drawn:
-            estimate = float(weights @ self.chosen.coefficients)
+            estimate = float(weights @ self.fitted.coefficients)
             without = [float(weights[: len(one)] @ one) for one in self._without_block]
             found = jackknife(estimate, without)
             if found.standard_error is None or found.df is None:
                 return math.nan
             error, df = found.standard_error, found.df
         else:
-            estimate, error, df = self.chosen.contrast(weights)
+            estimate, error, df = self.fitted.contrast(weights)
         return 2 * student.beyond(abs(estimate) / error, df) if error > 0 else 0.0
 
     def _expectation(self, fitted: np.ndarray) -> np.ndarray:
@@ -511,10 +490,8 @@ class CpuModel:
         floor = max(float(np.min(np.abs(fitted[busy]))), 1e-9)
         return np.maximum(np.abs(fitted), floor)
 
-    def _fit(self, *, intercept: bool, extra: np.ndarray | None = None) -> Fit:
-        columns = self._columns[:, 0 if intercept else 1 :]
-        if extra is not None:
-            columns = np.hstack((columns, extra))
+    def _fit(self, extra: np.ndarray | None = None) -> Fit:
+        columns = self._columns if extra is None else np.hstack((self._columns, extra))
         blocks = self._block_columns()
         if len(self._y) > columns.shape[1] + blocks.shape[1] + 1:
             columns = np.hstack((columns, blocks))
@@ -537,7 +514,7 @@ class CpuModel:
         # Rates of a closed loop scatter a little, which is no second rate: hence a wide tolerance.
         if np.linalg.matrix_rank(scaled, tol=1e-3) < columns.shape[1] or len(self._y) <= columns.shape[1] + 1:
             return None
-        return self._fit(intercept=True, extra=bend)
+        return self._fit(bend)
 
     @property
     def _bends(self) -> list[int]:

@@ -91,14 +91,10 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
         background += "nothing was measured without load, so it comes from the fitted line alone; "
     else:
         background += f"fitted as a treatment with {model.idle} {idle}, which gave {model.idle_cores:.4f}; "
-    if model.has_background:
-        p = model.background_p
-        background += (
-            f"significantly different from zero{f' (p {_p(p)})' if p is not None else ''}, so the model keeps it"
-        )
-    else:
-        p = model.background_p or 1.0
-        background += f"not significantly different from zero (p {_p(p)}), so the lines pass through the origin"
+    p = model.background_p
+    if p is not None:
+        background += f"{'' if p < 0.05 else 'not '}significantly different from zero (p {_p(p)}); "
+    background += "the model keeps it in any case"
     facts = [Fact("Blocks", _blocks(model)), Fact("Background", background)]
     facts += [Fact(f"Equation, {title(arm)}", _equation(model, arm)) for arm in model.arms]
     facts.append(Fact("Linear in IOPS", _linear(costs)))
@@ -118,7 +114,7 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
             "Scatter",
             f"standard deviation of runs about the model {100 * model.residual_share:.1f} %; prediction error of each "
             "run "
-            f"from all others {100 * model.prediction_share:.1f} % (PRESS); {model.chosen.residual_df} degrees of "
+            f"from all others {100 * model.prediction_share:.1f} % (PRESS); {model.fitted.residual_df} degrees of "
             "freedom",
         )
     )
@@ -262,8 +258,8 @@ def _equation(model: CpuModel, arm: str) -> str:
     for term in (term if abs(term.us) > least_us else replace(term, us=0.0) for term in others):
         named = " × ".join(f"[{_name(name)} {level}]" for name, level in term.at)
         text += f" {'+' if term.us >= 0 else '−'} {figure(abs(term.us))} {named}"
-    background = f"{model.background_cores.value:.4f} + " if model.has_background else ""
-    return f"busy processors = {background}IOPS × ({text}) µs"
+    background = f"{round(model.background_cores.value, 4) + 0.0:.4f}".replace("-", "−")
+    return f"busy processors = {background} + IOPS × ({text}) µs"
 
 
 def _linear(costs: CpuCosts) -> str:

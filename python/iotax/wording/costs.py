@@ -47,7 +47,7 @@ def _against(summary: Summary, arm: str, base: str) -> str:
 
 def by_rate(summary: Summary) -> list[Finding]:
     """That the cost depends on the rate, where it does: then a slope beside a background is the cost of each further
-    I/O, and one through zero a mean over the rates."""
+    I/O."""
     if summary.costs is None or not summary.costs.model.bends:
         return []
     model = summary.costs.model
@@ -60,8 +60,9 @@ def by_rate(summary: Summary) -> list[Finding]:
     p = " (p < 0.001)" if model.linearity.p < 0.001 else f" (p = {model.linearity.p:.3f})"
     # Of replicates that differ by their seeds alone it is no probability of anything.
     p = "" if summary.data.simulated and not summary.data.costs_drawn else p
-    these = "the cost of each further I/O" if model.has_background else "means over the rates"
-    text = f"The cost depends on the rate{p}, so these are {these}; over all I/Os {'; '.join(costs)}"
+    text = (
+        f"The cost depends on the rate{p}, so these are the cost of each further I/O; over all I/Os {'; '.join(costs)}"
+    )
     return [Finding("", text)]
 
 

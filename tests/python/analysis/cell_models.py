@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import t as student
 
-from iotax.analysis.model import CellModel, Layout
+from iotax.analysis.model import CellModel, Layout, Weights
 
 
 def design(cells: int, blocks: int) -> Layout:
@@ -15,6 +16,23 @@ def draw(layout: Layout, blocks: int, means: np.ndarray, sds: np.ndarray, rng: n
     drift = rng.normal(0, 0.05, blocks)
     noise = rng.normal(size=len(layout.cell_of)) * sds[layout.cell_of]
     return CellModel(layout, means[layout.cell_of] + np.tile(drift, len(layout.cells)) + noise)
+
+
+def intervals(layout: Layout, y: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
+    """(lower, upper) ends of a contrast of each row of observations, as `CellModel.contrast` has them, all at once."""
+    load = layout.load_of(weights)
+    share, cell_df, df_max = layout._variance_parts(weights, load)
+    of_cell = np.eye(len(layout.cells))[layout.cell_of]
+    estimate, residuals = y @ load, y - (y @ layout._inverse.T) @ layout.x.T
+    squares = residuals**2
+    parts = (squares * share) @ of_cell
+    if layout._of_squares is not None:
+        hc2 = (squares / layout.free) @ of_cell / of_cell.sum(axis=0)
+        parts *= np.maximum(1.0, squares @ of_cell @ layout._of_squares.T / hc2)
+    variance = parts.sum(axis=1)
+    df = np.clip(variance**2 / np.sum(parts**2 / cell_df, axis=1), 1.0, df_max)
+    reach = student.ppf(0.975, df) * np.sqrt(variance)
+    return estimate - reach, estimate + reach
 
 
 class OneModel:

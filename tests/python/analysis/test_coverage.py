@@ -4,35 +4,46 @@ import math
 
 import numpy as np
 import pytest
-from cell_models import OneModel, design, draw
+from cell_models import OneModel, design, draw, intervals
 
 from iotax.analysis.compare import _judge
 from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.verdict import Verdict
 
-DRAWS = 1000
+DRAWS = 10_000
+"""Coverage of 95 % is then known to ±0.44 % (two standard errors)."""
+NOISY, NOISIER = 10 / 3, 10
+"""Times the scatter of the other cells."""
 
 
 def coverage(layout: Layout, blocks: int, sds: np.ndarray, seed: int, draws: int = DRAWS) -> float:
     rng = np.random.default_rng(seed)
     means = np.linspace(0, 1.5, len(layout.cells))
-    hits = 0
-    for _ in range(draws):
-        low, high = draw(layout, blocks, means, sds, rng).contrast({1: 1.0, 0: -1.0}).interval()
-        hits += low <= means[1] - means[0] <= high
-    return hits / draws
+    noise = rng.normal(size=(draws, len(layout.cell_of))) * sds[layout.cell_of]
+    drift = rng.normal(0, 0.05, (draws, blocks))
+    y = means[layout.cell_of] + np.tile(drift, len(layout.cells)) + noise
+    low, high = intervals(layout, y, {1: 1.0, 0: -1.0})
+    for row in range(20):
+        own = CellModel(layout, y[row]).contrast({1: 1.0, 0: -1.0}).interval()
+        assert own == pytest.approx((low[row], high[row]), rel=1e-9, abs=1e-12)
+    truth = means[1] - means[0]
+    return float(np.mean((low <= truth) & (truth <= high)))
 
 
-@pytest.mark.parametrize(("cells", "blocks"), [(2, 3), (2, 10), (4, 3), (4, 5), (12, 3), (12, 5)])
+@pytest.mark.parametrize(("cells", "blocks"), [(2, 3), (2, 10), (3, 3), (4, 3), (4, 5), (12, 3), (12, 5)])
 def test_ratio_interval_covers_when_all_cells_scatter_alike(cells, blocks):
-    assert 0.93 <= coverage(design(cells, blocks), blocks, np.full(cells, 0.03), seed=cells * blocks) <= 0.98
+    assert 0.94 <= coverage(design(cells, blocks), blocks, np.full(cells, 0.03), seed=cells * blocks) <= 0.98
 
 
-@pytest.mark.parametrize(("cells", "blocks"), [(2, 3), (4, 3), (12, 3), (12, 5)])
+def scattered(cells: int, times: float) -> np.ndarray:
+    """The first cell scatters so many times as much as the others."""
+    return 0.03 * np.append(times, np.ones(cells - 1))
+
+
+@pytest.mark.parametrize(("cells", "blocks"), [(2, 3), (3, 3), (3, 10), (4, 3), (4, 10), (12, 3), (12, 5)])
 def test_ratio_interval_covers_when_one_cell_scatters_more(cells, blocks):
-    sds = np.full(cells, 0.03)
-    sds[0] = 0.1
-    assert 0.92 <= coverage(design(cells, blocks), blocks, sds, seed=7 * cells + blocks) <= 0.98
+    """HC2 alone covers 91 to 94 % here, and no better over more blocks."""
+    assert 0.94 <= coverage(design(cells, blocks), blocks, scattered(cells, NOISY), seed=7 * cells + blocks) <= 0.98
 
 
 @pytest.mark.parametrize("cells", [4, 12])
@@ -42,16 +53,27 @@ def test_ratio_interval_is_never_short_when_other_cells_scatter_more(cells):
     assert coverage(design(cells, 3), 3, sds, seed=cells) >= 0.95
 
 
+def test_cells_that_lack_runs_are_covered_as_well():
+    """Not every block has every cell: a third of the runs failed."""
+    rows = [(cell, block) for cell in range(4) for block in range(1, 10) if (cell + block) % 3]
+    layout = Layout([cell for cell, _ in rows], [block for _, block in rows])
+    rng = np.random.default_rng(17)
+    y = rng.normal(0, 0.05, (DRAWS, 9))[:, layout.block_of]
+    y += rng.normal(size=y.shape) * scattered(4, NOISY)[layout.cell_of]
+    low, high = intervals(layout, y, {1: 1.0, 0: -1.0})
+    assert 0.94 <= np.mean((low <= 0) & (high >= 0)) <= 0.98
+
+
 def test_difference_of_means_covers():
     layout, rng = design(12, 3), np.random.default_rng(3)
     means = np.concatenate(([0.0, 4.0], np.linspace(1, 3, 10)))
     truth = math.exp(4.0) - math.exp(0.0)
     hits = 0
-    for _ in range(DRAWS):
+    for _ in range(1000):
         noise = rng.normal(0, 0.03, len(layout.cell_of))
         low, high = CellModel(layout, means[layout.cell_of] + noise).difference_of_means(1, 0).interval()
         hits += low <= truth <= high
-    assert 0.93 <= hits / DRAWS <= 0.98
+    assert 0.93 <= hits / 1000 <= 0.98
 
 
 def verdicts(truth: float, margin_percent: float, sd: float, draws: int, seed: int) -> list[set[Verdict]]:
@@ -87,14 +109,14 @@ def test_noise_leaves_the_question_open():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("blocks", [2, 3, 5, 10, 20])
-@pytest.mark.parametrize("cells", [2, 4, 12])
-def test_ratio_interval_covers_at_every_size(cells, blocks):
-    layout = design(cells, blocks)
-    noisy = np.full(cells, 0.03)
-    noisy[0] = 0.1
-    assert 0.935 <= coverage(layout, blocks, np.full(cells, 0.03), seed=1, draws=10_000) <= 0.98
-    assert 0.92 <= coverage(layout, blocks, noisy, seed=2, draws=10_000) <= 0.98
+@pytest.mark.parametrize("cells", [2, 3, 4, 6, 12])
+@pytest.mark.parametrize(("times", "least"), [(1, 0.945), (NOISY, 0.94), (NOISIER, 0.93)])
+def test_ratio_interval_covers_at_every_size(cells, blocks, times, least):
+    found = coverage(design(cells, blocks), blocks, scattered(cells, times), seed=1, draws=40_000)
+    print(cells, blocks, times, found)
+    assert least <= found <= 0.985
 
 
 def rejects(conditions: int, arms: int, blocks: int, sds: np.ndarray, draws: int = 2000) -> float:

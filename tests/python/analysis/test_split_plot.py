@@ -49,7 +49,14 @@ def coverage(draws, blocks):
 
 
 def test_interval_of_arms_on_whole_plots_covers():
-    assert 0.92 <= coverage(400, 6) <= 0.98
+    assert 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400) <= coverage(400, 6) <= 0.98
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("blocks", [3, 6, 10])
+def test_interval_of_arms_on_whole_plots_covers_at_every_size(blocks):
+    assert 0.94 <= coverage(10_000, blocks) <= 0.97
 
 
 def test_taking_runs_for_plots_would_not_cover():
