@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from iotax import notebook_format
 from iotax.older_results import completed
 from iotax.records import Conditioning, Record
+from iotax.redaction import redact
 from iotax.soundness import out_of_range, unsound
 from iotax.study import Study
 from iotax.study.imported import ImportedStudy, kept_study
@@ -485,7 +486,9 @@ class Writer(Notebook):
 
     def add_closing(self, session: int, run: int, log: str) -> None:
         with self._append() as database:
-            database.execute("INSERT INTO closings (session_id, study_id, log) VALUES (?, ?, ?)", (session, run, log))
+            database.execute(
+                "INSERT INTO closings (session_id, study_id, log) VALUES (?, ?, ?)", (session, run, redact(log))
+            )
 
     def _abandon(self) -> None:
         """Ends the attempts of processes that died without a word. Nobody else can be writing: we hold the lock."""
@@ -524,7 +527,10 @@ def _insert_ending(
 ) -> None:
     database.execute(
         "INSERT INTO endings (attempt_id, status, reason, ended_unix_ns, connected, log) VALUES (?, ?, ?, ?, ?, ?)",
-        (attempt, status, reason, ended_unix_ns, connected.model_dump_json() if connected else None, log),
+        (
+            *(attempt, status, redact(reason), ended_unix_ns),
+            *(connected.model_dump_json() if connected else None, redact(log)),
+        ),
     )
     if result is not None:
         database.execute(

@@ -26,6 +26,7 @@ from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Samp
 from iotax.listener import Ending, Listener
 from iotax.notebook import Writer
 from iotax.preconditioning import precondition
+from iotax.redaction import learn_from
 from iotax.study import Study
 from iotax.trial import Connected, Status, Trial
 from iotax.units import counted
@@ -55,6 +56,7 @@ def run_study(
     whatever there is.
     """
     started_unix_ns = time.time_ns()
+    learn_from(study.model_dump())
     session = None
     with _Interrupts() as interrupts:
         try:

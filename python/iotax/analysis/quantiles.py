@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from iotax.analysis.estimate import Contrast, Estimate, combined, jackknife
-from iotax.analysis.histogram import LatencyBins, smallest_count
+from iotax.analysis.histogram import LatencyBins, smallest_count, tells_tail
 from iotax.analysis.multiplicity import holm
 from iotax.analysis.responses import Run
 from iotax.analysis.verdict import two_sided_p
@@ -54,7 +54,7 @@ class ShiftPoint:
 
 @dataclass(frozen=True)
 class Shift:
-    """The difference at every quantile that both sides can carry."""
+    """The difference at every quantile of which both sides tell how well it is known."""
 
     arm: str
     condition: str
@@ -62,11 +62,13 @@ class Shift:
 
 
 def quantiles(runs: Sequence[Run], percents: Sequence[float] = QUANTILES_PERCENT) -> list[Quantile]:
-    """Those that the counts can carry; without intervals where there is a single run."""
+    """Those that the counts can carry; without intervals where there is a single run, or where too few I/Os of a run
+    lie beyond the quantile to tell how well it is known."""
     sample = _Sample([[run.latency] for run in runs], percents)
     found = []
     for i, percent in enumerate(sample.percents):
-        contrast = jackknife(math.log(sample.whole[i]), np.log(sample.without[:, i]), sample.bin_error)
+        without = np.log(sample.without[:, i]) if sample.tells(percent) else []
+        contrast = jackknife(math.log(sample.whole[i]), without, sample.bin_error)
         found.append(Quantile(percent, _in_us(Estimate.ratio(contrast))))
     return found
 
@@ -115,9 +117,14 @@ class _Sample:
         rest = [everything - row for row in cumulative] if len(groups) > 1 else []
         fewest = min((row[-1] for row in [everything, *rest] if len(row)), default=0)
         self.percents = [percent for percent in percents if fewest >= smallest_count(percent)]
+        self._counts = [int(row[-1]) for row in cumulative if len(row)]
         self.bin_error = max((each.bin_error for each in histograms), default=0.0)
         self.whole = self._read(values, everything)
         self.without = np.array([self._read(values, row) for row in rest]).reshape(len(rest), len(self.percents))
+
+    def tells(self, percent: float) -> bool:
+        """Whether each group has so many I/Os that the groups tell how well the quantile is known."""
+        return tells_tail(percent, self._counts)
 
     def _read(self, values: np.ndarray, cumulative: np.ndarray) -> np.ndarray:
         wanted = [math.ceil(percent / 100 * cumulative[-1] - 1e-9) for percent in self.percents]
@@ -134,7 +141,7 @@ def _rounded(contrast: Contrast, grain: float) -> Contrast:
 def _shift(arm: str, condition: str, sides: Sequence[_Sample], contrast: _Contrasting) -> Shift:
     a, b = sides
     points, tests = [], []
-    for percent in (p for p in a.percents if p in b.percents):
+    for percent in (p for p in a.percents if p in b.percents and a.tells(p) and b.tells(p)):
         i, j = a.percents.index(percent), b.percents.index(percent)
         raw = float(a.whole[i]), float(b.whole[j]), a.without[:, i], b.without[:, j]
         logs = math.log(raw[0]), math.log(raw[1]), np.log(raw[2]), np.log(raw[3])

@@ -1,7 +1,7 @@
 """What is compared: a number for each run, its unit, and which way is good."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -55,6 +55,24 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Tail:
+    """A percentile of the latency of some I/Os."""
+
+    percent: float
+    of: Literal["all", "read", "write", "sync"] = "all"
+
+    def told(self, runs: Iterable[Run]) -> bool:
+        """Whether enough I/Os of each run lie beyond to tell how well it is known."""
+        return histogram.tells_tail(self.percent, (self._ios(run) for run in runs))
+
+    def _ios(self, run: Run) -> int:
+        if self.of == "all":
+            return run.result.ios
+        own: Direction | None = getattr(run.result, self.of)
+        return 0 if own is None else own.ios
+
+
+@dataclass(frozen=True)
 class Response:
     key: str
     title: str
@@ -62,6 +80,8 @@ class Response:
     more_is_better: bool
     of_window: Callable[[Run], float | None]
     """Of the whole window; None where it was not measured or does not exist."""
+    tail: "Tail | None" = None
+    """Of a percentile: of what."""
 
     def of(self, run: Run) -> float | None:
         """As its slices give it, where it was measured in rounds; else of the whole window."""
@@ -127,6 +147,12 @@ def _direction_us(
         return _known_us(own.latency_sum_ns / own.ios if percent is None else own.percentile_ns(percent))
 
     return of
+
+
+def _percentile_of(name: Literal["read", "write", "sync"], named: str, percent: int) -> Response:
+    title = f"{'Median' if percent == 50 else f'p{percent}'} latency of {named}"
+    found = _direction_us(name, percent)
+    return Response(f"latency_{name}_p{percent}", title, "µs", False, found, Tail(percent, name))
 
 
 def _known_us(value_ns: float) -> float | None:
@@ -246,19 +272,19 @@ TRANSACTIONS = Response(
 )
 DISK_IOPS = Response("disk_iops", "I/O on the volume", "IOPS", True, _disk_iops)
 LATENCY = Response("latency", "Mean latency", "µs", False, _latency_mean_us)
-P50 = Response("latency_p50", "Median latency", "µs", False, _latency_us(50))
-P95 = Response("latency_p95", "p95 latency", "µs", False, _latency_us(95))
-P99 = Response("latency_p99", "p99 latency", "µs", False, _latency_us(99))
-P999 = Response("latency_p999", "p99.9 latency", "µs", False, _latency_us(99.9))
+P50, P95, P99, P999 = (
+    Response(f"latency_p{key}", f"{title} latency", "µs", False, _latency_us(percent), Tail(percent))
+    for key, title, percent in (("50", "Median", 50), ("95", "p95", 95), ("99", "p99", 99), ("999", "p99.9", 99.9))
+)
 READ = Response("latency_read", "Mean latency of reads", "µs", False, _direction_us("read"))
-READ_P50 = Response("latency_read_p50", "Median latency of reads", "µs", False, _direction_us("read", 50))
-READ_P99 = Response("latency_read_p99", "p99 latency of reads", "µs", False, _direction_us("read", 99))
+READ_P50 = _percentile_of("read", "reads", 50)
+READ_P99 = _percentile_of("read", "reads", 99)
 WRITE = Response("latency_write", "Mean latency of writes", "µs", False, _direction_us("write"))
-WRITE_P50 = Response("latency_write_p50", "Median latency of writes", "µs", False, _direction_us("write", 50))
-WRITE_P99 = Response("latency_write_p99", "p99 latency of writes", "µs", False, _direction_us("write", 99))
+WRITE_P50 = _percentile_of("write", "writes", 50)
+WRITE_P99 = _percentile_of("write", "writes", 99)
 SYNC = Response("latency_sync", "Mean latency of flushes", "µs", False, _direction_us("sync"))
-SYNC_P50 = Response("latency_sync_p50", "Median latency of flushes", "µs", False, _direction_us("sync", 50))
-SYNC_P99 = Response("latency_sync_p99", "p99 latency of flushes", "µs", False, _direction_us("sync", 99))
+SYNC_P50 = _percentile_of("sync", "flushes", 50)
+SYNC_P99 = _percentile_of("sync", "flushes", 99)
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
 CPU = _cpu_per_io("cpu", "both", "initiator + target")
 CPU_INITIATOR = _cpu_per_io("cpu_initiator", "initiator", "initiator")

@@ -27,6 +27,8 @@ class Cause(StrEnum):
     """What carries the two protocols differs in kind: a real adapter, software in its place, a loop."""
     RATES = "rates"
     """A utilisation compares what I/Os cost at equal rates only, and the rates differ by more than the margin."""
+    COUNTS = "counts"
+    """Of a percentile: too few I/Os of a run lie beyond it."""
     LOOKED = "looked"
     """Replicates were added after results were there: whoever adds until something differs finds what is not there."""
     ENDS = "ends"

@@ -85,6 +85,9 @@ def withheld(response: Response, grid: Grid, runs: Sequence[Run]) -> Mapping[str
     for run in runs:
         of_arm.setdefault(grid.arm(grid.cell(run.trial)), []).append(run)
     for arm, own in of_arm.items():
-        if imposed(response, [*own, *of_arm.get(grid.baseline_arm, ())]):
+        both = [*own, *of_arm.get(grid.baseline_arm, ())]
+        if imposed(response, both):
             found[arm] = Withheld(Cause.IMPOSED)
+        elif response.tail is not None and not response.tail.told(both):
+            found[arm] = Withheld(Cause.COUNTS)
     return found

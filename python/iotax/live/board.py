@@ -22,8 +22,8 @@ from iotax.labs.base import Sample, Step
 from iotax.live.metrics import Family
 from iotax.live.tally import Tally
 from iotax.records import CPU_ROLES
+from iotax.redaction import redact
 from iotax.report.palette import looks
-from iotax.report.redact import redact
 from iotax.study import Study
 from iotax.trial import Attempt, Trial, TrialResult
 from iotax.wording.names import title

@@ -18,6 +18,7 @@ from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
 from iotax.outputs import csp_hash
 from iotax.records import CPU_ROLES
+from iotax.redaction import redact, redact_data
 from iotax.report import (
     charts,
     clients,
@@ -34,7 +35,6 @@ from iotax.report import (
 )
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
-from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_share, show_time
 from iotax.version import __version__

@@ -34,8 +34,8 @@ from iotax.analysis.responses import (
     WRITE_P99,
 )
 from iotax.analysis.validity import TITLES, Severity
+from iotax.redaction import redact
 from iotax.report.charts.cpu import BACKGROUND, parts_us
-from iotax.report.redact import redact
 from iotax.trial import Attempt
 from iotax.units import counted
 from iotax.wording import figure, indexed, indexed_ends, title, verdict_word

@@ -10,7 +10,7 @@ from iotax.wording.names import title
 from iotax.wording.verdicts import change, doubtful_runs, verdict_word
 
 TOGETHER = "all together"
-_NONE = {Cause.CARRIER: "none: carriers differ", Cause.LOOKED: "none: looked before"}
+_NONE = {Cause.CARRIER: "none: carriers differ", Cause.LOOKED: "none: looked before", Cause.COUNTS: "none: small tail"}
 
 
 def treatment(found: Change) -> str:

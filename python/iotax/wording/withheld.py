@@ -1,5 +1,6 @@
 """Why there is no verdict, in words: one line for each `analysis.verdict.Cause`."""
 
+from iotax.analysis.histogram import TAIL_MIN
 from iotax.analysis.verdict import Cause, Withheld
 
 
@@ -14,6 +15,8 @@ def because(withheld: Withheld, arm: str, base: str) -> str:
             return f"the carriers differ ({arm}: {withheld.arm}; {base}: {withheld.baseline})"
         case Cause.RATES:
             return "the rates differ, and utilisation compares what I/Os cost at equal rates only"
+        case Cause.COUNTS:
+            return f"fewer than {TAIL_MIN} I/Os of a run lie beyond this percentile"
         case Cause.LOOKED:
             return "replicates were added after results were known"
         case Cause.ENDS:

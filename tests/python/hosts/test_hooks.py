@@ -197,7 +197,7 @@ def test_secrets_reach_the_command_and_nothing_else(
     assert given[0] == "it's secret"
     assert "secret" not in given[1]
     assert "it's secret" not in outcome.log
-    assert "***" in outcome.log
+    assert "‹hidden›" in outcome.log
     monkeypatch.delenv("ARRAY_PASSWORD")
     with pytest.raises(TrialFailed, match="ARRAY_PASSWORD is not set"):
         lab.run(trials[1], quiet)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from iotax.places import HostFault
 from iotax.places.host import HostPlace
+from iotax.redaction import redact
 from iotax.study import Study
 from iotax.study.hosts import LEVEL, Hook, Hosts, Moment
 from iotax.trial import LevelValue
@@ -103,7 +104,8 @@ class Hooks:
         except TimeoutError:
             self._said.append(f"{place.name}: {what} did not end within {format_duration(hook.timeout)}")
             raise HostFault(place.name, self._said[-1].partition(": ")[2], "silent") from None
-        lines = _without(output, [os.environ[name] for name in hook.env])[-_OUTPUT_CHARACTERS_MAX:].splitlines()
+        output = redact(output, [os.environ[name] for name in hook.env])
+        lines = output[-_OUTPUT_CHARACTERS_MAX:].splitlines()
         self._said += [f"{place.name}: {what}: exit status {status}", *(f"{place.name}:   {line}" for line in lines)]
         if status != 0:
             raise HostFault(
@@ -117,9 +119,3 @@ def _told(hook: Hook) -> tuple[str, str]:
         return hook.run, ""
     exports = "".join(f"export {name}={shlex.quote(os.environ[name])}\n" for name in hook.env)
     return "sh -s", f"{exports}{hook.run}\n"
-
-
-def _without(output: str, secrets: Sequence[str]) -> str:
-    for secret in secrets:
-        output = output.replace(secret, "***") if secret else output
-    return output
