@@ -89,9 +89,9 @@ class Results:
             self.label = chosen.label
             self.data: StudyData = study_data(opened, chosen.id)
             """All that the notebook holds of it."""
-            self._attempts = attempt_rows(opened, chosen)
-            self._series = series_rows(opened, chosen)
-            self._cpu_series = cpu_series_rows(opened, chosen)
+            self._attempts = list(attempt_rows(opened, chosen))
+            self._series = list(series_rows(opened, chosen))
+            self._cpu_series = list(cpu_series_rows(opened, chosen))
 
     def __repr__(self) -> str:
         trials = f"{len(self.data.measured)} trials{', simulated' if self.simulated else ''}"

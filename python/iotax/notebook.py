@@ -167,20 +167,25 @@ class Notebook:
             return [known.checked(_trial(chosen.name, *row)) for row in rows]
 
     def attempts(self, run: int | None = None) -> list[Attempt]:
-        """Every attempt, in the order in which they were started."""
+        """Every attempt, in the order in which they were started; all of them in memory."""
+        chosen = self.run(run).id
+        self._refuse_too_large(chosen)
+        return list(self.each_attempt(chosen))
+
+    def each_attempt(self, run: int | None = None) -> Generator[Attempt]:
+        """The same one by one, however many there are."""
         chosen = self.run(run).id
         self._refuse_too_many("attempts", chosen)
-        study = self.study(chosen)
+        study, backgrounds = self.study(chosen), self.backgrounds(chosen)
         known = _Levels(study)
-        attempts = self._attempts("a.study_id = ? ORDER BY a.id", chosen)
         with _understood(self.path):
-            for each in attempts:
+            for each in self._attempts("a.study_id = ? ORDER BY a.id", chosen):
                 known.checked(each.trial)
-            return _completed(attempts, study, self.backgrounds(chosen))
+                yield _completed(each, study, backgrounds)
 
     def attempt(self, attempt: int) -> Attempt:
         """Of this version's own writing."""
-        return self._attempts("a.id = ?", attempt)[0]
+        return next(self._attempts("a.id = ?", attempt))
 
     def attempts_but(self, run: int, known: Container[int]) -> dict[int, Attempt]:
         """Id → attempt, of those that are not known yet. For who looks again and again."""
@@ -188,24 +193,24 @@ class Notebook:
         rows = self._rows("SELECT id FROM attempts WHERE study_id = ? ORDER BY id", run, of=(int,))
         study, backgrounds = self.study(run), self.backgrounds(run)
         fresh = [number for (number,) in rows if number not in known]
-        return {number: _completed([self.attempt(number)], study, backgrounds)[0] for number in fresh}
+        return {number: _completed(self.attempt(number), study, backgrounds) for number in fresh}
 
     def data_version(self) -> int:
         """Another number after another process wrote to the notebook (https://www.sqlite.org/pragma.html)."""
         [(version,)] = self._rows("PRAGMA data_version", of=(int,))
         return version
 
-    def _attempts(self, where: str, value: int) -> list[Attempt]:
+    def _attempts(self, where: str, value: int) -> Generator[Attempt]:
         # Asked before and after: a writer may come or go while the rows are read.
         written = self.is_written()
+        gone = {"status": "abandoned", "reason": ABANDONED}
         with _understood(self.path), _spoken(self.path):
             # Row by row: the text of a result is let go of once it is read.
-            rows = self._database.execute(f"{_ATTEMPTS} WHERE {where}", (value,))
-            found = [_attempt(*_typed(row, _ATTEMPT_TYPES)) for row in rows]
-        if written or self.is_written():
-            return found
-        gone = {"status": "abandoned", "reason": ABANDONED}
-        return [each.model_copy(update=gone) if each.status == "running" else each for each in found]
+            for row in self._database.execute(f"{_ATTEMPTS} WHERE {where}", (value,)):
+                found = _attempt(*_typed(row, _ATTEMPT_TYPES))
+                if found.status == "running" and not written and not self.is_written():
+                    found = found.model_copy(update=gone)
+                yield found
 
     def left(self, run: int) -> list[Trial]:
         """The trials that have no result yet, in run order."""
@@ -220,8 +225,9 @@ class Notebook:
 
     def partial(self, run: int) -> dict[str, tuple[str, ...]]:
         """Trial → the hosts without which it ran, where its last result has not all of them."""
-        results = {each.trial.id: each.result for each in self.attempts(run) if each.status == "done" and each.result}
-        return {trial: result.left_out for trial, result in results.items() if result.left_out}
+        done = (each for each in self.each_attempt(run) if each.status == "done" and each.result)
+        without = {each.trial.id: each.result.left_out for each in done if each.result}
+        return {trial: left_out for trial, left_out in without.items() if left_out}
 
     def is_written(self) -> bool:
         """Whether a process that lives writes to this notebook."""
@@ -297,6 +303,18 @@ class Notebook:
                 "read it with SQL (docs/reference/notebook.md)"
             )
 
+    def _refuse_too_large(self, run: int) -> None:
+        """Of results that would not fit into memory together."""
+        query = """SELECT total(length(CAST(r.result AS BLOB))) FROM results r JOIN attempts a ON a.id = r.attempt_id
+                   WHERE a.study_id = ?"""
+        [(size,)] = self._rows(query, run, of=(float,))
+        if size > (most := notebook_format.RESULTS_BYTES_MAX):
+            raise NotebookError(
+                f"{self.path}: the run holds {size / 2**20:,.0f} MiB of results, and {most / 2**20:,.0f} MiB at most "
+                "are read at once (they take ten times as much memory); "
+                f"`iotax export {self.path}` writes them one by one"
+            )
+
     def _rows(self, query: str, *values: object, of: _Types) -> list[tuple]:
         """`of` are the types of the columns: SQLite keeps any value in any column."""
         with _understood(self.path), _spoken(self.path):
@@ -335,6 +353,9 @@ class Writer(Notebook):
 
     def is_written(self) -> bool:
         return True
+
+    def _refuse_too_large(self, run: int) -> None:
+        """A study that this machine has measured goes on."""
 
     def begin(self, study: Study, source: str, label: str, trials: list[Trial]) -> int:
         """Writes down a new run; its id."""
@@ -772,14 +793,11 @@ class _Levels:
         return trial
 
 
-def _completed(attempts: list[Attempt], study: Study, backgrounds: list[Background]) -> list[Attempt]:
-    """With the facts that results of earlier versions lack."""
-    return [
-        each
-        if each.result is None
-        else each.model_copy(update={"result": completed(each.result, each.trial, study, backgrounds)})
-        for each in attempts
-    ]
+def _completed(attempt: Attempt, study: Study, backgrounds: list[Background]) -> Attempt:
+    """With the facts that a result of an earlier version lacks."""
+    if attempt.result is None:
+        return attempt
+    return attempt.model_copy(update={"result": completed(attempt.result, attempt.trial, study, backgrounds)})
 
 
 def _id(cursor: sqlite3.Cursor) -> int:

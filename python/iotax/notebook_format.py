@@ -20,6 +20,8 @@ VALUE_BYTES_MAX = 64 << 20
 """Of one value. A result has well below 1 MiB."""
 ATTEMPTS_MAX = 200_000
 """Of one run. A study has 100,000 trials at most, and each is tried twice at most in an invocation."""
+RESULTS_BYTES_MAX = 256 << 20
+"""Of one run's results, where all are needed at once: as objects they take about ten times as much memory."""
 _LISTED = """
 CREATE TABLE studies (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, label TEXT NOT NULL, digest TEXT NOT NULL,

@@ -6,11 +6,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import io
 import os
 import re
 import secrets
+import shutil
 import stat
 from pathlib import Path
+from typing import IO
 
 NOTEBOOK_SUFFIXES = (".iotax", ".iotax-wal", ".iotax-shm", ".iotax-lock", ".iotax-new")
 """Names of notebooks and of the files that SQLite and a writer keep beside them."""
@@ -59,18 +62,22 @@ def judge(path: Path, *inputs: Path) -> None:
         raise OutputRefused(f"{path} is a notebook or another SQLite file; name another file for the output")
 
 
-def write(path: Path, content: str | bytes, *inputs: Path) -> None:
-    """Replaces `path` whole or not at all; text is written as UTF-8. A terminal, a pipe or /dev/null is written to.
+def write(path: Path, content: str | bytes | IO[bytes], *inputs: Path) -> None:
+    """Replaces `path` whole or not at all; text is written as UTF-8, a file is copied from its beginning. A terminal, a
+    pipe or /dev/null is written to.
 
     A symbolic link stays one: what it points to is replaced. Raises OutputRefused, and OSError with the name of the
     file that the user gave, whatever step failed.
     """
-    data = content.encode() if isinstance(content, str) else content
+    if isinstance(content, str):
+        content = content.encode()
+    data = io.BytesIO(content) if isinstance(content, bytes) else content
+    data.seek(0)
     try:
         judge(path, *inputs)
         if path.exists() and not path.is_file() and not path.is_dir():
             with path.open("wb") as stream:
-                stream.write(data)
+                shutil.copyfileobj(data, stream)
         else:
             _replace(path.resolve(), data)
     except OSError as error:
@@ -78,12 +85,12 @@ def write(path: Path, content: str | bytes, *inputs: Path) -> None:
         raise
 
 
-def _replace(target: Path, data: bytes) -> None:
+def _replace(target: Path, data: IO[bytes]) -> None:
     """In the same folder, since a rename works within one file system only."""
     unfinished = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
     try:
         with unfinished.open("xb") as file:
-            file.write(data)
+            shutil.copyfileobj(data, file)
             file.flush()
             os.fsync(file.fileno())
         with contextlib.suppress(FileNotFoundError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from iotax.analysis.responses import Run
@@ -23,7 +24,7 @@ def judged_runs(notebook: Notebook, run: StudyRun) -> dict[str, Row]:
     """Trial → what the report says of whether its run can be believed."""
     study = notebook.study(run.id)
     found = {}
-    for attempt in notebook.attempts(run.id):
+    for attempt in notebook.each_attempt(run.id):
         if attempt.result is not None and is_judged(attempt):
             checks = check_run(Run(attempt.trial, attempt.result))
             found[attempt.trial.id] = {
@@ -34,12 +35,12 @@ def judged_runs(notebook: Notebook, run: StudyRun) -> dict[str, Row]:
     return found
 
 
-def attempt_rows(notebook: Notebook, run: StudyRun) -> list[Row]:
+def attempt_rows(notebook: Notebook, run: StudyRun) -> Iterator[Row]:
+    """One by one, as all here: a run may have more attempts than memory holds."""
     judgements = judged_runs(notebook, run)
-    return [
-        {"run": run.id, "label": run.label, **_row(each, judgements.get(each.trial.id) if is_judged(each) else None)}
-        for each in notebook.attempts(run.id)
-    ]
+    for each in notebook.each_attempt(run.id):
+        judgement = judgements.get(each.trial.id) if is_judged(each) else None
+        yield {"run": run.id, "label": run.label, **_row(each, judgement)}
 
 
 def _row(attempt: Attempt, judgement: Row | None) -> Row:
@@ -162,27 +163,27 @@ def _factors(attempt: Attempt, taken: set[str]) -> Row:
     return {f"factor_{name}" if name in taken else name: level for name, level in levels.items()}
 
 
-def series_rows(notebook: Notebook, run: StudyRun) -> list[Row]:
+def series_rows(notebook: Notebook, run: StudyRun) -> Iterator[Row]:
     """A row for each interval of each attempt that was done."""
-    return [
+    return (
         row | {"interval": number} | each.model_dump()
-        for attempt in notebook.attempts(run.id)
+        for attempt in notebook.each_attempt(run.id)
         if attempt.result is not None
         for row in [_of_interval(attempt, run, {*Second.model_fields, "interval"})]
         for number, each in enumerate(attempt.result.series, start=1)
-    ]
+    )
 
 
-def cpu_series_rows(notebook: Notebook, run: StudyRun) -> list[Row]:
+def cpu_series_rows(notebook: Notebook, run: StudyRun) -> Iterator[Row]:
     """A row for each interval and role of each attempt whose CPU time was read over time."""
-    return [
+    return (
         row | {"at_ns": each.at_ns, "duration_ns": each.duration_ns, "role": role, "busy_ns": busy_ns}
-        for attempt in notebook.attempts(run.id)
+        for attempt in notebook.each_attempt(run.id)
         if attempt.result is not None
         for row in [_of_interval(attempt, run, {*CpuSecond.model_fields, "role"})]
         for each in attempt.result.cpu_series
         for role, busy_ns in each.busy_ns.items()
-    ]
+    )
 
 
 def _of_interval(attempt: Attempt, run: StudyRun, taken: set[str]) -> Row:

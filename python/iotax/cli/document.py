@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from iotax import outputs
 from iotax.cli.exits import Exit, leave
@@ -33,7 +33,7 @@ def judged(path: Path | None, *inputs: Path) -> None:
         cannot_write(path, error)
 
 
-def write_output(path: Path, content: str | bytes, *inputs: Path) -> None:
+def write_output(path: Path, content: str | bytes | IO[bytes], *inputs: Path) -> None:
     """Replaces a file whole or not at all. Ends with the reason where it cannot."""
     try:
         outputs.write(path, content, *inputs)

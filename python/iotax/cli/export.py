@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
 from iotax.cli.console import say
 from iotax.cli.document import judged, write_output
@@ -27,7 +29,7 @@ ASV = "asv"
 
 Table: TypeAlias = Literal["attempts", "series", "cpu series"]
 """What a row is of."""
-_ROWS: dict[Table, Callable[[Notebook, StudyRun], list[Row]]] = {
+_ROWS: dict[Table, Callable[[Notebook, StudyRun], Iterator[Row]]] = {
     "attempts": attempt_rows,
     "series": series_rows,
     "cpu series": cpu_series_rows,
@@ -50,16 +52,19 @@ def export(path: Path | None, form: str | None, output: Path | None, run: str | 
         if form == ASV and output is not None:
             _to_asv(notebook, output, run)
             return
-        try:
-            content = _written(notebook, form, _runs(notebook, run), table, all_runs=run == "all")
-        except NotebookError as error:
-            leave(Exit.NOTEBOOK, str(error))
-    if output is None and sys.stdout.isatty():
-        echo(content.decode(), nl=False)
-    elif output is None:
-        sys.stdout.buffer.write(content)
-    else:
-        write_output(output, content, notebook.path)
+        with tempfile.TemporaryFile() as content:
+            try:
+                _write(notebook, form, _runs(notebook, run), table, content, all_runs=run == "all")
+            except NotebookError as error:
+                leave(Exit.NOTEBOOK, str(error))
+            content.seek(0)
+            if output is not None:
+                write_output(output, content, notebook.path)
+            elif sys.stdout.isatty():
+                for line in io.TextIOWrapper(content, encoding="utf-8", newline="\n"):
+                    echo(line, nl=False)
+            else:
+                shutil.copyfileobj(content, sys.stdout.buffer)
 
 
 def _to_asv(notebook: Notebook, folder: Path, run: str | None) -> None:
@@ -94,30 +99,58 @@ def _runs(notebook: Notebook, run: str | None) -> list[StudyRun]:
     return [notebook.run(int(run) if run else None)]
 
 
-def _written(notebook: Notebook, form: str, runs: list[StudyRun], table: Table, *, all_runs: bool) -> bytes:
+def _write(
+    notebook: Notebook, form: str, runs: list[StudyRun], table: Table, content: IO[bytes], *, all_runs: bool
+) -> None:
+    """Row by row, attempt by attempt: a run may have more of them than memory holds."""
     if form == BENCHER:
-        return (json.dumps(_bencher(notebook, runs[0]), indent=1) + "\n").encode()
+        content.write((json.dumps(_bencher(notebook, runs[0]), indent=1) + "\n").encode())
+        return
     if form == "json":
-        whole = [_everything(notebook, run) for run in runs]
-        return (json.dumps({"runs": whole} if all_runs else whole[0], indent=1) + "\n").encode()
-    rows = [row for run in runs for row in _ROWS[table](notebook, run)]
-    return _parquet(rows) if form == "parquet" else _csv(rows).encode()
+        for piece in _json(notebook, runs, all_runs=all_runs):
+            content.write(piece.encode())
+        return
+    rows = (row for run in runs for row in _ROWS[table](notebook, run))
+    if form == "parquet":
+        content.write(_parquet(rows))
+    else:
+        _csv(rows, content)
 
 
-def _everything(notebook: Notebook, run: StudyRun) -> dict[str, Any]:
+def _json(notebook: Notebook, runs: Sequence[StudyRun], *, all_runs: bool) -> Iterator[str]:
+    """As `json.dumps` writes it with an indent of 1."""
+    if not all_runs:
+        yield from _everything(notebook, runs[0])
+        yield "\n"
+        return
+    yield '{\n "runs": ['
+    for number, run in enumerate(runs):
+        yield ",\n  " if number else "\n  "
+        for piece in _everything(notebook, run):
+            yield piece.replace("\n", "\n  ")
+    yield "\n ]\n}\n"
+
+
+def _everything(notebook: Notebook, run: StudyRun) -> Iterator[str]:
     judgements = judged_runs(notebook, run)
-    return {
+    around = {
         "run": {"id": run.id, "label": run.label, "started_unix_ns": run.started_unix_ns},
         "study": notebook.study(run.id).model_dump(mode="json"),
         "environments": notebook.environments(run.id),
         "backgrounds": [each.model_dump(mode="json") for each in notebook.backgrounds(run.id)],
-        "attempts": [
-            each.model_dump(mode="json")
-            | ({"simulated": each.result.facts.simulated} if each.result else {})
-            | ({"validity": judgements[each.trial.id]} if is_judged(each) else {})
-            for each in notebook.attempts(run.id)
-        ],
+        "attempts": [],
     }
+    yield json.dumps(around, indent=1).removesuffix("]\n}")
+    some = False
+    for each in notebook.each_attempt(run.id):
+        document = each.model_dump(mode="json")
+        document |= {"simulated": each.result.facts.simulated} if each.result else {}
+        document |= {"validity": judgements[each.trial.id]} if is_judged(each) else {}
+        # Within a string a line end is written as two characters: all others are the indent's.
+        text = json.dumps(document, indent=1).replace("\n", "\n  ")
+        yield f"{',' if some else ''}\n  {text}"
+        some = True
+    yield "\n ]\n}" if some else "]\n}"
 
 
 _MEASURES = {
@@ -152,21 +185,40 @@ def _bencher(notebook: Notebook, run: StudyRun) -> dict[str, dict[str, dict[str,
     return found
 
 
-def _csv(rows: list[Row]) -> str:
+def _csv(rows: Iterable[Row], content: IO[bytes]) -> None:
     """Runs of different studies have different factors: each column that any has."""
-    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["run"]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    columns: dict[str, None] = {}
+    grown = False
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as body:
+        lines = csv.writer(body, lineterminator="\n")
+        for row in rows:
+            if more := [name for name in row if name not in columns]:
+                grown = grown or bool(columns)
+                columns |= dict.fromkeys(more)
+            lines.writerow([row.get(name) for name in columns])
+        body.seek(0)
+        text = io.TextIOWrapper(content, encoding="utf-8", newline="")
+        whole = csv.writer(text, lineterminator="\n")
+        whole.writerow(columns or ["run"])
+        if grown:
+            whole.writerows(line + [""] * (len(columns) - len(line)) for line in csv.reader(body))
+        else:
+            shutil.copyfileobj(body, text)
+        text.flush()
+        text.detach()
 
 
-def _parquet(rows: list[Row]) -> bytes:
+def _parquet(rows: Iterable[Row]) -> bytes:
     # Heavy, and needed by few.
     import pandas as pd
 
+    # By column: values take a small part of the memory of as many mappings.
+    columns: dict[str, list[Any]] = {}
+    for count, row in enumerate(rows):
+        columns |= {name: [None] * count for name in row if name not in columns}
+        for name in columns:
+            columns[name].append(row.get(name))
     try:
-        return pd.DataFrame(rows).to_parquet(None, index=False)
+        return pd.DataFrame(columns).to_parquet(None, index=False)
     except ImportError:
         leave(Exit.USAGE, "Parquet needs pyarrow: install `iotax[parquet]`")

@@ -17,7 +17,7 @@ from iotax.imports.naming import PatternError, level_of
 from iotax.imports.problems import Notes, text_of
 from iotax.imports.processors import Busy, Monitors, Recorded
 from iotax.study.fields import RESPONSE_WORDS, Responses
-from iotax.study.imported import Imported, ImportedStudy
+from iotax.study.imported import Imported, ImportedStudy, beyond_cells
 from iotax.study.model import Design
 from iotax.study.read import builtin_study, read_published
 from iotax.study.source import StudyError
@@ -66,6 +66,11 @@ def study_of(campaign: Campaign, wanted: Wanted, recorded: Sequence[Recorded] = 
     guessed = any(each.start == "guessed" for each in placed)
     monitors = Monitors(recorded, [] if guessed else [_busy(each.measured) for each in placed])
     factors = _factors([each.treatment for each in placed])
+    if too_many := beyond_cells(factors):
+        raise PatternError(
+            f"the results have {too_many}. Take fewer settings as factors, with --by or --name-pattern (where * stands for "
+            "what is none), or import fewer files"
+        )
     replicates = _replicates(placed, factors)
     programs = Counter(f"{each.measured.program} {each.measured.version}".strip() for each in placed)
     study = ImportedStudy(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from iotax.study.endpoint import Endpoint
 from iotax.study.fields import Section
 from iotax.study.model import Factors, Level, Settings, Study
+from iotax.study.rules import CELLS_MAX
 from iotax.trial import LevelValue
 from iotax.units import format_size
 
@@ -18,6 +20,16 @@ IMPORTED = "imported"
 """The section by which such a study is known."""
 SIZES = ("block_size",)
 """Factors whose levels are bytes, and are shown so."""
+
+
+def beyond_cells(factors: Mapping[str, Sequence[LevelValue]]) -> str:
+    """What is wrong where factors have more combinations of levels than a study may: a comparison looks at each, with
+    results or without. Empty where nothing is."""
+    cells = math.prod(len(levels) for levels in factors.values())
+    if cells <= CELLS_MAX:
+        return ""
+    several = [f"{name} {len(levels)}" for name, levels in factors.items() if len(levels) > 1]
+    return f"{cells:,} combinations of levels ({' × '.join(several)}); {CELLS_MAX:,} are the most"
 
 
 class Imported(Section):
@@ -31,6 +43,13 @@ class Imported(Section):
     """Names what was read: equal for equal files."""
     factors: Annotated[dict[str, Annotated[list[bool | int | float | str], Field(min_length=1)]], Field(min_length=1)]
     """Factor → levels, as names of files, the command line or the files themselves gave them."""
+
+    @field_validator("factors")
+    @classmethod
+    def _few(cls, factors: dict[str, list[LevelValue]]) -> dict[str, list[LevelValue]]:
+        if too_many := beyond_cells(factors):
+            raise ValueError(too_many)
+        return factors
 
 
 class ImportedStudy(Study):

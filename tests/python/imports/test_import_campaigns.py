@@ -241,3 +241,15 @@ def test_a_folder_of_other_files_is_told_in_a_screenful(tmp_path: Path, iotax) -
     said = iotax("import", "fio", tmp_path, code=2).output
     assert said.count("no result of fio") == 20
     assert "and 10 more" in said
+
+
+def test_names_with_more_combinations_than_any_study_has_are_refused(tmp_path: Path, iotax) -> None:
+    """A comparison looks at each combination, with results or without: of 47 files whose names tell three settings
+    103,823."""
+    files = [tmp_path / f"{at}-{at}-{at}.json" for at in range(47)]
+    for file in files:
+        fio_file(file, fio_job())
+    said = iotax("import", "fio", *files, "--name-pattern", "{a}-{b}-{c}.json", "-n", "c.iotax", code=2).output
+    assert "103,823 combinations of levels (a 47 × b 47 × c 47); 100,000 are the most" in " ".join(said.split())
+    assert not (tmp_path / "c.iotax").exists()
+    assert imported(iotax, "fio", *files, "--name-pattern", "{a}-*-*.json", "-n", "d.iotax")["results_new"] == 47

@@ -6,10 +6,12 @@ import contextlib
 import json
 import shutil
 import sqlite3
+import weakref
 from pathlib import Path
 from random import Random
 
 import pytest
+from pydantic import ValidationError
 
 import mutations
 from command_line import ran
@@ -18,6 +20,7 @@ from iotax.analysis import summarise
 from iotax.collected import study_data
 from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.rows import attempt_rows
+from iotax.study.imported import Imported
 from report.factory import Simulation, study, write_notebook
 
 TRIES, TRIES_LONG = 40, 4000
@@ -62,7 +65,7 @@ def read(path: Path) -> None:
     with Notebook(path) as notebook:
         for run in notebook.runs():
             data = study_data(notebook, run.id)
-            attempt_rows(notebook, run)
+            list(attempt_rows(notebook, run))
             notebook.left(run.id)
             notebook.closings(run.id)
             if data.measured:
@@ -239,3 +242,32 @@ def test_damaged_notebooks_are_read_or_refused(good: Path, tmp_path: Path) -> No
 @pytest.mark.timeout(7200)
 def test_many_damaged_notebooks_are_read_or_refused(good: Path, tmp_path: Path) -> None:
     survive(good, tmp_path, TRIES_LONG)
+
+
+def test_results_that_do_not_fit_into_memory_are_refused_and_exported_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {form: ran("export", path, "--format", form).stdout for form in ("csv", "json")}
+    monkeypatch.setattr(notebook_format, "RESULTS_BYTES_MAX", 1000)
+    for words in (("show", path), ("report", path), ("size", path, "--iops", "1k")):
+        done = ran(*words)
+        assert done.exit_code == 5 and "iotax export" in done.output and "MiB of results" in done.output, done.output
+    for form, before in whole.items():
+        assert ran("export", path, "--format", form).stdout == before
+    # The machine that measures goes on.
+    with Writer(path) as writer:
+        assert len(writer.attempts()) == 4
+
+
+def test_one_attempt_at_a_time_is_in_memory(path: Path) -> None:
+    with Notebook(path) as notebook:
+        each = notebook.each_attempt()
+        kept = [weakref.ref(next(each)) for _ in range(3)]
+        assert [one() is None for one in kept] == [True] * 3
+        assert len(list(each)) == 1
+
+
+def test_more_combinations_of_levels_than_a_study_may_have_are_refused() -> None:
+    factors = {name: list(range(48)) for name in ("a", "b", "c")}
+    with pytest.raises(ValidationError, match=r"110,592 combinations of levels \(a 48 × b 48 × c 48\); 100,000 are"):
+        Imported(programs=["fio 3"], files=1, digest="x", factors=factors)
