@@ -68,8 +68,8 @@ def study_of(campaign: Campaign, wanted: Wanted, recorded: Sequence[Recorded] = 
     factors = _factors([each.treatment for each in placed])
     if too_many := beyond_cells(factors):
         raise PatternError(
-            f"the results have {too_many}. Take fewer settings as factors, with --by or --name-pattern (where * stands for "
-            "what is none), or import fewer files"
+            f"the results have {too_many}. Take fewer settings as factors, with --by or --name-pattern (where * "
+            "stands for what is none), or import fewer files"
         )
     replicates = _replicates(placed, factors)
     programs = Counter(f"{each.measured.program} {each.measured.version}".strip() for each in placed)
