@@ -14,5 +14,6 @@ def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
         preconditionings=notebook.preconditionings(run),
         environment=notebook.environment(run),
         looks=notebook.looks(run),
+        earlier_runs=notebook.earlier_runs(run),
         wall_ns=sum(ended - began for began, ended in notebook.invocations(run)),
     )

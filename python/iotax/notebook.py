@@ -20,16 +20,25 @@ from collections.abc import Container, Generator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType, UnionType
-from typing import Any, Self, TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, Self
 
 from pydantic import ValidationError
 
 from iotax import notebook_format
-from iotax.older_results import completed
-from iotax.records import Conditioning, Record
+from iotax.notebook_records import (
+    ATTEMPT_TYPES,
+    Levels,
+    Types,
+    attempt_of,
+    completed_attempt,
+    environment_of,
+    sound,
+    trial_of,
+    typed,
+)
+from iotax.records import Conditioning
 from iotax.redaction import redact
-from iotax.soundness import out_of_range, unsound
 from iotax.study import Study
 from iotax.study.imported import ImportedStudy, kept_study
 from iotax.trial import Attempt, Background, Connected, Look, Status, Trial, TrialResult
@@ -52,11 +61,6 @@ _COUNTS = {
     "trials": "SELECT count(*) FROM trials WHERE study_id = ?",
     "attempts": "SELECT count(*) FROM attempts WHERE study_id = ?",
 }
-_Types: TypeAlias = tuple[type | UnionType, ...]
-_ATTEMPT_TYPES: _Types = (
-    *(str, str, str, int, int, int, int, int),
-    *(str | None, str | None, int | None, str | None, str | None, str | None),
-)
 
 
 class NotebookError(Exception):
@@ -146,6 +150,17 @@ class Notebook:
                 found.append(Look(at_unix_ns=revised_unix_ns, results=results, **raised))
         return found
 
+    def earlier_runs(self, run: int | None = None) -> int:
+        """How many runs of the same name and label have results and began before this one."""
+        chosen = self.run(run)
+        [(count,)] = self._rows(
+            """SELECT count(*) FROM studies s WHERE s.id < ? AND s.name = ? AND s.label = ? AND EXISTS
+               (SELECT 1 FROM results r JOIN attempts a ON a.id = r.attempt_id WHERE a.study_id = s.id)""",
+            *(chosen.id, chosen.name, chosen.label),
+            of=(int,),
+        )
+        return count
+
     def _versions(self, run: int) -> list[tuple[int, Study]]:
         """When each version of the run's study was written down, and the study; the latest one last."""
         first = self._rows("SELECT started_unix_ns, study FROM studies WHERE id = ?", run, of=(int, str))
@@ -162,9 +177,9 @@ class Notebook:
             chosen.id,
             of=(str, str, int, int, int),
         )
-        known = _Levels(self.study(chosen.id))
+        known = Levels(self.study(chosen.id))
         with _understood(self.path):
-            return [known.checked(_trial(chosen.name, *row)) for row in rows]
+            return [known.checked(trial_of(chosen.name, *row)) for row in rows]
 
     def attempts(self, run: int | None = None) -> list[Attempt]:
         """Every attempt, in the order in which they were started; all of them in memory."""
@@ -177,11 +192,11 @@ class Notebook:
         chosen = self.run(run).id
         self._refuse_too_many("attempts", chosen)
         study, backgrounds = self.study(chosen), self.backgrounds(chosen)
-        known = _Levels(study)
+        known = Levels(study)
         with _understood(self.path):
             for each in self._attempts("a.study_id = ? ORDER BY a.id", chosen):
                 known.checked(each.trial)
-                yield _completed(each, study, backgrounds)
+                yield completed_attempt(each, study, backgrounds)
 
     def attempt(self, attempt: int) -> Attempt:
         """Of this version's own writing."""
@@ -193,7 +208,7 @@ class Notebook:
         rows = self._rows("SELECT id FROM attempts WHERE study_id = ? ORDER BY id", run, of=(int,))
         study, backgrounds = self.study(run), self.backgrounds(run)
         fresh = [number for (number,) in rows if number not in known]
-        return {number: _completed(self.attempt(number), study, backgrounds) for number in fresh}
+        return {number: completed_attempt(self.attempt(number), study, backgrounds) for number in fresh}
 
     def data_version(self) -> int:
         """Another number after another process wrote to the notebook (https://www.sqlite.org/pragma.html)."""
@@ -207,7 +222,7 @@ class Notebook:
         with _understood(self.path), _spoken(self.path):
             # Row by row: the text of a result is let go of once it is read.
             for row in self._database.execute(f"{_ATTEMPTS} WHERE {where}", (value,)):
-                found = _attempt(*_typed(row, _ATTEMPT_TYPES))
+                found = attempt_of(*typed(row, ATTEMPT_TYPES))
                 if found.status == "running" and not written and not self.is_written():
                     found = found.model_copy(update=gone)
                 yield found
@@ -237,7 +252,7 @@ class Notebook:
         query = "SELECT background FROM backgrounds WHERE study_id = ? ORDER BY id"
         rows = self._rows(query, self.run(run).id, of=(str,))
         with _understood(self.path):
-            return [_sound(Background.model_validate_json(text)) for (text,) in rows]
+            return [sound(Background.model_validate_json(text)) for (text,) in rows]
 
     def preconditionings(self, run: int | None = None) -> list[Conditioning]:
         """Every step that ended, in order."""
@@ -247,7 +262,7 @@ class Notebook:
         query = "SELECT step FROM preconditionings WHERE study_id = ? ORDER BY id"
         rows = self._rows(query, chosen, of=(str,))
         with _understood(self.path):
-            return [_sound(Conditioning.model_validate_json(text)) for (text,) in rows]
+            return [sound(Conditioning.model_validate_json(text)) for (text,) in rows]
 
     def closings(self, run: int | None = None) -> list[str]:
         """What commands of the study said after its last attempt, of each invocation in which any did."""
@@ -262,7 +277,7 @@ class Notebook:
         query = "SELECT environment FROM sessions WHERE study_id = ? ORDER BY id"
         rows = self._rows(query, self.run(run).id, of=(str,))
         with _understood(self.path):
-            return [_environment(json.loads(text)) for (text,) in rows]
+            return [environment_of(json.loads(text)) for (text,) in rows]
 
     def invocations(self, run: int | None = None) -> list[tuple[int, int]]:
         """When each invocation that worked on the run began, and when its last attempt ended; nanoseconds since 1970.
@@ -315,10 +330,10 @@ class Notebook:
                 f"`iotax export {self.path}` writes them one by one"
             )
 
-    def _rows(self, query: str, *values: object, of: _Types) -> list[tuple]:
+    def _rows(self, query: str, *values: object, of: Types) -> list[tuple]:
         """`of` are the types of the columns: SQLite keeps any value in any column."""
         with _understood(self.path), _spoken(self.path):
-            return [_typed(row, of) for row in self._database.execute(query, values)]
+            return [typed(row, of) for row in self._database.execute(query, values)]
 
 
 class Writer(Notebook):
@@ -702,102 +717,6 @@ def _is_full(path: Path) -> bool:
     """A write beyond a quota or a file size limit reaches SQLite as a plain I/O error."""
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     return limit_bytes != resource.RLIM_INFINITY or shutil.disk_usage(path.parent).free < FREE_BYTES_MIN
-
-
-def _trial(study: str, trial_id: str, treatment: str, block: int, replicate: int, order: int) -> Trial:
-    return Trial(
-        id=trial_id, study=study, treatment=json.loads(treatment), block=block, replicate=replicate, order=order
-    )
-
-
-def _attempt(
-    study: str,
-    trial_id: str,
-    treatment: str,
-    block: int,
-    replicate: int,
-    order: int,
-    number: int,
-    started_unix_ns: int,
-    status: Status | None,
-    reason: str | None,
-    ended_unix_ns: int | None,
-    connected: str | None,
-    log: str | None,
-    result: str | None,
-) -> Attempt:
-    return Attempt(
-        trial=_trial(study, trial_id, treatment, block, replicate, order),
-        number=number,
-        started_unix_ns=started_unix_ns,
-        status=status or "running",
-        reason=reason or "",
-        ended_unix_ns=ended_unix_ns,
-        connected=Connected.model_validate_json(connected) if connected else None,
-        log=log or "",
-        result=_sound(TrialResult.model_validate_json(result)) if result else None,
-    )
-
-
-_Record = TypeVar("_Record", bound=Record)
-
-
-def _sound(record: _Record) -> _Record:
-    """Raises ValueError where a figure can be none of any measurement."""
-    wrong = unsound(record) if isinstance(record, TrialResult) else out_of_range(record)
-    if wrong:
-        raise ValueError(f"{type(record).__name__}: {wrong}")
-    return record
-
-
-def _typed(row: tuple, types: _Types) -> tuple:
-    """Raises ValueError where a value is of another type than its column's."""
-    for value, kind in zip(row, types, strict=True):
-        if not isinstance(value, kind):
-            raise ValueError(f"found a {type(value).__name__} where another type of value is meant")
-    return row
-
-
-_SHAPES: dict[str, type] = {
-    **dict.fromkeys(("machine", "packages", "costs"), dict),
-    **dict.fromkeys(("command_line", "import_notes", "not_imported"), list),
-}
-"""What is read out of an environment; anything else is shown as it is."""
-
-
-def _environment(value: Any) -> dict[str, Any]:
-    """Raises ValueError where it is none."""
-    if not isinstance(value, dict):
-        raise ValueError("the environment of a session is no mapping")
-    for name, kind in _SHAPES.items():
-        own = value.get(name, kind())
-        if not isinstance(own, kind) or (kind is list and not all(isinstance(each, str) for each in own)):
-            raise ValueError(f"the environment of a session has {name} of another type")
-    if wrong := out_of_range(value):
-        raise ValueError(f"the environment of a session: {wrong}")
-    return value
-
-
-class _Levels:
-    """What a study's treatments may be."""
-
-    def __init__(self, study: Study) -> None:
-        self._values = {name: {level.value for level in levels} for name, levels in study.levels().items()}
-
-    def checked(self, trial: Trial) -> Trial:
-        """Raises ValueError where a trial that is compared is none of the study's."""
-        if trial.compared:
-            for name, values in self._values.items():
-                if trial.treatment.get(name) not in values:
-                    raise ValueError(f"trial {trial.id[:60]}: {name} has no such level in the study")
-        return trial
-
-
-def _completed(attempt: Attempt, study: Study, backgrounds: list[Background]) -> Attempt:
-    """With the facts that a result of an earlier version lacks."""
-    if attempt.result is None:
-        return attempt
-    return attempt.model_copy(update={"result": completed(attempt.result, attempt.trial, study, backgrounds)})
 
 
 def _id(cursor: sqlite3.Cursor) -> int:

@@ -181,7 +181,7 @@ def cpu_series_rows(notebook: Notebook, run: StudyRun) -> Iterator[Row]:
         for attempt in notebook.each_attempt(run.id)
         if attempt.result is not None
         for row in [_of_interval(attempt, run, {*CpuSecond.model_fields, "role"})]
-        for each in attempt.result.cpu_series
+        for each in attempt.result.cpu_over_time
         for role, busy_ns in each.busy_ns.items()
     )
 

@@ -580,6 +580,20 @@ class TrialResult(Record):
             return float(self.own_percentiles.get(percent, float("nan")))
         return percentile(percent, self.read.histogram, self.write.histogram)
 
+    @property
+    def cpu_over_time(self) -> list[CpuSecond]:
+        """CPU as it was read within the run; of rounds slice by slice, from the first slice's start."""
+        if self.cpu_series or not self.slices:
+            return self.cpu_series
+        found = []
+        for each in self.slices:
+            busy_ns: dict[CpuRole, int] = {"initiator": each.initiator_cpu_ns, "machine": each.machine_busy_ns}
+            if each.target_cpu_ns is not None:
+                busy_ns["target"] = each.target_cpu_ns
+            at_ns = each.start_ns - self.slices[0].start_ns
+            found.append(CpuSecond(at_ns=at_ns, duration_ns=each.duration_ns, busy_ns=busy_ns))
+        return found
+
     def between_ns(self, percent: float) -> tuple[int, int] | None:
         """The bounds between which that latency lies, where another program's bins are so wide that it was
         interpolated; None elsewhere."""

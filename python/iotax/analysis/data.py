@@ -47,6 +47,8 @@ class StudyData:
     """From the start of each invocation to the end of its last attempt, added up; 0 where that is not known."""
     looks: Sequence[Look] = ()
     """Each time replicates were added after results were there."""
+    earlier_runs: int = 0
+    """Of the same study in the notebook, with results: each had its own chance of a false alarm."""
 
     @cached_property
     def measured(self) -> list[Run]:

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -21,7 +21,7 @@ from iotax.expected import Clock
 from iotax.labs.base import Sample, Step
 from iotax.live.metrics import Family
 from iotax.live.tally import Tally
-from iotax.records import CPU_ROLES
+from iotax.records import CPU_ROLES, CpuRole
 from iotax.redaction import redact
 from iotax.report.palette import looks
 from iotax.study import Study
@@ -34,6 +34,8 @@ State: TypeAlias = Literal["starting", "running", "ended", "interrupted", "stopp
 SAMPLES_KEPT = 480
 """Four minutes at two a second: what a page that comes later is given."""
 WARNINGS_KEPT = 20
+_RECENT_S = 240
+"""What the page draws."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Board:
         self._points: list[dict[str, Any]] = []
         self._samples: deque[dict[str, Any]] = deque(maxlen=SAMPLES_KEPT)
         self._sampled = 0
+        self._busy_seen = False
+        """Whether it was told meanwhile how busy processors are: hosts and sessions of rounds tell it at their end."""
         self._checks: dict[str, list[Check]] = {}
         self._warnings: deque[str] = deque(maxlen=WARNINGS_KEPT)
         self._arms = {arm: place for place, arm in enumerate(self._grid.arms)}
@@ -100,6 +104,7 @@ class Board:
         with self._change():
             self._step = None
             self._under_way = _UnderWay([each.id for each in trials], attempt, time.monotonic())
+            self._busy_seen = False
             self._by_id = {each.id: each for each in trials}
             self._tally.start(trials)
 
@@ -115,16 +120,9 @@ class Board:
                 return
             arm = self._grid.arm(self._grid.cell(trial))
             under_way.samples[arm] = (trial, sample, now_s)
-            self._sampled += 1
-            self._samples.append(
-                {
-                    "at_s": round(now_s - self._began_s, 2),
-                    "arm": self._arms.get(arm, 0),
-                    "iops": round(sample.rate_iops),
-                    "warmup": sample.phase == "warmup",
-                    "cores": dict(sample.cores),
-                }
-            )
+            self._busy_seen |= bool(sample.cores)
+            warming = sample.phase == "warmup"
+            self._keep(now_s - self._began_s, arm, sample.rate_iops, sample.cores, warmup=warming)
             self._tally.sample(trial, sample)
 
     def end_attempt(self, attempt: Attempt) -> None:
@@ -143,6 +141,37 @@ class Board:
             self._done = len(self._checks)
             self._tally.find(self._flagged())
             self._points.append(self._point(attempt.trial, result, checks))
+            if not self._busy_seen:
+                self._keep_busy(attempt, result)
+
+    def _keep(
+        self, at_s: float, arm: str, rate_iops: float | None, cores: Mapping[CpuRole, float], *, warmup: bool = False
+    ) -> None:
+        self._sampled += 1
+        self._samples.append(
+            {
+                "at_s": round(at_s, 2),
+                "arm": self._arms.get(arm, 0),
+                "iops": None if rate_iops is None else round(rate_iops),
+                "warmup": warmup,
+                "cores": dict(cores),
+            }
+        )
+
+    def _keep_busy(self, attempt: Attempt, result: TrialResult) -> None:
+        """Processors of each role over a run that is over, at the times at which they were busy."""
+        over_time = result.cpu_over_time
+        if not over_time:
+            return
+        ago_s = time.time() - (attempt.ended_unix_ns or time.time_ns()) / 1e9
+        ended_s = time.monotonic() - self._began_s - ago_s
+        end_ns = max(each.at_ns + each.duration_ns for each in over_time)
+        arm = self._grid.arm(self._grid.cell(attempt.trial))
+        for each in over_time:
+            at_s = ended_s - (end_ns - each.at_ns - each.duration_ns) / 1e9
+            cores = {role: busy for role in each.busy_ns if (busy := each.cores(role)) is not None}
+            if cores and at_s > time.monotonic() - self._began_s - _RECENT_S:
+                self._keep(at_s, arm, None, cores)
 
     def end(self, state: State, words: str = "") -> None:
         """The last that is told."""

@@ -131,8 +131,8 @@
     samples = samples.filter((each) => now - each.at_s <= RECENT_S);
     at("recent").hidden = !samples.length;
     if (!samples.length) return;
-    const span = Math.min(RECENT_S, Math.max(30, now - samples[0].at_s));
-    const dots = samples.map((each) => ({
+    const span = Math.min(RECENT_S, Math.max(30, now - Math.min(...samples.map((each) => each.at_s))));
+    const dots = samples.filter((each) => each.iops !== null).map((each) => ({
       x: 1 - (now - each.at_s) / span, y: each.iops, arm: each.arm, hollow: each.warmup,
       words: `${study.arms[each.arm].title}: ${rate(each.iops)} IOPS`,
     }));

@@ -78,6 +78,9 @@ def _before(summary: Summary) -> Item:
     if beyond > 0:
         return Item(ask, "no", f"{beyond} more trials were measured than the plan holds.")
     text = f"They stand in the study: {inside(primary)} first, margin {study.margin:g} %, {ending}{rules}"
+    if summary.data.earlier_runs:
+        number = summary.data.earlier_runs + 1
+        text += f". It is run {number} of this study in the notebook: each has its own 5 % of false alarms"
     if (untried := summary.data.untried) and not _ended_by_rule(summary):
         text += f". {len(untried)} of {summary.data.planned_count} trials have not run: what a part of a study says is "
         return Item(ask, "partly", f"{text}no reason to end there.")

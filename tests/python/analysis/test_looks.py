@@ -79,6 +79,13 @@ def test_a_run_that_was_looked_at_gets_no_verdict_and_says_what_happened() -> No
     )
 
 
+def test_a_run_that_is_not_the_first_of_its_study_says_so() -> None:
+    found = summarise(replace(Simulation().data(study()), earlier_runs=2))
+    [first, *_] = checklist(found, limits_of(found))
+    assert first.answer == "yes"
+    assert "It is run 3 of this study in the notebook: each has its own 5 % of false alarms." in first.because
+
+
 def test_intervals_of_a_run_that_was_looked_at_are_wider() -> None:
     data = Simulation().data(study(design={"replicates": 6}))
     plain, looked = (summarise(each) for each in (data, replace(data, looks=looks([2, 4, 6]))))

@@ -24,6 +24,7 @@ from iotax.design.describe import describe
 from iotax.design.rounds import rounds_of, session_rounds, williams
 from iotax.labs.loopback import LoopbackLab
 from iotax.notebook import Notebook
+from iotax.rows import cpu_series_rows
 from iotax.study import Study
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
@@ -326,3 +327,19 @@ def test_a_plan_of_rounds_lists_treatments_once_and_no_order_that_is_not_run(tmp
         for number, levels in enumerate(itertools.product(("local", "nfs3", "iscsi"), "18"), start=1)
     ]
     assert "3 sessions of 4 rounds of 6 treatments, each once per round, about" in " ".join(itertools.chain(*said))
+
+
+def test_cpu_over_time_of_rounds_is_that_of_their_slices(tmp_path: Path, engine: FakeEngine) -> None:
+    path = measured(tmp_path, engine)
+    with Notebook(path) as notebook:
+        [first, *_] = notebook.attempts()
+        rows = [row for row in cpu_series_rows(notebook, notebook.run()) if row["trial"] == first.trial.id]
+    assert first.result is not None
+    assert not first.result.cpu_series
+    over_time = first.result.cpu_over_time
+    assert [each.busy_ns["initiator"] for each in over_time] == [each.initiator_cpu_ns for each in first.result.slices]
+    assert {row["role"] for row in rows} >= {"initiator", "machine"}
+    initiator = [(row["at_ns"], row["busy_ns"]) for row in rows if row["role"] == "initiator"]
+    assert initiator == [(each.at_ns, each.busy_ns["initiator"]) for each in over_time]
+    assert initiator[0][0] == 0
+    assert [at_ns for at_ns, _ in initiator] == sorted(at_ns for at_ns, _ in initiator)

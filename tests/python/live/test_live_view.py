@@ -29,7 +29,7 @@ from iotax.live.server import CONNECTIONS_MAX
 from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import load_study
-from iotax.trial import Attempt, TrialResult
+from iotax.trial import Attempt, CpuSecond, TrialResult
 from waits import wait_for
 
 
@@ -317,3 +317,36 @@ def test_a_client_that_goes_away_is_no_news(shown: LiveServer, caplog: pytest.Lo
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     assert "iotax" in get(shown, "/")
     assert [each for each in caplog.records if each.name == "iotax.live"] == []
+
+
+def test_processors_that_are_told_at_the_end_of_a_run_are_shown_at_the_times_at_which_they_were_busy(
+    study: tuple[Study, str], ended: Ended
+) -> None:
+    """Sessions of rounds and hosts tell them only then."""
+    board, [trial, *_] = Board(study[0]), plan(study[0]).trials
+    seconds = [
+        CpuSecond(at_ns=at * 10**9, duration_ns=10**9, busy_ns={"initiator": (at + 1) * 10**8, "machine": 10**9})
+        for at in range(3)
+    ]
+    result = ended.results[0].model_copy(update={"cpu_series": seconds})
+    attempt = Attempt(
+        trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=time.time_ns(), result=result
+    )
+    board.start([trial], 1)
+    board.end_attempt(attempt)
+    news, seen = board.news(Seen())
+    assert [each["cores"] for each in news["samples"]] == [
+        {"initiator": pytest.approx(share), "machine": pytest.approx(1)} for share in (0.1, 0.2, 0.3)
+    ]
+    assert [each["iops"] for each in news["samples"]] == [None] * 3
+    first, second, third = (each["at_s"] for each in news["samples"])
+    assert (second - first, third - second) == (pytest.approx(1, abs=0.02), pytest.approx(1, abs=0.02))
+    # Where they were told meanwhile they are not told twice; what is long over is shown among the runs alone.
+    board.start([trial], 2)
+    board.sample(Sample("run", 1, 10.0, 1, 2, cores={"initiator": 0.5}))
+    board.end_attempt(attempt)
+    news, seen = board.news(seen)
+    assert [each["iops"] for each in news["samples"]] == [10]
+    board.start([trial], 3)
+    board.end_attempt(attempt.model_copy(update={"ended_unix_ns": time.time_ns() - 400 * 10**9}))
+    assert board.news(seen)[0]["samples"] == []

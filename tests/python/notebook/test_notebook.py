@@ -18,6 +18,8 @@ from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.study import Study
 from iotax.study.read import load_study
 from iotax.trial import Trial
+from report.factory import Simulation
+from report.factory import study as drawn_study
 
 
 @pytest.fixture
@@ -158,6 +160,19 @@ def test_replicates_that_are_added_after_results_are_a_look_and_those_before_are
     with Notebook(path) as notebook:
         assert notebook.looks() == [look]
         assert notebook.study() == most
+
+
+def test_earlier_runs_are_those_of_the_same_name_and_label_that_have_results(path: Path) -> None:
+    data = Simulation().data(drawn_study(design={"replicates": 1}))
+    [done, *_] = [each for each in data.attempts if each.result]
+    with Writer(path) as writer:
+        for label in ("", "", "other", ""):
+            run = writer.begin(data.study, "", label, list(data.planned))
+            if run == 1:
+                continue
+            attempt = writer.begin_attempt(writer.begin_session(run, {}, 0), run, done.trial)
+            writer.end_attempt(attempt, "done", result=done.result)
+        assert [writer.earlier_runs(run) for run in (1, 2, 3, 4)] == [0, 0, 0, 1]
 
 
 def test_an_empty_notebook_says_so(path: Path) -> None:

@@ -8,7 +8,6 @@ from iotax.records import CpuRole
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, file_name
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look
-from iotax.trial import CpuSecond, TrialResult
 from iotax.wording import figure
 
 _HEIGHT_PX = 200
@@ -43,25 +42,11 @@ def _lines(cell: CellSummary, role: CpuRole) -> list[list[tuple[float, float]]]:
     for run in cell.runs:
         points = [
             ((each.at_ns + each.duration_ns / 2) / 1e9, cores)
-            for each in over_time(run.result)
+            for each in run.result.cpu_over_time
             if (cores := each.cores(role)) is not None
         ]
         if len(points) >= _FEWEST:
             found.append(points)
-    return found
-
-
-def over_time(result: TrialResult) -> Sequence[CpuSecond]:
-    """CPU as it was read within the run; of rounds slice by slice."""
-    if result.cpu_series or not result.slices:
-        return result.cpu_series
-    first_ns = result.slices[0].start_ns
-    found = []
-    for each in result.slices:
-        busy_ns: dict[CpuRole, int] = {"initiator": each.initiator_cpu_ns, "machine": each.machine_busy_ns}
-        if each.target_cpu_ns is not None:
-            busy_ns["target"] = each.target_cpu_ns
-        found.append(CpuSecond(at_ns=each.start_ns - first_ns, duration_ns=each.duration_ns, busy_ns=busy_ns))
     return found
 
 
