@@ -56,6 +56,8 @@ COLUMNS = {
     "cpu_guest": "cpu_guest_us_per_io",
     "cpu_generator": "cpu_generator_us_per_io",
     "cpu_disk": "cpu_disk_us_per_io",
+    "cpu_qemu": "cpu_qemu_us_per_io",
+    "cpu_host_rest": "cpu_host_rest_us_per_io",
     "cpu_initiator_kernel": "cpu_initiator_kernel_us_per_io",
     "cpu_target_kernel": "cpu_target_kernel_us_per_io",
     "cpu_utilisation_initiator": "cpu_utilisation_initiator_percent",

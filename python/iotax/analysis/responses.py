@@ -199,6 +199,21 @@ def disk_ns(result: TrialResult) -> int | None:
     return None if disk is None else disk.user_ns
 
 
+def qemu_ns(result: TrialResult) -> int | None:
+    """What QEMU's processes spent beside their guests, on a host that was read whole: I/O threads, exits of guests, and
+    vhost, whose threads are QEMU's since Linux 6.4; None elsewhere."""
+    process = result.cpu.part("hypervisor", "process")
+    if process is None or process.guests_ns is None or result.cpu.part("hypervisor", "machine") is None:
+        return None
+    return process.own_ns
+
+
+def _host_rest_ns(result: TrialResult) -> int | None:
+    """The hypervisor's part that is not QEMU's: interrupts and network of its kernel, and vhost before Linux 6.4."""
+    spent_ns, qemu = cpu_ns(result, "hypervisor"), qemu_ns(result)
+    return None if spent_ns is None or qemu is None else max(0, spent_ns - qemu)
+
+
 def _guest_ns(result: TrialResult) -> int | None:
     initiator = result.cpu.part("initiator", "guest")
     return None if initiator is None else initiator.net_ns
@@ -294,9 +309,11 @@ CPU_MACHINE = _cpu_per_io("cpu_machine", "machine", "whole machine")
 CPU_GUEST = _layer("cpu_guest", _guest_ns, "initiator's guest")
 CPU_GENERATOR = _layer("cpu_generator", generator_ns, "load generator in user space")
 CPU_DISK = _layer("cpu_disk", disk_ns, "virtual disk's process in user space")
+CPU_QEMU = _layer("cpu_qemu", qemu_ns, "QEMU beside its guests")
+CPU_HOST_REST = _layer("cpu_host_rest", _host_rest_ns, "hypervisor beside QEMU")
 CPU_INITIATOR_KERNEL = _layer("cpu_initiator_kernel", _initiator_kernel_ns, "initiator's kernel")
 CPU_TARGET_KERNEL = _layer("cpu_target_kernel", _target_kernel_ns, "target's kernel")
-LAYERS = (CPU_GUEST, CPU_GENERATOR, CPU_DISK, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL)
+LAYERS = (CPU_GUEST, CPU_GENERATOR, CPU_DISK, CPU_QEMU, CPU_HOST_REST, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL)
 """Of CPU per I/O, beside the hypervisor: only where a lab reads them."""
 CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", "initiator + target")
 CPU_TRANSACTION_INITIATOR = _cpu_per_transaction("cpu_transaction_initiator", "initiator", "initiator")

@@ -10,9 +10,11 @@ from iotax.analysis.limits import Limit, limit_of
 from iotax.analysis.responses import (
     BANDWIDTH,
     CPU,
+    CPU_HOST_REST,
     CPU_HYPERVISOR,
     CPU_INITIATOR,
     CPU_MACHINE,
+    CPU_QEMU,
     CPU_TARGET,
     DISK_IOPS,
     EVENTS,
@@ -167,9 +169,14 @@ def _percents(summary: Summary) -> list[float]:
     return sorted({quantile.percent for cell in summary.cells for quantile in cell.quantiles})
 
 
+_OF_HYPERVISOR = (("of it QEMU", CPU_QEMU), ("of it the rest", CPU_HOST_REST))
+"""What a host of KVM spends beside its guests, where the processes that run these were read too."""
+
+
 def cpu_columns(summary: Summary) -> list[Column]:
     each = f"µs per {summary.counts}"
     hypervisor = [Column("Hypervisor", each)] if _has_hypervisor(summary) else []
+    hypervisor += [Column(name, each) for name, response in _OF_HYPERVISOR if _has(summary, response)]
     return [
         Column("Initiator", each),
         Column("Target", each),
@@ -184,6 +191,7 @@ def cpu_columns(summary: Summary) -> list[Column]:
 
 def cpu_groups(summary: Summary) -> list[Group]:
     hypervisor = [CPU_HYPERVISOR] if _has_hypervisor(summary) else []
+    hypervisor += [response for _, response in _OF_HYPERVISOR if _has(summary, response)]
     shown = [summary.counted(each) for each in (CPU_INITIATOR, CPU_TARGET, CPU, *hypervisor, CPU_MACHINE)]
     known = {each.key for each in shown}
 
@@ -226,7 +234,11 @@ def _counted(summary: Summary) -> list[Response]:
 
 
 def _has_hypervisor(summary: Summary) -> bool:
-    return any(summary.counted(CPU_HYPERVISOR).key in cell.values for cell in summary.cells)
+    return _has(summary, summary.counted(CPU_HYPERVISOR))
+
+
+def _has(summary: Summary, response: Response) -> bool:
+    return any(response.key in cell.values for cell in summary.cells)
 
 
 def tax_groups(summary: Summary) -> list[Group]:

@@ -11,7 +11,9 @@ from iotax.analysis import StudyData, Summary, summarise
 from iotax.analysis.responses import CPU_HYPERVISOR
 from iotax.analysis.verdict import Cause
 from iotax.records import CpuTime, CpuUse, Facts, Lack, cpu_of
+from iotax.report.tables import cpu_columns, cpu_groups
 from iotax.study import Study
+from iotax.trial import Attempt
 from iotax.wording.answer import answer
 from iotax.wording.processors import contents
 from report.factory import QUICK, Simulation, study
@@ -175,3 +177,30 @@ def test_each_column_says_what_it_contains() -> None:
     assert any(each.startswith("Initiator: all busy time of the initiator’s virtual machine") for each in said)
     assert any("guests within their hosts and counted once" in each for each in said)
     assert any(each.startswith("Target: none, for") for each in said)
+
+
+def test_a_host_of_kvm_tells_qemu_beside_its_guests_and_the_rest_apart() -> None:
+    whole = Simulation().data(study(factors={"protocol": ["nfs3", "iscsi"]}, design={"replicates": 2}))
+
+    def on_kvm(attempt: Attempt) -> Attempt:
+        assert attempt.result is not None
+        each_ns = attempt.result.ios * 1000
+        more = [
+            part("hypervisor", "machine", 90 * each_ns, guests_ns=40 * each_ns, host="kvm"),
+            part("hypervisor", "process", 52 * each_ns, guests_ns=40 * each_ns, host="kvm: g1"),
+        ]
+        return attempt.model_copy(
+            update={"result": attempt.result.model_copy(update={"cpu": CpuUse([*attempt.result.cpu, *more])})}
+        )
+
+    summary = summarise(replace(whole, attempts=[on_kvm(each) for each in whole.attempts]))
+    for cell in summary.cells:
+        found = {key: cell.values[key].value for key in ("cpu_hypervisor", "cpu_qemu", "cpu_host_rest")}
+        assert found == pytest.approx({"cpu_hypervisor": 50, "cpu_qemu": 12, "cpu_host_rest": 38})
+    names = [column.title for column in cpu_columns(summary)]
+    assert names[3:6] == ["Hypervisor", "of it QEMU", "of it the rest"]
+    for group in cpu_groups(summary):
+        for row in group.rows:
+            assert [figure.value for figure in row.figures[3:6]] == ["50.0", "12.0", "38.0"]
+    # Of a guest's process without its host nobody knows what of it is the guest's.
+    assert not {"cpu_qemu", "cpu_host_rest"} & summarise(whole).cells[0].values.keys()
