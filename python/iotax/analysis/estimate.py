@@ -12,6 +12,14 @@ _ALIKE = 1e-9
 """Far below what three figures show, far above what rounding leaves."""
 
 
+_EXPONENT_MAX = 500.0
+"""An end of an interval further out knows nothing, and a larger one would be no number."""
+
+
+def _exp(bound: float) -> float:
+    return math.exp(max(-_EXPONENT_MAX, min(bound, _EXPONENT_MAX)))
+
+
 @dataclass(frozen=True)
 class Contrast:
     """An estimate, mostly a weighted sum of means. Without error where the runs leave none to estimate."""
@@ -39,7 +47,7 @@ class Estimate:
     def ratio(cls, contrast: Contrast, confidence: float = 0.95) -> "Estimate":
         """Of a contrast of logarithms. `confidence` is above 0.95 for one of several that hold 95 % together."""
         bounds = contrast.interval(confidence)
-        return cls(math.exp(contrast.estimate), *(map(math.exp, bounds) if bounds else ()))
+        return cls(math.exp(contrast.estimate), *(map(_exp, bounds) if bounds else ()))
 
     @classmethod
     def plain(cls, contrast: Contrast, confidence: float = 0.95) -> "Estimate":

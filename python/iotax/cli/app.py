@@ -7,15 +7,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from iotax.cli import app_lab, app_sim, complete, quantity
-from iotax.cli.exits import HELP, Exit, leave
+from iotax.cli import app_lab, app_results, app_sim, complete, quantity
+from iotax.cli.exits import HELP, Exit
 from iotax.cli.letters import echo, spell_out
 from iotax.cli.options import (
     Destroy,
     Driver,
-    Format,
     JsonCommand,
     JsonFile,
+    Long,
     NotebookPath,
     OldNotebook,
     OtherLab,
@@ -25,6 +25,7 @@ from iotax.cli.options import (
     Shell,
     StudyName,
     ToBeDestroyed,
+    one_notebook,
 )
 from iotax.protocols import names
 from iotax.waiting import WAIT_FOR_TARGET_S
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.add_typer(app_lab.lab, name="lab")
 app.add_typer(app_sim.sim, name="sim")
+app.add_typer(app_results.results)
 
 
 def _version(wanted: bool) -> None:
@@ -117,6 +119,7 @@ def run(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors, on standard error.")
     ] = False,
+    long: Long = False,
     document: JsonFile = None,
 ) -> None:
     """Run a study and write its report.
@@ -129,7 +132,7 @@ def run(
 
     command.run(
         study,
-        _one(notebook, old_notebook),
+        one_notebook(notebook, old_notebook),
         label,
         destroy or [],
         driver.value if driver else None,
@@ -142,6 +145,7 @@ def run(
         otlp=otlp,
         quiet=quiet,
         simulated=lab is not None,
+        long=long,
     )
 
 
@@ -233,6 +237,7 @@ def versus(
         bool, typer.Option("--again", help="Start a new run, even if an earlier one is finished.")
     ] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    long: Long = False,
     document: JsonFile = None,
 ) -> None:
     """Compare endpoints or protocols without a study file.
@@ -249,142 +254,7 @@ def versus(
         command.Where(study, notebook, document, destroy or []),
         again=again,
         report=report,
-    )
-
-
-@app.command("import", cls=JsonCommand)
-def import_(
-    form: Annotated[
-        str,
-        typer.Argument(
-            metavar="FORMAT",
-            help="Which program wrote the files; `iotax import list` names them.",
-            autocompletion=complete.import_formats,
-        ),
-    ],
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="PATH...", help="Files, or folders of them.", show_default=False),
-    ] = None,
-    notebook: Annotated[
-        Path | None,
-        typer.Option(
-            "--notebook", "-n", help="Where results are kept; out/NAME.iotax when not given.", show_default=False
-        ),
-    ] = None,
-    factor: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--factor",
-            metavar="NAME=VALUE",
-            help="A factor of all these files, such as protocol=iscsi; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    name_pattern: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Factors by the files' names, such as '{protocol}-{bs}-r{replicate}.json'; * matches anything.",
-            show_default=False,
-        ),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--by",
-            metavar="SETTING",
-            help="A setting within the files that is a factor, such as outstanding; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    cpu: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cpu",
-            metavar="ROLE=FILE",
-            help="CPU recorded beside the runs by sar, mpstat or esxtop, joined by time; ROLE is initiator, target, "
-            "hypervisor (the host of virtual initiators) or guest (such an initiator); may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    at: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--at",
-            metavar="[FILE=]TIME",
-            help="When the first run of a file began that does not say it, such as 2026-05-01T10:00:00Z; `written`: "
-            "runs ended when their files were written. CPU is joined to such runs only with this; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=LEVEL", help="What counts as 100; the first level when not given.", show_default=False
-        ),
-    ] = None,
-    floor: Annotated[
-        str, typer.Option(metavar="LEVEL", help="The level of protocol that is the volume without a protocol.")
-    ] = "",
-    name: Annotated[str, typer.Option(help="What the study is called; as the first path when not given.")] = "",
-    question: Annotated[str, typer.Option(help="What it is to answer, for the report.")] = "",
-    margin: Annotated[
-        float,
-        typer.Option(
-            parser=quantity.percent, metavar="PERCENT", help="Differences that count as equivalent.", show_default="5%"
-        ),
-    ] = 5.0,
-    published: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="Published figures to set beside the results: a file with `published:` as in a study, or a built-in "
-            "study's name.",
-        ),
-    ] = "",
-    response: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--response",
-            metavar="NAME",
-            help="What is compared, the primary first, such as cpu_hypervisor or cpu_utilisation_machine; may be "
-            "repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    label: Annotated[str, typer.Option(help="Distinguishes imports, such as `before` and `after`.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Go on and add files as they appear, until Ctrl-C.")] = False,
-    document: JsonFile = None,
-) -> None:
-    """Read other programs' results into a notebook.
-
-    The notebook is for report, compare, size and export. Without factors of your own, the settings that differ
-    between the files are the factors. What cannot be read is named with file, line and field; the rest is kept.
-    """
-    from iotax.cli import imports as command
-
-    command.import_(
-        command.Request(
-            form,
-            tuple(paths or ()),
-            notebook,
-            tuple(factor or ()),
-            name_pattern,
-            tuple(by or ()),
-            tuple(cpu or ()),
-            tuple(at or ()),
-            tuple(baseline or ()),
-            floor,
-            name,
-            question,
-            margin,
-            published,
-            tuple(response or ()),
-            label,
-        ),
-        document,
-        watch=watch,
+        long=long,
     )
 
 
@@ -405,85 +275,6 @@ def check(study: StudyName, destroy: ToBeDestroyed = None, lab: OtherLab = None,
     from iotax.cli import study as command
 
     command.check(study, destroy or [], document, simulated=lab is not None)
-
-
-@app.command(cls=JsonCommand)
-def show(
-    notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
-    run: RunNumber = None,
-    document: JsonFile = None,
-) -> None:
-    """Show a notebook: runs, results, failed attempts."""
-    from iotax.cli import show as command
-
-    command.show(_one(notebook, old_notebook), run, document)
-
-
-@app.command()
-def report(
-    notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
-    run: RunNumber = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The HTML file; beside the notebook when not given.", show_default=False),
-    ] = None,
-    charts: Annotated[
-        Path | None, typer.Option(help="Also write each chart as SVG and PNG into this folder.", show_default=False)
-    ] = None,
-    pdf: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Also print the report to this PDF, using an installed Chromium.", show_default=False
-        ),
-    ] = None,
-) -> None:
-    """Write the report of a notebook: one HTML file."""
-    from iotax.cli import show as command
-
-    command.report(_one(notebook, old_notebook), run, output, charts, pdf)
-
-
-@app.command()
-def export(
-    notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
-    form: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="The output's by its name, else csv. csv and parquet: a row for each attempt; json: everything; "
-            "bencher: Bencher Metric Format, a benchmark for each treatment; asv: airspeed velocity's results.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="A .csv, .parquet or .json file, or asv's folder; standard output when not given.",
-            show_default=False,
-        ),
-    ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option("--run", help="Which run, or `all` of them; the latest when not given.", show_default=False),
-    ] = None,
-    series: Annotated[bool, typer.Option("--series", help="A row for each interval within each attempt.")] = False,
-    cpu_series: Annotated[
-        bool, typer.Option("--cpu-series", help="A row for each interval of CPU time and each role.")
-    ] = False,
-) -> None:
-    """Write a notebook's results for other programs."""
-    from iotax.cli import export as command
-
-    if series and cpu_series:
-        leave(Exit.USAGE, "--series and --cpu-series have rows of their own; name one of them")
-    table: command.Table = "series" if series else "cpu series" if cpu_series else "attempts"
-    command.export(_one(notebook, old_notebook), form.value if form else None, output, run, table)
 
 
 @app.command(cls=JsonCommand)
@@ -563,98 +354,6 @@ def serve(
 
 
 @app.command(cls=JsonCommand)
-def size(
-    notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
-    iops: Annotated[
-        int,
-        typer.Option(
-            parser=quantity.rate,
-            metavar="RATE",
-            help="I/Os per second that the cores must sustain.",
-            show_default="70k",
-        ),
-    ] = 70_000,
-    cpu_us: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cpu-us",
-            metavar="[NAME=]US[:LOW-HIGH]",
-            help="CPU time per I/O in µs, such as 81 or nfs=81:78-84, without a notebook; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    cap: Annotated[
-        float,
-        typer.Option(parser=quantity.percent, metavar="PERCENT", help="How busy the cores may be.", show_default="80%"),
-    ] = 80,
-    response: Annotated[
-        str | None,
-        typer.Option(
-            help="Mean response time: 1.25x the service time, or 120us including the storage's own.", show_default=False
-        ),
-    ] = None,
-    storage: Annotated[str, typer.Option(help="Time that the storage itself takes per I/O.")] = "0us",
-    cores: Annotated[int, typer.Option(min=1, help="Cores in the table of response times.")] = 8,
-    run: RunNumber = None,
-    document: JsonFile = None,
-) -> None:
-    """Cores needed for a rate, and response times by utilisation.
-
-    Takes the CPU cost per I/O from a notebook, with its interval, or from the command line.
-    """
-    from iotax.cli import size as command
-
-    command.size(iops, _one(notebook, old_notebook), run, cpu_us or [], cap, response, storage, cores, document)
-
-
-@app.command(cls=JsonCommand)
-def compare(
-    before: Annotated[
-        str,
-        typer.Argument(metavar="A", help="A notebook, a run of it (its label, or run=1), or a level of a factor."),
-    ],
-    after: Annotated[str, typer.Argument(metavar="B", help="The same, after the change.")],
-    notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            parser=quantity.percent,
-            metavar="PERCENT",
-            help="What counts as equivalent, such as 5%; A's own when not given.",
-            show_default=False,
-        ),
-    ] = None,
-    fail_on_regression: Annotated[
-        bool,
-        typer.Option(
-            "--fail-on-regression", help="Exit with code 6 if B is significantly worse, by more than the margin."
-        ),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Also write it as Markdown for a pull request (.md), or as a page (.html).",
-            show_default=False,
-        ),
-    ] = None,
-    document: JsonFile = None,
-) -> None:
-    """Compare two runs of a study, or two levels of a factor.
-
-    Two runs show a change of firmware, kernel or release, before and after. Levels of one run, such as `nfs3 iscsi`
-    or `block_size=4KiB block_size=8KiB`, are compared within its blocks.
-    """
-    from iotax.cli import compare as command
-
-    command.compare(before, after, _one(notebook, old_notebook), margin, output, document, fail=fail_on_regression)
-
-
-@app.command(cls=JsonCommand)
 def aa(
     study: StudyName = "quick",
     notebook: Annotated[
@@ -676,7 +375,7 @@ def aa(
     """
     from iotax.cli import aa as command
 
-    command.aa(study, protocol, replicates, _one(notebook, old_notebook), document)
+    command.aa(study, protocol, replicates, one_notebook(notebook, old_notebook), document)
 
 
 @app.command(cls=JsonCommand)
@@ -742,12 +441,6 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell to print t
     fish: run `iotax completion fish > ~/.config/fish/completions/iotax.fish`.
     """
     complete.script(shell.value)
-
-
-def _one(notebook: Path | None, old_notebook: Path | None) -> Path | None:
-    if notebook is not None and old_notebook is not None:
-        leave(Exit.USAGE, f"two notebooks are named, {notebook} and {old_notebook}; name one")
-    return notebook or old_notebook
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from iotax.analysis import Estimate, Shift, StudyData
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
-from iotax.analysis.verdict import Cause
+from iotax.analysis.verdict import Cause, Verdict
 from iotax.cli import change_page
 from iotax.cli.console import console
 from iotax.cli.document import STDOUT, interval, judged, write_document, write_output
@@ -23,11 +24,15 @@ from iotax.cli.treatments import COLORS
 from iotax.collected import study_data
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Level, Study
+from iotax.units import counted
 from iotax.wording import SIMULATED, because, figure, title
 from iotax.wording import changes as wording
 
 _NAME_COLUMNS = 12
 """What a treatment's name keeps, however narrow the terminal."""
+_CHANGES_MAX = 14
+"""Rows of one screen."""
+_NOTES_MAX = 2
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
 
@@ -40,6 +45,7 @@ def compare(
     document: Path | None,
     *,
     fail: bool,
+    long: bool = False,
 ) -> None:
     inputs = (*(Path(named) for named in (before, after)), *([notebook] if notebook else []))
     for each in (document, output):
@@ -52,7 +58,7 @@ def compare(
     if document != STDOUT:
         if mark is not None:
             console().print(Text(mark[0], style=mark[1]), soft_wrap=True)
-        _print(found, margin_percent, notes, worse)
+        (_print if long else _print_screen)(found, margin_percent, notes, worse)
     if document is not None:
         names = {"before": before, "after": after}
         marks = {"before_simulated": simulated[0], "after_simulated": simulated[1]}
@@ -64,6 +70,51 @@ def compare(
         write_output(output, text, *inputs)
     if worse and fail:
         raise typer.Exit(Exit.REGRESSED)
+
+
+def _print_screen(found: Changes, margin_percent: float, notes: list[tuple[str, str]], worse: list[Change]) -> None:
+    """The largest changes, in a table of one screen; then what holds for all of them."""
+    out = console()
+    shown, rest = _largest(found.found)
+    for table in fitting(out, ([_table(shown)], [_brief_table(shown)])):
+        out.print(table)
+    if rest:
+        out.print(f"{_kinds(rest)}: see --long.", soft_wrap=True)
+    out.print(
+        f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent.",
+        style="dim",
+        soft_wrap=True,
+    )
+    for note, style in notes[:_NOTES_MAX]:
+        out.print(Text(note, style=style), soft_wrap=True)
+    if len(notes) > _NOTES_MAX:
+        out.print(f"{counted(len(notes) - _NOTES_MAX, 'more note')}: see --long.", style="dim")
+    if worse:
+        out.print(Text(wording.regression(worse[0]), style="red"), soft_wrap=True)
+        if worse[1:]:
+            out.print(Text(f"{counted(len(worse) - 1, 'more regression')}: see --long.", style="red"))
+    else:
+        out.print(wording.no_regression(found.found, margin_percent), soft_wrap=True)
+
+
+def _largest(found: list[Change]) -> tuple[list[Change], list[Change]]:
+    """What one screen shows, the largest changes where room is short; and the rest."""
+    if len(found) <= _CHANGES_MAX:
+        return found, []
+    whole = [change for change in found if not change.treatment]
+    others = sorted((c for c in found if c.treatment), key=lambda c: (not _differs(c), -abs(math.log(c.ratio.value))))
+    kept = {id(change) for change in [*whole, *others][:_CHANGES_MAX]}
+    return [c for c in found if id(c) in kept], [c for c in found if id(c) not in kept]
+
+
+def _differs(change: Change) -> bool:
+    return change.verdict in (Verdict.BETTER, Verdict.WORSE)
+
+
+def _kinds(rest: list[Change]) -> str:
+    """ "4 more comparisons, 1 of them better or worse"."""
+    differ = sum(map(_differs, rest))
+    return f"{counted(len(rest), 'more comparison')}, {differ} of them better or worse"
 
 
 def _print(found: Changes, margin_percent: float, notes: list[tuple[str, str]], worse: list[Change]) -> None:
@@ -256,6 +307,26 @@ def _table(found: list[Change]) -> Table:
             figure(change.after),
             _change(change.ratio),
             f"{change.runs[0]} + {change.runs[1]}",
+            _verdict(change),
+        )
+        last = response
+    return table
+
+
+def _brief_table(found: list[Change]) -> Table:
+    """As the wide one, without what 80 columns have no room for."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("response")
+    table.add_column("treatment", min_width=_NAME_COLUMNS)
+    table.add_column("change", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    last = ""
+    for change in found:
+        response = change.response.title
+        table.add_row(
+            response if response != last else "",
+            escape(wording.treatment(change)),
+            _change(change.ratio),
             _verdict(change),
         )
         last = response

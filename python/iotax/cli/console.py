@@ -107,6 +107,12 @@ def console() -> Console:
     return console_on(sys.stdout)
 
 
+def height(prose: str) -> int:
+    """Lines that it takes on standard output."""
+    out = console()
+    return 1 + (broken(prose, out.width).count("\n") if out.is_terminal else 0)
+
+
 def say(prose: str, *, err: bool = False) -> None:
     """To standard output, or to standard error where the output is a program's."""
     console_on(sys.stderr if err else sys.stdout).print(Text(prose), soft_wrap=True)

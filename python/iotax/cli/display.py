@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +17,7 @@ from rich.text import Text
 from iotax.cli.console import console_on
 from iotax.expected import Clock
 from iotax.listener import Listener
+from iotax.protocols import titles
 from iotax.units import counted, show_minutes, show_rate, show_share, show_time
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from iotax.design import Plan
     from iotax.labs.base import Closing, Sample, Step
     from iotax.study import Study
-    from iotax.trial import Attempt, Background, Trial
+    from iotax.trial import Attempt, Background, Trial, TrialResult
 
 PLAIN_EVERY_S = 15.0
 """How often a run without a terminal says how far it is, after its first trial."""
@@ -63,12 +66,6 @@ class Display(Listener):
             self._clock.extend(trials)
         self._print(f"The search goes on: {counted(len(trials), 'trial')}.")
 
-    def background(self, background: Background) -> None:
-        machine_ns = background.cpu.machine_ns
-        if machine_ns is not None:
-            cores = machine_ns / background.duration_ns
-            self._print(f"Block {background.block}: background {cores:.2f} cores busy without load.")
-
     def started(self, trials: Sequence[Trial], attempt: int) -> None:
         self._under_way = trials[0].id if len(trials) == 1 else f"session {trials[0].block}"
         if self._clock is not None:
@@ -97,11 +94,60 @@ class Display(Listener):
         self._console.print(Text(message, style=style), soft_wrap=True)
 
 
+class _SoFar:
+    """What the trials of each arm gave so far, without any verdict."""
+
+    def __init__(self, study: Study) -> None:
+        self._names = [name for name in study.compared if name in study.levels()]
+        self._levels = study.levels()
+        self._results: dict[str, list[TrialResult]] = {}
+
+    def add(self, trial: Trial, result: TrialResult) -> None:
+        arm = " · ".join(self._label(name, trial.treatment.get(name)) for name in self._names)
+        self._results.setdefault(arm, []).append(result)
+
+    def _label(self, name: str, value: object) -> str:
+        return next((level.label for level in self._levels[name] if level.value == value), str(value))
+
+    def table(self, rows_max: int) -> Table | None:
+        if not self._results:
+            return None
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("so far", no_wrap=True)
+        for name in ("trials", "IOPS", "latency µs", "CPU µs/IO"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for arm, results in [*self._results.items()][:rows_max]:
+            latencies = [result.latency_mean_ns / 1e3 for result in results if result.ios]
+            cpu = [ns / 1e3 / result.ios for result in results if result.ios and (ns := _cpu_ns(result))]
+            table.add_row(
+                escape(" · ".join(titles().get(part, part) for part in arm.split(" · "))),
+                str(len(results)),
+                show_rate(_mean([result.rate_iops for result in results])),
+                f"{_mean(latencies):,.3g}" if latencies else "–",
+                f"{_mean(cpu):,.3g}" if cpu else "–",
+            )
+        return table
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Geometric, as of a report's absolute figures."""
+    positive = [value for value in values if value > 0]
+    return geometric_mean(positive) if positive else 0.0
+
+
+def _cpu_ns(result: TrialResult) -> int:
+    """Of initiator and target, as far as they were read."""
+    from iotax.analysis.responses import cpu_ns
+
+    return cpu_ns(result, "both") or 0
+
+
 class LiveDisplay(Display):
-    """A bar, the trial under way, its IOPS and latency, the time left."""
+    """A bar, the trial under way, its IOPS and latency, the time left; above them what each arm gave so far."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
+        self._so_far: _SoFar | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
         self._sample: Sample | None = None
@@ -109,6 +155,10 @@ class LiveDisplay(Display):
 
     def close(self) -> None:
         self._live.stop()
+
+    def asked(self, study: Study) -> None:
+        super().asked(study)
+        self._so_far = _SoFar(study)
 
     def step(self, step: Step) -> None:
         self._step = step
@@ -126,6 +176,8 @@ class LiveDisplay(Display):
     def ended(self, attempt: Attempt) -> None:
         super().ended(attempt)
         self._sample = None
+        if self._so_far is not None and attempt.result is not None and attempt.trial.compared:
+            self._so_far.add(attempt.trial, attempt.result)
         self._draw()
 
     def _draw(self) -> None:
@@ -139,7 +191,8 @@ class LiveDisplay(Display):
             fitting = next((each for each in said if len(each) <= width), said[-1])
             fitting.truncate(width)
             line.add_row(fitting)
-        self._live.update(line, refresh=True)
+        table = self._so_far.table(self._console.height - 4) if self._so_far is not None else None
+        self._live.update(Group(table, line) if table is not None else line, refresh=True)
 
     def _said(self) -> list[Text]:
         """What there is to say, from all of it to the least."""
@@ -203,6 +256,12 @@ class PlainDisplay(Display):
             self._tell(clock, attempt.trial.id, measured)
         elif self._under_way != attempt.trial.id and clock.between and (is_last or self._is_due()):
             self._tell(clock, self._under_way, "done")
+
+    def background(self, background: Background) -> None:
+        machine_ns = background.cpu.machine_ns
+        if machine_ns is not None:
+            cores = machine_ns / background.duration_ns
+            self._print(f"Block {background.block}: background {cores:.2f} cores busy without load.")
 
     def _is_due(self) -> bool:
         return self._said_s is None or time.monotonic() - self._said_s >= PLAIN_EVERY_S

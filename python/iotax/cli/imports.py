@@ -57,7 +57,7 @@ class Request:
     label: str
 
 
-def import_(request: Request, document: Path | None, *, watch: bool) -> None:
+def import_(request: Request, document: Path | None, *, watch: bool, long: bool = False) -> None:
     if request.form == "list":
         _list()
         return
@@ -72,7 +72,7 @@ def import_(request: Request, document: Path | None, *, watch: bool) -> None:
     read = _read(request, form, name)
     run, new = _write(path, read, request.label)
     if document != STDOUT:
-        _say(read, path, run, new)
+        _say(read, path, run, new, long=long)
     for each in _first(read.campaign.unreadable):
         say(f"iotax: not imported: {each}", err=True)
     if document is not None:
@@ -180,16 +180,23 @@ def _write(path: Path, read: _Read, label: str) -> tuple[int, int]:
         leave(Exit.NOTEBOOK, str(error))
 
 
-def _say(read: _Read, path: Path, run: int, new: int) -> None:
+def _say(read: _Read, path: Path, run: int, new: int, *, long: bool) -> None:
+    from iotax.cli.screen import print_screen
     from iotax.cli.summary import print_summary
     from iotax.collected import study_data
 
     with Notebook(path) as notebook:
-        print_summary(study_data(notebook, run))
-    for each in read.notes[:_SHOWN_MAX]:
-        say(f"note: {each}")
-    if len(read.notes) > _SHOWN_MAX:
-        echo(f"… and {len(read.notes) - _SHOWN_MAX} more notes; the report has all.")
+        data = study_data(notebook, run)
+    if long:
+        print_summary(data)
+        for each in read.notes[:_SHOWN_MAX]:
+            say(f"note: {each}")
+        if len(read.notes) > _SHOWN_MAX:
+            echo(f"… and {len(read.notes) - _SHOWN_MAX} more notes; the report has all.")
+    else:
+        print_screen(data, reserved=3 + bool(read.notes))
+        if read.notes:
+            echo(f"{counted(len(read.notes), 'note')} on the files: see --long or the report.")
     if new:
         echo(f"Imported {new} {'result' if new == 1 else 'results'} from {read.study.source}.")
     else:

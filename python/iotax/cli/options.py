@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from iotax.cli import complete
+from iotax.cli.exits import Exit, leave
 
 StudyName = Annotated[
     str,
@@ -37,9 +38,18 @@ JsonFile = Annotated[
         show_default=False,
     ),
 ]
+Long = Annotated[
+    bool, typer.Option("--long", help="Print every table and the answer in sentences, in place of the first screen.")
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", help="Which run in the notebook; the latest when not given.", show_default=False)
 ]
+
+
+def one_notebook(notebook: Path | None, old_notebook: Path | None) -> Path | None:
+    if notebook is not None and old_notebook is not None:
+        leave(Exit.USAGE, f"two notebooks are named, {notebook} and {old_notebook}; name one")
+    return notebook or old_notebook
 
 
 class LabChoice(StrEnum):

@@ -25,6 +25,9 @@ from iotax.waiting import WAIT_FOR_TARGET_S
 if TYPE_CHECKING:
     from iotax.notebook import Notebook
 
+_PATHS = 4
+"""Lines of the question, the plan, the notebook and the report, around the first screen."""
+
 
 def run(
     name: str,
@@ -42,6 +45,7 @@ def run(
     otlp: str | None = None,
     quiet: bool = False,
     simulated: bool = False,
+    long: bool = False,
 ) -> None:
     study, source = load(name, driver, simulated=simulated)
     path = notebook or OUT / f"{study.name}.iotax"
@@ -69,7 +73,7 @@ def run(
             wait_for_target_s=wait_for_target_s,
             without_lost_hosts=without_lost_hosts,
         )
-    _conclude(study, path, summary, document, report=report, quiet=quiet)
+    _conclude(study, path, summary, document, report=report, quiet=quiet, long=long)
 
 
 @contextlib.contextmanager
@@ -156,7 +160,16 @@ def measure(
         display.close()
 
 
-def _conclude(study: Study, path: Path, summary: Ending, document: Path | None, *, report: bool, quiet: bool) -> None:
+def _conclude(
+    study: Study,
+    path: Path,
+    summary: Ending,
+    document: Path | None,
+    *,
+    report: bool,
+    quiet: bool,
+    long: bool,
+) -> None:
     """The table, what went wrong, and the report's path as the last line."""
     from iotax.cli.show import default_report, write_report
     from iotax.notebook import Notebook
@@ -173,7 +186,7 @@ def _conclude(study: Study, path: Path, summary: Ending, document: Path | None, 
             )
         spoken = document != STDOUT and not quiet
         if spoken:
-            _print(study, notebook, summary)
+            _print(study, notebook, summary, long=long)
         if written:
             write_report(notebook, summary.run, page)
         if document is not None:
@@ -210,13 +223,18 @@ def _nothing_run(notebook: Notebook, run: int) -> str:
     )
 
 
-def _print(study: Study, notebook: Notebook, summary: Ending) -> None:
+def _print(study: Study, notebook: Notebook, summary: Ending, *, long: bool) -> None:
     from iotax.cli.kernels import print_kernels
+    from iotax.cli.screen import print_screen
     from iotax.cli.summary import print_summary
     from iotax.collected import study_data
 
-    print_summary(study_data(notebook, summary.run))
-    print_kernels(study)
+    data = study_data(notebook, summary.run)
+    if long:
+        print_summary(data)
+        print_kernels(study)
+    else:
+        print_screen(data, reserved=_PATHS + bool(summary.failed))
     echo(f"Notebook: {notebook.path}")
     if summary.failed:
         echo(f"Given up: {', '.join(summary.failed)}; `iotax show {notebook.path}` tells why.")

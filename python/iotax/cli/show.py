@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from iotax.cli.agreed import agreed
-from iotax.cli.console import console
+from iotax.cli.console import console, height, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
@@ -19,12 +19,12 @@ from iotax.outputs import OutputRefused
 from iotax.trial import Attempt
 
 
-def show(path: Path | None, run: int | None, document: Path | None) -> None:
+def show(path: Path | None, run: int | None, document: Path | None, *, long: bool = False) -> None:
     with open_notebook(path) as notebook:
         judged(document, notebook.path)
         try:
             if document != STDOUT:
-                _show(notebook, run)
+                (_show_long if long else _show)(notebook, run)
             if document is not None:
                 from iotax.cli.summary import run_document
 
@@ -34,6 +34,30 @@ def show(path: Path | None, run: int | None, document: Path | None) -> None:
 
 
 def _show(notebook: Notebook, run: int | None) -> None:
+    """The first screen: which run, how far it is, what it found."""
+    from iotax.cli.screen import print_screen
+    from iotax.collected import study_data
+
+    chosen, runs = notebook.run(run), notebook.runs()
+    data = study_data(notebook, chosen.id)
+    started = datetime.datetime.fromtimestamp(chosen.started_unix_ns / 1e9).astimezone()
+    label = f" [{chosen.label}]" if chosen.label else ""
+    done = len({attempt.trial.id for attempt in data.attempts if attempt.status == "done"})
+    lines = [
+        f"{notebook.path}: run {chosen.id} of {len(runs)}, {chosen.name}{label}, {started:%Y-%m-%d %H:%M}",
+        *([f"{done} of {len(data.planned)} trials are done."] if done < len(data.planned) else []),
+    ]
+    if failed := [attempt for attempt in data.attempts if attempt.status != "done"]:
+        last = failed[-1]
+        reason = f": {last.reason}" if last.reason else ""
+        lines.append(f"{last.trial.id}, attempt {last.number}: {last.status}{reason}")
+    for line in lines:
+        say(line)
+    if done:
+        print_screen(data, reserved=sum(height(line) for line in lines))
+
+
+def _show_long(notebook: Notebook, run: int | None) -> None:
     from iotax.collected import study_data
 
     chosen = notebook.run(run)

@@ -48,6 +48,8 @@ def size(
     storage: str,
     cores: int,
     document: Path | None,
+    *,
+    long: bool = False,
 ) -> None:
     demand = _demand(iops, cap, response, storage)
     judged(document)
@@ -56,32 +58,36 @@ def size(
     if document != STDOUT:
         if simulated:
             console().print(Text(SIMULATED, style="yellow"), soft_wrap=True)
-        _print(found, costs, demand, cores, given=bool(cpu_us))
+        _print(found, costs, demand, cores, given=bool(cpu_us), long=long)
     if document is not None:
         write_document(document, {"simulated": simulated} | _document(found, costs, demand, cores))
     if any(each.size is None for each in found):
         raise typer.Exit(Exit.FAILED)
 
 
-def _print(found: list[Capacity], costs: list[ServiceCost], demand: Demand, cores: int, *, given: bool) -> None:
+def _print(
+    found: list[Capacity], costs: list[ServiceCost], demand: Demand, cores: int, *, given: bool, long: bool
+) -> None:
     out = console()
     out.print(_sizes(found, demand))
     out.print(_asked(demand), style="dim", soft_wrap=True)
     for each in found:
         if each.size is None:
             out.print(f"{escape(title(each.cost.arm))}: {escape(each.reason)}", style="yellow", soft_wrap=True)
-    out.print()
-    out.print(_responses(costs, cores))
-    out.print(
-        f"Mean response in µs over the utilisation of {cores:,} {'core' if cores == 1 else 'cores'}: service and "
-        f"waiting in an M/M/{cores:,} queue (Poisson arrivals, exponential service, one queue), then the storage's own "
-        "time added.",
-        style="dim",
-        soft_wrap=True,
-    )
-    if len(costs) > 1 and (given or comparable(costs)):
-        out.print(_hidden(costs, cores), soft_wrap=True)
-    for source in _sources(costs):
+    if long:
+        out.print()
+        out.print(_responses(costs, cores))
+        out.print(
+            f"Mean response in µs over the utilisation of {cores:,} {'core' if cores == 1 else 'cores'}: service and "
+            f"waiting in an M/M/{cores:,} queue (Poisson arrivals, exponential service, one queue), then the storage's "
+            "own time added.",
+            style="dim",
+            soft_wrap=True,
+        )
+        if len(costs) > 1 and (given or comparable(costs)):
+            out.print(_hidden(costs, cores), soft_wrap=True)
+    sources = _sources(costs)
+    for source in sources if long or len(sources) < 2 else ["Costs: several sources, see --long."]:
         out.print(Text(source, style="dim"), soft_wrap=True)
     for line in cost_cautions(costs):
         out.print(line, style="yellow", soft_wrap=True)

@@ -57,6 +57,24 @@ def _table(summary: Summary, columns: Sequence[_Column]) -> Table:
 
 
 def _absolute(summary: Summary) -> list[_Column]:
+    rate, keys = _columns(summary)
+    return [
+        _Column(rate.unit.replace("/", "\n/"), lambda cell: _rate(cell, rate.key)),
+        *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),
+    ]
+
+
+def measured_columns(summary: Summary) -> list[tuple[str, str, bool]]:
+    """Title, response and whether it is a rate, of what a table of absolute figures shows."""
+    rate, keys = _columns(summary)
+    return [
+        (rate.unit.replace("/", "\n/"), rate.key, True),
+        *((title, key, False) for title, key in keys.items() if not key.endswith("p95")),
+    ]
+
+
+def _columns(summary: Summary) -> tuple[Response, dict[str, str]]:
+    """The rate, and title → response of the other columns."""
     cpu, each = ("cpu_transaction", "µs/trans.") if summary.database else ("cpu", "µs/IO")
     rate = summary.counted(IOPS)
     parts = [part for part in _CPU_PARTS if any(f"{cpu}_{part}" in cell.values for cell in summary.cells)]
@@ -69,10 +87,7 @@ def _absolute(summary: Summary) -> list[_Column]:
     asked = {each.key for each in summary.responses} - {*keys.values()}
     keys |= {f"CPU {each}\nmachine": CPU_MACHINE.key} if CPU_MACHINE.key in asked else {}
     keys |= {f"CPU %\n{ROLE_OF[each.key]}": each.key for each in UTILISATION if each.key in asked}
-    return [
-        _Column(rate.unit.replace("/", "\n/"), lambda cell: _rate(cell, rate.key)),
-        *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),
-    ]
+    return rate, keys
 
 
 def _latencies(summary: Summary) -> dict[str, str]:

@@ -33,7 +33,9 @@ class Where:
     destroy: Sequence[str]
 
 
-def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, again: bool, report: bool) -> None:
+def versus(
+    words: Sequence[str], asked: Asked, time_s: float, where: Where, *, again: bool, report: bool, long: bool = False
+) -> None:
     try:
         targets = _absolute(targets_of(words))
         echo(f"Load: {asked.words}.", err=where.document == STDOUT)
@@ -59,7 +61,15 @@ def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, a
     )
     try:
         command.run(
-            str(path), where.notebook, "", list(where.destroy), None, where.document, again=again, report=report
+            str(path),
+            where.notebook,
+            "",
+            list(where.destroy),
+            None,
+            where.document,
+            again=again,
+            report=report,
+            long=long,
         )
     except typer.Exit as ended:
         if ended.exit_code == Exit.REFUSED:

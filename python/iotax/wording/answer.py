@@ -142,17 +142,17 @@ def _of_all(summary: Summary, arms: Sequence[str], response: Response) -> str:
     if not kind or not ratios:
         return ""
     low, high = signed(min(ratios) - 1), signed(max(ratios) - 1)
-    reach = low if low == high else f"{low} to {high}"
+    between = low if low == high else f"{low} to {high}"
     match kind:
         case "equivalent":
             return f"{name} equal"
         case "inconclusive":
-            return f"{name} not settled ({reach})"
+            return f"{name} not settled ({between})"
         case "none":
-            return f"{name} {reach}, no verdict"
+            return f"{name} {between}, no verdict"
         case "by load":
-            return f"{name} {reach}, by load"
-    return f"{name} {reach}"
+            return f"{name} {between}, by load"
+    return f"{name} {between}"
 
 
 class _Doubts:
@@ -202,7 +202,7 @@ def precision(summary: Summary) -> Finding | None:
     if seen is not None and _SHOWN_MIN <= seen <= _PERCENT_MAX and not summary.data.costs_drawn:
         text += f"; minimum detectable difference (90 % power) {'over all loads ' if own.overall_percent else ''}"
         text += f"{seen:.1f} %"
-        text += "" if summary.session_scatter else f"; half of it takes a run of {_effort(summary, 0.5)}"
+        text += "" if summary.session_scatter else f"; half of it takes a run of {effort(summary, 0.5)}"
     return Finding("precision", text + ".")
 
 
@@ -211,15 +211,14 @@ def _widest(own: Precision) -> float | None:
 
 
 def _widths(own: Precision) -> list[str]:
-    found = [] if own.overall_percent is None else [f"{_reach(own.overall_percent)} over all loads"]
+    found = [] if own.overall_percent is None else [f"{reach(own.overall_percent)} over all loads"]
     if own.cell_median_percent is not None and own.cell_worst_percent is not None:
-        found.append(
-            f"{_reach(own.cell_median_percent)} under one load (median; worst {_reach(own.cell_worst_percent)})"
-        )
+        found.append(f"{reach(own.cell_median_percent)} under one load (median; worst {reach(own.cell_worst_percent)})")
     return found
 
 
-def _reach(half_width: float) -> str:
+def reach(half_width: float) -> str:
+    """Half of an interval: "±1.9 %"."""
     if half_width > _PERCENT_MAX:
         return f"more than ±{_PERCENT_MAX} %"
     return f"±{half_width:.1f} %" if half_width >= _SHOWN_MIN else f"better than ±{_SHOWN_MIN:g} %"
@@ -241,12 +240,12 @@ def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], sum
         # Draws are as uncertain as the costs, however many there are.
         text = f"{finding.text}. Better known costs would settle it, not more replicates"
         return replace(finding, text=text)
-    effort = _effort(summary, min(*shares, 1.0))
+    takes = effort(summary, min(*shares, 1.0))
     # More of the same run would be looked at until it says something: that is no test any more.
-    return replace(finding, text=f"{finding.text}. To settle it: a new run, with another seed, of {effort}")
+    return replace(finding, text=f"{finding.text}. To settle it: a new run, with another seed, of {takes}")
 
 
-def _effort(summary: Summary, share: float) -> str:
+def effort(summary: Summary, share: float) -> str:
     """What gives intervals of this share of the width: "about 14 sessions (6 min 10 s)"."""
     blocks = _blocks(summary)
     unit = summary.data.study.design.unit

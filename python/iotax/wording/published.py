@@ -14,14 +14,19 @@ def span_text(span: Span) -> str:
     return figure(low) if low == high else f"{figure(low)} to {figure(high)}"
 
 
+def agreed_count(sources: Sequence[Source]) -> tuple[int, int]:
+    """How many published figures agree, of how many that can be judged."""
+    found = tallies(sources)
+    return sum(each.agree for each in found), sum(each.judged for each in found)
+
+
 def agreement(sources: Sequence[Source], gained: str) -> list[str]:
     """The summary: how many figures agree, by response, and the three largest differences with their likely reason.
     `gained`: how the runs' own figures came about."""
     found = tallies(sources)
-    judged = sum(each.judged for each in found)
+    agree, judged = agreed_count(sources)
     if not judged:
         return []
-    agree = sum(each.agree for each in found)
     lines = [f"{agree} of {judged} published figures agree with what was {gained}: {'; '.join(map(_tally, found))}."]
     apart = largest(sources)
     if apart:

@@ -1,6 +1,8 @@
 """What a search found, in sentences."""
 
+import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from iotax.analysis.carriers import between
 from iotax.analysis.estimate import Estimate
@@ -13,6 +15,45 @@ from iotax.units import counted, show_rate, show_time
 from iotax.wording.names import title
 from iotax.wording.verdicts import caution
 from iotax.wording.withheld import because
+
+_UNITS = re.compile(r" (workers?|outstanding)\b")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a search found under one condition, for a table."""
+
+    condition: str
+    load: str
+    rate: str
+    interval: str
+    ratio: str
+    """To the baseline's; empty where there is none."""
+    objective: str
+
+
+def rows(study: Study, attempts: Sequence[Attempt]) -> list[Row]:
+    """One for each condition; empty where the study is no search."""
+    if study.search is None:
+        return []
+    found = winners(study, attempts)
+    return [_row(study, study.search, winner, found) for winner in found]
+
+
+def _row(study: Study, search: Search, winner: Winner, found: Sequence[Winner]) -> Row:
+    known = winner.known() if winner.treatment is not None else None
+    compared = against_baseline(study, winner, found) if known is not None else None
+    withheld = compared is not None and between(winner.carrier, compared[0].carrier) is not None
+    return Row(
+        title(winner.condition),
+        "" if winner.knee is not None else _UNITS.sub("", winner.load),
+        "none" if known is None else show_rate(known.value),
+        ""
+        if known is None or known.low is None or known.high is None
+        else f"[{show_rate(known.low)}, {show_rate(known.high)}]",
+        "" if compared is None or withheld else f"{compared[1].value:.2f}×",
+        objective(search),
+    )
 
 
 def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:

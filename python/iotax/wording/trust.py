@@ -27,6 +27,8 @@ SIMULATED = (
     "and CPU times are those of a table of costs."
 )
 """Said before all else wherever such results are shown."""
+SIMULATED_BRIEF = "Simulated: no machine was measured; costs are those of a table."
+"""The same in one line of a terminal."""
 
 _DRAWN = (
     "Each replicate drew its costs from the intervals of their table: the intervals here hold what is not known of the "

@@ -75,6 +75,18 @@ def test_a_terminal_sees_trial_rate_latency_and_time_left(planned: Plan) -> None
     assert f"{planned.trials[2].id}: attempt 1 failed: it broke" in said
 
 
+def test_a_terminal_sees_what_each_arm_gave_so_far_and_no_verdict(tiny: Path, planned: Plan) -> None:
+    out = io.StringIO()
+    shown = LiveDisplay(Console(file=out, force_terminal=True, width=80, height=24, color_system=None))
+    shown.asked(load_study(str(tiny))[0])
+    play(shown, planned)
+    drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+    trials = {row[1]: int(row[2]) for row in re.findall(r"((local|iSCSI) +(\d) +1.00k +20 +–)", drawn)}
+    assert trials == {"local": 4, "iSCSI": 4}
+    assert "so far" in drawn
+    assert not re.search(r"faster|slower|inconclusive|equivalent", drawn)
+
+
 def test_a_log_gets_few_lines_and_no_control_characters(planned: Plan) -> None:
     out = io.StringIO()
     play(PlainDisplay(Console(file=out, width=120)), planned)

@@ -186,11 +186,14 @@ class Simulation:
     waiting: Sequence[str] = ()
     """Trials that waited for a processor."""
     samples: int = 8
+    drawn_max: int = 20_000
+    """Latencies that are drawn for each trial."""
 
-    def data(self, of: Study) -> StudyData:
+    def data(self, of: Study, trials: Sequence[Trial] = ()) -> StudyData:
+        """Of these trials, else of the full factorial in complete blocks."""
         rng = np.random.default_rng(self.seed)
-        trials = plan(of, rng)
-        drift = rng.lognormal(0, self.block_cv, of.design.replicates + 1)
+        trials = trials or plan(of, rng)
+        drift = rng.lognormal(0, self.block_cv, max(of.design.replicates, *(trial.block for trial in trials)) + 1)
         at_ns = START_UNIX_NS
         attempts: list[Attempt] = []
         for trial in trials:
@@ -201,7 +204,7 @@ class Simulation:
                 attempts.append(_attempt(trial, number, at_ns, result))
                 at_ns += 4_700_000_000
         backgrounds = [self._background(block, rng) for block in sorted({t.block for t in trials})]
-        return StudyData(of, attempts, trials, backgrounds, environment=ENVIRONMENT)
+        return StudyData(of, attempts, list(trials), backgrounds, environment=ENVIRONMENT)
 
     def searched(self, of: Study) -> StudyData:
         """A search from its first probe to the runs that confirm what it found."""
@@ -246,8 +249,8 @@ class Simulation:
             if settings.endpoint.protocol == "local"
             else f"{label}://127.0.0.1:40001/x",
             window=Window(start_unix_ns=at_ns + 400_000_000, start_ns=400_000_000, duration_ns=int(duration_s * 1e9)),
-            read=_stream(reads, settings.load.block_size, mean_us, rng),
-            write=_stream(ios - reads, settings.load.block_size, mean_us * 1.06, rng),
+            read=_stream(reads, settings.load.block_size, mean_us, rng, self.drawn_max),
+            write=_stream(ios - reads, settings.load.block_size, mean_us * 1.06, rng, self.drawn_max),
             cpu=CpuUse.model_validate(
                 {
                     "initiator": _cpu(11, initiator_ns),
@@ -358,6 +361,11 @@ def plan(of: Study, rng: np.random.Generator) -> list[Trial]:
     return trials
 
 
+def planned(of: Study) -> list[Trial]:
+    """What the study's own design has run, in its order."""
+    return list(designed(of).trials)
+
+
 def write_notebook(path: Path, data: StudyData) -> Path:
     """The same data as a notebook file, at the times that the attempts have; the lab took PREPARED_NS before."""
     with Writer(path) as writer, mock.patch("iotax.notebook.time.time_ns") as clock:
@@ -433,11 +441,11 @@ def _attempt(trial: Trial, number: int, at_ns: int, result: TrialResult | None) 
     )
 
 
-def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator) -> Direction:
+def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator, drawn_max: int) -> Direction:
     """Latencies around their mean with a tail of stalls, in bins of three significant digits."""
     if ios == 0:
         return Direction(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
-    drawn = rng.lognormal(-0.045, 0.3, min(ios, 20_000))
+    drawn = rng.lognormal(-0.045, 0.3, min(ios, drawn_max))
     drawn[rng.random(len(drawn)) < 0.002] *= 6
     drawn *= mean_us * 1e3 / drawn.mean()
     digits = 10.0 ** (np.floor(np.log10(drawn)) - 2)

@@ -1,0 +1,236 @@
+"""The answer in one line for each comparison, with its interval: the first screen and the report's first page."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from iotax.analysis.compare import Comparison
+from iotax.analysis.estimate import Estimate
+from iotax.analysis.paired import Paired
+from iotax.analysis.precision import precisions
+from iotax.analysis.responses import Response
+from iotax.analysis.summary import Summary
+from iotax.analysis.validity import DISTURBANCES, TITLES, Severity
+from iotax.analysis.verdict import Verdict
+from iotax.study.imported import ImportedStudy
+from iotax.units import counted, show_minutes
+from iotax.wording.answer import effort, reach
+from iotax.wording.figures import PERCENT_RATIO_MAX, TIMES_RATIO_MIN, ends, figure, signed
+from iotax.wording.names import inside, title
+from iotax.wording.published import agreed_count
+from iotax.wording.verdicts import Tone, judged, response_name
+
+LINES_MAX = 6
+"""Comparisons on the first screen."""
+_CHECKS_NAMED = 2
+_RANK = {"better": 0, "worse": 0, "mixed": 0, "equivalent": 1, "inconclusive": 2, "plain": 3}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One comparison with the baseline."""
+
+    subject: str
+    """The arm, as the field writes it."""
+    response: Response
+    name: str
+    effect: str
+    """ "−3.4 %", "2.10×", "−12 % to +30 %" where it depends on the load."""
+    interval: str
+    """ "[−5.2, −1.5]"; empty where there is none."""
+    word: str
+    tone: Tone
+    doubtful: bool
+    ratios: tuple[Estimate, ...]
+    """What is drawn: one ratio with its interval, or the least and the greatest over the loads."""
+    rank: int
+    size: float
+    """How large the effect is, as a logarithm."""
+
+
+def lines(summary: Summary) -> list[Line]:
+    """Of each response and arm: differences first, the largest before the others."""
+    found = []
+    for each in judged(summary):
+        arm = each.rests_on[0].arm
+        doubtful = each.doubt.most
+        known = [one for one in each.rests_on if one.ratio.low is not None and one.verdict is not None]
+        line = (
+            _over_loads(arm, known, doubtful=doubtful)
+            if len(known) > 1
+            else _one(arm, known[0] if known else each.rests_on[0], doubtful=doubtful)
+        )
+        found.append(line)
+    paired = {(title(each.arm), each.response.key): each for each in summary.paired}
+    found = [
+        _paired(line, paired[line.subject, line.response.key]) if (line.subject, line.response.key) in paired else line
+        for line in found
+    ]
+    order = {response.key: number for number, response in enumerate(summary.responses)}
+    return sorted(found, key=lambda line: (line.rank, -line.size, order.get(line.response.key, 0)))
+
+
+def first(summary: Summary) -> tuple[list[Line], str]:
+    """The lines that a screen has room for, and one that counts the others; empty where it leaves out none."""
+    every = lines(summary)
+    judged_lines = [line for line in every if line.rank < _RANK["plain"]]
+    shown = (judged_lines or [line for line in every if line.interval])[:LINES_MAX]
+    rest = [line for line in every if line not in shown]
+    if not rest:
+        return shown, ""
+    differ = sum(line.rank == 0 for line in rest)
+    parts = [
+        *([f"{differ} {'smaller difference' if differ == 1 else 'smaller differences'}"] if differ else []),
+        *(f"{number} {word}" for word in ("equivalent", "inconclusive") if (number := _counted(rest, word))),
+    ]
+    if without := _counted(rest, "no verdict"):
+        parts.append(f"{without} without a verdict")
+    return shown, f"{'Also ' if shown else ''}{', '.join(parts)}: see --long."
+
+
+def _counted(found: Sequence[Line], word: str) -> int:
+    return sum(line.word == word for line in found)
+
+
+def disturbed(summary: Summary) -> str:
+    """Said before all else where most runs were disturbed; else empty."""
+    runs = summary.run_checks.values()
+    bad = [[c.key for c in checks if c.key in DISTURBANCES and c.level >= Severity.DOUBTFUL] for checks in runs]
+    hit = sum(map(bool, bad))
+    if hit * 2 <= len(bad):
+        return ""
+    were = "was" if hit == 1 else "were"
+    keys = {key for found in bad for key in found}
+    by = " by other work" if keys & {"wait", "foreign"} else ""
+    return f"{hit} of {counted(len(bad), 'run')} {were} disturbed{by}; repeat on a quiet machine."
+
+
+def validity(summary: Summary) -> str:
+    """How many runs there are and how many of them are flagged, in one line."""
+    data, runs = summary.data, summary.run_checks
+    planned = data.planned_count or len({a.trial.id for a in data.attempts})
+    text = f"{len(data.measured)} of {planned} trials {'simulated' if data.simulated else 'measured'}"
+    if isinstance(data.study, ImportedStudy):
+        text = f"{counted(len(data.measured), 'result')} imported; iotax did not measure them"
+    found = [[c.key for c in checks if c.level >= Severity.DOUBTFUL] for checks in runs.values()]
+    keys = [key for each in found for key in each]
+    parts = [text]
+    if flagged := sum(map(bool, found)):
+        names = sorted(set(keys), key=lambda key: (-keys.count(key), key))[:_CHECKS_NAMED]
+        parts.append(f"{flagged} flagged ({', '.join(inside(TITLES[key]) for key in names)})")
+    elif runs:
+        parts.append("none flagged")
+    for number, what in ((len(data.excluded), "excluded"), (len(data.apart), "with fewer hosts")):
+        if number:
+            parts.append(f"{number} {what}")
+    if data.not_done:
+        parts.append(f"{counted(len(data.not_done), 'failed attempt')}")
+    return f"Validity: {', '.join(parts)}."
+
+
+def precise(summary: Summary) -> str:
+    """How wide the intervals of the primary response are, and what half of it takes; empty where there are none."""
+    if not summary.responses:
+        return ""
+    primary = summary.responses[0]
+    own = next((each for each in precisions(summary) if each.response is primary), None)
+    if own is None:
+        return ""
+    width, where = own.overall_percent, " over all loads" if len(summary.grid.conditions) > 1 else ""
+    if width is None:
+        width, where = own.cell_worst_percent, " under the worst load"
+    if width is None or width < 1e-7:
+        return ""
+    text = f"Precision: {response_name(primary)} ratios {reach(width)}{where}"
+    if summary.data.costs_drawn or isinstance(summary.data.study, ImportedStudy):
+        return f"{text}."
+    if scatter := summary.session_scatter:
+        took_s = summary.data.wall_ns / 1e9 * scatter.sessions_for_half / scatter.sessions
+        takes = f"{counted(scatter.sessions_for_half, 'session')}{f' ({show_minutes(took_s)})' if took_s else ''}"
+    else:
+        takes = effort(summary, 0.5).removeprefix("about ").replace(" in all", "")
+    return f"{text}; half takes {takes}."
+
+
+def published(summary: Summary) -> str:
+    """How many published figures agree; empty where nothing was published."""
+    agree, of = agreed_count(summary.sources)
+    return f"Published: {agree} of {of} published figures agree with these: see --long." if of else ""
+
+
+def _one(arm: str, comparison: Comparison, *, doubtful: bool) -> Line:
+    ratio, verdict = comparison.ratio, comparison.verdict
+    effect, interval = change(ratio)
+    tone: Tone = verdict.value if verdict else "plain"
+    word = _word(verdict, ratio)
+    return _line(arm, comparison.response, (effect, interval, word), tone, (ratio,), doubtful=doubtful)
+
+
+def _over_loads(arm: str, known: Sequence[Comparison], *, doubtful: bool) -> Line:
+    """Where the ratio depends on the load: never a mean, but both ends."""
+    low, high = (pick(known, key=lambda each: each.ratio.value).ratio for pick in (min, max))
+    verdicts = {each.verdict for each in known}
+    alike = len(verdicts) == 1
+    only = known[0].verdict if alike else None
+    tone: Tone = only.value if only else "plain"
+    word = _word(only, low) if only is not None else "by load"
+    times = low.value >= TIMES_RATIO_MIN
+    if not alike and not verdicts & {Verdict.BETTER, Verdict.WORSE}:
+        # Some loads are equivalent, the others too uncertain.
+        tone, word = "inconclusive", "inconclusive"
+    _, interval = change(Estimate(low.value, low.low, high.high))
+    said = ends(low.value, high.value, times=times), interval, word
+    return _line(arm, known[0].response, said, tone, (low, high), doubtful=doubtful)
+
+
+def _paired(line: Line, found: Paired) -> Line:
+    """Over conditions that were measured once each, where runs are too few for a verdict."""
+    effect, interval = change(found.ratio)
+    return replace(line, effect=effect, interval=interval, ratios=(found.ratio,), size=abs(math.log(found.ratio.value)))
+
+
+def _line(
+    arm: str,
+    response: Response,
+    said: tuple[str, str, str],
+    tone: Tone,
+    ratios: tuple[Estimate, ...],
+    *,
+    doubtful: bool,
+) -> Line:
+    effect, interval, word = said
+    rank = _RANK["mixed"] if word == "by load" else _RANK[tone]
+    size = max(abs(math.log(each.value)) for each in ratios)
+    name = response_name(response)
+    return Line(
+        title(arm),
+        response,
+        f"{name[:1].upper()}{name[1:]}",
+        effect,
+        interval,
+        word,
+        tone,
+        doubtful,
+        ratios,
+        rank,
+        size,
+    )
+
+
+def _word(verdict: Verdict | None, ratio: Estimate) -> str:
+    if verdict is None:
+        return "no verdict"
+    if verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE):
+        return verdict.value
+    return "more" if ratio.value > 1 else "less"
+
+
+def change(ratio: Estimate) -> tuple[str, str]:
+    """A ratio and its interval: ("−3.4 %", "[−5.2, −1.5]"), ("2.10×", "[1.98, 2.23]")."""
+    times = ratio.value >= TIMES_RATIO_MIN or (ratio.high or 0.0) > PERCENT_RATIO_MAX
+    effect = f"{figure(ratio.value)}×" if times else signed(ratio.value - 1)
+    if ratio.low is None or ratio.high is None or ratio.alike:
+        return effect, ""
+    if times:
+        return effect, f"[{ends(ratio.low, ratio.high, times=True).removesuffix(' times').replace(' to ', ', ')}]"
+    return effect, f"[{ends(ratio.low, ratio.high).replace(' %', '').replace(' to ', ', ')}]"

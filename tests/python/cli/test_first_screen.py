@@ -1,0 +1,144 @@
+"""The first screen: what each command prints at its end fits 24 lines of 80 columns, whatever the study."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from command_line import ran
+from imports.import_samples import fio_campaign
+from iotax.analysis import StudyData, summarise
+from iotax.cli import console
+from iotax.cli.exits import Exit
+from iotax.study.read import builtin_studies, load_study
+from iotax.wording import brief
+from report.factory import Costs, Simulation, planned, study, write_notebook
+
+LINES, COLUMNS = 24, 80
+
+
+class AnyPath(Mapping[str, Costs]):
+    """Every protocol and label costs something else."""
+
+    def __getitem__(self, name: str) -> Costs:
+        if name == "local":
+            return Costs(0.9, 0.0, 0.9, None)
+        weight = 1 + sum(map(ord, name)) % 17
+        return Costs(4.0 + weight, 20.0 + 2 * weight, 3.0 + weight, 4.0 + weight)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+
+def of_built_in(name: str) -> StudyData:
+    """As many trials as the study plans, each with a result."""
+    of = load_study(name)[0]
+    # More replicates make intervals narrower, not the screen longer.
+    fewer = of.design.model_copy(update={"replicates": min(2, of.design.replicates)})
+    of = of.model_copy(update={"design": fewer})
+    simulation = Simulation(seed=5, paths=AnyPath(), samples=4, drawn_max=60)
+    return simulation.searched(of) if of.search else simulation.data(of, planned(of))
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output as a terminal of 80 columns without colours."""
+    monkeypatch.setattr(console, "PIPE_COLUMNS", COLUMNS)
+    monkeypatch.setattr(console._Screen, "is_terminal", True)
+    for name, value in {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": str(COLUMNS)}.items():
+        monkeypatch.setenv(name, value)
+
+
+def lines_of(*words: object) -> list[str]:
+    done = ran(*words)
+    assert done.exit_code == Exit.OK, done.output
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", done.stdout).splitlines()
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("name", sorted(builtin_studies()))
+def test_the_first_screen_of_every_built_in_study_fits(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_notebook(Path(f"{name}.iotax"), of_built_in(name))
+    lines = lines_of("show", f"{name}.iotax")
+
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= COLUMNS
+    assert any(line.startswith("Validity:") for line in lines)
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_verdict_has_its_interval_in_one_line_and_sentences_are_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_notebook(Path("n.iotax"), Simulation(seed=3).data(study()))
+    lines = lines_of("show", "n.iotax")
+    assert any(re.fullmatch(r"NVMe/TCP  CPU per I/O +−\d+ %(  |.*% )\[−\d+, −\d+\] +less *", line) for line in lines)
+    assert not any("needs less CPU" in line for line in lines)
+    assert any("less CPU per I/O than iSCSI" in line for line in lines_of("show", "n.iotax", "--long"))
+
+
+@pytest.mark.usefixtures("terminal")
+def test_differences_come_before_the_rest_and_large_ones_first() -> None:
+    found = brief.lines(summarise(Simulation(seed=3).data(study())))
+    assert [line.rank for line in found] == sorted(line.rank for line in found)
+    differing = [line.size for line in found if line.rank == 0]
+    assert len(differing) > 2
+    assert differing == sorted(differing, reverse=True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_disturbed_runs_are_said_first_and_verdicts_are_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    of = study()
+    waiting = [trial.id for trial in Simulation(seed=3).data(of).planned][:20]
+    write_notebook(Path("n.iotax"), Simulation(seed=3, waiting=waiting).data(of))
+    lines = lines_of("show", "n.iotax")
+    assert lines[1] == "20 of 36 runs were disturbed by other work; repeat on a quiet machine."
+    assert "Verdicts of disturbed runs are doubtful: see --long." in lines
+    assert not any(line.endswith(("more", "less")) for line in lines)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_doubtful_verdicts_have_a_mark_and_one_line_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    of = study()
+    wrong = [trial.id for trial in Simulation(seed=3).data(of).planned]
+    write_notebook(Path("n.iotax"), Simulation(seed=3, wrong_data=wrong).data(of))
+    lines = lines_of("show", "n.iotax")
+    assert sum(line.rstrip().endswith(" ?") for line in lines) == 6
+    assert sum(line.startswith("? doubtful") for line in lines) == 1
+
+
+@pytest.mark.usefixtures("terminal", "engine", "tiny")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run tiny.yaml run.iotax",
+        "vs local iscsi --time 30s --size 1m --notebook vs.iotax",
+        "compare nfs3 iscsi -n quick.iotax",
+        "compare quick.iotax other.iotax",
+        "size --iops 100k quick.iotax",
+        "size --iops 70k --cpu-us nfs=81:78-84 --cpu-us fc=50:48-52",
+        "import fio campaign --name-pattern {protocol}-{bs}-r{replicate}.json -n import.iotax",
+    ],
+)
+def test_the_first_screen_of_other_commands_fits(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("iotax.report.renderer.to_svg", lambda _: "<svg xmlns='http://www.w3.org/2000/svg'/>")
+    for seed, name in ((3, "quick"), (4, "other")):
+        write_notebook(Path(f"{name}.iotax"), Simulation(seed=seed).data(study()))
+    fio_campaign(Path("campaign"))
+    lines = lines_of(*words.split())
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= COLUMNS
