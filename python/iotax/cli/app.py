@@ -24,6 +24,7 @@ from iotax.cli.options import (
     Rw,
     Shell,
     StudyName,
+    TimeBudget,
     ToBeDestroyed,
     one_notebook,
 )
@@ -70,6 +71,7 @@ def run(
     ] = None,
     old_notebook: OldNotebook = None,
     label: Annotated[str, typer.Option(help="Distinguishes runs of one study, such as `before` and `after`.")] = "",
+    time: TimeBudget = None,
     destroy: Destroy = None,
     driver: Annotated[
         Driver | None, typer.Option(help="How the engine does I/O; overrides the study.", show_default=False)
@@ -146,6 +148,7 @@ def run(
         quiet=quiet,
         simulated=lab is not None,
         long=long,
+        time_s=time,
     )
 
 
@@ -259,11 +262,11 @@ def versus(
 
 
 @app.command(cls=JsonCommand)
-def plan(study: StudyName, lab: OtherLab = None, document: JsonFile = None) -> None:
+def plan(study: StudyName, time: TimeBudget = None, lab: OtherLab = None, document: JsonFile = None) -> None:
     """Show the trials of a study in run order; run nothing."""
     from iotax.cli import study as command
 
-    command.plan(study, document, simulated=lab is not None)
+    command.plan(study, document, simulated=lab is not None, time_s=time)
 
 
 @app.command(cls=JsonCommand)

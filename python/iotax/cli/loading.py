@@ -13,6 +13,9 @@ from iotax.study.as_simulated import load_simulated
 from iotax.study.notes import notes
 from iotax.study.read import builtin_studies, load_study
 from iotax.study.source import StudyError
+from iotax.units import format_duration, show_time
+
+_AS_WIDE = 1.05
 
 
 def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tuple[Study, str]:
@@ -42,6 +45,29 @@ def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tu
         changed = getattr(study.lab, name).model_copy(update={"driver": driver})
         study = study.model_copy(update={"lab": study.lab.model_copy(update={name: changed})})
     return study, source
+
+
+def within_time(study: Study, source: str, time_s: float) -> tuple[Study, str]:
+    """The study in at most so much time, and its text, which says so. Ends with the reason where it cannot be."""
+    from iotax.design.shape import within
+
+    duration = format_duration(round(time_s * 1e9))
+    try:
+        found = within(study, round(time_s * 1e9))
+    except ValueError as error:
+        leave(Exit.USAGE, f"--time {duration}: {error}")
+    design, own = found.study.design, study.design
+    assert design.slice is not None and own.slice is not None
+    shape = f"{design.replicates} sessions of {design.rounds} rounds, slices of {show_time(design.slice)}"
+    before = f"{own.replicates} of {own.rounds}, {show_time(own.slice)}"
+    wide = (
+        f"intervals about {found.wider:.1f} times as wide: smaller differences than with the whole study stay "
+        "inconclusive"
+        if found.wider > _AS_WIDE
+        else "intervals as narrow as the study's own, or narrower"
+    )
+    echo(f"note: --time {duration}: {shape}, in place of {before}; {wide}", err=True)
+    return found.study, f"# iotax run --time {duration}: {shape}\n{source}"
 
 
 def _refuse_notebook(name: str) -> None:

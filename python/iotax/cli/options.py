@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from iotax.cli import complete
+from iotax.cli import complete, quantity
 from iotax.cli.exits import Exit, leave
 
 StudyName = Annotated[
@@ -50,6 +50,18 @@ def one_notebook(notebook: Path | None, old_notebook: Path | None) -> Path | Non
     if notebook is not None and old_notebook is not None:
         leave(Exit.USAGE, f"two notebooks are named, {notebook} and {old_notebook}; name one")
     return notebook or old_notebook
+
+
+TimeBudget = Annotated[
+    float | None,
+    typer.Option(
+        "--time",
+        parser=quantity.seconds,
+        metavar="DURATION",
+        help="How long it may take in all, such as 30s: fewer sessions and rounds. For studies in rounds.",
+        show_default=False,
+    ),
+]
 
 
 class LabChoice(StrEnum):

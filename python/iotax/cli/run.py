@@ -15,7 +15,7 @@ from iotax.cli.display import Display, QuietDisplay, display_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.loading import load
+from iotax.cli.loading import load, within_time
 from iotax.cli.notebooks import OUT
 from iotax.listener import Ending, Listener, Listeners
 from iotax.study import Study
@@ -46,8 +46,11 @@ def run(
     quiet: bool = False,
     simulated: bool = False,
     long: bool = False,
+    time_s: float | None = None,
 ) -> None:
     study, source = load(name, driver, simulated=simulated)
+    if time_s is not None:
+        study, source = within_time(study, source, time_s)
     path = notebook or OUT / f"{study.name}.iotax"
     if path.suffix == ".html":
         leave(Exit.USAGE, f"{path}: a notebook of this name would be in the way of its report; name another")

@@ -127,7 +127,8 @@ def _table_of(out: Console, summary: Summary) -> Callable[[int], list[Renderable
 def _arms(out: Console, grid: Grid, heading: str, columns: Sequence[_Column], rows_max: int) -> list[RenderableType]:
     arms = [arm for arm in grid.arms if any(arm in column.values for column in columns)]
     shown = _kept(arms, grid.baseline_arm, rows_max)
-    [table] = fitting(out, ([_rows(shown, columns, bars)] for bars in _BARS))
+    widths = _BARS if len(shown) > 1 else _BARS[-1:]
+    [table] = fitting(out, ([_rows(shown, columns, bars)] for bars in widths))
     return [Text(heading, style="bold"), table, *_more(len(arms) - len(shown))]
 
 

@@ -17,7 +17,7 @@ from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.documents import check_document, plan_document, studies_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.loading import load
+from iotax.cli.loading import load, within_time
 from iotax.cli.notebooks import OUT
 from iotax.cli.template import TEMPLATE, from_study
 from iotax.design import Plan
@@ -58,10 +58,12 @@ def planned(study: Study) -> Plan:
         leave(Exit.USAGE, f"{study.name}: design: {error}")
 
 
-def plan(name: str, document: Path | None, *, simulated: bool = False) -> None:
+def plan(name: str, document: Path | None, *, simulated: bool = False, time_s: float | None = None) -> None:
     from iotax.design.describe import describe
 
-    study, _ = load(name, simulated=simulated)
+    study, source = load(name, simulated=simulated)
+    if time_s is not None:
+        study, _ = within_time(study, source, time_s)
     judged(document, Path(name))
     made = planned(study)
     remarks = [*describe(study, made), *_by_earlier_scatter(study, OUT / f"{study.name}.iotax")]

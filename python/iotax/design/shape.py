@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from iotax.design.plan import BACKGROUND_NS, CONNECT_NS, LEAD_IN_NS, TURN_NS
+from iotax.design.plan import BACKGROUND_NS, CONNECT_NS, LEAD_IN_NS, TURN_NS, plan
 from iotax.design.power import block_reach
-from iotax.study.model import Slices
+from iotax.study.model import Slices, Study
 from iotax.units import show_share
 
 SESSIONS_MIN = 4
 """Fewer give an interval of more than 3.2 standard errors to each side."""
 SESSIONS_MAX = 60
+_ROUNDS_MIN = 2
+_SLICES_NS = (200_000_000, 150_000_000, 100_000_000, 50_000_000)
+"""Tried where the study's own slices are too long for the time given, the longest that fits first."""
 _SHARE_MAX = 0.99
 _WORTH = 0.1
 """Intervals narrower by less are not worth another plan."""
@@ -67,6 +70,60 @@ def best_shape(
         least_ns = SESSIONS_MIN * session_ns(treatments, 2, slice_ns=slice_ns, settle_ns=settle_ns)
         raise ValueError(f"{treatments} treatments take {math.ceil(least_ns / 1e9)} s at least")
     return min(found, key=lambda shape: shape.reach)
+
+
+@dataclass(frozen=True)
+class Within:
+    """A study by rounds that takes no longer than a given time."""
+
+    study: Study
+    duration_ns: int
+    wider: float
+    """How many times as wide its intervals are expected to be as those of the study as it stands."""
+
+
+def within(study: Study, duration_ns: int) -> Within:
+    """The narrowest intervals within `duration_ns`: other sessions and rounds, and shorter slices where they must be.
+    Raises ValueError where the study is not by rounds, or where not even the smallest design fits."""
+    own = study.design.slices
+    if own is None:
+        raise ValueError(
+            "the study measures one treatment after the other, not in rounds; choose a lower `runtime:` or "
+            "`replicates:` in a copy (iotax init --from)"
+        )
+    found, least_ns = [], 0
+    for slice_ns in dict.fromkeys((own.slice_ns, *(each for each in _SLICES_NS if each < own.slice_ns))):
+        base_ns, round_ns, setup_ns = _parts_ns(study, slice_ns)
+        fewest = min(SESSIONS_MIN, study.design.replicates)
+        least_ns = setup_ns + fewest * (base_ns + _ROUNDS_MIN * round_ns)
+        for sessions in range(fewest, SESSIONS_MAX + 1):
+            rounds = int(((duration_ns - setup_ns) / sessions - base_ns) // round_ns)
+            if rounds >= _ROUNDS_MIN:
+                width = reach(sessions, rounds, START_OF_SLICE) * math.sqrt(own.slice_ns / slice_ns)
+                found.append((width, sessions, rounds, slice_ns, setup_ns + sessions * (base_ns + rounds * round_ns)))
+        if found:
+            break
+    if not found:
+        raise ValueError(f"the study takes {math.ceil(least_ns / 1e9)} s at least")
+    width, sessions, rounds, slice_ns, took_ns = min(found)
+    before = reach(study.design.replicates, own.rounds, START_OF_SLICE) if study.design.replicates > 1 else math.inf
+    return Within(_shaped(study, sessions, rounds, slice_ns), took_ns, width / before)
+
+
+def _parts_ns(study: Study, slice_ns: int) -> tuple[int, int, int]:
+    """What a session takes without rounds, what a round takes, and what comes once; of a search with all it may add."""
+    one, two, three = (
+        plan(_shaped(study, sessions, rounds, slice_ns))
+        for sessions, rounds in ((_ROUNDS_MIN, _ROUNDS_MIN), (_ROUNDS_MIN, _ROUNDS_MIN + 1), (_ROUNDS_MIN + 1, 2))
+    )
+    round_ns = max(1, (two.duration_max_ns - one.duration_max_ns) // _ROUNDS_MIN)
+    session_ns = three.duration_max_ns - one.duration_max_ns
+    return session_ns - _ROUNDS_MIN * round_ns, round_ns, one.duration_max_ns - _ROUNDS_MIN * session_ns
+
+
+def _shaped(study: Study, sessions: int, rounds: int, slice_ns: int) -> Study:
+    design = study.design.repeated(sessions).model_copy(update={"rounds": rounds, "slice": slice_ns})
+    return study.model_copy(update={"design": design})
 
 
 def reach(sessions: int, rounds: int, start_of_slice: float) -> float:

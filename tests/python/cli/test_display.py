@@ -81,8 +81,8 @@ def test_a_terminal_sees_what_each_arm_gave_so_far_and_no_verdict(tiny: Path, pl
     shown.asked(load_study(str(tiny))[0])
     play(shown, planned)
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
-    trials = {row[1]: int(row[2]) for row in re.findall(r"((local|iSCSI) +(\d) +1.00k +20 +–)", drawn)}
-    assert trials == {"local": 4, "iSCSI": 4}
+    trials = {row[1]: int(row[2]) for row in re.findall(r"((Local|iSCSI) +(\d) +1000 +20.*)", drawn)}
+    assert trials == {"Local": 4, "iSCSI": 4}
     assert "so far" in drawn
     assert not re.search(r"faster|slower|inconclusive|equivalent", drawn)
 

@@ -42,13 +42,18 @@ COMMANDS = {
     "vs": "vs local iscsi --time 30s --size 1m --notebook vs.iotax",
     "aa": "aa tiny.yaml --replicates 4 --notebook aa.iotax",
     "show": "show quick.iotax",
-    "show open loop": "show open.iotax",
-    "show a search": "show knee.iotax",
+    "show all": "show quick.iotax --long",
+    "show open loop": "show open.iotax --long",
+    "show a search": "show knee.iotax --long",
     "show long names": "show wide.iotax",
+    "show long names and all": "show wide.iotax --long",
     "show doubt": "show doubtful.iotax",
+    "show all doubts": "show doubtful.iotax --long",
     "size": "size --iops 100k quick.iotax",
+    "size with response times": "size --iops 100k quick.iotax --long",
     "size of numbers": "size --iops 70k --cpu-us nfs=81:78-84 --cpu-us fc=50:48-52",
     "compare": "compare quick.iotax doubtful.iotax",
+    "compare all": "compare quick.iotax doubtful.iotax --long",
     "compare levels": "compare nfs3 iscsi -n quick.iotax",
     "compare into Markdown": "compare nfs3 iscsi -n quick.iotax -o change.md",
     "export": "export quick.iotax",
@@ -187,11 +192,13 @@ def test_text_of_files_commands_no_terminal(tmp_path: Path, monkeypatch: pytest.
     )
     for words in (
         ("show", "n.iotax"),
+        ("show", "n.iotax", "--long"),
         ("export", "n.iotax"),
         ("plan", "evil.yaml"),
         ("check", "evil.yaml"),
         ("import", "fio", folder, "--factor", f"array={EVIL}", "-n", "i.iotax"),
         ("show", "i.iotax"),
+        ("show", "i.iotax", "--long"),
         ("size", "i.iotax", "--iops", "1k"),
         ("compare", EVIL, "iscsi", "-n", "n.iotax"),
     ):
@@ -199,7 +206,7 @@ def test_text_of_files_commands_no_terminal(tmp_path: Path, monkeypatch: pytest.
         if words[0] == "export":
             continue  # a pipe gets the figures as they are
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", printed), (words, printed)
-    assert "\\x1b]0;owned\\x07" in CliRunner().invoke(app, ["show", "n.iotax"]).output
+    assert "\\x1b]0;owned\\x07" in CliRunner().invoke(app, ["show", "n.iotax", "--long"]).output
 
 
 def test_nothing_prints_but_through_what_makes_text_safe() -> None:

@@ -251,7 +251,7 @@ def test_a_time_that_is_none_is_refused_and_one_time_is_of_one_file(tmp_path: Pa
 def test_a_mix_of_fio_shows_the_percentiles_of_reads_and_of_writes_apart(tmp_path: Path, iotax) -> None:
     job = fio_job(read=minute(420_000, 100, 400), write=minute(180_000, 200, 900), options={"rw": "randrw"})
     fio_at(tmp_path / "mix.json", job)
-    shown = iotax("import", "fio", "mix.json", "-n", "n.iotax").output
+    shown = iotax("import", "fio", "mix.json", "-n", "n.iotax", "--long").output
     assert re.search(r"read p50\s+read p99\s+write p50\s+write p99", shown)
     assert re.search(r"10\.0k\s+100\s+400\s+200\s+900", shown)
     iotax("report", "n.iotax")
@@ -265,7 +265,7 @@ def test_flushes_of_fio_are_shown_first(tmp_path: Path, iotax) -> None:
     sync = {"total_ios": 0, "lat_ns": latency | {"percentile": {"50.000000": 259_000, "99.000000": 4_290_000}}}
     options = {"rw": "write", "fdatasync": "1", "ioengine": "psync", "iodepth": "1"}
     fio_at(tmp_path / "etcd.json", fio_job(read=IDLE, write=minute(120_000, 9, 40), sync=sync, options=options))
-    shown = iotax("import", "fio", "etcd.json", "-n", "n.iotax").output
+    shown = iotax("import", "fio", "etcd.json", "-n", "n.iotax", "--long").output
     assert re.search(r"IOPS\s+µs\s+µs", shown) and re.search(r"sync p50\s+sync p99\s+p50\s+p99", shown)
     assert re.search(r"2\.00k\s+259\s+4,290\s+9\.00\s+40\.0", shown)
     assert "the latency of flushes is shown apart, and first" in shown
@@ -315,7 +315,7 @@ def test_reads_and_writes_of_other_sizes_than_the_block_size_are_mixed(tmp_path:
 def test_percentiles_of_wide_bins_are_interpolated_and_their_bounds_shown(tmp_path: Path, iotax) -> None:
     (tmp_path / "histogram.html").write_text(VDBENCH_COUNTS)
     (tmp_path / "flatfile.html").write_text(VDBENCH_HEAD + vdbench_run())
-    shown = iotax("import", "vdbench", "flatfile.html", "-n", "n.iotax").output
+    shown = iotax("import", "vdbench", "flatfile.html", "-n", "n.iotax", "--long").output
     found = cells(iotax, "latency_p50")["unknown"], cells(iotax, "latency_p99")["unknown"]
     assert found == pytest.approx((10.6, 36.1), abs=0.2)
     assert "lie between a bin's bounds: unknown p50 0 to 20.0, p99 20.0 to 40.0 µs" in shown
@@ -334,7 +334,12 @@ def test_a_bin_is_spread_evenly_as_far_as_the_extremes_allow() -> None:
 def test_the_number_of_random_arrivals_is_given_its_standard_deviation(tmp_path: Path, iotax) -> None:
     text = VDBENCH_HEAD + vdbench_run(reqrate=100, rate=97.75, resp_ms=0.5, max_ms=4.5, threads=8)
     shown = iotax(
-        "import", "vdbench", (tmp_path / "flatfile.html").write_text(text) and "flatfile.html", "-n", "n.iotax"
+        "import",
+        "vdbench",
+        (tmp_path / "flatfile.html").write_text(text) and "flatfile.html",
+        "-n",
+        "n.iotax",
+        "--long",
     )
     assert "only a part of the offered I/Os" not in shown.output and "Rate held" not in shown.output
     (measured,), _ = read("vdbench", tmp_path / "flatfile.html")
@@ -358,7 +363,7 @@ def sweep(folder: Path, *, again: bool = False) -> Path:
 
 def test_a_sweep_without_replicates_is_compared_in_pairs_over_its_conditions(tmp_path: Path, iotax) -> None:
     words = ("--name-pattern", "{array}-*.json", "--by", "outstanding", "-n", "n.iotax")
-    shown = iotax("import", "fio", sweep(tmp_path / "s"), *words).output
+    shown = iotax("import", "fio", sweep(tmp_path / "s"), *words, "--long").output
     logs = [math.log(round(10_000 * (1.1 + at / 50) / (at + 1)) / round(10_000 / (at + 1))) for at in range(10)]
     mean, error = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(10)
     low, high = (math.expm1(mean + sign * 2.262 * error) for sign in (-1, 1))

@@ -30,7 +30,10 @@ def test_report_and_show_tell_it(tmp_path: Path) -> None:
         assert study_data(notebook).measuring_share == pytest.approx(36 * 4 / (2 + 35 * 4.7 + 4.6))
         page = report.write(notebook, tmp_path / "n.html").read_text(encoding="utf-8")
     assert "<dt>Time</dt><dd>84\u00a0% of the 2\u00a0min\u00a051\u00a0s was spent measuring</dd>" in page
-    assert "\n84 % of the 2 min 51 s was spent measuring.\n" in CliRunner().invoke(app, ["show", str(path)]).output
+    assert (
+        "\n84 % of the 2 min 51 s was spent measuring.\n"
+        in CliRunner().invoke(app, ["show", str(path), "--long"]).output
+    )
 
 
 def test_time_between_invocations_and_of_killed_ones_is_left_out(tmp_path: Path) -> None:

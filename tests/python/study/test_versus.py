@@ -113,7 +113,9 @@ def test_given_time_is_kept_and_used_for_the_narrowest_interval() -> None:
 
 
 def test_vs_measures_writes_its_study_and_answers(engine: FakeEngine) -> None:
-    done = vs("nvme-tcp", "iscsi", "--bs", "8k", "--iodepth", 4, "--rw", "rw", "--rwmixread", "70%", "--time", "20s")
+    done = vs(
+        "nvme-tcp", "iscsi", "--bs", "8k", "--iodepth", 4, "--rw", "rw", "--rwmixread", "70%", "--time", "20s", "--long"
+    )
     assert done.exit_code == 0, done.output
     assert "rw=rw, rwmixread=70, bs=8KiB, iodepth=4, numjobs=1, size=512MiB" in done.output
     assert re.search(r"^iSCSI .* NVMe/TCP in IOPS", done.output, re.MULTILINE), done.output
