@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Test binaries are seldom built twice from nearly the same sources where it is these targets that build them.
 test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
 
-.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
+.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics pictures fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -111,9 +111,13 @@ site:
 bench: install
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGUMENTS)
 
-# Real runs in which nothing differs, or a known cost; about an hour. The table in docs/guide/statistics.md.
+# The README's charts and pictures, from a run of the current commit: five to twenty minutes, needs QEMU and Chromium.
+pictures: install
+	@$(BIN)/python -m bench.pictures $(ARGUMENTS)
+
+# Real runs in which nothing differs, or a known cost; about an hour. The table in docs/results/statistics.md.
 statistics: install
-	@PYTHONPATH=. $(BIN)/python -m bench.trust --page docs/guide/statistics.md $(ARGUMENTS)
+	@PYTHONPATH=. $(BIN)/python -m bench.trust --page docs/results/statistics.md $(ARGUMENTS)
 
 clean:
 	rm -rf $(VENV) target out

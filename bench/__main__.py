@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="every sample, as it goes; the same command goes on from it"
     )
-    parser.add_argument("--page", type=Path, metavar="FILE", help="the table as docs/performance.md")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="the table as docs/results/performance.md")
     parser.add_argument("--from", dest="read", type=Path, metavar="FILE", help="of --json: measure nothing, print that")
     return parser
 

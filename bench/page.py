@@ -1,4 +1,4 @@
-"""docs/performance.md: a run of the bench, with what is to be known of it."""
+"""docs/results/performance.md: a run of the bench, with what is to be known of it."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="CASES", help="of quiet, disturbed, burn, delay, precision, by commas")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keeps every run as it ends, and goes on from them")
     parser.add_argument("--from", dest="read", type=Path, metavar="FILE", help="of --json: measure nothing")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="puts the table into docs/guide/statistics.md")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="puts the table into docs/results/statistics.md")
     return parser
 
 

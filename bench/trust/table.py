@@ -1,4 +1,4 @@
-"""The table of docs/guide/statistics.md: what the runs showed, with the machine and the date."""
+"""The table of docs/results/statistics.md: what the runs showed, with the machine and the date."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from iotax.cli import app_lab, app_results, app_sim, complete, quantity
+from iotax.cli import app_lab, app_results, app_sim, complete, examples, quantity
+from iotax.cli.examples import WAYS_IN
 from iotax.cli.exits import HELP, Exit
 from iotax.cli.letters import echo, spell_out
 from iotax.cli.options import (
@@ -19,6 +20,7 @@ from iotax.cli.options import (
     NotebookPath,
     OldNotebook,
     OtherLab,
+    PlainCommand,
     PollingChoice,
     RunNumber,
     Rw,
@@ -34,7 +36,7 @@ from iotax.waiting import WAIT_FOR_TARGET_S
 app = typer.Typer(
     help="Measures what each I/O costs over NFS, iSCSI, NVMe/TCP or Fibre Channel: throughput, latency, CPU per I/O.",
     epilog=HELP,
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -55,11 +57,15 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     del version
+    if context.invoked_subcommand is None:
+        echo(WAYS_IN, nl=False)
+        raise typer.Exit(Exit.USAGE)
 
 
 @app.command(cls=JsonCommand)
@@ -152,7 +158,7 @@ def run(
     )
 
 
-@app.command("live")
+@app.command("live", cls=PlainCommand)
 def live_(
     notebook: NotebookPath = None,
     run: RunNumber = None,
@@ -399,7 +405,15 @@ def studies(
     command.studies(name, document)
 
 
-@app.command()
+@app.command(cls=JsonCommand)
+def doctor(document: JsonFile = None) -> None:
+    """List what this machine can run, and what to install for the rest."""
+    from iotax.cli import doctor as command
+
+    command.doctor(document)
+
+
+@app.command(cls=PlainCommand)
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.yaml"),
     source: Annotated[
@@ -426,16 +440,17 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write a commented study to start from.
+    """Write a study to start from.
 
-    Also writes its JSON Schema, with which editors complete and check the file.
+    On a terminal it asks six questions; elsewhere, or with --from, it asks nothing. Also writes the JSON Schema,
+    with which editors complete and check the file.
     """
     from iotax.cli import study as command
 
     command.init(path, source, command.set_variables(variables or []))
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def completion(shell: Annotated[Shell, typer.Argument(help="The shell to print the script for.")]) -> None:
     """Print a script for shell completion.
 
@@ -444,6 +459,9 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell to print t
     fish: run `iotax completion fish > ~/.config/fish/completions/iotax.fish`.
     """
     complete.script(shell.value)
+
+
+examples.attach(app)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from iotax.cli.options import JsonCommand, JsonFile, StudyName
+from iotax.cli.options import JsonCommand, JsonFile, PlainCommand, StudyName
 
 lab = typer.Typer(
     help="Prepare and inspect the labs in which studies run.", no_args_is_help=True, rich_markup_mode=None
@@ -29,7 +29,7 @@ def hosts_check(study: StudyName, document: JsonFile = None) -> None:
     command.check(study, document)
 
 
-@hosts.command("clean")
+@hosts.command("clean", cls=PlainCommand)
 def hosts_clean(study: StudyName) -> None:
     """Take down the paths of earlier studies, and remove engines.
 
@@ -65,7 +65,7 @@ def vm_check(document: JsonFile = None) -> None:
     command.check(document)
 
 
-@vm.command("shell")
+@vm.command("shell", cls=PlainCommand)
 def vm_shell(
     protocol: Annotated[
         str, typer.Argument(help="A protocol to bring up first, such as nvme-tcp.", show_default=False)

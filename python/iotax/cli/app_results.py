@@ -9,7 +9,17 @@ import typer
 
 from iotax.cli import complete, quantity
 from iotax.cli.exits import Exit, leave
-from iotax.cli.options import Format, JsonCommand, JsonFile, Long, NotebookPath, OldNotebook, RunNumber, one_notebook
+from iotax.cli.options import (
+    Format,
+    JsonCommand,
+    JsonFile,
+    Long,
+    NotebookPath,
+    OldNotebook,
+    PlainCommand,
+    RunNumber,
+    one_notebook,
+)
 
 results = typer.Typer()
 
@@ -166,7 +176,7 @@ def show(
     command.show(one_notebook(notebook, old_notebook), run, document, long=long)
 
 
-@results.command()
+@results.command(cls=PlainCommand)
 def report(
     notebook: NotebookPath = None,
     old_notebook: OldNotebook = None,
@@ -191,7 +201,7 @@ def report(
     command.report(one_notebook(notebook, old_notebook), run, output, charts, pdf)
 
 
-@results.command()
+@results.command(cls=PlainCommand)
 def export(
     notebook: NotebookPath = None,
     old_notebook: OldNotebook = None,

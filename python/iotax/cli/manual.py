@@ -57,9 +57,17 @@ def _page(words: list[str], command: Any, parent: Any) -> str:
     ]
     below: dict[str, Any] = getattr(command, "commands", {})
     lines += _records("COMMANDS", [(each, found.get_short_help_str(400)) for each, found in below.items()])
-    lines += [".SH EXIT STATUS", *_paragraphs([command.epilog])] if command.epilog else []
+    lines += _epilog(command.epilog or "")
     see = [f"\\fB{_plain('-'.join([*words, each]))}\\fR(1)" for each in below] or [f"\\fB{_plain(words[0])}\\fR(1)"]
     return "\n".join([*lines, ".SH SEE ALSO", ", ".join(see)]) + "\n"
+
+
+def _epilog(text: str) -> list[str]:
+    """A command's examples as they are typed, or the exit codes of all."""
+    heading, _, examples = text.removeprefix("\b\n").partition("\n")
+    if heading == "Example:":
+        return [".SH EXAMPLES", ".nf", *(_plain(line.strip()) for line in examples.splitlines()), ".fi"]
+    return [".SH EXIT STATUS", *_paragraphs([text])] if text else []
 
 
 def _told(command: Any, context: Any, kind: str) -> list[tuple[str, str]]:

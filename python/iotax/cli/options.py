@@ -98,7 +98,36 @@ ToBeDestroyed = Annotated[
 ]
 
 
-class JsonCommand(TyperCommand):
+class PlainCommand(TyperCommand):
+    """Help in words: options and arguments have names for their values, never types of Python."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params = super().get_params(ctx)
+        for each in params:
+            if each.param_type_name == "argument":
+                _name_argument(each)
+            elif each.metavar is None and not getattr(each, "is_flag", False):
+                each.metavar = _value_name(each, ctx)
+        return params
+
+
+def _name_argument(argument: Any) -> None:
+    """ "STUDY" in the list, "[NOTEBOOK]" in the usage."""
+    argument.metavar = argument.metavar or argument.name.upper()
+    shown = argument.metavar if argument.required else f"[{argument.metavar}]"
+    for name, said in {"display_type_rich": lambda ctx: "", "_usage_display_name": lambda: shown}.items():
+        setattr(argument, name, said)
+
+
+def _value_name(option: Any, ctx: Any) -> str:
+    """What stands for an option's value."""
+    if option.type_descriptor.is_choice:
+        return option.display_type(ctx).strip("<>")
+    kinds = {"int": "NUMBER", "float": "NUMBER"}
+    return "FILE" if option.type_descriptor.is_path else kinds.get(option.bare_type(), option.name.upper())
+
+
+class JsonCommand(PlainCommand):
     """Takes options with and without a value: what follows is the value where it looks like one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

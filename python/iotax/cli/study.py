@@ -262,7 +262,9 @@ def init(path: Path, source: str | None, variables: Mapping[str, str]) -> None:
 def _begun(source: str | None, name: str, variables: Mapping[str, str]) -> str:
     """The text to start from: the template, a built-in study, or another program's job."""
     if source is None:
-        return TEMPLATE
+        from iotax.cli.questions import asked_study, on_terminal
+
+        return from_study(asked_study(), name) if on_terminal() else TEMPLATE
     from iotax.imports.diskspd_job import PROGRAM, is_diskspd_file, study_of_diskspd
     from iotax.imports.fio_job import study_of_job
     from iotax.imports.job_study import Converted

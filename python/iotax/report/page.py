@@ -35,10 +35,11 @@ from iotax.report import (
 )
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
+from iotax.report.forest import forest
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_share, show_time
 from iotax.version import __version__
-from iotax.wording import SIMULATED, answer, cost_cautions, figure, inside, measuring, not_sized, title, trust
+from iotax.wording import SIMULATED, answer, brief, cost_cautions, figure, inside, measuring, not_sized, title, trust
 from iotax.wording import clients as wording_of_clients
 from iotax.wording.preconditioned import preconditioned
 from iotax.wording.processors import contents
@@ -177,6 +178,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "slice_time": show_time(study.design.slice) if study.design.slice else "",
         "measured": _measured(summary),
         "answer": answer(summary) if data.runs else [],
+        "forest": forest(summary) if data.runs else None,
+        "validity": brief.validity(summary).removeprefix("Validity: "),
         "primary": summary.responses[0].key if summary.responses else "",
         "clients": clients,
         "client_groups": clients.groups(summary),

@@ -59,8 +59,8 @@ class Connection(Section):
     data_digest: bool = False
     """CRC32C over data (iSCSI, NVMe/TCP)."""
     polling: Polling = "never"
-    """How iotax's own initiators and targets wait: never (asleep), auto (looking for up to 100 µs while I/Os come \
-that soon), always (looking). It spares latency and takes CPU, which is counted as theirs."""
+    """How iotax's own initiators and targets wait: never (asleep), auto (polling for up to 100 µs), always \
+(polling). Polling lowers latency and takes CPU."""
     chap: Chap | None = None
     """Credentials for iSCSI targets that require them."""
     dhchap: DhChap | None = None

@@ -43,10 +43,8 @@ class Hypervisor(Host):
     kind: Literal["linux", "esxi"] = "linux"
     """linux: the engine observes it. esxi: esxtop over SSH, in steps of 2 s; nothing is copied there."""
     guests: list[_NAME] = Field(default=[])
-    """Which of the initiators and targets run on it: what they spend themselves is taken off the host's figure. All
-    initiators when not given. linux: QEMU guests by name, whose processes are read one by one besides; the kernel
-    counts
-    what guests run."""
+    """Which initiators and targets run on it: their own time is taken off the host's figure. All initiators when not \
+given. linux: QEMU guests by name."""
 
 
 HostName: TypeAlias = _NAME | Host

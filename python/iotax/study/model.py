@@ -102,12 +102,10 @@ as on `servers`, or on disks that turn)."""
     refill: Refill = "never"
     """When the pattern is restored: never, before each block, or before each trial."""
     compress: Compress = 1.0
-    """How far the data can be compressed, those that fill the volume and those that the load writes: 2 is 2:1, 8 at \
-most. The end of each 512 bytes is zeros. Reads are verified as ever."""
+    """Compression ratio of the data, 1 to 8: 2 is 2:1. Reads are verified all the same."""
     dedupe: Dedupe = 1.0
-    """How many blocks storage finds for each that it keeps where it keeps equal ones once: 3 is 3:1, 20 at most. Two \
-of three blocks are then one of 32 that repeat, and so are two of three writes, each whole. Reads verify which of them \
-a block must hold."""
+    """Deduplication ratio of the data, 1 to 20: with 3, two of three blocks are one of 32 that repeat. Reads are \
+verified all the same."""
     dedupe_block: Size = 4096
     """Of `dedupe`: size of the blocks that repeat, as large as those that the storage compares. I/Os are as large at \
 least, and multiples of it."""
@@ -118,8 +116,8 @@ least, and multiples of it."""
     """CPU time that the lab's own server adds to each operation: a known tax, to validate the measurement. `local`
     has no server."""
     volumes: Volumes = "shared"
-    """Of several `clients` in the vm lab. shared: one volume, of which each client has a part. per client: each has \
-one of its own, of this size: a LUN, a namespace, a file."""
+    """Several `clients` in the vm lab. shared: one volume, divided among the clients. per client: a LUN, a namespace \
+or a file of this size for each."""
     servers: MediaServers = 1
     """Of `media: model`: operations that are worked on at once; the others wait in the order of their coming. With \
 `seek`: disks."""
@@ -222,9 +220,7 @@ class Load(Section):
     random: Percent = 100.0
     """Share of I/Os at random places; the rest follows in sequence."""
     shared: bool = False
-    """All workers go on with one sequential stream, each takes its next block (DiskSpd -si), where each has one of \
-its own in its part of the working set. With `random: 0%`. What one worker wrote, another verifies by form, place and \
-content, not by which write it was."""
+    """true: all workers share one sequential stream (DiskSpd -si); false: one per worker. With `random: 0%`."""
     outstanding: Count = 1
     """I/Os in flight for each worker (fio: iodepth); in an open loop the most in flight."""
     workers: Count = 1
@@ -232,8 +228,8 @@ content, not by which write it was."""
     threads: Count = 1
     """Threads that drive the workers."""
     clients: Count | None = None
-    """Hosts that run this load at once, each all of it; those named first. All initiators of the lab when not given. \
-In the vm lab initiator guests, 8 at most; one when not given."""
+    """Number of initiators; each runs the whole load, the first N listed. All initiators of the lab when not given; \
+in the vm lab one, 8 at most."""
     working_set: Size | None = None
     """Bytes used, from the start of the unit; the volume's size when not given. pgbench: of the database's tables and \
 indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
@@ -242,8 +238,7 @@ indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
     runtime: Duration = 5_000_000_000
     """The measured window."""
     transactions: Count | None = None
-    """pgbench: how many each client does, in place of `runtime` (pgbench -t); the window lasts until all are done. \
-Guests whose processors are slow then do as much as others."""
+    """pgbench: how many each client does, in place of `runtime` (pgbench -t); the window lasts until all are done."""
     verify: bool = True
     """Check the data that reads return against what was written."""
     durable: bool = False
@@ -264,9 +259,8 @@ NFS, O_DSYNC for files and devices."""
     """Transactions in place of single I/Os, by iotax itself: {checkpoint: 1s}. Pages are of `block_size`; the \
 database and its log fill the working set; `workers` are its clients."""
     generator: Generator = "iotax"
-    """What issues the I/O: iotax itself, or fio, where fio reaches the endpoint. It has latency from submission \
-only, in an open loop too, and verifies, after the run, loads that only read. In the vm lab pgbench: PostgreSQL on a \
-file system on the volume, its own checksums verified, and pgbench's transactions."""
+    """What issues the I/O: iotax, fio (where it reaches the endpoint) or, in the vm lab, pgbench with PostgreSQL on \
+the volume. fio measures latency from submission, even in an open loop, and can verify only read-only loads."""
 
     @model_serializer(mode="wrap")
     def _without_later_fields(self, handler: Any) -> dict[str, Any]:
@@ -314,9 +308,8 @@ class Vm(Section):
     accelerator: Accelerator = "auto"
     """kvm, tcg (emulation), or auto for kvm where a kernel really boots in it."""
     clock: Clock = "auto"
-    """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each, for exact CPU. auto: \
-icount where processors are emulated, since their speed is meaningless; host for several `clients`, whose clocks must \
-agree."""
+    """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each. auto: icount where \
+processors are emulated; host for several `clients`, whose clocks must agree."""
     guests: Annotated[int, Field(ge=1, le=2)] = 2
     """2: initiator and storage each have a machine. 1: both in one kernel; icount then gives its CPU exactly."""
     cpus: Annotated[int, Field(ge=1, le=4)] = 1
@@ -401,8 +394,7 @@ class Design(Section):
     """Rounds: how often everything starts afresh, with new processes, memory and connections; with `stop` the most. \
 Intervals take the sessions as their sample. 6 when not given."""
     rounds: Count | None = None
-    """Rounds: how often each session measures every treatment, for a slice of time each, those that are compared side \
-by side and in balanced order. 10 when not given."""
+    """Rounds: how often each session measures every treatment, a slice of time each. 10 when not given."""
     slice: Duration | None = None
     """Rounds: how long a treatment is measured each time. 250 ms when not given."""
     settle: Duration | None = None
@@ -669,8 +661,7 @@ class Study(Section):
     margin: Percent = 5.0
     """Differences within this count as equivalent; fixed before any data."""
     exclude: list[Rule] = Field(default=[])
-    """Checks whose findings leave a run out, such as [errors, achieved], decided before any data. What is left out is
-    listed and counted, and the comparison shown with it too."""
+    """Checks whose findings leave a run out, such as [errors, achieved]. What is left out is listed and counted."""
     published: list[Published] = Field(default=[])
     """Figures that others have published for this question; the report shows them beside the measured ones."""
 

@@ -89,19 +89,18 @@ many as the link needs when not given."""
     port_buffer: Annotated[Size, Field(ge=9216)] | None = None
     """Bytes that wait for a port of Ethernet at most; segments beyond it are lost, and none when not given."""
     switches: Annotated[int, Field(ge=0, le=2)] = 0
-    """Switches between clients and targets. 0: each link goes from port to port. 1: all links go to one switch. 2: \
-the clients' links go to one and the targets' to the other, with a trunk between them. With `paths: 2` each path has a \
-fabric of its own, and so have the ports of each target, in turn."""
+    """Switches between clients and targets. 0: links go from port to port. 1: all links go to one switch. 2: \
+clients' links go to one, targets' to the other, with a trunk between them. With `paths: 2` each path has its \
+own fabric."""
     trunk_rate: BitRate | None = None
     """Rate of the trunk between two switches, in each direction; that of the other links when not given."""
     trunk_credits: Credits | None = None
     """Buffer-to-buffer credits of each end of the trunk; `credits` when not given."""
     zones: Annotated[dict[str, Zone], Field(min_length=1)] | None = None
-    """Which clients see which target ports, by names of your own: zones of Fibre Channel, or VLANs of Ethernet, whose \
-frames then carry a tag of 4 bytes; all see all when not given."""
+    """Which clients see which target ports: zones of Fibre Channel, or VLANs of Ethernet; all see all when not \
+given."""
     coalesce: Annotated[Duration, Field(le=10_000_000)] = 0
-    """Interrupt coalescing of every adapter, up to 10 ms: from the first that arrives for a thread until it hears of \
-it, and of all that has come by then."""
+    """Interrupt coalescing of every adapter, up to 10 ms."""
     path_failures: Annotated[list[PathFailure], Field(min_length=1, max_length=64)] | None = None
     """Paths that fail while the load runs."""
     path_noticed: Duration = 0

@@ -37,13 +37,11 @@ round-robin, queue-depth (Linux 6.11)."""
     io_queues: Annotated[int, Field(ge=1, le=1024)] = 1
     """I/O queues of an NVMe controller; Linux creates at most one per processor: `lab: {vm: {cpus: 4}}`."""
     queue_depth: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Commands that a host has outstanding at a SCSI disk, on each path to it: in the hosts lab a kernel's \
-(kernel:iscsi, kernel:fc), as the host has it when not given; in the sim lab each client's (iscsi, fcp), all when not \
-given."""
+    """Commands outstanding at a SCSI disk on each path to it: kernel:iscsi and kernel:fc in the hosts lab (the \
+host's own when not given), iscsi and fcp in the sim lab (no limit when not given)."""
     attach: Attach = "guest"
-    """Who initiates, and what the load sees. guest: the guest's kernel. vduse: the same, with QEMU's block layer and \
-a virtual disk above it, as on a hypervisor's host. Else the hypervisor, which shows the guest a disk behind this \
-controller: a datastore."""
+    """Who initiates. guest: the guest's kernel. vduse: the same, with QEMU's block layer and a virtual disk above \
+it. Else the hypervisor, which shows the guest a disk behind this controller: a datastore."""
     target: Target = "kernel"
     """Who serves. kernel: knfsd, LIO or nvmet. Else a program in the storage guest: ganesha (NFS), tgt (iSCSI), or \
 iotax (nfs3, iscsi, nvme-tcp)."""

@@ -30,6 +30,7 @@ _RANK = {"better": 0, "worse": 0, "mixed": 0, "equivalent": 1, "inconclusive": 2
 class Line:
     """One comparison with the baseline."""
 
+    arm: str
     subject: str
     """The arm, as the field writes it."""
     response: Response
@@ -203,6 +204,7 @@ def _line(
     size = max(abs(math.log(each.value)) for each in ratios)
     name = response_name(response)
     return Line(
+        arm,
         title(arm),
         response,
         f"{name[:1].upper()}{name[1:]}",

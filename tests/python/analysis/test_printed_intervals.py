@@ -3,7 +3,7 @@
 The fast set draws a few hundred times with wide limits; `-m long` draws 1,000 times or more. Ratios stand in
 test_coverage.py, quantiles and shifts in test_quantiles.py, whole plots in test_split_plot.py, the CPU model under
 every drift in test_cpu_model.py, searches in test_search_intervals.py, the scalability law in queueing/test_usl.py.
-docs/guide/statistics.md lists them all.
+docs/results/statistics.md lists them all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The notebook under examples/ runs, and its page in the guide shows what it holds."""
+"""The notebook under examples/ runs, and its page in docs/results shows what it holds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_its_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: 
 
 
 def test_its_page_shows_every_cell_and_its_pictures() -> None:
-    page = ROOT / "docs" / "guide" / "jupyter.md"
+    page = ROOT / "docs" / "results" / "jupyter.md"
     text = page.read_text()
     assert len(CELLS) > 8
     for kind, source in CELLS:

@@ -16,7 +16,7 @@ from bench.trust.precision import Precision
 from bench.trust.resample import coverage
 from bench.trust.table import BEGIN, END, lines, precision_lines, put
 
-PAGE = Path(__file__).parents[3] / "docs" / "guide" / "statistics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results" / "statistics.md"
 
 
 @pytest.mark.usefixtures("real_engine")

@@ -165,7 +165,7 @@ def test_a_broken_study_is_a_usage_error_with_lines(tiny: Path) -> None:
 
 def test_a_run_ends_with_its_table_and_notebook(engine: FakeEngine, tiny: Path) -> None:
     del engine
-    done = iotax("run", tiny, "--no-report")
+    done = iotax("run", tiny, "--no-report", "--long")
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert "8 trials in 2 blocks, about 2 s." in lines
@@ -180,8 +180,8 @@ def test_failed_trials_end_with_their_own_exit_code(engine: FakeEngine, tiny: Pa
     done = iotax("run", tiny, "--no-report")
     assert done.exit_code == 1
     assert "Given up: local/8/r1, iscsi/1/r1" in done.output
-    shown = iotax("show").output
-    assert "0 of 8 trials are done." in shown
+    assert "0 of 8 trials are done." in iotax("show").output
+    shown = iotax("show", "--long").output
     assert "local/8/r1, attempt 2: failed: the load process was ended by SIGKILL" in shown
 
 
@@ -442,7 +442,7 @@ def test_json_in_place_of_the_text_and_beside_it(engine: FakeEngine, tiny: Path,
     assert local["values"]["iops"]["value"] == pytest.approx(800_000)
     assert local["relative"]["iops"]["ratio"] == pytest.approx(1)
     beside = iotax("show", "--json", tmp_path / "beside.json")
-    assert "8 of 8 trials are done." in beside.output
+    assert "8 of 8 trials measured" in beside.output
     assert json.loads((tmp_path / "beside.json").read_text()) == ran
     # A word that is no file of JSON belongs to the command.
     assert json.loads(iotax("plan", "--json", tiny).stdout)["study"] == "tiny"
@@ -507,7 +507,7 @@ def test_a_finished_study_is_not_run_again_without_a_word(engine: FakeEngine, ti
     assert done.exit_code == 0
     assert "Nothing was run: all 8 trials of this study were done already" in done.output.splitlines()[-1]
     assert "--again" in done.output.splitlines()[-1]
-    assert "Relative: " in done.output
+    assert "Validity: 8 of 8 trials measured" in done.output
     assert "Report: out/tiny.html" in done.output
     assert (page.read_bytes(), len(engine.documents("load"))) == (before, asked)
     told = json.loads(iotax("run", tiny, "--json").stdout)

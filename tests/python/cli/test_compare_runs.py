@@ -145,7 +145,7 @@ def test_levels_of_one_run_are_compared_within_its_blocks(tmp_path: Path):
     assert latency.after / latency.before == pytest.approx(latency.ratio.value)
     assert latency.ratio.high / latency.ratio.low < 1.2
     path = write_notebook(tmp_path / "a.iotax", data)
-    told = RUN.invoke(app, ["compare", "nvme-tcp", "nfs3", "-n", str(path), "--fail-on-regression"])
+    told = RUN.invoke(app, ["compare", "nvme-tcp", "nfs3", "-n", str(path), "--fail-on-regression", "--long"])
     assert told.exit_code == 6
     assert "Regression (outstanding 1): " in told.output
     assert RUN.invoke(app, ["compare", "nfs3", "nvme-tcp", "-n", str(path), "--fail-on-regression"]).exit_code == 0

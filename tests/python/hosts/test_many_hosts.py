@@ -150,7 +150,7 @@ def test_two_hundred_hosts_connect_in_seconds_and_start_together(
     }
     print(json.dumps(measured))
     assert len(result.clients) == len(sent_s) == len(told) == 200
-    # 2 to 3 s where nothing else runs (docs/guide/hosts.md).
+    # 2 to 3 s where nothing else runs (docs/results/hosts.md).
     assert connected_s < 60, measured
     # By the processor's time: what else a busy machine does in between is not the controller's.
     assert measured["telling_cpu_ms"] < 50, measured

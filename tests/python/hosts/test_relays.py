@@ -237,7 +237,7 @@ def test_without_a_relay_every_host_is_named_and_nothing_starts(started: Started
 def test_two_hundred_hosts_behind_two_relays_cost_the_controller_less(
     started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relayed: bool
 ) -> None:
-    """Prints what docs/guide/hosts.md says, with relays and without."""
+    """Prints what docs/results/hosts.md says, with relays and without."""
     lab = started(200)
     if not relayed:
         ports = [host.port or 0 for host in lab.study.lab.hosts.initiator_hosts()] if lab.study.lab.hosts else []

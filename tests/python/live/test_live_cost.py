@@ -1,4 +1,4 @@
-"""What the live view costs the process that runs a study, in CPU time; docs/guide/live.md has the figures.
+"""What the live view costs the process that runs a study, in CPU time; docs/results/live.md has the figures.
 
 `pytest -s tests/python/live/test_live_cost.py` prints them: a minute of a run, without the minute.
 """

@@ -142,6 +142,50 @@ def test_studies_that_pages_show_load(tmp_path: Path) -> None:
         load_study(str(path))
 
 
+WORDS_MAX = 30_000
+"""Of all pages but measured results."""
+GUIDE_WORDS_MAX = 1_200
+LONGER = {"statistics.md", "safety.md"}
+"""Pages on why results and data can be trusted; each claim needs its place."""
+START_WORDS_MAX = 350
+README_LINES_MAX = 100
+CHANGELOG_LINES_MAX = 30
+FIGURES = re.compile(
+    r"\b(?:Intel Xeon|AMD EPYC|processors that other work kept busy|(?:19|20)\d\d-\d\d-\d\d, \d+ processors)\b"
+)
+"""Words of a measurement's machine: they belong to docs/results."""
+
+
+def words(page: Path) -> int:
+    return len(page.read_text().split())
+
+
+def prose() -> list[Path]:
+    return [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "results"]
+
+
+def test_the_documentation_is_short() -> None:
+    pages = {page: words(page) for page in prose()}
+    assert sum(pages.values()) <= WORDS_MAX
+    guides = {page.name: count for page, count in pages.items() if page.parent.name == "guide"}
+    assert {n: c for n, c in guides.items() if c > GUIDE_WORDS_MAX and n not in LONGER} == {}
+    start = {page.name: count for page, count in pages.items() if page.parent.name == "start"}
+    assert len(start) == 5
+    assert max(start.values()) <= START_WORDS_MAX
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES_MAX
+    assert len((ROOT / "CHANGELOG.md").read_text().splitlines()) <= CHANGELOG_LINES_MAX
+
+
+def test_each_page_to_start_with_has_three_commands_and_a_picture() -> None:
+    for page in sorted((ROOT / "docs/start").glob("*.md")):
+        assert 2 <= len(commands(page, _LINE)) <= 3, page.name
+        assert re.search(r"!\[[^]]+\]\(\.\./images/", page.read_text()), page.name
+
+
+def test_measured_figures_stand_in_results() -> None:
+    assert [page.name for page in prose() if FIGURES.search(page.read_text())] == []
+
+
 @pytest.mark.parametrize("words", ["rum quick", "run --lively", "compare a", "lab vm biuld", "size --iops many"])
 def test_a_command_that_does_not_parse_is_noticed(words: str) -> None:
     assert wrong(words.split())

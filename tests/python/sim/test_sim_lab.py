@@ -42,6 +42,7 @@ from iotax.study.sim import CostsError, read_costs
 from iotax.study.source import StudyError
 from iotax.trial import TrialResult
 from iotax.wording import SIMULATED
+from iotax.wording.trust import SIMULATED_BRIEF
 
 LOOPBACK = Path(sim.__file__).with_name("costs") / "loopback.yaml"
 SMALL: dict[str, Any] = {
@@ -76,7 +77,7 @@ def simulated(real_engine: Path, tmp_path: Path) -> Path:
     file.write_text(yaml.safe_dump(SMALL), encoding="utf-8")
     done = CliRunner().invoke(app, ["run", str(file), str(notebook)])
     assert done.exit_code == 0, done.output
-    assert SIMULATED in " ".join(done.output.split())
+    assert SIMULATED_BRIEF in done.output
     return notebook
 
 
@@ -293,7 +294,9 @@ def test_every_surface_says_that_it_is_simulated(simulated: Path) -> None:
         assert done.exit_code == 0, done.output
         return done.output
 
-    shown = " ".join(said("show", str(simulated)).split())
+    first = said("show", str(simulated))
+    assert first.index(SIMULATED_BRIEF) < first.index("What each I/O costs")
+    shown = " ".join(said("show", str(simulated), "--long").split())
     assert shown.count(SIMULATED) == 1
     assert shown.index(SIMULATED) < shown.index("Relative:")
     assert json.loads(said("show", str(simulated), "--json", "-"))["simulated"] is True

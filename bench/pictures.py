@@ -1,0 +1,148 @@
+"""`make pictures`: the README's charts and pictures, from runs of the current commit.
+
+Runs `kernel-exact` into out/pictures/COMMIT where it is not there yet (five to twenty minutes), draws the instructions
+per I/O of each kernel protocol, and photographs the first page of the report with Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from iotax.analysis import Summary, summarise
+from iotax.collected import study_data
+from iotax.notebook import Notebook
+from iotax.report import font, palette, renderer, write
+from iotax.report.pdf import PROGRAMS
+from iotax.wording import title
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+INSTRUCTIONS_PER_US = 250
+"""The exact clock counts 4 ns for each."""
+PAGE_PX = (1180, 1010)
+_BARS = {"light": ("blue", "ochre"), "dark": ("blue", "ochre")}
+
+
+def rows(summary: Summary) -> list[dict[str, Any]]:
+    """Thousands of instructions per I/O with their 95 % interval, of initiator and target together."""
+    found = []
+    for cell in summary.cells:
+        cpu = cell.values.get("cpu")
+        if cpu is None:
+            continue
+        thousands = {
+            name: None if us is None else us * INSTRUCTIONS_PER_US / 1e3
+            for name, us in (("value", cpu.value), ("low", cpu.low), ("high", cpu.high))
+        }
+        outstanding = cell.condition.rpartition(" ")[2]
+        found.append({"protocol": title(cell.arm), "outstanding": f"{outstanding} outstanding", **thousands})
+    return found
+
+
+def chart(data: list[dict[str, Any]], scheme: str) -> dict[str, Any]:
+    """Bars by protocol and number of outstanding I/Os, with error bars."""
+    colour = {name: getattr(each, scheme) for name, each in palette.COLOURS.items()}
+    order = list(dict.fromkeys(row["protocol"] for row in data))
+    loads = list(dict.fromkeys(row["outstanding"] for row in data))
+    y = {"field": "protocol", "type": "nominal", "sort": order, "title": None, "axis": {"labelFontSize": 13}}
+    offset = {"field": "outstanding", "type": "nominal", "sort": loads}
+    x = {"field": "value", "type": "quantitative", "title": "thousands of instructions per 4 KiB I/O"}
+    shades = {
+        "field": "outstanding",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": loads, "range": [colour[name] for name in _BARS[scheme]]},
+        "legend": {"orient": "top"},
+    }
+    text = {
+        "labelColor": colour["ink"],
+        "titleColor": colour["ink"],
+        "gridColor": colour["grid"],
+        "domainColor": colour["axis"],
+        "tickColor": colour["axis"],
+    }
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "width": 640,
+        "height": {"step": 14},
+        "padding": 8,
+        "background": colour["page"],
+        "data": {"values": data},
+        "layer": [
+            {"mark": {"type": "bar", "opacity": 0.9}, "encoding": {"y": y, "yOffset": offset, "x": x, "color": shades}},
+            {
+                "mark": {"type": "rule", "color": colour["ink"], "strokeWidth": 1.5},
+                "encoding": {
+                    "y": y,
+                    "yOffset": offset,
+                    "x": {"field": "low", "type": "quantitative"},
+                    "x2": {"field": "high"},
+                },
+            },
+        ],
+        "config": {"font": font.FAMILY, "axis": text, "legend": text | {"labelFontSize": 13}, "view": {"stroke": None}},
+    }
+
+
+def photograph(page: Path, output: Path, *, dark: bool) -> None:
+    """The first page of a report as PNG. Ends with the reason where no browser is there."""
+    browser = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    if browser is None:
+        sys.exit("bench.pictures: Chromium is not installed; the report's picture was not taken")
+    width, height = PAGE_PX
+    with tempfile.TemporaryDirectory(prefix="iotax-pictures-") as profile:
+        subprocess.run(
+            [
+                browser,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                "--force-device-scale-factor=1.5",
+                *(["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []),
+                f"--user-data-dir={profile}",
+                f"--window-size={width},{height}",
+                f"--screenshot={output}",
+                page.as_uri(),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+
+
+def measured(study: str, folder: Path) -> Path:
+    """The notebook of a finished run; a run that is not finished goes on."""
+    notebook = folder / f"{study}.iotax"
+    subprocess.run([sys.executable, "-m", "iotax", "run", study, notebook, "--no-report"], check=True, cwd=ROOT)
+    return notebook
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--notebooks", type=Path, metavar="DIR", help="where the runs are kept, out/pictures/COMMIT")
+    parser.add_argument("--output", type=Path, default=IMAGES, metavar="DIR", help="where the pictures go, docs/images")
+    given = parser.parse_args()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    folder = given.notebooks or ROOT / "out" / "pictures" / commit.stdout.strip()
+    folder.mkdir(parents=True, exist_ok=True)
+    font.register()
+    with Notebook(measured("kernel-exact", folder)) as notebook:
+        data = rows(summarise(study_data(notebook)))
+        page = write(notebook, (folder / "kernel-exact.html").resolve())
+    for scheme in ("light", "dark"):
+        svg = renderer.to_svg(chart(data, scheme))
+        (given.output / f"instructions-{scheme}.png").write_bytes(renderer.to_png(svg))
+        photograph(page, given.output / f"report-{scheme}.png", dark=scheme == "dark")
+
+
+if __name__ == "__main__":
+    main()

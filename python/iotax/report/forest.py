@@ -1,0 +1,120 @@
+"""The verdict as a table: one row for each comparison, its interval drawn beside it on one scale for all rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iotax.analysis import Summary
+from iotax.wording import brief, verdicts
+
+WIDTH, HEIGHT = 320, 22
+"""Of a row's drawing, in the units of its own coordinates."""
+_EDGE = 8
+_REACH_MIN, _REACH_MAX = 1.12, 12.0
+"""Ratios at the ends of the scale; what lies beyond is drawn at the edge, with an arrow."""
+_TICKS = (1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
+"""To the right of no difference; to the left stand their inverses."""
+ROWS_MAX = 9
+"""Rows that stand open; the others are folded."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A comparison, and where its interval stands in the drawing."""
+
+    arm: str
+    """As the data have it, for its colour."""
+    line: brief.Line
+    sentence: str
+    low: float | None
+    high: float | None
+    points: tuple[float, ...]
+    beyond: str
+    """ "left" or "right" where it ends outside the scale."""
+
+    @property
+    def said(self) -> str:
+        """For those who cannot see the drawing."""
+        return " ".join(filter(None, (self.line.effect, self.line.interval, self.line.word)))
+
+
+@dataclass(frozen=True)
+class Forest:
+    rows: list[Row]
+    folded: list[Row]
+    centre: float
+    """Where no difference is."""
+    band: tuple[float, float]
+    """The margin within which a difference does not matter."""
+    ticks: list[tuple[float, str]]
+    lead: str
+    """One sentence above."""
+
+
+def forest(summary: Summary) -> Forest | None:
+    """None where nothing is compared."""
+    lines = brief.lines(summary)
+    if not lines:
+        return None
+    sentences = {(each.subject, each.response_key): each.sentence for each in verdicts(summary)}
+    ends = [end for line in lines for each in line.ratios for end in (each.value, each.low, each.high) if end]
+    reach = math.log(min(_REACH_MAX, max(_REACH_MIN, *(max(end, 1 / end) for end in ends))))
+
+    def at(ratio: float) -> float:
+        share = math.log(ratio) / reach if ratio > 0 else -1.0
+        return round(WIDTH / 2 + max(-1.0, min(1.0, share)) * (WIDTH / 2 - _EDGE), 1)
+
+    found = []
+    for line in lines:
+        lows = [each.low for each in line.ratios if each.low is not None]
+        highs = [each.high for each in line.ratios if each.high is not None]
+        outside = max((end for end in (*lows, *highs) if end > 0), key=lambda end: abs(math.log(end)), default=1.0)
+        over = abs(math.log(outside)) > reach
+        found.append(
+            Row(
+                line.arm,
+                line,
+                sentences.get((line.subject, line.response.key), ""),
+                at(min(lows)) if lows else None,
+                at(max(highs)) if highs else None,
+                tuple(at(each.value) for each in line.ratios),
+                ("right" if outside > 1 else "left") if over else "",
+            )
+        )
+    margin = 1 + summary.data.study.margin / 100
+    return Forest(
+        found[:ROWS_MAX],
+        found[ROWS_MAX:],
+        at(1.0),
+        (at(1 / margin), at(margin)),
+        [(at(ratio), _percent(ratio)) for ratio in _ticks(math.exp(reach))],
+        lead(summary, found),
+    )
+
+
+def lead(summary: Summary, rows: Sequence[Row]) -> str:
+    """What most runs being disturbed, or the largest difference, says; else that there is none."""
+    if disturbed := brief.disturbed(summary):
+        return disturbed
+    differing = [row for row in rows if row.line.rank == 0 and row.sentence]
+    if not summary.responses or not differing:
+        return ""
+    primary = [row for row in differing if row.line.response is summary.responses[0]]
+    return (primary or differing)[0].sentence
+
+
+def _ticks(reach: float) -> list[float]:
+    """No difference, and the furthest round ratio that has room to both sides."""
+    furthest = max(ratio for ratio in _TICKS if ratio <= reach)
+    return sorted({1 / furthest, 1.0, furthest})
+
+
+def _percent(ratio: float) -> str:
+    if ratio >= 2:
+        return f"{ratio:g}×"
+    if ratio <= 0.5:
+        return f"1/{round(1 / ratio, 2):g}×"
+    share = round(100 * (ratio - 1))
+    return f"{share:+d} %".replace("-", "−") if share else "0"
