@@ -5,13 +5,16 @@ import hashlib
 import html
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 
 from iotax import report
-from iotax.analysis import StudyData, summarise
+from iotax.analysis import Estimate, StudyData, summarise
 from iotax.notebook import Notebook
-from iotax.wording import answer
+from iotax.report.forest import WIDTH, forest
+from iotax.wording import answer, brief
 from report.factory import Simulation, study, write_notebook
 
 SECTIONS = [
@@ -70,11 +73,36 @@ def test_where_nothing_draws_charts_their_words_stand_in_their_place(tmp_path, m
     assert "Words in place of charts." in page and "Words in place of charts." not in drawn
     sections = re.compile(r'<section id="(\w+)"')
     assert sections.findall(page) == sections.findall(drawn)
-    assert 'role="img"' not in page
+    assert '<svg role="img"' not in page
     labels = [html.unescape(each) for each in re.findall(r'role="img" aria-label="([^"]+)"', drawn)]
     text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page)).replace("\u00a0", " "))
     assert labels and all(re.sub(r"\s+", " ", each.partition(". ")[2]) in text for each in labels)
     assert (tmp_path / "again.html").exists()
+
+
+def test_each_verdict_stands_in_a_row_with_its_interval_drawn_beside_it(quick):
+    summary, page = summarise(Simulation(failed=["iscsi/8/r2"]).data(study())), quick[1]
+    found = forest(summary)
+    rows = [*found.rows, *found.folded]
+    assert len(rows) == len(brief.lines(summary)) == 6
+    for row in rows:
+        assert 0 <= row.low <= min(row.points) <= max(row.points) <= row.high <= WIDTH
+        for point, ratio in zip(row.points, row.line.ratios, strict=True):
+            assert (point > found.centre) == (ratio.value > 1)
+    assert found.band[0] < found.centre < found.band[1]
+    assert found.lead in html.unescape(page).replace("\u00a0", " ")
+    table = page.partition('<table class="forest"')[2].partition("</table>")[0]
+    assert table.count("<tr>") == 1 + len(found.rows)
+    assert table.count('class="reach"') == len(found.rows)
+    assert page.index('class="forest"') < page.index("<summary>The verdict in sentences</summary>")
+
+
+def test_what_lies_beyond_the_scale_of_verdicts_is_marked():
+    summary = summarise(Simulation().data(study()))
+    far = replace(brief.lines(summary)[0], ratios=(Estimate(100.0, 50.0, 200.0),))
+    with mock.patch("iotax.report.forest.brief.lines", return_value=[far]):
+        (row,) = forest(summary).rows
+    assert row.beyond == "right" and row.high <= WIDTH
 
 
 def test_ids_are_unique(quick):
