@@ -407,7 +407,7 @@ def studies(
 
 @app.command(cls=JsonCommand)
 def doctor(document: JsonFile = None) -> None:
-    """List what this machine can run, and what to install for the rest."""
+    """List what this machine can run and what to install."""
     from iotax.cli import doctor as command
 
     command.doctor(document)

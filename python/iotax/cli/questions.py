@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from iotax.cli import quantity
 from iotax.cli.letters import echo
-from iotax.design.shape import SETTLE_NS, SLICE_NS, Shape, best_shape
 from iotax.study.versus import RW, Asked, VersusError, study_text, targets_of
+
+if TYPE_CHECKING:
+    from iotax.design.shape import Shape
 
 _Value = TypeVar("_Value")
 _SIZE_BYTES = 512 << 20
@@ -25,6 +27,8 @@ def on_terminal() -> bool:
 
 def asked_study() -> str:
     """The text of a study. A word that cannot be is asked again, with the reason."""
+    from iotax.design.shape import SETTLE_NS, SLICE_NS
+
     echo("Six questions; Enter takes what stands in brackets.")
     targets = _ask(
         "1. Compare which protocols or endpoints? The first is the baseline\n"
@@ -75,4 +79,6 @@ def _count(text: str) -> int:
 
 
 def _shape(treatments: int, text: str) -> Shape:
+    from iotax.design.shape import best_shape
+
     return best_shape(treatments, round(quantity.seconds(text) * 1e9))
