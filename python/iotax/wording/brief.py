@@ -149,8 +149,8 @@ def precise(summary: Summary) -> str:
         took_s = summary.data.wall_ns / 1e9 * scatter.sessions_for_half / scatter.sessions
         takes = f"{counted(scatter.sessions_for_half, 'session')}{f' ({show_minutes(took_s)})' if took_s else ''}"
     else:
-        takes = effort(summary, 0.5).removeprefix("about ").replace(" in all", "")
-    return f"{text}; half takes {takes}."
+        takes = effort(summary, 0.5).removeprefix("about ")
+    return f"{text}; half takes a run of {takes}."
 
 
 def published(summary: Summary) -> str:
