@@ -46,7 +46,7 @@ def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None
         leave(
             Exit.USAGE,
             f"{name} is simulated, and `iotax aa` tells how far apart equal runs of a machine lie: those of a "
-            "simulation differ by their seeds alone. Name a study of another lab",
+            "simulation differ only by random seed. Name a study of another lab",
         )
     replicates = asked or REPLICATES
     twin, source = _twin(study, protocol, replicates)

@@ -102,7 +102,7 @@ def run(
         bool,
         typer.Option(
             "--without-lost-hosts",
-            help="In the hosts lab, go on without clients that stay lost. Such trials are told apart, never compared.",
+            help="Continue when hosts stay unreachable; their trials are listed separately and not compared.",
         ),
     ] = False,
     live: Annotated[

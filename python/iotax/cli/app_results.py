@@ -210,8 +210,9 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            help="The output's by its name, else csv. csv and parquet: a row for each attempt; json: everything; "
-            "bencher: Bencher Metric Format, a benchmark for each treatment; asv: airspeed velocity's results.",
+            help="Default: from the extension of --output, else csv. csv and parquet: a row for each attempt; "
+            "json: everything; bencher: Bencher Metric Format, a benchmark for each treatment; "
+            "asv: airspeed velocity's results.",
             show_default=False,
         ),
     ] = None,

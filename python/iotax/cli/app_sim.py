@@ -123,7 +123,7 @@ def what_if(
 
 @sim.command(cls=JsonCommand)
 def sensitivity(study: StudyName, document: JsonFile = None) -> None:
-    """Show how far simulated ratios hang on what is assumed.
+    """Show how sensitive simulated ratios are to each assumption.
 
     Simulates with each assumption half as large, and half as large again. Costs, media and the links' delay, one
     after another; where the study has published figures, also how many are met. Simulates each treatment once for

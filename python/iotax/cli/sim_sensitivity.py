@@ -75,7 +75,7 @@ def sensitivity(name: str, document: Path | None) -> None:
     study, _ = load(name)
     if reason := _reason_against(study):
         leave(Exit.USAGE, reason)
-    # Replicates differ by their seeds alone where costs are not drawn.
+    # Replicates differ only by random seed where costs are not drawn.
     study = study.model_copy(update={"design": study.design.model_copy(update={"replicates": 1, "stop": None})})
     if document != STDOUT:
         echo(f"{study.name}: {study.question}")

@@ -80,8 +80,8 @@ def _one_group(count: int, seed: int) -> list[list[int]]:
 def _groups(sizes: Sequence[int], seed: int) -> list[list[int]]:
     """Rounds in pairs, of the same order of groups: in the second each group runs backwards.
 
-    In a round every other group runs backwards, so that of groups of equal size each begins with the treatment at whose
-    like the one before ended, and what a group follows favours none of its treatments.
+    In a round every other group runs backwards, so that each group of equal size starts with the protocol that ended
+    the previous group, and what a group follows favours none of its treatments.
     """
     orders = shuffled(williams(len(sizes)), seed, "rounds")
     names = shuffled(range(len(sizes)), seed, "groups")

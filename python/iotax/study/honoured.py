@@ -36,7 +36,7 @@ class Row:
 
 _NO_NETWORK = "the loopback lab has no network to shape; say `lab: vm`"
 _KERNEL_NAMES = "the guests' initiators have names of their own"
-_SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for nothing"
+_SERVERS_OWN = "no effect here: no protocol of this study is served by the lab's own server; remove it"
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
 HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
 _DATABASES = "only pgbench ends by their count; say `runtime:`, or `generator: pgbench` in the vm lab"

@@ -612,7 +612,7 @@ def _design(study: Study) -> Iterator[tuple[Place, str]]:
                 f"a fraction needs 3 to {FRACTION_FACTORS_MAX} factors, here are {len(levels)}",
             )
         elif 2 ** len(levels) // int(design.fraction[2:]) <= len(levels):
-            yield ("design", "fraction"), f"so few treatments cannot tell {len(levels)} main effects apart"
+            yield ("design", "fraction"), f"too few runs to estimate {len(levels)} main effects; use a larger fraction"
     for index, combination in enumerate(design.exclude):
         for name, value in combination.items():
             if name not in levels:
@@ -683,7 +683,7 @@ def _search(study: Study) -> Iterator[tuple[Place, str]]:
     if search is None:
         return
     if search.latency_max == 0:
-        yield ("search", "latency_max"), "nothing completes in no time"
+        yield ("search", "latency_max"), "must be more than 0"
     if search.rate_max is None:
         if not {"workers", "outstanding"} & set(levels):
             yield ("search",), "needs `rate_max:`, or factors `workers` or `outstanding` to choose from"

@@ -1,4 +1,4 @@
-"""What must hold of the simulated lab: worlds that cannot be, each with its place in the file."""
+"""What must hold of the simulated lab: impossible setups, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iotax.units import format_duration
 
 
 def broken_in_sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """Worlds that cannot be, and what would be measured of them."""
+    """Impossible setups, and what would be measured of them."""
     yield from _costs(study)
     rates = [study.setups().get(label, {}).get("link_rate") for label in study.endpoints()]
     if None in values(study, "link_rate") and None in rates:

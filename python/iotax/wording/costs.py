@@ -58,7 +58,7 @@ def by_rate(summary: Summary) -> list[Finding]:
         for each in model.curvatures
     ]
     p = " (p < 0.001)" if model.linearity.p < 0.001 else f" (p = {model.linearity.p:.3f})"
-    # Of replicates that differ by their seeds alone it is no probability of anything.
+    # Of replicates that differ only by random seed it is no probability of anything.
     p = "" if summary.data.simulated and not summary.data.costs_drawn else p
     text = (
         f"The cost depends on the rate{p}, so these are the cost of each further I/O; over all I/Os {'; '.join(costs)}"

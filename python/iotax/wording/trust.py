@@ -36,8 +36,8 @@ _DRAWN = (
 )
 
 _SEEDS = (
-    "Replicates differ by their seeds alone: intervals tell what those change, and nothing of how well the costs and "
-    "all else that is assumed are known. `iotax sim sensitivity` tells what each of them decides."
+    "Replicates differ only by random seed; the intervals leave out the uncertainty of the assumed costs. "
+    "`iotax sim sensitivity` shows what each of them decides."
 )
 
 

@@ -258,7 +258,7 @@ def test_everything_holds_up_to_the_end_of_the_range(server: FakeEngine, tmp_pat
         ("outstanding: 64", "rate_iops: 5, outstanding: 64", "the search sets the rate"),
         (", rate_max: 50000", "", "needs `rate_max:`, or factors `workers` or `outstanding`"),
         (", outstanding: 64", "", "needs `outstanding:` under load"),
-        ("latency_max: 1ms", "latency_max: 0s", "nothing completes in no time"),
+        ("latency_max: 1ms", "latency_max: 0s", "must be more than 0"),
     ],
 )
 def test_a_slip_is_named(old: str, new: str, said: str) -> None:

@@ -36,7 +36,7 @@ def test_four_clients_run_to_a_report_that_names_them_their_totals_and_cpu_by_ro
     (tmp_path / "clients.yaml").write_text(STUDY.format(initiators=", ".join(named[:4]), target=named[4]))
     environment = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
     environment |= {"HOME": str(network.folder / "home"), "IOTAX_ENGINE": str(real_engine)}
-    words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "-n", "clients.iotax"]
+    words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "-n", "clients.iotax", "--long"]
     done = subprocess.run(
         words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
     )

@@ -30,7 +30,7 @@ def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(
     tmp_path: Path, iotax: Callable[..., Result]
 ) -> None:
     (tmp_path / "s.yaml").write_text(STUDY)
-    done = iotax("run", "s.yaml", "--notebook", "n.iotax", "--no-report")
+    done = iotax("run", "s.yaml", "--notebook", "n.iotax", "--no-report", "--long")
     assert re.search(r"Rate held: \d+ of \d+ runs? flagged", done.stdout)
     with Notebook(tmp_path / "n.iotax") as notebook:
         attempts = notebook.attempts()
