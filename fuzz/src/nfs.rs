@@ -2,11 +2,11 @@
 
 use iotax_proto::{
     Instant, Io, Payload,
-    nfs::v3::target_side::{Config, Connection},
+    nfs::v3::target_side::Connection,
 };
 
 use crate::{
-    nfs_support::{Pair, config, server::Server},
+    nfs_support::{Pair, config, served, server::Server},
     peers::{assert_each_once, feed_initiator, feed_target, submit},
 };
 
@@ -21,7 +21,7 @@ fn ios() -> [Io; 4] {
 }
 
 pub fn target(data: &[u8]) {
-    let (mut connection, mut server) = (Connection::new(Instant(1), Config::default()), Server::new(1 << 16));
+    let (mut connection, mut server) = (Connection::new(Instant(1), served()), Server::new(1 << 16));
     (server.queues, server.in_place) = (data.len() % 2 == 1, data.len() % 4 < 2);
     feed_target(&mut connection, &mut server, data, |server| server.finish_queued().into_iter().collect());
     assert!(server.finish_queued().is_empty(), "everything outstanding was aborted");

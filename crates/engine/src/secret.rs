@@ -6,6 +6,7 @@ use iotax_node::{
     Failure, FailureKind,
     secrets::{Chap, Credentials, auth},
 };
+use zeroize::Zeroizing;
 
 use crate::document::{ChapSpec, CredentialsSpec, DhChapSpec, DhGroupSpec, HashSpec};
 
@@ -13,14 +14,14 @@ use crate::document::{ChapSpec, CredentialsSpec, DhChapSpec, DhGroupSpec, HashSp
 const CHAP_BYTES_MIN: usize = 12;
 
 /// Where a secret is: exactly one of them is given.
-pub(crate) fn read(file: Option<&Path>, variable: Option<&str>, place: &str) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read(file: Option<&Path>, variable: Option<&str>, place: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let failure = |error: &std::io::Error, what: &str| {
         Failure::new(crate::failure::kind_of(error), format!("the secret cannot be read: {error}"), what)
     };
     let mut secret = match (file, variable) {
-        (Some(file), None) => std::fs::read(file).map_err(|error| failure(&error, &file.display().to_string()))?,
+        (Some(file), None) => std::fs::read(file).map_err(|error| failure(&error, &file.display().to_string()))?.into(),
         (None, Some(variable)) => match std::env::var(variable) {
-            Ok(secret) => secret.into_bytes(),
+            Ok(secret) => Zeroizing::new(secret.into_bytes()),
             // Not the error itself, which could show what it found.
             Err(_) => return Err(Failure::usage(format!("the environment has no text in {variable}"), place)),
         },
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn secret_is_the_file_without_its_last_newline() {
         let path = file("plain", "a secret of words\n");
-        assert_eq!(read(Some(&path), None, "chap").unwrap(), b"a secret of words");
+        assert_eq!(*read(Some(&path), None, "chap").unwrap(), b"a secret of words");
         assert!(read(Some(&file("empty", "\n")), None, "chap").is_err());
         assert!(read(Some(&path), Some("X"), "chap").is_err(), "two places");
         assert!(read(None, None, "chap").is_err());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChapSpec, DataSpec, DhChapSpec, DriverChoice, Identity, Polling};
 
+#[allow(clippy::struct_excessive_bools)] // What a user switches on and off.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LoadDocument {

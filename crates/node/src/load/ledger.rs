@@ -99,24 +99,39 @@ impl Ledger {
     /// Whether a block with this verdict may be at `offset`.
     #[inline]
     pub fn judge(&self, offset: u64, verdict: Verdict) -> Result<(), Wrong> {
-        if self.writer == 0 {
-            return Ok(());
+        match verdict {
+            Verdict::Ours(stamp) => self.judge_ours(offset, stamp),
+            verdict => self.judge_other(offset, verdict),
         }
-        let last = self.index(offset).and_then(|index| self.last.get(index)).copied();
+    }
+
+    #[inline]
+    fn judge_ours(&self, offset: u64, stamp: Stamp) -> Result<(), Wrong> {
+        let last = self.last(offset);
+        let possible = match last {
+            Some(UNTOUCHED) => stamp.run != self.run || stamp.writer == 0,
+            Some(UNKNOWN) => true,
+            Some(last) => stamp.run == self.run && stamp.writer == self.writer && stamp.sequence as u32 == last,
+            None => stamp.run != self.run || stamp.writer != self.writer || stamp.sequence <= self.issued,
+        };
+        if possible || self.writer == 0 { Ok(()) } else { Err(self.impossible(offset, last, Verdict::Ours(stamp))) }
+    }
+
+    #[cold]
+    fn judge_other(&self, offset: u64, verdict: Verdict) -> Result<(), Wrong> {
+        let last = self.last(offset);
         let possible = match (verdict, last) {
             (_, Some(UNKNOWN)) | (Verdict::Copy(_), None | Some(UNTOUCHED)) => true,
             (Verdict::NeverWritten, None | Some(UNTOUCHED)) => !self.is_filled,
-            (Verdict::Ours(stamp), Some(UNTOUCHED)) => stamp.run != self.run || stamp.writer == 0,
-            (Verdict::Ours(stamp), Some(last)) => {
-                stamp.run == self.run && stamp.writer == self.writer && stamp.sequence as u32 == last
-            }
-            (Verdict::Ours(stamp), None) => {
-                stamp.run != self.run || stamp.writer != self.writer || stamp.sequence <= self.issued
-            }
-            (Verdict::NeverWritten, Some(_)) => false,
+            (Verdict::NeverWritten | Verdict::Ours(_), Some(_) | None) => false,
             (Verdict::Copy(copied), Some(last)) => self.is_copy(offset, last, copied),
         };
-        if possible { Ok(()) } else { Err(self.impossible(offset, last, verdict)) }
+        if possible || self.writer == 0 { Ok(()) } else { Err(self.impossible(offset, last, verdict)) }
+    }
+
+    #[inline]
+    fn last(&self, offset: u64) -> Option<u32> {
+        self.index(offset).and_then(|index| self.last.get(index)).copied()
     }
 
     fn set(&mut self, offset: u64, value: u32) {

@@ -14,15 +14,46 @@ pub enum Direction {
 pub struct Mix {
     reads: Chance,
     random: SeededRng,
+    /// A flush comes after so many writes; `u64::MAX` where none does.
+    flush_after: u64,
+    /// Writes that completed and that no flush was drawn for.
+    unflushed: u64,
 }
 
 impl Mix {
     pub fn new(read_percent: f64, seed: u64, worker: u32) -> Self {
-        Self { reads: Chance::percent(read_percent), random: SeededRng::new(seed, "mix", u64::from(worker)) }
+        let random = SeededRng::new(seed, "mix", u64::from(worker));
+        Self { reads: Chance::percent(read_percent), random, flush_after: u64::MAX, unflushed: 0 }
     }
 
+    /// With a flush after so many writes; 0: none.
+    #[must_use]
+    pub fn flushing(self, after: u32) -> Self {
+        Self { flush_after: if after == 0 { u64::MAX } else { u64::from(after) }, ..self }
+    }
+
+    /// A flush where one is due; else what chance gives.
     pub fn draw(&mut self) -> Direction {
-        let read = self.reads.is_always() || (!self.reads.is_never() && self.random.chance(self.reads));
-        if read { Direction::Read } else { Direction::Write }
+        if self.reads.is_always() {
+            return Direction::Read;
+        }
+        if self.unflushed >= self.flush_after {
+            self.unflushed -= self.flush_after;
+            Direction::Flush
+        } else if self.reads.is_never() || !self.random.chance(self.reads) {
+            Direction::Write
+        } else {
+            Direction::Read
+        }
+    }
+
+    /// A write completed.
+    pub fn written(&mut self) {
+        self.unflushed += 1;
+    }
+
+    /// What was written before is nobody's business any more.
+    pub fn forget(&mut self) {
+        self.unflushed = 0;
     }
 }

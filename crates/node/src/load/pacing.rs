@@ -145,9 +145,11 @@ impl Pacer {
         }
     }
 
-    /// A closed loop's end is the caller's business.
-    pub fn is_over(&self, now: Instant) -> bool {
-        self.open.as_ref().is_some_and(|open| open.schedule.is_none_or(|schedule| now >= schedule.end))
+    /// What was taken last is to be taken again.
+    pub fn give_back(&mut self, intended: Instant) {
+        if let Some(open) = &mut self.open {
+            open.backlog.push_front(intended);
+        }
     }
 
     /// When to ask again; `None` where only a completion starts the next I/O.

@@ -157,7 +157,7 @@ impl Recorder {
         let mut recorder = Self {
             schedule,
             streams: streams.into_iter().map(stream).collect(),
-            flush: Accumulator::new(open),
+            flush: Accumulator::new(false),
             lateness: open.then(Timer::new),
             both: Histogram::default(),
             interval_start: schedule.warmup_start,
@@ -187,11 +187,13 @@ impl Recorder {
         if let Some(service) = &mut side.service {
             service.record(since(io.submitted));
         }
-        if let Some(lateness) = &mut self.lateness
-            && io.direction != Direction::Flush
-        {
+        if let Some(lateness) = &mut self.lateness {
             lateness.record(io.submitted.since(io.possible).as_nanos() as u64);
         }
+    }
+
+    pub fn flushed(&mut self, submitted: Instant, completed: Instant) {
+        self.flush.response.record(completed.since(submitted).as_nanos() as u64);
     }
 
     /// I/Os so far, those outside the window included.
@@ -200,7 +202,8 @@ impl Recorder {
     }
 
     pub fn error(&mut self, stream: usize, direction: Direction) {
-        self.side(stream, direction).interval_errors += 1;
+        let side = if direction == Direction::Flush { &mut self.flush } else { self.side(stream, direction) };
+        side.interval_errors += 1;
     }
 
     /// `count` I/Os are outstanding from `now` on.
@@ -249,12 +252,12 @@ impl Recorder {
         }
     }
 
+    /// Of reads and writes.
     fn side(&mut self, stream: usize, direction: Direction) -> &mut Accumulator {
         let stream = &mut self.streams[stream];
         match direction {
             Direction::Read => &mut stream.read,
-            Direction::Write => &mut stream.write,
-            Direction::Flush => &mut self.flush,
+            Direction::Write | Direction::Flush => &mut stream.write,
         }
     }
 

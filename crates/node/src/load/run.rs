@@ -31,9 +31,6 @@ pub(super) struct RunTask {
     block_size: u32,
     verify: bool,
     durable: bool,
-    flush_after: u32,
-    /// Writes that completed and that no flush was sent for.
-    unflushed: u32,
     pool: Rc<Pool>,
     addresses: Addresses,
     mix: Mix,
@@ -130,11 +127,9 @@ impl RunTask {
             block_size: size,
             verify: config.verify,
             durable: config.durable,
-            flush_after: config.flush_after,
-            unflushed: 0,
             addresses: Addresses::new(zone, size, access.random_percent, outstanding, seed, worker)
                 .shared(access.shared.clone()),
-            mix: Mix::new(access.read_percent, seed, worker),
+            mix: Mix::new(access.read_percent, seed, worker).flushing(config.flush_after),
             pacer: Pacer::new(config.pacing, share, outstanding, seed, worker),
             arrived: None,
             ledger: Ledger::new(run, worker + 1, zone.offset, known_blocks, u64::from(size))
@@ -156,7 +151,7 @@ impl RunTask {
         self.ledger.renew(run);
         self.tally = Tally::default();
         self.arrived = None;
-        self.unflushed = 0;
+        self.mix.forget();
     }
 
     pub(super) fn begin(&mut self, schedule: Schedule) {
@@ -171,31 +166,27 @@ impl RunTask {
     /// The next I/O, if one is due; the worker can submit since `able_since`.
     #[inline]
     pub(super) fn next(&mut self, now: Instant, tag: Tag, able_since: Instant) -> Option<Io> {
-        if self.flush_after > 0 && self.unflushed >= self.flush_after && !self.pacer.is_over(now) {
-            return Some(self.flush(now, tag));
-        }
         let intended = self.pacer.take(now)?;
         let slot = &mut self.slots[tag as usize];
         slot.intended = intended;
         slot.possible = intended.max(able_since);
         slot.submitted = now;
         slot.direction = self.mix.draw();
-        slot.offset = self.addresses.take();
         Some(match slot.direction {
             Direction::Read => {
+                slot.offset = self.addresses.take();
                 slot.check.begin(slot.offset, self.block_size);
                 Io::Read { offset: slot.offset, len: self.block_size }
             }
-            Direction::Write | Direction::Flush => self.write(tag),
+            Direction::Write => self.write(tag),
+            Direction::Flush => self.flush(intended),
         })
     }
 
     /// Beside the mix and the arrivals, which know of reads and writes only.
     #[cold]
-    fn flush(&mut self, now: Instant, tag: Tag) -> Io {
-        self.unflushed -= self.flush_after;
-        let slot = &mut self.slots[tag as usize];
-        (slot.intended, slot.possible, slot.submitted, slot.direction) = (now, now, now, Direction::Flush);
+    fn flush(&mut self, intended: Instant) -> Io {
+        self.pacer.give_back(intended);
         Io::Flush
     }
 
@@ -203,6 +194,7 @@ impl RunTask {
     #[inline(never)]
     fn write(&mut self, tag: Tag) -> Io {
         let slot = &mut self.slots[tag as usize];
+        slot.offset = self.addresses.take();
         let buffer = slot.buffer.as_mut().expect("a load that writes has a buffer for each tag");
         let stamp = self.ledger.issue();
         slot.sequence = stamp.sequence;
@@ -243,31 +235,29 @@ impl RunTask {
     pub(super) fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, recorder: &mut Recorder) {
         let slot = &self.slots[tag as usize];
         let (direction, offset) = (slot.direction, slot.offset);
-        if direction != Direction::Flush {
-            self.addresses.release(offset);
+        if direction == Direction::Flush {
+            self.flushed(now, tag, result, recorder);
+            return;
         }
+        self.addresses.release(offset);
         match result {
             Ok(()) => {
                 recorder.complete(Completion {
                     stream: self.stream,
                     direction,
-                    bytes: if direction == Direction::Flush { 0 } else { self.block_size },
+                    bytes: self.block_size,
                     intended: slot.intended,
                     possible: slot.possible,
                     submitted: slot.submitted,
                     completed: now,
                 });
-                match direction {
-                    Direction::Write => {
-                        self.ledger.written(offset, slot.sequence);
-                        self.unflushed += u32::from(self.flush_after > 0);
-                    }
-                    Direction::Read if self.verify => {
-                        if let Err(wrong) = slot.check.finish() {
-                            self.found_wrong(wrong);
-                        }
-                    }
-                    Direction::Read | Direction::Flush => {}
+                if direction == Direction::Write {
+                    self.ledger.written(offset, slot.sequence);
+                    self.mix.written();
+                } else if self.verify
+                    && let Err(wrong) = slot.check.finish()
+                {
+                    self.found_wrong(wrong);
                 }
             }
             Err(error) => {
@@ -276,6 +266,18 @@ impl RunTask {
                     self.ledger.failed(offset);
                 }
                 self.first_error.get_or_insert((error, offset));
+            }
+        }
+    }
+
+    #[cold]
+    fn flushed(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, recorder: &mut Recorder) {
+        let submitted = self.slots[tag as usize].submitted;
+        match result {
+            Ok(()) => recorder.flushed(submitted, now),
+            Err(error) => {
+                recorder.error(self.stream, Direction::Flush);
+                self.first_error.get_or_insert((error, 0));
             }
         }
     }

@@ -53,6 +53,7 @@ enum OperationState {
     Compare {
         volume: usize,
         offset: usize,
+        len: u32,
         differs: Option<u32>,
     },
     /// Data are collected first.
@@ -179,12 +180,14 @@ impl Operations {
             return;
         };
         match slot {
-            OperationState::Place { volume, offset: begin, .. } => {
+            OperationState::Place { volume, offset: begin, len } => {
+                let bytes = within(*len as usize, offset, bytes);
                 if let Store::Memory(region) = &self.volumes.all[*volume].store {
                     region.copy_in(*begin + offset as usize, bytes);
                 }
             }
-            OperationState::Compare { volume, offset: begin, differs } => {
+            OperationState::Compare { volume, offset: begin, len, differs } => {
+                let bytes = within(*len as usize, offset, bytes);
                 if let Store::Memory(region) = &self.volumes.all[*volume].store
                     && let Some(at) = memory::first_difference(region.as_ref(), *begin + offset as usize, bytes)
                 {
@@ -192,7 +195,9 @@ impl Operations {
                     *differs = Some(differs.map_or(at, |known| known.min(at)));
                 }
             }
-            OperationState::Stage { buffer, .. } => buffer.copy_in(offset as usize, bytes),
+            OperationState::Stage { buffer, .. } => {
+                buffer.copy_in((offset as usize).min(buffer.len()), within(buffer.len(), offset, bytes));
+            }
             OperationState::Idle
             | OperationState::Discard { .. }
             | OperationState::Barred { .. }
@@ -205,6 +210,8 @@ impl Operations {
     /// Where data would be placed as they are.
     pub fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
         match self.slots.get(id as usize)? {
+            OperationState::Place { len: whole, .. } if u64::from(offset) + u64::from(len) > u64::from(*whole) => None,
+            OperationState::Stage { buffer, .. } if offset as usize + len as usize > buffer.len() => None,
             OperationState::Place { volume, offset: begin, .. } => match &self.volumes.all[*volume].store {
                 Store::Memory(region) => Some(Payload::new(Rc::clone(region), *begin + offset as usize, len as usize)),
                 Store::Null(_) | Store::Disk => None,
@@ -225,7 +232,7 @@ impl Operations {
         match std::mem::replace(slot, OperationState::Idle) {
             OperationState::Place { .. } => unreachable!("it was looked at first"),
             OperationState::Discard { volume } => self.end(now, id, volume, None, Ok(None)),
-            OperationState::Compare { volume, offset, differs } => {
+            OperationState::Compare { volume, offset, differs, .. } => {
                 let result = differs.map_or(Ok(None), |at| Err(UnitError::Miscompare(at)));
                 self.end(now, id, volume, Some(Access::Read(offset as u64)), result)
             }
@@ -457,8 +464,8 @@ impl Operations {
                 self.hold(id, OperationState::Place { volume: index, offset: offset as usize, len })
             }
             UnitOp::Write { offset, len, durable } => self.stage(id, index, Staged::Write { offset, durable }, len)?,
-            UnitOp::Compare { offset, .. } => {
-                self.hold(id, OperationState::Compare { volume: index, offset: offset as usize, differs: None })
+            UnitOp::Compare { offset, len, .. } => {
+                self.hold(id, OperationState::Compare { volume: index, offset: offset as usize, len, differs: None })
             }
             UnitOp::WriteZeroes { offset, len, .. } => self.fill(now, id, index, vec![(offset, len)], None),
             UnitOp::Unmap { ranges, .. } => self.fill(now, id, index, ranges, None),
@@ -748,6 +755,14 @@ impl Operations {
         }
         &mut self.slots[index]
     }
+}
+
+/// What of a piece of data belongs to an operation of so many bytes: protocols count, and this is the last place to.
+#[inline]
+fn within(len: usize, offset: u32, bytes: &[u8]) -> &[u8] {
+    let fits = len.saturating_sub(offset as usize).min(bytes.len());
+    debug_assert!(fits == bytes.len(), "data beyond their operation");
+    &bytes[..fits]
 }
 
 /// Whether the entry of `delayed` with this number is what an operation waits for.

@@ -21,6 +21,7 @@ use iotax_proto::{
     Instant, Target,
     nfs::{
         PROGRAM,
+        common::Handles,
         mount::PROGRAM as MOUNT_PROGRAM,
         v3::{
             VERSION,
@@ -95,7 +96,7 @@ fn serve(listeners: &[TcpListener], stop: &AtomicBool) {
             let peer = Peer { address: peer.ip(), port: peer.port() };
             // Behind the first comes the portmapper's own.
             let target: Box<dyn Target<Server>> = if index == 0 {
-                Box::new(Connection::new(Instant(now), Config { peer, ..Config::default() }))
+                Box::new(Connection::new(Instant(now), Config { peer, ..Config::new(Handles::new([9; 32])) }))
             } else {
                 Box::new(Portmapper::new(Instant(now), mappings.clone()))
             };

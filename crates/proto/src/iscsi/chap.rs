@@ -5,6 +5,7 @@ use core::fmt::{self, Write as _};
 
 use md5::Md5;
 use sha2::Sha256;
+use zeroize::Zeroizing;
 
 use super::text;
 use crate::wire::base64;
@@ -14,11 +15,11 @@ pub const CHALLENGE_LEN: usize = 16;
 /// Most bytes of a challenge that we answer (RFC 7143 §12.1.3 allows no more).
 const CHALLENGE_LEN_MAX: usize = 1024;
 
-/// A name and its secret, which no `Debug` shows.
+/// A name and its secret, which no `Debug` shows and which is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub name: String,
-    pub secret: Vec<u8>,
+    pub secret: Zeroizing<Vec<u8>>,
 }
 
 impl fmt::Debug for Credentials {

@@ -1,6 +1,7 @@
 //! CRC32C, the digest of iSCSI (RFC 7143 §13.1) and NVMe/TCP (NVMe/TCP transport §3.3.1.1); CRC-32; how digests are compared.
 
 use crc_fast::{CrcAlgorithm, Digest};
+use subtle::ConstantTimeEq as _;
 
 /// A running CRC32C.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 
 /// Compares without telling by its time where two digests differ.
 pub fn same(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && left.iter().zip(right).fold(0, |differ, (left, right)| differ | (left ^ right)) == 0
+    left.ct_eq(right).into()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use iotax_proto::{
 };
 
 fn credentials(name: &str, secret: &str) -> Credentials {
-    Credentials { name: name.into(), secret: secret.as_bytes().to_vec() }
+    Credentials { name: name.into(), secret: secret.as_bytes().to_vec().into() }
 }
 
 fn mutual(secret: &str) -> Mutual {

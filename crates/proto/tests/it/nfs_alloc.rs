@@ -7,7 +7,9 @@ use iotax_proto::{
     Instant, UnitId,
     nfs::{
         backend::{Files, NfsBackend, ServerState},
-        common::{Attributes, Export, ExportAccess, ExportId, FileError, FileId, FileType, OpenFile, Squash, Time},
+        common::{
+            Attributes, Export, ExportAccess, ExportId, FileError, FileId, FileType, Handles, OpenFile, Squash, Time,
+        },
         v3::target_side::{Config, Connection},
     },
     rpc::{Credentials, Peer},
@@ -58,5 +60,6 @@ fn reads_and_writes_allocate_nothing() {
         changed: time,
     };
     let mount = crate::nfs_support::Pair::new(config(), Server::new(1 << 20)).ready().mount;
-    Pair::new(mount, Connection::new(NOW, Config::default()), Volume::new(file)).assert_nothing_is_allocated();
+    Pair::new(mount, Connection::new(NOW, Config::new(Handles::new([9; 32]))), Volume::new(file))
+        .assert_nothing_is_allocated();
 }

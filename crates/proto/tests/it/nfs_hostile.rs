@@ -1,7 +1,7 @@
 //! Bytes that no honest peer sends.
 #![allow(clippy::unwrap_used)]
 
-use crate::nfs_support::{Pair, config, give, pattern, server::Server};
+use crate::nfs_support::{Pair, config, give, pattern, served, server::Server};
 use arbtest::arbitrary::{Result, Unstructured};
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target, ViolationKind,
@@ -27,7 +27,7 @@ use iotax_proto::{
 const NOW: Instant = Instant(0);
 
 fn connection() -> (Connection, Server) {
-    (Connection::new(Instant(0), Config::default()), Server::new(4096))
+    (Connection::new(Instant(0), served()), Server::new(4096))
 }
 
 /// Bytes of an honest session of each side.
@@ -181,7 +181,7 @@ fn records_beyond_the_limits_end_the_connection() {
 #[test]
 fn a_write_that_ends_before_its_data_is_garbage_and_changes_nothing() {
     let head = WriteHead {
-        file: Config::default().handles.encode(7, FileId { number: 2, generation: 1 }),
+        file: served().handles.encode(7, FileId { number: 2, generation: 1 }),
         offset: 0,
         count: 1000,
         stability: Stability::Unstable,
@@ -210,7 +210,7 @@ fn a_server_that_queues_too_much_puts_calls_off() {
     let mut server = Server::new(4096);
     server.queues = true;
     let mut pair = Pair::new(config(), server).ready();
-    pair.connection = Connection::new(pair.now, Config { max_outstanding: 2, ..Config::default() });
+    pair.connection = Connection::new(pair.now, Config { max_outstanding: 2, ..served() });
     for tag in 0..4 {
         pair.mount.submit(pair.now, tag, Io::Read { offset: 0, len: 8 }).unwrap();
     }

@@ -111,7 +111,7 @@ impl Definition for Nfs3 {
     fn accept(now: Instant, backend: &ServerBackend) -> Connection {
         let peer = Peer { address: backend.peer.ip(), port: backend.peer.port() };
         let handles = Handles::new(backend.state.server.common.nfs3.handle_key);
-        Connection::new(now, Config { peer, handles, ..Default::default() })
+        Connection::new(now, Config { peer, ..Config::new(handles) })
     }
 
     fn describe(_: Digests) -> Box<dyn Describe> {

@@ -9,7 +9,9 @@ use iotax_proto::{
     nfs::{
         PROGRAM,
         backend::{Files, NfsBackend, ServerState},
-        common::{Attributes, Export, ExportAccess, ExportId, FileError, FileHandle, FileId, OpenFile, Squash, Time},
+        common::{
+            Attributes, Export, ExportAccess, ExportId, FileError, FileHandle, FileId, Handles, OpenFile, Squash, Time,
+        },
         v3::{
             Arguments, Procedure, Status, VERSION,
             results::{Failure, Results},
@@ -159,7 +161,7 @@ pub struct Client {
 impl Client {
     pub fn new(server: Server) -> Self {
         let mut client = Self {
-            connection: Box::new(Connection::new(Instant::default(), Config::default())),
+            connection: Box::new(Connection::new(Instant::default(), Config::new(Handles::new([9; 32])))),
             server,
             identity: Identity::None,
             xid: Xid(100),
@@ -179,7 +181,7 @@ impl Client {
     /// Comes back as `peer`, on a new connection.
     pub fn reconnect(&mut self, address: IpAddr, port: u16) {
         let peer = Peer { address, port };
-        self.connection = Box::new(Connection::new(self.now, Config { peer, ..Config::default() }));
+        self.connection = Box::new(Connection::new(self.now, Config { peer, ..Config::new(Handles::new([9; 32])) }));
     }
 
     /// Goes to the portmapper.

@@ -1,7 +1,8 @@
 //! File handles of this target: export and file, so that a handle leads to its file without a search, and a tag that only the
 //! server can make. Whoever has a handle has been given it: by a LOOKUP in a directory that it may search, or by another client.
 
-use sha2::{Digest as _, Sha256};
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
 
 use super::{ExportId, FileHandle, FileId};
 use crate::wire::{Reader, digest::same};
@@ -10,6 +11,8 @@ use crate::wire::{Reader, digest::same};
 const MAGIC: u32 = 0x696f_7402;
 const NAMED_LEN: usize = 20;
 const TAG_LEN: usize = 8;
+/// Of files that outlast the server.
+const NO_TAG: [u8; TAG_LEN] = [0; TAG_LEN];
 const LEN: usize = NAMED_LEN + TAG_LEN;
 
 /// What makes and reads handles. Its key is the server's secret, another one at each start.
@@ -46,19 +49,24 @@ impl Handles {
         let number = reader.u64_be().ok()?;
         let file = FileId { number, generation };
         let (named, tag) = handle.bytes().split_at_checked(NAMED_LEN)?;
-        same(tag, &self.tag(named, file)).then_some((export, file))
+        // What is no secret need not be compared as one.
+        let is_ours =
+            if file.generation == FileId::LASTING { tag == NO_TAG } else { same(tag, &self.tag(named, file)) };
+        is_ours.then_some((export, file))
     }
 
     /// Of files that outlast the server it is no secret: their handles have to be good after the next start, and MNT or a LOOKUP in
     /// the root gives them to everybody whom the export admits.
     #[inline]
     fn tag(&self, named: &[u8], file: FileId) -> [u8; TAG_LEN] {
-        if file.generation == FileId::LASTING { [0; TAG_LEN] } else { self.secret_tag(named) }
+        if file.generation == FileId::LASTING { NO_TAG } else { self.secret_tag(named) }
     }
 
-    /// What is hashed has one length, so nothing can be added behind it.
     fn secret_tag(&self, named: &[u8]) -> [u8; TAG_LEN] {
-        let hash = Sha256::new().chain_update(self.key).chain_update(named).finalize();
+        // RFC 2104 §2: a key shorter than a block is followed by zeros.
+        let mut block = [0; 64];
+        block[..self.key.len()].copy_from_slice(&self.key);
+        let hash = Hmac::<Sha256>::new(&block.into()).chain_update(named).finalize().into_bytes();
         let mut tag = [0; TAG_LEN];
         tag.copy_from_slice(&hash[..TAG_LEN]);
         tag

@@ -3,16 +3,18 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use zeroize::Zeroizing;
+
 use super::Hash;
 use crate::wire::{base64, digest::crc32};
 
 /// Bytes of the CRC-32 behind the key.
 const CRC_LEN: usize = 4;
 
-/// A key, and how it is bound to a name. No `Debug` shows it.
+/// A key, and how it is bound to a name. No `Debug` shows it, and it is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
-    key: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
     /// `None`: the key is used as it is.
     transform: Option<Hash>,
 }
@@ -42,7 +44,7 @@ impl Secret {
             _ => return Err(SecretError::Hash),
         };
         let digits = rest.strip_suffix(':').ok_or(SecretError::Form)?;
-        let mut key = base64::decode(digits.as_bytes()).ok_or(SecretError::Form)?;
+        let mut key = Zeroizing::new(base64::decode(digits.as_bytes()).ok_or(SecretError::Form)?);
         let Some(key_len) = key.len().checked_sub(CRC_LEN).filter(|len| matches!(len, 32 | 48 | 64)) else {
             return Err(SecretError::Length);
         };
@@ -54,10 +56,10 @@ impl Secret {
     }
 
     /// The key as the party named `nqn` uses it (NVMe base 2.1 §8.3.4.5.8).
-    pub(super) fn key_of(&self, nqn: &str) -> Vec<u8> {
+    pub(super) fn key_of(&self, nqn: &str) -> Zeroizing<Vec<u8>> {
         match self.transform {
             None => self.key.clone(),
-            Some(hash) => hash.hmac(&self.key, &[nqn.as_bytes(), b"NVMe-over-Fabrics"]),
+            Some(hash) => Zeroizing::new(hash.hmac(&self.key, &[nqn.as_bytes(), b"NVMe-over-Fabrics"])),
         }
     }
 }

@@ -174,13 +174,14 @@ impl IoQueue {
                         slot.is_spoilt |= !*digest_ok;
                     }
                     if completes {
-                        self.complete(now, cid, Status::SUCCESS, events)?;
+                        // All of its data have come, or the header would have been refused.
+                        return self.end(now, cid, Status::SUCCESS, events);
                     }
                 } else if let Some(cqe) = self.link.on_exchange_data_end(*digest_ok) {
                     self.on_control_response(now, cqe, events)?;
                 }
             }
-            Fragment::Header { header: Header::Response(cqe), .. } => self.on_response(now, cqe, events)?,
+            Fragment::Header { header: Header::Response(cqe), .. } => return self.on_response(now, cqe, events),
             Fragment::Header { header: Header::R2t(r2t), .. } => self.on_r2t(r2t)?,
             Fragment::Header { header: Header::IcResp(resp), .. } => {
                 self.link.on_ic_resp(resp)?;
@@ -221,9 +222,28 @@ impl IoQueue {
         self.complete(now, cqe.cid, cqe.status, events)
     }
 
+    #[inline]
+    fn complete(
+        &mut self,
+        now: Instant,
+        cid: CommandId,
+        status: Status,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Fault> {
+        let is_short = match self.slots.get(usize::from(cid.0)).map(|slot| &slot.transfer) {
+            Some(Transfer::In { len, received }) => received < len,
+            Some(Transfer::Out { data, sent }) => (*sent as usize) < data.len(),
+            Some(Transfer::Free | Transfer::None) | None => false,
+        };
+        if is_short && status.is_success() {
+            return Err(Fault::sequence("NVMe/TCP: a command succeeded before all of its data were moved"));
+        }
+        self.end(now, cid, status, events)
+    }
+
     #[allow(clippy::inline_always)] // Left to the compiler, a call costs each I/O 50 instructions.
     #[inline(always)]
-    fn complete(
+    fn end(
         &mut self,
         now: Instant,
         cid: CommandId,
@@ -234,14 +254,6 @@ impl IoQueue {
         let Some(slot) = slot else {
             return Err(NO_COMMAND);
         };
-        let is_short = match &slot.transfer {
-            Transfer::In { len, received } => received < len,
-            Transfer::Out { data, sent } => (*sent as usize) < data.len(),
-            Transfer::Free | Transfer::None => false,
-        };
-        if is_short && status.is_success() {
-            return Err(Fault::sequence("NVMe/TCP: a command succeeded before all of its data were moved"));
-        }
         slot.transfer = Transfer::Free;
         let is_spoilt = mem::take(&mut slot.is_spoilt);
         let status = if is_spoilt { Status::TRANSIENT_TRANSPORT_ERROR } else { status };

@@ -5,6 +5,7 @@ pub mod server;
 
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Target, Violation,
+    nfs::common::Handles,
     nfs::v3::{
         initiator::{Config, Mount},
         target_side::{self, Connection},
@@ -64,6 +65,11 @@ pub struct Pair {
     pub to_client: Vec<u8>,
 }
 
+/// How a target serves.
+pub fn served() -> target_side::Config {
+    target_side::Config::new(Handles::new([9; 32]))
+}
+
 pub fn config() -> Config {
     Config {
         export: "/export".into(),
@@ -80,7 +86,7 @@ impl Pair {
         Self {
             now,
             mount: Mount::new(now, config),
-            connection: Connection::new(Instant::default(), target_side::Config::default()),
+            connection: Connection::new(Instant::default(), served()),
             server,
             log: Log::default(),
             step: usize::MAX,

@@ -233,8 +233,8 @@ impl Mount {
                 call[..4].copy_from_slice(&mark.to_be_bytes());
                 call[4..8].copy_from_slice(&xid.0.to_be_bytes());
                 call[size - 20..size - 12].copy_from_slice(&offset.to_be_bytes());
-                call[size - 12..size - 8].copy_from_slice(&count.to_be_bytes());
-                call[size - 8..size - 4].copy_from_slice(&(*stability as u32).to_be_bytes());
+                let how = u64::from(count) << 32 | *stability as u64;
+                call[size - 12..size - 4].copy_from_slice(&how.to_be_bytes());
                 call[size - 4..].copy_from_slice(&count.to_be_bytes());
                 let pad = padding(data.len());
                 self.transmit.payload(data);
@@ -301,6 +301,9 @@ impl Mount {
                 return Ok(());
             }
         };
+        if committed == Stability::Unstable {
+            self.note_verifier(verifier);
+        }
         let Some(Work::Write { data, done, stability, .. }) = &mut self.slots[tag as usize].work else {
             unreachable!("the caller looked")
         };
@@ -311,11 +314,7 @@ impl Mount {
             return Err(Violation::misbehaved("RFC 1813 §3.3.7: WRITE of nothing, or of more than was sent"));
         }
         *done += count;
-        let is_done = *done as usize == data.len();
-        if committed == Stability::Unstable {
-            self.note_verifier(verifier);
-        }
-        if is_done {
+        if *done as usize == data.len() {
             self.complete(now, tag, Ok(()), events);
         } else {
             self.send(tag);

@@ -28,9 +28,10 @@ pub struct Config {
     pub max_outstanding: u32,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self { peer: Peer::default(), handles: Handles::new([0; 32]), max_outstanding: 4096 }
+impl Config {
+    /// `handles` has the server's key, which no peer must be able to guess.
+    pub fn new(handles: Handles) -> Self {
+        Self { peer: Peer::default(), handles, max_outstanding: 4096 }
     }
 }
 
