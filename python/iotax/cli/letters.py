@@ -32,6 +32,10 @@ _PLAIN = {
     "“": '"',
     "”": '"',
     "Σ": "sum",
+    # Bars, in eighths of a letter: less than half of one is left out.
+    **dict.fromkeys("█▉▊▋▌", "#"),
+    **dict.fromkeys("▍▎▏", " "),
+    **dict.fromkeys("━╸╺", "-"),
 }
 
 

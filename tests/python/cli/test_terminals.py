@@ -154,6 +154,9 @@ def test_no_command_ends_for_want_of_a_letter(place: Path) -> None:
     assert codes == {name: FAILS.get(name, 0) for name in COMMANDS}, said + done.stderr.decode("ascii")
     assert "us" in said
     assert "+-" in said
+    first = said.partition("## show\n")[2].partition("\n## ")[0]
+    assert re.search(r"NVMe/TCP +[\d.]+ #+", first), first
+    assert "?" not in re.sub(r"[^\n]*What does[^\n]*", "", first)
 
 
 def test_colours_are_left_out_where_nobody_wants_them(place: Path) -> None:
