@@ -20,8 +20,12 @@ use crate::node::{ConnId, DiskOp, DiskToken};
 /// A packet can bring thousands of such commands.
 const AT_ONCE_BYTES: u64 = 16 << 10;
 const TURN_BYTES: u64 = 1 << 20;
-/// How long an operation waits for blocks of others. A write to memory has its blocks until its initiator has sent all data.
+/// How long an operation in memory waits for blocks of others: a write has its blocks until its initiator has sent all data. On a
+/// disk nobody's blocks wait for an initiator.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The number of no entry of `delayed`.
+const NEVER_DUE: u64 = 0;
 
 type Finished = Result<Option<Payload>, UnitError>;
 
@@ -543,7 +547,8 @@ impl Operations {
         };
         match claim {
             Some(claim) if !claim.is_granted() => {
-                let number = self.due_at(now + CLAIM_PATIENCE, id);
+                let is_memory = matches!(self.volumes.all[index].store, Store::Memory(_));
+                let number = if is_memory { self.due_at(now + CLAIM_PATIENCE, id) } else { NEVER_DUE };
                 let waiting = Box::new(Barred { volume: index, staged, buffer, claim });
                 *self.slot(id) = OperationState::Barred { number, waiting };
                 self.disks.borrow_mut().wait_for_claim(self.conn, id);
