@@ -144,11 +144,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         self._told_s = time.thread_time()
+        # `timeout` alone would let a request last for ever, a byte at a time.
+        self._patience = threading.Timer(PATIENCE_S, self._give_up)
+        self._patience.daemon = True
+        self._patience.start()
         with contextlib.suppress(OSError):
             super().handle()
+        self._patience.cancel()
         self._tell_cost()
 
+    def _give_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
     def do_GET(self) -> None:
+        self._patience.cancel()
         if not self._live.is_meant(self.headers.get("Host", "")):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "this address is not the one that was named")
             return

@@ -229,6 +229,21 @@ def test_more_connections_than_the_limit_are_told_so_and_places_come_free(shown:
     wait_for(lambda: _answers(shown), "a place")
 
 
+def test_a_request_that_comes_a_byte_at_a_time_is_given_up(shown: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iotax.live.server.PATIENCE_S", 0.3)
+    host, port = shown._http.server_address[:2]
+    with socket.create_connection((str(host), int(port)), timeout=30) as slow:
+
+        def given_up() -> bool:
+            try:
+                slow.sendall(b"G")
+            except OSError:
+                return True
+            return False
+
+        wait_for(given_up, "the connection to be closed")
+
+
 def _answers(server: LiveServer) -> bool:
     try:
         return "iotax_trials_planned" in get(server, "/metrics")
