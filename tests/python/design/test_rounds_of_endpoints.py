@@ -68,6 +68,7 @@ def test_targets_elsewhere_are_measured_in_rounds(tmp_path: Path, real_engine: P
         server.stdin.close()
 
 
+@pytest.mark.machine
 def test_file_that_somebody_wrote_to_between_sessions_is_left_alone(tmp_path: Path, real_engine: Path) -> None:
     path = zeros(tmp_path / "a")
     study = read_study("s", STUDY.format(protocols=f"base: {path}, embedded: iscsi"), tmp_path)

@@ -329,6 +329,7 @@ def test_a_controller_whose_disk_fills_in_a_trial_has_taken_everything_down_befo
     assert nothing_left(network)
 
 
+@pytest.mark.machine
 def test_what_was_left_is_taken_down_by_the_next_start_and_by_clean(
     network: Network, fakes: dict[str, Path], opened: Open
 ) -> None:

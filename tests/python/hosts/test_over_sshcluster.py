@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,20 @@ from iotax.labs.hosts.lab import HostsLab
 from .namespaces import Network
 
 HOSTS = 3
-GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "hosts.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "hosts-clusters.md"
+PROGRAM = """\
+from dask.distributed import SSHCluster
+
+cluster = SSHCluster(
+    ["10.0.0.11", "10.0.0.11", "10.0.0.12", "10.0.0.13"],
+    scheduler_options={"host": "10.0.0.11", "dashboard": False},
+    worker_options={"nthreads": 1, "dashboard": False},
+    worker_class="distributed.Worker",
+)
+print(cluster.scheduler_address, flush=True)
+input("Enter ends the workers: ")
+cluster.close()
+"""
 STUDY = """\
 name: clients
 question: Does it scale?
@@ -44,19 +56,18 @@ baseline: {{protocol: iscsi}}
 
 
 class Started:
-    """The program of the guide, with the addresses of the network."""
+    """The program, with the addresses of the network."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        text = GUIDE.read_text()
-        begin = text.index("```python\nfrom dask.distributed import SSHCluster")
-        program = text[begin:].partition("```python\n")[2].partition("```")[0]
+        assert 'worker_class="distributed.Worker"' in GUIDE.read_text(), "what the guide says of it"
+        program = PROGRAM
         for number in (1, 2, 3):
             program = program.replace(f"10.0.0.1{number}", network.address(f"h{number}"))
         environment = {**os.environ, "HOME": str(network.folder / "home")}
         environment.pop("SSH_AUTH_SOCK", None)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(program)],
+            [sys.executable, "-c", program],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

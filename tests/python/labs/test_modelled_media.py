@@ -47,6 +47,7 @@ def test_each_trial_keeps_what_its_media_did(tmp_path: Path) -> None:
         assert media.operations >= media.told >= result.ios > 0
 
 
+@pytest.mark.machine
 @pytest.mark.usefixtures("real_engine")
 def test_what_media_did_is_that_of_the_warm_up_too_as_the_check_says(tmp_path: Path) -> None:
     for _, result in measured(tmp_path, "{replicates: 1}", "warmup: 400ms, runtime: 100ms"):

@@ -230,7 +230,7 @@ def test_intervals_hold_what_is_unknown_of_the_costs_and_the_report_says_so(real
             tmp_path / f"{name}.iotax",
         )
         file.write_text(yaml.safe_dump(SMALL | {"lab": {"sim": {"costs": str(costs), "cores": 1, "target_cores": 1}}}))
-        done = CliRunner().invoke(app, ["run", str(file), str(notebook)])
+        done = CliRunner().invoke(app, ["run", str(file), str(notebook), "--long"])
         assert done.exit_code == 0, done.output
         cells = iotax.open(notebook).cells().set_index("protocol").loc["nvme-tcp"]
         width = cells["cpu_initiator_us_per_io_high"] - cells["cpu_initiator_us_per_io_low"]

@@ -188,22 +188,21 @@ def test_there_is_an_example_for_every_published_study_of_hosts() -> None:
     ]
 
 
-def test_the_studies_of_the_guide_are_well_formed(tmp_path: Path) -> None:
-    guide = (ROOT / "docs" / "guide" / "hosts.md").read_text()
-    blocks = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL))
-    whole, array, dask, tls, kubernetes, slurm, hypervisors, kernel, secret, hooks, steady, relays = blocks
-    fields = (
-        *({"cluster": each["lab"]["hosts"]["cluster"]} for each in (dask, slurm)),
-        relays["lab"]["hosts"],
-        tls,
-        kubernetes,
-        hypervisors,
-    )
-    of_hosts = [{"lab": {"hosts": whole["lab"]["hosts"] | each}} for each in fields]
-    devices = {"factors": {"protocol": {"FC": "/dev/x", "b": "/dev/y"}}}
-    assert len(plan(read_study("array.yaml", yaml.safe_dump(array), tmp_path)).trials) == 12, "as the guide says"
-    for more in ({}, *of_hosts, kernel, secret, {"lab": hooks["lab"], **devices}, {**steady, **devices}):
-        text = yaml.safe_dump(
-            {**whole, "baseline": {"protocol": next(iter({**whole, **more}["factors"]["protocol"]))}, **more}
-        )
-        assert read_study("guide.yaml", text, tmp_path).lab.hosts is not None
+def test_the_studies_of_the_guides_are_well_formed(tmp_path: Path) -> None:
+    guides = [ROOT / "docs" / "guide" / f"{name}.md" for name in ("hosts", "hosts-clusters", "hosts-paths")]
+    whole, *parts = [
+        yaml.safe_load(block)
+        for guide in guides
+        for block in re.findall(r"```yaml\n(.*?)```", guide.read_text(), re.DOTALL)
+    ]
+    assert len(parts) > 6
+    for part in parts:
+        own = part if {"lab", "factors"} & set(part) else {"lab": {"hosts": part}}
+        hosts = {**whole["lab"]["hosts"], **own.get("lab", {}).get("hosts", {})}
+        devices = {"FC": "/dev/x", "b": "/dev/y"}
+        protocols = own.get("factors", whole["factors"]).get("protocol", devices)
+        if "hooks" in hosts or "steady_state" in own:
+            protocols = devices
+        given = {**whole, **own, "lab": {"hosts": hosts}, "factors": {"protocol": protocols}}
+        given["baseline"] = {"protocol": next(iter(protocols))}
+        assert read_study("guide.yaml", yaml.safe_dump(given), tmp_path).lab.hosts is not None
