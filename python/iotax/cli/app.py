@@ -17,6 +17,7 @@ from iotax.cli.options import (
     JsonCommand,
     JsonFile,
     Long,
+    NewNotebook,
     NotebookPath,
     OldNotebook,
     OtherLab,
@@ -236,12 +237,7 @@ def versus(
             show_default=False,
         ),
     ] = None,
-    notebook: Annotated[
-        Path | None,
-        typer.Option(
-            "--notebook", "-n", help="Where results are kept; out/NAME.iotax when not given.", show_default=False
-        ),
-    ] = None,
+    notebook: NewNotebook = None,
     again: Annotated[
         bool, typer.Option("--again", help="Start a new run, even if an earlier one is finished.")
     ] = False,

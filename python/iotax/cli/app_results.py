@@ -14,6 +14,7 @@ from iotax.cli.options import (
     JsonCommand,
     JsonFile,
     Long,
+    NewNotebook,
     NotebookPath,
     OldNotebook,
     PlainCommand,
@@ -38,12 +39,7 @@ def import_(
         list[Path] | None,
         typer.Argument(metavar="PATH...", help="Files, or folders of them.", show_default=False),
     ] = None,
-    notebook: Annotated[
-        Path | None,
-        typer.Option(
-            "--notebook", "-n", help="Where results are kept; out/NAME.iotax when not given.", show_default=False
-        ),
-    ] = None,
+    notebook: NewNotebook = None,
     factor: Annotated[
         list[str] | None,
         typer.Option(

@@ -41,6 +41,10 @@ JsonFile = Annotated[
 Long = Annotated[
     bool, typer.Option("--long", help="Print every table and the answer in sentences, in place of the first screen.")
 ]
+NewNotebook = Annotated[
+    Path | None,
+    typer.Option("--notebook", "-n", help="Where results are kept; out/NAME.iotax when not given.", show_default=False),
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", help="Which run in the notebook; the latest when not given.", show_default=False)
 ]

@@ -245,7 +245,8 @@ indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
     """Each write is complete only when its data are on stable storage: FUA over iSCSI, FC and NVMe, FILE_SYNC over \
 NFS, O_DSYNC for files and devices."""
     fsync: WritesAFlush = 0
-    """Each worker flushes after so many of its writes (fio: fsync); 0: never. Flushes are reported apart from I/Os."""
+    """Each worker flushes after so many of its writes (fio: fsync); 0: never. Flushes are no I/Os: \
+their latency is reported apart, and their CPU counts towards the load's I/Os."""
     rate_iops: Rate | None = None
     """Open loop: I/Os a second of all workers together, whatever the target does; 0 connects and sends nothing. Without
     it each completion starts the next I/O. pgbench and `oltp`: transactions a second."""

@@ -121,17 +121,12 @@ impl RunConfig {
         if let Pacing::Open(open) = &self.pacing {
             open.check()?;
         }
-        let flushes = self.flush_after > 0;
-        for (is_wrong, message, field) in [
-            ((self.durable || flushes) && self.oltp.is_some(), "transactions flush their log themselves", "oltp"),
-            (
-                (self.durable || flushes) && !self.writes(),
-                "a load that only reads makes nothing durable",
-                "read_percent",
-            ),
-        ] {
-            if is_wrong {
-                return Err(Failure::usage(message, field));
+        if self.durable || self.flush_after > 0 {
+            if self.oltp.is_some() {
+                return Err(Failure::usage("transactions flush their log themselves", "oltp"));
+            }
+            if !self.writes() {
+                return Err(Failure::usage("a load that only reads makes nothing durable", "read_percent"));
             }
         }
         if let Some(oltp) = &self.oltp {

@@ -183,7 +183,7 @@ impl RunTask {
         })
     }
 
-    /// Beside the mix and the arrivals, which know of reads and writes only.
+    /// A flush is no arrival: the one that was taken waits for the next slot.
     #[cold]
     fn flush(&mut self, intended: Instant) -> Io {
         self.pacer.give_back(intended);
