@@ -71,5 +71,6 @@ def test_the_kernels_wait_for_the_media_of_our_target(tmp_path: Path, engine: Pa
         assert result.media is not None
         assert result.media.busy_ns == service_ns * result.media.operations
         assert result.media.operations >= result.media.told >= result.ios > 0
-        # Four at a time before two servers: each waits for about one other.
-        assert result.latency_mean_ns > 1.5 * service_ns
+        # None is faster than its service, and two servers complete no more than two in that time.
+        assert result.latency_mean_ns >= service_ns
+        assert result.ios <= 2 * (result.window.duration_ns / service_ns + 1)
