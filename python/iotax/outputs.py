@@ -20,6 +20,19 @@ NOTEBOOK_SUFFIXES = (".iotax", ".iotax-wal", ".iotax-shm", ".iotax-lock", ".iota
 STUDY_SUFFIXES = (".yaml", ".yml")
 _DATABASE = b"SQLite format 3\0"
 """How every SQLite file begins, a notebook of any name among them (https://www.sqlite.org/fileformat.html §1.3)."""
+GENERATOR = '<meta name="generator" content="iotax">'
+"""Every page of ours says who made it, within its first lines."""
+NOTE_OF_ORIGIN = "<!-- iotax -->"
+"""The first line of our Markdown, which no reader shows."""
+PDF_MARK = b"%iotax\n"
+"""The last line of our PDF: a comment, which readers pass over (ISO 32000-2 §7.2.4)."""
+_HEAD_BYTES = 2048
+_OURS = re.compile(
+    rb'<!doctype html>\s.*%b|%b|\{\n "|run[,\n]|<svg [^>]*class="marks"|\x89PNG.{33}pHYs|PAR1'
+    % (re.escape(GENERATOR.encode()), re.escape(NOTE_OF_ORIGIN.encode())),
+    re.DOTALL,
+)
+"""How our files begin: pages, Markdown, JSON with an indent of one, rows, charts, Parquet."""
 
 
 _COMMANDS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
@@ -42,8 +55,9 @@ class OutputRefused(Exception):  # noqa: N818 - an answer, not a bug
     """The file named for an output holds something that iotax does not replace; says what, and what to do."""
 
 
-def judge(path: Path, *inputs: Path) -> None:
-    """Raises OutputRefused where writing to `path` would replace a notebook, a study, a device or one of `inputs`.
+def judge(path: Path, *inputs: Path, known: bool = False) -> None:
+    """Raises OutputRefused where writing to `path` would replace a notebook, a study, a device, one of `inputs`, or a
+    file that iotax has not written. `known`: the caller has looked at the file and may replace it.
 
     Raises OSError where that cannot be found out. Commands ask before they work; `write` asks again.
     """
@@ -60,9 +74,13 @@ def judge(path: Path, *inputs: Path) -> None:
         raise OutputRefused(f"{path} is there already and may be a study; name another file for the output")
     if _begins_with(target, _DATABASE):
         raise OutputRefused(f"{path} is a notebook or another SQLite file; name another file for the output")
+    if not known and not _is_ours(target):
+        raise OutputRefused(
+            f"{path} is there already, and iotax has not written it; name another file for the output, or move it away"
+        )
 
 
-def write(path: Path, content: str | bytes | IO[bytes], *inputs: Path) -> None:
+def write(path: Path, content: str | bytes | IO[bytes], *inputs: Path, known: bool = False) -> None:
     """Replaces `path` whole or not at all; text is written as UTF-8, a file is copied from its beginning. A terminal, a
     pipe or /dev/null is written to.
 
@@ -74,7 +92,7 @@ def write(path: Path, content: str | bytes | IO[bytes], *inputs: Path) -> None:
     data = io.BytesIO(content) if isinstance(content, bytes) else content
     data.seek(0)
     try:
-        judge(path, *inputs)
+        judge(path, *inputs, known=known)
         if path.exists() and not path.is_file() and not path.is_dir():
             with path.open("wb") as stream:
                 shutil.copyfileobj(data, stream)
@@ -104,6 +122,18 @@ def _replace(target: Path, data: IO[bytes]) -> None:
 def _same(one: Path, other: Path) -> bool:
     """One file under two names, such as a hard link."""
     return one.exists() and other.exists() and one.samefile(other)
+
+
+def _is_ours(path: Path) -> bool:
+    """An empty file is nobody's."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+        if not head:
+            return True
+        if head.startswith(b"%PDF-"):
+            file.seek(-len(PDF_MARK), os.SEEK_END)
+            return file.read() == PDF_MARK
+        return _OURS.match(head) is not None
 
 
 def _begins_with(path: Path, what: bytes) -> bool:

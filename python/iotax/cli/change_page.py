@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from iotax.analysis import Shift
 from iotax.analysis.change import Change, Changes
 from iotax.cli import change_chart
+from iotax.outputs import GENERATOR, NOTE_OF_ORIGIN
 from iotax.wording import changes as wording
 from iotax.wording import figure, title
 
@@ -25,7 +26,7 @@ def markdown(
     found: Changes, before: str, after: str, margin_percent: float, notes: Sequence[str], mark: str = ""
 ) -> str:
     """Tables as GitHub and GitLab show them. `mark` stands before all figures."""
-    lines = [f"### {_escaped(f'{before} → {after}')}", ""]
+    lines = [NOTE_OF_ORIGIN, f"### {_escaped(f'{before} → {after}')}", ""]
     lines += [f"**{_escaped(mark)}**", ""] if mark else []
     lines += [_headline(found, margin_percent, strong=lambda text: f"**{text}**"), ""]
     lines += _markdown_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))
@@ -52,6 +53,7 @@ def page(found: Changes, before: str, after: str, margin_percent: float, notes: 
     body += [f"<p>{html.escape(text)}</p>" for text in (_explained(margin_percent), *notes)]
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+        f"{GENERATOR}\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(heading)}</title>\n<style>{_STYLE}{change_chart.STYLE}</style>\n"
         + "\n".join(body)

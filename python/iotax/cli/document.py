@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 STDOUT = Path("-")
 
 
-def judged(path: Path | None, *inputs: Path) -> None:
+def judged(path: Path | None, *inputs: Path, known: bool = False) -> None:
     """Ends with the reason where an output named on the command line would replace what iotax never replaces."""
     if path is None or path == STDOUT:
         return
     try:
-        outputs.judge(path, *inputs)
+        outputs.judge(path, *inputs, known=known)
     except OutputRefused as refused:
         leave(Exit.USAGE, str(refused))
     except OSError as error:
         cannot_write(path, error)
 
 
-def write_output(path: Path, content: str | bytes | IO[bytes], *inputs: Path) -> None:
+def write_output(path: Path, content: str | bytes | IO[bytes], *inputs: Path, known: bool = False) -> None:
     """Replaces a file whole or not at all. Ends with the reason where it cannot."""
     try:
-        outputs.write(path, content, *inputs)
+        outputs.write(path, content, *inputs, known=known)
     except OutputRefused as refused:
         leave(Exit.USAGE, str(refused))
     except OSError as error:

@@ -69,10 +69,10 @@ def export_asv(notebook: Notebook, runs: Sequence[StudyRun], folder: Path) -> li
         }
     contents[listed] = {**known, "version": 2}
     for path in contents:
-        judged(path, notebook.path)
+        judged(path, notebook.path, known=True)
     for path, content in contents.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_output(path, json.dumps(content, indent=1) + "\n", notebook.path)
+        write_output(path, json.dumps(content, indent=1) + "\n", notebook.path, known=True)
     return list(contents)
 
 

@@ -254,7 +254,7 @@ def init(path: Path, source: str | None, variables: Mapping[str, str]) -> None:
     if path == schema or (schema.exists() and not _is_schema(schema)):
         leave(Exit.USAGE, f"{schema} is not a schema of iotax; name a study in another folder")
     write_output(path, _begun(source, path.stem, variables), *([Path(source)] if source else []))
-    write_output(schema, schema_text())
+    write_output(schema, schema_text(), known=True)
     say(f"{path} is a study to start from; editors complete and check it with {schema}.")
     echo(f"Next: {shlex.join(['iotax', 'plan', str(path)])}")
 

@@ -16,7 +16,7 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
-from iotax.outputs import csp_hash
+from iotax.outputs import GENERATOR, csp_hash
 from iotax.records import CPU_ROLES
 from iotax.redaction import redact, redact_data
 from iotax.report import (
@@ -239,6 +239,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "load_title": _load_title(summary),
         "share_rows": _share_rows(list(shares.values())),
         "version": __version__,
+        "generator": Markup(GENERATOR),  # noqa: S704 - our own constant
         "bin_error": max((c.latency.bin_error for c in summary.cells), default=0.001),
     }
     return _with_policy(environment.get_template("report.html").render(context), context)

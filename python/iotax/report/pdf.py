@@ -53,4 +53,4 @@ def print_page(html: str) -> bytes:
         if not printed.is_file():
             last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise PdfError(f"{browser} did not print the report: {last}")
-        return printed.read_bytes()
+        return printed.read_bytes() + outputs.PDF_MARK

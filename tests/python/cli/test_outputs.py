@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from iotax import outputs
 from iotax.cli.app import app
-from iotax.outputs import OutputRefused, judge, write
+from iotax.outputs import NOTE_OF_ORIGIN, OutputRefused, judge, write
 from report.factory import Simulation, study, write_notebook
 
 STUDY = """\
@@ -108,13 +108,61 @@ def test_a_report_is_not_replaced_by_its_own_pdf() -> None:
 
 
 def test_an_output_replaces_an_earlier_one_whole_and_keeps_link_and_mode() -> None:
-    Path("real.html").write_text("earlier")
-    Path("real.html").chmod(0o640)
-    Path("link.html").symlink_to("real.html")
-    write(Path("link.html"), "later")
-    assert Path("link.html").is_symlink()
-    assert Path("real.html").read_text() == "later"
-    assert Path("real.html").stat().st_mode & 0o777 == 0o640
+    Path("real.md").write_text(f"{NOTE_OF_ORIGIN}\nearlier")
+    Path("real.md").chmod(0o640)
+    Path("link.md").symlink_to("real.md")
+    write(Path("link.md"), "later")
+    assert Path("link.md").is_symlink()
+    assert Path("real.md").read_text() == "later"
+    assert Path("real.md").stat().st_mode & 0o777 == 0o640
+
+
+FOREIGN = {
+    "html": b"<!doctype html>\n<html><title>Minutes of Monday</title></html>\n",
+    "md": b"# My notes\n",
+    "json": b'{\n  "name": "a package"\n}\n',
+    "csv": b"host,iops\na,1\n",
+    "pdf": b"%PDF-1.7\n%%EOF\n",
+    "svg": b'<svg xmlns="http://www.w3.org/2000/svg" width="1"></svg>\n',
+    "txt": b"a",
+}
+"""What users have in such files."""
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_no_output_replaces_what_another_program_wrote(command: str) -> None:
+    words = WRITING[command]
+    for kind, content in FOREIGN.items():
+        Path(f"theirs.{kind}").write_bytes(content)
+        with_format = ["--format=csv"] if command == "export" and kind not in ("csv", "json") else []
+        done = iotax(*words[:-1], f"{words[-1]}=theirs.{kind}", *with_format)
+        assert done.exit_code == 2, done.output
+        assert f"theirs.{kind} is there already, and iotax has not written it; name another file" in done.output
+        assert Path(f"theirs.{kind}").read_bytes() == content
+
+
+def test_every_output_replaces_its_own_earlier_one() -> None:
+    commands = (
+        ("report", "n.iotax", "-o", "r.html", "--charts", "charts"),
+        ("export", "n.iotax", "-o", "r.csv"),
+        ("export", "n.iotax", "--series", "-o", "series.csv"),
+        ("export", "n.iotax", "-o", "r.parquet"),
+        ("export", "n.iotax", "-o", "r.json"),
+        ("export", "n.iotax", "--format", "bencher", "-o", "bencher.json"),
+        ("show", "n.iotax", "--json=show.json"),
+        ("compare", "nfs3", "iscsi", "n.iotax", "--json=compare.json"),
+        ("compare", "nfs3", "iscsi", "n.iotax", "-o", "compare.html"),
+        ("compare", "nfs3", "iscsi", "n.iotax", "-o", "compare.md"),
+        ("size", "n.iotax", "--json=size.json"),
+        ("plan", "study.yaml", "--json=plan.json"),
+        ("studies", "--json=studies.json"),
+    )
+    for words in commands:
+        for _ in range(2):
+            done = iotax(*words)
+            assert done.exit_code == 0, f"{words}: {done.output}"
+    Path("empty.json").touch()
+    assert iotax("show", "n.iotax", "--json=empty.json").exit_code == 0
 
 
 def test_devices_pipes_and_blocks_are_no_files(monkeypatch: pytest.MonkeyPatch) -> None:

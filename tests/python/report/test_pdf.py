@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from iotax.cli.app import app
+from iotax.outputs import PDF_MARK, OutputRefused, judge
 from iotax.report.pdf import PROGRAMS
 from report import chromium
 from report.factory import Simulation, study, write_notebook
@@ -36,6 +37,11 @@ def test_the_report_is_printed_with_page_numbers_and_vector_charts(notebook, tmp
     assert b"/Subtype /Image" not in content  # charts are drawings, not pictures
     drawn = b"".join(_streams(content))
     assert drawn.count(b" c\n") + drawn.count(b" l\n") > 500  # curves and lines of the charts
+    # A report of ours, which the next one replaces; another program's it does not.
+    judge(pdf)
+    pdf.write_bytes(content.removesuffix(PDF_MARK))
+    with pytest.raises(OutputRefused, match="iotax has not written it"):
+        judge(pdf)
 
 
 def test_no_page_but_the_last_is_half_empty(notebook, tmp_path):
