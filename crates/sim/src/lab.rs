@@ -480,12 +480,23 @@ impl<T: FnMut(Progress)> Running<'_, T> {
                 }
             }
             steps = steps.wrapping_add(1);
-            if self.world.now() >= limit || self.step().is_none() {
+            let is_late = self.world.now() >= limit;
+            if is_late || self.step().is_none() {
                 left.retain(|load| !done(&load.borrow()));
-                return if left.is_empty() { Ok(()) } else { Err(nothing(what)) };
+                return match left.is_empty() {
+                    true => Ok(()),
+                    false if is_late => Err(too_slow(what)),
+                    false => Err(nothing(what)),
+                };
             }
         }
     }
+}
+
+fn too_slow(what: &str) -> Failure {
+    let patience_s = PHASE_TIME_MAX.as_secs();
+    let why = "links, costs or media are too slow for this load, or no path is left";
+    Failure::usage(format!("{what} within {patience_s} s of virtual time: {why}"), "simulation")
 }
 
 fn nothing(what: &str) -> Failure {
