@@ -113,7 +113,8 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
         found += each
     if before.looks or after.looks:
         found = [replace(each, verdict=None, withheld=Withheld(Cause.LOOKED), mixed=False) for each in found]
-    return Changes(found, [unpaired_shift(_label(cell), "", news[cell], olds[cell]) for cell in shared])
+    shifts = [unpaired_shift(_label(cell), "", news[cell], olds[cell], confidence) for cell in shared]
+    return Changes(found, shifts)
 
 
 def level_changes(data: StudyData, factor: str, before: Level, after: Level, margin_percent: float) -> Changes:

@@ -97,7 +97,9 @@ def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
         if loads is None:
             continue
         try:
-            models[response.key] = CpuModel(loads, grid.arms, levels, drawn=data.costs_drawn)
+            models[response.key] = CpuModel(
+                loads, grid.arms, levels, drawn=data.costs_drawn, confidence=data.confidence
+            )
         except ValueError:
             continue
     headline = next((r for r in headlines(data.study.responses) if r.key in models), None)
@@ -185,7 +187,7 @@ def _by_model(costs: CpuCosts, rate_iops: float) -> Sizing:
         return Sizing([], (NotSized(reason),))
     try:
         near = [load for load in model.loads if load.rate_iops <= 0 or load.step == nearest]
-        own = CpuModel(near, model.arms, model.factors, drawn=model.drawn)
+        own = CpuModel(near, model.arms, model.factors, drawn=model.drawn, confidence=model.confidence)
     except ValueError as error:
         return Sizing([], (NotSized(str(error)),))
     source = f"CPU model at the held rate nearest to {rate_iops:,.0f} IOPS, {rates[nearest]:,.0f}{mean} ({part})"

@@ -35,6 +35,7 @@ from iotax.analysis import student
 from iotax.analysis.estimate import Contrast, Estimate, jackknife
 from iotax.analysis.fieller import fieller
 from iotax.analysis.model import sum_coded
+from iotax.analysis.multiplicity import at_five
 from iotax.analysis.regression import Fit, FTest, compare_nested, fit, wald
 
 ALPHA = 0.05
@@ -124,10 +125,13 @@ class CpuModel:
         levels: Mapping[str, Sequence[str]] | None = None,
         *,
         drawn: bool = False,
+        confidence: float = 0.95,
     ) -> None:
         """`arms` and `levels` give an order; without them it is that of the loads. `drawn`: the blocks are replicates,
-        each of which drew its costs."""
+        each of which drew its costs. `confidence`: of the intervals, above 0.95 where a rule that looks at widths ended
+        the study."""
         self.drawn = drawn
+        self.confidence = confidence
         idle = [load for load in loads if load.rate_iops <= 0]
         self.loads = [load for load in loads if load.rate_iops > 0]
         # One measurement without load would have all leverage over the background.
@@ -164,8 +168,8 @@ class CpuModel:
     def background_cores(self) -> Estimate:
         value, error, df = self.fitted.contrast(self._vector({_INTERCEPT: 1.0}))
         if self.drawn:
-            return Estimate.plain(jackknife(value, [one[_INTERCEPT] for one in self._without_block]))
-        return Estimate.plain(Contrast(value, error, df))
+            return Estimate.plain(jackknife(value, [one[_INTERCEPT] for one in self._without_block]), self.confidence)
+        return Estimate.plain(Contrast(value, error, df), self.confidence)
 
     @property
     def background_p(self) -> float | None:
@@ -193,7 +197,7 @@ class CpuModel:
             return self._ratio_by_blocks(high, low)
         variances = float(high @ v @ high), float(low @ v @ low)
         _, _, df = self.fitted.contrast(high - top / bottom * low)
-        bounds = fieller(top, bottom, variances, float(high @ v @ low), df)
+        bounds = fieller(top, bottom, variances, float(high @ v @ low), df, self.confidence)
         return Estimate(top / bottom, *(bounds or ()))
 
     def _ratio_by_blocks(self, high: np.ndarray, low: np.ndarray) -> Estimate:
@@ -202,7 +206,7 @@ class CpuModel:
         ratios = np.array([high @ one / (low @ one) for one in sets])
         if np.any(ratios <= 0):
             return Estimate(float(ratios[0]))
-        return Estimate.ratio(jackknife(float(np.log(ratios[0])), np.log(ratios[1:])))
+        return Estimate.ratio(jackknife(float(np.log(ratios[0])), np.log(ratios[1:])), self.confidence)
 
     @property
     def idle_cores(self) -> float | None:
@@ -430,13 +434,13 @@ class CpuModel:
         vector = self._vector(weights)
         value, error, df = self.fitted.contrast(vector)
         if len(self.blocks) < 2:
-            return Estimate.plain(Contrast(value, error, df))
+            return Estimate.plain(Contrast(value, error, df), self.confidence)
         weighed = vector[: len(self._names)]
         without = np.array([weighed @ prices for prices in self._without_block])
         # Drift multiplies, and no I/O costs less than nothing: by logarithms, as long as there are any.
         if value > 0 and np.all(without > 0):
-            return Estimate.ratio(jackknife(math.log(value), np.log(without)))
-        return Estimate.plain(jackknife(value, without))
+            return Estimate.ratio(jackknife(math.log(value), np.log(without)), self.confidence)
+        return Estimate.plain(jackknife(value, without), self.confidence)
 
     @cached_property
     def _without_block(self) -> list[np.ndarray]:
@@ -482,7 +486,7 @@ class CpuModel:
             error, df = found.standard_error, found.df
         else:
             estimate, error, df = self.fitted.contrast(weights)
-        return 2 * student.beyond(abs(estimate) / error, df) if error > 0 else 0.0
+        return at_five([2 * student.beyond(abs(estimate) / error, df)], self.confidence)[0] if error > 0 else 0.0
 
     def _expectation(self, fitted: np.ndarray) -> np.ndarray:
         """What each run weighs by: nothing counts for more than a run at the lightest load."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from iotax.analysis.estimate import Contrast, Estimate, combined, jackknife
 from iotax.analysis.histogram import LatencyBins, smallest_count, tells_tail
-from iotax.analysis.multiplicity import holm
+from iotax.analysis.multiplicity import at_five, holm
 from iotax.analysis.responses import Run
 from iotax.analysis.verdict import two_sided_p
 
@@ -61,7 +61,9 @@ class Shift:
     points: list[ShiftPoint]
 
 
-def quantiles(runs: Sequence[Run], percents: Sequence[float] = QUANTILES_PERCENT) -> list[Quantile]:
+def quantiles(
+    runs: Sequence[Run], percents: Sequence[float] = QUANTILES_PERCENT, confidence: float = 0.95
+) -> list[Quantile]:
     """Those that the counts can carry; without intervals where there is a single run, or where too few I/Os of a run
     lie beyond the quantile to tell how well it is known."""
     sample = _Sample([[run.latency] for run in runs], percents)
@@ -69,15 +71,15 @@ def quantiles(runs: Sequence[Run], percents: Sequence[float] = QUANTILES_PERCENT
     for i, percent in enumerate(sample.percents):
         without = np.log(sample.without[:, i]) if sample.tells(percent) else []
         contrast = jackknife(math.log(sample.whole[i]), without, sample.bin_error)
-        found.append(Quantile(percent, _in_us(Estimate.ratio(contrast))))
+        found.append(Quantile(percent, _in_us(Estimate.ratio(contrast, confidence))))
     return found
 
 
-def shift(arm: str, condition: str, runs: Sequence[Run], base: Sequence[Run]) -> Shift:
+def shift(arm: str, condition: str, runs: Sequence[Run], base: Sequence[Run], confidence: float = 0.95) -> Shift:
     """`runs` against `base`, pairing blocks that both ran in."""
     shared = sorted({run.trial.block for run in runs} & {run.trial.block for run in base})
     if len(shared) < 2:
-        return unpaired_shift(arm, condition, runs, base)
+        return unpaired_shift(arm, condition, runs, base, confidence)
     sides = [
         _Sample([[run.latency for run in side if run.trial.block == block] for block in shared], SHIFT_PERCENT)
         for side in (runs, base)
@@ -86,17 +88,19 @@ def shift(arm: str, condition: str, runs: Sequence[Run], base: Sequence[Run]) ->
     def contrast(a: float, b: float, without_a: np.ndarray, without_b: np.ndarray, grain: float) -> Contrast:
         return jackknife(a - b, without_a - without_b, grain)
 
-    return _shift(arm, condition, sides, contrast)
+    return _shift(arm, condition, sides, contrast, confidence)
 
 
-def unpaired_shift(arm: str, condition: str, runs: Sequence[Run], base: Sequence[Run]) -> Shift:
+def unpaired_shift(
+    arm: str, condition: str, runs: Sequence[Run], base: Sequence[Run], confidence: float = 0.95
+) -> Shift:
     """`runs` against `base`, measured apart."""
     sides = [_Sample([[run.latency] for run in side], SHIFT_PERCENT) for side in (runs, base)]
 
     def contrast(a: float, b: float, without_a: np.ndarray, without_b: np.ndarray, grain: float) -> Contrast:
         return _rounded(combined([(1.0, jackknife(a, without_a)), (-1.0, jackknife(b, without_b))]), grain)
 
-    return _shift(arm, condition, sides, contrast)
+    return _shift(arm, condition, sides, contrast, confidence)
 
 
 class _Sample:
@@ -138,7 +142,7 @@ def _rounded(contrast: Contrast, grain: float) -> Contrast:
     return replace(contrast, standard_error=math.sqrt(contrast.standard_error**2 + grain**2 / 12))
 
 
-def _shift(arm: str, condition: str, sides: Sequence[_Sample], contrast: _Contrasting) -> Shift:
+def _shift(arm: str, condition: str, sides: Sequence[_Sample], contrast: _Contrasting, confidence: float) -> Shift:
     a, b = sides
     points, tests = [], []
     for percent in (p for p in a.percents if p in b.percents and a.tells(p) and b.tells(p)):
@@ -148,10 +152,13 @@ def _shift(arm: str, condition: str, sides: Sequence[_Sample], contrast: _Contra
         grain = math.sqrt(a.bin_error**2 + b.bin_error**2)
         ratio = contrast(*logs, grain)
         difference = contrast(*raw, math.hypot(a.bin_error * raw[0], b.bin_error * raw[1]))
-        points.append((percent, raw[1] / 1e3, _in_us(Estimate.plain(difference)), Estimate.ratio(ratio)))
+        own = _in_us(Estimate.plain(difference, confidence))
+        points.append((percent, raw[1] / 1e3, own, Estimate.ratio(ratio, confidence)))
         if ratio.standard_error is not None:
             tests.append(two_sided_p(ratio.estimate, ratio.standard_error, ratio.df or 1.0))
-    adjusted: list[float | None] = [*holm(tests)] if len(tests) == len(points) else [None] * len(points)
+    adjusted: list[float | None] = (
+        [*at_five(holm(tests), confidence)] if len(tests) == len(points) else [None] * len(points)
+    )
     return Shift(arm, condition, [ShiftPoint(*point, p) for point, p in zip(points, adjusted, strict=True)])
 
 

@@ -47,6 +47,8 @@ class CellSummary:
     checks: list[Check]
     """The weightiest finding of each check over the runs."""
     doubt: Doubt
+    confidence: float
+    """Of the intervals of quantiles (`StudyData.confidence`)."""
 
     @cached_property
     def latency(self) -> histogram.LatencyBins:
@@ -56,7 +58,7 @@ class CellSummary:
     @cached_property
     def quantiles(self) -> list[Quantile]:
         """Of the merged latency, with intervals from the runs; those that the counts can carry."""
-        return quantiles(self.runs)
+        return quantiles(self.runs, confidence=self.confidence)
 
     @property
     def level(self) -> Severity:
@@ -151,7 +153,7 @@ class Summary:
         """Latency quantile by quantile against the baseline under the same condition; local is not compared."""
         runs = {cell.cell: cell.runs for cell in self.cells}
         return [
-            shift(each.arm, each.condition, each.runs, runs[base])
+            shift(each.arm, each.condition, each.runs, runs[base], self.data.confidence)
             for each in self.cells
             if (base := self.grid.baseline_of(each.cell)) in runs
             and base != each.cell
@@ -258,6 +260,7 @@ def _cells(
                 ratios.get((arm, condition), {}),
                 checks,
                 doubt([data.checks[run.trial.id] for run in by_cell[cell]]),
+                data.confidence,
             )
         )
     return result

@@ -10,10 +10,11 @@ from scipy.stats import t as student
 
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.compare import _judge
+from iotax.analysis.cost import cpu_costs
 from iotax.analysis.model import CellModel
 from iotax.analysis.multiplicity import stopped_confidence
 from iotax.analysis.stopping import half_width
-from report.factory import Simulation, study
+from report.factory import COST, Simulation, study
 
 MOST = 60
 """Replicates at most: beyond, nothing changes."""
@@ -105,3 +106,29 @@ def test_a_study_that_may_stop_prints_the_intervals_that_its_rule_asks() -> None
 
 def test_a_study_that_runs_all_its_replicates_in_any_case_has_plain_intervals() -> None:
     assert stopping(9).confidence == 0.95
+
+
+def test_quantiles_shifts_and_the_price_of_an_io_are_as_wide_as_the_rule_wants() -> None:
+    """At 98 %, by the ratio of the two values of Student's t, whatever degrees of freedom each has."""
+    found = []
+    for stop in ({}, {"stop": {"half_width": "0.01%", "at_least": 3}}):
+        asked = study(**COST | {"design": COST["design"] | {"replicates": 4} | stop})
+        data = Simulation(block_cv=0.02).data(asked)
+        summary = summarise(data)
+        costs = cpu_costs(data, summary.grid)
+        assert costs is not None
+        intervals = {("price", arm): costs.model.cost_us(arm) for arm in costs.model.arms}
+        intervals |= {("ratio", "price"): costs.model.ratio("nfs3", "iscsi")}
+        intervals |= {(cell.cell, each.percent): each.value_us for cell in summary.cells for each in cell.quantiles}
+        intervals |= {
+            (one.arm, one.condition, each.percent): each.ratio for one in summary.shifts for each in one.points
+        }
+        found.append(intervals)
+    plain, wide = found
+    assert plain.keys() == wide.keys()
+    known = [key for key in plain if plain[key].low is not None]
+    assert len(known) > 40
+    assert any(key[0] == "price" for key in known)
+    for key in known:
+        assert wide[key].value == plain[key].value
+        assert wide[key].low < plain[key].low < plain[key].high < wide[key].high, key
