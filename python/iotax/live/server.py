@@ -6,6 +6,7 @@ process ends without waiting for any.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ipaddress
 import json
@@ -25,6 +26,8 @@ from iotax.live.page import Page
 LOOPBACK = "127.0.0.1"
 CONNECTIONS_MAX = 32
 """A few people and a monitoring system; whoever comes after them is told to come later."""
+CONNECTIONS_OF_ONE_MAX = CONNECTIONS_MAX // 2
+"""Of one address: it takes no place from others."""
 EVENT_S = 1.0
 """Least time between two events to a connection."""
 SILENCE_S = 15.0
@@ -81,7 +84,8 @@ class _Server(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self._defects: set[type[BaseException]] = set()
         """Kinds of errors that were told."""
-        self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._taken: collections.Counter[str] = collections.Counter()
+        """Connections by address, under the lock."""
         family, _, _, _, found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         self.address_family = family
         self._names = _names(str(found[0]))
@@ -93,7 +97,7 @@ class _Server(ThreadingHTTPServer):
         return not self._names or name in self._names
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
+        if not self._takes_place(client_address[0]):
             with contextlib.suppress(OSError):
                 request.settimeout(0)
                 request.send(b"HTTP/1.0 503 Too many connections\r\nRetry-After: 5\r\nConnection: close\r\n\r\n")
@@ -105,7 +109,15 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            with self.lock:
+                self._taken[client_address[0]] -= 1
+                self._taken += collections.Counter()  # which forgets who has none
+
+    def _takes_place(self, address: str) -> bool:
+        with self.lock:
+            free = self._taken[address] < CONNECTIONS_OF_ONE_MAX and self._taken.total() < CONNECTIONS_MAX
+            self._taken[address] += free
+            return free
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no news on our standard error; a defect of ours is, once for each kind."""

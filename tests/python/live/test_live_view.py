@@ -25,7 +25,7 @@ from iotax.labs.base import HostSample, Sample
 from iotax.live import Board, Follower, LiveListener, LiveServer
 from iotax.live.board import Seen
 from iotax.live.metrics import exposition
-from iotax.live.server import CONNECTIONS_MAX
+from iotax.live.server import CONNECTIONS_MAX, CONNECTIONS_OF_ONE_MAX
 from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import load_study
@@ -221,8 +221,17 @@ def test_a_notebook_that_others_write_is_followed_and_a_resumed_run_shows_what_w
 
 def test_more_connections_than_the_limit_are_told_so_and_places_come_free(shown: LiveServer) -> None:
     host, port = shown._http.server_address[:2]
-    held = [socket.create_connection((str(host), int(port)), timeout=10) for _ in range(CONNECTIONS_MAX)]
-    with socket.create_connection((str(host), int(port)), timeout=10) as one_more:
+
+    def come(source: str) -> socket.socket:
+        return socket.create_connection((str(host), int(port)), timeout=10, source_address=(source, 0))
+
+    held = [come("127.0.0.1") for _ in range(CONNECTIONS_OF_ONE_MAX)]
+    with come("127.0.0.1") as one_more:
+        assert one_more.recv(100).startswith(b"HTTP/1.0 503")
+    # Others come in until there is no place.
+    held += [come("127.0.0.2") for _ in range(CONNECTIONS_MAX - CONNECTIONS_OF_ONE_MAX)]
+    wait_for(lambda: shown._http._taken.total() == CONNECTIONS_MAX, "all to be there")
+    with come("127.0.0.3") as one_more:
         assert one_more.recv(100).startswith(b"HTTP/1.0 503")
     for each in held:
         each.close()
