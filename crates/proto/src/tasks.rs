@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use slab::Slab;
+
 use crate::backend::IoId;
 
 /// What an initiator names its tasks by.
@@ -16,21 +18,19 @@ pub(crate) struct Tasks<Id, Task> {
     /// Of each slot, `Id::NONE` where it is free; apart from the tasks, so that looking for one reads little memory.
     ids: Vec<Id>,
     /// Grows as slots are first taken: most connections use few of them.
-    slots: Vec<Task>,
-    free: Vec<u16>,
+    slots: Slab<Task>,
     /// Slots from here on are free.
     high: usize,
 }
 
-impl<Id: TaskId, Task: Default> Tasks<Id, Task> {
+impl<Id: TaskId, Task> Tasks<Id, Task> {
     pub(crate) fn new(count: u16) -> Self {
-        let ids = alloc::vec![Id::NONE; count.into()];
-        Self { ids, slots: Vec::new(), free: (0..count).rev().collect(), high: 0 }
+        Self { ids: alloc::vec![Id::NONE; count.into()], slots: Slab::new(), high: 0 }
     }
 
     /// Slots taken.
     pub(crate) fn len(&self) -> usize {
-        self.ids.len() - self.free.len()
+        self.slots.len()
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -40,31 +40,23 @@ impl<Id: TaskId, Task: Default> Tasks<Id, Task> {
     /// The slot that the next task will have; `None` where all are taken.
     #[inline]
     pub(crate) fn next_free(&self) -> Option<IoId> {
-        self.free.last().map(|slot| (*slot).into())
+        (self.slots.len() < self.ids.len()).then(|| self.slots.vacant_key() as IoId)
     }
 
     /// Takes the slot that `next_free` gave, for a task that no other has the `id` of.
     pub(crate) fn insert(&mut self, slot: IoId, id: Id, task: Task) {
-        let free = self.free.pop().map(usize::from);
-        assert_eq!(free, Some(slot as usize), "the slot is the next that is free");
         self.ids[slot as usize] = id;
-        if self.slots.len() == slot as usize {
-            self.slots.push(task);
-        } else {
-            self.slots[slot as usize] = task;
-        }
+        assert_eq!(self.slots.insert(task), slot as usize, "the slot is the next that is free");
         self.high = self.high.max(slot as usize + 1);
     }
 
     /// Gives a slot back.
     pub(crate) fn remove(&mut self, slot: IoId) -> Task {
-        assert!(self.ids[slot as usize] != Id::NONE, "the slot is taken");
         self.ids[slot as usize] = Id::NONE;
-        self.free.push(slot as u16);
         while self.high > 0 && self.ids[self.high - 1] == Id::NONE {
             self.high -= 1;
         }
-        core::mem::take(&mut self.slots[slot as usize])
+        self.slots.remove(slot as usize)
     }
 
     #[inline]

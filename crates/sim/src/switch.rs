@@ -11,6 +11,7 @@ use std::{
 };
 
 use iotax_proto::Instant;
+use slab::Slab;
 
 use crate::link::{Frames, Link, PipeId, Side};
 
@@ -186,8 +187,7 @@ pub(crate) struct Switching {
     ports: Vec<Option<Port>>,
     /// The trunk's lanes to the targets and back.
     fabrics: Vec<Option<[u32; 2]>>,
-    under_way: Vec<Option<UnderWay>>,
-    free: Vec<u32>,
+    under_way: Slab<UnderWay>,
     /// What is to happen, until it is taken.
     pub(crate) steps: Vec<(Instant, Step)>,
 }
@@ -301,24 +301,19 @@ impl Switching {
             behind: 0,
             is_dead: false,
         };
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.under_way.push(None);
-            self.under_way.len() as u32 - 1
-        });
-        self.under_way[number as usize] = Some(under_way);
-        number
+        self.under_way.insert(under_way) as u32
     }
 
     /// Of the segments of a shipment, so many of a million are lost as drawn.
     pub(crate) fn lost_per_million(&self, number: u32) -> u64 {
-        let first = self.under_way[number as usize].as_ref().map(|under_way| under_way.route.lanes[0]);
+        let first = self.under_way.get(number as usize).map(|under_way| under_way.route.lanes[0]);
         let loss = first.and_then(|lane| self.lanes[lane as usize].link.loss);
         loss.map_or(0, |loss| u64::from(loss.per_million))
     }
 
     /// It is cut into frames. `draws`: for each in order, whether it is lost.
     pub(crate) fn leaves(&mut self, number: u32, now: Instant, mut draws: impl FnMut() -> bool) {
-        let Some(under_way) = &mut self.under_way[number as usize] else { return };
+        let Some(under_way) = self.under_way.get_mut(number as usize) else { return };
         let first = under_way.route.lanes[0];
         let lane = &mut self.lanes[first as usize];
         let frame_bytes = lane.link.frames.map_or(usize::MAX, Frames::segment_bytes);
@@ -339,7 +334,7 @@ impl Switching {
 
     /// A frame is at the other end of a lane: the last of a shipment says what became of it, unless its path has failed.
     pub(crate) fn comes(&mut self, frame: Frame, now: Instant) -> Option<Shipped> {
-        let under_way = self.under_way[frame.shipment as usize].as_ref()?;
+        let under_way = self.under_way.get(frame.shipment as usize)?;
         let lanes = under_way.route.lanes();
         let Some(next) = lanes.get(usize::from(frame.hops)).copied() else { return self.ended(frame, true) };
         let is_over = under_way.is_dead || frame.is_lost;
@@ -364,9 +359,9 @@ impl Switching {
 
     /// What is on its way by a port that failed does not come: all of it.
     pub(crate) fn fail(&mut self, port: usize) -> Vec<Shipment> {
-        let of_port = self.under_way.iter_mut().flatten().filter(|each| each.shipment.by == port && !each.is_dead);
+        let of_port = self.under_way.iter_mut().filter(|(_, each)| each.shipment.by == port && !each.is_dead);
         of_port
-            .map(|each| {
+            .map(|(_, each)| {
                 each.is_dead = true;
                 each.shipment
             })
@@ -399,8 +394,9 @@ impl Switching {
         let (free_at, latency, has_more) = (lane.free_at, lane.link.latency, !lane.queue.is_empty());
         let comes_at = free_at + latency;
         let gone = Frame { hops: frame.hops + 1, ..frame };
-        let is_last = self.under_way[frame.shipment as usize]
-            .as_ref()
+        let is_last = self
+            .under_way
+            .get(frame.shipment as usize)
             .is_none_or(|under_way| under_way.route.lanes().len() == usize::from(gone.hops));
         let lane = &mut self.lanes[number as usize];
         if lane.link.credits.is_some() && frame.bytes > 0 {
@@ -423,7 +419,7 @@ impl Switching {
         if frame.hops == 0 || frame.bytes == 0 {
             return;
         }
-        let under_way = self.under_way[frame.shipment as usize].as_ref();
+        let under_way = self.under_way.get(frame.shipment as usize);
         let Some(before) = under_way.map(|under_way| under_way.route.lanes[usize::from(frame.hops) - 1]) else {
             return;
         };
@@ -448,8 +444,7 @@ impl Switching {
     }
 
     fn ended(&mut self, frame: Frame, has_come: bool) -> Option<Shipped> {
-        let slot = &mut self.under_way[frame.shipment as usize];
-        let under_way = slot.as_mut()?;
+        let under_way = self.under_way.get_mut(frame.shipment as usize)?;
         if !has_come {
             under_way.lost_bytes += frame.bytes as usize;
             under_way.lost_segments += 1;
@@ -461,8 +456,7 @@ impl Switching {
         if under_way.frames_left > 0 {
             return None;
         }
-        let under_way = slot.take()?;
-        self.free.push(frame.shipment);
+        let under_way = self.under_way.remove(frame.shipment as usize);
         for lane in under_way.route.lanes() {
             self.lanes[*lane as usize].pending_bytes -= under_way.shipment.bytes as u64;
         }

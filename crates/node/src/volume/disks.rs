@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use iotax_proto::{Ending, IoId};
+use slab::Slab;
 
 use super::{Buffers, claims::Claim};
 use crate::node::{ConnId, DiskId, DiskOp, DiskToken};
@@ -23,8 +24,7 @@ pub struct Disks {
     pub(super) buffers: Buffers,
     requests: VecDeque<DiskRequest>,
     /// Who waits, by token.
-    waiting: Vec<Entry>,
-    free: Vec<usize>,
+    waiting: Slab<Entry>,
     /// Long work in memory and on disks that waits for its turn. What was aborted meanwhile is passed over.
     in_memory: VecDeque<(ConnId, IoId)>,
     on_disk: VecDeque<(ConnId, IoId)>,
@@ -42,7 +42,6 @@ struct Entry {
 
 #[derive(Debug)]
 enum Waiting {
-    Nobody,
     For(ConnId, IoId),
     /// The operation was aborted; the disk still works on it, which somebody may wait for, and whose blocks are claimed.
     Abandoned {
@@ -63,8 +62,7 @@ impl Disks {
         Self {
             buffers,
             requests: VecDeque::new(),
-            waiting: Vec::new(),
-            free: Vec::new(),
+            waiting: Slab::new(),
             in_memory: VecDeque::new(),
             on_disk: VecDeque::new(),
             pieces: 0,
@@ -78,14 +76,11 @@ impl Disks {
 
     /// Whose operation ended, if somebody still waits for it.
     pub fn done(&mut self, token: DiskToken) -> Option<(ConnId, IoId)> {
-        let index = token.0 as usize;
-        let entry = self.waiting.get_mut(index)?;
-        self.pieces -= usize::from(std::mem::take(&mut entry.is_piece));
-        let state = std::mem::replace(&mut entry.state, Waiting::Nobody);
-        self.free.push(index);
-        match state {
+        let entry = self.waiting.try_remove(token.0 as usize)?;
+        self.pieces -= usize::from(entry.is_piece);
+        match entry.state {
             Waiting::For(conn, id) => Some((conn, id)),
-            Waiting::Abandoned { .. } | Waiting::Nobody => None,
+            Waiting::Abandoned { .. } => None,
         }
     }
 
@@ -105,8 +100,7 @@ impl Disks {
 
     /// Operations that somebody waits for, or whose disk still works on them.
     pub fn under_way(&self) -> usize {
-        let at_disk = self.waiting.iter().filter(|entry| !matches!(entry.state, Waiting::Nobody)).count();
-        at_disk + self.in_memory.len() + self.on_disk.len() + self.barred.len()
+        self.waiting.len() + self.in_memory.len() + self.on_disk.len() + self.barred.len()
     }
 
     /// Operations that waited for claims when this was asked; those that must wait on say so again.
@@ -131,16 +125,8 @@ impl Disks {
     }
 
     pub(super) fn ask(&mut self, conn: ConnId, id: IoId, disk: DiskId, op: DiskOp, is_piece: bool) -> DiskToken {
-        let entry = Entry { state: Waiting::For(conn, id), is_piece };
         self.pieces += usize::from(is_piece);
-        let index = if let Some(index) = self.free.pop() {
-            self.waiting[index] = entry;
-            index
-        } else {
-            self.waiting.push(entry);
-            self.waiting.len() - 1
-        };
-        let token = DiskToken(index as u64);
+        let token = DiskToken(self.waiting.insert(Entry { state: Waiting::For(conn, id), is_piece }) as u64);
         self.requests.push_back(DiskRequest { token, disk, op });
         token
     }

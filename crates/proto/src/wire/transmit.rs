@@ -115,9 +115,13 @@ impl Transmit {
         self.grow_inline(bytes.len());
     }
 
+    /// Padding: mostly there is none.
+    #[inline]
     pub fn zeros(&mut self, count: usize) {
-        self.inline.resize(self.inline.len() + count, 0);
-        self.grow_inline(count);
+        if count > 0 {
+            self.inline.resize(self.inline.len() + count, 0);
+            self.grow_inline(count);
+        }
     }
 
     pub fn payload(&mut self, payload: Payload) {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use iotax_node::DiskToken;
+use slab::Slab;
 
 use super::waker::Notifier;
 use crate::disk::{SystemOp, Transfer};
@@ -22,8 +23,7 @@ pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     /// Operations under way by slot, with what they keep alive; these never leave the driver's thread.
-    under_way: Vec<Option<(DiskToken, Transfer)>>,
-    free: Vec<usize>,
+    under_way: Slab<(DiskToken, Transfer)>,
     done: Vec<(usize, i32)>,
 }
 
@@ -59,8 +59,7 @@ impl Pool {
                 notifier: Notifier::new()?,
             }),
             threads: Vec::new(),
-            under_way: Vec::new(),
-            free: Vec::new(),
+            under_way: Slab::new(),
             done: Vec::new(),
         })
     }
@@ -71,16 +70,12 @@ impl Pool {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.free.len() == self.under_way.len()
+        self.under_way.is_empty()
     }
 
     pub(super) fn submit(&mut self, token: DiskToken, transfer: Transfer) {
         let (fd, op) = (transfer.fd(), transfer.op());
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.under_way.push(None);
-            self.under_way.len() - 1
-        });
-        self.under_way[slot] = Some((token, transfer));
+        let slot = self.under_way.insert((token, transfer));
         self.start(Job { slot, fd, op });
     }
 
@@ -88,14 +83,13 @@ impl Pool {
         self.shared.notifier.take();
         std::mem::swap(&mut *lock(&self.shared.done), &mut self.done);
         while let Some((slot, answer)) = self.done.pop() {
-            let (token, mut transfer) = self.under_way[slot].take().expect("a transfer ends once");
+            let transfer = &mut self.under_way[slot].1;
             if let Some(op) = transfer.fall_back(-answer) {
                 let fd = transfer.fd();
-                self.under_way[slot] = Some((token, transfer));
                 self.start(Job { slot, fd, op });
                 continue;
             }
-            self.free.push(slot);
+            let (token, transfer) = self.under_way.remove(slot);
             into.push_back((token, transfer.finish(answer)));
         }
     }

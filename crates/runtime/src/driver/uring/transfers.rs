@@ -7,6 +7,7 @@ use io_uring::{
     types::{Fd, FsyncFlags},
 };
 use iotax_node::{DiskId, DiskToken};
+use slab::Slab;
 
 use super::{
     DISK, KIND_SHIFT,
@@ -17,21 +18,17 @@ use crate::disk::{SystemOp, Transfer};
 /// Operations under way by slot, which their completions name.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    slots: Vec<Option<(DiskToken, DiskId, Transfer)>>,
-    free: Vec<usize>,
+    slots: Slab<(DiskToken, DiskId, Transfer)>,
 }
 
 impl Transfers {
     pub(super) fn is_idle(&self) -> bool {
-        self.free.len() == self.slots.len()
+        self.slots.is_empty()
     }
 
     /// `id` is the disk's place among the ring's registered files.
     pub(super) fn start(&mut self, ring: &mut Ring, token: DiskToken, id: DiskId, transfer: Transfer) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
+        let slot = self.slots.vacant_key();
         let disk = Fd(id.0.cast_signed());
         let entry = match transfer.op() {
             SystemOp::Read { offset, address, len } => {
@@ -47,7 +44,7 @@ impl Transfers {
             }
         };
         let entry = entry.flags(squeue::Flags::FIXED_FILE).user_data((DISK << KIND_SHIFT) | slot as u64);
-        self.slots[slot] = Some((token, id, transfer));
+        self.slots.insert((token, id, transfer));
         // SAFETY: the transfer keeps the memory and the disk alive, in its slot, until the operation has completed.
         unsafe { ring.push(&entry) };
     }
@@ -59,8 +56,7 @@ impl Transfers {
         into: &mut VecDeque<(DiskToken, Result<u32, i32>)>,
     ) {
         let slot = (completion.user_data & 0xFFFF_FFFF) as usize;
-        let (token, id, mut transfer) = self.slots[slot].take().expect("a transfer ends once");
-        self.free.push(slot);
+        let (token, id, mut transfer) = self.slots.remove(slot);
         if transfer.fall_back(-completion.result).is_some() {
             self.start(ring, token, id, transfer);
         } else {

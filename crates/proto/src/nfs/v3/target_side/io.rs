@@ -1,6 +1,6 @@
 //! READ, WRITE and COMMIT: the path of an I/O. Nothing here allocates, locks or searches once it is warm.
 
-use alloc::vec::Vec;
+use slab::Slab;
 
 use super::{Connection, Incoming, dispatch::Reached};
 use crate::{
@@ -290,44 +290,27 @@ impl Connection {
 /// Operations that the backend has, by their `IoId`.
 #[derive(Debug)]
 pub(super) struct IoTable {
-    slots: Vec<Option<Outstanding>>,
-    free: Vec<IoId>,
+    slots: Slab<Outstanding>,
     max: u32,
 }
 
 impl IoTable {
     pub(super) fn new(max: u32) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), max }
+        Self { slots: Slab::new(), max }
     }
 
     fn begin(&mut self, xid: Xid, reached: &Reached, kind: Kind) -> Option<IoId> {
         let outstanding = Outstanding { xid, export: reached.export, file: reached.file, kind };
-        if let Some(id) = self.free.pop() {
-            self.slots[id as usize] = Some(outstanding);
-            return Some(id);
-        }
-        let id = self.slots.len() as IoId;
-        if id == self.max {
-            return None;
-        }
-        self.slots.push(Some(outstanding));
-        Some(id)
+        (self.slots.len() < self.max as usize).then(|| self.slots.insert(outstanding) as IoId)
     }
 
     fn end(&mut self, id: IoId) -> Option<Outstanding> {
-        let ended = self.slots.get_mut(id as usize)?.take();
-        if ended.is_some() {
-            self.free.push(id);
-        }
-        ended
+        self.slots.try_remove(id as usize)
     }
 
     pub(super) fn abort_all<B: NfsBackend + ?Sized>(&mut self, backend: &mut B) {
-        for id in 0..self.slots.len() as IoId {
-            if self.end(id).is_some() {
-                backend.abort(id, None);
-            }
-        }
+        self.slots.iter().for_each(|(id, _)| backend.abort(id as IoId, None));
+        self.slots.clear();
     }
 }
 
