@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Namespace, Sqe, Status, command::nvm, identify, reservations::Barred, reserve};
+use super::{Namespace, Sqe, Status, command::nvm, identify, reserve};
+use crate::reservation::Barred;
 use crate::{Backend, UnitId, UnitOp};
 
 /// One Dataset Management range.

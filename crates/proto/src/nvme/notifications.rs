@@ -2,7 +2,7 @@
 
 use alloc::{collections::VecDeque, vec, vec::Vec};
 
-use super::reservations::Notice;
+use crate::reservation::Notice;
 
 const PAGE_LEN: usize = 64;
 /// Pages that wait to be read; those beyond are lost, which the count of the next says.

@@ -6,9 +6,15 @@ use alloc::{string::String, vec, vec::Vec};
 use super::{
     Sqe, Status, Subsystem,
     command::{CommandId, ControllerId, nvm},
-    reservations::{HostId, KINDS, Notices, Reservations},
+    subsystem::HostId,
 };
-use crate::{Endings, Origin, Payload, Reserve, reservation::Kind};
+use crate::{
+    Endings, Origin, Payload, Reserve,
+    reservation::{Kind, Notices, Refusal, Reservations},
+};
+
+/// Types of a reservation, RTYPE (NVMe base 2.1 §7.5).
+const KINDS: [u8; 6] = [1, 2, 3, 4, 5, 6];
 
 /// Bytes of data that Register and Acquire take; Release takes the first half of them.
 const KEYS_LEN: usize = 16;
@@ -102,10 +108,7 @@ impl Subsystem {
         // A host whose controllers have all ended meanwhile is a stranger.
         let origin = self.origin_of(&host).unwrap_or_else(|| Origin::Name(String::new()));
         let reservations = self.reservations(nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        if matches!(request, Request::Register { .. } | Request::Replace { .. }) {
-            reservations.admit(host, origin)?;
-        }
-        let notices = carry_out(reservations, host, request)?;
+        let notices = carry_out(reservations, (&host, &origin), request)?;
         let aborts = matches!(request, Request::Preempt { aborts: true, .. });
         Ok(self.reserved(nsid, &notices, aborts))
     }
@@ -123,30 +126,61 @@ impl Subsystem {
     }
 }
 
-fn carry_out(reservations: &mut Reservations, host: HostId, request: Request) -> Result<Notices, Status> {
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Conflict => Self::RESERVATION_CONFLICT,
+            Refusal::OtherKind | Refusal::ZeroKey => Self::INVALID_FIELD,
+            Refusal::Full => Self::INTERNAL_ERROR,
+        }
+    }
+}
+
+fn carry_out(
+    reservations: &mut Reservations<HostId>,
+    (host, origin): (&HostId, &Origin),
+    request: Request,
+) -> Result<Notices<HostId>, Refusal> {
+    let existing = reservations.key_of(host);
     match request {
-        Request::Register { key } => reservations.register(host, key),
-        Request::Unregister { expected } => reservations.unregister(host, expected),
-        Request::Replace { expected, key } => reservations.replace(host, expected, key),
-        Request::Acquire { key, kind } => reservations.acquire(host, key, kind),
+        // Register is refused to who has another key. Without a key to look at, Replace registers who has none.
+        Request::Register { key: wanted } if existing.is_some_and(|existing| existing != wanted) => {
+            Err(Refusal::Conflict)
+        }
+        Request::Replace { expected, .. } if expected.is_some() && expected != existing => Err(Refusal::Conflict),
+        Request::Register { key } | Request::Replace { key, .. } => {
+            reservations.set_key((host, origin), key).map(|()| Notices::new())
+        }
+        Request::Unregister { expected } => match existing {
+            Some(existing) if expected.is_none_or(|expected| expected == existing) => Ok(reservations.unregister(host)),
+            _ => Err(Refusal::Conflict),
+        },
+        Request::Acquire { key, kind } => reservations.acquire(host, key, kind).map(|()| Notices::new()),
         Request::Preempt { key, victim, kind, .. } => reservations.preempt(host, key, victim, kind),
-        Request::Release { key, kind } => reservations.release(host, key, kind),
+        // The type is looked at of who does not hold the reservation, too.
+        Request::Release { key, kind } => {
+            reservations.check_key(host, key)?;
+            if reservations.held().is_some_and(|(_, held)| held != kind) {
+                return Err(Refusal::OtherKind);
+            }
+            reservations.release(host, key, kind)
+        }
         Request::Clear { key } => reservations.clear(host, key),
     }
 }
 
 /// The Reservation Status Extended data structure: an entry for each registrant, whose controllers are dynamic and have no ID there.
-fn report(reservations: &Reservations) -> Vec<u8> {
+fn report(reservations: &Reservations<HostId>) -> Vec<u8> {
     let mut data = vec![0; STATUS_LEN];
     data[..4].copy_from_slice(&reservations.generation.to_le_bytes());
-    data[4] = reservations.kind().map_or(0, |kind| kind.code);
+    data[4] = reservations.held().map_or(0, |(_, kind)| kind.code);
     data[5..7].copy_from_slice(&(reservations.registrants.len() as u16).to_le_bytes());
     for registrant in &reservations.registrants {
         let mut entry = [0; REGISTRANT_LEN];
         entry[..2].copy_from_slice(&ControllerId::ANY.0.to_le_bytes());
-        entry[2] = u8::from(reservations.is_holder(&registrant.host));
+        entry[2] = u8::from(reservations.is_holder(&registrant.who));
         entry[8..16].copy_from_slice(&registrant.key.to_le_bytes());
-        entry[16..32].copy_from_slice(&registrant.host);
+        entry[16..32].copy_from_slice(&registrant.who);
         data.extend_from_slice(&entry);
     }
     data
@@ -176,6 +210,44 @@ mod tests {
         let mut sqe = Sqe::new(opcode, CommandId(1), 1);
         sqe.set_cdw(10, dword);
         sqe
+    }
+
+    const ONE: (&HostId, &Origin) = (&[1; 16], &Origin::Address(1));
+    const OTHER: (&HostId, &Origin) = (&[2; 16], &Origin::Address(1));
+
+    #[test]
+    fn key_is_checked_and_replaced_as_registers_action_says() {
+        let mut reservations = Reservations::default();
+        let mut ask = |host, request| carry_out(&mut reservations, host, request).map(drop);
+        let register = |key| Request::Register { key };
+        let replace = |expected, key| Request::Replace { expected, key };
+        let unregister = |expected| Request::Unregister { expected };
+        let conflict = Err(Refusal::Conflict);
+        assert_eq!(ask(ONE, register(0)), Err(Refusal::ZeroKey));
+        assert!(ask(ONE, register(1)).is_ok() && ask(ONE, register(1)).is_ok());
+        assert_eq!(ask(ONE, register(7)), conflict);
+        assert_eq!(ask(ONE, replace(Some(7), 8)), conflict);
+        assert!(ask(ONE, replace(Some(1), 8)).is_ok() && ask(ONE, replace(None, 9)).is_ok());
+        assert_eq!(ask(OTHER, replace(Some(0), 8)), conflict);
+        assert!(ask(OTHER, replace(None, 8)).is_ok(), "its key is not looked at, so it need have none");
+        assert_eq!(ask(ONE, unregister(Some(8))), conflict);
+        assert!(ask(ONE, unregister(Some(9))).is_ok());
+        assert_eq!(ask(ONE, unregister(None)), conflict);
+        assert_eq!((reservations.registrants.len(), reservations.generation), (1, 6));
+    }
+
+    #[test]
+    fn release_names_the_type_that_is_held_whoever_asks() {
+        let mut reservations = Reservations::default();
+        let mut ask = |host, request| carry_out(&mut reservations, host, request).map(drop);
+        let kind = |code| Kind::from_code(code, KINDS).expect("a type");
+        ask(ONE, Request::Register { key: 1 }).expect("registers");
+        ask(OTHER, Request::Register { key: 2 }).expect("registers");
+        ask(ONE, Request::Acquire { key: 1, kind: kind(3) }).expect("free");
+        assert_eq!(ask(OTHER, Request::Release { key: 1, kind: kind(1) }), Err(Refusal::Conflict), "not its key");
+        assert_eq!(ask(OTHER, Request::Release { key: 2, kind: kind(1) }), Err(Refusal::OtherKind));
+        assert_eq!(ask(OTHER, Request::Release { key: 2, kind: kind(3) }), Ok(()));
+        assert_eq!(reservations.held(), Some((1, kind(3))), "it does not hold it");
     }
 
     fn keys(first: u64, second: u64) -> Vec<u8> {
@@ -227,9 +299,10 @@ mod tests {
     #[test]
     fn report_has_an_entry_for_each_registrant() {
         let mut reservations = Reservations::default();
-        reservations.register([1; 16], 0x11).expect("registers");
-        reservations.register([2; 16], 0x22).expect("registers");
-        reservations.acquire([2; 16], 0x22, Kind::from_code(4, KINDS).expect("a type")).expect("free");
+        carry_out(&mut reservations, ONE, Request::Register { key: 0x11 }).expect("registers");
+        carry_out(&mut reservations, OTHER, Request::Register { key: 0x22 }).expect("registers");
+        let kind = Kind::from_code(4, KINDS).expect("a type");
+        carry_out(&mut reservations, OTHER, Request::Acquire { key: 0x22, kind }).expect("free");
         let data = report(&reservations);
         assert_eq!(data.len(), 64 + 2 * 64);
         assert_eq!(data[..10], [2, 0, 0, 0, 4, 2, 0, 0, 0, 0]);

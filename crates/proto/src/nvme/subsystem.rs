@@ -15,9 +15,14 @@ use super::{
     ControllerId, DISCOVERY_NQN, DiscoveryEntry, QueueId,
     auth::{Policy, Work, Worked},
     notifications::Notifications,
-    reservations::{Barred, HostId, Notice, Notices, Reservations},
 };
-use crate::{Backend, Ending, Endings, Origin, Shared, Shares, UnitId};
+use crate::{
+    Backend, Ending, Endings, Origin, Shared, Shares, UnitId,
+    reservation::{Barred, Notice, Notices, Reservations},
+};
+
+/// A host among those of a subsystem: whom reservations know, over whatever controllers and connections.
+pub type HostId = [u8; 16];
 
 /// Namespace IDs index a dense table in every I/O queue.
 pub const MAX_NSID: u32 = 1024;
@@ -206,7 +211,7 @@ pub struct Subsystem {
     config: SubsystemConfig,
     namespaces: Vec<Namespace>,
     /// Of each namespace, in the same order.
-    reservations: Vec<Reservations>,
+    reservations: Vec<Reservations<HostId>>,
     controllers: Vec<Controller>,
     queues: Vec<IoQueue>,
     former: Vec<FormerQueue>,
@@ -473,14 +478,14 @@ impl Subsystem {
         self.namespaces.iter().cloned().zip(barred).collect()
     }
 
-    pub(super) fn reservations(&mut self, nsid: u32) -> Option<&mut Reservations> {
+    pub(super) fn reservations(&mut self, nsid: u32) -> Option<&mut Reservations<HostId>> {
         let at = self.namespaces.binary_search_by_key(&nsid, |known| known.nsid).ok()?;
         self.reservations.get_mut(at)
     }
 
     /// The reservations of a namespace changed: tells the hosts that are to know. With `aborts` the commands of those that were
     /// preempted end; when they have is what is given back.
-    pub(super) fn reserved(&mut self, nsid: u32, notices: &Notices, aborts: bool) -> Endings {
+    pub(super) fn reserved(&mut self, nsid: u32, notices: &Notices<HostId>, aborts: bool) -> Endings {
         let mut endings = Endings::default();
         for (notice, hosts) in notices {
             for controller in self.controllers.iter_mut().filter(|controller| hosts.contains(&controller.host.id)) {

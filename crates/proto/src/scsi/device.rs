@@ -10,9 +10,11 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::{
     Sense,
     ports::{NexusId, Ports},
-    reservations::{Barred, Reservations},
 };
-use crate::{Ending, Endings, UnitId};
+use crate::{
+    Ending, Endings, UnitId,
+    reservation::{Barred, Reservations},
+};
 
 /// Most unit attention conditions kept for a nexus on a logical unit; those beyond say nothing new.
 const UNIT_ATTENTIONS_MAX: usize = 8;
@@ -91,7 +93,20 @@ pub struct Device {
 pub(crate) struct Lun {
     pub(crate) config: LogicalUnit,
     pub(crate) mode: ModeState,
-    pub(crate) reservations: Reservations,
+    /// By RESERVE (SPC-2 §7.21).
+    pub(crate) reserved_by: Option<NexusId>,
+    pub(crate) reservations: Reservations<Ports>,
+}
+
+impl Lun {
+    pub(crate) fn is_reserved_by_other(&self, id: NexusId) -> bool {
+        self.reserved_by.is_some_and(|holder| holder != id)
+    }
+
+    /// Does nothing where another holds the reservation (SPC-2 §7.21.2).
+    pub(crate) fn release(&mut self, id: NexusId) {
+        self.reserved_by = self.reserved_by.filter(|holder| *holder != id);
+    }
 }
 
 /// Mode parameters that MODE SELECT changes, shared by all nexuses.
@@ -167,7 +182,7 @@ impl Device {
         self.luns.retain(|other| other.config.lun != lun);
         let at = self.luns.partition_point(|other| other.config.lun < lun);
         let mode = ModeState::default_of(&unit);
-        self.luns.insert(at, Lun { config: unit, mode, reservations: Reservations::default() });
+        self.luns.insert(at, Lun { config: unit, mode, reserved_by: None, reservations: Reservations::default() });
         self.luns_changed();
     }
 
@@ -207,7 +222,7 @@ impl Device {
     /// A session ended: what it reserved with RESERVE is free; persistent reservations stay.
     pub(crate) fn leave(&mut self, id: NexusId) {
         self.nexuses.retain(|nexus| nexus.id != id);
-        self.luns.iter_mut().for_each(|unit| unit.reservations.release(id));
+        self.luns.iter_mut().for_each(|unit| unit.release(id));
         self.touch();
     }
 
@@ -215,7 +230,7 @@ impl Device {
     /// Persistent reservations stay (§6.3.4).
     pub(crate) fn reset_nexus(&mut self, id: NexusId) {
         let luns: Vec<u16> = self.luns.iter().map(|unit| unit.config.lun).collect();
-        self.luns.iter_mut().for_each(|unit| unit.reservations.release(id));
+        self.luns.iter_mut().for_each(|unit| unit.release(id));
         for lun in luns {
             self.attention(lun, Sense::NEXUS_LOSS, Audience::Only(id));
         }
@@ -226,7 +241,7 @@ impl Device {
     pub(crate) fn reset(&mut self, lun: u16) {
         if let Some(unit) = self.lun(lun) {
             unit.mode = ModeState::default_of(&unit.config);
-            unit.reservations.reset();
+            unit.reserved_by = None;
         }
         self.attention(lun, Sense::BUS_DEVICE_RESET, Audience::All);
     }
@@ -258,7 +273,11 @@ impl Device {
     }
 
     pub(crate) fn barred(&self, id: NexusId, unit: &Lun) -> Barred {
-        self.ports(id).map_or(Barred::default(), |ports| unit.reservations.barred(id, ports))
+        match self.ports(id) {
+            Some(_) if unit.is_reserved_by_other(id) => Barred { ready: true, reads: true, changes: true },
+            Some(ports) => unit.reservations.barred(ports),
+            None => Barred::default(),
+        }
     }
 
     /// Establishes a unit attention condition on a logical unit.

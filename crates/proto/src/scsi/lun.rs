@@ -5,10 +5,9 @@ use super::{
     device::{Device, ModeState, Provisioning},
     fault::Fault,
     ports::NexusId,
-    reservations::Barred,
     sense::Sense,
 };
-use crate::{Backend, UnitId};
+use crate::{Backend, UnitId, reservation::Barred};
 
 /// The number behind a LUN field of one level: peripheral device, flat space or extended flat addressing.
 pub fn decode_lun(field: u64) -> Option<u16> {

@@ -22,7 +22,6 @@ mod opcodes;
 mod ports;
 mod provisioning;
 mod report_opcodes;
-mod reservations;
 mod reserve;
 pub mod sense;
 pub(crate) mod task;

@@ -8,10 +8,16 @@ use super::{
     device::{Audience, Lun, Purge},
     fault::Fault,
     ports::Ports,
-    reservations::{KINDS, Notice, Refusal, Reservations},
     sense::Sense,
 };
-use crate::{Endings, reservation::Kind, wire::Reader};
+use crate::{
+    Endings,
+    reservation::{Kind, Notice, Notices, Refusal, Reservations},
+    wire::Reader,
+};
+
+/// Types of a persistent reservation (SPC-5 §6.16.3.4).
+const KINDS: [u8; 6] = [1, 3, 5, 6, 7, 8];
 
 /// The basic parameter list of PERSISTENT RESERVE OUT, the only one: SPEC_I_PT and REGISTER AND MOVE are not supported.
 const PARAMETER_LIST_LEN: u32 = 24;
@@ -23,7 +29,7 @@ impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Conflict => Self::RESERVATION_CONFLICT,
-            Refusal::NotThatOne => Sense::INVALID_RELEASE.into(),
+            Refusal::OtherKind => Sense::INVALID_RELEASE.into(),
             Refusal::ZeroKey => Sense::parameter_field(8, None).into(),
             Refusal::Full => Sense::INSUFFICIENT_REGISTRATION_RESOURCES.into(),
         }
@@ -33,15 +39,21 @@ impl From<Refusal> for Fault {
 /// RESERVE (6) and (10) of the whole logical unit.
 pub(crate) fn reserve(call: &mut Call<'_>) -> Handled {
     let id = call.nexus.id;
-    change(call, |reservations| reservations.reserve(id))?;
+    change(call, |unit| {
+        if unit.is_reserved_by_other(id) || !unit.reservations.registrants.is_empty() {
+            return Err(Refusal::Conflict);
+        }
+        unit.reserved_by = Some(id);
+        Ok(())
+    })?;
     good()
 }
 
 /// RELEASE (6) and (10).
 pub(crate) fn release(call: &mut Call<'_>) -> Handled {
     let id = call.nexus.id;
-    change(call, |reservations| {
-        reservations.release(id);
+    change(call, |unit| {
+        unit.release(id);
         Ok(())
     })?;
     good()
@@ -50,8 +62,8 @@ pub(crate) fn release(call: &mut Call<'_>) -> Handled {
 pub(crate) fn read_keys(call: &mut Call<'_>) -> Handled {
     read(call, |reservations| {
         let mut list = Vec::new();
-        for registration in &reservations.registrations {
-            list.extend_from_slice(&registration.key.to_be_bytes());
+        for registrant in &reservations.registrants {
+            list.extend_from_slice(&registrant.key.to_be_bytes());
         }
         list
     })
@@ -71,13 +83,13 @@ pub(crate) fn read_reservation(call: &mut Call<'_>) -> Handled {
 pub(crate) fn read_full_status(call: &mut Call<'_>) -> Handled {
     read(call, |reservations| {
         let mut list = Vec::new();
-        for registration in &reservations.registrations {
-            let held = reservations.held().filter(|_| reservations.is_holder(&registration.ports));
-            let transport_id = &registration.ports.initiator_id;
-            list.extend_from_slice(&registration.key.to_be_bytes());
+        for registrant in &reservations.registrants {
+            let held = reservations.held().filter(|_| reservations.is_holder(&registrant.who));
+            let transport_id = &registrant.who.initiator_id;
+            list.extend_from_slice(&registrant.key.to_be_bytes());
             list.extend_from_slice(&[0; 4]);
             list.extend_from_slice(&[u8::from(held.is_some()), held.map_or(0, |(_, kind)| kind.code), 0, 0, 0, 0]);
-            list.extend_from_slice(&registration.ports.relative_target_port.to_be_bytes());
+            list.extend_from_slice(&registrant.who.relative_target_port.to_be_bytes());
             list.extend_from_slice(&(transport_id.len() as u32).to_be_bytes());
             list.extend_from_slice(transport_id);
         }
@@ -86,10 +98,10 @@ pub(crate) fn read_full_status(call: &mut Call<'_>) -> Handled {
 }
 
 /// PRGENERATION, ADDITIONAL LENGTH, then a list made from the reservations.
-fn read(call: &mut Call<'_>, list: impl FnOnce(&Reservations) -> Vec<u8>) -> Handled {
+fn read(call: &mut Call<'_>, list: impl FnOnce(&Reservations<Ports>) -> Vec<u8>) -> Handled {
     let id = call.nexus.id;
     let data = with_unit(call, |unit| {
-        if unit.reservations.reserved_by_other(id) {
+        if unit.is_reserved_by_other(id) {
             return Err(Fault::RESERVATION_CONFLICT);
         }
         let list = list(&unit.reservations);
@@ -127,33 +139,41 @@ fn register(call: &mut Call<'_>, data: &[u8], is_key_checked: bool) -> Handled {
     let parameters = Parameters::parse(data, true)?;
     let (ports, origin) = (call.nexus.ports.clone(), call.nexus.origin.clone());
     let expected = is_key_checked.then_some(parameters.key);
-    let notice = change_persistent(call, |reservations| {
-        reservations.register((&ports, &origin), expected, parameters.action_key)
+    let notices = change_persistent(call, |reservations| {
+        let existing = reservations.key_of(&ports);
+        if expected.is_some_and(|expected| expected != existing.unwrap_or(0)) {
+            return Err(Refusal::Conflict);
+        }
+        match (existing, parameters.action_key) {
+            (None, 0) => Ok(Notices::new()),
+            (Some(_), 0) => Ok(reservations.unregister(&ports)),
+            (_, key) => reservations.set_key((&ports, &origin), key).map(|()| Notices::new()),
+        }
     })?;
-    notify(call, notice);
+    notify(call, notices);
     accepted(data.len())
 }
 
 pub(crate) fn out_reserve(call: &mut Call<'_>, data: &[u8]) -> Handled {
     let (parameters, kind) = (Parameters::parse(data, false)?, kind(call)?);
     let ports = call.nexus.ports.clone();
-    change_persistent(call, |reservations| reservations.hold(&ports, parameters.key, kind))?;
+    change_persistent(call, |reservations| reservations.acquire(&ports, parameters.key, kind))?;
     accepted(data.len())
 }
 
 pub(crate) fn out_release(call: &mut Call<'_>, data: &[u8]) -> Handled {
     let (parameters, kind) = (Parameters::parse(data, false)?, kind(call)?);
     let ports = call.nexus.ports.clone();
-    let notice = change_persistent(call, |reservations| reservations.let_go(&ports, parameters.key, kind))?;
-    notify(call, notice);
+    let notices = change_persistent(call, |reservations| reservations.release(&ports, parameters.key, kind))?;
+    notify(call, notices);
     accepted(data.len())
 }
 
 pub(crate) fn out_clear(call: &mut Call<'_>, data: &[u8]) -> Handled {
     let parameters = Parameters::parse(data, false)?;
     let ports = call.nexus.ports.clone();
-    let notice = change_persistent(call, |reservations| reservations.clear(&ports, parameters.key))?;
-    notify(call, notice);
+    let notices = change_persistent(call, |reservations| reservations.clear(&ports, parameters.key))?;
+    notify(call, notices);
     accepted(data.len())
 }
 
@@ -166,7 +186,7 @@ pub(crate) fn out_preempt(call: &mut Call<'_>, data: &[u8]) -> Handled {
     })?;
     let mut endings = Endings::default();
     if call.cdb.u8(1) & 0x1f == PREEMPT_AND_ABORT {
-        for (_, preempted) in notices.iter().filter(|(sense, _)| *sense == Sense::REGISTRATIONS_PREEMPTED) {
+        for (_, preempted) in notices.iter().filter(|(notice, _)| *notice == Notice::RegistrationPreempted) {
             endings.append(purge(call, preempted));
         }
     }
@@ -209,19 +229,19 @@ fn kind(call: &Call<'_>) -> Result<Kind, Fault> {
 /// Changes the persistent reservations, unless RESERVE of another nexus bars that.
 fn change_persistent<R>(
     call: &Call<'_>,
-    change_it: impl FnOnce(&mut Reservations) -> Result<R, Refusal>,
+    change_it: impl FnOnce(&mut Reservations<Ports>) -> Result<R, Refusal>,
 ) -> Result<R, Fault> {
     let id = call.nexus.id;
     change(
         call,
-        |reservations| {
-            if reservations.reserved_by_other(id) { Err(Refusal::Conflict) } else { change_it(reservations) }
+        |unit| {
+            if unit.is_reserved_by_other(id) { Err(Refusal::Conflict) } else { change_it(&mut unit.reservations) }
         },
     )
 }
 
-fn change<R>(call: &Call<'_>, change_it: impl FnOnce(&mut Reservations) -> Result<R, Refusal>) -> Result<R, Fault> {
-    let result = with_unit(call, |unit| change_it(&mut unit.reservations).map_err(Fault::from));
+fn change<R>(call: &Call<'_>, change_it: impl FnOnce(&mut Lun) -> Result<R, Refusal>) -> Result<R, Fault> {
+    let result = with_unit(call, |unit| change_it(unit).map_err(Fault::from));
     call.with_device(|device| device.touch());
     result
 }
@@ -242,10 +262,15 @@ fn purge(call: &Call<'_>, preempted: &[Ports]) -> Endings {
     call.with_device(|device| device.purge(purge, Audience::Between(preempted, id)))
 }
 
-fn notify(call: &Call<'_>, notices: impl IntoIterator<Item = Notice>) {
+fn notify(call: &Call<'_>, notices: Notices<Ports>) {
     let view = call.view.expect("a reservation is of a logical unit");
     let id = call.nexus.id;
-    for (sense, registrants) in notices {
+    for (notice, registrants) in notices {
+        let sense = match notice {
+            Notice::RegistrationPreempted => Sense::REGISTRATIONS_PREEMPTED,
+            Notice::ReservationReleased => Sense::RESERVATIONS_RELEASED,
+            Notice::ReservationPreempted => Sense::RESERVATIONS_PREEMPTED,
+        };
         call.with_device(|device| device.attention(view.lun, sense, Audience::Between(&registrants, id)));
     }
 }

@@ -14,9 +14,8 @@ use crate::{
         command::{Sgl, fabrics, nvm},
         fabrics::Data,
         io::{Command, NamespaceTable, RANGES_LEN_MAX},
-        reservations::HostId,
         reserve::KEYS_LEN_MAX,
-        subsystem::{Generation, with_subsystem},
+        subsystem::{Generation, HostId, with_subsystem},
     },
 };
 
