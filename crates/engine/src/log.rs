@@ -7,7 +7,7 @@ use std::{
         OnceLock,
         mpsc::{self, SyncSender},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Lines that wait for a reader that is slow; more are dropped.
@@ -15,8 +15,14 @@ const WAITING_MAX: usize = 256;
 /// How long the end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_millis(200);
 
+/// Lines about peers within a second; who sends nonsense without end fills no disk.
+const OF_PEERS_MAX: u32 = 20;
+const SECOND: Duration = Duration::from_secs(1);
+
 enum Entry {
     Line(String),
+    /// What a peer brought about.
+    OfPeer(String),
     /// All lines before it are written.
     Mark(mpsc::Sender<()>),
 }
@@ -25,8 +31,17 @@ static LOG: OnceLock<Option<SyncSender<Entry>>> = OnceLock::new();
 
 /// Writes a line, some time.
 pub(crate) fn line(text: String) {
+    send(Entry::Line(text));
+}
+
+/// Writes a line that a peer brought about, unless there are too many of them.
+pub(crate) fn line_of_peer(text: String) {
+    send(Entry::OfPeer(text));
+}
+
+fn send(entry: Entry) {
     if let Some(log) = LOG.get_or_init(start) {
-        let _ = log.try_send(Entry::Line(text));
+        let _ = log.try_send(entry);
     }
 }
 
@@ -44,10 +59,16 @@ pub(crate) fn finish() {
 fn start() -> Option<SyncSender<Entry>> {
     let (sender, entries) = mpsc::sync_channel(WAITING_MAX);
     let write = move || {
+        let mut of_peers = Limit::new(Instant::now());
         while let Ok(entry) = entries.recv() {
             match entry {
                 Entry::Line(text) => {
                     let _ = writeln!(std::io::stderr(), "{text}");
+                }
+                Entry::OfPeer(text) => {
+                    for line in of_peers.lines(text, Instant::now()) {
+                        let _ = writeln!(std::io::stderr(), "{line}");
+                    }
                 }
                 Entry::Mark(mark) => {
                     let _ = mark.send(());
@@ -56,4 +77,49 @@ fn start() -> Option<SyncSender<Entry>> {
         }
     };
     std::thread::Builder::new().name("log".to_owned()).spawn(write).ok().map(|_| sender)
+}
+
+/// Which lines about peers are written.
+struct Limit {
+    since: Instant,
+    written: u32,
+    left_out: u64,
+}
+
+impl Limit {
+    fn new(now: Instant) -> Self {
+        Self { since: now, written: 0, left_out: 0 }
+    }
+
+    /// What is to be written: the line, where there is room for it, and before it how many had none.
+    fn lines(&mut self, line: String, now: Instant) -> Vec<String> {
+        if now.duration_since(self.since) >= SECOND {
+            let before = std::mem::replace(self, Self::new(now));
+            self.written = 1;
+            let left_out =
+                (before.left_out > 0).then(|| format!("{} more lines about peers left out", before.left_out));
+            return left_out.into_iter().chain([line]).collect();
+        }
+        if self.written == OF_PEERS_MAX {
+            self.left_out += 1;
+            return Vec::new();
+        }
+        self.written += 1;
+        vec![line]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_about_peers_are_limited_within_a_second_and_the_others_counted() {
+        let begin = Instant::now();
+        let mut limit = Limit::new(begin);
+        let written: usize = (0..1000).map(|_| limit.lines("odd".to_owned(), begin).len()).sum();
+        assert_eq!(written, OF_PEERS_MAX as usize);
+        assert_eq!(limit.lines("odd".to_owned(), begin + SECOND), ["980 more lines about peers left out", "odd"]);
+        assert_eq!(limit.lines("odd".to_owned(), begin + 2 * SECOND), ["odd"]);
+    }
 }

@@ -157,7 +157,7 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
     let control = |node: &mut ServerNode, _| {
         connections.answer(index, node.connections());
         while let Some(notice) = node.poll_notice() {
-            log::line(format!("{}: {}", notice.peer, notice.text));
+            log::line_of_peer(format!("{}: {}", notice.peer, notice.text));
         }
         Flow::Continue
     };
