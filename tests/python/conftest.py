@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from types import FunctionType
 from typing import Any
 
@@ -26,12 +27,20 @@ settings.register_profile("iotax", deadline=None)
 settings.load_profile("iotax")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="files, and tests within each, in an order drawn so")
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What runs beside what where there are several workers (`--dist loadgroup`).
 
     Tests that load or serve on this machine go one after another, on one worker; of all others, each file is a unit.
     """
+    if (seed := config.getoption("shuffle")) is not None:
+        drawn = Random(seed)
+        places = {path: drawn.random() for path in sorted({item.path for item in items})}
+        items.sort(key=lambda item: (places[item.path], drawn.random()))
     for item in items:
         loads = "interop" in item.path.parts or "real_engine" in getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("this machine" if loads else item.path.stem))

@@ -1,8 +1,14 @@
-"""scripts/run-tests: no part hides another's results; the summary names what failed, was skipped and was retried."""
+"""scripts/run-tests and scripts/shake: no part hides another's results; the summary names what failed, was skipped and
+was retried; a disturbed run can be run again."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import os
+import re
+import shutil
+import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -94,3 +100,63 @@ def test_every_stage_ends_with_what_measures_the_machine_alone(runner: ModuleTyp
     for name in ("here", "all"):
         [last] = runner.STAGES[name][-1]
         assert "machine and not long" in last.command
+
+
+STUB = """#!/bin/sh
+test "$1" = shaken || exit 9
+echo "$RUN_TESTS_EXTRA on $(grep Cpus_allowed_list /proc/self/status | cut -f2)" >> "$(dirname "$0")/../told"
+until test "$(stat -c %s "$(dirname "$0")/../out/shaken" 2>/dev/null || echo 0)" -gt 0; do sleep 0.05; done
+exec grep -q -- "--shuffle 7 " "$(dirname "$0")/../told"
+"""
+
+
+def test_a_shaken_run_is_on_one_processor_and_says_its_seed_and_what_became_of_it(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    shake = Path(shutil.copy(ROOT / "scripts" / "shake", tmp_path / "scripts"))
+    stub = tmp_path / "scripts" / "run-tests"
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    done = subprocess.run(
+        [shake, "--seed", "7", "--runs", "2"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"seed (\d+): (passed|FAILED)", done.stdout) == [("7", "passed"), ("8", "passed")]
+    told = (tmp_path / "told").read_text().splitlines()
+    assert [re.fullmatch(r"--shuffle (\d+)  on \d+", line) is not None for line in told] == [True, True]
+    assert not (tmp_path / "out" / "shaken").exists()
+    (tmp_path / "told").unlink()
+    done = subprocess.run([shake, "--seed", "9"], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "seed 9: FAILED" in done.stdout) == (1, True)
+
+
+ORDERED = """
+import pytest
+@pytest.mark.parametrize("number", range(30))
+def test_one(number):
+    pass
+"""
+
+
+def test_a_seed_draws_the_order_of_files_and_of_tests_within_them(tmp_path: Path) -> None:
+    for name in "abcdefgh":
+        (tmp_path / f"test_{name}.py").write_text(ORDERED)
+
+    def order(*options: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "conftest", *options, str(tmp_path)]
+        told = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": f"{ROOT / 'tests' / 'python'}:{ROOT / 'python'}"},
+            check=True,
+            timeout=120,
+        )
+        return [line for line in told.stdout.splitlines() if "::" in line]
+
+    plain, seven, again, eight = order(), order("--shuffle=7"), order("--shuffle=7"), order("--shuffle=8")
+    assert seven == again
+    assert len({tuple(plain), tuple(seven), tuple(eight)}) == 3
+    assert sorted(plain) == sorted(seven)
+    files = [line.split("::")[0] for line in seven]
+    assert len({file for file, _ in itertools.groupby(files)}) == len(list(itertools.groupby(files))) == 8
