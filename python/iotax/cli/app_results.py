@@ -49,6 +49,16 @@ def import_(
             show_default=False,
         ),
     ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="NAME=TITLE",
+            help="Of `table`: what stands under a title, such as 'iops=IO/s', 'latency_ms=Avg ms' or 'protocol=Path'. "
+            "A number in place of a title holds for all rows (duration_s=60); may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     name_pattern: Annotated[
         str | None,
         typer.Option(
@@ -139,6 +149,7 @@ def import_(
             tuple(paths or ()),
             notebook,
             tuple(factor or ()),
+            tuple(column or ()),
             name_pattern,
             tuple(by or ()),
             tuple(cpu or ()),

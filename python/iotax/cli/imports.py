@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class Request:
     paths: tuple[Path, ...]
     notebook: Path | None
     factors: tuple[str, ...]
+    columns: tuple[str, ...]
     pattern: str | None
     by: tuple[str, ...]
     cpu: tuple[str, ...]
@@ -109,7 +110,17 @@ def _format(request: Request) -> Format:
         leave(Exit.USAGE, f"no files are named: iotax import {request.form} PATH...")
     if missing := [each for each in request.paths if not each.exists()]:
         leave(Exit.USAGE, f"{missing[0]}: no such file or folder")
-    return FORMATS[request.form]
+    form = FORMATS[request.form]
+    if request.columns and form.columns is None:
+        leave(Exit.USAGE, f"--column says what a table's columns are, and {form.title} says it itself")
+    if form.columns is None:
+        return form
+    from iotax.imports.table import given_columns
+
+    try:
+        return replace(form, columns=given_columns(request.columns))
+    except PatternError as error:
+        leave(Exit.USAGE, str(error))
 
 
 def _refuse_output(path: Path, request: Request) -> None:

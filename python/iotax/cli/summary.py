@@ -92,7 +92,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "margin_percent": data.study.margin,
         "baseline": summary.grid.baseline_arm if summary else None,
         "responses": [each.key for each in summary.responses] if summary else [],
-        "wall_s": data.wall_ns / 1e9,
+        "wall_s": data.wall_ns / 1e9 if data.wall_ns else None,
         "measured_percent": None if data.measuring_share is None else 100 * data.measuring_share,
         "half_widths": _half_widths(summary) if summary and data.runs else {},
         "treatments": [_treatment_document(each, summary) for each in summary.cells] if summary and data.runs else [],

@@ -85,7 +85,7 @@ class Campaign:
 def read_campaign(form: Format, paths: Sequence[Path], naming: Naming) -> Campaign:
     """Reads every file. Raises PatternError where a name does not say what it should."""
     notes, unreadable, found = Notes(), [], []
-    digest = hashlib.sha256(form.name.encode())
+    digest = hashlib.sha256(f"{form.name}{form.columns or ''}".encode())
     files = _distinct(each for path in paths for each in form.files(path))
     for path in files:
         try:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from iotax.imports.measured import Measured
 from iotax.imports.problems import Notes, Unreadable
+
+if TYPE_CHECKING:
+    from iotax.imports.table import Column
 
 
 class Reader(Protocol):
@@ -36,11 +40,14 @@ class Format:
     """Of files in a folder that hold no result of their own."""
     otherwise: tuple[str, ...] = ()
     """Of the files that are taken from a folder that has none of `suffixes`."""
+    columns: tuple[Column, ...] | None = None
+    """What stands where in a table, as the user says; None for the formats that say it themselves."""
 
     @property
     def reader(self) -> Reader:
         """Imported when it is used: nobody pays for formats that they do not have."""
-        return importlib.import_module(f"iotax.imports.{self.module}").read
+        found = importlib.import_module(f"iotax.imports.{self.module}").read
+        return found if self.columns is None else functools.partial(found, columns=self.columns)
 
     def read(self, path: Path, notes: Notes) -> list[Measured]:
         """Every result in the file. Raises Unreadable and nothing else, whatever the file holds: one file never costs
@@ -130,6 +137,7 @@ FORMATS = {
             summaries=("-res.txt",),
         ),
         Format("pgbench", "pgbench -l logs, or its text", "pgbench", ("",), "logs merged; text means"),
+        Format("table", "table with a row for each run (--column)", "table", (".csv", ".tsv"), "as it has", columns=()),
         Format("sysbench", "sysbench text", "sysbench", (".txt", ".log"), "--histogram merged; else per run"),
     )
 }

@@ -29,7 +29,7 @@ AROUND_NS = 600_000_000_000
 """How long before the first run and after the last one the machines are taken to be what they were between."""
 _STAMP_NS = 1_000_000_000
 """By which the time that a program stamps on its result may be off."""
-_ROLES: dict[str, tuple[Role, Layer]] = {
+ROLES: dict[str, tuple[Role, Layer]] = {
     "initiator": ("initiator", "machine"),
     "target": ("target", "machine"),
     "hypervisor": ("hypervisor", "machine"),
@@ -211,9 +211,9 @@ class Monitors:
 def recorded(word: str, notes: Notes) -> Recorded:
     """Of `ROLE=FILE`. Raises Unreadable, and PatternError where the word is not of that form."""
     name, equals, file_name = word.partition("=")
-    if not equals or name not in _ROLES or not file_name:
-        raise PatternError(f"--cpu {word}: write ROLE=FILE, where ROLE is {', '.join(_ROLES)}")
-    role, layer = _ROLES[name]
+    if not equals or name not in ROLES or not file_name:
+        raise PatternError(f"--cpu {word}: write ROLE=FILE, where ROLE is {', '.join(ROLES)}")
+    role, layer = ROLES[name]
     path = Path(file_name)
     head = head_of(path).lstrip()
     if head.startswith("{"):

@@ -11,7 +11,6 @@ from iotax.analysis.sessions import SESSIONS_MAX, for_width
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
 from iotax.analysis.verdict import Cause, Verdict
-from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
 from iotax.wording.carried import emulated
 from iotax.wording.costs import by_rate, priced
@@ -252,8 +251,7 @@ def effort(summary: Summary, share: float) -> str:
     wanted = for_width(blocks, share) if blocks > 1 else None
     if wanted is None:
         return f"more than {counted(SESSIONS_MAX, unit)}"
-    # What an import took says nothing about how long its runs did.
-    wall_ns = 0 if isinstance(summary.data.study, ImportedStudy) else summary.data.wall_ns
+    wall_ns = summary.data.wall_ns
     took = f" ({show_minutes(wall_ns / 1e9 * wanted / blocks)})" if wall_ns else ""
     return f"about {counted(wanted, unit)}{took}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -29,6 +29,8 @@ from answer_samples import (
 )
 from format_samples import BDEVPERF, DISKSPD, PERF, PERF_BINS, PERF_CUTS, PGBENCH, SYSBENCH
 from import_samples import BINS, fio_campaign, fio_job, fio_output, fio_side
+from test_import_tables import COLUMNS as TABLE_COLUMNS
+from test_import_tables import HAMMERDB
 from test_init_from_fio import JOB
 from vdbench_samples import histogram, summary
 
@@ -39,6 +41,7 @@ from iotax.imports.formats import FORMATS
 from iotax.imports.naming import PatternError
 from iotax.imports.problems import Notes, Unreadable
 from iotax.imports.processors import recorded
+from iotax.imports.table import given_columns
 
 REAL = Path(__file__).parent / "real"
 TRIES = 30
@@ -94,6 +97,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "fio-hist": [
         Sample("x_clat_hist.1.log", "".join(f"{at}, {at % 2}, 4096, {', '.join(['1'] * 1856)}\n" for at in (999, 2000)))
     ],
+    "table": [Sample("a.csv", HAMMERDB), Sample("a.csv", HAMMERDB.replace(",", ";"))],
     "hcibench": [Sample("vm-ds-1-1.json", fio_output())],
     "monitor": [
         Sample("m.json", real("mpstat-12.6.1.json")),
@@ -122,7 +126,8 @@ def read(kind: str, path: Path, text: str) -> None:
         case "command":
             study_of_diskspd(text.replace("\x00", ""), "x")
         case _:
-            for each in FORMATS[kind].reader(path, Notes()):
+            columns = given_columns(TABLE_COLUMNS) if kind == "table" else None
+            for each in replace(FORMATS[kind], columns=columns).reader(path, Notes()):
                 each.checked().result([]).model_dump_json()
 
 

@@ -43,6 +43,8 @@ class Printed:
     """Results in each file, which are treatments of their own."""
     page: tuple[str, ...] = ()
     """Figures of what was printed, as the report writes them."""
+    options: tuple[str, ...] = ()
+    """Of the command line, besides."""
 
 
 # fio prints reads and writes apart: 4828 and 2159 IOPS, 18.9 MiB/s and 8639 KiB/s, 1153.55 and 1001.54 µs, and the 99th
@@ -239,6 +241,13 @@ BY_HAND = {
         {"iops": (2000, 0), "latency": (180.0005, 0.001), "latency_p99": (400, 400 / 128)},
         page=("2,000", "180"),
     ),
+    "a sheet": Printed(
+        "table",
+        {"sheet.csv": "TPM,Avg ms\n60000,2.5\n"},
+        {"iops": (1000, 0.1), "latency": (2500, 0.5)},
+        page=("1,000", "2,500"),
+        options=("--column", "tpm=TPM", "--column", "latency_ms=Avg ms", "--column", "duration_s=60"),
+    ),
     "HCIBench with vdbench": Printed(
         "hcibench",
         {f"case/vm-{at}.txt": terminal() for at in (1, 2)},
@@ -280,7 +289,7 @@ def test_the_report_has_the_numbers_that_the_program_printed(tmp_path: Path, iot
             else:
                 path.write_text(content)
     pattern = "{protocol}/{replicate}/" + "*/" * deepest + "*"
-    iotax("import", case.form, tmp_path / "study", "--name-pattern", pattern, "-n", "x.iotax")
+    iotax("import", case.form, tmp_path / "study", "--name-pattern", pattern, "-n", "x.iotax", *case.options)
     shown = json.loads(iotax("show", "x.iotax", "--json").stdout)["treatments"]
     assert len(shown) == 2 * case.parts
     for treatment in shown:
