@@ -30,7 +30,7 @@ from iotax.study import Study
 from iotax.study.asked import asked
 from iotax.study.model import format_level
 from iotax.study.read import builtin_studies, builtin_study, load_study, read_study
-from iotax.study.schema import schema_text
+from iotax.study.schema import TITLE, schema_text
 from iotax.study.source import StudyError
 from iotax.trial import Trial
 from iotax.units import counted, show_minutes, show_share
@@ -317,6 +317,6 @@ def _builtin(name: str) -> str:
 def _is_schema(path: Path) -> bool:
     """Whether it may be replaced: what `init` wrote here before, whatever the version."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))["title"] == json.loads(schema_text())["title"]
+        return json.loads(path.read_text(encoding="utf-8"))["title"] == TITLE
     except (OSError, ValueError, LookupError, TypeError):
         return False

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-import textwrap
+import sys
 from typing import Any
 
 from iotax.study.fields import Section
@@ -42,13 +43,12 @@ def _docstrings(model: type[Section]) -> dict[str, str]:
     return found
 
 
+@functools.cache
 def _stated(model: type[Section]) -> dict[str, str]:
     """A string that follows a field. None of a model that a function makes, which has no class statement."""
-    try:
-        [statement] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    except (OSError, TypeError):
+    statement = _statements(model.__module__).get(model.__name__)
+    if statement is None:
         return {}
-    assert isinstance(statement, ast.ClassDef)
     found = {}
     for field, after in zip(statement.body, statement.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
@@ -56,6 +56,16 @@ def _stated(model: type[Section]) -> dict[str, str]:
             if isinstance(said, ast.Constant) and isinstance(said.value, str):
                 found[field.target.id] = inspect.cleandoc(said.value)
     return found
+
+
+@functools.cache
+def _statements(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module, by name. (`inspect.getsource` of a class would parse the module for each.)"""
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except (OSError, TypeError):
+        return {}
+    return {each.name: each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)}
 
 
 def _put(schema: dict[str, Any], docstrings: dict[str, str]) -> None:

@@ -18,6 +18,7 @@ _INVENTORY: list[dict[str, Any]] = [
     {"type": "object", "required": ["inventory"], "properties": {"inventory": {"type": "string"}}},
 ]
 """What takes the place of hosts in a file (`iotax.study.inventory`)."""
+TITLE = "An iotax study"
 
 
 def study_schema() -> dict[str, Any]:
@@ -43,7 +44,7 @@ def study_schema() -> dict[str, Any]:
         "default": "loopback",
     }
     schema["$defs"]["Lab"]["properties"]["hosts"]["anyOf"] += _INVENTORY
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "An iotax study"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": TITLE}
 
 
 def _asks(section: type[Section]) -> bool:

@@ -6,10 +6,11 @@ import contextlib
 import json
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from engine_process import events
+from engine_process import events, started
 
 
 def test_engine_that_is_given_no_document_ends_by_itself(real_engine: Path) -> None:
@@ -49,12 +50,14 @@ LOAD = {"task": "run", "endpoint": "local:/dev/null", "runtime_ns": 1}
     ],
 )
 def test_what_no_machine_has_is_refused_by_field(
-    real_engine: Path, task: str, document: dict[str, object], where: str
+    real_engine: Path, task: Literal["load", "serve"], document: dict[str, object], where: str
 ) -> None:
-    process = subprocess.Popen([real_engine, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    said, _ = process.communicate(json.dumps(document) + "\n", timeout=60)
-    error = json.loads(said.splitlines()[-1])
-    assert (error["kind"], error["where"], process.returncode) == ("usage", where, 2), error
+    # Its input stays open: which of two reasons to end it hears of first would be chance.
+    with started(real_engine, task, document) as process:
+        assert process.stdout
+        error = json.loads(process.stdout.readlines()[-1])
+        assert process.wait(timeout=60) == 2
+    assert (error["kind"], error["where"]) == ("usage", where), error
 
 
 def test_a_load_whose_input_ends_says_so(real_engine: Path, tmp_path: Path) -> None:
