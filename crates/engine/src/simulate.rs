@@ -323,6 +323,7 @@ fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {
                 .map(|(machine, (spent_ns, cores))| core(machine as u32, spent_ns, cores, document.load.runtime_ns))
                 .collect(),
             busy_ns: initiators_ns + target_ns,
+            resolution_ns: None,
         },
     }
 }

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from iotax.records import CpuTime
 from iotax.trial import Slice, Trial, TrialResult
 
 SliceValue: TypeAlias = Callable[[TrialResult, Slice], float | None]
@@ -48,26 +49,49 @@ def _latency_us(_: TrialResult, part: Slice) -> float | None:
 
 
 def _initiator_us(result: TrialResult, part: Slice) -> float | None:
-    return part.initiator_cpu_ns / 1e3 / _done(result, part) if part.ios and _by_process(result) else None
+    return None if result.cpu.part("both") is not None else _load_us(result, part)
+
+
+def _load_us(result: TrialResult, part: Slice) -> float | None:
+    """Of the machine where the load is; it may be the target's too."""
+    if not part.ios or not _is_exact(result):
+        return None
+    spent_ns = part.initiator_cpu_ns
+    if result.facts.stack != "user":
+        spent_ns = part.machine_busy_ns - _idle_ns(_machine(result), part.duration_ns)
+    return spent_ns / 1e3 / _done(result, part)
 
 
 def _target_us(result: TrialResult, part: Slice) -> float | None:
-    if part.target_cpu_ns is None or not part.ios or not _by_process(result):
+    if part.target_cpu_ns is None or not part.ios or not _is_exact(result):
         return None
     return part.target_cpu_ns / 1e3 / _done(result, part)
 
 
 def _both_us(result: TrialResult, part: Slice) -> float | None:
-    initiator = _initiator_us(result, part)
-    if initiator is None or result.facts.served == "nobody":
-        return initiator
+    load = _load_us(result, part)
+    if load is None or result.facts.served == "nobody" or result.cpu.part("both") is not None:
+        return load
     target = _target_us(result, part)
-    return None if target is None else initiator + target
+    return None if target is None else load + target
 
 
-def _by_process(result: TrialResult) -> bool:
-    """A kernel's path is judged by the machine, whose clock is too coarse for a slice."""
-    return result.facts.stack == "user"
+def _is_exact(result: TrialResult) -> bool:
+    """A kernel's path is judged by the machine: ticks of its clock are too coarse for a slice."""
+    machine = _machine(result)
+    return result.facts.stack == "user" or (machine is not None and machine.resolution_ns == 0)
+
+
+def _machine(result: TrialResult) -> CpuTime | None:
+    """That the load ran in, as its slices were read."""
+    return result.cpu.part("both", "guest") or result.cpu.part("initiator", "guest")
+
+
+def _idle_ns(machine: CpuTime | None, duration_ns: int) -> float:
+    """What it spends in such a time without load."""
+    if machine is None or machine.background_ns is None or not machine.window_ns:
+        return 0.0
+    return machine.background_ns * duration_ns / machine.window_ns
 
 
 SLICED: Mapping[str, SliceValue] = {

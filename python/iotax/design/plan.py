@@ -20,7 +20,7 @@ from iotax.design.random import derive_seed, shuffled
 from iotax.design.rates import halvings, ladder
 from iotax.design.treatments import Treatment, name_of, treatments
 from iotax.study import Settings, Study
-from iotax.study.model import Load, Search, factor_names
+from iotax.study.model import Load, Search, Slices, factor_names
 from iotax.trial import LevelValue, Trial
 from iotax.units import counted, show_minutes
 
@@ -32,6 +32,8 @@ CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
 TURN_NS = 3_000_000
 """From one slice's end to the next one's load."""
+GUEST_TURN_NS = 30_000_000
+"""The same by the clocks of emulated guests: they answer the last I/Os within it, and their engines wake."""
 LEAD_IN_NS = 200_000_000
 """Load at a session's start that is not measured. Without it the first slice of 50 ms was 3 to 7 % slower than its
 treatment's others, on a busy machine (60 sessions)."""
@@ -229,7 +231,9 @@ def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: i
 
 def _setup_ns(study: Study) -> int:
     first = conditioned(study)
-    return (GUESTS_NS if study.lab.vm is not None else 0) + (first.least_ns if first else 0)
+    # Of a design by rounds guests boot for each session.
+    boots = study.lab.vm is not None and study.design.slices is None
+    return (GUESTS_NS if boots else 0) + (first.least_ns if first else 0)
 
 
 def _at_once(study: Study) -> int:
@@ -240,6 +244,8 @@ def _at_once(study: Study) -> int:
 def _expected(study: Study, trials: Sequence[Trial]) -> dict[str, int]:
     """Trial id → how long it takes, in this order: guests stay connected from trial to trial until one needs another
     protocol or topology."""
+    if study.lab.vm is not None and study.design.slices is not None:
+        return {trial.id: _turns_ns(study, trials, study.design.slices) for trial in trials}
     found: dict[str, int] = {}
     up: dict[str, LevelValue] | None = None
     for trial in trials:
@@ -280,6 +286,14 @@ def _window_ns(load: Load) -> int:
     if load.transactions is None:
         return load.runtime
     return load.transactions * load.workers * TRANSACTION_NS
+
+
+def _turns_ns(study: Study, trials: Sequence[Trial], slices: Slices) -> int:
+    """A trial's slices in guests, and its share of the session: its start, and a slice without load in each round."""
+    treatments = len({tuple(trial.treatment.items()) for trial in trials})
+    protocols = len({study.settings(trial.treatment).endpoint.protocol for trial in trials})
+    slice_ns = slices.rounds * (slices.settle_ns + slices.slice_ns + GUEST_TURN_NS)
+    return slice_ns + (slice_ns + GUESTS_NS + protocols * RECONNECT_NS) // treatments
 
 
 def _expected_ns(study: Study, trial: Trial) -> int:

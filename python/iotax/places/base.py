@@ -140,6 +140,13 @@ class Task(ABC):
     async def end(self) -> None:
         """Ends it, with whatever it started: asked first, by closing its input, then by force. Twice does nothing."""
 
+    async def clock(self, within_s: float) -> tuple[int, int | None]:
+        """What the machine's wall clock shows, ns, and its kernel's error; while the engine waits for its start. Raises
+        EngineError."""
+        self.send({"command": "clock"})
+        event = await self.expect("clock", within_s)
+        return event["unix_ns"], event["error_ns"]
+
     async def expect(self, name: str, within_s: float, hear: Callable[[Event], None] | None = None) -> Event:
         """The next event of that name; those before it go to `hear`."""
         loop = asyncio.get_running_loop()

@@ -131,6 +131,12 @@ class Port(Place):
         await self._write(b"0 @counters\n")
         return await self._line_of("COUNTERS ", within_s)
 
+    async def clock(self, within_s: float) -> int:
+        """The guest's time, ns, without starting a program. Raises EngineError."""
+        await self._write(b"0 @clock\n")
+        seconds, _, micros = (await self._line_of("CLOCK ", within_s)).removeprefix("CLOCK ").partition(".")
+        return int(seconds) * 1_000_000_000 + int(micros) * 1000
+
     async def script(self, script: str) -> str:
         """Sends a script; its number, to be given to `line`. Raises EngineError."""
         number = str(next(self._numbers))
@@ -248,6 +254,10 @@ class _Script(Task):
             self._end = EngineError("died", f"the engine in the {self._port.name} ended before its work was done")
             raise self._end
         return event_of(line.encode())
+
+    async def clock(self, within_s: float) -> tuple[int, int | None]:
+        # A script for the engine would take as long as a program takes to start.
+        return await self._port.clock(within_s), None
 
     async def end(self) -> None:
         if self._end is not None:

@@ -223,6 +223,7 @@ def _parts_of(engine: Mapping[str, Any]) -> list[dict[str, Any]]:
         part = given.model_dump() if isinstance(given, Record) else dict(given)
         part["busy_ns"] = part.pop("total_ns", part.get("busy_ns"))
         if layer == "machine":
-            part |= {"processors": len(part.get("cores", ())) or None, "resolution_ns": TICK_NS}
+            # The engine says so where it is finer than a tick.
+            part = {"resolution_ns": TICK_NS} | part | {"processors": len(part.get("cores", ())) or None}
         found.append({**part, "role": role, "layer": layer})
     return found

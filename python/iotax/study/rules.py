@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
@@ -13,8 +12,9 @@ from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, HOSTS_MEMORY, LAID_OUT, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, LEVEL, Cluster, Hosts
 from iotax.study.media import impossible
-from iotax.study.model import MODELLED, Level, Settings, Slices, Stream, Study, Vm, factor_names
+from iotax.study.model import MODELLED, Level, Settings, Stream, Study, Vm, factor_names
 from iotax.study.precondition import ROUNDS_MIN
+from iotax.study.rules_rounds import broken_in_rounds
 from iotax.study.rules_sim import broken_in_sim
 from iotax.study.source import Place
 from iotax.study.topology import ON_HOSTS, Topology, refused, refused_in_sim, refused_on_hosts
@@ -23,7 +23,7 @@ from iotax.study.varied import own_place as _own_place
 from iotax.study.varied import place as _place
 from iotax.study.varied import values as _values
 from iotax.trial import LevelValue
-from iotax.units import format_duration, format_size
+from iotax.units import format_size
 
 CELLS_MAX = 100_000
 """Trials of one study: more would run for weeks, and is a slip of the pen."""
@@ -33,8 +33,6 @@ FRACTION_FACTORS_MAX = 10
 
 ZONE_BYTES = 1 << 20
 """Parts of a volume that clients share begin at multiples of it."""
-
-SLICE_MIN_NS = 20_000_000
 
 _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
 
@@ -57,7 +55,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _durable(study)
     yield from _generator(study)
     yield from _design(study)
-    yield from _rounds(study)
+    yield from broken_in_rounds(study)
     yield from _search(study)
     yield from _links(study)
     yield from _cells(study)
@@ -624,58 +622,6 @@ def _design(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("design", "stop", "at_least"), f"more than the {design.replicates} replicates there are at most"
     if design.stop and design.blocks != "replicate":
         yield ("design", "stop"), "needs `blocks: replicate`: the rule is asked after each complete block"
-
-
-def _rounds(study: Study) -> Iterator[tuple[Place, str]]:
-    """What can be measured in slices: loads of one server that keeps running, by the engine, on this machine."""
-    design = study.design
-    if (slices := design.slices) is None:
-        return
-    place = ("design", "rounds")
-    if design.sessions != design.replicates:
-        yield ("design", "replicates"), "sessions are the replicates of a design by rounds; leave this out"
-    for name in ("warmup", "runtime"):
-        if name in study.load.model_fields_set or name in study.levels():
-            word = "settle" if name == "warmup" else "slice"
-            yield _place(study, name), f"rounds measure slices; say `{word}:` under design in place of this"
-    if slices.slice_ns < SLICE_MIN_NS:
-        yield ("design", "slice"), "a slice is 20 ms or longer: CPU clocks at its edges are not read more exactly"
-    if study.lab.vm is not None:
-        yield place, "the vm lab has one protocol in its guests at a time; say `replicates:`"
-    yield from _searched_in_rounds(study, slices)
-    if "fio" in _values(study, "generator"):
-        yield place, "fio starts anew for each trial; say `replicates:`"
-    if study.volume.refill == "trial":
-        yield ("volume", "refill"), "a round has no time to fill the volume before each slice; say `refill: block`"
-    for name in study.levels():
-        of_server = factor_names()[name] == "volume" or name == "polling"
-        if of_server and "file" in _values(study, "media"):
-            yield (
-                place,
-                f"{name} takes a server for each level, and a file is behind one server at a time; say `replicates:`",
-            )
-    if "always" in _values(study, "polling"):
-        yield place, "`polling: always` keeps its processor from the other treatments of a round; say `polling: auto`"
-    for name in ("hard_to_change", "sentinels"):
-        if getattr(design, name):
-            yield ("design", name), "rounds hold every treatment; leave this out"
-    if design.blocks != "replicate":
-        yield ("design", "blocks"), "sessions are the blocks of a design by rounds; leave this out"
-
-
-def _searched_in_rounds(study: Study, slices: Slices) -> Iterator[tuple[Place, str]]:
-    """A rate that is too high by the search's precision must show it within one slice, which begins without a queue."""
-    search = study.search
-    if search is None or search.rate_max is None:
-        return
-    least_ns = search.latency_max * 100 / search.precision
-    if slices.slice_ns < least_ns:
-        yield (
-            ("design", "slice"),
-            f"a slice begins without a queue, and a rate {search.precision:g} % too high is behind by "
-            f"{format_duration(search.latency_max)} only after {format_duration(math.ceil(least_ns))}: say so much at "
-            "least, or `replicates:`",
-        )
 
 
 def _search(study: Study) -> Iterator[tuple[Place, str]]:

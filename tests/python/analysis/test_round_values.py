@@ -13,6 +13,7 @@ from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.rounds import SLICED, hodges_lehmann, polished, scatter
 from iotax.analysis.sessions import arm_rounds, session_scatter
 from iotax.analysis.summary import summarise
+from iotax.records import CpuTime, CpuUse
 from iotax.report.charts import rounds as draw_rounds
 from iotax.trial import Open, Slice, TrialResult
 from iotax.wording import trust
@@ -76,6 +77,43 @@ def test_ios_that_the_edges_of_a_slice_cut_count_in_part() -> None:
     assert SLICED["bandwidth"](result, part) == pytest.approx(done * 4096 / 0.05 / (1 << 20))
     assert SLICED["latency"](result, part) == pytest.approx(2100)
     assert SLICED["cpu"](result, part) == pytest.approx(1000 / done)
+
+
+@pytest.mark.parametrize(
+    ("resolution_ns", "both", "initiator", "target"), [(0, 21.0, 18.0, 3.0), (10_000_000, None, None, None)]
+)
+def test_a_kernels_path_is_judged_by_its_guest_where_that_is_read_exactly(
+    resolution_ns: int, both: float | None, initiator: float | None, target: float | None
+) -> None:
+    guest = CpuTime(
+        role="initiator",
+        layer="guest",
+        busy_ns=1,
+        background_ns=40_000,
+        window_ns=100_000_000,
+        resolution_ns=resolution_ns,
+    )
+    result = finished()
+    result = result.model_copy(
+        update={"cpu": CpuUse([guest]), "facts": result.facts.model_copy(update={"stack": "kernel", "served": "lab"})}
+    )
+    done = 50 / 2.1
+    # Of 450 µs of the guest 20 µs are background.
+    part = slice_of(machine_busy_ns=round(18_000 * done) + 20_000, target_cpu_ns=round(3_000 * done))
+    for name, value in [("cpu", both), ("cpu_initiator", initiator), ("cpu_target", target)]:
+        assert SLICED[name](result, part) == (None if value is None else pytest.approx(value, rel=1e-5))
+
+
+def test_where_both_ends_are_one_guest_its_cpu_is_theirs_together() -> None:
+    guest = CpuTime(role="both", layer="guest", busy_ns=1, background_ns=0, window_ns=50_000_000)
+    result = finished()
+    result = result.model_copy(
+        update={"cpu": CpuUse([guest]), "facts": result.facts.model_copy(update={"stack": "kernel", "served": "lab"})}
+    )
+    part = slice_of(machine_busy_ns=round(18_000 * 50 / 2.1), target_cpu_ns=None)
+    assert SLICED["cpu"](result, part) == pytest.approx(18.0, rel=1e-5)
+    assert SLICED["cpu_initiator"](result, part) is None
+    assert SLICED["cpu_target"](result, part) is None
 
 
 def test_whole_ios_count_in_slices_of_earlier_versions_and_of_open_loops() -> None:

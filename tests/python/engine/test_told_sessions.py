@@ -142,6 +142,69 @@ def test_the_observer_costs_next_to_nothing(told: Any) -> None:
     assert observed["observer"]["total_ns"] < 2 * MS
 
 
+def test_machines_keep_one_schedule_without_a_word_between_slices(told: Any, served: dict[str, Any]) -> None:
+    run = time.time_ns()
+    schedule = {"gap_ns": 100 * MS, "lead_in_ns": 100 * MS, "run": run, "observe": {}}
+    nfs, iscsi = loads(served)[:2]
+    sessions = [
+        told(loads=[nfs], rounds=[[0, None], [None, 0, None]], **schedule),
+        told(loads=[iscsi], rounds=[[None, 0], [0, None, None]], **schedule),
+    ]
+    for each in sessions:
+        each.hear("connected")
+        each.hear("armed")
+    at_unix_ns = time.time_ns() + 1500 * MS
+    for each in sessions:
+        each.say(command="start", at_unix_ns=at_unix_ns)
+    for each in sessions:
+        each.hear("started")
+    observed = [each.hear("observed")["slices"] for each in sessions]
+    results = [each.hear("result") for each in sessions]
+    pitch_ns, first_ns = (20 + 200 + 100) * MS, (100 + 100 + 20) * MS
+    for result, places in zip(results, [(1, 4), (2, 3)], strict=True):
+        starts = {part["place"]: part["start_ns"] for part in result["slices"]}
+        assert set(starts) == set(places)
+        for place, start_ns in starts.items():
+            window = result["window"]
+            at_ns = window["start_unix_ns"] + start_ns - window["start_ns"]
+            assert abs(at_ns - (at_unix_ns + first_ns + (place - 1) * pitch_ns)) < MS
+        # What the other machine wrote meanwhile is of an earlier slice of the same session.
+        assert result["verify"]["wrong_blocks"] == 0
+        assert result["verify"]["checked_blocks"] > 0
+    for slices in observed:
+        assert [part["place"] for part in slices] == [1, 2, 3, 4, 5]
+        assert {part["duration_ns"] for part in slices} == {SLICE_NS}
+
+
+def test_loads_of_one_session_share_a_file_that_is_nobody_elses(told: Any, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.write_bytes(bytes(8 << 20))
+    load = {"task": "run", "endpoint": f"local:{volume}", "outstanding": 2, "options": {"direct": False}}
+    reads, writes = load | {"read_percent": 100}, load | {"read_percent": 0}
+    both = [{"id": "reads", "load": reads}, {"id": "writes", "load": writes}]
+    session = told(loads=both, rounds=[[0, 1], [1, 0]])
+    session.hear("connected")
+    session.hear("connected")
+    other = told(loads=both[1:], rounds=[[0]])
+    assert other.hear("error")["kind"] == "in_use"
+    session.hear("armed")
+    session.say(command="start", at_unix_ns=time.time_ns() + 1500 * MS)
+    session.hear("started")
+    found = {result["id"]: result for result in (session.hear("result"), session.hear("result"))}
+    assert found["reads"]["read"]["ios"] > 0
+    assert found["writes"]["write"]["ios"] > 0
+
+
+def test_loads_of_one_session_do_not_share_a_file_that_holds_others_data(told: Any, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.write_bytes(b"precious" * (1 << 20))
+    load = {"task": "run", "endpoint": f"local:{volume}", "outstanding": 2, "options": {"direct": False}}
+    both = [{"id": name, "load": load | {"read_percent": share}} for name, share in (("reads", 100), ("writes", 0))]
+    session = told(loads=both, rounds=[[0, 1]])
+    assert session.hear("error")["kind"] == "foreign_data"
+    assert volume.read_bytes() == b"precious" * (1 << 20)
+
+
 def test_a_session_ends_where_nobody_renews_its_lease(told: Any) -> None:
     session = told(observe={}, lease_ns=1000 * MS)
     session.hear("armed")
@@ -182,7 +245,13 @@ def test_an_orphan_ends_though_nobody_reads_it(real_engine: Path) -> None:
 
 @pytest.mark.parametrize(
     ("document", "place"),
-    [({}, "loads"), ({"observe": {}, "sample_ns": 0}, "sample_ns")],
+    [
+        ({}, "loads"),
+        ({"observe": {}, "sample_ns": 0}, "sample_ns"),
+        ({"observe": {}, "rounds": [[None]]}, "rounds"),
+        ({"observe": {}, "rounds": [[None, None]], "lead_in_ns": MS}, "rounds"),
+        ({"observe": {}, "lead_in_ns": MS, "start": "told"}, "lead_in_ns"),
+    ],
 )
 def test_sessions_that_make_no_sense_are_refused(real_engine: Path, document: dict[str, Any], place: str) -> None:
     [said] = events(real_engine, {"settle_ns": 0, "slice_ns": MS} | document, "session")

@@ -156,6 +156,25 @@ pub(crate) struct ObservedEvent {
     pub(crate) interfaces: Vec<InterfaceReport>,
     /// Those that did something, partitions and devices built from others beside those below them
     pub(crate) disks: Vec<DiskReport>,
+    /// Every slice that the schedule left time for, of whatever load, where there are several
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) slices: Vec<ObservedSlice>,
+}
+
+/// The machine over one slice of several.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ObservedSlice {
+    /// Place among all slices of the session, from 1
+    pub(crate) place: usize,
+    /// Since the session process began
+    pub(crate) start_ns: u64,
+    pub(crate) duration_ns: u64,
+    /// Between the readings of the CPU clocks, to which the busy time is scaled where that is exact
+    pub(crate) cpu_window_ns: u64,
+    pub(crate) machine_busy_ns: u64,
+    /// As a machine's `resolution_ns`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resolution_ns: Option<u64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -515,6 +534,9 @@ pub(crate) struct CpuEvents {
 pub(crate) struct MachineCpu {
     pub(crate) cores: Vec<CoreCpu>,
     pub(crate) busy_ns: u64,
+    /// 0 where idle time was read to the nanosecond, waiting for I/O included; absent: ticks of 10 ms
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resolution_ns: Option<u64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

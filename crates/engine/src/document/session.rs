@@ -13,12 +13,20 @@ use super::LoadDocument;
 pub(crate) struct SessionDocument {
     #[serde(default)]
     pub(crate) loads: Vec<SessionLoad>,
-    /// Each round names loads by their place in `loads`, in the order in which they are measured
+    /// Each round names loads by their place in `loads`, in the order in which they are measured; null: a load of another
+    /// machine that keeps the same schedule
     #[serde(default)]
-    pub(crate) rounds: Vec<Vec<usize>>,
+    pub(crate) rounds: Vec<Vec<Option<usize>>>,
     /// Of the first load before the first slice, not measured: what a start disturbs meets no slice
     #[serde(default)]
     pub(crate) lead_in_ns: u64,
+    /// From one slice's end to the next one's load, by the clock: a schedule that several machines keep without a word between
+    /// them. A load that is late, since the last one's I/Os took longer, settles for less time; a slice that should be measured by
+    /// then is left out. Absent: as soon as they are answered
+    pub(crate) gap_ns: Option<u64>,
+    /// Names what slices write, each by this and its place: later than all that the units hold, and the same on every machine of a
+    /// session, whose clocks may differ. Absent: by the time
+    pub(crate) run: Option<u64>,
     /// Load before each slice that is not measured
     pub(crate) settle_ns: u64,
     pub(crate) slice_ns: u64,
@@ -26,7 +34,8 @@ pub(crate) struct SessionDocument {
     pub(crate) sample_ns: Option<u64>,
     #[serde(default)]
     pub(crate) start: StartSpec,
-    /// Read the machine's CPU time and counters over one slice
+    /// Read the machine's CPU time and counters over the slices; of several, which need `gap_ns`, over each as exactly as the
+    /// kernel tells
     pub(crate) observe: Option<ObserveSpec>,
     /// The session ends where it hears no line for so long; absent: only where its input ends
     pub(crate) lease_ns: Option<u64>,

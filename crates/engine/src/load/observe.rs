@@ -86,5 +86,6 @@ fn event(window: document::Window, usage: &Usage, moved: MachineCounts) -> Obser
         cpu_series: usage.series.iter().map(|point| report::cpu_point(point, "observer")).collect(),
         interfaces: interfaces.collect(),
         disks: disks.collect(),
+        slices: Vec::new(),
     }
 }

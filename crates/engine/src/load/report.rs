@@ -282,7 +282,7 @@ pub(super) fn machine(times: &MachineTimes) -> MachineCpu {
         iowait_ns: core.iowait_ns,
         guest_ns: core.guest_ns,
     });
-    MachineCpu { cores: cores.collect(), busy_ns: times.busy_ns() }
+    MachineCpu { cores: cores.collect(), busy_ns: times.busy_ns(), resolution_ns: times.exact_ns.map(|_| 0) }
 }
 
 fn per_second(count: u64, duration_ns: u64) -> f64 {

@@ -22,6 +22,14 @@ impl Slice {
         self.begin_at + self.settle
     }
 
+    /// With its load from then on, where that is later than was meant: it settles for less time. `None` where it would be measured
+    /// by then.
+    pub(super) fn from(self, earliest: Instant) -> Option<Self> {
+        let start = self.start();
+        let begin_at = self.begin_at.max(earliest);
+        (begin_at <= start).then(|| Self { begin_at, settle: start.since(begin_at), ..self })
+    }
+
     pub(super) fn end(&self) -> Instant {
         self.start() + self.runtime
     }

@@ -29,6 +29,7 @@ pub(super) struct Span {
 pub(super) struct Meters {
     own: Meter,
     watched: BTreeMap<u32, Meter>,
+    exact: bool,
 }
 
 struct Meter {
@@ -40,6 +41,7 @@ struct Meter {
 /// A window whose first readings are taken.
 pub(super) struct Window<'a> {
     clock: Clock,
+    exact: bool,
     initiator: &'a Meter,
     watched: BTreeMap<String, &'a Meter>,
     before: Readings,
@@ -105,8 +107,8 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// The processes' times as they would have been read at the edges of a window of `duration`: the readings come a little late,
-    /// which counts in a short one. The machine's are ticks of 10 ms, coarser than that.
+    /// The times as they would have been read at the edges of a window of `duration`: the readings come a little late, which
+    /// counts in a short one. The machine's ticks of 10 ms are coarser than that.
     pub(super) fn scaled_to(mut self, duration: Duration) -> Self {
         let (wanted, read) = (duration.as_nanos(), u128::from(self.duration_ns.max(1)));
         let scaled = |used: &mut u64| *used = (u128::from(*used) * wanted / read) as u64;
@@ -120,6 +122,7 @@ impl Usage {
             }
         }
         self.duration_ns = wanted as u64;
+        self.machine = self.machine.scaled_to(self.duration_ns);
         self
     }
 
@@ -159,15 +162,20 @@ impl Meters {
                 place.insert(Meter::of(pid).map_err(|error| no_process(&error, role, pid))?);
             }
         }
-        Ok(Self { own, watched })
+        Ok(Self { own, watched, exact: false })
+    }
+
+    /// With the machine's idle time to the nanosecond, where that can be read.
+    pub(super) fn exact(self, exact: bool) -> Self {
+        Self { exact, ..self }
     }
 
     /// `watch_pids` are of those that the meters were made of.
     pub(super) fn open(&self, watch_pids: &BTreeMap<String, u32>, clock: Clock) -> Result<Window<'_>, Failure> {
         let watched = watch_pids.iter().map(|(role, pid)| (role.clone(), &self.watched[pid])).collect();
-        let before = Readings::take(clock, &self.own, &watched)?;
+        let before = Readings::take(clock, self.exact, &self.own, &watched)?;
         let looked = before.look();
-        Ok(Window { clock, initiator: &self.own, watched, before, looked, points: Vec::new() })
+        Ok(Window { clock, exact: self.exact, initiator: &self.own, watched, before, looked, points: Vec::new() })
     }
 }
 
@@ -211,7 +219,7 @@ impl Window<'_> {
     }
 
     pub(super) fn close(mut self) -> Result<Usage, Failure> {
-        let after = Readings::take(self.clock, self.initiator, &self.watched)?;
+        let after = Readings::take(self.clock, self.exact, self.initiator, &self.watched)?;
         let last = after.look().since(&self.looked, self.before.at);
         if !self.points.is_empty() && last.duration_ns > 0 {
             self.points.push(last);
@@ -265,7 +273,7 @@ impl Readings {
         Look { at: self.at, initiator_ns: self.initiator.times.total_ns, watched_ns, machine: self.machine.clone() }
     }
 
-    fn take(clock: Clock, initiator: &Meter, watched: &BTreeMap<String, &Meter>) -> Result<Self, Failure> {
+    fn take(clock: Clock, exact: bool, initiator: &Meter, watched: &BTreeMap<String, &Meter>) -> Result<Self, Failure> {
         let at = clock.now();
         let mut readings = BTreeMap::new();
         for (role, meter) in watched {
@@ -273,6 +281,7 @@ impl Readings {
             readings.insert(role.clone(), reading);
         }
         let initiator = initiator.read().map_err(failure::internal)?;
-        Ok(Self { at, initiator, watched: readings, machine: MachineTimes::read().map_err(failure::internal)? })
+        let machine = if exact { MachineTimes::read_exact() } else { MachineTimes::read() };
+        Ok(Self { at, initiator, watched: readings, machine: machine.map_err(failure::internal)? })
     }
 }

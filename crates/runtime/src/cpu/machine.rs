@@ -1,6 +1,7 @@
-//! CPU time of every core, from `/proc/stat` (proc(5)): 10 ms ticks, interrupts apart.
+//! CPU time of every core, from `/proc/stat` (proc(5)): 10 ms ticks, interrupts apart. For short windows, idle time to the
+//! nanosecond, from `/proc/timer_list`: what `/proc/stat` rounds down. Root alone may read it.
 
-use std::{fs, io};
+use std::{collections::BTreeMap, fs, io};
 
 use super::process::ticks_per_second;
 
@@ -25,11 +26,30 @@ pub struct CoreTimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineTimes {
     pub cores: Vec<CoreTimes>,
+    /// Where idle time is exact, the instant of the reading; of a difference, the time between. `None` of ticks.
+    pub exact_ns: Option<u64>,
 }
 
 impl MachineTimes {
     pub fn read() -> io::Result<Self> {
         Ok(Self::parse(&fs::read_to_string("/proc/stat")?, ticks_per_second()))
+    }
+
+    /// With idle time to the nanosecond, where this process may read it and the kernel keeps it.
+    pub fn read_exact() -> io::Result<Self> {
+        let times = Self::read()?;
+        let timers = fs::read_to_string("/proc/timer_list").ok();
+        Ok(timers.and_then(|timers| times.with_exact_idle(&timers)).unwrap_or(times))
+    }
+
+    /// `None` where the list does not have the idle time of every core.
+    fn with_exact_idle(&self, timer_list: &str) -> Option<Self> {
+        let (now_ns, idle) = exact_idle(timer_list)?;
+        let cores = self.cores.iter().map(|core| {
+            // Together: a core that waits for I/O is idle.
+            idle.get(&core.cpu).map(|&idle_ns| CoreTimes { idle_ns, iowait_ns: 0, ..*core })
+        });
+        Some(Self { cores: cores.collect::<Option<_>>()?, exact_ns: Some(now_ns) })
     }
 
     /// Between two readings. A core that came online between them counts from nothing.
@@ -50,11 +70,26 @@ impl MachineTimes {
                 guest_ns: core.guest_ns.saturating_sub(before.guest_ns),
             }
         });
-        Self { cores: cores.collect() }
+        let exact_ns = self.exact_ns.zip(earlier.exact_ns).map(|(now_ns, before_ns)| now_ns.saturating_sub(before_ns));
+        Self { cores: cores.collect(), exact_ns }
+    }
+
+    /// As it would have been over `wanted_ns` in place of the time between the readings, where those are exact: ticks
+    /// are coarser than what is scaled.
+    #[must_use]
+    pub fn scaled_to(mut self, wanted_ns: u64) -> Self {
+        let Some(read_ns) = self.exact_ns else { return self };
+        self.exact_ns = Some(wanted_ns);
+        for core in &mut self.cores {
+            let scaled = u128::from(core.idle_ns) * u128::from(wanted_ns) / u128::from(read_ns.max(1));
+            core.idle_ns = u64::try_from(scaled).unwrap_or(u64::MAX);
+        }
+        self
     }
 
     /// Adds what each core did in another span of time. A core that only one of them knows counts as it is.
     pub fn add(&mut self, other: &Self) {
+        self.exact_ns = self.exact_ns.zip(other.exact_ns).map(|(ours_ns, theirs_ns)| ours_ns + theirs_ns);
         for core in &other.cores {
             let Some(ours) = self.cores.iter_mut().find(|ours| ours.cpu == core.cpu) else {
                 self.cores.push(*core);
@@ -72,8 +107,13 @@ impl MachineTimes {
         }
     }
 
-    /// Time in which some core did something for somebody: neither idle, nor waiting for I/O, nor stolen.
+    /// Time in which some core did something for somebody: neither idle, nor waiting for I/O, nor stolen. Of a difference;
+    /// by ticks, the kernel samples what it is made of.
     pub fn busy_ns(&self) -> u64 {
+        if let Some(span_ns) = self.exact_ns {
+            let busy = |core: &CoreTimes| span_ns.saturating_sub(core.idle_ns + core.iowait_ns + core.steal_ns);
+            return self.cores.iter().map(busy).sum();
+        }
         let busy = |core: &CoreTimes| core.user_ns + core.nice_ns + core.system_ns + core.irq_ns + core.softirq_ns;
         self.cores.iter().map(busy).sum()
     }
@@ -103,8 +143,41 @@ impl MachineTimes {
                 guest_ns: next_ns() + next_ns(),
             })
         });
-        Self { cores: cores.collect() }
+        Self { cores: cores.collect(), exact_ns: None }
     }
+}
+
+/// The instant, and how long each core has been idle, waiting for I/O included (kernel/time/timer_list.c). `None` where a
+/// core's idle time is not kept: without timers of high resolution.
+fn exact_idle(timer_list: &str) -> Option<(u64, BTreeMap<u32, u64>)> {
+    let mut now_ns: Option<u64> = None;
+    let mut cores: BTreeMap<u32, BTreeMap<&str, u64>> = BTreeMap::new();
+    let mut last = None;
+    for line in timer_list.lines() {
+        if let Some(text) = line.strip_prefix("now at ") {
+            now_ns = text.split(' ').next().and_then(|word| word.parse().ok());
+        } else if let Some(text) = line.strip_prefix("cpu: ") {
+            last = text.trim().parse().ok();
+        } else if let (Some(cpu), Some((name, value))) =
+            (last, line.trim().strip_prefix('.').and_then(|it| it.split_once(':')))
+        {
+            if let Some(value) = value.split_whitespace().next().and_then(|word| word.parse().ok()) {
+                cores.entry(cpu).or_default().insert(name.trim(), value);
+            }
+        }
+    }
+    let now_ns = now_ns?;
+    let idle = cores.into_iter().map(|(cpu, fields)| {
+        let field = |name| fields.get(name).copied();
+        // Linux 6.9 renamed it.
+        field("nohz_mode").or(field("nohz")).filter(|&mode| mode > 0)?;
+        let slept_ns = field("idle_sleeptime")? + field("iowait_sleeptime")?;
+        // A core that sleeps without its tick adds its time when it wakes.
+        let asleep = field("tick_stopped")? > 0;
+        let since_ns = if asleep { now_ns.saturating_sub(field("idle_entrytime")?) } else { 0 };
+        Some((cpu, slept_ns + since_ns))
+    });
+    Some((now_ns, idle.collect::<Option<_>>()?))
 }
 
 #[cfg(test)]
@@ -144,5 +217,43 @@ mod tests {
     #[test]
     fn this_machine_has_a_core() {
         assert!(!MachineTimes::read().unwrap().cores.is_empty());
+    }
+
+    /// Of Linux 6.1 and, for the second core, 6.12; what lies between is left out.
+    const TIMERS: &str = "Timer List Version: v0.10\nHRTIMER_MAX_CLOCK_BASES: 8\nnow at 5000000000 nsecs\n\ncpu: 0\n clock 0:\n  \
+        .base:       00000000f08173f4\n  .nohz_mode      : 2\n  .tick_stopped   : 0\n  .idle_entrytime : 4999000000 nsecs\n  \
+        .idle_sleeptime : 1988475690 nsecs\n  .iowait_sleeptime: 10 nsecs\njiffies: 4294893815\ncpu: 1\n  \
+        .nohz           : 1\n  .tick_stopped   : 1\n  .idle_entrytime : 4990000000 nsecs\n  .idle_sleeptime : 7 nsecs\n  \
+        .iowait_sleeptime: 0 nsecs\n";
+
+    #[test]
+    fn timer_list_gives_idle_time_to_the_nanosecond() {
+        let times = MachineTimes::parse(STAT, 100).with_exact_idle(TIMERS).unwrap();
+        assert_eq!(times.exact_ns, Some(5_000_000_000));
+        assert_eq!((times.cores[0].idle_ns, times.cores[0].iowait_ns), (1_988_475_700, 0));
+        // It has slept for 10 ms that it has not added yet.
+        assert_eq!(times.cores[1].idle_ns, 10_000_007);
+    }
+
+    #[test]
+    fn busy_time_between_exact_readings_is_what_is_not_idle() {
+        let earlier = MachineTimes::parse("cpu0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0\n", 100);
+        let earlier =
+            earlier.with_exact_idle(&TIMERS.replace("1988475690", "1988000000").replace("now at 5", "now at 4"));
+        let later = MachineTimes::parse("cpu0 9 0 0 0 0 0 0\ncpu1 9 0 0 0 0 0 0\n", 100).with_exact_idle(TIMERS);
+        let used = later.unwrap().since(&earlier.unwrap());
+        assert_eq!(used.exact_ns, Some(1_000_000_000));
+        assert_eq!(used.busy_ns(), (1_000_000_000 - 475_690) + (1_000_000_000 - 10_000_000));
+        let half = used.scaled_to(500_000_000);
+        assert_eq!(half.busy_ns(), (500_000_000 - 237_845) + (500_000_000 - 5_000_000));
+    }
+
+    #[test]
+    fn without_idle_time_of_every_core_ticks_are_kept() {
+        let times = MachineTimes::parse(STAT, 100);
+        assert_eq!(times.with_exact_idle(&TIMERS.replace(".nohz_mode      : 2", ".nohz_mode      : 0")), None);
+        assert_eq!(times.with_exact_idle(&TIMERS.replace("cpu: 1", "cpu: 2")), None);
+        assert_eq!(times.with_exact_idle(""), None);
+        assert_eq!(times.clone().scaled_to(5), times);
     }
 }

@@ -80,9 +80,7 @@ async def measure(agent: Task, ours: Ours, in_turns: Turns) -> Offset:
     """Raises HostFault."""
 
     async def asked() -> tuple[int, int | None]:
-        agent.send({"command": "clock"})
-        event = await agent.expect("clock", _PROBE_S)
-        return event["unix_ns"], event["error_ns"]
+        return await agent.clock(_PROBE_S)
 
     return await compared(asked, ours, in_turns)
 

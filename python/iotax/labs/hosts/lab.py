@@ -462,14 +462,23 @@ class HostsLab(Lab):
         )
         return of_client(document, settings, index, sharing=1 if own else len(self._clients(settings)))
 
-    def _measured(self, jobs: list[Job], hear: Hear | None = None, **window: int) -> list[Answer]:
+    def _measured(
+        self, jobs: list[Job], hear: Hear | None = None, *, warmup_ns: int, runtime_ns: int, sample_ns: int
+    ) -> list[Answer]:
         """Raises TrialFailed."""
 
         async def work() -> list[Answer]:
             await self._connect()
             observers = await self._hypervisors.jobs(self._binary.remote)
             async with self._hypervisors.watched():
-                return await measure([*jobs, *observers], hear, grouped=self._reached_by.groups, **window)
+                return await measure(
+                    [*jobs, *observers],
+                    hear,
+                    grouped=self._reached_by.groups,
+                    warmup_ns=warmup_ns,
+                    runtime_ns=runtime_ns,
+                    sample_ns=sample_ns,
+                )
 
         try:
             return wait_for(work())

@@ -46,11 +46,28 @@ class Job:
     watch_pids: Mapping[str, int] | None = None
     secrets: Mapping[str, str] | None = None
     """Variables that the load has its secrets by; of a host (`HostPlace.start`)."""
+    turns: Turn | None = None
+    """Of a session, in place of `load`."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A host's part of a session."""
+
+    loads: Mapping[str, dict[str, Any]]
+    """Trial id → the engine's `run` task for it."""
+    rounds: Sequence[Sequence[int | None]]
+    """Places in `loads` in the order of measuring; None: another host's load. All hosts' rounds have equal lengths."""
+
+    @property
+    def measured(self) -> int:
+        """Loads that have a slice."""
+        return len({load for each in self.rounds for load in each if load is not None})
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a host said."""
+    """What a host said. Of a session, `connected` and `result` are by trial id."""
 
     host: str
     offset: Offset
@@ -76,13 +93,14 @@ async def measure(
     warmup_ns: int,
     runtime_ns: int,
     sample_ns: int,
+    schedule: Schedule | None = None,
 ) -> list[Answer]:
     """An answer for each job. Raises EngineError, of the first host that fails; the others are ended then.
 
     `hear` is told what comes between the start and the answers; `grouped` says who speaks with which hosts, all from
     here where nothing is said.
     """
-    window = Window(warmup_ns, runtime_ns, sample_ns)
+    window = Window(warmup_ns, runtime_ns, sample_ns, schedule)
     groups = [Directly(jobs, window)] if grouped is None else await grouped(jobs, window)
     ours = Ours()
     try:
@@ -105,12 +123,34 @@ async def measure(
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """Of a session: so many slices, each of the window's settling and run."""
+
+    slices: int
+    lead_in_ns: int
+    gap_ns: int
+    """From one slice's end to the next one's load."""
+    run: int
+    """By which all hosts name what they write, with a slice's place: later than what the volumes hold."""
+
+    def of(self, window: Window) -> int:
+        """How long it takes, ns."""
+        led_in_ns = self.lead_in_ns + self.gap_ns
+        return led_in_ns + self.slices * (window.warmup_ns + window.runtime_ns + self.gap_ns)
+
+
+@dataclass(frozen=True)
 class Window:
-    """As all hosts have it, in ns."""
+    """As all hosts have it, in ns; of a session one slice."""
 
     warmup_ns: int
     runtime_ns: int
     sample_ns: int
+    schedule: Schedule | None = None
+
+    @property
+    def measures_ns(self) -> int:
+        return self.schedule.of(self) if self.schedule is not None else self.warmup_ns + self.runtime_ns
 
 
 class Group(ABC):
@@ -156,6 +196,8 @@ class Directly(Group):
             "slice_ns": self._window.runtime_ns,
             "sample_ns": self._window.sample_ns,
         }
+        if (schedule := self._window.schedule) is not None:
+            asked |= {"lead_in_ns": schedule.lead_in_ns, "gap_ns": schedule.gap_ns, "run": schedule.run}
         self._armed = await each_of([_arm(job, asked, self._running) for job in self.jobs])
 
     async def compare(self, ours: Ours) -> list[Offset]:
@@ -172,7 +214,7 @@ class Directly(Group):
         self._ready = await each_of([self._started(each, at_ns, sent_ns) for each in self._ready])
 
     async def answers(self, hear: Hear | None) -> list[Answer]:
-        measures_ns = self._window.warmup_ns + self._window.runtime_ns
+        measures_ns = self._window.measures_ns
         return await each_of([_answer(each, self._ours, self._ahead_s, measures_ns, hear) for each in self._ready])
 
     async def end(self) -> None:
@@ -213,11 +255,11 @@ class _Ready(_Armed):
 
 
 async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Armed:
-    loads = [{"id": job.place.name, "load": job.load}] if job.load is not None else []
+    turns = job.turns or Turn({job.place.name: job.load} if job.load is not None else {}, [[0]] if job.load else [])
     document = {
         **window,
-        "loads": loads,
-        "rounds": [[0]] if loads else [],
+        "loads": [{"id": name, "load": load} for name, load in turns.loads.items()],
+        "rounds": turns.rounds,
         "start": "told",
         "observe": {"watch_pids": _watched(job)},
     } | ({"lease_ns": LEASE_NS} if job.place.leased else {})
@@ -227,9 +269,9 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Arm
     else:
         agent = await job.place.start(command, document)
     running.append(agent)
-    connected = await agent.expect("connected", READY_S) if loads else None
+    connected = {name: await agent.expect("connected", READY_S) for name in turns.loads}
     await agent.expect("armed", READY_S)
-    return _Armed(job, agent, connected)
+    return _Armed(job, agent, connected if job.turns else connected.get(job.place.name))
 
 
 async def _compared(armed: _Armed, ours: Ours, in_turns: Turns) -> _Ready:
@@ -251,7 +293,11 @@ async def _answer(ready: _Ready, ours: Ours, ahead_s: float, measures_ns: int, h
     slower = 1 if ready.begins_ns is None else _SLOWER_MAX
     observed = await ready.agent.expect("observed", ahead_s + slower * measures_ns / 1e9 + SILENCE_S, heard)
     pace = None if ready.begins_ns is None else measures_ns / max(1, ours.now_ns() - ready.begins_ns)
-    result = await ready.agent.expect("result", SILENCE_S) if ready.job.load is not None else None
+    if ready.job.turns is not None:
+        heard_of = [await ready.agent.expect("result", SILENCE_S) for _ in range(ready.job.turns.measured)]
+        result = {event["id"]: event for event in heard_of}
+    else:
+        result = await ready.agent.expect("result", SILENCE_S) if ready.job.load is not None else None
     beside = (observed.get("watched") or {}).pop(_BESIDE, None)
     return Answer(host, ready.offset, ready.connected, result, observed, ready.agent.log, beside, pace)
 

@@ -11,20 +11,21 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
+from iotax.design.rounds import session_rounds
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.generators import GENERATORS
 from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
 from iotax.labs.media import data_document, done_by, with_media
 from iotax.labs.outcomes import Timeouts
-from iotax.labs.vm import accelerator, clients, database, datastore, fio, initiators, preflight, recipe, topology
+from iotax.labs.vm import accelerator, clients, database, datastore, fio, initiators, preflight, recipe, topology, turns
 from iotax.labs.vm.counters import Clocks, Idle, LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
@@ -97,6 +98,13 @@ class VmLab(Lab):
         """For which kernel that was measured."""
         self._idle_clients: list[tuple[float, float]] = []
         """The same of each initiator, and of the hypervisor below it."""
+        self._session: tuple[tuple[str, ...], dict[str, _Connected]] | None = None
+        """In a design by rounds: the trials of the session that is up, and what is connected, by protocol."""
+        self._sessions: dict[int, list[Trial]] = {}
+        """Of such a design, by block."""
+        if study.design.slices is not None:
+            for trial in plan.trials:
+                self._sessions.setdefault(trial.block, []).append(trial)
 
     def check(self) -> list[CheckItem]:
         found = preflight.findings(list(self._settings.values()), self._kept_bytes())
@@ -117,8 +125,8 @@ class VmLab(Lab):
                 self._images[release] = build(self._program, lambda text: progress(Step(text)), contents=contents)
             progress(Step("choosing the accelerator"))
             self._accelerator, why = accelerator.choose(self._images[self._kernel], self._wanted_accelerator(), version)
-            # Of guests that count instructions, each has a clock of its own: several would share no window.
-            alone = self._vm.cpus == 1 and self._clients == 1
+            # Of guests that count instructions, each has a clock of its own: several share no window and no schedule.
+            alone = self._vm.cpus == 1 and self._clients == 1 and (not self._sessions or self._vm.guests == 1)
             icount = self._vm.clock == "icount" or (self._vm.clock == "auto" and self._accelerator == "tcg" and alone)
             self._clock = "icount" if icount else "host"
             self._told = {
@@ -135,7 +143,8 @@ class VmLab(Lab):
                 progress(Step(reason))
             if drivers := self._hypervisors_initiators():
                 self._variables = initiators.environment(drivers, version, lambda text: progress(Step(text)))
-            self._boot(progress)
+            if not self._sessions:
+                self._boot(progress)
         except VmFault as fault:
             raise LabUnusable([CheckItem("error", fault.subject, _with_console(fault))]) from fault
 
@@ -143,6 +152,9 @@ class VmLab(Lab):
         return self._told
 
     def background(self, block: int) -> Background:
+        if self._sessions:
+            # With every path connected: what they spend by themselves is of the background.
+            self._bring_up(self._sessions[block], lambda _: None)
         started_unix_ns = time.time_ns()
         duration_ns = self._measure_idle()
         guests = [
@@ -193,10 +205,81 @@ class VmLab(Lab):
         except EngineError as fault:
             raise self._failed(fault) from fault
 
+    def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
+        """One session: guests boot anew, every path is connected, and each treatment has its slices."""
+        slices = self._study.design.slices
+        assert slices is not None, "only a study by rounds has sessions"
+        try:
+            connected = self._bring_up(trials, progress)
+            guests = self._running()
+            for role in _ROLES:
+                guests[role].run("caches_drop")
+            session = turns.Session(
+                {trial.id: self._load_of(trial, connected) for trial in trials},
+                session_rounds(self._study, trials, trials[0].block),
+                slices,
+                guests["storage"] if self._vm.guests > 1 else None,
+                self._vm.cpus,
+            )
+            progress(Step(f"measuring {counted(len(trials), 'treatment')} in turns"))
+            measured = session.measure(progress)
+        except TrialFailed as failed:
+            self._give_up()
+            raise TrialFailed(failed.reason, failed.log, failed.connected) from failed
+        except EngineError as fault:
+            raise self._failed(fault) from fault
+        self.close()
+        found = []
+        for trial in trials:
+            settings, of = self._study.settings(trial.treatment), measured[trial.id]
+            update = {"endpoint": _endpoint(settings), "facts": self._facts(settings)}
+            said = self._describe(of.connected, settings, connected[settings.endpoint.protocol])
+            found.append(Outcome(of.result.model_copy(update=update), said, ""))
+        return found
+
+    def _load_of(self, trial: Trial, connected: Mapping[str, _Connected]) -> turns.Load:
+        settings = self._study.settings(trial.treatment)
+        protocol = settings.endpoint.protocol
+        endpoint = f"local:{connected[protocol].paths[0]}"
+        seed = trial_seed(self._study, trial)
+        document = run_document(settings, endpoint, seed=seed, driver="auto", cpus=[], watch_pids={})
+        role = self._load_guest(protocol)
+        return turns.Load(
+            # The storage is the lab's own.
+            document | {"options": {}, "destroy": endpoint},
+            self._running()[role],
+            role,
+            local=protocol == "local",
+            both_ends=self._in_one_guest(protocol),
+        )
+
+    def _bring_up(self, trials: Sequence[Trial], progress: Progress) -> dict[str, _Connected]:
+        """New guests with all that these trials need connected, or those that are up for them. Raises TrialFailed."""
+        ids = tuple(trial.id for trial in trials)
+        if self._session is not None and self._session[0] == ids and self._guests is not None and self._guests.alive():
+            return self._session[1]
+        some = [self._study.settings(trial.treatment) for trial in trials]
+        if reason := next(filter(None, map(self._obstacle, some)), None):
+            raise TrialFailed(reason)
+        try:
+            self._kernel = some[0].topology.kernel
+            self._boot(progress)
+            connected: dict[str, _Connected] = {}
+            for settings in some:
+                if settings.endpoint.protocol not in connected:
+                    up, wrong = self._brought_up(settings, progress)
+                    if wrong:
+                        raise StepFailed(0, "; ".join(dict.fromkeys(wrong)))
+                    connected[settings.endpoint.protocol] = up
+        except EngineError as fault:
+            raise self._failed(fault) from fault
+        self._session = ids, connected
+        return connected
+
     def close(self) -> None:
         if self._guests is not None:
             self._guests.close()
-        self._guests, self._datastore, self._up = None, None, None
+        self._guests, self._datastore, self._up, self._session = None, None, None, None
         self._filled.clear()
 
     def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
@@ -351,22 +434,28 @@ class VmLab(Lab):
 
     def _connect(self, settings: Settings, progress: Progress) -> _Connected:
         """The protocol of these settings, up; another one is taken down first."""
-        protocol, environment = settings.endpoint.protocol, topology.environment(settings, self._vm.guests)
+        protocol, environment = settings.endpoint.protocol, self._environment(settings)
         if self._up is not None and (self._up.protocol, self._up.environment) == (protocol, environment):
             return self._up
         self._disconnect(progress)
+        self._up, wrong = self._brought_up(settings, progress)
+        if wrong:
+            raise StepFailed(0, "; ".join(dict.fromkeys(wrong)))
+        return self._up
+
+    def _brought_up(self, settings: Settings, progress: Progress) -> tuple[_Connected, list[str]]:
+        """The protocol of these settings, beside whatever is up; and what is not as was asked for."""
+        protocol, environment = settings.endpoint.protocol, self._environment(settings)
         guests = self._running()
         self._make_volume(protocol, settings, progress)
         if protocol == "local":
-            self._up = _Connected(protocol, environment, (_VOLUME,))
-            return self._up
+            return _Connected(protocol, environment, (_VOLUME,)), []
         progress(Step(f"connecting {protocol}"))
         guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
         self._model_filled = None
         if settings.topology.by_hypervisor:
             path = self._datastore_of(guests).attach(settings)
-            self._up = _Connected(protocol, environment, (path,), datastore=True)
-            return self._up
+            return _Connected(protocol, environment, (path,), datastore=True), []
         served = guests[self._target_guest(protocol)].run(f"{environment}target_facts {protocol}")
         initiators = guests.initiators[: settings.load.clients or 1]
         paths, daemons, facts, wrong = [], [], {}, []
@@ -382,10 +471,11 @@ class VmLab(Lab):
             found = topology.facts_of(guest.run(f"{own}facts_of {protocol}") + served)
             wrong += topology.mismatches(settings, found)
             facts = facts or found
-        self._up = _Connected(protocol, environment, tuple(paths), daemons=tuple(daemons), facts=facts)
-        if wrong:
-            raise StepFailed(0, "; ".join(dict.fromkeys(wrong)))
-        return self._up
+        return _Connected(protocol, environment, tuple(paths), daemons=tuple(daemons), facts=facts), wrong
+
+    def _environment(self, settings: Settings) -> str:
+        """As the guests' scripts read it. What is up beside others may need a link or names of its own."""
+        return ("TURNS=1; " if self._sessions else "") + topology.environment(settings, self._vm.guests)
 
     def _disconnect(self, progress: Progress) -> None:
         """Where the protocol does not go cleanly, its guests go."""
@@ -512,7 +602,7 @@ class VmLab(Lab):
                     accelerator=self._accelerator,
                     clock=self._clock,
                     volume_bytes=kept * self._kept_bytes(),
-                    links=max(settings.topology.paths for settings in self._settings.values()),
+                    links=self._links(),
                     cpus=self._vm.cpus,
                     clients=self._clients,
                     environment=self._variables,
@@ -523,6 +613,12 @@ class VmLab(Lab):
                 if not again or fault.console_panicked:
                     raise
                 progress(Step(f"booting {guests} once more"))
+
+    def _links(self) -> int:
+        links = max(settings.topology.paths for settings in self._settings.values())
+        fcp = any(settings.endpoint.protocol == "fcp" for settings in self._settings.values())
+        # Its frames need another MTU than the others' link has.
+        return links + bool(fcp and self._sessions and self._vm.guests > 1)
 
     def _running(self) -> Guests:
         if self._guests is None:
@@ -541,10 +637,11 @@ class VmLab(Lab):
     def _read(self, guest: Guest) -> Reading:
         return Reading.parse(guest.counters(), self._vm.cpus)
 
-    def _describe(self, connected: Connected | None, settings: Settings) -> Connected:
+    def _describe(self, connected: Connected | None, settings: Settings, up: _Connected | None = None) -> Connected:
+        """`up` is what the load used, the only path that is up where nothing is said."""
         facts = {"load_in": f"{self._load_guest(settings.endpoint.protocol)} guest"}
-        if self._up is not None:
-            facts |= {"device": self._up.paths[0], **self._up.facts}
+        if up := up or self._up:
+            facts |= {"device": up.paths[0], **up.facts}
         if settings.topology.attach == "vduse":
             facts["attached_by"] = "QEMU's storage daemon, through VDUSE"
         elif settings.topology.by_hypervisor:

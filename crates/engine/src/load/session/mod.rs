@@ -7,16 +7,27 @@ mod commands;
 mod member;
 mod record;
 
-use std::time::{Duration, Instant as WallInstant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant as WallInstant},
+};
 
-use iotax_node::failure::Failure;
+use iotax_node::failure::{Failure, FailureKind};
 use iotax_proto::Instant;
 use iotax_runtime::Clock;
 
 use self::{commands::Commands, member::Member, record::Record};
-use super::{observe::Observer, report, slice::Slice, window::Meters};
+use super::{
+    local::{self, Local},
+    observe::Observer,
+    report,
+    slice::Slice,
+    window::{Meters, Usage},
+};
 use crate::{
-    document::{ArmedEvent, Event, ObserveSpec, SampleEvent, SessionDocument, StartSpec, Task},
+    document::{
+        ArmedEvent, Event, ObserveSpec, ObservedEvent, ObservedSlice, SampleEvent, SessionDocument, StartSpec, Task,
+    },
     input, output,
     version::VERSION,
 };
@@ -49,12 +60,21 @@ fn check(document: &SessionDocument) -> Result<(), Failure> {
     for (holds, message, place) in [
         (count > 0 || document.observe.is_some(), "must name at least one, or observe the machine".into(), "loads"),
         (count <= LOADS_MAX, format!("must be at most {LOADS_MAX}"), "loads"),
-        (document.rounds.iter().all(|round| round.iter().all(|load| *load < count)), "names no load".into(), "rounds"),
+        (document.rounds.iter().flatten().flatten().all(|load| *load < count), "names no load".into(), "rounds"),
         (slices <= SLICES_MAX, "too many slices".into(), "rounds"),
-        (document.observe.is_none() || slices <= 1, "must be one slice where the machine is observed".into(), "rounds"),
         (
-            document.lead_in_ns == 0 || document.start == StartSpec::Now,
-            "must be 0 where the start is told".into(),
+            document.gap_ns.is_some() || document.observe.is_none() || slices <= 1,
+            "needs `gap_ns` where the machine is observed over several slices".into(),
+            "rounds",
+        ),
+        (
+            document.gap_ns.is_some() || document.rounds.iter().flatten().all(Option::is_some),
+            "needs `gap_ns` where slices are another machine's".into(),
+            "rounds",
+        ),
+        (
+            document.lead_in_ns == 0 || document.start == StartSpec::Now || document.gap_ns.is_some(),
+            "must be 0 where the start is told, or `gap_ns` said".into(),
             "lead_in_ns",
         ),
         (document.slice_ns > 0, "must be more than 0".into(), "slice_ns"),
@@ -75,16 +95,23 @@ struct Session {
     lead_in: Duration,
     settle: Duration,
     slice: Duration,
-    rounds: Vec<Vec<usize>>,
+    /// Of a schedule by the clock.
+    gap: Option<Duration>,
+    /// Of the slices' names, where hosts share them.
+    run: Option<u64>,
+    rounds: Vec<Vec<Option<usize>>>,
     members: Vec<Member>,
     meters: Meters,
     records: Vec<Record>,
     observe: Option<ObserveSpec>,
+    /// Files and devices that several loads share.
+    _held: Vec<Local>,
 }
 
 impl Session {
     /// Connects every load; none sends an I/O yet.
-    fn prepare(document: SessionDocument, clock: Clock) -> Result<Self, Failure> {
+    fn prepare(mut document: SessionDocument, clock: Clock) -> Result<Self, Failure> {
+        let held = local::hold_shared(&mut document.loads.iter_mut().map(|each| &mut each.load).collect::<Vec<_>>())?;
         let lead_in = Duration::from_nanos(document.lead_in_ns);
         let settle = Duration::from_nanos(document.settle_ns);
         let slice = Duration::from_nanos(document.slice_ns);
@@ -97,66 +124,132 @@ impl Session {
         for member in &mut members {
             output::emit(&Event::Connected(member.wait_until_ready()?));
         }
-        let meters = Meters::of(members.iter().map(|member| &member.document.watch_pids))?;
-        let records = members.iter().map(|_| Record::default()).collect();
         let observe = document.observe;
-        let rounds = document.rounds;
-        Ok(Self { clock, begin_at: None, lead_in, settle, slice, rounds, members, meters, records, observe })
+        let watched = members.iter().map(|member| &member.document.watch_pids);
+        let several = document.rounds.iter().map(Vec::len).sum::<usize>() > 1;
+        let meters = Meters::of(watched.chain(observe.as_ref().map(|spec| &spec.watch_pids)))?
+            .exact(several && observe.is_some());
+        let records = members.iter().map(|_| Record::default()).collect();
+        let (rounds, gap) = (document.rounds, document.gap_ns.map(Duration::from_nanos));
+        let run = document.run;
+        Ok(Self {
+            clock,
+            begin_at: None,
+            lead_in,
+            settle,
+            slice,
+            gap,
+            run,
+            rounds,
+            members,
+            meters,
+            records,
+            observe,
+            _held: held,
+        })
     }
 
     fn measure(&mut self) -> Result<(), Failure> {
+        if self.gap.is_some() && self.begin_at.is_none() {
+            self.begin_at = Some(self.clock.now() + BEGIN_AFTER);
+        }
         self.lead_in()?;
         let mut told_at = WallInstant::now();
         let mut place = 0;
         let mut first = Some(self.next_slice(1, 1));
-        let observer = match (&self.observe, first) {
-            (Some(spec), Some(slice)) => Some(Observer::start(spec, slice, self.clock)?),
+        let all = first.map(|slice| self.all_of(slice));
+        let observer = match (&self.observe, all) {
+            (Some(spec), Some(all)) => Some(Observer::start(spec, all, self.clock)?),
             _ => None,
         };
+        let mut observed = Vec::new();
         for round in 0..self.rounds.len() {
             for turn in 0..self.rounds[round].len() {
-                let index = self.rounds[round][turn];
                 place += 1;
                 let slice = first.take().unwrap_or_else(|| self.next_slice(round + 1, place));
-                let slice = Slice { round: round + 1, ..slice };
-                let (measured, usage) = self.members[index].measure(&slice, &self.meters)?;
-                if let Some(last) = measured.series.last().filter(|_| told_at.elapsed() >= TELL_PERIOD) {
-                    told_at = WallInstant::now();
-                    let id = Some(self.members[index].id.clone());
-                    let at_ns = slice.end().0;
-                    let sample = SampleEvent { id, round: Some(round + 1), at_ns, ..report::sample(last) };
-                    output::emit(&Event::Sample(sample));
+                let Some(slice) = slice.from(self.clock.now() + BEGIN_AFTER) else { continue };
+                let usage = match self.rounds[round][turn] {
+                    Some(index) => self.measure_load(index, &slice, &mut told_at)?,
+                    None => self.observe_slice(&slice)?,
+                };
+                if self.gap.is_some() && self.observe.is_some() {
+                    observed.push(observed_slice(&slice, usage));
                 }
-                self.records[index].add(&slice, measured, usage);
+            }
+        }
+        for (index, member) in self.members.iter().enumerate() {
+            if self.records[index].is_empty() && self.rounds.iter().flatten().any(|load| *load == Some(index)) {
+                let message = "none of its slices could begin in time: the I/Os before were still to be answered";
+                return Err(Failure::new(FailureKind::Late, message, &member.id));
             }
         }
         if let Some(observer) = observer {
-            output::emit(&Event::Observed(Box::new(observer.result()?)));
+            output::emit(&Event::Observed(Box::new(ObservedEvent { slices: observed, ..observer.result()? })));
         }
         Ok(())
     }
 
+    fn measure_load(&mut self, index: usize, slice: &Slice, told_at: &mut WallInstant) -> Result<Usage, Failure> {
+        let (measured, usage) = self.members[index].measure(slice, &self.meters)?;
+        if let Some(last) = measured.series.last().filter(|_| told_at.elapsed() >= TELL_PERIOD) {
+            *told_at = WallInstant::now();
+            let id = Some(self.members[index].id.clone());
+            let sample = SampleEvent { id, round: Some(slice.round), at_ns: slice.end().0, ..report::sample(last) };
+            output::emit(&Event::Sample(sample));
+        }
+        self.records[index].add(slice, measured, usage.clone());
+        Ok(usage)
+    }
+
+    /// This machine while another one's load works.
+    fn observe_slice(&self, slice: &Slice) -> Result<Usage, Failure> {
+        let none = BTreeMap::new();
+        std::thread::sleep(slice.start().since(self.clock.now()));
+        let window = self.meters.open(&none, self.clock)?;
+        std::thread::sleep(slice.end().since(self.clock.now()));
+        window.close()
+    }
+
     /// Load before the first slice: whatever else starts or ends with this session does so meanwhile.
     fn lead_in(&mut self) -> Result<(), Failure> {
-        let first = self.rounds.iter().flatten().next().copied().filter(|_| self.lead_in > Duration::ZERO);
+        let first = self.rounds.iter().flatten().next().copied().flatten().filter(|_| self.lead_in > Duration::ZERO);
         if let Some(index) = first {
-            let slice = Slice { settle: Duration::ZERO, runtime: self.lead_in, ..self.next_slice(0, 0) };
+            let begin_at = self.gap.and(self.begin_at).unwrap_or_else(|| self.clock.now() + BEGIN_AFTER);
+            let slice = Slice { begin_at, settle: Duration::ZERO, runtime: self.lead_in, ..self.next_slice(0, 0) };
             self.members[index].measure(&slice, &self.meters)?;
         }
         Ok(())
     }
 
+    /// By the schedule, where there is one: `place` counts from 1.
     fn next_slice(&mut self, round: usize, place: usize) -> Slice {
-        let begin_at = self.begin_at.take().unwrap_or_else(|| self.clock.now() + BEGIN_AFTER);
+        let begin_at = match (self.gap, self.begin_at) {
+            (Some(gap), Some(begin_at)) => {
+                let led_in = if self.lead_in.is_zero() { Duration::ZERO } else { self.lead_in + gap };
+                let before = u32::try_from(place.saturating_sub(1)).unwrap_or(u32::MAX);
+                begin_at + led_in + (self.settle + self.slice + gap) * before
+            }
+            _ => self.begin_at.take().unwrap_or_else(|| self.clock.now() + BEGIN_AFTER),
+        };
         Slice {
             round,
             place,
             begin_at,
             settle: self.settle,
             runtime: self.slice,
-            // Distinct in every slice on a unit: the time of its start is.
-            run: self.clock.unix_ns(begin_at),
+            // Distinct in every slice on a unit, and later in a later one: the time of its start is, by one clock.
+            run: self.run.map_or_else(|| self.clock.unix_ns(begin_at), |run| run.saturating_add(place as u64)),
         }
+    }
+
+    /// From the first slice's start to the last one's end.
+    fn all_of(&mut self, first: Slice) -> Slice {
+        let slices = self.rounds.iter().map(Vec::len).sum::<usize>();
+        if slices <= 1 {
+            return first;
+        }
+        let last = self.next_slice(0, slices);
+        Slice { runtime: last.end().since(first.start()), ..first }
     }
 
     /// Ends every load in order, then says what came of each.
@@ -174,5 +267,18 @@ impl Session {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+}
+
+fn observed_slice(slice: &Slice, usage: Usage) -> ObservedSlice {
+    let cpu_window_ns = usage.duration_ns;
+    let machine = usage.scaled_to(slice.runtime).machine;
+    ObservedSlice {
+        place: slice.place,
+        start_ns: slice.start().0,
+        duration_ns: slice.runtime.as_nanos() as u64,
+        cpu_window_ns,
+        machine_busy_ns: machine.busy_ns(),
+        resolution_ns: machine.exact_ns.map(|_| 0),
     }
 }

@@ -44,6 +44,10 @@ impl Record {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.whole.is_none()
+    }
+
     /// All slices together; `None` where there were none.
     pub(super) fn result(self, member: &Member, clock: Clock) -> Option<ResultEvent> {
         let Whole { first_start, measured_for, measured, usage } = self.whole?;

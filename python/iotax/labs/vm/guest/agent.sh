@@ -1,7 +1,7 @@
 # Obeys the control port. In: `ID BASE64`, a script. Out: whatever the script writes, then `@end ID STATUS BASE64` with
-# what it wrote on standard error. `0 @counters` is answered by the clocks of this machine. One script at a time; the
-# network under test carries none of this. A script runs beside the reading of the port: where the host goes away, the
-# port ends, and the machine with its load.
+# what it wrote on standard error. `0 @counters` is answered by the clocks of this machine, `0 @clock` by its time. One script
+# at a time; the network under test carries none of this. A script runs beside the reading of the port: where the host goes
+# away, the port ends, and the machine with its load.
 . /lab/lib.sh
 for port in /sys/class/virtio-ports/*; do
     [ "$(cat $port/name 2>/dev/null)" = iotax ] && control=/dev/${port##*/}
@@ -25,6 +25,10 @@ while IFS=' ' read -r id script <&3; do
         read -r uptime _ </proc/uptime
         read -r stat </proc/stat
         echo "COUNTERS $uptime $stat" >&3
+        continue
+        ;;
+    @clock) # by the shell alone, too: what takes time is a round trip
+        echo "CLOCK $EPOCHREALTIME" >&3
         continue
         ;;
     esac

@@ -26,7 +26,7 @@ file_system_down() { umount ${1:-$DATABASE} || die "the file system is in use"; 
 # data_of DEVICE: where PostgreSQL's files are.
 data_of() {
     case "$1" in
-    /mnt/nfs/*) PGDATA=/mnt/nfs/data ;;
+    /mnt/nfs*/*) PGDATA=${1%/*}/data ;;
     *) PGDATA=$DATABASE/data ;;
     esac
 }
@@ -98,7 +98,7 @@ database_copies() {
 # client is connected, since WARMUP_S seconds.
 database_begin() {
     data_of "$1"
-    case "$1" in /mnt/nfs/*) ;; *) file_system_up "$1" ;; esac
+    case "$1" in /mnt/nfs*/*) ;; *) file_system_up "$1" ;; esac
     memory_up "$2"
     server_up "$3"
     mkdir -p /run/pgbench && rm -f /run/pgbench/*
@@ -160,7 +160,7 @@ edge() {
     echo "EDGE $EPOCHREALTIME"
     echo "COUNTERS $uptime $stat"
     case "$1" in
-    /mnt/nfs/*)
+    /mnt/nfs*/*)
         awk '/^[ \t]*bytes:/ { read += $6; written += $7 } /^[ \t]*READ:/ { reads += $2 } /^[ \t]*WRITE:/ { writes += $2 }
             END { printf "USE %d %.0f %d %.0f\n", reads, read, writes, written }' /proc/self/mountstats
         ;;
@@ -197,7 +197,7 @@ database_end() {
     sed 's/^/LOG /' /run/pgbench/pgbench_log.*
     data_of "$1"
     server_down
-    case "$1" in /mnt/nfs/*) ;; *) file_system_down ;; esac
+    case "$1" in /mnt/nfs*/*) ;; *) file_system_down ;; esac
     rmdir $GROUP 2>/dev/null
     :
 }

@@ -11,7 +11,7 @@ facts_of() {
     esac
     case "$1" in
     nfs*) fact nconnect "$(paths_of "$1" | wc -l)" ;;
-    nvme-* | fc-nvme) nvme_facts ;;
+    nvme-* | fc-nvme) nvme_facts "$1" ;;
     iscsi) iscsi_facts ;;
     esac
     case "$1" in
@@ -60,8 +60,14 @@ link_facts() {
         $2 == "netem" { print "FACT link_delay=" after("delay") }'
 }
 
+# nvme_facts PROTOCOL: of the first controller over its transport.
 nvme_facts() {
-    fact io_queues $(($(cat /sys/class/nvme/nvme0/queue_count) - 1)) # one is for administration
+    case "$1" in
+    fc-nvme) _transport=fc ;;
+    *) _transport=${1#nvme-} ;;
+    esac
+    _controller=$(dirname "$(grep -lx $_transport /sys/class/nvme/nvme*/transport | head -n 1)")
+    fact io_queues $(($(cat $_controller/queue_count) - 1)) # one is for administration
     # The kernel takes no connection whose ends disagree about digests, and does not show them.
     [ -z "$HEADER_DIGEST" ] || fact header_digest 1
     [ -z "$DATA_DIGEST" ] || fact data_digest 1
@@ -87,7 +93,8 @@ multipath_facts() {
 # paths_of PROTOCOL
 paths_of() {
     case "$1" in
-    nfs*) awk '$1 == "xprt:" { print "PATH connection" ++n, $8, 0 }' /proc/self/mountstats ;;
+    nfs*) awk -v at="/mnt/$1" '$1 == "device" { own = $5 == at } own && $1 == "xprt:" { print "PATH connection" ++n, $8, 0 }' \
+        /proc/self/mountstats ;;
     nvme-tcp) for path in /sys/block/nvme*c*n1; do path_line ${path##*/} $path/stat; done ;;
     iscsi | fcp) for path in /sys/block/sd?; do path_line ${path##*/} $path/stat; done ;;
     esac

@@ -52,9 +52,10 @@ node.conn[0].timeo.login_timeout = 30
 node.conn[0].iscsi.HeaderDigest = ${HEADER_DIGEST:-None}
 node.conn[0].iscsi.DataDigest = ${DATA_DIGEST:-None}
 EOF
+    disks_now
     for path in $(paths); do iscsi_login $1 10.0.$path.1:3260; done
     if [ "${PATHS:-1}" = 1 ]; then
-        block_device '/dev/sd?' || die "logged in, but no disk came"
+        new_disk || die "logged in, but no disk came"
     else
         multipath_up
     fi

@@ -106,6 +106,22 @@ bytes_of() {
     esac
 }
 
+# disks_now, new_disk: the SCSI disk that appears in between, waited for; those of other protocols stay as they are.
+disks_now() { _disks=$(ls -d /dev/sd? 2>/dev/null); }
+new_disk() {
+    until_true 20 added_disk >/dev/null || return 1
+    block_device "$(added_disk)"
+}
+added_disk() {
+    for _disk in /dev/sd?; do
+        case " $(echo $_disks) " in
+        *" $_disk "*) ;;
+        *) [ ! -e $_disk ] || { echo $_disk; return 0; } ;;
+        esac
+    done
+    return 1
+}
+
 # block_device PATTERN: the one device that has appeared, waited for.
 block_device() {
     until_true 20 sh -c "ls -d $1 >/dev/null 2>&1" || return 1

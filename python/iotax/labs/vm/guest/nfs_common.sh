@@ -30,6 +30,8 @@ nfs_target_up() {
     fi
     exports >/etc/exports
     exportfs -r || die "exportfs"
+    # The other version's step may have started it.
+    [ "$(cat $NFSD/threads)" = 0 ] || return 0
     # The grace period would make the first minute of writes wait.
     echo 10 >$NFSD/nfsv4gracetime 2>/dev/null
     echo 10 >$NFSD/nfsv4leasetime 2>/dev/null
@@ -56,18 +58,19 @@ nfs_target_down() {
 nfs_initiator_up() {
     net_up 2
     load nfsv3 nfsv4
-    mkdir -p /mnt/nfs
+    _mount=/mnt/$PROTOCOL
+    mkdir -p $_mount
     _options="vers=$1,proto=tcp,hard,noatime"
     [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=${MOUNT_PORT:-20048},port=2049"
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
     _own=$(own_volume) _export=/volume
     _file=data${_own#0}
     [ -z "$FILE_SYSTEM" ] || _export=$(folder_of $_own) _file=data
-    until_true 20 sh -c "mount.nfs $STORAGE:$_export /mnt/nfs -o $_options >/run/mount.log 2>&1" ||
+    until_true 20 sh -c "mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1" ||
         die "mount -o $_options: $(cat /run/mount.log)"
-    _file=/mnt/nfs/$_file
+    _file=$_mount/$_file
     [ -e $_file ] || die "mounted, but the volume's file is not there"
     echo "DEVICE=$_file"
 }
 
-nfs_initiator_down() { umount /mnt/nfs || die "umount"; }
+nfs_initiator_down() { umount /mnt/$PROTOCOL || die "umount"; }

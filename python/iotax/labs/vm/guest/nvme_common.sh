@@ -1,5 +1,7 @@
 # The kernel's NVMe target and its fabrics host, both through their own files: no tool between.
 NVMET=$CONFIG/nvmet
+# Each transport has subsystems and ports of its own: several may be up at once.
+NVME_PORTS=0
 
 # nqn_of NUMBER: of the subsystem with that volume.
 nqn_of() { if [ "${VOLUMES:-1}" = 1 ]; then echo $NQN; else echo $NQN:$1; fi; }
@@ -18,7 +20,7 @@ subsystem_up() {
 
 # port_up NUMBER TYPE FAMILY ADDRESS SERVICE: numbered from 1; where each client has a volume, its port leads there.
 port_up() {
-    _port=$NVMET/ports/$1
+    _port=$NVMET/ports/$(($NVME_PORTS + $1))
     mkdir -p $_port
     echo "$2" >$_port/addr_trtype
     echo "$3" >$_port/addr_adrfam
@@ -51,11 +53,26 @@ nvme_connect() {
 
 # namespace_up: the namespace over all paths, by the policy.
 namespace_up() {
-    block_device '/dev/nvme?n1' || die "connected, but no namespace came"
+    until_true 20 own_namespace >/dev/null || die "connected, but no namespace came"
+    block_device "$(own_namespace)" || die "connected, but its namespace has no size"
     [ -z "$PATH_POLICY" ] || echo $PATH_POLICY >/sys/class/nvme-subsystem/nvme-subsys0/iopolicy ||
         die "this kernel has no path policy $PATH_POLICY"
     until_true 10 sh -c "[ \"\$(ls -d /sys/block/nvme*c*n1 2>/dev/null | wc -l)\" -ge ${PATHS:-1} ]" ||
         die "a path brought no namespace"
+}
+
+# own_namespace: the device of this client's subsystem; with native multipath the one above its paths.
+own_namespace() {
+    for _subsystem in /sys/class/nvme-subsystem/nvme-subsys*; do
+        [ "$(cat $_subsystem/subsysnqn)" = "$(nqn_of $(own_volume))" ] || continue
+        for _namespace in $_subsystem/nvme*n1 $_subsystem/nvme*/nvme*n1; do
+            case "${_namespace##*/}" in
+            nvme*c*n1) continue ;; # a path
+            esac
+            [ ! -e "/dev/${_namespace##*/}" ] || { echo "/dev/${_namespace##*/}"; return 0; }
+        done
+    done
+    return 1
 }
 
 nvme_disconnect() {

@@ -9,6 +9,8 @@ backstore_up() {
     load target_core_mod target_core_file
     for number in $(volumes); do
         _file=$(volume_of $number) _store=$(backstore_of $number)
+        # Another protocol's target may have it up.
+        [ ! -d $_store ] || continue
         mkdir -p $_store || die "the SCSI target has no fileio backstore"
         echo "fd_dev_name=$_file,fd_dev_size=$(stat -c %s $_file),fd_buffered_io=1" >$_store/control || die "backstore"
         echo 1 >$_store/enable || die "the backstore cannot be enabled"

@@ -1,5 +1,6 @@
 # NVMe over Fibre Channel: host and target in one kernel, nvme-fcloop for the link. Both sides run in the initiator's guest.
 . /lab/nvme_common.sh
+NQN=$NQN:fc NVME_PORTS=200
 LOOP=/sys/class/fcloop/ctl
 LOCAL_NODE=0x10001100aa000001 LOCAL_PORT=0x20001100aa000001
 REMOTE_NODE=0x10001100ab000001 REMOTE_PORT=0x20001100ab000001

@@ -17,8 +17,9 @@ target_down() {
 initiator_up() {
     load sd_mod
     echo $INITIATOR_WWPN >$TPG/nexus || die "no nexus with the loopback target"
+    disks_now
     ln -s $BACKSTORE $TPG/lun/lun_0/volume || die "the LUN cannot be mapped"
-    block_device '/dev/sd?' || die "the disk of the loopback target has no size"
+    new_disk || die "the disk of the loopback target has no size"
 }
 initiator_down() {
     rm $TPG/lun/lun_0/volume && echo NULL >$TPG/nexus || die "loopback initiator teardown"

@@ -7,6 +7,9 @@ storage_wwpn() { echo 20:00:52:54:00:00:0$1:01; }
 initiator_wwpn() { echo 20:00:52:54:00:00:0$1:02; }
 tpg() { echo $TARGET/fc/$(storage_wwpn $1)/tpgt_1; }
 
+# Full frames need another MTU than the study says of Ethernet: beside other protocols FCP has a link of its own.
+[ -z "$TURNS" ] || [ -n "$ONE_GUEST" ] || paths() { echo 1; }
+
 # In one guest, the two ports are the ends of a virtual cable.
 storage_port() { [ -z "$ONE_GUEST" ] && echo eth$1 || echo fc0; }
 initiator_port() { [ -z "$ONE_GUEST" ] && echo eth$1 || echo fc1; }
@@ -72,16 +75,19 @@ target_down() {
 }
 initiator_up() {
     load sd_mod
+    disks_now
     # One path after the other, so that the first disk is the first path's.
     for path in $(paths); do
         fcoe_create $(initiator_port $path)
         echo 1 >$CONTROLLER/enabled || die "the FCoE port cannot be enabled"
-        until_true 20 sh -c "[ \$(ls -d /sys/block/sd? 2>/dev/null | wc -l) -gt $path ]" || die "no disk came over FC"
+        if [ "${PATHS:-1}" = 1 ]; then
+            new_disk || die "no disk came over FC"
+        else
+            until_true 20 sh -c "[ \$(ls -d /sys/block/sd? 2>/dev/null | wc -l) -gt $path ]" || die "no disk came over FC"
+        fi
     done
     patience
-    if [ "${PATHS:-1}" = 1 ]; then
-        block_device '/dev/sd?' || die "the disk over FC has no size"
-    else
+    if [ "${PATHS:-1}" != 1 ]; then
         multipath_up
     fi
 }

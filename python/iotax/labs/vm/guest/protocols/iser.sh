@@ -1,4 +1,5 @@
 # iSCSI extensions for RDMA (RFC 7145) over RoCE in software.
+IQN=$IQN:iser # beside iSCSI over TCP
 . /lab/iscsi_common.sh
 ISER=1
 target_up() {

@@ -1,5 +1,6 @@
 # NVMe over RDMA, over RoCE in software.
 . /lab/nvme_common.sh
+NQN=$NQN:rdma NVME_PORTS=100
 target_up() {
     net_up 1
     rdma_up

@@ -1,0 +1,116 @@
+"""What must hold of a study by rounds: what can be measured in slices, and what one session can hold at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from iotax.study.model import Slices, Study, Vm, factor_names
+from iotax.study.source import Place
+from iotax.study.topology import Topology
+from iotax.study.varied import place as _place
+from iotax.study.varied import values as _values
+from iotax.units import format_duration
+
+SLICE_MIN_NS = 20_000_000
+_DIGESTS = ("header_digest", "data_digest")
+
+
+def broken_in_rounds(study: Study) -> Iterator[tuple[Place, str]]:
+    """What can be measured in slices: loads of one server that keeps running, by the engine, on this machine."""
+    design = study.design
+    if (slices := design.slices) is None:
+        return
+    place = ("design", "rounds")
+    if design.sessions != design.replicates:
+        yield ("design", "replicates"), "sessions are the replicates of a design by rounds; leave this out"
+    for name in ("warmup", "runtime"):
+        if name in study.load.model_fields_set or name in study.levels():
+            word = "settle" if name == "warmup" else "slice"
+            yield _place(study, name), f"rounds measure slices; say `{word}:` under design in place of this"
+    if slices.slice_ns < SLICE_MIN_NS:
+        yield ("design", "slice"), "a slice is 20 ms or longer: CPU clocks at its edges are not read more exactly"
+    if study.lab.vm is not None:
+        yield from _rounds_of_guests(study, study.lab.vm)
+    yield from _searched_in_rounds(study, slices)
+    if "fio" in _values(study, "generator"):
+        yield place, "fio starts anew for each trial; say `replicates:`"
+    if study.volume.refill == "trial":
+        yield ("volume", "refill"), "a round has no time to fill the volume before each slice; say `refill: block`"
+    for name in study.levels():
+        of_server = factor_names()[name] == "volume" or name == "polling"
+        if of_server and "file" in _values(study, "media"):
+            yield (
+                place,
+                f"{name} takes a server for each level, and a file is behind one server at a time; say `replicates:`",
+            )
+    if "always" in _values(study, "polling"):
+        yield place, "`polling: always` keeps its processor from the other treatments of a round; say `polling: auto`"
+    for name in ("hard_to_change", "sentinels"):
+        if getattr(design, name):
+            yield ("design", name), "rounds hold every treatment; leave this out"
+    if design.blocks != "replicate":
+        yield ("design", "blocks"), "sessions are the blocks of a design by rounds; leave this out"
+
+
+_ONE_BOOT = "all treatments of a session are connected at once in one boot of the guests, where"
+_NOT_AT_ONCE = {
+    "kernel": "one kernel runs",
+    "mtu": "a link has one MTU",
+    "link_rate": "a link has one rate",
+    "link_delay": "a link has one delay",
+    "nconnect": "mounts of one server share its connections",
+    "size": "all protocols serve one volume",
+}
+"""Fields that keep two treatments from being connected at once, and why."""
+
+
+def _rounds_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
+    """What guests can hold connected at once. A difference that they cannot takes runs, or a study for each level."""
+    place = ("design", "rounds")
+    instead = "say `replicates:`, or write a study for each level"
+    if vm.guests > 1 and vm.clock == "icount":
+        yield (
+            ("lab", "vm", "clock"),
+            "guests that count instructions have clocks that run apart, and a session has one schedule; say "
+            "`guests: 1`, or `clock: host`",
+        )
+
+    def values(name: str) -> list[Any]:
+        own = (study.setups().get(label, {}) for label in study.endpoints())
+        return list(dict.fromkeys(changes.get(name, value) for changes in own for value in _values(study, name)))
+
+    apart = {"paths", "attach", "target"}
+    for name in (*(each for each in Topology.model_fields if each not in apart), *_DIGESTS, "size"):
+        if len(values(name)) > 1:
+            reason = _NOT_AT_ONCE.get(name, "every path is connected alike")
+            at = _place(study, name) if name in study.levels() else place
+            yield at, f"{_ONE_BOOT} {reason}: {name} has {len(values(name))} levels; {instead}"
+    if max(values("paths")) > 1:
+        yield place, f"{_ONE_BOOT} the paths of one protocol would be taken for another's; {instead}"
+    if any(each != "guest" for each in values("attach")):
+        yield place, "turns in guests have no disk that the hypervisor attaches; say `replicates:`"
+    if "model" in values("media") or any(each != "kernel" for each in values("target")):
+        yield place, "a server that is a program has one protocol at a time in guests; say `replicates:`"
+    if max(each or 1 for each in values("clients")) > 1:
+        yield place, "turns in guests have one initiator; say `replicates:`"
+    if "pgbench" in values("generator"):
+        yield place, "a database starts anew for each trial; say `replicates:`"
+    if study.search is not None:
+        yield ("search",), "a search in turns runs on loopback only; say `replicates:`"
+
+
+def _searched_in_rounds(study: Study, slices: Slices) -> Iterator[tuple[Place, str]]:
+    """A rate that is too high by the search's precision must show it within one slice, which begins without a queue."""
+    search = study.search
+    if search is None or search.rate_max is None:
+        return
+    least_ns = search.latency_max * 100 / search.precision
+    if slices.slice_ns < least_ns:
+        yield (
+            ("design", "slice"),
+            f"a slice begins without a queue, and a rate {search.precision:g} % too high is behind by "
+            f"{format_duration(search.latency_max)} only after {format_duration(math.ceil(least_ns))}: say so much at "
+            "least, or `replicates:`",
+        )

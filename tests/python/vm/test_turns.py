@@ -1,0 +1,152 @@
+"""Turns in guests: what one session can hold, what comes of its slices, and real kernels that keep one schedule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from iotax.labs.base import TrialFailed
+from iotax.labs.hosts.clock import Offset
+from iotax.labs.hosts.measure import Answer
+from iotax.labs.vm.turns import Load, Session
+from iotax.notebook import Notebook
+from iotax.study.model import Slices
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+from report.factory import Simulation
+from report.factory import study as simulated
+
+from .studies import machines_of, start
+
+MS = 1_000_000
+
+TURNS = """\
+name: turns
+question: Does NVMe/TCP cost less than iSCSI?
+lab: {vm: {accelerator: tcg}}
+volume: {size: 16MiB, refill: block}
+factors: {protocol: [local, nvme-tcp, iscsi, nfs3], outstanding: [1, 8]}
+load: {read: 75%}
+design: {sessions: 1, rounds: 3, slice: 200ms, settle: 20ms}
+baseline: {protocol: iscsi}
+"""
+
+
+def faults(text: str) -> str:
+    with pytest.raises(StudyError) as said:
+        read_study("s", text, Path.cwd())
+    return str(said.value)
+
+
+def test_paths_that_stand_side_by_side_are_accepted() -> None:
+    study = read_study(
+        "s", TURNS.replace("nfs3]", "nfs3, nfs4.1, iser, nvme-rdma, fcp, fcp-loop, fc-nvme]"), Path.cwd()
+    )
+    assert study.design.slices is not None
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "why"),
+    [
+        ("outstanding: [1, 8]", "mtu: [1500, 9000]", "a link has one MTU: mtu has 2 levels"),
+        ("outstanding: [1, 8]", 'kernel: [stock, "6.12"]', "one kernel runs: kernel has 2 levels"),
+        ("baseline:", "topology: {paths: 2, path_policy: round-robin}\nbaseline:", "would be taken for another's"),
+        ("[local, nvme-tcp, iscsi, nfs3]", "{a: {protocol: nfs3, nconnect: 2}, iscsi: iscsi}", "nconnect has 2 levels"),
+        (
+            "[local, nvme-tcp, iscsi, nfs3]",
+            "{a: {protocol: nfs3, target: ganesha}, iscsi: iscsi}",
+            "a server that is a program has one protocol",
+        ),
+        ("outstanding: [1, 8]", "clients: [1, 2]", "turns in guests have one initiator"),
+        ("{accelerator: tcg}", "{clock: icount}", "have clocks that run apart"),
+        ("{read: 75%}", "{read: 75%, generator: fio}", "fio starts anew for each trial"),
+        ("baseline:", "search: {percentile: 99, latency_max: 2ms}\nbaseline:", "runs on loopback only"),
+    ],
+)
+def test_what_one_boot_cannot_hold_at_once_is_refused_with_the_reason(now: str, then: str, why: str) -> None:
+    assert now in TURNS
+    assert why in faults(TURNS.replace(now, then, 1))
+
+
+def test_guests_that_count_instructions_take_turns_within_one() -> None:
+    read_study("s", TURNS.replace("{accelerator: tcg}", "{clock: icount, guests: 1}"), Path.cwd())
+
+
+def session(slices: int) -> tuple[Session, dict[Any, Answer]]:
+    """Two guests and one load of four rounds, of which so many slices were measured."""
+    initiator, storage = cast(Any, "initiator"), cast(Any, "storage")
+    load = Load({}, initiator, "initiator", local=False, both_ends=False)
+    found = Session({"nvme": load}, [[0]] * 4, Slices(4, 100 * MS, 10 * MS), storage, cpus=1)
+    # Every second slice is nobody's; the storage spends 2 ms in those, the initiator 5 ms.
+    places = range(1, 9)
+    spent = {"initiator": (60 * MS, 5 * MS), "storage": (42 * MS, 2 * MS)}
+    observed = {
+        name: {
+            "slices": [
+                {"place": at, "duration_ns": 100 * MS, "machine_busy_ns": busy if at % 2 else idle} for at in places
+            ]
+        }
+        for name, (busy, idle) in spent.items()
+    }
+    parts = [
+        dict.fromkeys(("start_ns", "bytes", "latency_p50_ns", "latency_p99_ns", "cpu_window_ns", "initiator_cpu_ns"), 1)
+        | {"round": at, "place": 2 * at - 1, "duration_ns": 100 * MS, "ios": 50, "latency_sum_ns": 100 * MS}
+        | {"machine_busy_ns": 60 * MS}
+        for at in range(1, slices + 1)
+    ]
+    result = Simulation().data(simulated()).runs[0].result.model_dump(mode="json")
+    result["window"]["duration_ns"] = slices * 100 * MS
+    core = dict.fromkeys(("user_ns", "nice_ns", "system_ns", "irq_ns", "softirq_ns", "steal_ns", "iowait_ns"), 0)
+    cores = [core | {"cpu": 0, "idle_ns": slices * 40 * MS}]
+    result |= {"slices": parts, "cpu": {"machine": {"cores": cores, "busy_ns": 0, "resolution_ns": 0}}}
+    said = {"driver": "epoll", "endpoint": "local:/dev/nvme0n1", "size_bytes": 1, "block_size_bytes": 512}
+    answers = {
+        guest: Answer(name, Offset(0, 400_000), {"nvme": said}, {"nvme": result}, observed[name], "")
+        for name, guest in (("initiator", initiator), ("storage", storage))
+    }
+    return found, answers
+
+
+def test_each_slice_has_what_both_guests_spent_in_it_and_idle_paths_are_taken_off() -> None:
+    turns, answers = session(slices=4)
+    measured = turns._outcomes(answers, turns._order())["nvme"]
+    assert [part.target_cpu_ns for part in measured.result.slices] == [40 * MS] * 4
+    initiator, target = measured.result.cpu.initiator, measured.result.cpu.target
+    assert initiator is not None and target is not None
+    assert (initiator.busy_ns, initiator.background_ns, initiator.resolution_ns) == (240 * MS, 20 * MS, 0)
+    assert target.net_ns == 160 * MS
+    assert measured.connected.found["clocks_agree_within"] == "200 µs"
+
+
+def test_a_treatment_that_missed_many_slices_fails_its_session_by_name() -> None:
+    turns, answers = session(slices=2)
+    with pytest.raises(TrialFailed, match=r"nvme missed 2 of its 4 slices: .* not answered within 30\.0 ms"):
+        turns._outcomes(answers, turns._order())
+
+
+@pytest.mark.smoke
+@pytest.mark.timeout(400)
+def test_real_kernels_take_turns_on_one_volume(tmp_path: Path, engine: Path) -> None:
+    with start(tmp_path, engine, TURNS) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = [each for each in notebook.attempts(1) if each.result is not None]
+    assert len({each.trial.id for each in attempts}) == 8
+    for each in attempts:
+        result, protocol = each.result, each.trial.treatment["protocol"]
+        assert result is not None
+        assert result.verify is not None
+        assert (result.verify.wrong_blocks, result.facts.clock) == (0, "time")
+        initiator, target = result.cpu.initiator, result.cpu.target
+        assert initiator is not None
+        # Idle time was read to the nanosecond, in each slice alone.
+        assert initiator.resolution_ns == 0
+        assert 0 < initiator.net_ns <= result.window.duration_ns
+        assert (target is None) == (protocol == "local")
+        for part in result.slices:
+            assert 0 < part.machine_busy_ns <= part.duration_ns
+            assert protocol == "local" or part.target_cpu_ns is not None
+    assert machines_of(tmp_path) == []
