@@ -126,6 +126,16 @@ def test_a_treatment_that_missed_many_slices_fails_its_session_by_name() -> None
         turns._outcomes(answers, turns._order())
 
 
+def test_a_slice_in_which_the_target_was_not_read_is_left_out_and_the_others_stand_for_it() -> None:
+    turns, answers = session(slices=4)
+    answers[cast(Any, "storage")].observed["slices"].pop(2)
+    measured = turns._outcomes(answers, turns._order())["nvme"]
+    assert [part.round for part in measured.result.slices] == [1, 3, 4]
+    target = measured.result.cpu.target
+    assert target is not None
+    assert target.net_ns == 160 * MS
+
+
 @pytest.mark.smoke
 @pytest.mark.timeout(400)
 def test_real_kernels_take_turns_on_one_volume(tmp_path: Path, engine: Path) -> None:

@@ -20,7 +20,7 @@ pub(crate) struct SessionDocument {
     /// Of the first load before the first slice, not measured: what a start disturbs meets no slice
     #[serde(default)]
     pub(crate) lead_in_ns: u64,
-    /// From one slice's end to the next one's load, by the clock: a schedule that several machines keep without a word between
+    /// From one slice's end to the next one's load, by the clock: a schedule that several machines keep, sending nothing between
     /// them. A load that is late, since the last one's I/Os took longer, settles for less time; a slice that should be measured by
     /// then is left out. Absent: as soon as they are answered
     pub(crate) gap_ns: Option<u64>,

@@ -1,6 +1,6 @@
 //! A unit of this machine: opened once for all threads, and for writing only after it was judged.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use iotax_node::{
     DiskId,
@@ -13,7 +13,6 @@ use iotax_runtime::{
     memory::{MemoryError, SharedRegion},
 };
 
-use super::{begin, coordinator::writes as writes_to};
 use crate::{
     document::{CheckedEvent, Event, Identity, LoadDocument, ProgressEvent},
     failure,
@@ -86,39 +85,6 @@ pub(super) fn open(
     let options = DiskOptions { read_only: !writes, direct, claim: document.judged.is_none() };
     let disk = Disk::of(candidate, options).map_err(fail)?;
     Ok(Some(Local::Disk(Arc::new(disk))))
-}
-
-/// A file or device that several loads of one session go to is opened and held once for all of them, as strictly as for the one that
-/// writes; they are told which one was judged. Gives what is to be kept while they work.
-pub(super) fn hold_shared(documents: &mut [&mut LoadDocument]) -> Result<Vec<Local>, Failure> {
-    let mut sharing: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (index, document) in documents.iter().enumerate() {
-        let endpoint = begin::endpoint(document)?;
-        if disk_path(&endpoint.unit).is_some() && document.judged.is_none() {
-            sharing.entry(endpoint.text).or_default().push(index);
-        }
-    }
-    let mut held = Vec::new();
-    for indices in sharing.into_values().filter(|indices| indices.len() > 1) {
-        let (mut strictest, mut writes) = (indices[0], false);
-        for &index in &indices {
-            // The time only names what is written.
-            if begin::configs(documents[index], 0)?.iter().any(writes_to) {
-                (strictest, writes) = (index, true);
-                break;
-            }
-        }
-        let document = &*documents[strictest];
-        let endpoint = begin::endpoint(document)?;
-        let Some(path) = disk_path(&endpoint.unit) else { continue };
-        let place = || format!("local:{}", path.display());
-        let candidate = Candidate::open(path).map_err(|error| failure::disk(&error, place()))?;
-        held.extend(open(document, &endpoint.unit, begin::may_destroy(document)?, writes)?);
-        for index in indices {
-            documents[index].judged = Some(candidate.identity().into());
-        }
-    }
-    Ok(held)
 }
 
 /// Says what stands at a path, or whether a volume could be made there. Changes nothing.

@@ -37,9 +37,9 @@ impl MachineTimes {
 
     /// With idle time to the nanosecond, where this process may read it and the kernel keeps it.
     pub fn read_exact() -> io::Result<Self> {
-        let times = Self::read()?;
+        let by_ticks = Self::read()?;
         let timers = fs::read_to_string("/proc/timer_list").ok();
-        Ok(timers.and_then(|timers| times.with_exact_idle(&timers)).unwrap_or(times))
+        Ok(timers.and_then(|list| by_ticks.with_exact_idle(&list)).unwrap_or(by_ticks))
     }
 
     /// `None` where the list does not have the idle time of every core.
@@ -158,12 +158,11 @@ fn exact_idle(timer_list: &str) -> Option<(u64, BTreeMap<u32, u64>)> {
             now_ns = text.split(' ').next().and_then(|word| word.parse().ok());
         } else if let Some(text) = line.strip_prefix("cpu: ") {
             last = text.trim().parse().ok();
-        } else if let (Some(cpu), Some((name, value))) =
+        } else if let (Some(cpu), Some((name, text))) =
             (last, line.trim().strip_prefix('.').and_then(|it| it.split_once(':')))
+            && let Some(value) = text.split_whitespace().next().and_then(|word| word.parse().ok())
         {
-            if let Some(value) = value.split_whitespace().next().and_then(|word| word.parse().ok()) {
-                cores.entry(cpu).or_default().insert(name.trim(), value);
-            }
+            cores.entry(cpu).or_default().insert(name.trim(), value);
         }
     }
     let now_ns = now_ns?;

@@ -122,18 +122,22 @@ class Session:
             answer = answers[load.guest]
             result = TrialResult.model_validate((answer.result or {})[name])
             connected = Connected.model_validate((answer.connected or {})[name])
-            if len(result.slices) < (1 - _MISSED_MAX) * self.slices.rounds:
-                missed = self.slices.rounds - len(result.slices)
+            apart = self.storage is not None and not load.local and not load.both_ends
+            target = observed[self.storage] if apart and self.storage is not None else None
+            # A slice counts where every guest has read what it spent in it.
+            slices = tuple(filter(None, (_with_target(each, target) for each in result.slices)))
+            if len(slices) < (1 - _MISSED_MAX) * self.slices.rounds:
+                missed = self.slices.rounds - len(slices)
                 raise TrialFailed(
                     f"{name} missed {missed} of its {counted(self.slices.rounds, 'slice')}: I/Os of the slices before "
                     f"were not answered within {show_time(GUEST_TURN_NS)}; lower `outstanding:`, or settle for longer"
                 )
             if not result.ios and not result.idle:
                 raise TrialFailed(f"no I/O completed within the slices of {name}")
-            apart = self.storage is not None and not load.local and not load.both_ends
-            target = observed[self.storage] if apart and self.storage is not None else None
-            slices = tuple(_with_target(each, target) for each in result.slices)
-            target_ns = sum(each.target_cpu_ns or 0 for each in slices) if target is not None else None
+            target_ns = None
+            if target is not None:
+                spent_ns, over_ns = sum(each.target_cpu_ns or 0 for each in slices), sum(e.duration_ns for e in slices)
+                target_ns = round(spent_ns * result.window.duration_ns / over_ns)
             result = with_guests(
                 result.model_copy(update={"slices": slices}),
                 load_guest=load.role,
@@ -171,12 +175,13 @@ class _Observed:
         return cls({each["place"]: each["machine_busy_ns"] for each in slices}, statistics.mean(idle) if idle else 0.0)
 
 
-def _with_target(part: Slice, target: _Observed | None) -> Slice:
+def _with_target(part: Slice, target: _Observed | None) -> Slice | None:
+    """None where the target's guest was too late to read its clocks."""
     if target is None:
         return part
     busy_ns = target.busy_ns.get(part.place)
     if busy_ns is None:
-        return part
+        return None
     return part.model_copy(update={"target_cpu_ns": max(0, round(busy_ns - target.idle_cores * part.duration_ns))})
 
 

@@ -14,10 +14,12 @@ use std::{
 
 use iotax_node::failure::{Failure, FailureKind};
 use iotax_proto::Instant;
-use iotax_runtime::Clock;
+use iotax_runtime::{Clock, disk::Candidate};
 
 use self::{commands::Commands, member::Member, record::Record};
 use super::{
+    begin,
+    coordinator::writes,
     local::{self, Local},
     observe::Observer,
     report,
@@ -26,9 +28,10 @@ use super::{
 };
 use crate::{
     document::{
-        ArmedEvent, Event, ObserveSpec, ObservedEvent, ObservedSlice, SampleEvent, SessionDocument, StartSpec, Task,
+        ArmedEvent, Event, LoadDocument, ObserveSpec, ObservedEvent, ObservedSlice, SampleEvent, SessionDocument,
+        StartSpec, Task,
     },
-    input, output,
+    failure, input, output,
     version::VERSION,
 };
 
@@ -111,14 +114,16 @@ struct Session {
 impl Session {
     /// Connects every load; none sends an I/O yet.
     fn prepare(mut document: SessionDocument, clock: Clock) -> Result<Self, Failure> {
-        let held = local::hold_shared(&mut document.loads.iter_mut().map(|each| &mut each.load).collect::<Vec<_>>())?;
+        for each in &mut document.loads {
+            (each.load.warmup_ns, each.load.runtime_ns) = (document.settle_ns, document.slice_ns);
+            each.load.sample_ns = document.sample_ns.unwrap_or(document.slice_ns);
+        }
+        let held = hold_shared(&mut document.loads.iter_mut().map(|each| &mut each.load).collect::<Vec<_>>())?;
         let lead_in = Duration::from_nanos(document.lead_in_ns);
         let settle = Duration::from_nanos(document.settle_ns);
         let slice = Duration::from_nanos(document.slice_ns);
         let mut members = Vec::new();
-        for (index, mut each) in document.loads.into_iter().enumerate() {
-            (each.load.warmup_ns, each.load.runtime_ns) = (document.settle_ns, document.slice_ns);
-            each.load.sample_ns = document.sample_ns.unwrap_or(document.slice_ns);
+        for (index, each) in document.loads.into_iter().enumerate() {
             members.push(Member::start(index, each.id, each.load, clock)?);
         }
         for member in &mut members {
@@ -162,18 +167,22 @@ impl Session {
             (Some(spec), Some(all)) => Some(Observer::start(spec, all, self.clock)?),
             _ => None,
         };
-        let mut observed = Vec::new();
+        let mut seen = Vec::new();
         for round in 0..self.rounds.len() {
             for turn in 0..self.rounds[round].len() {
                 place += 1;
                 let slice = first.take().unwrap_or_else(|| self.next_slice(round + 1, place));
-                let Some(slice) = slice.from(self.clock.now() + BEGIN_AFTER) else { continue };
+                let in_time = match self.gap {
+                    Some(_) => slice.from(self.clock.now() + BEGIN_AFTER),
+                    None => Some(slice),
+                };
+                let Some(slice) = in_time else { continue };
                 let usage = match self.rounds[round][turn] {
                     Some(index) => self.measure_load(index, &slice, &mut told_at)?,
                     None => self.observe_slice(&slice)?,
                 };
                 if self.gap.is_some() && self.observe.is_some() {
-                    observed.push(observed_slice(&slice, usage));
+                    seen.push(observed_slice(&slice, usage));
                 }
             }
         }
@@ -184,7 +193,7 @@ impl Session {
             }
         }
         if let Some(observer) = observer {
-            output::emit(&Event::Observed(Box::new(ObservedEvent { slices: observed, ..observer.result()? })));
+            output::emit(&Event::Observed(Box::new(ObservedEvent { slices: seen, ..observer.result()? })));
         }
         Ok(())
     }
@@ -268,6 +277,39 @@ impl Session {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// A file or device that several loads of one session go to is opened and held once for all of them, as strictly as for the one that
+/// writes; they are told which one was judged. Gives what is to be kept while they work.
+fn hold_shared(documents: &mut [&mut LoadDocument]) -> Result<Vec<Local>, Failure> {
+    let mut sharing: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (index, document) in documents.iter().enumerate() {
+        let endpoint = begin::endpoint(document)?;
+        if local::disk_path(&endpoint.unit).is_some() && document.judged.is_none() {
+            sharing.entry(endpoint.text).or_default().push(index);
+        }
+    }
+    let mut held = Vec::new();
+    for indices in sharing.into_values().filter(|indices| indices.len() > 1) {
+        let (mut strictest, mut any_writes) = (indices[0], false);
+        for &index in &indices {
+            // The time only names what is written.
+            if begin::configs(documents[index], 0)?.iter().any(writes) {
+                (strictest, any_writes) = (index, true);
+                break;
+            }
+        }
+        let document = &*documents[strictest];
+        let endpoint = begin::endpoint(document)?;
+        let Some(path) = local::disk_path(&endpoint.unit) else { continue };
+        let place = || format!("local:{}", path.display());
+        let candidate = Candidate::open(path).map_err(|error| failure::disk(&error, place()))?;
+        held.extend(local::open(document, &endpoint.unit, begin::may_destroy(document)?, any_writes)?);
+        for index in indices {
+            documents[index].judged = Some(candidate.identity().into());
+        }
+    }
+    Ok(held)
 }
 
 fn observed_slice(slice: &Slice, usage: Usage) -> ObservedSlice {
