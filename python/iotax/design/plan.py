@@ -32,7 +32,7 @@ CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
 TURN_NS = 3_000_000
 """From one slice's end to the next one's load."""
-GUEST_TURN_NS = 30_000_000
+GUEST_TURN_NS = 50_000_000
 """The same by the clocks of emulated guests: they answer the last I/Os within it, and their engines wake."""
 LEAD_IN_NS = 200_000_000
 """Load at a session's start that is not measured. Without it the first slice of 50 ms was 3 to 7 % slower than its

@@ -31,7 +31,7 @@ from iotax.units import counted, show_time
 
 _CLOCK_S = 20.0
 """How long a guest may take to say its time."""
-_MISSED_MAX = 0.25
+_MISSED_MAX = 0.5
 """Of a treatment's slices; with more its session has too little of it."""
 _CLOCKS_MAX = 200
 """Times that a slice is longer than clocks may differ; shorter ones are flagged."""
