@@ -31,7 +31,6 @@ from iotax.notebook_records import (
     Levels,
     Types,
     attempt_of,
-    completed_attempt,
     environment_of,
     sound,
     trial_of,
@@ -191,24 +190,20 @@ class Notebook:
         """The same one by one, however many there are."""
         chosen = self.run(run).id
         self._refuse_too_many("attempts", chosen)
-        study, backgrounds = self.study(chosen), self.backgrounds(chosen)
-        known = Levels(study)
+        known = Levels(self.study(chosen))
         with _understood(self.path):
-            for each in self._attempts("a.study_id = ? ORDER BY a.id", chosen):
-                known.checked(each.trial)
-                yield completed_attempt(each, study, backgrounds)
+            # No name here keeps an attempt in memory that its taker has let go.
+            yield from map(known.checked_attempt, self._attempts("a.study_id = ? ORDER BY a.id", chosen))
 
     def attempt(self, attempt: int) -> Attempt:
-        """Of this version's own writing."""
+        """One of them."""
         return next(self._attempts("a.id = ?", attempt))
 
     def attempts_but(self, run: int, known: Container[int]) -> dict[int, Attempt]:
         """Id → attempt, of those that are not known yet. For who looks again and again."""
         self._refuse_too_many("attempts", run)
         rows = self._rows("SELECT id FROM attempts WHERE study_id = ? ORDER BY id", run, of=(int,))
-        study, backgrounds = self.study(run), self.backgrounds(run)
-        fresh = [number for (number,) in rows if number not in known]
-        return {number: completed_attempt(self.attempt(number), study, backgrounds) for number in fresh}
+        return {number: self.attempt(number) for (number,) in rows if number not in known}
 
     def data_version(self) -> int:
         """Another number after another process wrote to the notebook (https://www.sqlite.org/pragma.html)."""

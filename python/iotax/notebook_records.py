@@ -7,11 +7,10 @@ import json
 from types import UnionType
 from typing import Any, TypeAlias, TypeVar
 
-from iotax.older_results import completed
 from iotax.records import Record
 from iotax.soundness import out_of_range, unsound
 from iotax.study import Study
-from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
+from iotax.trial import Attempt, Connected, Status, Trial, TrialResult
 
 Types: TypeAlias = tuple[type | UnionType, ...]
 ATTEMPT_TYPES: Types = (
@@ -108,9 +107,7 @@ class Levels:
                     raise ValueError(f"trial {trial.id[:60]}: {name} has no such level in the study")
         return trial
 
-
-def completed_attempt(attempt: Attempt, study: Study, backgrounds: list[Background]) -> Attempt:
-    """With the facts that a result of an earlier version lacks."""
-    if attempt.result is None:
+    def checked_attempt(self, attempt: Attempt) -> Attempt:
+        """Raises ValueError likewise."""
+        self.checked(attempt.trial)
         return attempt
-    return attempt.model_copy(update={"result": completed(attempt.result, attempt.trial, study, backgrounds)})

@@ -45,8 +45,6 @@ class Knee:
     """All runs at rates that were found."""
     measured: tuple[TrialResult, ...] = ()
     """All runs."""
-    repeated: bool = True
-    """False where an earlier version searched once for the whole study."""
 
     @property
     def searches(self) -> int:
@@ -78,20 +76,17 @@ def holds(search: Search, result: TrialResult) -> bool:
 def knees(study: Study, search: Search, attempts: Sequence[Attempt]) -> list[Knee]:
     """One for each treatment, in the study's order."""
     trials = list({each.trial.id: each.trial for each in attempts}.values())
-    repeated = _is_repeated(trials)
-    searched = _by_search(study, trials, attempts, repeated)
-    blocks = range(1, 1 + (search.confirm if repeated else 1))
+    searched = _by_search(study, trials, attempts)
+    blocks = range(1, 1 + search.confirm)
     return [
-        _knee(study, search, treatment, {at: searched.get((treatment, at), _Searched()) for at in blocks}, repeated)
+        _knee(study, search, treatment, {at: searched.get((treatment, at), _Searched()) for at in blocks})
         for treatment in treatments(study)
     ]
 
 
 def next_knee_trials(study: Study, search: Search, trials: Sequence[Trial], attempts: Sequence[Attempt]) -> list[Trial]:
     """What to run next: probes of the first block whose searches are not over, then its fresh runs; then nothing."""
-    if not _is_repeated(trials):
-        return []
-    searched = _by_search(study, trials, attempts, repeated=True)
+    searched = _by_search(study, trials, attempts)
     order = max(trial.order for trial in trials) + 1
     for block in range(1, search.confirm + 1):
         probes: list[tuple[Treatment, int]] = []
@@ -117,23 +112,21 @@ def next_knee_trials(study: Study, search: Search, trials: Sequence[Trial], atte
     return []
 
 
-def _knee(study: Study, search: Search, treatment: Treatment, searched: dict[int, _Searched], repeated: bool) -> Knee:
+def _knee(study: Study, search: Search, treatment: Treatment, searched: dict[int, _Searched]) -> Knee:
     found: dict[int, float] = {}
     withdrawn: dict[int, float] = {}
     unconfirmed: dict[int, float] = {}
     below, beyond = [], []
     for block, each in searched.items():
-        if not each.probes or (repeated and _next_rate(study, search, treatment, block, each) is not None):
+        if not each.probes or _next_rate(study, search, treatment, block, each) is not None:
             continue
         ends = bracket(_probes(search, each))
         held = [holds(search, result) for _, result in each.confirming]
         if ends.passed is None:
             below.append(block)
             continue
-        # A search of an earlier version had several fresh runs at once; most of them must have held.
-        confirmed = any(held) if repeated else 2 * sum(held) > len(held)
         enough = len(held) >= PROBE_TRIES or not _wants_fresh(search, each)
-        kind = found if confirmed else withdrawn if held and enough else unconfirmed
+        kind = found if any(held) else withdrawn if held and enough else unconfirmed
         kind[block] = ends.knee_iops
         if ends.failed is None:
             beyond.append(block)
@@ -146,7 +139,6 @@ def _knee(study: Study, search: Search, treatment: Treatment, searched: dict[int
         tuple(beyond),
         tuple(itertools.chain.from_iterable(each.confirming for each in searched.values())),
         tuple(result for each in searched.values() for _, result in [*each.probes, *each.confirming]),
-        repeated,
     )
 
 
@@ -165,17 +157,10 @@ def _probes(search: Search, searched: _Searched) -> list[Probe]:
     return [Probe(int(str(trial.treatment["rate_iops"])), holds(search, result)) for trial, result in searched.probes]
 
 
-def _is_repeated(trials: Sequence[Trial]) -> bool:
-    """False of a study that an earlier version ran: it searched once, with each probe in a block of its own."""
-    probes = [trial for trial in trials if trial.role == "probe"]
-    places = {(trial.block, trial.levels) for trial in probes}
-    return len(places) < len(probes) or all(trial.block == 1 for trial in probes)
-
-
 def _by_search(
-    study: Study, trials: Sequence[Trial], attempts: Sequence[Attempt], repeated: bool
+    study: Study, trials: Sequence[Trial], attempts: Sequence[Attempt]
 ) -> dict[tuple[Treatment, int], _Searched]:
-    """The trials of each treatment in each block; of one that was not repeated all are of block 1."""
+    """The trials of each treatment in each block."""
     known = {name_of(treatment): treatment for treatment in treatments(study)}
     results = {each.trial.id: each.result for each in attempts if each.status == "done" and each.result is not None}
     found: dict[tuple[Treatment, int], _Searched] = {}
@@ -183,7 +168,7 @@ def _by_search(
         treatment = known.get(trial.levels)
         if treatment is None or trial.role not in ("probe", "replicate"):
             continue
-        searched = found.setdefault((treatment, trial.block if repeated else 1), _Searched())
+        searched = found.setdefault((treatment, trial.block), _Searched())
         (searched.asked if trial.role == "probe" else searched.fresh).append(trial)
         result = results.get(trial.id)
         if result is not None and trial.role == "probe":

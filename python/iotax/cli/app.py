@@ -18,8 +18,8 @@ from iotax.cli.options import (
     JsonFile,
     Long,
     NewNotebook,
+    NotebookOption,
     NotebookPath,
-    OldNotebook,
     OtherLab,
     PlainCommand,
     PollingChoice,
@@ -76,7 +76,7 @@ def run(
         Path | None,
         typer.Argument(help="Where results are kept; out/NAME.iotax when not given.", show_default=False),
     ] = None,
-    old_notebook: OldNotebook = None,
+    notebook_option: NotebookOption = None,
     label: Annotated[str, typer.Option(help="Distinguishes runs of one study, such as `before` and `after`.")] = "",
     time: TimeBudget = None,
     destroy: Destroy = None,
@@ -141,7 +141,7 @@ def run(
 
     command.run(
         study,
-        one_notebook(notebook, old_notebook),
+        one_notebook(notebook, notebook_option),
         label,
         destroy or [],
         driver.value if driver else None,
@@ -365,7 +365,7 @@ def aa(
         Path | None,
         typer.Argument(help="Where results are kept; out/aa.iotax when not given.", show_default=False),
     ] = None,
-    old_notebook: OldNotebook = None,
+    notebook_option: NotebookOption = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="Which protocol or endpoint of the study; its baseline when not given.", show_default=False),
@@ -380,7 +380,7 @@ def aa(
     """
     from iotax.cli import aa as command
 
-    command.aa(study, protocol, replicates, one_notebook(notebook, old_notebook), document)
+    command.aa(study, protocol, replicates, one_notebook(notebook, notebook_option), document)
 
 
 @app.command(cls=JsonCommand)

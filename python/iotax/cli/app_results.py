@@ -15,8 +15,8 @@ from iotax.cli.options import (
     JsonFile,
     Long,
     NewNotebook,
+    NotebookOption,
     NotebookPath,
-    OldNotebook,
     PlainCommand,
     RunNumber,
     one_notebook,
@@ -54,7 +54,7 @@ def import_(
         typer.Option(
             "--column",
             metavar="NAME=TITLE",
-            help="Of `table`: what stands under a title, such as 'iops=IO/s', 'latency_ms=Avg ms' or 'protocol=Path'. "
+            help="Of `table`: what stands under a title, such as 'iops=IO/s', 'latency_ms=Avg ms' or 'protocol=Setup'. "
             "A number in place of a title holds for all rows (duration_s=60); may be repeated.",
             show_default=False,
         ),
@@ -172,7 +172,7 @@ def import_(
 @results.command(cls=JsonCommand)
 def show(
     notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
+    notebook_option: NotebookOption = None,
     run: RunNumber = None,
     long: Long = False,
     document: JsonFile = None,
@@ -180,13 +180,13 @@ def show(
     """Show a notebook: runs, results, failed attempts."""
     from iotax.cli import show as command
 
-    command.show(one_notebook(notebook, old_notebook), run, document, long=long)
+    command.show(one_notebook(notebook, notebook_option), run, document, long=long)
 
 
 @results.command(cls=PlainCommand)
 def report(
     notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
+    notebook_option: NotebookOption = None,
     run: RunNumber = None,
     output: Annotated[
         Path | None,
@@ -205,13 +205,13 @@ def report(
     """Write the report of a notebook: one HTML file."""
     from iotax.cli import show as command
 
-    command.report(one_notebook(notebook, old_notebook), run, output, charts, pdf)
+    command.report(one_notebook(notebook, notebook_option), run, output, charts, pdf)
 
 
 @results.command(cls=PlainCommand)
 def export(
     notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
+    notebook_option: NotebookOption = None,
     form: Annotated[
         Format | None,
         typer.Option(
@@ -247,13 +247,13 @@ def export(
     if series and cpu_series:
         leave(Exit.USAGE, "--series and --cpu-series have rows of their own; name one of them")
     table: command.Table = "series" if series else "cpu series" if cpu_series else "attempts"
-    command.export(one_notebook(notebook, old_notebook), form.value if form else None, output, run, table)
+    command.export(one_notebook(notebook, notebook_option), form.value if form else None, output, run, table)
 
 
 @results.command(cls=JsonCommand)
 def size(
     notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
+    notebook_option: NotebookOption = None,
     iops: Annotated[
         int,
         typer.Option(
@@ -296,7 +296,7 @@ def size(
 
     command.size(
         iops,
-        one_notebook(notebook, old_notebook),
+        one_notebook(notebook, notebook_option),
         run,
         cpu_us or [],
         cap,
@@ -316,7 +316,7 @@ def compare(
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="The same, after the change.")],
     notebook: NotebookPath = None,
-    old_notebook: OldNotebook = None,
+    notebook_option: NotebookOption = None,
     margin: Annotated[
         float | None,
         typer.Option(
@@ -355,7 +355,7 @@ def compare(
     command.compare(
         before,
         after,
-        one_notebook(notebook, old_notebook),
+        one_notebook(notebook, notebook_option),
         margin,
         output,
         document,

@@ -27,6 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": ("iotax init my-study.yaml --from quick", "iotax init my-study.yaml --from job.fio"),
     "import": (
         "iotax import fio results/*.json --name-pattern '{protocol}-{bs}-r{replicate}.json'",
+        "iotax import table runs.csv --column iops=IO/s --column duration_s=60 --column protocol=Setup",
         "iotax import list",
     ),
     "completion": ('eval "$(iotax completion bash)"',),

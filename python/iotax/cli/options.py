@@ -27,8 +27,8 @@ NotebookPath = Annotated[
         autocompletion=complete.notebooks,
     ),
 ]
-OldNotebook = Annotated[Path | None, typer.Option("--notebook", "-n", "--from", hidden=True)]
-"""How some commands once named their notebook."""
+NotebookOption = Annotated[Path | None, typer.Option("--notebook", "-n", hidden=True)]
+"""A notebook that is read, named as one that is written: help shows one way, and both work."""
 JsonFile = Annotated[
     Path | None,
     typer.Option(
@@ -50,10 +50,10 @@ RunNumber = Annotated[
 ]
 
 
-def one_notebook(notebook: Path | None, old_notebook: Path | None) -> Path | None:
-    if notebook is not None and old_notebook is not None:
-        leave(Exit.USAGE, f"two notebooks are named, {notebook} and {old_notebook}; name one")
-    return notebook or old_notebook
+def one_notebook(notebook: Path | None, option: Path | None) -> Path | None:
+    if notebook is not None and option is not None:
+        leave(Exit.USAGE, f"two notebooks are named, {notebook} and {option}; name one")
+    return notebook or option
 
 
 TimeBudget = Annotated[

@@ -122,8 +122,7 @@ def _knee(search: Search, knee: Knee, winner: Winner) -> str:
         return f"no knee: {without}" if without else "no knee yet"
     without = f"; {without}" if without else ""
     if known.low is None:
-        once = "" if knee.repeated else ", as an earlier version of iotax searched only once"
-        return f"a knee at {show_rate(known.value)} IOPS from one search, so without an interval{once}{without}"
+        return f"a knee at {show_rate(known.value)} IOPS from one search, so without an interval{without}"
     return (
         f"the knee is at {show_rate(known.value)} IOPS{_span(known)}, from {len(knee.found)} searches; "
         f"fresh runs there: {_held(search, winner)}{without}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +12,6 @@ from iotax.analysis.bisection import Probe, bracket, next_rate
 from iotax.analysis.knee import Knee
 from iotax.analysis.search import Winner, against_baseline, next_trials, winners
 from iotax.design import plan
-from iotax.design.plan import make_trial
 from iotax.design.rates import ladder
 from iotax.study import Study
 from iotax.trial import Attempt, Trial, TrialResult
@@ -175,59 +173,16 @@ def test_each_block_searches_over_rates_of_its_own() -> None:
     assert found.known().low < 40_000 < found.known().high
 
 
-def once(study: Study, template: TrialResult) -> list[Attempt]:
-    """What an earlier version wrote: one bisection, each probe in a block of its own, then fresh runs at its end."""
-    assert study.search is not None
-    attempts: list[Attempt] = []
-
-    def measure(trial: Trial) -> bool:
-        rate_iops = int(str(trial.treatment["rate_iops"]))
-        held = rate_iops <= KNEE_IOPS[str(trial.treatment["protocol"])]
-        attempts.append(attempt(trial, rate_iops, 500.0 if held else 2000.0, template))
-        return held
-
-    knees = {}
-    for protocol in KNEE_IOPS:
-        low, high, block, treatment = 1000, 100_000, 1, (study.level("protocol", protocol),)
-        while high / low > 1.05:
-            rate_iops = round((low * high) ** 0.5)
-            for _ in range(2):
-                held = measure(make_trial(study, block, treatment, block, "probe", block, rate_iops))
-                block += 1
-                if held:
-                    break
-            low, high = (rate_iops, high) if held else (low, rate_iops)
-        knees[protocol] = low
-    for again in range(1, study.search.confirm + 1):
-        for protocol, rate_iops in knees.items():
-            treatment = (study.level("protocol", protocol),)
-            measure(make_trial(study, 100 + again, treatment, 100 + again, "replicate", again, rate_iops))
-    return attempts
-
-
-def test_a_notebook_with_one_bisection_opens_and_claims_one_replicate() -> None:
-    of = searched(confirm=3, rate_min=1000, rate_max=100_000, precision="5%")
-    template = next(a.result for a in Simulation(samples=1).data(study()).attempts if a.result is not None)
-    attempts = once(of, template)
-    found, other = winners(of, attempts)
-    assert not found.knee.repeated
-    assert 40_000 / 1.05 < found.knee.found[1] < 40_000 * 1.05
-    assert found.known().low is None
-    assert against_baseline(of, found, [found, other]) is None
-    assert re.fullmatch(
-        r"NFSv3: a knee at [34]\S+k IOPS from one search, so without an interval, as an earlier version of iotax "
-        r"searched only once; but all 3 runs are doubtful \(Little's law\)\.",
-        sentences(of, attempts)[0],
-    )
-    # It is over: no search of today's is mixed with it.
-    assert next_trials(of, [each.trial for each in attempts], attempts) == []
-
-
 def test_carriers_are_known_where_no_fresh_run_was_made() -> None:
-    """A search that ended before its fresh runs prints no knee, and does not fail."""
-    of = searched(confirm=3, rate_min=1000, rate_max=100_000, precision="5%")
+    """A search that was ended before its fresh runs prints no knee, and does not fail."""
+    of = searched(confirm=2, rate_min=1000, rate_max=100_000, precision="5%")
     template = next(a.result for a in Simulation(samples=1).data(study()).attempts if a.result is not None)
-    attempts = [each for each in once(of, template) if each.trial.role == "probe"]
+    truth = knee(np.random.default_rng(6), {1: 1.0})
+    attempts: list[Attempt] = []
+    left = list(plan(of).trials)
+    while probes := [each for each in left if each.role == "probe"]:
+        attempts += [attempt(each, *truth(each), template) for each in probes]
+        left = next_trials(of, [each.trial for each in attempts], attempts)
     assert sentences(of, attempts)[0] == (
         "NFSv3: no knee: 1 of 1 search left out for want of a fresh run that meets the objective."
     )

@@ -214,9 +214,7 @@ def test_the_chart_that_could_not_be_written_is_named(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("command", ["show", "report", "export", "size"])
-@pytest.mark.parametrize(
-    "spelling", [("n.iotax",), ("--notebook", "n.iotax"), ("-n", "n.iotax"), ("--from", "n.iotax")]
-)
+@pytest.mark.parametrize("spelling", [("n.iotax",), ("--notebook", "n.iotax"), ("-n", "n.iotax")])
 def test_a_notebook_is_named_the_same_way_everywhere(command: str, spelling: tuple[str, ...]) -> None:
     done = iotax(command, *spelling)
     assert done.exit_code == 0, done.output

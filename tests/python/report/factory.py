@@ -21,9 +21,9 @@ from iotax.analysis import StudyData
 from iotax.analysis.search import next_trials
 from iotax.design import plan as designed
 from iotax.notebook import Writer
-from iotax.older_results import completed
-from iotax.records import Carrier, Core, Facts, IscsiAgreed, NothingAgreed
+from iotax.records import Carrier, Core, CpuTime, Facts, IscsiAgreed, NothingAgreed
 from iotax.study import Study
+from iotax.study.facts import planned_facts
 from iotax.trial import (
     Attempt,
     Background,
@@ -283,7 +283,7 @@ class Simulation:
                 clock="CLOCK_MONOTONIC",
             ),
         )
-        return completed(measured, trial, of, ())
+        return _with_facts(measured, trial, of)
 
     def _open(self, rate_iops: float, path: Costs, factor: float, duration_s: float) -> tuple[float, int, int]:
         """(mean response in µs, I/Os done, I/Os offered): one queue, which grows where it is offered too much."""
@@ -408,6 +408,35 @@ def counted_attempt(trial: Trial, ios: int) -> Attempt:
         outstanding=Outstanding(workers=1, per_worker=1, mean=1.0),
     )
     return Attempt(trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=1, result=result)
+
+
+def _with_facts(result: TrialResult, trial: Trial, of: Study) -> TrialResult:
+    """With what the study's lab would say of the trial, its CPU time in the layers of that lab."""
+    facts = planned_facts(of, of.settings(trial.treatment))
+    parts = [_in_layer(each, result, facts, of) for each in result.cpu]
+    if facts.lab == "vm":
+        ends = ("both", "hypervisor") if _one_guest(facts) else ("initiator", "target", "hypervisor")
+        parts = [each for each in parts if each.role in ends]
+    return result.model_copy(update={"facts": facts, "cpu": CpuUse(parts)})
+
+
+def _in_layer(part: CpuTime, result: TrialResult, facts: Facts, of: Study) -> CpuTime:
+    known: dict[str, object] = {"window_ns": result.window.duration_ns}
+    if facts.lab == "vm":
+        assert of.lab.vm is not None
+        guest = part.role in ("initiator", "target")
+        known |= {"layer": "guest", "processors": of.lab.vm.cpus} if guest else {}
+        known |= {"role": "both"} if part.role == "initiator" and _one_guest(facts) else {}
+        known |= {"background_ns": 0}
+    elif part.role == "initiator":
+        known["processors"] = facts.threads
+    elif part.role == "target":
+        known["processors"] = facts.target_threads
+    return part.model_copy(update=known)
+
+
+def _one_guest(facts: Facts) -> bool:
+    return facts.shared == "machine" and facts.served == "lab"
 
 
 def _attempt(trial: Trial, number: int, at_ns: int, result: TrialResult | None) -> Attempt:
