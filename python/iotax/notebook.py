@@ -192,7 +192,6 @@ class Notebook:
         self._refuse_too_many("attempts", chosen)
         known = Levels(self.study(chosen))
         with _understood(self.path):
-            # No name here keeps an attempt in memory that its taker has let go.
             yield from map(known.checked_attempt, self._attempts("a.study_id = ? ORDER BY a.id", chosen))
 
     def attempt(self, attempt: int) -> Attempt:
@@ -213,14 +212,16 @@ class Notebook:
     def _attempts(self, where: str, value: int) -> Generator[Attempt]:
         # Asked before and after: a writer may come or go while the rows are read.
         written = self.is_written()
-        gone = {"status": "abandoned", "reason": ABANDONED}
+
+        def told(row: Any) -> Attempt:
+            found = attempt_of(*typed(row, ATTEMPT_TYPES))
+            if found.status == "running" and not written and not self.is_written():
+                return found.model_copy(update={"status": "abandoned", "reason": ABANDONED})
+            return found
+
         with _understood(self.path), _spoken(self.path):
-            # Row by row: the text of a result is let go of once it is read.
-            for row in self._database.execute(f"{_ATTEMPTS} WHERE {where}", (value,)):
-                found = attempt_of(*typed(row, ATTEMPT_TYPES))
-                if found.status == "running" and not written and not self.is_written():
-                    found = found.model_copy(update=gone)
-                yield found
+            # Row by row, and no name here: an attempt goes when its taker lets go of it.
+            yield from map(told, self._database.execute(f"{_ATTEMPTS} WHERE {where}", (value,)))
 
     def left(self, run: int) -> list[Trial]:
         """The trials that have no result yet, in run order."""
