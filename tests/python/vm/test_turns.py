@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 from iotax.labs.base import TrialFailed
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.measure import Answer
+from iotax.labs.vm.guests import Guests
 from iotax.labs.vm.turns import Load, Session
 from iotax.notebook import Notebook
 from iotax.study.model import Slices
@@ -160,3 +162,38 @@ def test_real_kernels_take_turns_on_one_volume(tmp_path: Path, engine: Path) -> 
             assert 0 < part.machine_busy_ns <= part.duration_ns
             assert protocol == "local" or part.target_cpu_ns is not None
     assert machines_of(tmp_path) == []
+
+
+BURN = """\
+mkfifo /run/never
+(exec 9<>/run/never; while :; do i=0; while [ $i -lt 400 ]; do i=$((i + 1)); done; read -t 0.02 _ <&9; done) &
+burner=$!
+"""
+"""No program starts: all that it costs is its own process's."""
+OBSERVE = """\
+{ cat <<EOF; sleep 60; } | /opt/iotax/run session >/run/observed &
+{"settle_ns":0,"slice_ns":250000000,"gap_ns":10000000,"rounds":[[ROUND]],"observe":{"watch_pids":{PIDS}}}
+EOF
+sleep 6 # nobody asks while it measures
+until_true 30 grep -q '"observed"' /run/observed || die "$(cat /run/observed)"
+cat /run/observed
+"""
+
+
+@pytest.mark.timeout(300)
+def test_busy_time_of_slices_is_what_a_process_burns(guests: Guests) -> None:
+    guest = guests["initiator"]
+    observe = OBSERVE.replace("ROUND", ",".join(["null"] * 12))
+    watched = observe.replace("PIDS", '"burner":$burner')
+    idle = json.loads(guest.run(observe.replace("PIDS", ""))[-1])
+    busy = json.loads(guest.run(f"{BURN}{watched}kill $burner")[-1])
+    assert {each["resolution_ns"] for each in (*idle["slices"], *busy["slices"])} == {0}
+
+    def share(observed: dict[str, Any]) -> float:
+        parts = observed["slices"]
+        return sum(each["machine_busy_ns"] for each in parts) / sum(each["duration_ns"] for each in parts)
+
+    burnt = busy["watched"]["burner"]["total_ns"] / busy["window"]["duration_ns"]
+    assert burnt > 0.02
+    # What its timers and switches cost is the guest's too.
+    assert 0.9 * burnt < share(busy) - share(idle) < burnt + 0.1
