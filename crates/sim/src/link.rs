@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use iotax_node::{ConnId, seeded::SeededRng};
-use iotax_proto::{Instant, fc::encapsulation};
+use iotax_proto::{Instant, fc::frame};
 
 use crate::{piece::Piece, tcp::Tcp};
 
@@ -91,10 +91,8 @@ pub struct Frames {
 impl Frames {
     /// Fibre Channel's, in the encapsulation of RFC 3643 that the stream carries: its 28 bytes stand for the six words of primitive
     /// signals that FC-FS-5 has between frames, and for what the delimiters are longer by.
-    pub const FIBRE_CHANNEL: Self = Self {
-        stream_bytes: (encapsulation::BEFORE_DATA + encapsulation::DATA_LEN_MAX + encapsulation::BEHIND_DATA) as u32,
-        around_bytes: 0,
-    };
+    pub const FIBRE_CHANNEL: Self =
+        Self { stream_bytes: (frame::BEFORE_DATA + frame::DATA_LEN_MAX + frame::BEHIND_DATA) as u32, around_bytes: 0 };
 
     /// Segments of TCP over Ethernet, each with its headers.
     #[must_use]
@@ -451,7 +449,7 @@ mod tests {
             frames: Some(Frames::FIBRE_CHANNEL),
             ..Link::default()
         };
-        let full = encapsulation::BEFORE_DATA + 2112 + encapsulation::BEHIND_DATA;
+        let full = frame::BEFORE_DATA + 2112 + frame::BEHIND_DATA;
         assert_eq!((Frames::FIBRE_CHANNEL.of(full), Frames::FIBRE_CHANNEL.of(full + 1)), (1, 2));
         assert_eq!(Nic::new(link).send(Instant(0), full), Instant(full as u64));
     }

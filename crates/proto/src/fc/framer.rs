@@ -2,9 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{
-    encapsulation::{self, BEFORE_DATA, BEHIND_DATA, Kind, LEN, SPECIAL_LEN, Special, delimiter},
-    frame::{self, Header, f_ctl},
+use super::frame::{
+    self, BEFORE_DATA, BEHIND_DATA, ENCAPSULATION_LEN, Header, Kind, SPECIAL_LEN, Special, delimiter, f_ctl,
 };
 use crate::{
     Violation,
@@ -12,8 +11,8 @@ use crate::{
 };
 
 /// Where the frame's own bytes begin.
-const SOF_AT: usize = LEN;
-const HEADER_AT: usize = LEN + 4;
+const SOF_AT: usize = ENCAPSULATION_LEN;
+const HEADER_AT: usize = ENCAPSULATION_LEN + 4;
 
 /// What came next in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,13 +115,13 @@ impl Framer {
             }
             return self.begin(head, data_len, Some(Crc32::default())).map(Some);
         }
-        if !self.fill_head(input, LEN) {
+        if !self.fill_head(input, ENCAPSULATION_LEN) {
             return Ok(None);
         }
         let Some(header) = self.head.first_chunk() else { return Ok(None) };
-        let kind = encapsulation::decode(header)?;
+        let kind = frame::decode_encapsulation(header)?;
         let need = match kind {
-            Kind::Ready(_) => LEN,
+            Kind::Ready(_) => ENCAPSULATION_LEN,
             Kind::Special { .. } => SPECIAL_LEN,
             Kind::Frame { .. } => BEFORE_DATA,
         };
@@ -215,9 +214,9 @@ impl Framer {
 }
 
 fn kind_of(head: &[u8; BEFORE_DATA]) -> Result<Kind, Violation> {
-    let mut header = [0; LEN];
-    header.copy_from_slice(&head[..LEN]);
-    encapsulation::decode(&header)
+    let mut header = [0; ENCAPSULATION_LEN];
+    header.copy_from_slice(&head[..ENCAPSULATION_LEN]);
+    frame::decode_encapsulation(&header)
 }
 
 /// A stream loses and damages nothing: where a CRC is wrong, no length before it can be trusted either.
@@ -243,7 +242,7 @@ mod tests {
             let header = Header { r_ctl: r_ctl::SOLICITED_DATA, ox_id: OxId(len), ..Header::default() };
             link.send(Header { f_ctl: f_ctl::REQUEST, ..header }, &data);
         }
-        link.transmit.put(&encapsulation::encode(Kind::Ready(9)));
+        link.transmit.put(&frame::encode_encapsulation(Kind::Ready(9)));
         link.transmit.take_bytes()
     }
 

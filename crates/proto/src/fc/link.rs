@@ -2,10 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::{
-    encapsulation::{self, BEFORE_DATA, Kind, LEN, delimiter},
-    frame::{self, Header, OxId, PortId, f_ctl},
-};
+use super::frame::{self, BEFORE_DATA, ENCAPSULATION_LEN, Header, Kind, OxId, PortId, delimiter, f_ctl};
 use crate::{Payload, Transmit, Violation, wire::digest::Crc32};
 
 /// What a port knows of another before both have logged in.
@@ -146,7 +143,7 @@ impl Link {
     #[inline]
     pub fn settle(&mut self) {
         if self.owed >= self.owed_max {
-            self.transmit.put(&encapsulation::encode(Kind::Ready(self.owed)));
+            self.transmit.put(&frame::encode_encapsulation(Kind::Ready(self.owed)));
             self.owed = 0;
         }
     }
@@ -217,9 +214,10 @@ impl Link {
         }
         let header_bytes = header.encode();
         let mut head = [0; BEFORE_DATA];
-        head[..LEN].copy_from_slice(&encapsulation::encode(Kind::Frame { data_len: (len + fill) as usize }));
+        head[..ENCAPSULATION_LEN]
+            .copy_from_slice(&frame::encode_encapsulation(Kind::Frame { data_len: (len + fill) as usize }));
         let sof = if at == 0 { delimiter::SOF_I3 } else { delimiter::SOF_N3 };
-        head[LEN..LEN + 4].copy_from_slice(&delimiter::encode(sof));
+        head[ENCAPSULATION_LEN..ENCAPSULATION_LEN + 4].copy_from_slice(&delimiter::encode(sof));
         head[BEFORE_DATA - frame::LEN..].copy_from_slice(&header_bytes);
         self.transmit.put(&head);
         let mut crc = Crc32::default();
@@ -284,6 +282,6 @@ mod tests {
         assert!(link.transmit.is_empty());
         link.took();
         link.settle();
-        assert_eq!(link.transmit.take_bytes(), encapsulation::encode(Kind::Ready(2)));
+        assert_eq!(link.transmit.take_bytes(), frame::encode_encapsulation(Kind::Ready(2)));
     }
 }

@@ -1,27 +1,23 @@
 //! Fibre Channel without a transport of its own: frames, sequences, exchanges, logins and credits between two ports that a
 //! stream of bytes joins. There is no adapter and no fabric.
 
-pub mod bls;
 pub mod decode;
 pub mod els;
-pub mod encapsulation;
 pub mod frame;
 pub mod framer;
 pub mod lifetime;
 pub mod link;
 pub mod login;
-pub mod logins;
 pub mod responder;
 pub mod sequence;
-pub mod silence;
 
-pub use encapsulation::Special;
+pub use self::frame::Special;
+pub use self::lifetime::Silence;
+pub use self::login::{LoginGrant, LoginRefusal, Logins, Opening, ProcessLogin};
 pub use frame::{Header, OxId, PortId, PortName, RxId};
 pub use framer::{Fragment, Framer};
 pub use lifetime::Lifetime;
 pub use link::Link;
-pub use logins::{LoginGrant, LoginRefusal, Logins, Opening, ProcessLogin};
-pub use silence::Silence;
 
 /// What a port asks for and offers at its login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

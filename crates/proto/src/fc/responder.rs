@@ -3,8 +3,7 @@
 use super::{
     LoginGrant, LoginRefusal, Opening, Port, ProcessLogin,
     els::{self, Process, Rejection, command},
-    encapsulation::Special,
-    frame::{Header, PortId, PortName},
+    frame::{Header, PortId, PortName, Special},
     link::Link,
 };
 use crate::{Instant, Refusal, Violation, WaitOutcome};

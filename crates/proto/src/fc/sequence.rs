@@ -3,10 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{
-    encapsulation::DATA_LEN_MAX,
-    frame::{Header, f_ctl, r_ctl},
-};
+use super::frame::{DATA_LEN_MAX, Header, f_ctl, r_ctl};
 use crate::Violation;
 
 /// Of the sequence that begins an exchange of an FC-4 with a command.

@@ -1,12 +1,10 @@
 //! Peers that break the rules: each side ends its connection or the command, and nothing stays open.
 #![allow(clippy::unwrap_used)]
 
-use crate::fc_nvme_support::{INITIATOR, Pair, TARGET, config, target_config};
-use crate::nvme_support::{Answers, Cut, Server};
 use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Target, Violation, ViolationKind,
     fc::{
-        Header, Link, OxId, PortId, RxId, Special, bls,
+        Header, Link, OxId, PortId, RxId, Special, els,
         frame::{f_ctl, kind, r_ctl},
         sequence::{data_header, response_header},
     },
@@ -20,6 +18,11 @@ use iotax_proto::{
         CommandId, Cqe, QueueId, Sqe, Status,
         command::{Sgl, nvm},
     },
+};
+
+use crate::{
+    fc_nvme_support::{INITIATOR, Pair, TARGET, config, target_config},
+    nvme_support::{Answers, Cut, Server},
 };
 
 /// Of the first association of a login, and of its I/O queue.
@@ -170,7 +173,7 @@ fn commands_without_credit_for_their_answers_end_the_connection() {
 #[test]
 fn an_abort_of_nothing_is_rejected() {
     let (mut pair, mut link) = (ready(), peer());
-    link.send(bls::abts(OxId(77), RxId::UNASSIGNED), &[]);
+    link.send(els::abts(OxId(77), RxId::UNASSIGNED), &[]);
     assert!(to_target(&mut pair, &mut link).unwrap()[0].starts_with("BA_RJT"));
 }
 

@@ -1,17 +1,19 @@
 //! Peers that break the rules: each side ends its connection or the command, and nothing stays open.
 #![allow(clippy::unwrap_used)]
 
-use crate::fcp_support::{FcBackend, INITIATOR, Pair, TARGET, config, target_config};
-use crate::iscsi_support::Cut;
 use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Target, Violation, ViolationKind,
     fc::{
-        Header, Link, OxId, PortId, RxId, Special, bls, els,
-        encapsulation::{self, BEFORE_DATA, Kind},
-        frame::{f_ctl, kind, r_ctl},
+        Header, Link, OxId, PortId, RxId, Special, els,
+        frame::{self, BEFORE_DATA, Kind, f_ctl, kind, r_ctl},
         login,
     },
     fcp::{Command, TransferReady, target_side::Connection},
+};
+
+use crate::{
+    fcp_support::{FcBackend, INITIATOR, Pair, TARGET, config, target_config},
+    iscsi_support::Cut,
 };
 
 fn ready() -> Pair {
@@ -115,7 +117,7 @@ fn a_logout_is_answered_however_little_credit_there_is() {
     // Data and response of each read, XFER_RDY of the write, which is forgotten with its command, and LS_ACC.
     for _ in 4..11 {
         assert!(!Target::<FcBackend>::is_closing(&pair.target));
-        link.transmit.put(&encapsulation::encode(Kind::Ready(1)));
+        link.transmit.put(&frame::encode_encapsulation(Kind::Ready(1)));
         sent = to_target(&mut pair, &mut link).unwrap();
     }
     assert!(Target::<FcBackend>::is_closing(&pair.target));
@@ -143,7 +145,7 @@ fn commands_without_credit_for_their_answers_end_the_connection() {
 #[test]
 fn an_abort_of_nothing_is_rejected() {
     let (mut pair, mut link) = (ready(), peer());
-    link.send(bls::abts(OxId(77), RxId::UNASSIGNED), &[]);
+    link.send(els::abts(OxId(77), RxId::UNASSIGNED), &[]);
     let answer = to_target(&mut pair, &mut link).unwrap();
     assert_eq!(answer[32], r_ctl::BA_RJT);
 }
@@ -216,5 +218,5 @@ fn a_target_that_sends_what_nobody_asked_for_is_given_up() {
     for (ox_id, offset, len) in [(1, 0, 1025), (1, 4, 8), (1, 0, 0), (0, 0, 512), (9, 0, 512), (1, u32::MAX, 2)] {
         assert!(to_initiator(ready(ox_id, offset, len)).is_err(), "{len} bytes at {offset} of {ox_id}");
     }
-    assert!(to_initiator(|link| link.send(bls::answer(r_ctl::COMMAND_STATUS, OxId(0), RxId(0)), &[0; 24])).is_err());
+    assert!(to_initiator(|link| link.send(els::answer(r_ctl::COMMAND_STATUS, OxId(0), RxId(0)), &[0; 24])).is_err());
 }

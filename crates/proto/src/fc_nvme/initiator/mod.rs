@@ -1,17 +1,16 @@
 //! The initiator's side of FC-NVMe: a session that logs in, makes an association, does I/O on one queue and leaves.
 
-mod channel;
 mod commands;
 mod session;
 
 use core::time::Duration;
 
-pub use session::Session;
-
 use crate::{
     fc::{Port, PortName},
     nvme::fabrics::host::SessionConfig,
 };
+
+pub use session::Session;
 
 /// Whom to log in to, as whom, and how.
 #[derive(Clone, Debug)]

@@ -5,8 +5,7 @@ use core::{fmt, time::Duration};
 
 use super::{
     Config,
-    channel::{Channel, Mailbox},
-    commands::{AbortedFor, Commands},
+    commands::{AbortedFor, Channel, Commands, Mailbox},
 };
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation,

@@ -2,8 +2,7 @@
 
 use super::{
     Config, FcNvmeBackend,
-    exchanges::{Exchange, Exchanges},
-    lane::{Lane, LaneState, Way},
+    lane::{Exchange, Exchanges, Lane, LaneState, Way},
 };
 use crate::{
     Ending, Endings, Instant, IoId, Payload, UnitError, Violation,

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     Endings, Instant, IoId, Payload, Target, Transmit, UnitError, Violation,
     fc::{
-        Fragment, Framer, Header, Lifetime, Link, Opening, OxId, PortId, ProcessLogin, RxId, Special, bls,
-        els::{Process, Rejection},
+        Fragment, Framer, Header, Lifetime, Link, Opening, OxId, PortId, ProcessLogin, RxId, Special,
+        els::{self, Process, Rejection},
         frame::{kind, r_ctl},
         responder::{Asked, Responder, reject},
         sequence::Unit,
@@ -265,7 +265,7 @@ impl Connection {
             self.aborts.push(Abort { endings, ox_id, rx_id });
             self.answer_aborts();
         } else {
-            self.link.send(bls::answer(r_ctl::BA_RJT, ox_id, rx_id), &bls::NO_EXCHANGE);
+            self.link.send(els::answer(r_ctl::BA_RJT, ox_id, rx_id), &els::NO_EXCHANGE);
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Connection {
         self.aborts.retain_mut(|Abort { endings, ox_id, rx_id }| {
             let is_over = endings.are_over();
             if is_over {
-                link.send(bls::answer(r_ctl::BA_ACC, *ox_id, *rx_id), &bls::accept(*ox_id, *rx_id));
+                link.send(els::answer(r_ctl::BA_ACC, *ox_id, *rx_id), &els::accept(*ox_id, *rx_id));
             }
             !is_over
         });

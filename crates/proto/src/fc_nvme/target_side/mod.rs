@@ -2,19 +2,19 @@
 
 mod association;
 mod connection;
-mod exchanges;
 mod lane;
 
 use core::time::Duration;
 
-pub use connection::Connection;
-
 use super::{Port, PortName};
-pub use crate::fc::{LoginRefusal, Logins};
 use crate::{
     fc,
     nvme::{NvmeBackend, fabrics::controller::QueueConfig, identify::ControllerLimits},
 };
+
+pub use connection::Connection;
+
+pub use crate::fc::{LoginRefusal, Logins};
 
 /// What an FC-NVMe target asks of the server behind it, beyond what every NVMe target does.
 pub trait FcNvmeBackend: NvmeBackend {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
     fc::{
-        Header, Link, OxId, RxId, bls,
+        Header, Link, OxId, RxId, els,
         frame::{f_ctl, kind, r_ctl},
         login::is_command,
         sequence::{Moved, TransferReady, data_header},
@@ -170,7 +170,7 @@ impl Commands {
         (slot.aborted, slot.begun) = (Some(why), now);
         let ox_id = OxId(tag as u16);
         link.forget(ox_id);
-        link.send(bls::abts(ox_id, slot.rx_id), &[]);
+        link.send(els::abts(ox_id, slot.rx_id), &[]);
         true
     }
 

@@ -11,8 +11,7 @@ use crate::{
     fc::{
         Fragment, Framer, Header, Link, Port, PortId, Silence,
         els::Process,
-        encapsulation::DATA_LEN_MAX,
-        frame::{kind, r_ctl},
+        frame::{DATA_LEN_MAX, kind, r_ctl},
         login::{self, Login, ox_id, unexpected},
         sequence::TransferReady,
     },

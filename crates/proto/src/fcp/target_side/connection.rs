@@ -3,14 +3,13 @@
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::fmt;
 
-use super::{Config, FcpBackend, image::Image, ports::ports};
+use super::{Config, FcpBackend, image::Image, ports};
 use crate::{
     Instant, IoId, Origin, Payload, Shared, Target, Transmit, UnitError, Violation, Wait,
     fc::{
         Fragment, Framer, Header, Lifetime, Link, Opening, PortId, Special,
         els::{Process, Rejection},
-        encapsulation::DATA_LEN_MAX,
-        frame::{kind, r_ctl},
+        frame::{DATA_LEN_MAX, kind, r_ctl},
         responder::{Asked, Responder, reject},
     },
     fcp::iu::service,

@@ -1,26 +1,28 @@
 //! An image pair: commands and their data (FCP-4).
+//!
+//! The end of a command on the wire: its data as one sequence, then its response.
+//!
+//! The commands outstanding: a slot's number is the `IoId` and the RX_ID.
+//!
+//! Aborts and task management functions whose answer waits for what they aborted.
 
 use alloc::{rc::Rc, vec::Vec};
 
-use super::{
-    FcpBackend,
-    respond::{Answered, respond, respond_code},
-    tasks::{Task, Tasks},
-    wait::Managed,
-};
+use super::FcpBackend;
 use crate::{
-    Ending, Instant, IoId, Payload, Shared, UnitError, Violation,
+    Ending, Instant, IoId, Payload, Shared, UnitError, Violation, Wait,
     fc::{
-        Header, Link, ProcessLogin, RxId,
+        Header, Link, OxId, ProcessLogin, RxId,
         frame::{f_ctl, kind, r_ctl},
         login::is_command,
-        sequence::{Collect, DataFault, TransferReady},
+        sequence::{Collect, DataFault, TransferReady, data_header},
     },
-    fcp::iu::{Command, response_code},
+    fcp::iu::{Command, encode_response, encode_sense, response_code, response_header},
     scsi::{
-        self, Device, Nexus, Response, status,
-        task::{Announced, Work},
+        self, DataIn, Device, Nexus, Response, status,
+        task::{Announced, Residual, Work},
     },
+    tasks::TaskId,
 };
 
 /// Sequences that wait for credit beyond two of each command: answers to link services.
@@ -282,4 +284,100 @@ fn release(tasks: &mut Tasks, current: &mut Current, id: IoId) -> Task {
         *current = Current::Drop;
     }
     tasks.remove(id)
+}
+
+/// What a response answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) ox_id: OxId,
+    pub(super) rx_id: RxId,
+    pub(super) announced: Announced,
+}
+
+pub(super) fn respond(link: &mut Link, answered: Answered, response: &Response) {
+    let data_len = u32::try_from(response.data.len()).unwrap_or(u32::MAX);
+    let residual = answered.announced.residual(data_len, response.data_out_len);
+    let send_len = data_len.min(answered.announced.data_in) as usize;
+    if send_len > 0 {
+        let header = ids(data_header(kind::FCP, true), answered);
+        match &response.data {
+            DataIn::Payload(payload) => link.send_payload(header, payload.slice(0, send_len)),
+            DataIn::Inline(bytes) => link.send_payload(header, Payload::from_vec(bytes[..send_len].to_vec())),
+            DataIn::None => {}
+        }
+    }
+    let header = ids(response_header(), answered);
+    match &response.sense {
+        None => {
+            let (bytes, len) = encode_response(response.status, residual, None);
+            link.send(header, &bytes[..len]);
+        }
+        Some(sense) => link.send(header, &encode_sense(response.status, residual, sense)),
+    }
+}
+
+/// Ends a command or a task management function by `RSP_CODE` alone.
+pub(super) fn respond_code(link: &mut Link, ox_id: OxId, rx_id: RxId, code: u8) {
+    let (bytes, len) = encode_response(0, Residual::default(), Some(code));
+    link.send(Header { ox_id, rx_id, ..response_header() }, &bytes[..len]);
+}
+
+fn ids(header: Header, answered: Answered) -> Header {
+    debug_assert!(header.has(f_ctl::EXCHANGE_CONTEXT));
+    Header { ox_id: answered.ox_id, rx_id: answered.rx_id, ..header }
+}
+
+/// A command under way.
+#[derive(Debug, Default)]
+pub(super) struct Task {
+    pub(super) scsi: scsi::task::Task,
+    pub(super) collect: Collect,
+}
+
+impl TaskId for OxId {
+    /// No command has it.
+    const NONE: Self = Self(0xffff);
+}
+
+/// By OX_ID.
+pub(super) type Tasks = crate::tasks::Tasks<OxId, Task>;
+
+impl Tasks {
+    /// The slot of an exchange. Its originator may not know the RX_ID yet.
+    #[inline]
+    pub(super) fn find_exchange(&self, ox_id: OxId, rx_id: RxId) -> Option<IoId> {
+        if rx_id == RxId::UNASSIGNED {
+            return self.find(ox_id);
+        }
+        (self.id(rx_id.0.into()) == Some(ox_id)).then(|| rx_id.0.into())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Managed {
+    pub(super) wait: Wait,
+    pub(super) ox_id: OxId,
+    pub(super) of: ManagedBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ManagedBy {
+    Abts(RxId),
+    Function,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exchanges_are_found_by_either_id() {
+        let mut tasks = Tasks::new(3);
+        for (slot, ox_id) in [(0, 7), (1, 8)] {
+            tasks.insert(slot, OxId(ox_id), Task::default());
+        }
+        let find = |rx_id| tasks.find_exchange(OxId(8), rx_id);
+        assert_eq!((find(RxId::UNASSIGNED), find(RxId(1))), (Some(1), Some(1)));
+        assert_eq!((find(RxId(0)), find(RxId(2)), find(RxId(700))), (None, None, None));
+    }
 }

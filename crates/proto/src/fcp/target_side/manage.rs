@@ -2,14 +2,11 @@
 
 use super::{
     FcpBackend,
-    image::Image,
-    respond::respond_code,
-    tasks::Task,
-    wait::{Managed, ManagedBy},
+    image::{Image, Managed, ManagedBy, Task, respond_code},
 };
 use crate::{
     Ending, Endings, Instant, Violation, Wait, WaitOutcome,
-    fc::{Header, Link, OxId, RxId, bls, frame::r_ctl},
+    fc::{Header, Link, OxId, RxId, els, frame::r_ctl},
     fcp::iu::{Command, function, response_code},
     scsi,
 };
@@ -44,7 +41,7 @@ impl Image {
                 self.answer_ended(now, link);
             }
             None if was_answered => accept(ox_id, rx_id, link),
-            None => link.send(bls::answer(r_ctl::BA_RJT, ox_id, rx_id), &bls::NO_EXCHANGE),
+            None => link.send(els::answer(r_ctl::BA_RJT, ox_id, rx_id), &els::NO_EXCHANGE),
         }
         Ok(())
     }
@@ -154,5 +151,5 @@ impl Image {
 }
 
 fn accept(ox_id: OxId, rx_id: RxId, link: &mut Link) {
-    link.send(bls::answer(r_ctl::BA_ACC, ox_id, rx_id), &bls::accept(ox_id, rx_id));
+    link.send(els::answer(r_ctl::BA_ACC, ox_id, rx_id), &els::accept(ox_id, rx_id));
 }

@@ -1,24 +1,23 @@
 //! The target's side of FCP: login, then commands until logout or loss.
+//!
+//! Names of SCSI ports (SPC-5 §7.6.4.2 for the TransportID).
 
 mod connection;
 mod image;
 mod manage;
-mod ports;
-mod respond;
-mod tasks;
-mod wait;
 
-use alloc::rc::Rc;
+use alloc::{format, rc::Rc, vec::Vec};
 use core::time::Duration;
+
+use super::{Port, PortName};
+use crate::{
+    Shared, fc,
+    scsi::{Device, Ports, ScsiBackend, Transport},
+};
 
 pub use connection::Connection;
 
-use super::{Port, PortName};
 pub use crate::fc::{LoginRefusal, Logins};
-use crate::{
-    Shared, fc,
-    scsi::{Device, ScsiBackend},
-};
 
 /// What an FCP target asks of the server behind it, beyond its volumes.
 pub trait FcpBackend: ScsiBackend {
@@ -53,5 +52,21 @@ impl Default for Config {
             login_timeout: Duration::from_secs(15),
             silence: Duration::from_secs(60),
         }
+    }
+}
+
+/// Fibre Channel, and FCP-4 without a version.
+const TRANSPORT: Transport = Transport { protocol_identifier: 0, version_descriptor: 0x0a40 };
+
+fn ports(initiator: PortName, target: PortName, node: PortName) -> Ports {
+    let mut initiator_id: Vec<u8> = alloc::vec![0; 24];
+    initiator_id[8..16].copy_from_slice(&initiator.0.to_be_bytes());
+    Ports {
+        initiator: format!("naa.{initiator}"),
+        initiator_id,
+        target: format!("naa.{target}"),
+        target_device: format!("naa.{node}"),
+        relative_target_port: 1,
+        transport: TRANSPORT,
     }
 }
