@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use crate::support::Heap;
 use iotax_node::{
     ConnId, Input, ListenerId, Node, Output, Server, ServerConfig, ServerNode,
     server::{Export, Protocol, Squash, plan_portals},
@@ -17,11 +16,12 @@ use iotax_proto::{
     iscsi::pdu::{
         Bhs, DataOut, Fragment, Framer, LoginRequest, LoginResponse, R2t, ScsiCommand, ScsiResponse, Sender,
         TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
-        control::{function, function_response},
-        login::{LoginStatus, stage},
+        control::{LoginStatus, function, function_response, stage},
     },
     scsi::status,
 };
+
+use crate::support::Heap;
 
 const SIZE: usize = 1 << 20;
 const CONN: ConnId = ConnId(0);

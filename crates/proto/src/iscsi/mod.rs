@@ -3,15 +3,12 @@
 
 pub mod chap;
 pub mod decode;
-mod discovered;
 pub mod initiator;
-mod keys;
 pub mod negotiate;
 pub mod pdu;
-mod serial;
 pub mod target_side;
 pub mod text;
 
+pub use self::text::DiscoveredTarget;
 pub use chap::Credentials;
-pub use discovered::DiscoveredTarget;
 pub use negotiate::{Agreed, DigestWish, Wishes};

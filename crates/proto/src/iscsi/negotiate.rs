@@ -1,9 +1,6 @@
 //! Negotiation of operational parameters (RFC 7143 §6.2, §13): what a side wishes, what both agree on.
 
-use super::{
-    keys::{self, KEYS, Key, KeySpec, Rule},
-    text::{DEFAULT_SEGMENT_LEN, TextOut, number},
-};
+use super::text::{self, DEFAULT_SEGMENT_LEN, KEYS, Key, KeySpec, Rule, TextOut, number};
 use crate::{Refusal, Violation};
 
 /// Whether a side wants CRC32C digests.
@@ -153,7 +150,7 @@ impl Negotiation {
 
     /// Takes a pair from the peer and answers it where it is an offer.
     pub(super) fn take(&mut self, name: &str, value: &str, out: &mut TextOut) -> Result<(), Violation> {
-        let Some(spec) = keys::find(name) else {
+        let Some(spec) = text::find(name) else {
             // RFC 7143 §6.2: a key not known is answered, an answer of that kind is not.
             if value != "NotUnderstood" {
                 out.put(name, "NotUnderstood");
@@ -177,7 +174,7 @@ impl Negotiation {
 
     /// MaxRecvDataSegmentLength declared again in the full feature phase (RFC 7143 §13.12); true if taken.
     pub(super) fn redeclare(agreed: &mut Agreed, name: &str, value: &str) -> bool {
-        match (name, keys::find(name).map(|spec| spec.rule), number(value)) {
+        match (name, text::find(name).map(|spec| spec.rule), number(value)) {
             ("MaxRecvDataSegmentLength", Some(Rule::Declare { low, high }), Some(len))
                 if (low..=high).contains(&len) =>
             {

@@ -3,20 +3,18 @@
 
 pub mod auth;
 pub mod client;
-pub mod duplicate;
 pub mod message;
 pub mod portmap;
-pub mod portmapper;
 pub mod record;
 pub mod server;
 pub mod xdr;
 
+pub use self::portmap::Portmapper;
+pub use self::server::{DuplicateCache, Peer, RequestKey};
 pub use auth::Credentials;
 pub use client::ControlCall;
-pub use duplicate::{DuplicateCache, Peer, RequestKey};
 pub use message::{AcceptStatus, Call, HeadError, RpcError, Xid};
 pub use portmap::Mapping;
-pub use portmapper::Portmapper;
 pub use record::{Piece, Records};
 pub use server::Server;
 pub use xdr::{Encoder, Garbage};

@@ -1,6 +1,16 @@
 //! The server's side of a connection, whatever programs are served on it: calls in, replies out, and its timeouts.
+//!
+//! The duplicate-request cache: a call that is not idempotent, sent again after a lost connection, gets the reply that it
+//! got before instead of being carried out twice (RFC 1813 §4.3).
 
-use core::time::Duration;
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+};
+use core::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use super::{
     Call, Encoder, HeadError, Records, RpcError, Xid,
@@ -8,7 +18,7 @@ use super::{
 };
 use crate::{
     Instant, Violation, ViolationKind,
-    wire::{Reader, Transmit},
+    wire::{Reader, Transmit, digest::crc32c},
 };
 
 /// How long a record may stay half sent.
@@ -87,5 +97,98 @@ impl Server {
             return Err(Violation::new(ViolationKind::TimedOut, "the client is silent"));
         }
         Ok(())
+    }
+}
+
+/// Replies kept. A client repeats what was under way when its connection broke, and has few name-space calls under way.
+const MAX_REPLIES: usize = 1024;
+/// Longest reply kept: attributes, a file handle and what happened to two directories stay far below.
+const MAX_REPLY_LEN: usize = 1024;
+/// Bytes of a call that its checksum covers: xids may be used again within the cache's memory, arguments tell them apart.
+const CHECKED_LEN: usize = 512;
+
+/// The other end of a connection. Clients that rely on the cache come back from the same port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peer {
+    pub address: IpAddr,
+    pub port: u16,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 0 }
+    }
+}
+
+/// Names a call among all calls of all peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestKey {
+    peer: Peer,
+    xid: Xid,
+    checksum: u32,
+    len: u32,
+}
+
+impl RequestKey {
+    /// `call` is the whole record.
+    pub fn new(peer: Peer, xid: Xid, call: &[u8]) -> Self {
+        let checksum = crc32c(&call[..call.len().min(CHECKED_LEN)]);
+        Self { peer, xid, checksum, len: call.len() as u32 }
+    }
+}
+
+/// The last replies to calls that are not idempotent; shared by all connections of a server.
+#[derive(Debug, Default)]
+pub struct DuplicateCache {
+    replies: BTreeMap<RequestKey, Box<[u8]>>,
+    oldest_first: VecDeque<RequestKey>,
+}
+
+impl DuplicateCache {
+    /// The reply that the same call got before.
+    pub fn recall(&self, key: &RequestKey) -> Option<&[u8]> {
+        self.replies.get(key).map(AsRef::as_ref)
+    }
+
+    pub fn remember(&mut self, key: RequestKey, reply: &[u8]) {
+        if reply.len() > MAX_REPLY_LEN || self.replies.insert(key, reply.into()).is_some() {
+            return;
+        }
+        self.oldest_first.push_back(key);
+        if self.oldest_first.len() > MAX_REPLIES
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            self.replies.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_recalled_for_the_same_peer_xid_and_arguments_only() {
+        let mut cache = DuplicateCache::default();
+        let peer = Peer::default();
+        cache.remember(RequestKey::new(peer, Xid(1), b"remove a"), b"ok");
+        assert_eq!(cache.recall(&RequestKey::new(peer, Xid(1), b"remove a")), Some(&b"ok"[..]));
+        assert_eq!(cache.recall(&RequestKey::new(peer, Xid(1), b"remove b")), None);
+        assert_eq!(cache.recall(&RequestKey::new(peer, Xid(2), b"remove a")), None);
+        assert_eq!(cache.recall(&RequestKey::new(Peer { port: 1, ..peer }, Xid(1), b"remove a")), None);
+    }
+
+    #[test]
+    fn the_oldest_replies_are_forgotten() {
+        let mut cache = DuplicateCache::default();
+        let key = |xid| RequestKey::new(Peer::default(), Xid(xid), b"");
+        for xid in 0..=MAX_REPLIES as u32 {
+            cache.remember(key(xid), b"reply");
+        }
+        assert_eq!(cache.recall(&key(0)), None);
+        assert!(cache.recall(&key(1)).is_some());
+        cache.remember(key(9999), &[0; MAX_REPLY_LEN + 1]);
+        assert_eq!(cache.recall(&key(9999)), None);
+        assert_eq!(cache.replies.len(), MAX_REPLIES);
     }
 }

@@ -1,7 +1,6 @@
 //! Logins: authentication, refusals, stages, reinstatement, discovery.
 #![allow(clippy::unwrap_used)]
 
-use crate::iscsi_support::{Cut, INITIATOR, MemoryBackend, Pair, Peer, TARGET, config};
 use iotax_proto::{
     Instant, Refusal, Target, Transmit, Violation, ViolationKind,
     iscsi::{
@@ -9,11 +8,13 @@ use iotax_proto::{
         initiator::{self, Chap, Discovery, Mutual},
         pdu::{
             LoginRequest, LoginResponse, SessionHandle, TaskTag,
-            login::{LoginStatus, stage},
+            control::{LoginStatus, stage},
         },
         target_side::{AuthPolicy, Config, Connection, LoginRefusal},
     },
 };
+
+use crate::iscsi_support::{Cut, INITIATOR, MemoryBackend, Pair, Peer, TARGET, config};
 
 fn credentials(name: &str, secret: &str) -> Credentials {
     Credentials { name: name.into(), secret: secret.as_bytes().to_vec().into() }

@@ -4,19 +4,19 @@
 
 use std::{rc::Rc, time::Duration};
 
-use crate::iscsi_support::{MemoryBackend, Peer};
 use iotax_proto::{
     Instant, Payload, Target,
     iscsi::{
         pdu::{
             DataOut, R2t, ScsiCommand, ScsiResponse, TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
-            control::{function, function_response},
-            login::LoginStatus,
+            control::{LoginStatus, function, function_response},
         },
         target_side::Config,
     },
     scsi::{Sense, sense, status},
 };
+
+use crate::iscsi_support::{MemoryBackend, Peer};
 
 const KEYS: [(&str, &str); 2] = [("InitialR2T", "Yes"), ("ImmediateData", "No")];
 

@@ -1,7 +1,6 @@
 //! The target against single PDUs: windows, residuals, data out of order, task management, and what is refused.
 #![allow(clippy::unwrap_used)]
 
-use crate::iscsi_support::{MemoryBackend, Peer, pattern};
 use iotax_proto::{
     Instant, Target, ViolationKind,
     iscsi::{
@@ -10,13 +9,14 @@ use iotax_proto::{
             ConnectionId, DataIn, DataOut, LogoutRequest, LogoutResponse, NopIn, NopOut, R2t, Reject, ScsiCommand,
             ScsiResponse, Snack, TaskManagement, TaskManagementResponse, TaskTag, TextRequest, TextResponse,
             TransferTag,
-            control::{function, function_response, reject_reason},
-            login::logout_response,
+            control::{function, function_response, logout_response, reject_reason},
         },
         target_side::Config,
     },
     scsi::{sense, status},
 };
+
+use crate::iscsi_support::{MemoryBackend, Peer, pattern};
 
 fn peer(keys: &[(&str, &str)]) -> Peer {
     let mut peer = Peer::logged_in(Config::default(), MemoryBackend::new(1 << 16), keys);

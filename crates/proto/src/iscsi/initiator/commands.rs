@@ -5,13 +5,11 @@ use alloc::vec::Vec;
 use super::link::Link;
 use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
-    iscsi::{
-        pdu::{
-            DataIn, DataOut, R2t, ScsiCommand, TaskManagement, TaskTag, TransferTag,
-            command::ATTRIBUTE_SIMPLE,
-            control::{function, function_response},
-        },
-        serial::is_before,
+    iscsi::pdu::{
+        DataIn, DataOut, R2t, ScsiCommand, TaskManagement, TaskTag, TransferTag,
+        bhs::ATTRIBUTE_SIMPLE,
+        control::{function, function_response},
+        is_before,
     },
     scsi::initiator::{self, CommandOutcome, Job},
 };

@@ -6,9 +6,8 @@ use crate::{
         Agreed,
         pdu::{
             Bhs, ConnectionId, LogoutRequest, NopIn, NopOut, ScsiCommand, Sender, TaskTag, TransferTag,
-            command::ATTRIBUTE_SIMPLE, login::logout_reason,
+            bhs::ATTRIBUTE_SIMPLE, control::logout_reason, is_before,
         },
-        serial::is_before,
     },
     scsi::initiator::ProbeCommand,
 };

@@ -4,16 +4,15 @@ mod commands;
 mod discovery;
 mod link;
 mod login;
-mod security;
 mod session;
 
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
+use super::{Credentials, Wishes};
+
 pub use discovery::Discovery;
 pub use session::Session;
-
-use super::{Credentials, Wishes};
 
 /// Whom to log in to, as whom, and how.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use crate::{
         pdu::{
             AsyncMessage, Bhs, DataIn, Fragment, Framer, LogoutResponse, NopIn, R2t, Reject, ScsiCommand, ScsiResponse,
             TaskManagement, TaskManagementResponse,
-            command::COMPLETED_AT_TARGET,
+            bhs::COMPLETED_AT_TARGET,
             control::{async_event, reject_reason},
         },
         text::DEFAULT_SEGMENT_LEN,

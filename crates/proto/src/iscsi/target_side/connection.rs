@@ -8,8 +8,7 @@ use super::{
     full_feature::{FullFeature, Session},
     link::{Flow, Link},
     login::{LoggedIn, Login, Reply},
-    ports::ports,
-    sessions::Opened,
+    sessions::{Opened, ports},
 };
 use crate::{
     Endings, Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind, Wait, WaitOutcome,
@@ -17,7 +16,7 @@ use crate::{
         Agreed,
         pdu::{
             Bhs, Fragment, Framer, LoginRequest, LoginResponse, SessionHandle, TransferTag,
-            login::{LoginStatus, stage},
+            control::{LoginStatus, stage},
         },
         text::DEFAULT_SEGMENT_LEN,
     },

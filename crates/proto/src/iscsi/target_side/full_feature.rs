@@ -5,11 +5,8 @@ use alloc::{string::String, vec::Vec};
 use super::{
     IMMEDIATE_TASKS, IscsiBackend, LoginGrant,
     collect::{Collect, PROTOCOL_SERVICE_CRC_ERROR},
-    exchange::TextExchange,
     link::{Admission, Link},
-    respond::{Answered, respond},
-    tasks::{Task, Tasks},
-    wait::Managed,
+    respond::{Answered, Managed, Task, Tasks, TextExchange, respond},
 };
 use crate::{
     Ending, Instant, IoId, LiveSession, Payload, UnitError, Violation,

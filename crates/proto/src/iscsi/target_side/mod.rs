@@ -3,29 +3,23 @@
 mod collect;
 mod connection;
 mod control;
-mod exchange;
 mod full_feature;
 mod link;
 mod login;
-mod manage;
-mod ports;
 mod respond;
-mod security;
 mod sessions;
-mod tasks;
-mod wait;
 
 use alloc::{rc::Rc, vec::Vec};
 use core::{fmt, net::IpAddr, time::Duration};
 
-pub use connection::Connection;
-pub use sessions::Sessions;
-
-use super::{Credentials, DiscoveredTarget, Wishes, pdu::login::LoginStatus};
+use super::{Credentials, DiscoveredTarget, Wishes, pdu::control::LoginStatus};
 use crate::{
     Shared,
     scsi::{Device, ScsiBackend},
 };
+
+pub use connection::Connection;
+pub use sessions::Sessions;
 
 /// What an iSCSI target asks of the server behind it, beyond its volumes.
 pub trait IscsiBackend: ScsiBackend {

@@ -1,13 +1,23 @@
 //! The end of a command on the wire: Data-In, with the status in the last where it may be, or a SCSI Response.
+//!
+//! A text exchange under way.
+//!
+//! Task management functions whose answer waits for what they aborted.
+//!
+//! The commands outstanding on a connection: a slot's number is the `IoId`, and stands in the TTTs of its R2Ts.
 
-use super::link::Link;
+use super::{collect::Collect, link::Link};
 use crate::{
-    Payload,
-    iscsi::pdu::{Bhs, DataIn, ScsiResponse, TaskTag, TransferTag},
+    Payload, Wait,
+    iscsi::{
+        pdu::{Bhs, DataIn, ScsiResponse, TaskTag, TransferTag},
+        text::{TextIn, TextOut},
+    },
     scsi::{
         self, Response, status,
         task::{Announced, Residual},
     },
+    tasks::TaskId,
 };
 
 /// What a response answers.
@@ -114,3 +124,37 @@ fn send_status(link: &mut Link, answered: Answered, response: &Response, residua
         }
     }
 }
+
+/// A text exchange that takes more than one request.
+#[derive(Debug, Default)]
+pub(super) struct TextExchange {
+    /// ITT of the exchange, where one is open.
+    pub(super) open: Option<TaskTag>,
+    pub(super) text_in: TextIn,
+    pub(super) text_out: TextOut,
+}
+
+/// A task management function that is done but for what it waits for.
+#[derive(Debug)]
+pub(super) struct Managed {
+    pub(super) wait: Wait,
+    pub(super) itt: TaskTag,
+    /// RFC 7143 §11.5.1: TARGET COLD RESET closes every connection to the target, this one too.
+    pub(super) closes: bool,
+}
+
+/// A command under way.
+#[derive(Debug, Default)]
+pub(super) struct Task {
+    pub(super) scsi: scsi::task::Task,
+    /// Counts against the window, unlike an immediate command.
+    pub(super) counted: bool,
+    pub(super) collect: Collect,
+}
+
+impl TaskId for TaskTag {
+    const NONE: Self = Self::RESERVED;
+}
+
+/// By ITT.
+pub(super) type Tasks = crate::tasks::Tasks<TaskTag, Task>;

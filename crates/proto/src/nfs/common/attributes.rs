@@ -1,4 +1,6 @@
 //! What is known of a file, and what may be set.
+//!
+//! Why a server of files does not do what it is asked; each version has its own numbers for it.
 
 /// Since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,4 +122,46 @@ pub mod access {
     pub const EXECUTE: u32 = 0x20;
     /// What a read-only export may grant.
     pub const READING: u32 = READ | LOOKUP | EXECUTE;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    #[error("not owner")]
+    NotOwner,
+    #[error("no such file or directory")]
+    NoEntry,
+    #[error("permission denied")]
+    Access,
+    #[error("file exists")]
+    Exists,
+    #[error("link across file systems")]
+    CrossDevice,
+    #[error("not a directory")]
+    NotDirectory,
+    #[error("is a directory")]
+    IsDirectory,
+    #[error("invalid argument")]
+    Invalid,
+    #[error("file too large")]
+    FileTooBig,
+    #[error("no space left")]
+    NoSpace,
+    #[error("read-only file system")]
+    ReadOnly,
+    #[error("too many links")]
+    TooManyLinks,
+    #[error("name too long")]
+    NameTooLong,
+    #[error("directory not empty")]
+    NotEmpty,
+    #[error("stale file handle")]
+    Stale,
+    #[error("bad file handle")]
+    BadHandle,
+    #[error("stale directory cookie")]
+    BadCookie,
+    #[error("I/O error")]
+    Io,
+    #[error("operation not supported")]
+    NotSupported,
 }

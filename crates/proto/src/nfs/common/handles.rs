@@ -1,11 +1,18 @@
 //! File handles of this target: export and file, so that a handle leads to its file without a search, and a tag that only the
 //! server can make. Whoever has a handle has been given it: by a LOOKUP in a directory that it may search, or by another client.
+//!
+//! A server's name of a file.
+
+use core::fmt;
 
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-use super::{ExportId, FileHandle, FileId};
-use crate::wire::{Reader, digest::same};
+use super::{ExportId, FileId};
+use crate::{
+    rpc::{Encoder, Garbage, xdr},
+    wire::{Reader, digest::same},
+};
 
 /// Tells our handles from others' and from earlier and later layouts.
 const MAGIC: u32 = 0x696f_7402;
@@ -79,6 +86,54 @@ impl core::fmt::Debug for Handles {
     }
 }
 
+/// Opaque to everybody but the server.
+#[derive(Clone, Copy)]
+pub struct FileHandle {
+    len: u8,
+    bytes: [u8; Self::MAX_LEN],
+}
+
+impl FileHandle {
+    pub const MAX_LEN: usize = 64;
+
+    #[inline]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let mut handle = Self { len: u8::try_from(bytes.len()).ok()?, bytes: [0; Self::MAX_LEN] };
+        handle.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(handle)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Self::new(xdr::opaque(reader, Self::MAX_LEN)?).ok_or(Garbage)
+    }
+
+    pub fn encode(&self, encoder: &mut Encoder) {
+        encoder.opaque(self.bytes());
+    }
+}
+
+impl PartialEq for FileHandle {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for FileHandle {}
+
+impl fmt::Debug for FileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileHandle(")?;
+        for byte in self.bytes() {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(")")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,5 +171,17 @@ mod tests {
         let mut lasting = given.bytes().to_vec();
         lasting[8..12].fill(0);
         assert_eq!(handles.decode(&FileHandle::new(&lasting).expect("a handle")), None);
+    }
+}
+
+#[cfg(test)]
+mod handle_tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_has_at_most_sixty_four_bytes() {
+        assert!(FileHandle::new(&[1; 65]).is_none());
+        let handle = FileHandle::new(&[1; 64]).expect("a handle");
+        assert_eq!(handle.bytes(), &[1; 64]);
     }
 }

@@ -1,16 +1,14 @@
 //! What every version of NFS speaks of: files, their attributes and names, exports, errors. No version is known here.
 
 mod attributes;
-mod error;
-mod handle;
 mod handles;
 mod names;
 
+pub use self::attributes::FileError;
+pub use self::handles::FileHandle;
 pub use attributes::{
     Attributes, CreateHow, FileType, NodeKind, PathConf, SetAttributes, SetTime, Space, Time, access,
 };
-pub use error::FileError;
-pub use handle::FileHandle;
 pub use handles::Handles;
 pub use names::{Caller, Export, ExportAccess, ExportId, FileId, Listed, ListingEnd, NameSpace, OpenFile, Squash};
 

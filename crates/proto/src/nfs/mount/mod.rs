@@ -1,22 +1,20 @@
 //! MOUNT version 3 (RFC 1813 §5): how a client gets the handle of an export's root.
+//!
+//! MOUNT's calls, for servers that have MOUNT on a port of its own.
 
-mod calls;
 mod server;
 
 use alloc::{string::String, vec::Vec};
 
-pub use server::MountTable;
-pub(super) use server::serve;
-
 use super::common::FileHandle;
 use crate::{
     Refusal,
-    rpc::{
-        Encoder, Garbage,
-        xdr::{self},
-    },
+    rpc::{ControlCall, Encoder, Garbage, Xid, auth::Identity, xdr},
     wire::{Reader, printable},
 };
+
+pub use server::MountTable;
+pub(super) use server::serve;
 
 /// MOUNT's RPC program number.
 pub const PROGRAM: u32 = 100_005;
@@ -188,6 +186,48 @@ fn list<'a, T>(
 
 fn text(reader: &mut Reader<'_>, max: usize) -> Result<String, Garbage> {
     Ok(printable(xdr::opaque(reader, max)?))
+}
+
+impl ControlCall<Result<FileHandle, MountError>> {
+    /// MNT: the handle of an export's root.
+    pub fn mount(xid: Xid, identity: &Identity, path: &str) -> Self {
+        call(xid, identity, MountProcedure::Mnt, Some(path), decode_mounted)
+    }
+}
+
+impl ControlCall<()> {
+    /// UMNT.
+    pub fn unmount(xid: Xid, identity: &Identity, path: &str) -> Self {
+        call(xid, identity, MountProcedure::Umnt, Some(path), |_| Ok(()))
+    }
+}
+
+impl ControlCall<Vec<ExportEntry>> {
+    /// EXPORT.
+    pub fn exports(xid: Xid, identity: &Identity) -> Self {
+        call(xid, identity, MountProcedure::Export, None, decode_exports)
+    }
+}
+
+impl ControlCall<Vec<MountEntry>> {
+    /// DUMP of MOUNT.
+    pub fn mounts(xid: Xid, identity: &Identity) -> Self {
+        call(xid, identity, MountProcedure::Dump, None, decode_mounts)
+    }
+}
+
+fn call<T>(
+    xid: Xid,
+    identity: &Identity,
+    procedure: MountProcedure,
+    path: Option<&str>,
+    decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,
+) -> ControlCall<T> {
+    ControlCall::call(xid, identity, (PROGRAM, VERSION, procedure as u32), decode, |call| {
+        if let Some(path) = path {
+            call.opaque(path.as_bytes());
+        }
+    })
 }
 
 #[cfg(test)]

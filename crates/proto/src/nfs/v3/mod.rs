@@ -6,14 +6,13 @@
 pub mod arguments;
 pub mod decode;
 pub mod initiator;
-pub mod procedure;
 pub mod results;
 pub mod target_side;
 pub mod types;
 
+pub use self::types::Procedure;
 pub use super::common::MAX_IO_BYTES;
 pub use arguments::{Arguments, FileRange, Place, Stability};
-pub use procedure::Procedure;
 pub use results::{Failure, Results, Wcc};
 pub use types::Status;
 

@@ -5,7 +5,7 @@ use iotax_proto::{
     iscsi::{
         pdu::{
             Bhs, Fragment, Framer, LoginRequest, LoginResponse, ScsiCommand, Sender, SessionHandle, TaskTag,
-            login::{LoginStatus, stage},
+            control::{LoginStatus, stage},
         },
         target_side::{Config, Connection},
         text,

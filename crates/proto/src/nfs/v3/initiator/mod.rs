@@ -2,13 +2,16 @@
 
 mod io;
 mod setup;
-mod templates;
 
 pub use io::STATUS_VERIFIER_CHANGED;
 
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
+use self::{
+    io::{IoSlot, ReadUnderway},
+    setup::{MountStep, Templates},
+};
 use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, arguments::Stability, results::FsInfo, types::Status};
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation, ViolationKind,
@@ -16,9 +19,6 @@ use crate::{
     rpc::{Encoder, HeadError, Piece, Records, RpcError, Xid, auth::Identity, message::decode_reply},
     wire::{Reader, Transmit},
 };
-use io::{IoSlot, ReadUnderway};
-use setup::MountStep;
-use templates::Templates;
 
 /// Low half of the xid of every call that is no I/O; I/Os have their tag there.
 const CONTROL_TAG: u32 = 0xffff;

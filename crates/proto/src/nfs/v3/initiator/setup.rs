@@ -1,8 +1,10 @@
 //! From a fresh connection to a file ready for I/O, and the way back.
+//!
+//! The calls of I/Os, encoded once.
 
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 
-use super::{Mount, Root, templates::Templates};
+use super::{Mount, Root};
 use crate::{
     InitiatorEvents, Instant, Refusal, Violation, ViolationKind,
     nfs::{
@@ -11,12 +13,12 @@ use crate::{
         mount::{self, MountError, MountProcedure, decode_mounted},
         v3::{
             MAX_IO_BYTES, Procedure, VERSION,
-            arguments::{Arguments, Place},
+            arguments::{Arguments, FileRange, Place, Stability, WriteHead},
             results::{Reply, Results},
             types::Status,
         },
     },
-    rpc::{Garbage, RpcError, message::encode_call},
+    rpc::{Encoder, Garbage, RpcError, Xid, message::encode_call},
     wire::Reader,
 };
 
@@ -328,5 +330,32 @@ pub(super) fn text(status: Status) -> &'static str {
         Status::Io => "I/O error",
         Status::ServerFault => "server fault",
         _ => "the server refused the I/O",
+    }
+}
+
+/// Whole calls with everything in place but xid, offset and count.
+#[derive(Debug, Default)]
+pub(super) struct Templates {
+    pub(super) read: Vec<u8>,
+    pub(super) write: Vec<u8>,
+    pub(super) commit: Vec<u8>,
+}
+
+impl Templates {
+    pub(super) fn new(file: &FileHandle, identity: &[u8], stability: Stability) -> Self {
+        let template = |arguments: Arguments<'_>| {
+            let mut encoder = Encoder::default();
+            let procedure = arguments.procedure() as u32;
+            encode_call(encoder.begin_record(), Xid(0), PROGRAM, VERSION, procedure, identity);
+            arguments.encode(&mut encoder);
+            encoder.end_record(0).to_vec()
+        };
+        let file = *file;
+        let range = FileRange { file, offset: 0, count: 0 };
+        Self {
+            read: template(Arguments::Read(range)),
+            write: template(Arguments::Write(WriteHead { file, offset: 0, count: 0, stability, data_len: 0 })),
+            commit: template(Arguments::Commit(range)),
+        }
     }
 }

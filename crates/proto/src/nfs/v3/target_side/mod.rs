@@ -1,12 +1,12 @@
 //! The server's side of a connection: NFS, and MOUNT on the same port.
 
-mod directories;
 mod dispatch;
 mod files;
 mod io;
 
 use alloc::vec::Vec;
 
+use self::io::{IoTable, WriteUnderway};
 use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES};
 use crate::{
     Instant, IoId, Target, UnitError, Violation,
@@ -17,7 +17,6 @@ use crate::{
     rpc::{Encoder, Peer, Piece, Server, auth::LastCaller},
     wire::{Payload, Transmit},
 };
-use io::{IoTable, WriteUnderway};
 
 /// How a connection is served.
 #[derive(Clone, Debug)]
