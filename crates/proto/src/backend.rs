@@ -2,17 +2,17 @@
 //!
 //! It is driven as an `Initiator` is: mutate (`receive`, `complete`, `handle_timeout`), then drain `transmit`, then ask
 //! `poll_timeout`. Input from a peer never panics; misuse by the caller is a bug and may.
-
-use core::sync::atomic::{Ordering, fence};
+//!
+//! The shape of what both sides speak of.
 
 use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
 };
+use core::sync::atomic::{Ordering, fence};
 
 use crate::{
     errors::{UnitError, Violation},
-    geometry::Geometry,
     time::Instant,
     wire::{Payload, Transmit},
 };
@@ -192,6 +192,17 @@ pub trait Target<B: Backend + ?Sized> {
 /// locked. For the control path: no I/O may wait on it.
 pub trait Shared<T> {
     fn with(&self, use_it: &mut dyn FnMut(&mut T));
+}
+
+/// What is being read and written: a namespace, a LUN, a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub size_bytes: u64,
+    /// Smallest unit of addressing in bytes; 1 for a file.
+    pub block_size: u32,
+    /// Most bytes that one `Io` may carry to this target.
+    pub max_io_bytes: u32,
+    pub read_only: bool,
 }
 
 #[cfg(test)]

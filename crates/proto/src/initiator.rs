@@ -4,8 +4,8 @@
 //! `poll_timeout`. Input from a peer never panics; misuse by the caller is a bug and may.
 
 use crate::{
+    backend::Geometry,
     errors::{IoError, Misuse, Violation},
-    geometry::Geometry,
     time::Instant,
     wire::{Payload, Transmit},
 };

@@ -1,6 +1,10 @@
 //! Time, as an argument.
+//!
+//! Answers that wait until commands which they aborted have ended: on disks, and in connections on other threads.
 
 use core::{ops::Add, time::Duration};
+
+use crate::Endings;
 
 /// Nanoseconds since the run began. Always an argument: nothing in this crate reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,5 +21,44 @@ impl Add<Duration> for Instant {
 
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// How long an answer waits; then it says that the function failed. open-iscsi gives it 15 s.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub struct Wait {
+    endings: Endings,
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitOutcome {
+    Waits,
+    Ended,
+    TooLong,
+}
+
+impl Wait {
+    /// How often a connection looks whether it may answer.
+    pub const POLL: Duration = Duration::from_millis(1);
+
+    /// `notify` has the other connections look at what was done to them.
+    pub fn begin(now: Instant, mut endings: Endings, notify: impl FnOnce()) -> Self {
+        if !endings.are_over() {
+            notify();
+        }
+        Self { endings, until: now + WAIT_MAX }
+    }
+
+    pub fn outcome(&mut self, now: Instant) -> WaitOutcome {
+        if self.endings.are_over() {
+            WaitOutcome::Ended
+        } else if now >= self.until {
+            WaitOutcome::TooLong
+        } else {
+            WaitOutcome::Waits
+        }
     }
 }

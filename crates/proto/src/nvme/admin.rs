@@ -7,10 +7,9 @@ use core::{fmt, net::IpAddr, time::Duration};
 use super::{
     ControllerId, Namespace, NvmeBackend, QueueId, Sqe, Status, Subsystem,
     command::{CommandId, NSID_ALL, admin, fabrics, feature, log_id},
-    events::{Event, Events},
     identify::{self, ControllerLimits, MAX_ASYNC_EVENTS, cns},
     log::{self, GetLogPage},
-    notifications::Notifications,
+    notifications::{Event, Events, Notifications},
     property,
     subsystem::{Generation, HostIdentity, with_subsystem},
 };

@@ -10,7 +10,6 @@ pub mod auth;
 pub mod command;
 pub mod describe;
 pub mod discovery;
-mod events;
 pub mod fabrics;
 pub mod identify;
 pub mod io;

@@ -4,7 +4,6 @@ pub mod decode;
 pub mod initiator;
 pub mod pdu;
 mod receiver;
-mod sender;
 pub mod target_side;
 
 pub use initiator::{AdminQueue, ConnectConfig, Discovery, IoQueue};

@@ -3,9 +3,8 @@
 use core::{fmt, time::Duration};
 
 use super::{
-    pdu::{DataHeader, Digests, Fault, Header, IcReq, IcResp, R2t, TransferTag, kind},
+    pdu::{DataHeader, Digests, Fault, Header, IcReq, IcResp, R2t, Sender, TransferTag, kind},
     receiver::{Fragment, Receiver, types},
-    sender::Sender,
 };
 use crate::{
     Instant, IoId, Payload, Target, Transmit, UnitError, Violation,

@@ -6,10 +6,9 @@ use super::{
     Next, Response,
     cdb::{Cdb, cdb_len},
     device::Device,
-    fault::Fault,
     lun::LunView,
     nexus::Nexus,
-    sense::Sense,
+    sense::{Fault, Sense},
 };
 use crate::Backend;
 

@@ -2,10 +2,8 @@
 
 use super::{
     cdb::Extent,
-    device::{Device, ModeState, Provisioning},
-    fault::Fault,
-    ports::NexusId,
-    sense::Sense,
+    device::{Device, ModeState, NexusId, Provisioning},
+    sense::{Fault, Sense},
 };
 use crate::{Backend, UnitId, reservation::Barred};
 

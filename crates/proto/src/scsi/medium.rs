@@ -4,9 +4,8 @@ use super::{
     AfterMedium, Next, Response,
     call::{Call, Handled, good},
     cdb::Extent,
-    fault::Fault,
     lun::LunView,
-    sense::Sense,
+    sense::{Fault, Sense},
 };
 use crate::UnitOp;
 

@@ -5,41 +5,32 @@
 //! (`opcodes`) that says which handler runs and which bits of the CDB may be set.
 
 mod call;
-mod capacity;
 mod cdb;
-pub mod describe;
 pub mod device;
-mod dispatch;
-mod fault;
 pub mod initiator;
 mod inquiry;
-mod inquiry_fields;
 mod lun;
 mod medium;
 mod mode;
 pub mod nexus;
 mod opcodes;
-mod ports;
 mod provisioning;
-mod report_opcodes;
 mod reserve;
 pub mod sense;
 pub(crate) mod task;
 mod unit;
-mod vpd;
 
-pub use describe::describe_cdb;
+pub use self::device::{Ports, Transport};
+pub use self::opcodes::describe_cdb;
 pub use device::{Device, Identity, LogicalUnit, Provisioning};
 pub use lun::{decode_lun, encode_lun};
 pub use nexus::{Nexus, TaskManagement, TaskManagementResponse};
-pub use ports::{Ports, Transport};
 pub use sense::{Sense, status};
 pub use task::ScsiBackend;
 
 use alloc::vec::Vec;
 
-use lun::LunView;
-
+use self::lun::LunView;
 use crate::{Endings, Payload, UnitId, UnitOp};
 
 /// One command as a transport hands it on.

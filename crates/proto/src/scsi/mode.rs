@@ -7,9 +7,8 @@ use super::{
     AfterMedium, Next,
     call::{Call, Handled, accepted, answer},
     device::{Audience, ModeState},
-    fault::Fault,
     lun::LunView,
-    sense::Sense,
+    sense::{Fault, Sense},
 };
 use crate::UnitOp;
 

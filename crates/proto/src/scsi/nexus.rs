@@ -8,9 +8,8 @@ use core::{
 
 use super::{
     AfterMedium, DataIn, Response,
-    device::{Audience, Device, Purge},
+    device::{Audience, Device, NexusId, Ports, Purge},
     lun::{LunView, decode_lun},
-    ports::{NexusId, Ports},
     sense::{Sense, status},
 };
 use crate::{Backend, Ending, Endings, Origin, Payload, Shared, UnitError};

@@ -2,11 +2,29 @@
 //! Dispatch and REPORT SUPPORTED OPERATION CODES both read it, so this is the place to add a command.
 //!
 //! Not here, and so INVALID COMMAND OPERATION CODE: WRITE ATOMIC, EXTENDED COPY and RECEIVE COPY RESULTS, FORMAT UNIT, REPORT TARGET PORT GROUPS, LOG SENSE.
+//!
+//! The way of a command through its nexus to the handler that the table of commands names.
+//!
+//! REPORT SUPPORTED OPERATION CODES and TASK MANAGEMENT FUNCTIONS (SPC-5 §6.34 and §6.35), read off the table of commands.
+//!
+//! A CDB in words, for people who read traces.
+
+use alloc::{format, string::String, vec::Vec};
+use core::fmt::Write;
 
 use super::{
-    call::{Class, Commands, Entry, Needs, Run, RunParameters, Usage},
-    capacity, inquiry, medium, mode, provisioning, report_opcodes, reserve, unit,
+    Command, Next, Response,
+    call::{Call, Class, Commands, Entry, Handled, Needs, Run, RunParameters, Usage, answer},
+    cdb::{Cdb, cdb_len},
+    inquiry,
+    lun::decode_lun,
+    medium, mode,
+    nexus::Nexus,
+    provisioning, reserve,
+    sense::{Fault, Sense},
+    unit,
 };
+use crate::Backend;
 
 const DPO_FUA: u8 = 0x18;
 const DPO_BYTCHK: u8 = 0x16;
@@ -97,7 +115,7 @@ static TABLE: &[Entry] = &[
     entry("START STOP UNIT", Class::Changes, cdb(&[0x1b, 0x01, 0, 0, 0x05, 0]), unit::start_stop_unit),
     entry("SEND DIAGNOSTIC", Class::Changes, cdb(&[0x1d, 0x04, 0, 0, 0, 0]), unit::send_diagnostic),
     entry("PREVENT ALLOW MEDIUM REMOVAL", Class::Ready, cdb(&[0x1e, 0, 0, 0, 0x01, 0]), unit::prevent_allow),
-    entry("READ CAPACITY(10)", Class::Free, cdb(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]), capacity::read_capacity_10),
+    entry("READ CAPACITY(10)", Class::Free, cdb(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]), provisioning::read_capacity_10),
     entry("READ(10)", Class::Reads, block_10(0x28, DPO_FUA), medium::read),
     entry("WRITE(10)", Class::Changes, block_10(0x2a, DPO_FUA), medium::write),
     entry("WRITE AND VERIFY(10)", Class::Changes, block_10(0x2e, DPO_BYTCHK), medium::write_and_verify),
@@ -149,7 +167,7 @@ static TABLE: &[Entry] = &[
         "READ CAPACITY(16)",
         Class::Free,
         cdb(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
-        capacity::read_capacity_16,
+        provisioning::read_capacity_16,
     ).action(),
     entry(
         "GET LBA STATUS",
@@ -162,13 +180,13 @@ static TABLE: &[Entry] = &[
         "REPORT SUPPORTED OPERATION CODES",
         Class::Reads,
         cdb(&[0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
-        report_opcodes::report_supported_opcodes,
+        report_supported_opcodes,
     ).action(),
     entry(
         "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
         Class::Reads,
         cdb(&[0xa3, 0x0d, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
-        report_opcodes::report_supported_task_management,
+        report_supported_task_management,
     ).action(),
     entry("READ(12)", Class::Reads, block_12(0xa8, DPO_FUA), medium::read),
     entry("WRITE(12)", Class::Changes, block_12(0xaa, DPO_FUA), medium::write),
@@ -189,6 +207,156 @@ static FIRST: [u8; 256] = {
 };
 
 pub(crate) static COMMANDS: Commands = Commands { rows: TABLE, first: &FIRST };
+
+impl Nexus {
+    /// Begins a command.
+    pub fn command(&mut self, command: &Command<'_>, backend: &dyn Backend) -> Next {
+        self.dispatch(command, backend, |entry, call| {
+            call.admit(entry)?;
+            (entry.run)(call)
+        })
+    }
+
+    /// Goes on with a command once the data-out asked for with [`Next::Parameters`] are there.
+    pub fn parameters(&mut self, command: &Command<'_>, data: &[u8], backend: &dyn Backend) -> Next {
+        self.dispatch(command, backend, |entry, call| match entry.parameters {
+            Some(parameters) => parameters(call, data),
+            None => Err(Sense::INVALID_OPCODE.into()),
+        })
+    }
+
+    fn dispatch(
+        &mut self,
+        command: &Command<'_>,
+        backend: &dyn Backend,
+        run: impl FnOnce(&Entry, &mut Call<'_>) -> Result<Next, Fault>,
+    ) -> Next {
+        self.refresh(backend);
+        let view = decode_lun(command.lun).and_then(|lun| self.view(lun)).copied();
+        let descriptor_sense = view.is_some_and(|view| view.mode.descriptor_sense);
+        let cdb = Cdb(command.cdb);
+        let mut call = Call {
+            nexus: self,
+            lun: command.lun,
+            cdb,
+            view,
+            data_out_len: command.data_out_len,
+            backend,
+            commands: &COMMANDS,
+        };
+        let result = COMMANDS.find(command.cdb, view.as_ref()).and_then(|entry| run(entry, &mut call));
+        match result {
+            Ok(next) => next,
+            Err(Fault::Status(status)) => Next::Respond(Response::status(status)),
+            Err(Fault::Check(mut sense)) => {
+                sense.descriptor = descriptor_sense;
+                Next::Respond(Response::check(sense))
+            }
+        }
+    }
+}
+
+/// Command timeouts descriptor without any figure.
+const NO_TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+pub(crate) fn report_supported_opcodes(call: &mut Call<'_>) -> Handled {
+    let with_timeouts = call.cdb.bit(2, 7);
+    let (opcode, action) = (call.cdb.u8(3), call.cdb.u16(4));
+    let rows: Vec<&Entry> = call.commands.rows_of(opcode, call.view.as_ref()).collect();
+    let has_actions = rows.iter().any(|row| row.has_service_action);
+    let row = rows.iter().find(|row| row.service_action() == action);
+    let data = match call.cdb.u8(2) & 0x07 {
+        0 => all(call, with_timeouts),
+        // The options that fit a command with service actions do not fit one without, and the other way round.
+        1 if has_actions => return Err(Sense::cdb_field(2, Some(2)).into()),
+        1 => one(rows.first().copied(), with_timeouts),
+        2 if !has_actions && !rows.is_empty() => return Err(Sense::cdb_field(2, Some(2)).into()),
+        2 | 3 => one(row.copied(), with_timeouts),
+        _ => return Err(Sense::cdb_field(2, Some(2)).into()),
+    };
+    answer(data, call.cdb.u32(6))
+}
+
+/// All commands: a list of command descriptors.
+fn all(call: &Call<'_>, with_timeouts: bool) -> Vec<u8> {
+    let mut data = alloc::vec![0; 4];
+    for row in call.commands.all(call.view.as_ref()) {
+        let action = row.service_action().to_be_bytes();
+        let flags = u8::from(with_timeouts) << 1 | u8::from(row.has_service_action);
+        data.extend_from_slice(&[row.opcode(), 0, action[0], action[1], 0, flags, 0, row.usage().len() as u8]);
+        if with_timeouts {
+            data.extend_from_slice(&NO_TIMEOUTS);
+        }
+    }
+    let len = (data.len() - 4) as u32;
+    data[..4].copy_from_slice(&len.to_be_bytes());
+    data
+}
+
+/// One command, SUPPORT 011b (as the standard says) or 001b (not supported).
+fn one(row: Option<&Entry>, with_timeouts: bool) -> Vec<u8> {
+    let Some(row) = row else { return alloc::vec![0, 0x01, 0, 0] };
+    let mut data = alloc::vec![0, u8::from(with_timeouts) << 7 | 0x03, 0, row.usage().len() as u8];
+    data.extend_from_slice(row.usage());
+    if with_timeouts {
+        data.extend_from_slice(&NO_TIMEOUTS);
+    }
+    data
+}
+
+/// ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
+pub(crate) fn report_supported_task_management(call: &mut Call<'_>) -> Handled {
+    let is_extended = call.cdb.bit(2, 7);
+    let mut data = alloc::vec![0xda, 0, 0, 0];
+    if is_extended {
+        data[3] = 12;
+        data.resize(16, 0);
+    }
+    answer(data, call.cdb.u32(6))
+}
+
+/// Name of the command and its main fields, such as `READ(10) lba=8 blocks=1 FUA`.
+pub fn describe_cdb(cdb: &[u8]) -> String {
+    let Some(&opcode) = cdb.first() else { return String::from("empty CDB") };
+    let Some(first) = COMMANDS.rows_of(opcode, None).next() else { return format!("unknown command {opcode:#04x}") };
+    if cdb_len(opcode).is_some_and(|len| cdb.len() < len) {
+        return format!("{} cut to {} bytes", first.name, cdb.len());
+    }
+    let cdb_fields = Cdb(cdb);
+    let Ok(entry) = COMMANDS.find(cdb, None) else {
+        return format!("unknown service action {:#04x} of {opcode:#04x}", cdb_fields.u8(1) & 0x1f);
+    };
+    let mut text = String::from(entry.name);
+    describe_fields(cdb_fields, &mut text);
+    text
+}
+
+/// Fields of a command, each with a space before it. Writing to a string does not fail.
+fn describe_fields(cdb: Cdb<'_>, text: &mut String) {
+    let _ = match cdb.opcode() {
+        0x08 | 0x0a | 0x28 | 0x2a | 0x2e | 0x2f | 0x34 | 0x35 | 0x41 | 0x88..=0x93 | 0xa8 | 0xaa | 0xae | 0xaf => {
+            let extent = cdb.extent();
+            let is_fua = matches!(cdb.opcode(), 0x28 | 0x2a | 0x88 | 0x89 | 0x8a | 0xa8 | 0xaa) && cdb.bit(1, 3);
+            write!(text, " lba={} blocks={}{}", extent.lba, extent.blocks, if is_fua { " FUA" } else { "" })
+        }
+        0x12 if cdb.bit(1, 0) => write!(text, " VPD page={:#04x} allocation={}", cdb.u8(2), cdb.u16(3)),
+        0x12 => write!(text, " allocation={}", cdb.u16(3)),
+        0x15 => write!(text, " list={}", cdb.u8(4)),
+        0x42 | 0x55 => write!(text, " list={}", cdb.u16(7)),
+        0x1a => describe_mode_sense(cdb, cdb.u8(4).into(), text),
+        0x5a => describe_mode_sense(cdb, cdb.u16(7), text),
+        0x5e => write!(text, " allocation={}", cdb.u16(7)),
+        0x5f => write!(text, " scope={} type={} list={}", cdb.u8(2) >> 4, cdb.u8(2) & 0x0f, cdb.u32(5)),
+        0x9e => write!(text, " allocation={}", cdb.u32(10)),
+        0xa0 => write!(text, " select={:#04x} allocation={}", cdb.u8(2), cdb.u32(6)),
+        0xa3 => write!(text, " allocation={}", cdb.u32(6)),
+        _ => Ok(()),
+    };
+}
+
+fn describe_mode_sense(cdb: Cdb<'_>, allocation_len: u16, text: &mut String) -> core::fmt::Result {
+    write!(text, " page={:#04x} subpage={:#04x} allocation={allocation_len}", cdb.u8(2) & 0x3f, cdb.u8(3))
+}
 
 #[cfg(test)]
 mod tests {

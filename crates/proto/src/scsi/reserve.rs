@@ -5,10 +5,8 @@ use alloc::vec::Vec;
 use super::{
     Next, Response,
     call::{Call, Handled, accepted, answer, good},
-    device::{Audience, Lun, Purge},
-    fault::Fault,
-    ports::Ports,
-    sense::Sense,
+    device::{Audience, Lun, Ports, Purge},
+    sense::{Fault, Sense},
 };
 use crate::{
     Endings,

@@ -1,4 +1,6 @@
 //! Status and sense data (SAM-5 §5.3, SPC-5 §4.4): what a command's failure says, and its two wire formats.
+//!
+//! Why a command ends without GOOD.
 
 use alloc::vec::Vec;
 
@@ -205,6 +207,22 @@ fn parse_descriptors(bytes: &[u8]) -> Option<Sense> {
         rest = after;
     }
     Some(sense)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Check(Sense),
+    Status(u8),
+}
+
+impl Fault {
+    pub(crate) const RESERVATION_CONFLICT: Self = Self::Status(status::RESERVATION_CONFLICT);
+}
+
+impl From<Sense> for Fault {
+    fn from(sense: Sense) -> Self {
+        Self::Check(sense)
+    }
 }
 
 #[cfg(test)]

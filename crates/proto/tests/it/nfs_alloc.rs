@@ -1,18 +1,21 @@
 //! The path of an I/O allocates nothing in the steady state, on neither side.
 #![allow(clippy::unwrap_used)]
 
-use crate::counted::{NOW, Pair, Volume};
-use crate::nfs_support::{config, server::Server};
 use iotax_proto::{
     Instant, UnitId,
     nfs::{
-        backend::{Files, NfsBackend, ServerState},
+        Files, NfsBackend, ServerState,
         common::{
             Attributes, Export, ExportAccess, ExportId, FileError, FileId, FileType, Handles, OpenFile, Squash, Time,
         },
         v3::target_side::{Config, Connection},
     },
     rpc::{Credentials, Peer},
+};
+
+use crate::{
+    counted::{NOW, Pair, Volume},
+    nfs_support::{config, server::Server},
 };
 
 impl NfsBackend for Volume<Attributes> {

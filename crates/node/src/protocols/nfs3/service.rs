@@ -5,7 +5,7 @@ use std::sync::Arc;
 use iotax_proto::{
     Instant,
     nfs::{
-        backend::{Files, NfsBackend, ServerState},
+        Files, NfsBackend, ServerState,
         common::{Attributes, Export, ExportAccess, ExportId, FileError, FileId, NameSpace as _, OpenFile, Time},
     },
     rpc::{Credentials, Peer},

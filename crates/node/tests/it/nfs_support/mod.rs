@@ -7,8 +7,7 @@ use iotax_node::fs::{Limits, Tree, TreeUnit, VolumeFile};
 use iotax_proto::{
     Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, Target, UnitError, UnitId, UnitOp,
     nfs::{
-        PROGRAM,
-        backend::{Files, NfsBackend, ServerState},
+        Files, NfsBackend, PROGRAM, ServerState,
         common::{
             Attributes, Export, ExportAccess, ExportId, FileError, FileHandle, FileId, Handles, OpenFile, Squash, Time,
         },

@@ -17,18 +17,16 @@
 
 mod controller;
 mod group;
-mod hash;
 mod host;
 mod message;
 mod proof;
-mod secret;
 
+pub use self::proof::Hash;
+pub use self::proof::{Secret, SecretError};
 pub use controller::{Controller, Policy, Progress};
 pub use group::{DhGroup, Work, Worked};
-pub use hash::Hash;
 pub use host::{Agreed, AuthStep, Ended, Entropy, Host, HostConfig};
 pub use message::{Failure, Message, Offer};
-pub use secret::{Secret, SecretError};
 
 use super::{
     Sqe,

@@ -1,8 +1,20 @@
 //! What proves that a party knows its secret (NVMe base 2.1 §8.3.4.5.4, §8.3.4.5.5).
+//!
+//! Hash functions and HMAC over them, by their identifiers in messages and secrets.
+//!
+//! Secrets as people write them: `DHHC-1:xx:base64:` (NVMe base 2.1 §8.3.4.5.8).
 
 use alloc::vec::Vec;
+use core::fmt;
 
-use super::Hash;
+use hmac::{
+    Mac as _, SimpleHmac,
+    digest::{Digest, core_api::BlockSizeUser},
+};
+use sha2::{Sha256, Sha384, Sha512};
+use zeroize::Zeroizing;
+
+use crate::wire::{base64, digest::crc32};
 
 /// One party's answer to the other's challenge.
 pub(super) struct Proof<'a> {
@@ -52,6 +64,121 @@ impl Proof<'_> {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    Sha256 = 1,
+    Sha384 = 2,
+    Sha512 = 3,
+}
+
+impl Hash {
+    pub const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
+
+    pub fn from_id(id: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|hash| hash.id() == id)
+    }
+
+    pub fn id(self) -> u8 {
+        self as u8
+    }
+
+    /// Bytes of a digest.
+    pub fn digest_len(self) -> usize {
+        match self {
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 64,
+        }
+    }
+
+    pub(super) fn digest(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Sha256 => Sha256::digest(bytes).to_vec(),
+            Self::Sha384 => Sha384::digest(bytes).to_vec(),
+            Self::Sha512 => Sha512::digest(bytes).to_vec(),
+        }
+    }
+
+    /// HMAC over the parts, one after the other (RFC 2104).
+    pub(super) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+        match self {
+            Self::Sha256 => hmac::<Sha256>(key, parts),
+            Self::Sha384 => hmac::<Sha384>(key, parts),
+            Self::Sha512 => hmac::<Sha512>(key, parts),
+        }
+    }
+}
+
+fn hmac<D: Digest + BlockSizeUser>(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    let mut mac = SimpleHmac::<D>::new_from_slice(key).expect("HMAC takes keys of any length");
+    for part in parts {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// Bytes of the CRC-32 behind the key.
+const CRC_LEN: usize = 4;
+
+/// A key, and how it is bound to a name. No `Debug` shows it, and it is wiped when it is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    key: Zeroizing<Vec<u8>>,
+    /// `None`: the key is used as it is.
+    transform: Option<Hash>,
+}
+
+/// What is wrong with a secret; says nothing of what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    #[error("the secret is not of the form DHHC-1:xx:base64:")]
+    Form,
+    #[error("the secret names a hash that is not 00 (none), 01 (SHA-256), 02 (SHA-384) or 03 (SHA-512)")]
+    Hash,
+    #[error("the secret's key has not 32, 48 or 64 bytes")]
+    Length,
+    #[error("the secret's CRC-32 does not fit its key: is it written right?")]
+    Crc,
+}
+
+impl Secret {
+    pub fn parse(text: &str) -> Result<Self, SecretError> {
+        let rest = text.trim().strip_prefix("DHHC-1:").ok_or(SecretError::Form)?;
+        let (hash, rest) = rest.split_once(':').ok_or(SecretError::Form)?;
+        let transform = match hash {
+            "00" => None,
+            "01" => Some(Hash::Sha256),
+            "02" => Some(Hash::Sha384),
+            "03" => Some(Hash::Sha512),
+            _ => return Err(SecretError::Hash),
+        };
+        let digits = rest.strip_suffix(':').ok_or(SecretError::Form)?;
+        let mut key = Zeroizing::new(base64::decode(digits.as_bytes()).ok_or(SecretError::Form)?);
+        let Some(key_len) = key.len().checked_sub(CRC_LEN).filter(|len| matches!(len, 32 | 48 | 64)) else {
+            return Err(SecretError::Length);
+        };
+        let crc = key.split_off(key_len);
+        if crc != crc32(&key).to_le_bytes() {
+            return Err(SecretError::Crc);
+        }
+        Ok(Self { key, transform })
+    }
+
+    /// The key as the party named `nqn` uses it (NVMe base 2.1 §8.3.4.5.8).
+    pub(super) fn key_of(&self, nqn: &str) -> Zeroizing<Vec<u8>> {
+        match self.transform {
+            None => self.key.clone(),
+            Some(hash) => Zeroizing::new(hash.hmac(&self.key, &[nqn.as_bytes(), b"NVMe-over-Fabrics"])),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret").field("transform", &self.transform).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +222,73 @@ mod tests {
             };
             assert_eq!(proof.response()[..16], hex(wanted), "{hash:?} {has_shared}");
         }
+    }
+}
+
+#[cfg(test)]
+mod hash_tests {
+    use super::*;
+    use crate::nvme::auth::group::tests::hex;
+
+    /// RFC 4231 §4.3 (test case 2).
+    #[test]
+    fn hmac_gives_the_values_of_rfc_4231() {
+        for (hash, wanted) in [
+            (Hash::Sha256, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"),
+            (
+                Hash::Sha384,
+                "af45d2e376484031617f78d2b58a6b1b9c7ef464f5a01b47e42ec3736322445e8e2240ca5e69e2c78b3239ecfab21649",
+            ),
+            (
+                Hash::Sha512,
+                "164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea2505549758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737",
+            ),
+        ] {
+            assert_eq!(hash.hmac(b"Jefe", &[b"what do ya want ", b"for nothing?"]), hex(wanted));
+            assert_eq!(hash.digest(b"").len(), hash.digest_len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod secret_tests {
+    use alloc::format;
+
+    use super::*;
+
+    /// The key "0123456789abcdef0123456789abcdef" and its CRC-32, as `nvme gen-dhchap-key --secret` would write it.
+    const PLAIN: &str = "DHHC-1:00:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYOtVl3:";
+
+    #[test]
+    fn secret_is_read_with_its_checksum() {
+        let secret = Secret::parse(PLAIN).expect("a secret");
+        assert_eq!((secret.key.as_slice(), secret.transform), (&b"0123456789abcdef0123456789abcdef"[..], None));
+        assert_eq!(secret.key_of("nqn.x"), secret.key);
+        let bound = Secret::parse(&PLAIN.replace(":00:", ":01:")).expect("a secret");
+        assert_ne!(bound.key_of("nqn.x"), bound.key_of("nqn.y"));
+        assert_eq!(bound.key_of("nqn.x").len(), 32);
+    }
+
+    #[test]
+    fn secret_that_is_written_wrong_is_refused() {
+        for (text, error) in [
+            ("", SecretError::Form),
+            ("hunter2", SecretError::Form),
+            ("DHHC-1:00", SecretError::Form),
+            ("DHHC-1:00:MDEyMzQ1", SecretError::Form),
+            ("DHHC-1:00:*:", SecretError::Form),
+            ("DHHC-1:04:MDEyMzQ1:", SecretError::Hash),
+            ("DHHC-1:00:MDEyMzQ1:", SecretError::Length),
+            ("DHHC-1:00::", SecretError::Length),
+            (PLAIN.replace("MDEy", "MDEz").as_str(), SecretError::Crc),
+        ] {
+            assert_eq!(Secret::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn secret_is_not_shown() {
+        let shown = format!("{:?}", Secret::parse(PLAIN));
+        assert!(!shown.contains("48") && !shown.contains("MDEy"), "{shown}");
     }
 }

@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::HashMap, rc::Rc};
 use iotax_proto::{
     Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
     nfs::{
-        backend::{Files, NfsBackend, ServerState},
+        Files, NfsBackend, ServerState,
         common::{
             Attributes, Caller, CreateHow, Export, ExportAccess, ExportId, FileError, FileId, FileType, Listed,
             ListingEnd, NameSpace, NodeKind, OpenFile, PathConf, SetAttributes, Space, Squash, Time,

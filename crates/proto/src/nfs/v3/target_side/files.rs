@@ -6,7 +6,7 @@ use super::Connection;
 use crate::{
     Instant,
     nfs::{
-        backend::{Files, NfsBackend},
+        Files, NfsBackend,
         common::{
             Attributes, Caller, CreateHow, ExportId, FileError, FileHandle, FileId, Handles, MAX_NAME_LEN, NameSpace,
             SetAttributes, Time, access,

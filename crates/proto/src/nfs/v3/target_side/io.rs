@@ -2,11 +2,11 @@
 
 use slab::Slab;
 
-use super::{Connection, Incoming, dispatch::Reached};
+use super::{Connection, Incoming, Reached};
 use crate::{
     Instant, IoId, Started, UnitError, UnitOp,
     nfs::{
-        backend::NfsBackend,
+        NfsBackend,
         common::{Attributes, ExportId, FileHandle, FileId, FileType, OpenFile},
         v3::{
             MAX_IO_BYTES, Procedure,

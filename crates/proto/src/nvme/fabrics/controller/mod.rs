@@ -1,33 +1,33 @@
 //! A controller's queue on one connection: Connect, authentication, then an admin queue or an I/O queue.
+//!
+//! What a transport does for a controller's queue.
+//!
+//! Where a command says that its data are.
 
-mod authenticate;
 mod connect;
 mod io;
-mod sgl;
 mod slots;
-mod transport;
 
 use alloc::boxed::Box;
 use core::{fmt, mem, time::Duration};
 
-pub use slots::CommandSlot;
-pub use transport::{Destination, Transport};
-
 use self::{
-    authenticate::Unproven,
+    connect::Unproven,
     io::{IoQueueState, end_purged},
-    sgl::{check_controller_data, check_host_data},
     slots::{Control, Slots, State},
 };
+use super::Data;
 use crate::{
     Ending, Instant, IoId, Payload, Started, Transmit, UnitError, Violation, ViolationKind,
     nvme::{
         CommandId, Cqe, NvmeBackend, QueueId, Sqe, Status,
         admin::{AdminController, AdminOutcome},
-        fabrics::Data,
+        command::Sgl,
         identify::ControllerLimits,
     },
 };
+
+pub use slots::CommandSlot;
 
 /// Limits of a queue.
 #[derive(Clone, Debug)]
@@ -488,5 +488,50 @@ impl SqHead {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("qid", &self.qid()).finish_non_exhaustive()
+    }
+}
+
+/// The connection that a queue answers on.
+pub trait Transport {
+    fn respond(&mut self, cqe: &Cqe);
+    /// All data of a command for the host; where `is_success`, they complete it too.
+    fn give(&mut self, cid: CommandId, is_success: bool, data: Data<'_>);
+    /// Asks the host for all `len` bytes of a command's data; `slot` is what `Queue::solicited` knows them by.
+    fn ask(&mut self, cid: CommandId, slot: u16, len: u32);
+    /// Most bytes of data that a command's capsule may have from now on.
+    fn set_max_command_data(&mut self, bytes: u32);
+    fn transmit(&mut self) -> &mut Transmit;
+}
+
+/// Where data of the host go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    Nowhere,
+    /// To the backend, as data of the command in this slot.
+    Backend(u16),
+    /// To the queue itself.
+    Queue(u16),
+}
+
+/// Whether a command says rightly where the `len` bytes that it takes are, of which `data_len` came in its capsule
+/// (NVMe/TCP transport 1.1 §3.5, "SGL use").
+#[inline]
+fn check_host_data(sqe: &Sqe, data_len: u32, len: u32) -> Result<(), Status> {
+    match sqe.sgl() {
+        Sgl::InCapsule { offset, .. } if offset != 0 => Err(Status::SGL_OFFSET_INVALID.do_not_retry()),
+        Sgl::InCapsule { len: told, .. } if told == len && data_len == len => Ok(()),
+        Sgl::Transport { len: told } if told == len && data_len == 0 => Ok(()),
+        Sgl::InCapsule { .. } | Sgl::Transport { .. } => Err(Status::SGL_LENGTH_INVALID.do_not_retry()),
+        Sgl::Other => Err(Status::SGL_TYPE_INVALID.do_not_retry()),
+    }
+}
+
+/// Whether a command rightly takes `len` bytes from the controller: they never lie in a capsule.
+#[inline]
+fn check_controller_data(sqe: &Sqe, len: u32) -> Result<(), Status> {
+    match sqe.sgl() {
+        Sgl::Transport { len: told } if told == len => Ok(()),
+        Sgl::Transport { .. } => Err(Status::SGL_LENGTH_INVALID.do_not_retry()),
+        Sgl::InCapsule { .. } | Sgl::Other => Err(Status::SGL_TYPE_INVALID.do_not_retry()),
     }
 }

@@ -1,27 +1,26 @@
 //! The host's side: the admin queue that brings a controller up, a discovery client, and of I/O queues all but the data.
+//!
+//! What a transport gives a host: its connection carries capsules.
 
 mod admin_channel;
 mod admin_queue;
-mod authenticate;
-mod connection;
 mod discovery;
 mod io_commands;
-mod io_control;
 
+pub use self::io_commands::{ControlOutcome, IoControl};
 pub use admin_queue::AdminQueue;
-pub use connection::{Answer, Capsules, Connection, ConnectionEvent};
 pub use discovery::Discovery;
 pub use io_commands::{DataTransfer, IoCommands};
-pub use io_control::{ControlOutcome, IoControl};
 
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
 use crate::{
-    Geometry,
+    Geometry, Transmit, Violation, ViolationKind,
     nvme::{
-        ControllerId,
+        CommandId, ControllerId, Cqe, QueueId, Sqe,
         auth::{Agreed, HostConfig},
+        command::{Connect, ConnectData, Sgl},
     },
 };
 
@@ -92,4 +91,69 @@ pub struct ControllerInfo {
     pub block_shift: u8,
     pub nguid: [u8; 16],
     pub geometry: Geometry,
+}
+
+/// Sends commands other than I/O, one at a time.
+pub trait Capsules {
+    /// Sends a command with `data` in its capsule; the controller gives `reads` bytes. The last one was answered.
+    fn send(&mut self, sqe: &Sqe, data: &[u8], reads: u32);
+}
+
+/// A connection of an admin queue.
+pub trait Connection: Capsules {
+    /// Takes bytes off the front until there is something to tell; `None` when more are needed.
+    fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<ConnectionEvent>, Violation>;
+    fn transmit(&mut self) -> &mut Transmit;
+}
+
+/// What a connection tells.
+#[derive(Debug)]
+pub enum ConnectionEvent {
+    /// Capsules may be sent from now on.
+    Open,
+    Answer(Answer),
+}
+
+/// The answer to the command outstanding.
+#[derive(Debug)]
+pub struct Answer {
+    pub cqe: Cqe,
+    /// All that was asked for, where the command succeeded.
+    pub data: Vec<u8>,
+}
+
+/// Sends Connect for queue `qid` with the command identifier `cid`.
+fn connect(
+    capsules: &mut impl Capsules,
+    config: &SessionConfig,
+    cntlid: Option<ControllerId>,
+    qid: QueueId,
+    sq_size: u16,
+    cid: CommandId,
+) {
+    let connect = Connect {
+        record_format: 0,
+        qid,
+        sq_size,
+        disable_sq_flow_control: config.disable_sq_flow_control,
+        keep_alive_ms: if qid == QueueId::ADMIN {
+            u32::try_from(config.keep_alive.as_millis()).unwrap_or(u32::MAX)
+        } else {
+            0
+        },
+    };
+    let data = ConnectData {
+        host_id: config.host_id,
+        cntlid: cntlid.unwrap_or(ControllerId::ANY),
+        subnqn: config.subnqn.clone(),
+        hostnqn: config.hostnqn.clone(),
+    };
+    let mut sqe: Sqe = connect.sqe(cid);
+    sqe.set_sgl(Sgl::InCapsule { offset: 0, len: ConnectData::LEN as u32 });
+    capsules.send(&sqe, &data.encode(), 0);
+}
+
+/// The controller did not answer in time.
+fn timed_out(rule: &'static str) -> Violation {
+    Violation::new(ViolationKind::TimedOut, rule)
 }
