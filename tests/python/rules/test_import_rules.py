@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -206,20 +207,47 @@ COMMON = (
     "lib.rs",
     "backend.rs",
     "errors.rs",
-    "geometry.rs",
     "initiator.rs",
     "origin.rs",
     "reservation.rs",
     "session_table.rs",
     "tasks.rs",
     "time.rs",
-    "wait.rs",
     "wire",
 )
 COMMAND_SETS = ("scsi", "nvme", "rpc")
 FRAMES = ("fc",)
 """What several transports are made of; knows no command set."""
 TRANSPORTS = ("iscsi", "nvme_tcp", "nfs", "fcp", "fc_nvme")
+
+
+SHARED_NAMES = {
+    "proto": {
+        "commands": "an initiator's commands under way, by tag",
+        "connection": "one connection of a target",
+        "control": "PDUs beside commands and data, and what a target does with them",
+        "decode": "messages in words, for traces",
+        "discovery": "what targets there are: asked and answered",
+        "framer": "bytes → headers and pieces of data",
+        "io": "I/O commands: from their bytes to operations, and back",
+        "iu": "information units of FCP and FC-NVMe",
+        "link": "what a connection sends, and what was agreed for it",
+        "login": "logging in, on either side",
+        "message": "messages as bytes",
+        "reserve": "commands about reservations",
+        "session": "one session of an initiator",
+    },
+    "node": {
+        "connector": "how a load connects",
+        "node": "what one thread does",
+        "options": "options of a protocol",
+        "service": "what a server offers over a protocol",
+    },
+    "sim": {"paths": "paths between machines"},
+    "engine": {"simulate": "the task `simulate`", "threads": "the threads of a task"},
+    "runtime": {},
+}
+"""What files of one name have in common, within a crate. Any other name is one file's."""
 
 
 def rust_sources(crate: str) -> list[Path]:
@@ -283,6 +311,12 @@ def test_every_crate_and_layer_of_proto_has_a_rule() -> None:
         *FRAMES,
         *TRANSPORTS,
     }
+
+
+@pytest.mark.parametrize("crate", CRATE_RULES)
+def test_a_file_name_has_one_meaning_within_a_crate(crate: str) -> None:
+    names = Counter(path.stem for path in rust_sources(crate) if path.stem not in ("mod", "tests"))
+    assert {name for name, count in names.items() if count > 1} == set(SHARED_NAMES[crate])
 
 
 @pytest.mark.parametrize("crate", CRATE_RULES)
@@ -366,10 +400,14 @@ def test_what_versions_of_nfs_share_knows_none_of_them() -> None:
     """A second version fits beside `v3`; files and trees of the server (`node/fs`) serve any."""
     nfs = CRATES / "proto" / "src" / "nfs"
     forbidden = {
-        nfs / "common": ("crate::nfs::v", "crate::nfs::mount", "crate::nfs::backend"),
-        nfs / "backend.rs": ("crate::nfs::v",),
-        nfs / "mount": ("crate::nfs::v",),
-        CRATES / "node" / "src" / "fs": ("iotax_proto::nfs::v", "iotax_proto::nfs::mount", "iotax_proto::nfs::backend"),
+        nfs / "common": ("crate::nfs::v", "crate::nfs::mount", "crate::nfs::NfsBackend"),
+        nfs / "mod.rs": ("crate::nfs::v",),
+        nfs / "mount.rs": ("crate::nfs::v",),
+        CRATES / "node" / "src" / "fs": (
+            "iotax_proto::nfs::v",
+            "iotax_proto::nfs::mount",
+            "iotax_proto::nfs::NfsBackend",
+        ),
     }
     for room, others in forbidden.items():
         sources = [path for crate in ("proto", "node") for path in rust_sources(crate) if path.is_relative_to(room)]

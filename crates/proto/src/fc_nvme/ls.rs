@@ -10,7 +10,7 @@ use crate::{
         Header, OxId, RxId,
         frame::{f_ctl, kind, r_ctl},
     },
-    nvme::{ControllerId, QueueId, text},
+    nvme::{ControllerId, QueueId, ascii},
     wire::{Reader, Short},
 };
 
@@ -91,7 +91,7 @@ impl Request {
                         for name in [hostnqn, subnqn] {
                             let at = bytes.len();
                             zeros(bytes, NQN_LEN);
-                            text::zero_filled(name, &mut bytes[at..at + NQN_LEN - 1]);
+                            ascii::zero_filled(name, &mut bytes[at..at + NQN_LEN - 1]);
                         }
                         zeros(bytes, RESERVED_LEN);
                     });
@@ -127,8 +127,8 @@ impl Request {
                 let (cntlid, sq_size) = (ControllerId(body.u16_be()?), body.u16_be()?);
                 body.skip(4)?;
                 let host_id = body.array()?;
-                let hostnqn = text::parse(body.take(NQN_LEN)?);
-                let subnqn = text::parse(body.take(NQN_LEN)?);
+                let hostnqn = ascii::parse(body.take(NQN_LEN)?);
+                let subnqn = ascii::parse(body.take(NQN_LEN)?);
                 Ok(Self::CreateAssociation { ersp_ratio, cntlid, sq_size, host_id, hostnqn, subnqn })
             }
             code::CREATE_CONNECTION => {

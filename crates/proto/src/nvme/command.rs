@@ -1,6 +1,6 @@
 //! Submission and completion queue entries: NVMe base 2.1 §4.1, §4.2; fabrics commands §6.
 
-use super::{Status, text};
+use super::{Status, ascii};
 use alloc::string::String;
 use core::fmt;
 
@@ -372,8 +372,8 @@ impl ConnectData {
         Self {
             host_id,
             cntlid: ControllerId(u16::from_le_bytes([bytes[16], bytes[17]])),
-            subnqn: text::parse(&bytes[256..512]),
-            hostnqn: text::parse(&bytes[512..768]),
+            subnqn: ascii::parse(&bytes[256..512]),
+            hostnqn: ascii::parse(&bytes[512..768]),
         }
     }
 
@@ -381,8 +381,8 @@ impl ConnectData {
         let mut bytes = [0; Self::LEN];
         bytes[..16].copy_from_slice(&self.host_id);
         bytes[16..18].copy_from_slice(&self.cntlid.0.to_le_bytes());
-        text::zero_filled(&self.subnqn, &mut bytes[256..511]);
-        text::zero_filled(&self.hostnqn, &mut bytes[512..767]);
+        ascii::zero_filled(&self.subnqn, &mut bytes[256..511]);
+        ascii::zero_filled(&self.hostnqn, &mut bytes[512..767]);
         bytes
     }
 }

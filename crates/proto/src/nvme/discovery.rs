@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec, vec::Vec};
 
-use super::{ControllerId, subsystem::DiscoveryLog, text};
+use super::{ControllerId, ascii, subsystem::DiscoveryLog};
 
 /// The well-known name of the discovery subsystem.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -79,9 +79,9 @@ impl DiscoveryEntry {
         bytes[4..6].copy_from_slice(&self.port_id.to_le_bytes());
         bytes[6..8].copy_from_slice(&ControllerId::ANY.0.to_le_bytes());
         bytes[8..10].copy_from_slice(&ADMIN_QUEUE_ENTRIES.to_le_bytes());
-        text::padded(&self.trsvcid, &mut bytes[32..64]);
-        text::zero_filled(&self.subnqn, &mut bytes[256..511]);
-        text::padded(&self.traddr, &mut bytes[512..768]);
+        ascii::padded(&self.trsvcid, &mut bytes[32..64]);
+        ascii::zero_filled(&self.subnqn, &mut bytes[256..511]);
+        ascii::padded(&self.traddr, &mut bytes[512..768]);
     }
 
     fn parse(bytes: &[u8; ENTRY_LEN]) -> Self {
@@ -99,9 +99,9 @@ impl DiscoveryEntry {
                 code => SubsystemType::Other(code),
             },
             port_id: u16::from_le_bytes([bytes[4], bytes[5]]),
-            subnqn: text::parse(&bytes[256..512]),
-            traddr: text::parse(&bytes[512..768]),
-            trsvcid: text::parse(&bytes[32..64]),
+            subnqn: ascii::parse(&bytes[256..512]),
+            traddr: ascii::parse(&bytes[512..768]),
+            trsvcid: ascii::parse(&bytes[32..64]),
         }
     }
 }

@@ -3,11 +3,10 @@
 use alloc::{string::String, vec, vec::Vec};
 
 use super::{
-    ControllerId,
+    ControllerId, ascii,
     command::SQE_LEN,
     property, reserve,
     subsystem::{MAX_NSID, Namespace, SubsystemConfig},
-    text,
 };
 use crate::Geometry;
 
@@ -80,9 +79,9 @@ pub fn controller(
     limits: &ControllerLimits,
 ) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
-    text::padded(&config.serial, &mut bytes[4..24]);
-    text::padded(&config.model, &mut bytes[24..64]);
-    text::padded(&config.firmware, &mut bytes[64..72]);
+    ascii::padded(&config.serial, &mut bytes[4..24]);
+    ascii::padded(&config.model, &mut bytes[24..64]);
+    ascii::padded(&config.firmware, &mut bytes[64..72]);
     // CMIC: the subsystem may have several ports and several controllers, and reports ANA.
     bytes[76] = 1 | 1 << 1 | u8::from(!is_discovery) << 3;
     assert!(limits.max_transfer_bytes >= 8192, "NVMe base 2.1 §5.1.13.2.1: MDTS of 0 says that there is no limit");
@@ -102,7 +101,7 @@ pub fn controller(
     bytes[320..322].copy_from_slice(&KAS.to_le_bytes());
     bytes[514..516].copy_from_slice(&limits.max_queue_entries.to_le_bytes());
     bytes[536..540].copy_from_slice(&SGLS.to_le_bytes());
-    text::zero_filled(&config.nqn, &mut bytes[768..1023]);
+    ascii::zero_filled(&config.nqn, &mut bytes[768..1023]);
     if !is_discovery {
         // Entry sizes, required and maximum: 64 and 16 bytes.
         bytes[512] = 0x66;
@@ -223,9 +222,9 @@ pub struct ControllerFields {
 
 pub fn parse_controller(bytes: &[u8; LEN]) -> ControllerFields {
     ControllerFields {
-        serial: text::parse(&bytes[4..24]),
-        model: text::parse(&bytes[24..64]),
-        firmware: text::parse(&bytes[64..72]),
+        serial: ascii::parse(&bytes[4..24]),
+        model: ascii::parse(&bytes[24..64]),
+        firmware: ascii::parse(&bytes[64..72]),
         cntlid: ControllerId(u16_at(bytes, 78)),
         mdts: bytes[77],
         kas: u16_at(bytes, 320),

@@ -72,7 +72,7 @@ pub fn smart() -> Vec<u8> {
 pub fn firmware(config: &SubsystemConfig) -> Vec<u8> {
     let mut bytes = vec![0; FIRMWARE_LEN];
     bytes[0] = 1;
-    super::text::padded(&config.firmware, &mut bytes[8..16]);
+    super::ascii::padded(&config.firmware, &mut bytes[8..16]);
     bytes
 }
 

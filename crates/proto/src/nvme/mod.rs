@@ -6,6 +6,7 @@
 //! those of NVMe base 2.1, NVM command set 1.1.
 
 pub mod admin;
+pub(crate) mod ascii;
 pub mod auth;
 pub mod command;
 pub mod describe;
@@ -19,7 +20,6 @@ pub mod property;
 pub mod reserve;
 pub mod status;
 pub mod subsystem;
-pub(crate) mod text;
 
 pub use command::{CommandId, ControllerId, Cqe, QueueId, Sqe};
 pub use discovery::{DISCOVERY_NQN, DiscoveryEntry};

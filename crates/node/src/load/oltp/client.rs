@@ -12,9 +12,9 @@ use super::{
         verify::ReadCheck,
     },
     Database, Fault,
-    buffers::Found,
     layout::{Change, Plan},
     log::{COMMIT_BYTES, ROW_BYTES, Step},
+    page_buffers::Found,
 };
 use crate::seeded::SeededRng;
 

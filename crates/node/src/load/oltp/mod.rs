@@ -3,10 +3,10 @@
 //! Each client is a worker with a connection of its own and has one I/O under way at a time; one worker more writes pages back, in
 //! checkpoints and ahead of the clock sweep. All of them share a `Database`, which belongs to one thread.
 
-mod buffers;
 mod client;
 mod layout;
 mod log;
+mod page_buffers;
 mod writer;
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -14,10 +14,10 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use iotax_proto::{Instant, Io, IoError, Payload, Tag};
 
 use self::{
-    buffers::Buffers,
     client::{Client, Wait},
     layout::{Layout, Rows},
     log::Log,
+    page_buffers::Buffers,
     writer::Writer,
 };
 use super::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use iotax_proto::{Instant, Io, IoError, Payload, Tag};
 
-use super::{Database, Fault, WRITER_BUFFERS, buffers::Take, client::Wait};
+use super::{Database, Fault, WRITER_BUFFERS, client::Wait, page_buffers::Take};
 
 /// Of the time between checkpoints, in which one's pages are written (PostgreSQL's `checkpoint_completion_target`).
 const SPREAD: f64 = 0.9;

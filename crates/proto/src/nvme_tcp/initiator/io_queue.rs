@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::{fmt, mem, time::Duration};
 
-use super::{ConnectConfig, Link, admin::NO_COMMAND};
+use super::{ConnectConfig, Link, admin_connection::NO_COMMAND};
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Transmit, Violation,
     ViolationKind,

@@ -6,13 +6,13 @@
 //! What every connection of a host has: the handshake, the receiver and the sender, one command that is not an I/O, and how a
 //! fault ends it.
 
-mod admin;
+mod admin_connection;
 mod io_queue;
 
 use alloc::string::String;
 use core::fmt;
 
-use self::admin::{Exchange, NO_READ};
+use self::admin_connection::{Exchange, NO_READ};
 use super::{
     pdu::{DataHeader, Digests, Fault, Header, IcReq, IcResp, Sender, kind},
     receiver::{Fragment, Receiver, types},
