@@ -149,9 +149,9 @@ impl Session {
     fn step(&mut self, now: Instant, step: Fragment<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         match step {
             Fragment::Header(bhs) => self.header(&bhs),
-            Fragment::Data { offset, bytes } => match (&mut self.phase, self.current) {
+            Fragment::Data { offset, bytes } => match (&mut self.phase, &self.current) {
                 (_, Current::Data(tag, data)) => {
-                    events.data(tag, data.buffer_offset + offset, bytes);
+                    events.data(*tag, data.buffer_offset + offset, bytes);
                     Ok(())
                 }
                 (Phase::Probe(probe), Current::Probe(data)) => {
@@ -389,12 +389,15 @@ impl Session {
 
     /// Logs out once asked to and nothing is outstanding.
     fn leave_when_idle(&mut self) {
+        if !self.closing {
+            return;
+        }
         let idle = match &self.phase {
             Phase::Ready(commands) => commands.outstanding() == 0,
             Phase::Probe(_) => true,
             Phase::Login(_) | Phase::Leaving | Phase::Closed => false,
         };
-        if self.closing && idle {
+        if idle {
             self.link.logout();
             self.phase = Phase::Leaving;
         }
