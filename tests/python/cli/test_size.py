@@ -77,7 +77,7 @@ def test_a_target_beyond_reach_has_no_size_but_a_reason():
         ([*STUDY_3, "--iops", "0"], "above 0"),
         ([*STUDY_3, "--response", "soon"], "1.25x or 120us"),
         ([*STUDY_3, "--cap", "180%"], "percentage"),
-        (["--from", "nowhere.iotax"], "no notebook here"),
+        (["nowhere.iotax"], "no notebook here"),
     ],
 )
 def test_what_cannot_be_read_is_said(words, said):

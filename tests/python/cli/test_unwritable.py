@@ -85,8 +85,7 @@ def test_a_notebook_with_what_a_later_version_wrote_is_explained(command: str, n
         database.execute("DROP TRIGGER studies_no_update")
         database.execute("""UPDATE studies SET study = json_set(study, '$.load.teleport', json('true'))""")
     database.close()
-    words = (command, "--from", notebook) if command == "size" else (command, notebook)
-    done = iotax(*words)
+    done = iotax(command, notebook)
     assert done.exit_code == 5
     assert "does not understand (load.teleport: " in done.output
     assert "read it with the version that wrote it" in done.output

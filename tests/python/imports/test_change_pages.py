@@ -28,10 +28,10 @@ def test_markdown_has_the_verdict_first_and_a_table(tmp_path: Path, slower: Path
     assert "Regression" in result.output
     text = (tmp_path / "x.md").read_text()
     lines = text.splitlines()
-    assert lines[0] == "### before → after"
+    assert lines[:2] == ["<!-- iotax -->", "### before → after"]
     assert re.match(
-        r"\*\*Regression \(all together\): 20 % fewer IOPS \(95 % CI [^)]* to [^)]*\); doubtful\.\*\*", lines[2]
-    ), lines[2]
+        r"\*\*Regression \(all together\): 20 % fewer IOPS \(95 % CI [^)]* to [^)]*\); doubtful\.\*\*", lines[3]
+    ), lines[3]
     # The rates were changed in the files, latency and depth were not.
     assert "Doubtful (all together): all 12 runs (Little's law)." in lines
     table = [line for line in lines if line.startswith("|")]

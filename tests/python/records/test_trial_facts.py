@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,65 +16,14 @@ from iotax.analysis.validity import check_run
 from iotax.design import plan
 from iotax.engine import find_engine
 from iotax.labs.loopback import LoopbackLab
-from iotax.notebook import Notebook
 from iotax.records import Core, CpuTime, CpuUse, Facts
-from iotax.report import write
 from iotax.study import Study
 from iotax.study.facts import planned_facts
-from iotax.trial import Attempt, TrialResult
+from iotax.trial import Attempt
 from iotax.wording import verdicts
 from report.factory import Simulation, study
 
-OLDER = Path(__file__).with_name("data") / "older.iotax.gz"
-"""Written before results held facts: a study of this machine, and one of guests with two processors."""
 WINDOW_NS = 1_000_000_000
-
-
-@pytest.fixture
-def older(tmp_path: Path) -> Path:
-    path = tmp_path / "older.iotax"
-    path.write_bytes(gzip.decompress(OLDER.read_bytes()))
-    return path
-
-
-def results(notebook: Path, run: int) -> dict[str, TrialResult]:
-    with Notebook(notebook) as opened:
-        return {each.trial.id: each.result for each in opened.attempts(run) if each.result is not None}
-
-
-def test_an_older_notebooks_results_get_the_facts_that_follow_from_its_study(older: Path) -> None:
-    found = results(older, 1)
-    iscsi, local, disk = (found[f"{name}/2/r1"] for name in ("iscsi", "local", "disk"))
-    assert (iscsi.facts.lab, iscsi.facts.stack, iscsi.facts.served) == ("loopback", "user", "lab")
-    assert iscsi.facts.threads == 2
-    assert iscsi.cpu.part("initiator", "process") is not None
-    assert (local.facts.served, local.facts.carrier.kind) == ("nobody", "none")
-    assert (disk.facts.stack, disk.facts.served) == ("kernel", "unknown")
-    assert disk.cpu_initiator is not None
-    assert disk.cpu_initiator.layer == "machine"
-
-
-def test_an_older_notebooks_guests_are_guests(older: Path) -> None:
-    found = results(older, 2)
-    iscsi, loop = found["iscsi/r1"], found["fc-nvme/r1"]
-    assert [(each.role, each.layer) for each in iscsi.cpu] == [
-        ("initiator", "guest"),
-        ("target", "guest"),
-        ("hypervisor", "process"),
-    ]
-    assert iscsi.cpu_ns("target") == 3_000_000
-    assert iscsi.cpu.initiator is not None
-    assert iscsi.cpu.initiator.processors == 2
-    assert loop.cpu.part("both") is not None, "one guest holds both ends, and tells no more than their sum"
-    assert loop.cpu_ns("initiator") is None
-    assert (iscsi.facts.carrier.kind, loop.facts.carrier.kind) == ("software", "loop")
-
-
-@pytest.mark.parametrize("run", [1, 2])
-def test_an_older_notebook_is_reported(older: Path, run: int, tmp_path: Path) -> None:
-    with Notebook(older) as notebook:
-        page = write(notebook, tmp_path / "page.html", run=run).read_text()
-    assert "CPU time per I/O" in page
 
 
 def test_facts_unknown_are_legal() -> None:

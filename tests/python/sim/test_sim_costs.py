@@ -278,7 +278,8 @@ def measured(real_engine: Path, tmp_path: Path) -> Path:
         "lab": "loopback",
         "topology": {},
         "factors": {"protocol": ["local", "iscsi", "nvme-tcp"], "outstanding": [1, 32]},
-        "load": {"warmup": "5ms", "runtime": "30ms"},
+        # Long enough that a disk which stalls leaves no window empty.
+        "load": {"warmup": "5ms", "runtime": "300ms"},
         "design": {"replicates": 2},
     }
     file, notebook = tmp_path / "m.yaml", tmp_path / "m.iotax"
