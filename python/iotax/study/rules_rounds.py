@@ -18,7 +18,8 @@ _DIGESTS = ("header_digest", "data_digest")
 
 
 def broken_in_rounds(study: Study) -> Iterator[tuple[Place, str]]:
-    """What can be measured in slices: loads of one server that keeps running, by the engine, on this machine."""
+    """What can be measured in slices: loads of one server that keeps running, by the engine, on this machine or in
+    guests."""
     design = study.design
     if (slices := design.slices) is None:
         return

@@ -142,6 +142,7 @@ def test_the_observer_costs_next_to_nothing(told: Any) -> None:
     assert observed["observer"]["total_ns"] < 2 * MS
 
 
+@pytest.mark.machine
 def test_machines_keep_one_schedule_and_send_nothing_between_slices(told: Any, served: dict[str, Any]) -> None:
     run = time.time_ns()
     schedule = {"gap_ns": 100 * MS, "lead_in_ns": 100 * MS, "run": run, "observe": {}}
