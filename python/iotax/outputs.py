@@ -23,16 +23,21 @@ _DATABASE = b"SQLite format 3\0"
 GENERATOR = '<meta name="generator" content="iotax">'
 """Every page of ours says who made it, within its first lines."""
 NOTE_OF_ORIGIN = "<!-- iotax -->"
-"""The first line of our Markdown, which no reader shows."""
+"""The first line of our Markdown and of our drawings, which no reader shows."""
+PICTURE_MARK = b"Software\0iotax"
+"""A text chunk of our pictures (PNG §11.3.3.2)."""
 PDF_MARK = b"%iotax\n"
 """The last line of our PDF: a comment, which readers pass over (ISO 32000-2 §7.2.4)."""
+PARQUET_MARK = b'{"made_by": "iotax"}'
+"""Among the key-value metadata in the footer of our Parquet: a frame's attributes."""
 _HEAD_BYTES = 2048
 _OURS = re.compile(
-    rb'<!doctype html>\s.*%b|%b|\{\n "|run[,\n]|<svg [^>]*class="marks"|\x89PNG.{33}pHYs|PAR1'
-    % (re.escape(GENERATOR.encode()), re.escape(NOTE_OF_ORIGIN.encode())),
+    rb'<!doctype html>\s.*%b|%b|\x89PNG.{33}tEXt%b|\{\n "|run,label,study,|run\n$'
+    % tuple(re.escape(mark) for mark in (GENERATOR.encode(), NOTE_OF_ORIGIN.encode(), PICTURE_MARK)),
     re.DOTALL,
 )
-"""How our files begin: pages, Markdown, JSON with an indent of one, rows, charts, Parquet."""
+"""How our files begin: pages, Markdown and drawings, pictures; JSON by its layout, rows by their titles."""
+_FOOTER_BYTES_MAX = 1 << 20
 
 
 _COMMANDS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
@@ -128,12 +133,14 @@ def _is_ours(path: Path) -> bool:
     """An empty file is nobody's."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-        if not head:
+        if not head or _OURS.match(head):
             return True
-        if head.startswith(b"%PDF-"):
-            file.seek(-len(PDF_MARK), os.SEEK_END)
-            return file.read() == PDF_MARK
-        return _OURS.match(head) is not None
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _FOOTER_BYTES_MAX))
+        foot = file.read()
+    if head.startswith(b"%PDF-"):
+        return foot.endswith(PDF_MARK)
+    return head.startswith(b"PAR1") and PARQUET_MARK in foot
 
 
 def _begins_with(path: Path, what: bytes) -> bool:

@@ -18,6 +18,7 @@ from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
+from iotax.outputs import PARQUET_MARK
 from iotax.rows import Row, attempt_rows, cpu_series_rows, is_judged, judged_runs, series_rows
 
 FORMATS = ("csv", "parquet", "json")
@@ -218,7 +219,9 @@ def _parquet(rows: Iterable[Row]) -> bytes:
         columns |= {name: [None] * count for name in row if name not in columns}
         for name in columns:
             columns[name].append(row.get(name))
+    frame = pd.DataFrame(columns)
+    frame.attrs.update(json.loads(PARQUET_MARK))
     try:
-        return pd.DataFrame(columns).to_parquet(None, index=False)
+        return frame.to_parquet(None, index=False)
     except ImportError:
         leave(Exit.USAGE, "Parquet needs pyarrow: install `iotax[parquet]`")

@@ -40,6 +40,6 @@ def write(
         charts_dir.mkdir(parents=True, exist_ok=True)
         for drawing in drawings.all():
             svg = drawing.file()
-            outputs.write(charts_dir / f"{drawing.name}.svg", svg, notebook.path)
+            outputs.write(charts_dir / f"{drawing.name}.svg", f"{outputs.NOTE_OF_ORIGIN}\n{svg}", notebook.path)
             outputs.write(charts_dir / f"{drawing.name}.png", to_png(svg))
     return path

@@ -3,8 +3,12 @@
 It has no build for musl, so the wheel for such systems comes without it: their reports have words in place of charts.
 """
 
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
+
+from iotax.outputs import PICTURE_MARK
 
 try:
     import vl_convert
@@ -12,6 +16,7 @@ except ImportError:
     vl_convert = None
 
 PNG_SCALE = 2.0
+_PNG_HEAD_BYTES = 33
 MISSING = (
     "charts are drawn by vl-convert, which is not installed here (there is none for musl, as on Alpine): "
     "`iotax report` draws them from the same notebook on a system with glibc"
@@ -45,4 +50,8 @@ def to_png(svg: str) -> bytes:
     """Raises NoRendererError."""
     if vl_convert is None:
         raise NoRendererError
-    return vl_convert.svg_to_png(svg, scale=PNG_SCALE)
+    picture = vl_convert.svg_to_png(svg, scale=PNG_SCALE)
+    chunk = b"tEXt" + PICTURE_MARK
+    # A length before and a checksum behind, after the signature and the header (PNG §5.3).
+    marked = struct.pack(">I", len(PICTURE_MARK)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return picture[:_PNG_HEAD_BYTES] + marked + picture[_PNG_HEAD_BYTES:]

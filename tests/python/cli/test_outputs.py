@@ -121,9 +121,11 @@ FOREIGN = {
     "html": b"<!doctype html>\n<html><title>Minutes of Monday</title></html>\n",
     "md": b"# My notes\n",
     "json": b'{\n  "name": "a package"\n}\n',
-    "csv": b"host,iops\na,1\n",
-    "pdf": b"%PDF-1.7\n%%EOF\n",
-    "svg": b'<svg xmlns="http://www.w3.org/2000/svg" width="1"></svg>\n',
+    "csv": b"run,iops\n1,900\n",
+    "pdf": b"%PDF-",
+    "svg": b'<svg xmlns="http://www.w3.org/2000/svg" class="marks"></svg>\n',
+    "png": b"\x89PNG\r\n\x1a\n" + bytes(25) + b"\0\0\0\x09pHYs" + bytes(20),
+    "parquet": b"PAR1" + bytes(20) + b"PAR1",
     "txt": b"a",
 }
 """What users have in such files."""
@@ -134,7 +136,7 @@ def test_no_output_replaces_what_another_program_wrote(command: str) -> None:
     words = WRITING[command]
     for kind, content in FOREIGN.items():
         Path(f"theirs.{kind}").write_bytes(content)
-        with_format = ["--format=csv"] if command == "export" and kind not in ("csv", "json") else []
+        with_format = ["--format=csv"] if command == "export" and kind not in ("csv", "json", "parquet") else []
         done = iotax(*words[:-1], f"{words[-1]}=theirs.{kind}", *with_format)
         assert done.exit_code == 2, done.output
         assert f"theirs.{kind} is there already, and iotax has not written it; name another file" in done.output
