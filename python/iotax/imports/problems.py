@@ -73,14 +73,14 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
         raise _refused(path, error) from None
 
 
-def rows_of(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of comma-separated values. Raises Unreadable."""
-    reader = csv.reader(lines)
+def rows_of(path: Path, lines: Iterable[str], separator: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of separated values. Raises Unreadable."""
+    reader = csv.reader(lines, delimiter=separator)
     try:
         for cells in reader:
             yield reader.line_num, cells
     except csv.Error as error:
-        raise Unreadable(path, f"no comma-separated values: {error}", line=reader.line_num) from None
+        raise Unreadable(path, f"no separated values: {error}", line=reader.line_num) from None
 
 
 def runs_of(text: str, begin: re.Pattern[str], result: re.Pattern[str]) -> list[str]:

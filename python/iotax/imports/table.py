@@ -6,7 +6,6 @@ Comma-, semicolon- or tab-separated, with a line of titles. HammerDB, SLOB, sio_
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -80,10 +79,9 @@ def read(path: Path, notes: Notes, columns: Sequence[Column] = ()) -> list[Measu
     if at is None:
         raise Unreadable(path, "it is empty")
     separator = max(_SEPARATORS, key=text[at].count)
-    rows = rows_of(path, text) if separator == "," else _separated(text, separator)
     header: list[str] = []
     found: list[tuple[int, Mapping[str, str]]] = []
-    for line, cells in rows:
+    for line, cells in rows_of(path, text, separator):
         if not any(cell.strip() for cell in cells):
             continue
         if not header:
@@ -94,14 +92,34 @@ def read(path: Path, notes: Notes, columns: Sequence[Column] = ()) -> list[Measu
             found.append((line, dict(zip(header, [cell.strip() for cell in cells], strict=False))))
     if not found:
         raise Unreadable(path, "no row below the titles")
-    decimal_comma = separator != ","
-    numbered = enumerate(found, start=1)
-    return readable(numbered, lambda each: _row(path, each[0], *each[1], columns, decimal_comma=decimal_comma), notes)
+    titles = [each.title for each in columns if each.is_figure]
+    decimal = _decimal(path, [cells[title] for _, cells in found for title in titles if title in cells])
+    return readable(enumerate(found, start=1), lambda each: _row(path, each[0], *each[1], columns, decimal), notes)
 
 
-def _separated(text: Sequence[str], separator: str) -> list[tuple[int, list[str]]]:
-    reader = csv.reader(text, delimiter=separator)
-    return [(reader.line_num, cells) for cells in reader]
+def _decimal(path: Path, figures: Sequence[str]) -> str:
+    """The decimal mark of a table, by the figures that leave no doubt; empty where none has. Raises Unreadable."""
+
+    def some(mark: str, group: str) -> bool:
+        part, sure = rf"\d{{1,3}}(\{group}\d{{3}})", rf"\d+\{mark}(?!\d{{3}}$)\d+"
+        return any(re.fullmatch(rf"{sure}|{part}+\{mark}\d+|{part}{{2,}}", each) for each in figures)
+
+    points, commas = some(".", ","), some(",", ".")
+    if points and commas:
+        raise Unreadable(path, "it has figures with decimal points and others with decimal commas: write all alike")
+    return "." if points else "," if commas else ""
+
+
+def _plain(path: Path, line: int, name: str, text: str, decimal: str) -> str:
+    """A figure as Python reads it. Raises Unreadable where its comma may stand for thousands or for decimals."""
+    if "," not in text and decimal != ",":
+        return text
+    if not decimal:
+        may = f"{text.replace(',', '')} or {text.replace(',', '.')}"
+        raise Unreadable(path, f"{text!r} may be {may}: write it without a comma", line=line, at=name)
+    group = "." if decimal == "," else ","
+    grouped = re.fullmatch(rf"\d{{1,3}}(\{group}\d{{3}})+(\{decimal}\d+)?", text)
+    return (text.replace(group, "") if grouped else text).replace(decimal, ".")
 
 
 def _header(path: Path, line: int, titles: list[str], columns: Sequence[Column]) -> list[str]:
@@ -120,17 +138,16 @@ def _constant(column: Column) -> bool:
 
 
 def _row(
-    path: Path, run: int, line: int, cells: Mapping[str, str], columns: Sequence[Column], *, decimal_comma: bool
+    path: Path, run: int, line: int, cells: Mapping[str, str], columns: Sequence[Column], decimal: str
 ) -> Measured:
     texts = {each.name: cells.get(each.title, each.title if _constant(each) else "") for each in columns}
+    given = {each.name for each in columns if each.title not in cells and _constant(each)}
 
     def figure(name: str) -> float:
-        text = texts[name].removesuffix("%").strip()
-        # A thousands separator, or where columns are separated by others the decimal comma.
-        plain = text.replace(",", ".") if decimal_comma and text.count(",") == 1 else text.replace(",", "")
-        found = number(path, plain, line=line, at=name)
+        text = texts[name]
+        found = number(path, text if name in given else _plain(path, line, name, text, decimal), line=line, at=name)
         if found < 0:
-            raise Unreadable(path, f"found {text!r}, which is below nothing", line=line, at=name)
+            raise Unreadable(path, f"found {text!r}, which is below 0", line=line, at=name)
         return found
 
     present = {name for name, text in texts.items() if text}
@@ -148,8 +165,8 @@ def _row(
         for each in columns
         if each.name in present and (not each.is_figure or each.name == BLOCK_SIZE)
     }
-    counts = {name: whole(path, texts[name], line=line, at=name) for name in _COUNTS if name in present}
-    settings |= {name: count for name, count in counts.items() if not _is_constant(columns, name)}
+    counts = {name: whole(path, figure(name), line=line, at=name) for name in _COUNTS if name in present}
+    settings |= {name: count for name, count in counts.items() if name not in given}
     size = settings.get(BLOCK_SIZE)
     moved_bytes = ios * size if isinstance(size, int) else 0
     for name in (name for name in _BYTES if name in present):
@@ -185,10 +202,6 @@ def _row(
 def _cpu(word: str, busy_ns: int, window_ns: int) -> CpuTime:
     role, layer = ROLES[word]
     return CpuTime(role=role, layer=layer, busy_ns=busy_ns, window_ns=window_ns)
-
-
-def _is_constant(columns: Sequence[Column], name: str) -> bool:
-    return any(each.name == name and _constant(each) for each in columns)
 
 
 def _latency(

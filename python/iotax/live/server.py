@@ -27,7 +27,7 @@ LOOPBACK = "127.0.0.1"
 CONNECTIONS_MAX = 32
 """A few people and a monitoring system; whoever comes after them is told to come later."""
 CONNECTIONS_OF_ONE_MAX = CONNECTIONS_MAX // 2
-"""Of one address: it takes no place from others."""
+"""Of one address (of IPv6 one /64): it takes no place from others."""
 EVENT_S = 1.0
 """Least time between two events to a connection."""
 SILENCE_S = 15.0
@@ -85,7 +85,7 @@ class _Server(ThreadingHTTPServer):
         self._defects: set[type[BaseException]] = set()
         """Kinds of errors that were told."""
         self._taken: collections.Counter[str] = collections.Counter()
-        """Connections by address, under the lock."""
+        """Connections by where they come from, under the lock."""
         family, _, _, _, found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         self.address_family = family
         self._names = _names(str(found[0]))
@@ -97,7 +97,7 @@ class _Server(ThreadingHTTPServer):
         return not self._names or name in self._names
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._takes_place(client_address[0]):
+        if not self._takes_place(_origin(client_address[0])):
             with contextlib.suppress(OSError):
                 request.settimeout(0)
                 request.send(b"HTTP/1.0 503 Too many connections\r\nRetry-After: 5\r\nConnection: close\r\n\r\n")
@@ -109,15 +109,18 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            origin = _origin(client_address[0])
             with self.lock:
-                self._taken[client_address[0]] -= 1
-                self._taken += collections.Counter()  # which forgets who has none
+                self._taken[origin] -= 1
+                if not self._taken[origin]:
+                    del self._taken[origin]
 
-    def _takes_place(self, address: str) -> bool:
+    def _takes_place(self, origin: str) -> bool:
         with self.lock:
-            free = self._taken[address] < CONNECTIONS_OF_ONE_MAX and self._taken.total() < CONNECTIONS_MAX
-            self._taken[address] += free
-            return free
+            if self._taken[origin] >= CONNECTIONS_OF_ONE_MAX or self._taken.total() >= CONNECTIONS_MAX:
+                return False
+            self._taken[origin] += 1
+            return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no news on our standard error; a defect of ours is, once for each kind."""
@@ -250,3 +253,11 @@ def _names(address: str) -> frozenset[str]:
     if not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         return frozenset()
     return frozenset({"localhost", address, f"[{address}]"})
+
+
+def _origin(address: str) -> str:
+    """Where a connection comes from: a machine takes any address of its network of IPv6."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(getattr(found, "ipv4_mapped", None) or found)

@@ -83,6 +83,46 @@ def test_other_separators_and_decimal_commas_are_read(tmp_path: Path) -> None:
     assert (nfs.settings["block_size"], nfs.per_worker, nfs.unit) == (4096, 8, "I/O")
 
 
+@pytest.mark.parametrize(
+    ("figures", "iops"),
+    [
+        (["60,000", "2.5"], [60_000, 2.5]),
+        (["1,000,000", "60,000"], [1_000_000, 60_000]),
+        (["60,000", "2,5"], [60, 2.5]),
+        (["60.000", "2,5"], [60_000, 2.5]),
+        (["1.000,5", "7"], [1000.5, 7]),
+        (["60.125", "7"], [60.125, 7]),
+    ],
+)
+def test_the_decimal_mark_is_that_of_the_figures_that_leave_no_doubt(
+    tmp_path: Path, figures: list[str], iops: list[float]
+) -> None:
+    for separator in ";\t":
+        text = "\n".join([f"x{separator}IO/s", *(f"a{separator}{each}" for each in figures)])
+        results = read(tmp_path / "a.csv", text, "setup=x", "iops=IO/s", "duration_s=1000")
+        assert [each.read.ios / 1000 for each in results] == iops
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        (["60,000", "7"], "'60,000' may be 60000 or 60.000: write it without a comma"),
+        (["2.5", "2,5"], "figures with decimal points and others with decimal commas"),
+        (["30%", "7"], "found '30%' where a number is meant"),
+        (["1,00,000", "2.5"], "found '1,00,000' where a number is meant"),
+    ],
+)
+def test_a_figure_that_could_be_another_is_refused(tmp_path: Path, figures: list[str], said: str) -> None:
+    notes = Notes()
+    (tmp_path / "a.csv").write_text("\n".join(["x;IO/s", *(f"a;{each}" for each in figures)]))
+    form = replace(FORMATS["table"], columns=given_columns(["setup=x", "iops=IO/s", "duration_s=1000"]))
+    try:
+        form.read(tmp_path / "a.csv", notes)
+    except Unreadable as problem:
+        notes.add(None, str(problem))
+    assert any(said in each for each in notes.said), notes.said
+
+
 def test_without_a_column_for_bytes_they_follow_from_the_block_size(tmp_path: Path) -> None:
     [one] = read(tmp_path / "a.tsv", "x\ty\n100\t4096\n", "iops=x", "block_size=y", "duration_s=2")
     assert (one.read.bytes, one.read.latency) == (200 * 4096, "none")
@@ -113,7 +153,7 @@ def test_columns_that_say_too_little_or_nothing_known_are_refused(columns: list[
         ("rate\n1\n", r"a\.csv:1: IO/s: no column has this title; there are rate"),
         ("IO/s,IO/s\n1,2\n", r"a\.csv:1: IO/s: 2 columns have this title"),
         ("IO/s\nfast\n", r"a\.csv:2: iops: found 'fast' where a number is meant"),
-        ("IO/s\n-5\n", r"a\.csv:2: iops: found '-5', which is below nothing"),
+        ("IO/s\n-5\n", r"a\.csv:2: iops: found '-5', which is below 0"),
         ("IO/s\n0\n", r"a\.csv:2: iops: no read or write completed"),
         ("IO/s\n1,2\n", r"a\.csv:2: 2 columns where the titles are 1"),
         ("IO/s\n1e400\n", r"a\.csv:2: iops"),
