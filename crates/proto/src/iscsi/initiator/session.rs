@@ -185,16 +185,20 @@ impl Session {
     }
 
     fn header(&mut self, bhs: &Bhs) -> Result<(), Violation> {
-        self.current = match (&mut self.phase, bhs.opcode()) {
-            (Phase::Ready(commands), DataIn::OPCODE) => {
-                let data = DataIn::parse(bhs);
-                Current::Data(commands.data_in(&data, bhs.data_len())?, data)
-            }
-            (Phase::Probe(_), DataIn::OPCODE) if bhs.itt() == control_itt::PROBE => Current::Probe(DataIn::parse(bhs)),
-            _ => {
-                self.control.clear();
-                Current::Control(*bhs)
-            }
+        let is_data = match &self.phase {
+            Phase::Ready(_) => bhs.opcode() == DataIn::OPCODE,
+            Phase::Probe(_) => bhs.opcode() == DataIn::OPCODE && bhs.itt() == control_itt::PROBE,
+            _ => false,
+        };
+        if !is_data {
+            self.control.clear();
+            self.current = Current::Control(*bhs);
+            return Ok(());
+        }
+        let data = DataIn::parse(bhs);
+        self.current = match &mut self.phase {
+            Phase::Ready(commands) => Current::Data(commands.data_in(&data, bhs.data_len())?, data),
+            _ => Current::Probe(data),
         };
         Ok(())
     }
