@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -67,6 +68,17 @@ def engine_version(program: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()
+
+
+@functools.cache
+def counter_rate_hz(program: Path) -> int | None:
+    """How fast this machine's time stamp counter runs; None where it has none, or the engine does not say."""
+    try:
+        done = subprocess.run([program, "clock"], capture_output=True, text=True, timeout=30, check=True)
+        rate_hz = json.loads(done.stdout)["counter_rate_hz"]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return None
+    return rate_hz if isinstance(rate_hz, int) else None
 
 
 def event_of(line: bytes) -> dict[str, Any]:

@@ -40,6 +40,8 @@ enum Command {
     Simulate,
     /// Print the PDUs of a capture or a hex dump, one a line
     Decode(decode::Arguments),
+    /// Print how fast the processor's time stamp counter runs, as JSON
+    Clock,
     /// Print the JSON Schema of the documents and of every line that comes out
     Schema,
 }
@@ -49,7 +51,8 @@ fn main() -> ExitCode {
     iotax_runtime::names::look_up_by_what_is_built_in();
     let done = match arguments.command {
         Command::Decode(arguments) => decode::run(&arguments),
-        Command::Schema => schema::run(),
+        Command::Clock => output::print(&serde_json::json!({ "counter_rate_hz": iotax_runtime::clock::counter_rate_hz() })),
+        Command::Schema => output::print(&schema::all()),
         Command::Serve => serve::run(),
         Command::Load => load::run(),
         Command::Session => load::run_session(),

@@ -2,7 +2,14 @@
 
 use std::io::Write as _;
 
-use crate::document::Event;
+use iotax_node::failure::Failure;
+
+use crate::{document::Event, failure};
+
+/// Writes one JSON document that is no event.
+pub(crate) fn print(document: &serde_json::Value) -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "{document:#}").map_err(|error| failure::io(&error, "standard output"))
+}
 
 /// Writes one line. A reader that went away ends the process: nobody is left to measure for.
 pub(crate) fn emit(event: &Event) {

@@ -1,21 +1,13 @@
 //! `iotax-engine schema`: the JSON Schema of what goes in and what comes out.
 
-use std::io::Write as _;
-
-use iotax_node::failure::Failure;
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
-use crate::{
-    document::{Event, LoadDocument, ServeCommand, ServeDocument, SessionCommand, SessionDocument, SimulateDocument},
-    failure,
+use crate::document::{
+    Event, LoadDocument, ServeCommand, ServeDocument, SessionCommand, SessionDocument, SimulateDocument,
 };
 
-pub(crate) fn run() -> Result<(), Failure> {
-    writeln!(std::io::stdout(), "{:#}", all()).map_err(|error| failure::io(&error, "standard output"))
-}
-
-fn all() -> Value {
+pub(crate) fn all() -> Value {
     let schema = |make: fn(SchemaGenerator) -> schemars::Schema| make(SchemaSettings::draft2020_12().into_generator());
     json!({
         "serve": schema(SchemaGenerator::into_root_schema_for::<ServeDocument>),

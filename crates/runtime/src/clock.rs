@@ -67,6 +67,49 @@ impl WallClock {
     }
 }
 
+/// How fast the processor's time stamp counter runs, in Hz; `None` for a processor that has none. Takes 100 ms.
+#[must_use]
+pub fn counter_rate_hz() -> Option<u64> {
+    let first = Reading::take()?;
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let last = Reading::take()?;
+    let ticks = u128::from(last.ticks.checked_sub(first.ticks)?);
+    u64::try_from(ticks * 1_000_000_000 / u128::from(last.raw_ns.checked_sub(first.raw_ns)?)).ok()
+}
+
+/// The time stamp counter and `CLOCK_MONOTONIC_RAW` at one instant.
+struct Reading {
+    ticks: u64,
+    raw_ns: u64,
+}
+
+impl Reading {
+    /// The closest of many: on a busy machine a thread may rest between two readings.
+    fn take() -> Option<Self> {
+        let mut closest = (u64::MAX, None);
+        for _ in 0..1000 {
+            let before_ns = read_ns(ClockId::MonotonicRaw);
+            let ticks = ticks()?;
+            let apart_ns = read_ns(ClockId::MonotonicRaw) - before_ns;
+            if apart_ns < closest.0 {
+                closest = (apart_ns, Some(Self { ticks, raw_ns: before_ns + apart_ns / 2 }));
+            }
+        }
+        closest.1
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> Option<u64> {
+    // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
+    Some(unsafe { std::arch::x86_64::_rdtsc() })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> Option<u64> {
+    None
+}
+
 #[inline]
 pub(crate) fn read_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
@@ -89,6 +132,14 @@ mod tests {
             last = now;
         }
         assert!(clock.unix_ns(last) > 1_700_000_000_000_000_000);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_counters_rate_is_the_same_each_time() {
+        let rates_hz = [counter_rate_hz().unwrap(), counter_rate_hz().unwrap()];
+        let apart_hz = rates_hz[0].abs_diff(rates_hz[1]);
+        assert!(apart_hz < rates_hz[0] / 1000, "{rates_hz:?}");
     }
 
     #[test]

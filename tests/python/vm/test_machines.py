@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from iotax.engine import counter_rate_hz
 from iotax.labs.vm import accelerator
 from iotax.labs.vm.counters import LoadCost, Reading, busy_ns_of
 from iotax.labs.vm.fault import VmFault
@@ -55,6 +57,18 @@ def test_a_link_is_a_unix_socket_that_one_end_listens_on(image: Image, tmp_path:
 def test_kvm_shows_the_guest_the_hosts_processor(image: Image, tmp_path: Path) -> None:
     assert "-cpu host" in words(Machine("storage", 512 << 20, "kvm"), image, tmp_path)
     assert "-cpu max" in words(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
+
+
+def test_an_emulated_kernel_is_told_the_rate_of_the_hosts_counter(image: Image, tmp_path: Path, engine: Path) -> None:
+    rate_hz = counter_rate_hz(engine)
+    assert rate_hz is not None
+    assert rate_hz > 100_000_000
+    said = words(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
+    [told] = re.findall(r"tsc_early_khz=(\d+)", said)
+    assert abs(int(told) * 1000 - rate_hz) < rate_hz / 1000
+    # KVM's guests have a clock of KVM's. A clock that counts instructions is measured in its own time.
+    for other in (Machine("storage", 512 << 20, "kvm"), Machine("storage", 512 << 20, "tcg", "icount")):
+        assert "tsc_early_khz" not in words(other, image, tmp_path)
 
 
 CONSOLE = 'for word; do case "$word" in file:*) console="${word#file:}" ;; esac; done'

@@ -17,7 +17,7 @@ from .studies import start
 STUDY = """\
 name: disks
 question: What do disks leave of the differences?
-lab: {vm: {accelerator: tcg}}
+lab: {vm: {accelerator: tcg, clock: host}}
 volume: {size: 4MiB, media: model, servers: 2, refill: trial}
 topology: {target: TARGET}
 factors: {protocol: [nvme-tcp, nfs3], service: [2ms, 8ms]}
@@ -71,7 +71,7 @@ def test_the_kernels_wait_for_the_media_of_our_target(tmp_path: Path, engine: Pa
         assert result.media is not None
         assert result.media.busy_ns == service_ns * result.media.operations
         assert result.media.operations >= result.media.told >= result.ios > 0
-        # None is faster than its service. Two servers complete two in that time, and four were under way before. Clocks
-        # of emulated guests differ in pace by a hundredth.
-        assert result.latency_mean_ns >= 0.9 * service_ns
-        assert result.ios <= 1.1 * (2 * (result.window.duration_ns / service_ns + 1) + 4)
+        # None is faster than its service. Two servers complete two in that time, and four were under way before. Each
+        # guest's kernel refines the rate of its counter, by a hundredth at most.
+        assert result.latency_mean_ns >= 0.98 * service_ns
+        assert result.ios <= 1.02 * (2 * (result.window.duration_ns / service_ns + 1) + 4)
