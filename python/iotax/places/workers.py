@@ -118,8 +118,9 @@ class Agent:
         try:
             async with asyncio.timeout(within_s):
                 while not (await asyncio.wait({call}, timeout=_WATCH_S))[0]:
-                    if self._client.status != "running":
-                        raise Gone(self._no_scheduler())
+                    # Dask's own call never ends where it hears of the worker's end in an awkward order.
+                    if self._client.status != "running" or not self._is_there():
+                        raise ConnectionError("the channel is broken")
                 return call.result()
         finally:
             call.cancel()

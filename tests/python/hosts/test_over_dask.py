@@ -154,16 +154,18 @@ def test_a_killed_worker_fails_the_attempt_by_its_hosts_name_and_the_trial_runs_
     trial = trial_of(text)
     lab.run(trial, quiet)
     killer = during(cluster, "h2", lambda: cluster.kill("h2"))
-    with pytest.raises(TrialFailed, match=r"^h2: its Dask worker, h2 .* was lost"):
-        lab.run(trial, quiet)
-    killer.join()
-    # It ran nowhere else, and nothing that the worker started outlives it.
-    for name in cluster.names:
-        wait_for(lambda name=name: not cluster.engines(name, "session"), f"the engine on {name}")
-    with pytest.raises(TrialFailed, match=r"^h2: no Dask worker has its name or address"):
-        lab.run(trial, quiet)
-    assert not lab.answers(trial)
-    cluster.again("h2")
+    try:
+        with pytest.raises(TrialFailed, match=r"^h2: its Dask worker, h2 .* was lost"):
+            lab.run(trial, quiet)
+        killer.join()
+        # It ran nowhere else, and nothing that the worker started outlives it.
+        for name in cluster.names:
+            wait_for(lambda name=name: not cluster.engines(name, "session"), f"the engine on {name}")
+        with pytest.raises(TrialFailed, match=r"^h2: no Dask worker has its name or address"):
+            lab.run(trial, quiet)
+        assert not lab.answers(trial)
+    finally:
+        cluster.again("h2")
     assert lab.answers(trial)
     assert [each.host for each in lab.run(trial, quiet).result.clients] == ["h1", "h2"]
 
