@@ -51,7 +51,9 @@ fn main() -> ExitCode {
     iotax_runtime::names::look_up_by_what_is_built_in();
     let done = match arguments.command {
         Command::Decode(arguments) => decode::run(&arguments),
-        Command::Clock => output::print(&serde_json::json!({ "counter_rate_hz": iotax_runtime::clock::counter_rate_hz() })),
+        Command::Clock => {
+            output::print(&serde_json::json!({ "counter_rate_hz": iotax_runtime::clock::counter_rate_hz() }))
+        }
         Command::Schema => output::print(&schema::all()),
         Command::Serve => serve::run(),
         Command::Load => load::run(),
