@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from enum import IntEnum
 from typing import NoReturn
 
@@ -32,6 +33,7 @@ HELP = (
 
 
 def leave(code: Exit, message: str) -> NoReturn:
-    """Says why on standard error and ends."""
-    echo(f"iotax: {message}", err=True)
+    """Says why on standard error and ends, with the same code where a terminal that hung up hears nothing."""
+    with contextlib.suppress(OSError):
+        echo(f"iotax: {message}", err=True)
     raise typer.Exit(code)

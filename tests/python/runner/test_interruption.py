@@ -135,7 +135,8 @@ def test_a_terminal_that_hangs_up_interrupts_the_run(
     runs = engine.folder / "runs"
     wait_for(lambda: runs.exists() and runs.read_text() == "4", "the fourth run")
     os.close(terminal)
-    os.waitpid(pid, 0)
+    _, ended = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(ended) == 130
     assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "interrupted"]
     assert engines(engine) == []
 
