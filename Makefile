@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Test binaries are seldom built twice from nearly the same sources where it is these targets that build them.
 test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
 
-.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics pictures fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
+.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics pictures gallery fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -104,8 +104,8 @@ engine-static: engine
 try-wheel: wheel
 	scripts/try-wheel "$$(ls -t out/wheels/*manylinux*.whl | head -1)"
 
-# The documentation with search, in out/site.
-site:
+# The documentation with search, the reference of commands and the gallery's newest reports, in out/site.
+site: install
 	@scripts/site
 
 bench: install
@@ -114,6 +114,10 @@ bench: install
 # The README's charts and pictures, from a run of the current commit: five to twenty minutes, needs QEMU and Chromium.
 pictures: install
 	@$(BIN)/python -m bench.pictures $(ARGUMENTS)
+
+# Complete reports for the site: half an hour, needs QEMU and Chromium. ARGUMENTS='kernel-exact' for one.
+gallery: install
+	@PYTHONPATH=. $(BIN)/python -m bench.gallery $(ARGUMENTS)
 
 # Real runs in which nothing differs, or a known cost; about an hour. The table in docs/results/statistics.md.
 statistics: install

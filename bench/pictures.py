@@ -124,15 +124,17 @@ def measured(study: str, folder: Path) -> Path:
     return notebook
 
 
+def commit() -> str:
+    asked = ["git", "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--notebooks", type=Path, metavar="DIR", help="where the runs are kept, out/pictures/COMMIT")
     parser.add_argument("--output", type=Path, default=IMAGES, metavar="DIR", help="where the pictures go, docs/images")
     given = parser.parse_args()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True, cwd=ROOT
-    )
-    folder = given.notebooks or ROOT / "out" / "pictures" / commit.stdout.strip()
+    folder = given.notebooks or ROOT / "out" / "pictures" / commit()
     folder.mkdir(parents=True, exist_ok=True)
     font.register()
     with Notebook(measured("kernel-exact", folder)) as notebook:

@@ -1,0 +1,91 @@
+"""`make gallery`: complete reports for the site, from runs of the current commit, in out/gallery/COMMIT.
+
+The published studies in simulation, and the kernel's protocols in virtual machines: half an hour, needs QEMU. A run
+that was interrupted goes on. `make site` shows what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.pictures import ROOT, commit, measured, photograph
+from iotax.notebook import Notebook
+from iotax.report import write
+
+MADE = ROOT / "out" / "gallery"
+STUDIES = (
+    "tr-3808-full",
+    "nfs-vs-fc-cpu-full",
+    "ip-vs-fc-full",
+    "fcp-vs-fc-nvme-full",
+    "patterns",
+    "kernel-exact",
+    "kernel-releases",
+)
+"""The five published studies, whole where they are simulated; then what no other tool shows."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help="all of the gallery by default")
+    parser.add_argument(
+        "--site", type=Path, metavar="DIR", help="run nothing; put the newest reports and their page there"
+    )
+    given = parser.parse_args()
+    if unknown := sorted(set(given.studies) - set(STUDIES)):
+        parser.error(f"not in the gallery: {', '.join(unknown)}; it has {', '.join(STUDIES)}")
+    if given.site:
+        publish(given.site)
+    else:
+        make(given.studies or STUDIES)
+
+
+def make(studies: Iterable[str]) -> None:
+    folder = MADE / commit()
+    folder.mkdir(parents=True, exist_ok=True)
+    for study in studies:
+        with Notebook(measured(study, folder)) as notebook:
+            page = write(notebook, (folder / f"{study}.html").resolve())
+        photograph(page, folder / f"{study}.png", dark=False)
+        print(page.relative_to(ROOT), file=sys.stderr)
+
+
+def publish(site: Path) -> None:
+    """A page with each report's question, date and picture, and the reports beside it."""
+    site.mkdir(parents=True, exist_ok=True)
+    lines = ["# Gallery of reports", ""]
+    made = sorted(MADE.glob("*/*.html"), key=lambda each: each.stat().st_mtime)
+    if made:
+        folder = made[-1].parent
+        lines += [f"Complete reports as iotax writes them, from runs of commit {folder.name}. Each is one file.", ""]
+        for study in STUDIES:
+            if (folder / f"{study}.html").is_file():
+                lines += shown(study, folder, site)
+    else:
+        lines += ["This copy of the site has no reports: `make gallery`, then `make site`."]
+    (site / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def shown(study: str, folder: Path, site: Path) -> list[str]:
+    with Notebook(folder / f"{study}.iotax") as notebook:
+        question = " ".join(notebook.study().question.split())
+        began = datetime.fromtimestamp(notebook.run().started_unix_ns / 1e9, UTC)
+    for kind in ("html", "png"):
+        shutil.copy(folder / f"{study}.{kind}", site)
+    return [
+        f"## [{study}]({study}.html)",
+        "",
+        f"{question} `iotax run {study}`, {began:%-d %B %Y}.",
+        "",
+        f"[![The first page of the report]({study}.png)]({study}.html)",
+        "",
+    ]
+
+
+if __name__ == "__main__":
+    main()
