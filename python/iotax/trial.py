@@ -26,6 +26,7 @@ from iotax.records import (
     Negotiated,
     NothingAgreed,
     Origin,
+    Profile,
     Record,
     RoleCpu,
     cpu_of,
@@ -488,6 +489,8 @@ class TrialResult(Record):
     """Where the load is a database's: every I/O elsewhere in this record is then one transaction, and a read."""
     origin: Origin | None = None
     """Of a result that was imported."""
+    profile: tuple[Profile, ...] = ()
+    """By machine, whose instructions the window's were, where they were counted by layer and function."""
 
     @property
     def counts(self) -> str:

@@ -12,6 +12,7 @@ from iotax.analysis.precision import half_width_percent, precisions
 from iotax.cli.agreed import agreed
 from iotax.cli.console import console
 from iotax.cli.document import interval
+from iotax.cli.profile import print_profiles, profile_documents
 from iotax.cli.treatments import tables
 from iotax.collected import study_data
 from iotax.notebook import Notebook
@@ -49,6 +50,7 @@ def print_summary(data: StudyData) -> None:
         out.print(Text(f"{part.title}:", style="bold"))
         for finding in part.findings:
             out.print(Text(finding.sentence), soft_wrap=True)
+    print_profiles(out, summary)
     for line in (*clients.sentences(summary), *link.sentences(data)):
         out.print(Text(line), soft_wrap=True)
     for line in agreement(summary.sources, "simulated" if data.simulated else "measured"):
@@ -96,6 +98,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "measured_percent": None if data.measuring_share is None else 100 * data.measuring_share,
         "half_widths": _half_widths(summary) if summary and data.runs else {},
         "treatments": [_treatment_document(each, summary) for each in summary.cells] if summary and data.runs else [],
+        "profiles": profile_documents(summary) if summary and data.runs else [],
         "findings": [
             {"response": each.response_key or None, "sentence": each.sentence}
             for each in (verdicts(summary) if summary else [])

@@ -111,6 +111,24 @@ class CpuTime(Record):
         return self.own_ns / (self.window_ns * self.processors)
 
 
+class Profile(Record):
+    """The instructions of one machine over a window."""
+
+    host: str
+    """Which machine, by its part in the lab."""
+    role: Role
+    """`both` where initiator and target are one machine."""
+    ios: float
+    """That they were spent on."""
+    layers: dict[str, dict[str, int]] = Field(default={})
+    """Layer → function → instructions. A module's functions are written `nvme_tcp_queue_rq [nvme_tcp]`."""
+
+    @property
+    def instructions(self) -> int:
+        """All of them: no layer, and no function, is left out."""
+        return sum(sum(own.values()) for own in self.layers.values())
+
+
 TICK_NS = 10_000_000
 """Of /proc/stat (USER_HZ is 100 on Linux)."""
 _ENGINE_PARTS: tuple[tuple[str, Role, Layer], ...] = (

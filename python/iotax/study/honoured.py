@@ -256,6 +256,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "clock": _EVERYWHERE,
         "guests": _EVERYWHERE,
         "cpus": _EVERYWHERE,
+        "profile": _EVERYWHERE,
     },
 }
 """Section → field → where it is honoured. What a protocol of the vm lab cannot have of a topology, `topology.refused`

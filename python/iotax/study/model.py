@@ -315,6 +315,13 @@ processors are emulated; host for several `clients`, whose clocks must agree."""
     """2: initiator and storage each have a machine. 1: both in one kernel; icount then gives its CPU exactly."""
     cpus: Annotated[int, Field(ge=1, le=4)] = 1
     """Processors of each machine. icount counts the instructions of one, so auto means host where there are more."""
+    profile: bool = False
+    """Count instructions by kernel layer and function. With `clock: icount`; needs gcc and a QEMU with plugins."""
+
+    @model_serializer(mode="wrap")
+    def _without_profile(self, handler: Any) -> dict[str, Any]:
+        """Studies without one are written as they were before there were any: they keep their digests."""
+        return {name: value for name, value in handler(self).items() if name != "profile" or value}
 
 
 class Lab(Section):

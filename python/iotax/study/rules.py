@@ -218,7 +218,22 @@ def _topology(study: Study) -> Iterator[tuple[Place, str]]:
         yield from _topology_of_guests(study, study.lab.vm)
 
 
+def _profile(study: Study, vm: Vm) -> Iterator[str]:
+    """What the plugin that counts instructions cannot count."""
+    if vm.clock != "icount":
+        yield "a profile counts instructions; say `clock: icount`"
+    if study.design.slices is not None:
+        yield "a profile is of one window of each trial, not of rounds; leave out `sessions`, `rounds` and `slice`"
+    if max(each or 1 for each in _values(study, "clients")) > 1:
+        yield "a profile is of one client; leave out `clients`"
+    if {*_values(study, "generator")} != {"iotax"}:
+        yield "a profile needs the window of iotax's own load generator; say `generator: iotax`"
+
+
 def _topology_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
+    if vm.profile:
+        for reason in _profile(study, vm):
+            yield ("lab", "vm", "profile"), reason
     if vm.cpus > 1 and vm.clock == "icount":
         yield ("lab", "vm", "cpus"), "icount counts the instructions of one processor; say `clock: host`"
     paths = [*_values(study, "paths"), *(each["paths"] for each in study.setups().values() if "paths" in each)]

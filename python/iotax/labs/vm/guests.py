@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.image import Image
-from iotax.labs.vm.qemu import Accelerator, Clock, Machine, Nic, Process
+from iotax.labs.vm.qemu import Accelerator, Clock, Machine, Nic, Process, counts_file
 from iotax.labs.vm.qmp import Qmp, QmpLost
 from iotax.places.guest import GuestLost, Port, StepFailed
 from iotax.places.waiting import wait_for
@@ -41,6 +41,8 @@ class Guest:
 
     def __init__(self, machine: Machine, image: Image, folder: Path) -> None:
         self.name = machine.name
+        self.counts = counts_file(machine, folder) if machine.plugin else None
+        """What a plugin counts of its instructions, if one does."""
         self._process = Process(machine, image, folder)
         self._port: Port | None = None
         self._monitor: Qmp | None = None
@@ -144,8 +146,9 @@ class Guests:
         cpus: int = 1,
         clients: int = 1,
         environment: Mapping[str, str] | None = None,
+        plugin: Path | None = None,
     ) -> None:
-        """`environment` is for QEMU, beside our own."""
+        """`environment` is for QEMU, beside our own; `plugin` counts instructions in each guest."""
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
         self._guests: list[Guest] = []
         """The storage first."""
@@ -164,6 +167,7 @@ class Guests:
                     for number in numbers
                 ),
                 environment=environment or {},
+                plugin=plugin,
             )
             self._guests.append(Guest(machine, image, self._folder))
 

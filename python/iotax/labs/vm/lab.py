@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,21 @@ from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
 from iotax.labs.media import data_document, done_by, with_media
 from iotax.labs.outcomes import Timeouts
 from iotax.labs.vm import accelerator, clients, database, datastore, fio, initiators, preflight, recipe, topology, turns
+from iotax.labs.vm.counted import CountedGuest
 from iotax.labs.vm.counters import Clocks, Idle, LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.image import Contents, Image, build
 from iotax.labs.vm.packages import STOCK
-from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
+from iotax.labs.vm.plugin import cannot_build, counting_plugin
+from iotax.labs.vm.qemu import PROGRAM, Accelerator, Clock, require_qemu
 from iotax.protocols import without_transport
-from iotax.records import CpuTime, CpuUse, Facts
+from iotax.records import CpuTime, CpuUse, Facts, Profile
+from iotax.records.cpu import Role as CpuPart
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
-from iotax.trial import Background, Connected, ModelledMedia, PathUse, Trial
+from iotax.trial import Background, Connected, ModelledMedia, PathUse, Trial, TrialResult
 from iotax.units import counted
 
 _VOLUME = "/volume/data"
@@ -86,6 +89,11 @@ class VmLab(Lab):
         """With which QEMU finds its own initiators."""
         self._told: dict[str, Any] = {}
         self._guests: Guests | None = None
+        self._plugin: Path | None = None
+        """Counts instructions by function in each guest, where the study asks for it and QEMU can."""
+        self._counted: dict[Role, CountedGuest] = {}
+        self._uncounted = ""
+        """Why they are not counted, where the study asks for it."""
         self._datastore: Datastore | None = None
         self._up: _Connected | None = None
         self._filled: dict[Role, int] = {}
@@ -111,6 +119,8 @@ class VmLab(Lab):
         drivers = self._hypervisors_initiators()
         if drivers and not any(each.kind == "error" for each in found):
             found.append(initiators.finding(drivers))
+        if self._vm.profile and (reason := cannot_build()):
+            found.append(CheckItem("warning", "profile", f"no layers and functions are counted: {reason}"))
         reasons = {self._obstacle(each) or datastore.ports_taken(each) for each in self._settings.values()}
         return found + [
             CheckItem("warning", "some trials", f"will fail: {reason}") for reason in sorted(filter(None, reasons))
@@ -143,10 +153,20 @@ class VmLab(Lab):
                 progress(Step(reason))
             if drivers := self._hypervisors_initiators():
                 self._variables = initiators.environment(drivers, version, lambda text: progress(Step(text)))
+            if self._vm.profile:
+                self._prepare_to_count(version, progress)
             if not self._sessions:
                 self._boot(progress)
         except VmFault as fault:
             raise LabUnusable([CheckItem("error", fault.subject, _with_console(fault))]) from fault
+
+    def _prepare_to_count(self, version: str, progress: Progress) -> None:
+        """What a study asks beside its measurements: without it they run all the same."""
+        try:
+            self._plugin = counting_plugin(PROGRAM, version, lambda text: progress(Step(text)))
+        except VmFault as fault:
+            self._uncounted = fault.message
+            progress(Step(f"no profile: {fault.message}"))
 
     def environment(self) -> dict[str, Any]:
         return self._told
@@ -277,6 +297,9 @@ class VmLab(Lab):
         return connected
 
     def close(self) -> None:
+        for each in self._counted.values():
+            each.close()
+        self._counted.clear()
         if self._guests is not None:
             self._guests.close()
         self._guests, self._datastore, self._up, self._session = None, None, None, None
@@ -308,11 +331,15 @@ class VmLab(Lab):
         document |= {"options": {}, "destroy": document["endpoint"]}
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
-        used, moved, before = self._path_uses(connected), self._bytes(connected), self._read(guests["storage"])
-        around = guests["initiator"].hypervisor()
-        ran = run_load(self._program, document, progress, timeouts=_timeouts(document), place=guests[role].port)
-        later = guests["initiator"].hypervisor()
-        after = self._read(guests["storage"])
+        load, target = self._to_count(protocol)
+        used, moved = self._path_uses(connected), self._bytes(connected)
+        with _counting(target):
+            before = self._read(guests["storage"])
+            around = guests["initiator"].hypervisor()
+            with _counting(load):
+                ran = run_load(self._program, document, progress, timeouts=_timeouts(document), place=guests[role].port)
+            later = guests["initiator"].hypervisor()
+            after = self._read(guests["storage"])
         moved = self._bytes(connected) - moved
         target_ns = LoadCost(before, after, moved).cpu_ns(ran.result.moved_bytes, self._idle_cores["storage"])
         hypervisor_ns = LoadCost(around, later, moved).cpu_ns(ran.result.moved_bytes, self._idle_clients[0][1])
@@ -326,8 +353,50 @@ class VmLab(Lab):
             hypervisor_ns=hypervisor_ns,
         )
         paths = topology.paths_used(settings, used, self._path_uses(connected))
-        result = result.model_copy(update={"paths": paths})
+        result = result.model_copy(update={"paths": paths, "profile": self._profiles(result, settings, moved)})
         return Outcome(result, self._describe(ran.connected, settings), "")
+
+    def _to_count(self, protocol: str) -> tuple[CountedGuest | None, CountedGuest | None]:
+        """The guest of the load, and that of the target where it has one to itself: those that are counted."""
+        if not self._counted:
+            return None, None
+        load = self._counted[self._load_guest(protocol)]
+        apart = protocol != "local" and not self._in_one_guest(protocol)
+        target = self._counted["storage"] if apart else None
+        try:
+            for each in filter(None, (load, target)):
+                each.learn()
+        except ValueError as fault:
+            self._uncounted = str(fault)
+            return None, None
+        self._uncounted = ""
+        return load, target
+
+    def _profiles(self, result: TrialResult, settings: Settings, moved: int) -> tuple[Profile, ...]:
+        """Of the window that has just ended. A target of its own is counted over the whole load, as its CPU is."""
+        if not self._counted or self._uncounted:
+            return ()
+        protocol = settings.endpoint.protocol
+        role: Role = self._load_guest(protocol)
+        local, together = protocol == "local", self._in_one_guest(protocol)
+        parts: list[tuple[Role, CpuPart, float]] = [
+            (role, "both" if together and not local else "initiator", result.ios)
+        ]
+        if not together and not local:
+            parts.append(("storage", "target", result.ios * moved / result.moved_bytes))
+        try:
+            return tuple(
+                Profile(
+                    host=f"{each} guest",
+                    role=part,
+                    ios=ios,
+                    layers=self._counted[each].layers(settings.topology.target),
+                )
+                for each, part, ios in parts
+            )
+        except ValueError as fault:
+            self._uncounted = str(fault)
+            return ()
 
     def _run_clients(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         connected = self._connect(settings, progress)
@@ -606,7 +675,13 @@ class VmLab(Lab):
                     cpus=self._vm.cpus,
                     clients=self._clients,
                     environment=self._variables,
+                    plugin=self._plugin,
                 )
+                self._counted = {
+                    role: CountedGuest(guest, guest.counts)
+                    for role in _ROLES
+                    if (guest := self._guests[role]).counts is not None
+                }
                 return
             except VmFault as fault:
                 # Seen on hosts with far more work than processors: a guest that never gets through its boot.
@@ -642,6 +717,8 @@ class VmLab(Lab):
         facts = {"load_in": f"{self._load_guest(settings.endpoint.protocol)} guest"}
         if up := up or self._up:
             facts |= {"device": up.paths[0], **up.facts}
+        if self._uncounted:
+            facts["profile"] = f"none: {self._uncounted}"
         if settings.topology.attach == "vduse":
             facts["attached_by"] = "QEMU's storage daemon, through VDUSE"
         elif settings.topology.by_hypervisor:
@@ -673,6 +750,18 @@ class VmLab(Lab):
 def _cores(before: Clocks, after: Clocks) -> float:
     """Busy on average between two readings."""
     return before.busy_ns(after) / max(1, before.wall_ns(after))
+
+
+@contextlib.contextmanager
+def _counting(guest: CountedGuest | None) -> Generator[None]:
+    if guest is None:
+        yield
+        return
+    guest.begin()
+    try:
+        yield
+    finally:
+        guest.end()
 
 
 def _timeouts(document: Mapping[str, Any]) -> Timeouts:

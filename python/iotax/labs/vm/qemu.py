@@ -59,6 +59,8 @@ class Machine:
     """Variables for QEMU beside our own, such as where its block drivers are."""
     devices: tuple[str, ...] = ()
     """Further arguments: devices that no protocol of the lab needs."""
+    plugin: Path | None = None
+    """Counts the guest's instructions (iotax.labs.vm.counted)."""
 
 
 def require_qemu() -> str:
@@ -91,6 +93,9 @@ def arguments(machine: Machine, image: Image, folder: Path, short: Path) -> list
         args += ["-accel", "tcg,thread=single", "-icount", "shift=2,sleep=on"]
     else:
         args += ["-accel", machine.accelerator]
+    if machine.plugin:
+        # A comma ends an option's value; two stand for one.
+        args += ["-plugin", f"file={_escaped(machine.plugin)},out={_escaped(counts_file(machine, folder))}"]
     for index, link in enumerate(machine.links):
         role = "server=on" if link.listens else "server=off"
         args += ["-netdev", f"stream,id=net{index},{role},addr.type=unix,addr.path={short / link.socket}"]
@@ -112,12 +117,21 @@ def console_file(machine: Machine, folder: Path) -> Path:
     return folder / f"{machine.name}.console"
 
 
+def counts_file(machine: Machine, folder: Path) -> Path:
+    """Where the plugin keeps what it counts."""
+    return folder / f"{machine.name}.counts"
+
+
 def control_socket(machine: Machine, folder: Path) -> Path:
     return folder / f"{machine.name}.control"
 
 
 def monitor_socket(machine: Machine, folder: Path) -> Path:
     return folder / f"{machine.name}.monitor"
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace(",", ",,")
 
 
 class Process:

@@ -1,0 +1,66 @@
+"""Where the instructions of an I/O go, as tables of the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iotax.analysis import Summary
+from iotax.analysis.profile import CellProfile, cell_profiles
+from iotax.report.tables import Column, Figure, Group, Row
+from iotax.wording.profile import STRINGS, LayerTable, layer_tables
+
+_FUNCTIONS_MAX = 30
+
+
+@dataclass(frozen=True)
+class ProfileTable:
+    """Layers of one side, an arm in each column; and the functions that spend most."""
+
+    heading: str
+    columns: list[Column]
+    groups: list[Group]
+    function_columns: list[Column]
+    function_groups: list[Group]
+
+
+def tables_of(summary: Summary) -> list[ProfileTable]:
+    """None where no run has a profile."""
+    return [_table(summary, each) for each in layer_tables(cell_profiles(summary.cells))]
+
+
+def _table(summary: Summary, table: LayerTable) -> ProfileTable:
+    condition = f", {table.condition}" if table.condition else ""
+    columns = [Column(arm, f"instructions per {summary.counts}") for arm in table.arms]
+    rows = [
+        Row("", layer, [_figure(count, each) for count, each in zip(table.figures(layer), table.profiles, strict=True)])
+        for layer in table.layers
+    ]
+    rows.append(Row("", "all", [Figure(f"{each.instructions:,.0f}") for each in table.profiles]))
+    return ProfileTable(
+        f"Instructions by layer, {table.side}{condition}", columns, [Group("", rows)], columns, _functions(table)
+    )
+
+
+def _functions(table: LayerTable) -> list[Group]:
+    total: dict[tuple[str, str], float] = {}
+    for each in table.profiles:
+        for key, instructions in each.functions.items():
+            total[key] = total.get(key, 0.0) + instructions
+    most = sorted(total, key=lambda key: -total[key])[:_FUNCTIONS_MAX]
+    return [
+        Group(
+            "",
+            [
+                Row("", name, [_figure(each.functions.get((layer, name), 0.0), each) for each in table.profiles], layer)
+                for layer, name in most
+            ],
+        )
+    ]
+
+
+def _figure(instructions: float, of: CellProfile) -> Figure:
+    share = f"{100 * instructions / of.instructions:.1f} %" if of.instructions else ""
+    return Figure(f"{instructions:,.0f}", share if instructions else "")
+
+
+__all__ = ["STRINGS", "ProfileTable", "tables_of"]

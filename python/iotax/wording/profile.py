@@ -1,0 +1,61 @@
+"""Profiles of instructions as rows that a terminal and a page print alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iotax.analysis.profile import CellProfile
+from iotax.wording.names import title
+
+STRINGS = (
+    "The emulator counts each step of a string instruction (rep movsb, rep stosb: memcpy, memset, clear_page) as an "
+    "instruction, so copies weigh more than on a processor."
+)
+_SIDES = {"initiator": "initiator", "target": "target", "both": "initiator and target together"}
+FUNCTIONS_MAX = 5
+"""Named of each treatment on a terminal; the JSON has all."""
+
+
+@dataclass(frozen=True)
+class LayerTable:
+    """Layers by arm, of one side under one condition."""
+
+    condition: str
+    side: str
+    profiles: tuple[CellProfile, ...]
+    """One for each column."""
+    layers: tuple[str, ...]
+    """The largest first; what is less than an instruction of each I/O is left out."""
+
+    @property
+    def arms(self) -> list[str]:
+        return [title(each.arm) for each in self.profiles]
+
+    def figures(self, layer: str) -> list[float]:
+        """Instructions per I/O, by column."""
+        return [each.layers.get(layer, 0.0) for each in self.profiles]
+
+
+def layer_tables(profiles: Sequence[CellProfile]) -> list[LayerTable]:
+    groups: dict[tuple[str, str], list[CellProfile]] = {}
+    together = any(each.role == "both" for each in profiles)
+    for each in profiles:
+        # A volume reached locally has no target: it stands beside those of one machine.
+        role = "both" if together and each.role == "initiator" else each.role
+        groups.setdefault((each.condition, _SIDES.get(role, role)), []).append(each)
+    return [LayerTable(condition, side, tuple(own), _ordered(own)) for (condition, side), own in groups.items()]
+
+
+def largest(profile: CellProfile) -> str:
+    """Its largest functions, in a line."""
+    shown = list(profile.functions.items())[:FUNCTIONS_MAX]
+    return ", ".join(f"{name} {instructions:,.0f}" for (_, name), instructions in shown)
+
+
+def _ordered(profiles: Sequence[CellProfile]) -> tuple[str, ...]:
+    total: dict[str, float] = {}
+    for each in profiles:
+        for layer, instructions in each.layers.items():
+            total[layer] = total.get(layer, 0.0) + instructions
+    return tuple(layer for layer in sorted(total, key=lambda layer: -total[layer]) if total[layer] >= 1)

@@ -1,0 +1,275 @@
+"""Profiles of guests: whose instructions a window's were, what has none, and real kernels under the plugin."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iotax.design import plan
+from iotax.labs.base import CheckItem, Step
+from iotax.labs.vm.counted import Code, Counts, Program, Symbols
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.image import Image
+from iotax.labs.vm.lab import VmLab
+from iotax.labs.vm.layers import LAYERS, UNNAMED, layer_of
+from iotax.labs.vm.plugin import counting_plugin
+from iotax.labs.vm.qemu import PROGRAM, Machine, arguments
+from iotax.notebook import Notebook
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+from iotax.trial import TrialResult
+
+from .fakes import write_program
+from .needed import require
+from .studies import start
+
+KERNEL = 0xFFFFFFFF81000000
+MODULE = 0xFFFFFFFFC0200000
+
+STUDY = """\
+name: profiles
+question: Where do the instructions of an I/O go?
+lab: {vm: {clock: icount, guests: GUESTS, profile: true}}
+volume: {size: 16MiB, refill: block}
+factors: {protocol: [PROTOCOLS]}
+load: {read: 75%, outstanding: 8, warmup: 100ms, runtime: 1s}
+design: {replicates: 1}
+baseline: {protocol: iscsi}
+"""
+
+
+def study(guests: int, protocols: str) -> str:
+    return STUDY.replace("GUESTS", str(guests)).replace("PROTOCOLS", protocols)
+
+
+def symbols() -> Symbols:
+    return Symbols.parse(
+        [
+            f"{KERNEL:x} T __memcpy",
+            f"{KERNEL:x} W memcpy",
+            f"{KERNEL + 0x100:x} t tcp_ack.constprop.0",
+            f"{KERNEL + 0x200:x} D jiffies",
+            f"{KERNEL + 0x300:x} T show_stat",
+            f"{MODULE:x} t nvme_tcp_queue_rq\t[nvme_tcp]",
+        ]
+    )
+
+
+def test_an_address_belongs_to_the_function_before_it_under_its_plainest_name() -> None:
+    named = symbols()
+    assert named.at(KERNEL + 8) == ("memcpy", "")
+    # What a compiler appends is of the same function; data are none.
+    assert named.at(KERNEL + 0x208) == ("tcp_ack", "")
+    assert named.at(MODULE + 8) == ("nvme_tcp_queue_rq", "nvme_tcp")
+    assert (named.at(KERNEL - 1), named.at(MODULE + (8 << 20))) == (None, None)
+    assert named.address_of("show_stat") == KERNEL + 0x300
+    assert named.address_of("nvme_tcp_queue_rq") is None
+
+
+def test_every_instruction_of_a_window_stands_in_one_layer() -> None:
+    programs = tuple(
+        map(
+            Program.parse,
+            [
+                "MAP 1000 2000 tgtd /usr/sbin/tgtd",
+                "MAP 3000 4000 sh /usr/bin/busybox",
+                "MAP 5000 6000 qemu-storage-da -",
+            ],
+        )
+    )
+    counts = {
+        KERNEL + 4: 10,
+        KERNEL + 8: 5,
+        KERNEL + 0x104: 20,
+        MODULE + 4: 30,
+        MODULE + (8 << 20): 1,
+        0x1004: 40,
+        0x3004: 2,
+        0x5004: 3,
+        0x9000: 50,
+    }
+    named = Code(symbols(), programs, target="tgtd").named(counts)
+    assert named == {
+        "copies": {"memcpy": 15},
+        "TCP/IP": {"tcp_ack": 20},
+        "transport": {"nvme_tcp_queue_rq [nvme_tcp]": 30},
+        "unnamed": {"code without a symbol": 1},
+        "target program": {"tgtd: tgtd": 40},
+        "lab": {"sh: busybox": 2},
+        "virtual disk": {"qemu-storage-da: -": 3},
+        "load generator": {"iotax-engine": 50},
+    }
+    assert sum(sum(own.values()) for own in named.values()) == sum(counts.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "layer"),
+    [
+        ("__x64_sys_io_uring_enter", "", "system calls, io_uring"),
+        ("__filemap_get_folio", "", "VFS, page cache"),
+        ("shmem_write_begin", "", "file systems"),
+        ("blk_mq_submit_bio", "", "block layer"),
+        ("scsi_queue_rq", "scsi_mod", "SCSI"),
+        ("nvme_setup_cmd", "nvme_core", "NVMe"),
+        ("nvme_tcp_recv_skb", "nvme_tcp", "transport"),
+        ("nvmet_tcp_io_work", "nvmet_tcp", "NVMe target"),
+        ("iscsit_allocate_cmd", "iscsi_target_mod", "SCSI target"),
+        ("nfsd_dispatch", "nfsd", "NFS server"),
+        ("rpc_run_task", "sunrpc", "NFS, RPC"),
+        ("tcp_sendmsg_locked", "", "TCP/IP"),
+        ("__alloc_skb", "", "network core, softirq"),
+        ("copy_user_enhanced_fast_string", "", "copies"),
+        ("csum_partial", "", "checksums, crypto"),
+        ("__queue_work", "", "scheduling, wake-ups"),
+        ("ktime_get", "", "interrupts, timers"),
+        ("_raw_spin_lock_irqsave", "", "locks, RCU"),
+        ("rb_erase", "", "data structures"),
+        ("clear_page_erms", "", "memory management"),
+        ("port_fops_write", "virtio_console", "lab"),
+        ("frobnicate", "", "unnamed"),
+    ],
+)
+def test_functions_stand_in_the_layer_of_their_subsystem(name: str, module: str, layer: str) -> None:
+    assert layer_of(name, module) == layer
+    assert layer in LAYERS
+
+
+def counts_file(path: Path, marks: int, lost: int = 0) -> Counts:
+    """As the plugin lays it out: two blocks, of which one ran in the window."""
+    cells = [(KERNEL, 3, 9, 2, 7), (KERNEL + 0x100, 4, 5, 5, 5)]
+    head = struct.pack("<5Q24x", len(cells), lost, 0, 1, marks)
+    path.write_bytes(head + b"".join(struct.pack("<5Q", *cell) for cell in cells))
+    return Counts(path)
+
+
+def test_a_window_is_what_ran_between_its_two_marks(tmp_path: Path) -> None:
+    counts = counts_file(tmp_path / "counts", marks=2)
+    assert counts.window() == {KERNEL: 15}
+    counts.arm(KERNEL)
+    # Marks of an earlier window are forgotten.
+    with pytest.raises(ValueError, match="called 0 times, not at both ends of the window"):
+        counts.window()
+    counts.close()
+
+
+def test_a_table_that_was_full_gives_no_profile(tmp_path: Path) -> None:
+    counts = counts_file(tmp_path / "counts", marks=2, lost=7)
+    with pytest.raises(ValueError, match="7 blocks of the guest's code found the plugin's table of 2 full"):
+        counts.window()
+    counts.close()
+
+
+def test_a_machine_loads_the_plugin_from_any_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a,b"
+    image = Image(tmp_path / "vmlinuz", tmp_path / "initramfs", "6.1.0", {}, {})
+    machine = Machine("storage", 512 << 20, "tcg", "icount", plugin=folder / "counter.so")
+    said = " ".join(arguments(machine, image, folder, folder))
+    doubled = str(folder).replace(",", ",,")
+    assert f"-plugin file={doubled}/counter.so,out={doubled}/storage.counts" in said
+
+
+def test_what_has_no_profile_is_refused_with_the_reason(tmp_path: Path) -> None:
+    def faults(now: str, then: str) -> str:
+        text = study(1, "iscsi, nvme-tcp")
+        assert now in text
+        with pytest.raises(StudyError) as said:
+            read_study("s.yaml", text.replace(now, then), tmp_path)
+        return str(said.value)
+
+    assert "lab.vm.profile: a profile counts instructions; say `clock: icount`" in faults("clock: icount, ", "")
+    assert "not of rounds" in faults("replicates: 1", "sessions: 1, rounds: 4, slice: 200ms")
+    assert "a profile is of one client" in faults("runtime: 1s", "runtime: 1s, clients: 2")
+    assert "say `generator: iotax`" in faults("runtime: 1s", "runtime: 1s, generator: fio")
+
+
+def test_without_a_compiler_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(VmFault, match="gcc is not there, to build QEMU's plugin; install the package gcc"):
+        counting_plugin(PROGRAM, "7.2.0", lambda _: None)
+
+
+def test_a_qemu_without_plugins_is_quoted(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require("cc")
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
+    write_program(programs / PROGRAM, "echo 'plugin interface not enabled in this build' >&2; exit 1")
+    with pytest.raises(VmFault, match=r"does not take plugins \(plugin interface not enabled in this build\)"):
+        counting_plugin(PROGRAM, "7.2.0", lambda _: None)
+    # One that takes the second version of the interface alone gets that; what was built is kept.
+    accept = 'for word; do case "$word" in file=*) so="${word#file=}" ;; esac; done; so="${so%%,*}"'
+    write_program(programs / PROGRAM, f"{accept}; [ -e {tmp_path}/first ] || {{ touch {tmp_path}/first; exit 1; }}")
+    told: list[str] = []
+    plugin = counting_plugin(PROGRAM, "9.2.0", told.append)
+    assert plugin.read_bytes().startswith(b"\x7fELF")
+    assert counting_plugin(PROGRAM, "9.2.0", told.append) == plugin
+    assert told == ["building QEMU's plugin that counts instructions"]
+
+
+def test_a_lab_that_cannot_profile_says_why_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
+    of = read_study("s.yaml", study(1, "iscsi, nvme-tcp"), tmp_path)
+    lab = VmLab(of, plan(of), tmp_path / "engine")
+    why = "gcc is not there, to build QEMU's plugin; install the package gcc"
+    assert CheckItem("warning", "profile", f"no layers and functions are counted: {why}") in lab.check()
+    told: list[Any] = []
+    lab._prepare_to_count("7.2.0", told.append)
+    assert told[-1] == Step(f"no profile: {why}")
+    said = lab._describe(None, of.settings({"protocol": "iscsi"}))
+    assert said.found["profile"] == f"none: {why}"
+
+
+def run(folder: Path, engine: Path, text: str) -> dict[str, TrialResult]:
+    """Protocol → result of a study with real kernels."""
+    with start(folder, engine, text) as running:
+        said, _ = running.communicate(timeout=380)
+    assert running.returncode == 0, said
+    with Notebook(folder / "kernels.iotax") as notebook:
+        attempts = notebook.attempts(1)
+    return {str(each.trial.treatment["protocol"]): each.result for each in attempts if each.result is not None}
+
+
+def instructions_per_io(result: TrialResult) -> float:
+    [guest] = [part for part in result.cpu if part.layer == "guest"]
+    return guest.busy_ns / 4 / result.ios
+
+
+@pytest.mark.timeout(800)
+def test_real_kernels_are_profiled_and_cost_the_same(tmp_path: Path, engine: Path) -> None:
+    require("cc")
+    protocols = "local, nfs3, iscsi, nvme-tcp, fcp, nvme-rdma, fc-nvme"
+    with_profile = run(tmp_path, engine, study(1, protocols))
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    without = run(plain, engine, study(1, "iscsi, nvme-tcp").replace(", profile: true", ""))
+    for protocol, result in with_profile.items():
+        [profile] = result.profile
+        assert (profile.host, profile.role) == ("initiator guest", "initiator" if protocol == "local" else "both")
+        # The guest is busy throughout: its clock is a count of its instructions, and its readings come a little late.
+        assert profile.instructions / profile.ios == pytest.approx(instructions_per_io(result), rel=0.005)
+        unnamed = sum(profile.layers.get(UNNAMED, {}).values())
+        assert unnamed < 0.05 * profile.instructions, protocol
+    for protocol, result in without.items():
+        assert not result.profile
+        assert instructions_per_io(with_profile[protocol]) == pytest.approx(instructions_per_io(result), rel=0.005)
+
+
+@pytest.mark.timeout(400)
+def test_initiator_and_target_of_two_guests_have_a_profile_each(tmp_path: Path, engine: Path) -> None:
+    require("cc")
+    results = run(tmp_path, engine, study(2, "local, iscsi"))
+    [local] = results["local"].profile
+    assert (local.host, local.role) == ("storage guest", "initiator")
+    initiator, target = results["iscsi"].profile
+    assert [(each.host, each.role) for each in (initiator, target)] == [
+        ("initiator guest", "initiator"),
+        ("storage guest", "target"),
+    ]
+    # A target is counted from before the warm-up on, and so are its I/Os.
+    assert target.ios > initiator.ios == results["iscsi"].ios
+    assert "SCSI target" in target.layers
+    assert "SCSI target" not in initiator.layers
+    assert "load generator" in initiator.layers
