@@ -34,6 +34,10 @@ def unsound(result: TrialResult) -> str:
     for at, each in enumerate(result.slices):
         if each.duration_ns <= 0:
             return f"slices[{at}].duration_ns: {each.duration_ns}"
+    for at, each in enumerate(result.profile):
+        counts = chain.from_iterable(own.values() for own in each.layers.values())
+        if (wrong := min(chain([each.ios], counts))) < 0:
+            return f"profile[{at}]: {wrong:g}"
     return ""
 
 

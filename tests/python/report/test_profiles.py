@@ -1,0 +1,137 @@
+"""Profiles of instructions as the terminal, the page and the JSON show them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from command_line import ran
+from documented_keys import documented
+from iotax.analysis import StudyData, summarise
+from iotax.analysis.profile import cell_profiles
+from iotax.cli.profile import print_profiles
+from iotax.records import Profile
+from iotax.records.cpu import Role
+from iotax.report import draw, render
+from iotax.soundness import unsound
+from iotax.trial import TrialResult
+from report.factory import Simulation, study, write_notebook
+
+LAYERS = {
+    "nfs3": {"NFS, RPC": {"rpc_run_task [sunrpc]": 3000}, "TCP/IP": {"tcp_ack": 1500, "tcp_v4_rcv": 500}},
+    "iscsi": {"transport": {"iscsi_tcp_recv_skb [libiscsi_tcp]": 4000}, "TCP/IP": {"tcp_ack": 1000}},
+    "local": {"copies": {"memcpy": 700}},
+}
+"""Instructions of an I/O."""
+
+
+def profile(protocol: str, ios: int, host: str, role: Role, times: int = 1) -> Profile:
+    layers = {
+        layer: {name: times * count * ios for name, count in own.items()} for layer, own in LAYERS[protocol].items()
+    }
+    return Profile(host=host, role=role, ios=ios, layers=layers)
+
+
+def profiled(*, apart: bool) -> StudyData:
+    """With initiator and target in a guest each, or in one."""
+    data = Simulation().data(study(factors={"protocol": ["iscsi", "nfs3", "local"], "outstanding": [8]}))
+    attempts = []
+    for each in data.attempts:
+        assert each.result is not None
+        protocol, ios = str(each.trial.treatment["protocol"]), each.result.ios
+        role: Role = "initiator" if apart or protocol == "local" else "both"
+        found = [profile(protocol, ios, "initiator guest", role)]
+        if apart and protocol != "local":
+            found.append(profile(protocol, 2 * ios, "storage guest", "target", times=2))
+        result = each.result.model_copy(update={"profile": tuple(found)})
+        attempts.append(each.model_copy(update={"result": result}))
+    return replace(data, attempts=attempts)
+
+
+def test_a_profile_is_a_mean_over_runs_for_each_io() -> None:
+    found = {each.arm: each for each in cell_profiles(summarise(profiled(apart=False)).cells)}
+    nfs = found["nfs3"]
+    assert nfs.instructions == pytest.approx(5000)
+    assert nfs.layers == {"NFS, RPC": pytest.approx(3000), "TCP/IP": pytest.approx(2000)}
+    assert [name for _, name in nfs.functions] == ["rpc_run_task [sunrpc]", "tcp_ack", "tcp_v4_rcv"]
+    assert (found["local"].role, nfs.role) == ("initiator", "both")
+
+
+def test_a_target_of_its_own_is_divided_by_the_ios_it_was_counted_over() -> None:
+    found = [each for each in cell_profiles(summarise(profiled(apart=True)).cells) if each.arm == "iscsi"]
+    assert [(each.role, each.instructions) for each in found] == [
+        ("initiator", pytest.approx(5000)),
+        ("target", pytest.approx(10_000)),
+    ]
+
+
+def printed(data: StudyData, width: int) -> str:
+    out = io.StringIO()
+    print_profiles(Console(file=out, width=width), summarise(data))
+    return out.getvalue()
+
+
+def test_a_terminal_has_a_table_with_the_largest_layer_first() -> None:
+    said = printed(profiled(apart=False), 80)
+    assert "Instructions per I/O by layer, initiator and target together, outstanding 8:" in said
+    rows = [line.split() for line in said.splitlines()]
+    assert ["iSCSI", "NFSv3", "Local"] in rows
+    assert rows.index(["transport", "4,000", "0", "0"]) < rows.index(["TCP/IP", "1,000", "2,000", "0"])
+    assert ["all", "5,000", "5,000", "700"] in rows
+    assert "NFSv3: rpc_run_task [sunrpc] 3,000, tcp_ack 1,500, tcp_v4_rcv 500" in said
+    assert "copies weigh more than on a processor" in said
+    apart = printed(profiled(apart=True), 80)
+    assert "by layer, initiator, outstanding 8:" in apart
+    assert "by layer, target, outstanding 8:" in apart
+
+
+def test_a_table_that_is_too_wide_is_divided_and_no_figure_is_cut() -> None:
+    narrow = printed(profiled(apart=False), 24)
+    tables = narrow.partition("Largest")[0].splitlines()
+    assert max(map(len, tables)) <= 24
+    assert narrow.count("transport ") == 2
+    assert "5,000" in narrow
+    assert printed(Simulation().data(study()), 80) == ""
+
+
+def test_a_page_has_the_same_figures_with_their_shares() -> None:
+    summary = summarise(profiled(apart=False))
+    page = render(summary, draw(summary), "n.iotax")
+    assert "<h3>Instructions by layer, initiator and target together, outstanding 8</h3>" in page
+    assert '<td class="num ">4,000<small>80.0 %</small></td>' in page
+    assert "rpc_run_task [sunrpc]<small>NFS, RPC</small>" in page
+    plain = summarise(Simulation().data(study()))
+    assert "Instructions by layer" not in render(plain, draw(plain), "n.iotax")
+
+
+def test_the_json_has_every_function(tmp_path: Path) -> None:
+    notebook = write_notebook(tmp_path / "n.iotax", profiled(apart=True))
+    done = ran("show", notebook, "--json")
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert documented()["show"] >= {"profiles"}
+    profiles: list[Mapping[str, Any]] = document["profiles"]
+    [target] = [each for each in profiles if (each["arm"], each["role"]) == ("nfs3", "target")]
+    assert (target["host"], target["instructions_per_io"]) == ("storage guest", pytest.approx(10_000))
+    assert target["layers"] == {"NFS, RPC": pytest.approx(6000), "TCP/IP": pytest.approx(4000)}
+    assert target["functions"][0] == {
+        "layer": "NFS, RPC",
+        "function": "rpc_run_task [sunrpc]",
+        "instructions_per_io": pytest.approx(6000),
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong", [Profile(host="g", role="both", ios=-1.0), Profile(host="g", role="both", ios=1, layers={"a": {"f": -5}})]
+)
+def test_a_strangers_profile_with_figures_of_no_measurement_is_named(wrong: Profile) -> None:
+    result = profiled(apart=False).attempts[0].result
+    assert isinstance(result, TrialResult)
+    assert unsound(result) == ""
+    assert unsound(result.model_copy(update={"profile": (wrong,)})).startswith("profile[0]: ")
