@@ -54,6 +54,9 @@ class Run:
         return self.result.outstanding.total
 
 
+_BOTH_ENDS = "initiator + target"
+
+
 @dataclass(frozen=True)
 class Tail:
     """A percentile of the latency of some I/Os."""
@@ -93,8 +96,8 @@ class Response:
 
     @property
     def short(self) -> str:
-        """The title without what it is the sum of."""
-        return self.title.partition(",")[0]
+        """The title, which names a role only where it is one of several."""
+        return self.title.removesuffix(f", {_BOTH_ENDS}")
 
 
 def counted(response: Response, *, database: bool) -> Response:
@@ -301,7 +304,7 @@ SYNC = Response("latency_sync", "Mean latency of flushes", "µs", False, _direct
 SYNC_P50 = _percentile_of("sync", "flushes", 50)
 SYNC_P99 = _percentile_of("sync", "flushes", 99)
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
-CPU = _cpu_per_io("cpu", "both", "initiator + target")
+CPU = _cpu_per_io("cpu", "both", _BOTH_ENDS)
 CPU_INITIATOR = _cpu_per_io("cpu_initiator", "initiator", "initiator")
 CPU_TARGET = _cpu_per_io("cpu_target", "target", "target")
 CPU_HYPERVISOR = _cpu_per_io("cpu_hypervisor", "hypervisor", "initiator's hypervisor")
@@ -315,7 +318,7 @@ CPU_INITIATOR_KERNEL = _layer("cpu_initiator_kernel", _initiator_kernel_ns, "ini
 CPU_TARGET_KERNEL = _layer("cpu_target_kernel", _target_kernel_ns, "target's kernel")
 LAYERS = (CPU_GUEST, CPU_GENERATOR, CPU_DISK, CPU_QEMU, CPU_HOST_REST, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL)
 """Of CPU per I/O, beside the hypervisor: only where a lab reads them."""
-CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", "initiator + target")
+CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", _BOTH_ENDS)
 CPU_TRANSACTION_INITIATOR = _cpu_per_transaction("cpu_transaction_initiator", "initiator", "initiator")
 CPU_TRANSACTION_TARGET = _cpu_per_transaction("cpu_transaction_target", "target", "target")
 CPU_TRANSACTION_HYPERVISOR = _cpu_per_transaction("cpu_transaction_hypervisor", "hypervisor", "initiator's hypervisor")

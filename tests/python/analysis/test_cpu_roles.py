@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from iotax.analysis import StudyData, Summary, summarise
-from iotax.analysis.responses import CPU_HYPERVISOR
+from iotax.analysis.responses import CPU, CPU_HYPERVISOR, RESPONSES, counted
 from iotax.analysis.verdict import Cause
 from iotax.records import CpuTime, CpuUse, Facts, Lack, cpu_of
 from iotax.report.tables import cpu_columns, cpu_groups
@@ -204,3 +204,11 @@ def test_a_host_of_kvm_tells_qemu_beside_its_guests_and_the_rest_apart() -> None
             assert [figure.value for figure in row.figures[3:6]] == ["50.0", "12.0", "38.0"]
     # Of a guest's process without its host nobody knows what of it is the guest's.
     assert not {"cpu_qemu", "cpu_host_rest"} & summarise(whole).cells[0].values.keys()
+
+
+def test_no_two_responses_of_one_kind_of_load_have_one_heading() -> None:
+    for database in (False, True):
+        headings = {}
+        for response in {counted(each, database=database) for each in RESPONSES}:
+            assert headings.setdefault((response.short, response.unit), response.key) == response.key
+    assert (CPU.short, CPU_HYPERVISOR.short) == ("CPU per I/O", "CPU per I/O, initiator's hypervisor")
