@@ -48,7 +48,7 @@ FREE_BYTES_MIN = 16 << 20
 
 _LOCK_PATIENCE_S = 0.5
 """A reader that looks whether somebody writes holds the lock for some microseconds."""
-ABANDONED = "the run ended without a word (killed, or the machine went down)"
+ABANDONED = "the run ended without a message (killed, or the machine went down)"
 
 _ATTEMPTS = """
 SELECT s.name, t.id, t.treatment, t.block, t.replicate, t.run_order, a.number, a.started_unix_ns,
@@ -523,7 +523,7 @@ class Writer(Notebook):
             )
 
     def _abandon(self) -> None:
-        """Ends the attempts of processes that died without a word. Nobody else can be writing: we hold the lock."""
+        """Ends the attempts of processes that died without a message. Nobody else can be writing: we hold the lock."""
         rows = self._rows("SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM endings)", of=(int,))
         for (attempt,) in rows:
             self.end_attempt(attempt, "abandoned", reason=ABANDONED)

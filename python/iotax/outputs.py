@@ -76,12 +76,12 @@ def judge(path: Path, *inputs: Path, known: bool = False) -> None:
     if not target.is_file():
         return
     if target.suffix in STUDY_SUFFIXES:
-        raise OutputRefused(f"{path} is there already and may be a study; name another file for the output")
+        raise OutputRefused(f"{path} already exists and may be a study; name another file for the output")
     if _begins_with(target, _DATABASE):
         raise OutputRefused(f"{path} is a notebook or another SQLite file; name another file for the output")
     if not known and not _is_ours(target):
         raise OutputRefused(
-            f"{path} is there already, and iotax has not written it; name another file for the output, or move it away"
+            f"{path} already exists, and iotax has not written it; name another file for the output, or move it away"
         )
 
 

@@ -205,7 +205,7 @@ class _Runner:
         return Ending(self._run, self._done, tuple(self._failed), interrupted=False)
 
     def _may_stop(self, block: int) -> bool:
-        """Before a block that has not begun: do the blocks so far say enough?"""
+        """Before a block starts: do the blocks so far say enough?"""
         study = self._writer.study(self._run)
         design = study.design
         if design.stop is None:

@@ -37,7 +37,7 @@ LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
 
 Status: TypeAlias = Literal["running", "done", "failed", "interrupted", "abandoned"]
-"""`running`: no ending written yet. `abandoned`: its process ended without a word (kill -9, power failure).
+"""`running`: no ending written yet. `abandoned`: its process ended without a message (kill -9, power failure).
 Only `done` has a result."""
 
 

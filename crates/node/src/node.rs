@@ -54,7 +54,7 @@ pub enum Input<'a> {
     },
     /// `poll_timeout` has passed.
     Timer,
-    /// The driver was woken, or has begun: what other threads did to this node is to be looked at.
+    /// The driver was woken, or has started: look at what other threads did to this node.
     Woken,
 }
 

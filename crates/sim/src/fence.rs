@@ -12,7 +12,7 @@ pub(crate) type Port = (usize, usize);
 #[derive(Debug, Default)]
 pub(crate) struct Fence {
     order: u64,
-    /// Begun so far.
+    /// Started so far.
     pub(crate) preemptions: u64,
     /// Since when somebody surely holds the reservation.
     held_since: Option<u64>,
@@ -133,7 +133,7 @@ impl Fence {
         self.order
     }
 
-    /// Such a command of a port, begun then, was done.
+    /// Such a command of a port, started then, completed.
     pub(crate) fn check_done(&self, port: Port, begun: u64) -> Result<(), String> {
         let Some(standing) = self.ports.get(&port) else { return Ok(()) };
         match (standing.fenced_since, self.held_since) {

@@ -23,7 +23,7 @@ pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<Connectio
     Ok(ConnectionConfig::new(server, instance, Randomness::new([5; 32])))
 }
 
-/// Puts a load on a host of its own: connected by these ways as soon as the world goes on, begun by `LoadNode::begin`.
+/// Puts a load on a host of its own: connected by these ways as soon as the world goes on, started by `LoadNode::begin`.
 pub fn add_load(
     world: &mut World,
     link: usize,

@@ -1,6 +1,6 @@
 //! What each sector of a volume may hold, by what clients were told: a register for each, which knows of crashes.
 //!
-//! A write has three instants: begun, settled (answered, or sure to change nothing more), and, after a flush that began later, durable.
+//! A write has three instants: started, settled (answered, or sure to change nothing more), and, after a flush that began later, durable.
 //! A value may be read unless a write that was acknowledged began after the value's own write was settled. After a crash without
 //! power it may be there again, unless such a write was durable.
 

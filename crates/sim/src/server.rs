@@ -42,7 +42,7 @@ pub enum Store {
 pub struct Volume {
     pub size_bytes: u64,
     pub store: Store,
-    /// What each operation is made to wait, and what it costs in CPU, where a virtual processor charges for it.
+    /// What each operation is made to wait, and what it costs in CPU, where a virtual processor counts it.
     pub delay_ns: u64,
     pub burn_ns: u64,
 }

@@ -113,7 +113,7 @@ struct Host {
     paused: Vec<ConnId>,
     /// Counts the connections that it asked for.
     connects: u64,
-    /// Counts its crashes: what was begun before one ends for nobody.
+    /// Counts its crashes: nobody hears the end of what started before one.
     life: u32,
 }
 

@@ -76,6 +76,7 @@ def per_core_iops(cost: ServiceCost) -> float:
 
 
 def slowdown(costs: Sequence[ServiceCost], cores: int, utilisation: float, storage_us: float) -> float:
-    """The dearest arm's response over the cheapest's, at the same utilisation: storage time hides the difference."""
+    """Response time with the most CPU per I/O over that with the least, at one utilisation: storage time hides the
+    difference."""
     responses = [response_us(each.cost_us.value, cores, utilisation, storage_us) for each in costs]
     return max(responses) / min(responses)

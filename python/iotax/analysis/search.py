@@ -2,7 +2,7 @@
 
 The best load: every combination of `workers` and `outstanding` runs as the design says. Of those whose runs all hold
 the objective, the one of most IOPS (geometric mean) wins, for each level of the other factors; it is then run afresh,
-since the best of many is flattered by chance. Combinations whose IOPS are not significantly fewer are named too.
+since the best of many looks better by chance. Combinations whose IOPS are not significantly fewer are named too.
 
 The knee (`analysis.knee`) is searched for anew in each block.
 """
@@ -165,7 +165,7 @@ def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment)
 
 def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> tuple[Winner, Estimate] | None:
     """The baseline's own winner, and the fresh runs, or the knees, over its with a 95 % interval: block by block, so
-    that what drifts between blocks cancels. None where there is none, or where a search of either was withdrawn."""
+    that drift between blocks cancels. None where there is none, or where a search of either was withdrawn."""
     names = list(study.levels())
     fixed = {name: study.baseline_level(name) for name in study.baseline if name not in LOADS}
     assert winner.treatment is not None

@@ -188,7 +188,7 @@ class Monitors:
 
     def _idle(self, runs: Sequence[Busy]) -> list[Background]:
         """Of every stretch between runs, and for a while before and after them, that is long enough and that all
-        monitors cover; less an interval at each end, in which a run may have begun or ended."""
+        monitors cover; less an interval at each end, in which a run may have started or ended."""
         every = [*self.others, *self.hypervisors]
         if not every or not runs:
             return []

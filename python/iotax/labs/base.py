@@ -187,7 +187,7 @@ class Lab(ABC):
 
     def expect(self, trials: Sequence[Trial]) -> None:
         """What is to run next, in this order, as far as is known. Where trials cannot disturb each other, some may be
-        begun before they are asked for."""
+        started before they are asked for."""
         del trials
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Keeps other people's data. No endpoint that is not ours is written to before it passed here.
+"""Protects data that iotax did not write. Every endpoint of others passes here before it is written to.
 
 An endpoint may be written to when it holds zeros only, or our own pattern, or when the user named that very endpoint
 with `--destroy`. The engine applies the same rule by itself where it opens a file or device; this place explains it.

@@ -265,7 +265,7 @@ class _Script(Task):
         self._end = EngineError("died", f"the engine in the {self._port.name} was ended")
         with contextlib.suppress(EngineError):
             await self._port.script(f"kill $(cat {_PID})")
-            # On a busy host the engine ends before what ends it has begun, which must not find the next one.
+            # On a busy host the engine may end before the program that ends it runs, and must not find the next one.
             await self._port.idle(_STOP_S)
 
     def _sent(self, sending: asyncio.Task[str]) -> None:

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, RootModel, field_validator
 from iotax.records.base import Record
 
 Role: TypeAlias = Literal["initiator", "target", "both", "hypervisor", "disk", "other"]
-"""`both`: initiator and target on one machine, which cannot be told apart there. `hypervisor`: what runs the
+"""`both`: initiator and target on one machine, which share one figure there. `hypervisor`: what runs the
 initiator's
 virtual machine, a QEMU process or the whole host. `disk`: what serves the load a virtual disk, in the initiator's
 machine. What counts for which role of a result, `roles.cpu_of` alone decides."""

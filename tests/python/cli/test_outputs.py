@@ -139,7 +139,7 @@ def test_no_output_replaces_what_another_program_wrote(command: str) -> None:
         with_format = ["--format=csv"] if command == "export" and kind not in ("csv", "json", "parquet") else []
         done = iotax(*words[:-1], f"{words[-1]}=theirs.{kind}", *with_format)
         assert done.exit_code == 2, done.output
-        assert f"theirs.{kind} is there already, and iotax has not written it; name another file" in done.output
+        assert f"theirs.{kind} already exists, and iotax has not written it; name another file" in done.output
         assert Path(f"theirs.{kind}").read_bytes() == content
 
 

@@ -75,7 +75,7 @@ def test_attempts_without_an_ending_are_abandoned_at_the_next_opening(path: Path
     with Writer(path) as writer:
         [attempt] = writer.attempts()
     assert attempt.status == "abandoned"
-    assert "ended without a word" in attempt.reason
+    assert "ended without a message" in attempt.reason
 
 
 def test_a_second_writer_is_refused_and_a_reader_is_not(begun: tuple[Writer, int, int, Trial], path: Path) -> None:

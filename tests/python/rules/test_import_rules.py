@@ -186,7 +186,7 @@ def test_imported_formats_know_neither_studies_nor_notebooks() -> None:
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
-    light = {"typer", "iotax", "enum", "pathlib", "typing", "__future__"}
+    light = {"typer", "iotax", "contextlib", "enum", "pathlib", "typing", "__future__"}
     files = [PACKAGE / "cli" / name for name in ("__init__.py", "app.py", "exits.py")]
     for path in files:
         tree = ast.parse(path.read_text())

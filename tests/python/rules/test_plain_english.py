@@ -1,6 +1,8 @@
 """Phrases that readers stumbled over stay out of what they read: pages, studies, report, commands."""
 
+import io
 import re
+import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -68,6 +70,36 @@ def test_what_users_read_is_plain_english() -> None:
         f"{page.relative_to(ROOT)}: {phrase!r}: write {better!r}"
         for page in pages
         for phrase, better in avoided(page.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+def comments(path: Path) -> str:
+    """Comments and docstrings; each line of code between them is empty."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".rs":
+        return "\n".join(
+            line.strip().lstrip("/!") if line.strip().startswith("//") else "" for line in text.splitlines()
+        )
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    kept = [
+        token.string.strip("#")
+        for token in tokens
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""'))
+    ]
+    return "\n\n".join(kept)
+
+
+def test_what_maintainers_read_is_plain_english() -> None:
+    code = sorted({path for pattern in ("python/iotax/**/*.py", "crates/*/src/**/*.rs") for path in ROOT.glob(pattern)})
+    assert len(code) > 500
+    texts = {path: comments(path) for path in code} | {
+        path: path.read_text() for path in ROOT.glob("crates/**/README.md")
+    }
+    found = [
+        f"{path.relative_to(ROOT)}: {phrase!r}: write {better!r}"
+        for path, text in texts.items()
+        for phrase, better in avoided(re.sub(r"`[^`]*`", "", text))
     ]
     assert not found, "\n".join(found)
 

@@ -29,7 +29,7 @@ pub(crate) struct LoadDocument {
     pub(crate) read_percent: f64,
     #[serde(default = "hundred")]
     pub(crate) random_percent: f64,
-    /// The workers go on with one sequential stream, each takes its next block; `random_percent` is 0 then
+    /// All workers share one sequential stream: each takes its next block. `random_percent` is 0 then
     #[serde(default)]
     pub(crate) shared: bool,
     /// Absent: from the offset to the end of the unit

@@ -25,7 +25,7 @@ pub struct Lifetime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// Nothing is begun any more.
+    /// Nothing new starts.
     Leaving,
     Closed,
 }

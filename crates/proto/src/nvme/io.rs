@@ -12,7 +12,7 @@ const RANGE_LEN: usize = 16;
 pub const RANGES_LEN_MAX: u32 = 256 * RANGE_LEN as u32;
 const DSM_DEALLOCATE: u32 = 1 << 2;
 
-/// What an I/O queue knows of the namespaces: a table indexed by NSID, made again when the subsystem's generation says so.
+/// What an I/O queue knows of the namespaces: a table indexed by NSID, built anew when the subsystem's generation changes.
 #[derive(Debug, Default)]
 pub struct NamespaceTable(Vec<Option<Entry>>);
 

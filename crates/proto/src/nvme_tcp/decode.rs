@@ -32,7 +32,7 @@ impl Stream {
 }
 
 /// Where a PDU starts, tells what it is: the bytes that it takes and a line that describes it. `Ok(None)` where `bytes` end
-/// before the PDU does. By its bytes alone an admin command cannot be told from an I/O command of the same opcode: it is
+/// before the PDU does. The bytes alone do not distinguish an admin command from an I/O command of the same opcode: it is
 /// named as both (see `Stream`).
 pub fn describe(bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
     describe_on(bytes, Queue::Unknown)

@@ -1,6 +1,6 @@
 //! State of one SCSI target device, shared by all its sessions: its logical units, and what one nexus does to the others.
 //!
-//! Whom a device knows its sessions by.
+//! How a device identifies its sessions.
 
 use alloc::{
     string::{String, ToString},

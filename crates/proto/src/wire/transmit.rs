@@ -65,8 +65,8 @@ impl Transmit {
     /// Of it, what any request costs that is not an I/O.
     pub const REQUEST: usize = 2 << 10;
 
-    /// Whether as much is queued as there is room for, or the peer has had its turn. What is full still takes what is put: only who
-    /// asks is kept from asking.
+    /// Whether as much is queued as there is room for, or the peer has had its turn. A full buffer still accepts
+    /// data; only new requests are refused.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.len >= self.room

@@ -254,7 +254,7 @@ impl<C> Connections<C> {
         self.closing.push_back((self.key(id), deadline));
     }
 
-    /// A connection that had begun its orderly end has ended.
+    /// A connection that was closing in order has closed.
     pub(super) fn has_closed(&mut self) {
         self.closing_count -= 1;
     }

@@ -1,4 +1,4 @@
-//! What makes an I/O cheaper and could be left out.
+//! Optimisations of an I/O; each can be turned off.
 
 use std::str::FromStr;
 

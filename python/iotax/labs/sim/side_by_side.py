@@ -1,6 +1,6 @@
 """Simulations side by side: each is a process of its own and no clock is shared, so none can change another's result.
 
-Trials are begun before they are asked for, a few ahead, and handed out in the order in which they are asked for: what
+Trials are started before they are asked for, a few ahead, and handed out in the order in which they are asked for: what
 is written down is the same, in the same order, as if they ran one after another.
 """
 
@@ -21,7 +21,7 @@ from iotax.places.waiting import Engine
 from iotax.trial import Trial
 
 _AHEAD = 2
-"""Trials begun or done ahead of the one that is asked for, for each that runs at a time: so that one which takes long
+"""Trials started or done ahead of the one that is asked for, for each that runs at a time: so that one which takes long
 keeps no processor idle, and little is lost where the run is killed."""
 _MEMORY_SHARE = 2
 """Of the free memory, one part in so many for the volumes of simulations."""
@@ -62,7 +62,7 @@ class SideBySide:
         self._next.extend(trials)
 
     def outcome(self, trial: Trial, progress: Progress) -> Outcome:
-        """Of a trial, which is begun where it was not expected. Raises TrialFailed."""
+        """Of a trial, which is started where it was not expected. Raises TrialFailed."""
         if trial in self._next:
             while (following := self._next.popleft()) != trial:
                 self._jobs.pop(following.id, None)

@@ -25,7 +25,7 @@ from iotax.trial import TrialResult
 _EDGE = 0.1
 """Share of the window at either end that the readings leave out: fio does not say when exactly it begins."""
 _EDGE_MIN_NS = 250_000_000
-"""And no less, of a short window a third: the guest looks twenty times a second whether fio has begun."""
+"""And no less, of a short window a third: the guest looks twenty times a second whether fio has started."""
 _STEP_S = 120.0
 _SLOWDOWN = 30
 """How much longer than by its own clock an emulated guest may take on a busy host."""

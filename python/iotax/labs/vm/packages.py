@@ -177,7 +177,7 @@ class Store:
         self._decisions.write_text(json.dumps(self._decided() | {release: name}, indent=1, sort_keys=True))
 
     def knows(self, name: str) -> bool:
-        """Whether it is there already, or the package lists know it."""
+        """Whether it exists here, or in the package lists."""
         return self._holds(name) or exists(name)
 
     def _decided(self) -> dict[str, str]:
@@ -194,7 +194,7 @@ class Store:
         return postgresql_package()
 
     def fetch(self, names: Iterable[str]) -> dict[str, Package]:
-        """Name → package, downloaded unless it is there already. Raises VmFault."""
+        """Name → package, downloaded unless it already exists. Raises VmFault."""
         wanted = list(dict.fromkeys(names))
         missing = [name for name in wanted if not self._holds(name)]
         if missing:

@@ -19,7 +19,7 @@ def extract(files: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> No
     if member.ischr() or member.isblk() or member.isfifo():
         raise tarfile.TarError(f"{member.name} is no file, folder or link")
     top = folder.resolve()
-    # What stands there already may be a link: a folder on the way, or the file itself.
+    # What exists there may be a link: a folder on the way, or the file itself.
     if not _within(folder / path, top) and not (member.issym() and _within((folder / path).parent, top)):
         raise tarfile.TarError(f"{member.name} would be written through a link out of its folder")
     if member.islnk() and not _within(folder / member.linkname.lstrip("/"), top):

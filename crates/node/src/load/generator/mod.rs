@@ -201,7 +201,7 @@ impl LoadNode {
         self.phase == Phase::Ready
     }
 
-    /// Keeps the links open after each run: a session of many slices, each begun by `begin_slice`, ended by `release`.
+    /// Keeps the links open after each run: a session of many slices, each started by `begin_slice`, ended by `release`.
     pub fn stay(&mut self) {
         self.stays = true;
     }
@@ -290,7 +290,7 @@ impl LoadNode {
         self.recorder.as_ref().map_or(&[], |recorder| recorder.samples(from))
     }
 
-    /// I/Os of a run so far, those outside its window included: what a virtual processor charges for.
+    /// I/Os of a run so far, those outside its window included: each costs time of a virtual processor.
     pub fn completed(&self) -> u64 {
         self.recorder.as_ref().map_or(0, Recorder::completed)
     }

@@ -135,7 +135,7 @@ pub(super) struct Database {
     schedule: Option<Schedule>,
     pub(super) tally: Tally,
     counts: OltpCounts,
-    /// Transactions begun and not ended.
+    /// Transactions that run now.
     active: u32,
     /// Workers that something happened to which is not an event of their own.
     wakes: Vec<usize>,

@@ -56,7 +56,7 @@ impl Connection {
                 self.unit.clear();
                 match image {
                     Some(image) => image.header(&header, len)?,
-                    // Of what was begun before its initiator left, data may still come.
+                    // Data may still come for commands that started before their initiator left.
                     None if !header.is_whole_sequence() && !self.lifetime.is_leaving() => {
                         return Err(Violation::misbehaved("FC-FS-5: a unit in more frames than one").at(46));
                     }

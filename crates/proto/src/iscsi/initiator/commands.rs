@@ -184,7 +184,7 @@ impl Commands {
         })
     }
 
-    /// The command that was begun first, of those outstanding, and when.
+    /// The oldest outstanding command, and when it started.
     pub(super) fn oldest(&self) -> Option<(Tag, Instant)> {
         let outstanding = self.slots.iter().zip(0..).filter(|(slot, _)| slot.job.is_some());
         outstanding.map(|(slot, tag)| (tag, slot.begun)).min_by_key(|(_, begun)| *begun)

@@ -341,7 +341,7 @@ impl Queue {
         backend: &mut B,
     ) {
         let cid = control.sqe.cid();
-        // Of a controller that is gone, too, what was begun may be done.
+        // Commands that had started may still complete after their controller is gone.
         let _ = self.look(transport, backend);
         let Phase::Io(io) = &self.phase else { unreachable!("ranges come on an I/O queue") };
         match io.namespaces.deallocation(&control.sqe, &control.data) {

@@ -314,7 +314,7 @@ impl Queue {
         self.tell_events(transport);
     }
 
-    /// Hosts take back their event requests without a word as they leave, and use the identifiers again (SPDK does). No such
+    /// Hosts take back their event requests without a message as they leave, and use the identifiers again (SPDK does). No such
     /// request is answered any more.
     #[cold]
     fn forget_event_request(&mut self, cid: CommandId) -> bool {

@@ -115,7 +115,7 @@ impl<C: Connection> AdminChannel<C> {
         self.connection.transmit()
     }
 
-    /// Sends a command that gives `len` bytes, once the last one was answered. Nothing is sent where the end has begun.
+    /// Sends a command that gives `len` bytes, once the last one was answered. Sends nothing once the connection is ending.
     pub(super) fn submit(&mut self, now: Instant, sqe: Sqe, len: u32) {
         if !self.wants_down {
             self.send(now, sqe, len);
