@@ -271,8 +271,9 @@ def _simulated_ns(settings: Settings) -> int:
         one_way = max(load.read, 100 - load.read) / 100
         rates.append(ports * link.link_rate / 8 / size_bytes / one_way)
     if lab.media is not None and lab.media.mean_ns:
-        waits_for_disk = load.read / 100 if lab.media.destage is not None else 1.0
-        rates.append(lab.controllers * lab.media.servers * 1e9 / lab.media.mean_ns / max(waits_for_disk, 0.05))
+        reads = load.read / 100
+        waits_ns = reads * lab.media.mean_ns + (1 - reads) * lab.media.write_ns
+        rates.append(lab.controllers * lab.media.servers * 1e9 / max(waits_ns, 0.05 * lab.media.mean_ns))
     if load.rate_iops is not None:
         rates.append(load.rate_iops * machines * lab.vms)
     per_io_ns = SIMULATED_IO_NS * max(1.0, (size_bytes / 4096) ** 0.5)

@@ -34,13 +34,16 @@ def media_document(media: MediaModel, vms: float = 1.0) -> dict[str, Any]:
     if media.collect is not None:
         told["collect"] = {"every_bytes": media.collect_every, "pause_ns": media.collect}
     if media.seek is not None:
-        told["spindles"] = {
+        spindles: dict[str, Any] = {
             "seek_ns": media.seek,
             "turn_ns": media.turn_ns,
             "read_hits_ppm": round(1e6 * media.read_hits(vms)),
         }
+        told["spindles"] = spindles
         if media.destage is not None:
-            told["spindles"]["destage_ppm"] = round(1e4 * media.destage)
+            spindles["destage_ppm"] = round(1e4 * media.destage)
+        if media.parity is not None:
+            spindles["parity"] = {"group": media.raid_group or media.servers, "disks": media.parity}
     return told
 
 

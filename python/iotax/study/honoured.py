@@ -165,6 +165,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "rpm": _MODEL,
         "cache": _MODEL,
         "destage": _MODEL,
+        "parity": _MODEL,
+        "raid_group": _MODEL,
     },
     "connection": {
         "protocol": _EVERYWHERE,

@@ -27,6 +27,8 @@ ServiceTimes: TypeAlias = Annotated[
     ),
 ]
 """In a study file the name of a file, which is read when the study is (`service_times.py`)."""
+Parity: TypeAlias = Annotated[int, Field(ge=1, le=2)]
+RaidGroup: TypeAlias = Annotated[int, Field(ge=2, le=65536)]
 Turns: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
 
 
@@ -62,6 +64,11 @@ lies there waits."""
     destage: Percent | None = None
     """A cache that lasts answers writes before they are on disks that turn. Of a disk's operation, what each costs \
 later."""
+    parity: Parity | None = None
+    """RAID: disks of parity in each stripe, 1 (RAID 5) or 2 (RAID 6). A write reads, then writes its block and \
+theirs, of which `destage` is a share."""
+    raid_group: RaidGroup | None = None
+    """Disks of each RAID group; all are one when not given."""
 
     @model_serializer(mode="wrap")
     def _without_disks(self, handler: Any) -> dict[str, Any]:
@@ -79,6 +86,13 @@ later."""
         if self.service_times:
             update["service_times"] = [max(1, round(ns / times)) for ns in self.service_times]
         return self.model_copy(update=update | ({"rpm": round(self.rpm * times)} if self.rpm else {}))
+
+    @property
+    def write_ns(self) -> float:
+        """Time of disks that a write takes in all, as far as it waits for them."""
+        if self.destage is not None:
+            return 0.0
+        return self.mean_ns if self.parity is None else (1 + self.parity) * (self.mean_ns + self.turn_ns)
 
     @property
     def turn_ns(self) -> int:
@@ -99,7 +113,7 @@ def impossible(media: MediaModel) -> Iterator[tuple[str, str]]:
         yield "service", "an operation that takes no time is memory; leave media out"
     yield from _of_distribution(media)
     if media.seek is None:
-        for name in ("rpm", "cache", "destage"):
+        for name in ("rpm", "cache", "destage", "parity", "raid_group"):
             if getattr(media, name) is not None:
                 yield name, "it belongs to disks that turn; say their `seek:` too"
         if media.service is None and media.service_times is None:
@@ -119,6 +133,19 @@ def impossible(media: MediaModel) -> Iterator[tuple[str, str]]:
                 yield name, "disks that turn take a seek and half a turn, and collect no garbage; leave this out"
         if media.rpm is None:
             yield "seek", "disks that turn have a speed; say `rpm: 15000`"
+        yield from _of_parity(media)
+
+
+def _of_parity(media: MediaModel) -> Iterator[tuple[str, str]]:
+    if media.parity is None:
+        if media.raid_group is not None:
+            yield "raid_group", "groups matter for parity alone; say `parity: 1` (RAID 5) or `parity: 2` (RAID 6) too"
+        return
+    group = media.raid_group or media.servers
+    if group <= media.parity:
+        yield "parity", f"a group of {group} has no disk left for data; say more `servers` or another `raid_group`"
+    elif media.servers % group:
+        yield "raid_group", f"{media.servers} servers are not whole groups of {group}"
 
 
 _P99_MOST = 14

@@ -59,7 +59,7 @@ from iotax.study.fields import (
     WritesAFlush,
 )
 from iotax.study.hosts import Hosts
-from iotax.study.media import Distribution, MediaModel, MediaServers, ServiceTimes, Turns
+from iotax.study.media import Distribution, MediaModel, MediaServers, Parity, RaidGroup, ServiceTimes, Turns
 from iotax.study.precondition import Precondition
 from iotax.study.published import Published
 from iotax.study.setup import ProtocolLevel, setup_changes
@@ -79,6 +79,8 @@ MODELLED = (
     "rpm",
     "cache",
     "destage",
+    "parity",
+    "raid_group",
 )
 """What a volume says of media that are a model."""
 
@@ -144,6 +146,11 @@ lies there waits."""
     destage: Percent | None = None
     """A cache that lasts answers writes before they are on disks that turn. Of a disk's operation, what each costs \
 later."""
+    parity: Parity | None = None
+    """RAID: disks of parity in each stripe, 1 (RAID 5) or 2 (RAID 6). A write reads, then writes its block and \
+theirs, of which `destage` is a share."""
+    raid_group: RaidGroup | None = None
+    """Disks of each RAID group; all are one when not given."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: Any) -> dict[str, Any]:

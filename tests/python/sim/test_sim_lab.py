@@ -158,6 +158,23 @@ def test_disks_that_turn_are_as_fast_as_a_seek_and_half_a_turn_allow(real_engine
         assert 2900 < rate < 3350
 
 
+def test_parity_has_a_write_turn_on_every_disk_that_it_touches(real_engine: Path) -> None:
+    """Against theory: 4 disks of 3 ms and half a turn of 4 ms do 800 reads a second; a write takes a turn more, on 1, 2
+    or 3 of them."""
+    del real_engine
+    load = {"outstanding": 64, "read": "0%", "warmup": "200ms", "runtime": "4s"}
+
+    def rate(**media: Any) -> float:
+        lab = {"sim": {"media": DISKS | media, "costs": "vsphere-4.0"}}
+        asked = study(lab=lab, load=load, factors={"protocol": ["iscsi"]}, topology={"link_rate": "10Gbit"})
+        result = next(iter(run(asked).values()))
+        return result.ios / 4
+
+    assert rate() == pytest.approx(800, rel=0.06)
+    assert rate(parity=1) == pytest.approx(4 / (2 * 9e-3), rel=0.06)
+    assert rate(parity=2, raid_group=4) == pytest.approx(4 / (3 * 9e-3), rel=0.06)
+
+
 def test_virtual_machines_and_tables_of_costs_are_factors(real_engine: Path) -> None:
     del real_engine
     factors = {"protocol": ["iscsi"], "vms": [1, 3], "costs": ["esx-3.5", "vsphere-4.0"]}
@@ -237,6 +254,10 @@ REFUSED = [
     ({"lab": {"sim": {"media": {"servers": 8}}}}, "media", "say how long an operation takes"),
     ({"lab": {"sim": {"media": {"seek": "3ms"}}}}, "seek", "have a speed"),
     ({"lab": {"sim": {"media": {"service": "1ms", "destage": 20}}}}, "destage", "belongs to disks that turn"),
+    ({"lab": {"sim": {"media": {"service": "1ms", "parity": 1}}}}, "parity", "belongs to disks that turn"),
+    ({"lab": {"sim": {"media": DISKS | {"raid_group": 2}}}}, "raid_group", "groups matter for parity alone"),
+    ({"lab": {"sim": {"media": DISKS | {"parity": 2, "raid_group": 2}}}}, "parity", "no disk left for data"),
+    ({"lab": {"sim": {"media": DISKS | {"parity": 1, "raid_group": 3}}}}, "raid_group", "not whole groups of 3"),
     ({"lab": {"sim": {"media": {"seek": "3ms", "rpm": 15000, "cache": "8GiB"}}}}, "cache", "say `data:` too"),
     ({"lab": {"sim": {"vms": 2}}, "factors": {"protocol": ["iscsi"], "link_rate": ["1Gbit"], "vms": [1, 2]}}, "vms",
       "this is a factor too"),

@@ -32,7 +32,7 @@ SAMPLES: dict[str, Any] = {
     "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2,
     "queue_depth": 64, "attach": "nvme", "uid": 7, "gid": 7, "clients": 2, "target": "iotax", "kernel": "6.12",
     "servers": 4, "service": "1ms", "distribution": "exponential", "seek": "5ms", "rpm": 7200, "cache": "64KiB",
-    "destage": "25%", "volumes": "per client", "transactions": 100,
+    "destage": "25%", "parity": 1, "raid_group": 2, "volumes": "per client", "transactions": 100,
     "compress": 2, "dedupe": "3:1", "dedupe_block": "512B",
     "durable": True, "fsync": 8, "profile": True,
     "p99": "4ms", "service_times": ["1ms", "3ms"], "collect": "5ms", "collect_every": "64KiB",
@@ -67,6 +67,8 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "rpm": {"volume": {"media": "model", "seek": "3ms"}},
     "cache": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000}},
     "destage": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000}},
+    "parity": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000, "servers": 4}},
+    "raid_group": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000, "servers": 4, "parity": 1}},
 }
 """What a field needs beside it to be allowed at all."""
 

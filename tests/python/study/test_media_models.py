@@ -69,6 +69,14 @@ def test_disks_that_turn_have_the_share_of_the_volume_that_their_cache_holds() -
     }  # fmt: skip
 
 
+def test_disks_of_raid_groups_have_parity() -> None:
+    media = {"media": "model", "seek": "3ms", "rpm": 15000, "servers": 16}
+    for told, group in (({"parity": 2}, 16), ({"parity": 2, "raid_group": 8}, 8)):
+        of = study({"size": "4MiB"} | media | told)
+        assert list(broken_rules(of)) == []
+        assert served(of, {})["model"]["spindles"]["parity"] == {"group": group, "disks": 2}
+
+
 def test_a_study_of_other_media_is_written_as_before() -> None:
     written = study({}).model_dump(mode="json")["volume"]
     assert list(written) == ["size", "media", "path", "fill", "refill", "delay", "burn"]

@@ -35,7 +35,7 @@ connection, topology, links, design, precondition, search, baseline, floor, resp
 bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback, vm, hosts, sim
 bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, \
 compress, dedupe, dedupe_block, delay, burn, volumes, servers, service, distribution, p99, service_times, \
-collect, collect_every, seek, rpm, cache, destage
+collect, collect_every, seek, rpm, cache, destage, parity, raid_group
 bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null, model is meant
 bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
 bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, \
@@ -44,9 +44,9 @@ bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label
 bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, streams, \
 block_size, read, random, shared, outstanding, workers, threads, clients, working_set, warmup, runtime, verify, \
 durable, fsync, rate_iops, arrivals, backlog, generator, size, media, fill, delay, burn, volumes, servers, service, \
-distribution, p99, collect, collect_every, seek, rpm, cache, destage, initiator, header_digest, data_digest, polling, \
-chap, dhchap, uid, gid, mtu, link_rate, link_delay, paths, path_policy, nconnect, io_queues, queue_depth, attach, \
-target, kernel, costs, vms, luns, adapter_depth, credits, loss, port_buffer, coalesce, switches, \
+distribution, p99, collect, collect_every, seek, rpm, cache, destage, parity, raid_group, initiator, header_digest, \
+data_digest, polling, chap, dhchap, uid, gid, mtu, link_rate, link_delay, paths, path_policy, nconnect, io_queues, \
+queue_depth, attach, target, kernel, costs, vms, luns, adapter_depth, credits, loss, port_buffer, coalesce, switches, \
 trunk_rate, trunk_credits
 bad.yaml:9:22: factors.block_size[2]: found true: not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:9:28: factors.block_size[3]: found '4q': not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use iotax_node::{
     failure::Failure,
     pattern::Reduction,
-    volume::{Collecting, MediaModel, Shape, Spindles},
+    volume::{Collecting, MediaModel, Parity, Shape, Spindles},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -52,6 +52,18 @@ pub(crate) struct SpindlesSpec {
     pub(crate) read_hits_ppm: u32,
     /// A cache answers writes at once; of a disk's operation, what each costs later, in millionths. Absent: writes wait for disks
     pub(crate) destage_ppm: Option<u32>,
+    /// RAID with parity; absent: none
+    pub(crate) parity: Option<ParitySpec>,
+}
+
+/// A write reads and then writes the block of data and those of parity, each on a disk of its own in the group.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ParitySpec {
+    /// Disks of a group, parity included; the servers are whole groups
+    pub(crate) group: u32,
+    /// Of parity in each stripe: 1 or 2
+    pub(crate) disks: u32,
 }
 
 /// A part of a flash drive that collects garbage; what lies there waits meanwhile.
@@ -115,6 +127,11 @@ impl MediaSpec {
             ),
             (shares.is_none_or(|share| share <= MILLION), "shares are at most a million", "spindles"),
             (
+                spindles.and_then(|disk| disk.parity).is_none_or(|parity| self.has_groups(parity)),
+                "parity takes 1 or 2 disks of groups that have more, and servers are whole groups",
+                "spindles.parity",
+            ),
+            (
                 self.collect.is_none_or(|collect| collect.every_bytes > 0 && collect.pause_ns <= HOUR_NS),
                 "must be after some bytes, for an hour at most",
                 "collect",
@@ -165,12 +182,17 @@ impl MediaSpec {
                 turn: Duration::from_nanos(disk.turn_ns),
                 read_hits: u64::from(disk.read_hits_ppm),
                 destage: disk.destage_ppm.map(u64::from),
+                parity: disk.parity.map(|parity| Parity { group: parity.group as usize, disks: parity.disks as usize }),
             }),
             collecting: self.collect.map(|collect| Collecting {
                 every_bytes: collect.every_bytes,
                 pause: Duration::from_nanos(collect.pause_ns),
             }),
         })
+    }
+
+    fn has_groups(&self, parity: ParitySpec) -> bool {
+        (1..=2).contains(&parity.disks) && parity.group > parity.disks && self.servers.is_multiple_of(parity.group)
     }
 
     /// Of a lognormal distribution with this mean and 99th percentile: the logarithm of their ratio is zσ − σ²/2, with z of the normal

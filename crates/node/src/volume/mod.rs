@@ -27,7 +27,7 @@ use crate::{
 pub use buffers::{Allocate, Buffers};
 pub(crate) use claims::Claims;
 pub use disks::{DiskRequest, Disks};
-pub use model::{Access, Collecting, MediaModel, MediaQueue, STRIPE_BYTES, Shape, Spindles};
+pub use model::{Access, Collecting, MediaModel, MediaQueue, Parity, STRIPE_BYTES, Shape, Spindles};
 pub use modelled::{ModelledMedia, ModelledWork};
 pub use operations::Operations;
 pub use units::{Volumes, unit_of};

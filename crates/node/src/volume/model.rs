@@ -64,6 +64,28 @@ pub struct Spindles {
     /// A cache answers writes before they are on disk. What each then costs its disk, in millionths of an operation. `None`: writes
     /// wait for their disk.
     pub destage: Option<u64>,
+    pub parity: Option<Parity>,
+}
+
+/// RAID with parity, which turns from stripe to stripe. A write reads the block of data and those of parity, and writes them a turn
+/// later (Chen et al., RAID: High-Performance, Reliable Secondary Storage, 1994, §3.2: a small write).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parity {
+    /// Disks of a group, parity included; the last group has what is left.
+    pub group: usize,
+    /// Disks of parity in each stripe of a group, fewer than its disks.
+    pub disks: usize,
+}
+
+impl Parity {
+    /// The disks besides that of the data that a write at a place goes to, of so many in all.
+    fn beside(self, disk: usize, offset: u64, all: usize) -> impl Iterator<Item = usize> {
+        let first = disk - disk % self.group.max(1);
+        let group = self.group.min(all - first);
+        let others = group.saturating_sub(1);
+        let row = (offset / STRIPE_BYTES) as usize / all;
+        (0..self.disks.min(others)).map(move |parity| first + (disk - first + 1 + (row + parity) % others) % group)
+    }
 }
 
 /// What an operation does to media; places are bytes from their start.
@@ -161,15 +183,27 @@ impl MediaQueue {
         if reads && random.below(MILLION) < spindles.read_hits {
             return Duration::ZERO;
         }
-        let service_ns = seek_ns(spindles.seek, random) + random.below(spindles.turn.as_nanos() as u64 + 1);
         let destaged = spindles.destage.filter(|_| !reads);
-        let works_ns = destaged.map_or(service_ns, |destage| service_ns * destage / MILLION);
-        self.busy_ns += works_ns;
-        let disk = (offset / STRIPE_BYTES) as usize % self.each_free_at.len();
-        let free_at = &mut self.each_free_at[disk];
-        let begins = now.max(*free_at);
-        *free_at = Instant(begins.0 + works_ns);
-        if destaged.is_none() { free_at.since(now) } else { begins.since(now).saturating_sub(BEHIND_MAX) }
+        let all = self.each_free_at.len();
+        let disk = (offset / STRIPE_BYTES) as usize % all;
+        let parity = spindles.parity.filter(|_| !reads);
+        let again = parity.map_or(Duration::ZERO, |_| spindles.turn);
+        let beside = parity.into_iter().flat_map(|parity| parity.beside(disk, offset, all));
+        let mut takes = Duration::ZERO;
+        for disk in std::iter::once(disk).chain(beside) {
+            let seek_ns = seek_ns(spindles.seek, random);
+            let turned_ns = random.below(spindles.turn.as_nanos() as u64 + 1) + again.as_nanos() as u64;
+            let service_ns = seek_ns + turned_ns;
+            let works_ns = destaged.map_or(service_ns, |destage| service_ns * destage / MILLION);
+            self.busy_ns += works_ns;
+            let free_at = &mut self.each_free_at[disk];
+            let begins = now.max(*free_at);
+            *free_at = Instant(begins.0 + works_ns);
+            let own =
+                if destaged.is_none() { free_at.since(now) } else { begins.since(now).saturating_sub(BEHIND_MAX) };
+            takes = takes.max(own);
+        }
+        takes
     }
 }
 
@@ -222,7 +256,7 @@ mod tests {
     }
 
     fn disks(servers: usize, read_hits: u64, destage: Option<u64>) -> MediaModel {
-        let spindles = Spindles { seek: us(3400), turn: us(4000), read_hits, destage };
+        let spindles = Spindles { seek: us(3400), turn: us(4000), read_hits, destage, parity: None };
         MediaModel { spindles: Some(spindles), ..model(Duration::ZERO, servers) }
     }
 
@@ -286,6 +320,56 @@ mod tests {
         assert!(media.take(0, Access::Read(0)) > at_ns);
         assert!(media.take(0, Access::Write(0, 4096)) > 9_000_000_000);
         assert!(media.queue.busy_ns() > busy_ns);
+    }
+
+    #[test]
+    fn parity_has_a_write_read_and_written_on_each_disk_that_it_touches() {
+        for (group, parity_disks) in [(4, 1), (4, 2), (8, 2), (5, 1)] {
+            let parity = Some(Parity { group, disks: parity_disks });
+            let with = |model: MediaModel| MediaModel {
+                spindles: model.spindles.map(|of| Spindles { parity, ..of }),
+                ..model
+            };
+            let mut media = Media::new(with(disks(8, 0, None)));
+            let mut taken_ns = 0;
+            // Far apart in time, so that none waits for another; over all disks and many stripes.
+            for write in 0..4000_u64 {
+                let taken = media.take(write * 1_000_000_000, Access::Write(write * STRIPE_BYTES, 4096));
+                assert!(taken > 4_000_000, "a turn at least between reading and writing: {taken}");
+                taken_ns += taken;
+            }
+            // A seek, half a turn and a turn, on the disk of the data and on each of parity; the slowest is waited for.
+            let busy_ns = media.queue.busy_ns() / 4000;
+            let expected_ns = (1 + parity_disks as u64) * 9_400_000;
+            assert!(busy_ns.abs_diff(expected_ns) < expected_ns / 50, "{busy_ns} ns of {expected_ns}");
+            assert!(taken_ns / 4000 > 9_400_000);
+            // Reads and the cache are as before: what is written back later costs a share on all of them.
+            let mut cached = Media::new(with(disks(8, 0, Some(500_000))));
+            assert_eq!(cached.take(0, Access::Write(0, 4096)), 0);
+            let written_ns = cached.queue.busy_ns();
+            assert!(written_ns > (1 + parity_disks as u64) * 2_000_000, "{written_ns}");
+            cached.take(100_000_000, Access::Read(0));
+            assert!(cached.queue.busy_ns() - written_ns < 11_000_000);
+        }
+    }
+
+    #[test]
+    fn parity_lies_on_other_disks_of_the_group_and_on_each_alike() {
+        for (group, parity_disks) in [(4, 1), (4, 2), (5, 2)] {
+            let parity = Parity { group, disks: parity_disks };
+            let mut found = [0_usize; 10];
+            for stripe in 0..10_000_u64 {
+                let disk = (stripe % 10) as usize;
+                let beside: Vec<_> = parity.beside(disk, stripe * STRIPE_BYTES, 10).collect();
+                let here = |other: &usize| *other != disk && other / group == disk / group;
+                assert!(beside.iter().all(here), "{disk}: {beside:?}");
+                assert_ne!(beside.first(), beside.get(1));
+                for other in &beside {
+                    found[*other] += 1;
+                }
+            }
+            assert!(found[..group].iter().all(|count| found[0].abs_diff(*count) <= found[0] / 50), "{found:?}");
+        }
     }
 
     #[test]

@@ -135,6 +135,7 @@ fn what_a_cache_answers_is_told_at_once_and_is_no_operation_of_a_disk() {
         turn: Duration::from_millis(4),
         read_hits: 1_000_000,
         destage: Some(250_000),
+        parity: None,
     };
     let media = ModelledMedia::new(MediaModel { spindles: Some(spindles), ..model(2) }, 1);
     let mut operations = connection(&media, 0);
