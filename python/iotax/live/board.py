@@ -75,8 +75,9 @@ class Board:
         self._points: list[dict[str, Any]] = []
         self._samples: deque[dict[str, Any]] = deque(maxlen=SAMPLES_KEPT)
         self._sampled = 0
-        self._busy_seen = False
-        """Whether it was told meanwhile how busy processors are: hosts and sessions of rounds tell it at their end."""
+        self._busy_seen: set[CpuRole] = set()
+        """Roles whose busy processors were told meanwhile: sessions of rounds, and ESXi hosts, tell theirs at the
+        end."""
         self._checks: dict[str, list[Check]] = {}
         self._warnings: deque[str] = deque(maxlen=WARNINGS_KEPT)
         self._arms = {arm: place for place, arm in enumerate(self._grid.arms)}
@@ -104,7 +105,7 @@ class Board:
         with self._change():
             self._step = None
             self._under_way = _UnderWay([each.id for each in trials], attempt, time.monotonic())
-            self._busy_seen = False
+            self._busy_seen = set()
             self._by_id = {each.id: each for each in trials}
             self._tally.start(trials)
 
@@ -120,7 +121,7 @@ class Board:
                 return
             arm = self._grid.arm(self._grid.cell(trial))
             under_way.samples[arm] = (trial, sample, now_s)
-            self._busy_seen |= bool(sample.cores)
+            self._busy_seen |= sample.cores.keys()
             warming = sample.phase == "warmup"
             self._keep(now_s - self._began_s, arm, sample.rate_iops, sample.cores, warmup=warming)
             self._tally.sample(trial, sample)
@@ -141,8 +142,7 @@ class Board:
             self._done = len(self._checks)
             self._tally.find(self._flagged())
             self._points.append(self._point(attempt.trial, result, checks))
-            if not self._busy_seen:
-                self._keep_busy(attempt, result)
+            self._keep_busy(attempt, result)
 
     def _keep(
         self, at_s: float, arm: str, rate_iops: float | None, cores: Mapping[CpuRole, float], *, warmup: bool = False
@@ -159,7 +159,7 @@ class Board:
         )
 
     def _keep_busy(self, attempt: Attempt, result: TrialResult) -> None:
-        """Processors of each role over a run that is over, at the times at which they were busy."""
+        """Processors of the roles that nobody told of meanwhile, over a run that is over, when they were busy."""
         over_time = result.cpu_over_time
         if not over_time:
             return
@@ -169,7 +169,8 @@ class Board:
         arm = self._grid.arm(self._grid.cell(attempt.trial))
         for each in over_time:
             at_s = ended_s - (end_ns - each.at_ns - each.duration_ns) / 1e9
-            cores = {role: busy for role in each.busy_ns if (busy := each.cores(role)) is not None}
+            untold = each.busy_ns.keys() - self._busy_seen
+            cores = {role: busy for role in untold if (busy := each.cores(role)) is not None}
             if cores and at_s > time.monotonic() - self._began_s - _RECENT_S:
                 self._keep(at_s, arm, None, cores)
 

@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.analysis import summarise
+from iotax.labs.base import Sample
 from iotax.labs.hosts.clock import Offset, off_by_ns, offset_of
-from iotax.labs.hosts.merge import Part, merged
+from iotax.labs.hosts.intervals import Intervals
+from iotax.labs.hosts.merge import HostSeries, Part, merged
 from iotax.labs.load import zone_bytes
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Study
@@ -84,6 +86,39 @@ SLICE = {
     "machine_busy_ns": 1,
     "run_queue_wait_ns": 0,
 }
+
+
+def test_busy_processors_of_all_hosts_are_told_by_role_while_a_window_goes_on() -> None:
+    told: list[Sample] = []
+    observed = [
+        HostSeries("a", (), {"initiator": "observer"}),
+        HostSeries("b", (), {"initiator": "machine"}, virtual=True),
+        HostSeries("t", (), {"target": "target"}),
+        HostSeries("kvm", (), {}, hypervisor=True),
+    ]
+    heard = Intervals(["a", "b"], observed, lambda each: told.append(each) if isinstance(each, Sample) else None)
+
+    def busy(host: str, guest_ms: int = 0, **busy_ms: int) -> None:
+        busy_ns = {role: ms * MS for role, ms in busy_ms.items()}
+        at = {"at_ns": 0, "duration_ns": 1000 * MS, "guest_ns": guest_ms * MS}
+        heard.hear(host, {"event": "cpu", **at, "busy_ns": busy_ns, "initiators": None, "ios": None})
+
+    def sample() -> Sample:
+        for host in ("a", "b"):
+            heard.hear(host, {"event": "sample", "at_ns": 1, "phase": "run", "iops": 10.0})
+        return told.pop()
+
+    busy("a", observer=100, machine=400)
+    busy("b", observer=50, machine=300)
+    busy("t", observer=1, target=200, machine=250)
+    # Nobody stands for a host that has not told yet.
+    assert sample().cores == {}
+    busy("kvm", observer=1, machine=900, guest_ms=300)
+    cores = sample().cores
+    # A guest's time is within that of the host that runs it.
+    assert cores == pytest.approx({"initiator": 0.4, "target": 0.2, "hypervisor": 0.6, "machine": 0.4 + 0.25 + 0.9})
+    busy("a", observer=700, machine=800)
+    assert sample().cores["initiator"] == pytest.approx(1.0)
 
 
 def test_the_slice_of_one_host_never_stands_for_all() -> None:

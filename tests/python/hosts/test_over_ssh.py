@@ -104,6 +104,22 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     assert [each.host for each in alone.clients] == ["h1"]
 
 
+def test_busy_processors_of_every_role_are_told_while_the_window_goes_on(network: Network, opened: Open) -> None:
+    text = written(network, runtime="4s")
+    lab = opened(text)
+    lab.prepare(quiet)
+    heard: list[Sample] = []
+    lab.run(
+        trial_of(text, protocol="iscsi", clients=3),
+        lambda news: heard.append(news) if isinstance(news, Sample) else None,
+    )
+    [*_, last] = [each.cores for each in heard if each.cores]
+    assert set(last) == {"initiator", "target", "machine"}
+    # The four hosts are one machine here, and each tells of all of it.
+    assert 0 < last["initiator"] < last["machine"]
+    assert 0 < last["target"] < last["machine"]
+
+
 def test_each_client_has_a_database_of_its_own(network: Network, opened: Open) -> None:
     text = written(network).replace(
         "load: {outstanding: 4, read: 75%,", "load: {oltp: {checkpoint: 200ms}, block_size: 8KiB, workers: 2,"

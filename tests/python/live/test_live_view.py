@@ -346,7 +346,7 @@ def test_a_client_that_goes_away_is_no_news(shown: LiveServer, caplog: pytest.Lo
 def test_processors_that_are_told_at_the_end_of_a_run_are_shown_at_the_times_at_which_they_were_busy(
     study: tuple[Study, str], ended: Ended
 ) -> None:
-    """Sessions of rounds and hosts tell them only then."""
+    """Sessions of rounds and ESXi hosts tell them only then."""
     board, [trial, *_] = Board(study[0]), plan(study[0]).trials
     seconds = [
         CpuSecond(at_ns=at * 10**9, duration_ns=10**9, busy_ns={"initiator": (at + 1) * 10**8, "machine": 10**9})
@@ -367,10 +367,16 @@ def test_processors_that_are_told_at_the_end_of_a_run_are_shown_at_the_times_at_
     assert (second - first, third - second) == (pytest.approx(1, abs=0.02), pytest.approx(1, abs=0.02))
     # Where they were told meanwhile they are not told twice; what is long over is shown among the runs alone.
     board.start([trial], 2)
-    board.sample(Sample("run", 1, 10.0, 1, 2, cores={"initiator": 0.5}))
+    board.sample(Sample("run", 1, 10.0, 1, 2, cores={"initiator": 0.5, "machine": 1}))
     board.end_attempt(attempt)
     news, seen = board.news(seen)
     assert [each["iops"] for each in news["samples"]] == [10]
+    # A role that nobody told of meanwhile, such as that of an ESXi host, still comes.
+    board.start([trial], 2)
+    board.sample(Sample("run", 1, 10.0, 1, 2, cores={"initiator": 0.5}))
+    board.end_attempt(attempt)
+    news, seen = board.news(seen)
+    assert [each["cores"] for each in news["samples"]] == [{"initiator": 0.5}, *[{"machine": pytest.approx(1)}] * 3]
     board.start([trial], 3)
     board.end_attempt(attempt.model_copy(update={"ended_unix_ns": time.time_ns() - 400 * 10**9}))
     assert board.news(seen)[0]["samples"] == []

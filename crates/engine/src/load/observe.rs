@@ -11,13 +11,16 @@ use super::{
     window::{Meters, Usage},
 };
 use crate::{
-    document::{self, DiskReport, InterfaceReport, ObserveSpec, ObservedEvent},
-    failure,
+    document::{self, DiskReport, Event, InterfaceReport, ObserveSpec, ObservedEvent},
+    failure, output,
     version::VERSION,
 };
 
 /// How often it looks within a window.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// The role of this process.
+const OBSERVER: &str = "observer";
 
 /// Sleeps but at the window's two ends, and for a look now and then.
 pub(super) struct Observer {
@@ -25,9 +28,10 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    pub(super) fn start(spec: &ObserveSpec, slice: Slice, clock: Clock) -> Result<Self, Failure> {
+    /// `tells`: each look at once, not at the end alone.
+    pub(super) fn start(spec: &ObserveSpec, slice: Slice, clock: Clock, tells: bool) -> Result<Self, Failure> {
         let watch_pids = spec.watch_pids.clone();
-        let body = move || observe(&watch_pids, slice, clock);
+        let body = move || observe(&watch_pids, slice, clock, tells);
         let thread = std::thread::Builder::new().name("observe".to_owned()).spawn(body).map_err(failure::internal)?;
         Ok(Self { thread })
     }
@@ -37,7 +41,12 @@ impl Observer {
     }
 }
 
-fn observe(watch_pids: &BTreeMap<String, u32>, slice: Slice, clock: Clock) -> Result<ObservedEvent, Failure> {
+fn observe(
+    watch_pids: &BTreeMap<String, u32>,
+    slice: Slice,
+    clock: Clock,
+    tells: bool,
+) -> Result<ObservedEvent, Failure> {
     let meters = Meters::of([watch_pids])?;
     std::thread::sleep(slice.start().since(clock.now()));
     let began = clock.now();
@@ -50,7 +59,9 @@ fn observe(watch_pids: &BTreeMap<String, u32>, slice: Slice, clock: Clock) -> Re
             break;
         }
         std::thread::sleep(LOOK_PERIOD);
-        window.look()?;
+        if let Some(point) = window.look()?.filter(|_| tells) {
+            output::emit(&Event::Cpu(report::cpu_point(point, OBSERVER)));
+        }
     }
     let usage = window.close()?;
     let moved = MachineCounts::read().map_err(failure::internal)?.since(&before);
@@ -83,7 +94,7 @@ fn event(window: document::Window, usage: &Usage, moved: MachineCounts) -> Obser
         observer: report::process(&usage.initiator),
         watched: usage.watched.iter().map(|(role, used)| (role.clone(), report::process(used))).collect(),
         machine: report::machine(&usage.machine),
-        cpu_series: usage.series.iter().map(|point| report::cpu_point(point, "observer")).collect(),
+        cpu_series: usage.series.iter().map(|point| report::cpu_point(point, OBSERVER)).collect(),
         interfaces: interfaces.collect(),
         disks: disks.collect(),
         slices: Vec::new(),

@@ -4,24 +4,43 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from iotax.labs.base import HostSample, Progress, Sample
+from iotax.labs.hosts.merge import HostSeries, ObservedSecond, cpu_series
 from iotax.labs.outcomes import sample_of
+from iotax.records import CpuRole
 
 
 class Intervals:
-    def __init__(self, hosts: Sequence[str], progress: Progress) -> None:
+    """`hosts` have loads. `observed` are all whose processors are told of: what counts for which role, without any
+    seconds yet."""
+
+    def __init__(self, hosts: Sequence[str], observed: Sequence[HostSeries], progress: Progress) -> None:
         self._waiting: dict[str, deque[Sample]] = {host: deque() for host in hosts}
+        self._observed = {each.host: each for each in observed}
         self._progress = progress
 
     def hear(self, host: str, event: dict[str, Any]) -> None:
-        """Of any event; samples only are told on."""
+        """Of any event; samples and processors only are told on."""
+        if event["event"] == "cpu" and host in self._observed:
+            second = ObservedSecond.model_validate(event)
+            self._observed[host] = replace(self._observed[host], seconds=[second])
         if event["event"] != "sample":
             return
         self._waiting[host].append(sample_of(event))
         while all(self._waiting.values()):
-            self._progress(_together({host: waiting.popleft() for host, waiting in self._waiting.items()}))
+            self._progress(
+                replace(_together({host: each.popleft() for host, each in self._waiting.items()}), cores=self._cores())
+            )
+
+    def _cores(self) -> dict[CpuRole, float]:
+        """Processors that each role kept busy, by what each host told last; none until all have."""
+        of_all = cpu_series(list(self._observed.values()))
+        return (
+            {role: busy for role in of_all[0].busy_ns if (busy := of_all[0].cores(role)) is not None} if of_all else {}
+        )
 
 
 def _together(parts: dict[str, Sample]) -> Sample:

@@ -276,7 +276,8 @@ class HostsLab(Lab):
         load = settings.load
         window = {"warmup_ns": load.warmup, "runtime_ns": load.runtime, "sample_ns": min(SAMPLE_NS, load.runtime)}
         try:
-            answers = self._measured(jobs, Intervals([place.name for place in places], progress).hear, **window)
+            heard = Intervals([place.name for place in places], self._observed(settings, jobs), progress)
+            answers = self._measured(jobs, heard.hear, **window)
             after = wait_for(self._modelled(settings))
         except HostFault as fault:
             raise _failed(fault) from fault
@@ -535,13 +536,30 @@ class HostsLab(Lab):
     def _series_of(self, answer: Answer, *, kernel: bool) -> HostSeries:
         """What its host did over time, by roles."""
         seconds = Observed.model_validate(answer.observed).cpu_series
+        serves = any("target" in each.busy_ns for each in seconds)
+        empty = self._empty_series(answer.host, loads=answer.result is not None, kernel=kernel, serves=serves)
+        return replace(empty, seconds=seconds)
+
+    def _observed(self, settings: Settings, jobs: Sequence[Job]) -> list[HostSeries]:
+        """Of all hosts that tell of their processors while they are measured; esxtop's rows come too late for that."""
+        kernel = planned_facts(self.study, settings).stack == "kernel"
+        found = [
+            self._empty_series(
+                each.place.name, loads=each.load is not None, kernel=kernel, serves=bool(each.watch_pids)
+            )
+            for each in jobs
+        ]
+        return found + [self._empty_series(each.name, loads=False) for each in self._hypervisors.linux]
+
+    def _empty_series(self, host: str, *, loads: bool, kernel: bool = False, serves: bool = False) -> HostSeries:
+        """What of a host counts for which role, before any of it is known."""
         own: dict[CpuRole, str] = {}
-        if answer.result is not None:
+        virtual, hypervisor = host in self._virtual, host in self._hypervisors
+        if loads:
             own["initiator"] = "machine" if kernel else "observer"
-        elif answer.host not in self._hypervisors:
-            own["target"] = "target" if any("target" in each.busy_ns for each in seconds) else "machine"
-        virtual, hypervisor = answer.host in self._virtual, answer.host in self._hypervisors
-        return HostSeries(answer.host, seconds, own, virtual=virtual, hypervisor=hypervisor)
+        elif not hypervisor:
+            own["target"] = "target" if serves else "machine"
+        return HostSeries(host, (), own, virtual=virtual, hypervisor=hypervisor)
 
     def _idle_ns(self, host: str, window_ns: int) -> int | None:
         """The host's background over such a window; None where nobody measured it."""

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from iotax.labs.base import Progress, TrialFailed
 from iotax.labs.hosts.intervals import Intervals
 from iotax.labs.hosts.measure import Answer, Job, measure
-from iotax.labs.hosts.merge import Part, merged
+from iotax.labs.hosts.merge import HostSeries, Part, merged
 from iotax.labs.load import of_client, run_document
 from iotax.labs.outcomes import malformed
 from iotax.labs.vm import datastore
@@ -62,7 +62,10 @@ class Run:
             for number, client in enumerate(self.clients)
         ]
         jobs = [Job(port, ENGINE, asked) for port, asked in zip(ports, documents, strict=True)]
-        hear = Intervals([port.name for port in ports], progress).hear
+        # All of a guest is its initiator; the hypervisor's clocks are read at both ends alone.
+        names = [port.name for port in ports]
+        observed = [HostSeries(name, (), {"initiator": "machine"}, virtual=True) for name in names]
+        hear = Intervals(names, observed, progress).hear
         moved, target, hypervisors = self._bytes(), self._target(), self._hypervisors()
         answers = wait_for(measure(jobs, hear, warmup_ns=load.warmup, runtime_ns=load.runtime, sample_ns=sample_ns))
         later, target_later, moved = self._hypervisors(), self._target(), self._bytes() - moved

@@ -164,7 +164,7 @@ impl Session {
         let mut first = Some(self.next_slice(1, 1));
         let all = first.map(|slice| self.all_of(slice));
         let observer = match (&self.observe, all) {
-            (Some(spec), Some(all)) => Some(Observer::start(spec, all, self.clock)?),
+            (Some(spec), Some(all)) => Some(Observer::start(spec, all, self.clock, !self.has_several_slices())?),
             _ => None,
         };
         let mut seen = Vec::new();
@@ -251,13 +251,16 @@ impl Session {
         }
     }
 
+    fn has_several_slices(&self) -> bool {
+        self.rounds.iter().map(Vec::len).sum::<usize>() > 1
+    }
+
     /// From the first slice's start to the last one's end.
     fn all_of(&mut self, first: Slice) -> Slice {
-        let slices = self.rounds.iter().map(Vec::len).sum::<usize>();
-        if slices <= 1 {
+        if !self.has_several_slices() {
             return first;
         }
-        let last = self.next_slice(0, slices);
+        let last = self.next_slice(0, self.rounds.iter().map(Vec::len).sum());
         Slice { runtime: last.end().since(first.start()), ..first }
     }
 
