@@ -100,6 +100,7 @@ impl Reading {
 }
 
 #[cfg(target_arch = "x86_64")]
+#[allow(clippy::unnecessary_wraps)] // other processors have none
 fn ticks() -> Option<u64> {
     // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
     Some(unsafe { std::arch::x86_64::_rdtsc() })
