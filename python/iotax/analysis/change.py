@@ -8,7 +8,7 @@ any arms of a study are.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from iotax.analysis.compare import Comparison, LayoutCache, Model
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.estimate import Contrast, Estimate, combined, mean_of
 from iotax.analysis.multiplicity import at_five, sidak, sidak_confidence
+from iotax.analysis.profile import ProfileChange, profile_changes
 from iotax.analysis.quantiles import Shift, unpaired_shift
 from iotax.analysis.responses import Response, Run
 from iotax.analysis.summary import CellSummary, Summary, summarise
@@ -73,6 +74,8 @@ class Changes:
     found: list[Change]
     shifts: list[Shift]
     """Latency by quantile, of each treatment."""
+    profiles: list[ProfileChange] = field(default_factory=list)
+    """Instructions by layer and function, of each treatment, where they were counted."""
 
 
 def changes(before: StudyData, after: StudyData, margin_percent: float) -> Changes:
@@ -114,7 +117,8 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
     if before.looks or after.looks:
         found = [replace(each, verdict=None, withheld=Withheld(Cause.LOOKED), mixed=False) for each in found]
     shifts = [unpaired_shift(_label(cell), "", news[cell], olds[cell], confidence) for cell in shared]
-    return Changes(found, shifts)
+    profiles = [each for cell in shared for each in profile_changes(_label(cell), olds[cell], news[cell])]
+    return Changes(found, shifts, profiles)
 
 
 def level_changes(data: StudyData, factor: str, before: Level, after: Level, margin_percent: float) -> Changes:
@@ -150,7 +154,13 @@ def level_changes(data: StudyData, factor: str, before: Level, after: Level, mar
             ]
             found.append(replace(_of_comparison(summary, overall.comparison, "", arms), mixed=overall.flips))
         found += each
-    return Changes(found, [replace(shift, arm=shift.condition, condition="") for shift in summary.shifts])
+    profiles = [
+        each
+        for arm, condition in cells
+        if arm != summary.grid.baseline_arm and (old := cells.get((summary.grid.baseline_arm, condition)))
+        for each in profile_changes(condition, old.runs, cells[arm, condition].runs)
+    ]
+    return Changes(found, [replace(shift, arm=shift.condition, condition="") for shift in summary.shifts], profiles)
 
 
 def _others(trial: Trial, factor: str) -> tuple[tuple[str, object], ...]:

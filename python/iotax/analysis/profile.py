@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from iotax.analysis.estimate import combined, mean_of
+from iotax.analysis.responses import Run
 from iotax.analysis.summary import CellSummary
 from iotax.records import Profile
 from iotax.records.cpu import Role
+
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -36,27 +42,104 @@ class CellProfile:
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Of a layer or a function, in instructions per I/O, after less before."""
+
+    layer: str
+    function: str
+    """Empty for the whole layer."""
+    before: float
+    after: float
+    low: float | None
+    high: float | None
+    """Ends of its own 95 % interval; None where a side has a single run."""
+
+    @property
+    def more(self) -> float:
+        return self.after - self.before
+
+
+@dataclass(frozen=True)
+class ProfileChange:
+    """What one treatment's instructions changed by, on one machine; the largest differences first."""
+
+    treatment: str
+    host: str
+    role: Role
+    layers: list[Difference]
+    functions: list[Difference]
+
+    @property
+    def before(self) -> float:
+        return sum(each.before for each in self.layers)
+
+    @property
+    def after(self) -> float:
+        return sum(each.after for each in self.layers)
+
+
 def cell_profiles(cells: Iterable[CellSummary]) -> list[CellProfile]:
     """One for each treatment and machine that has one, the initiator's before the target's."""
-    found = []
-    for cell in cells:
-        by_host: dict[tuple[str, Role], list[Profile]] = {}
-        for run in cell.runs:
-            for each in run.result.profile:
-                if each.ios > 0:
-                    by_host.setdefault((each.host, each.role), []).append(each)
-        found += [
-            CellProfile(cell.arm, cell.condition, host, role, len(own), _means(own))
-            for (host, role), own in by_host.items()
-        ]
+    return [
+        CellProfile(cell.arm, cell.condition, host, role, len(own), _means(own))
+        for cell in cells
+        for (host, role), own in _by_machine(cell.runs).items()
+    ]
+
+
+def profile_changes(treatment: str, before: Sequence[Run], after: Sequence[Run]) -> list[ProfileChange]:
+    """One for each machine that both sides have a profile of."""
+    olds, news = _by_machine(before), _by_machine(after)
+    return [
+        ProfileChange(
+            treatment,
+            host,
+            role,
+            _differences(map(_by_layer, olds[host, role]), map(_by_layer, news[host, role])),
+            _differences(map(_by_function, olds[host, role]), map(_by_function, news[host, role])),
+        )
+        for host, role in olds
+        if (host, role) in news
+    ]
+
+
+def _by_machine(runs: Sequence[Run]) -> dict[tuple[str, Role], list[Profile]]:
+    found: dict[tuple[str, Role], list[Profile]] = {}
+    for run in runs:
+        for each in run.result.profile:
+            if each.ios > 0:
+                found.setdefault((each.host, each.role), []).append(each)
     return found
+
+
+_PerIo = Mapping[tuple[str, str], float]
+"""(layer, function) → instructions per I/O; the function is empty where layers are meant."""
+
+
+def _by_layer(profile: Profile) -> _PerIo:
+    return {(layer, ""): sum(own.values()) / profile.ios for layer, own in profile.layers.items()}
+
+
+def _by_function(profile: Profile) -> _PerIo:
+    return {(layer, name): n / profile.ios for layer, own in profile.layers.items() for name, n in own.items()}
+
+
+def _differences(before: Iterable[_PerIo], after: Iterable[_PerIo]) -> list[Difference]:
+    """Of independent samples of runs (Welch); a function that a run did not call spent nothing in it."""
+    olds, news = list(before), list(after)
+    found = []
+    for key in dict.fromkeys(name for each in (*olds, *news) for name in each):
+        old, new = (np.array([each.get(key, 0.0) for each in side]) for side in (olds, news))
+        interval = combined([(1.0, mean_of(new)), (-1.0, mean_of(old))]).interval(_CONFIDENCE)
+        low, high = interval or (None, None)
+        found.append(Difference(*key, float(old.mean()), float(new.mean()), low, high))
+    return sorted(found, key=lambda each: -abs(each.more))
 
 
 def _means(profiles: list[Profile]) -> dict[tuple[str, str], float]:
     total: dict[tuple[str, str], float] = {}
-    for each in profiles:
-        for layer, functions in each.layers.items():
-            for name, instructions in functions.items():
-                key = (layer, name)
-                total[key] = total.get(key, 0.0) + instructions / each.ios / len(profiles)
+    for each in map(_by_function, profiles):
+        for key, instructions in each.items():
+            total[key] = total.get(key, 0.0) + instructions / len(profiles)
     return dict(sorted(total.items(), key=lambda pair: -pair[1]))

@@ -20,6 +20,7 @@ from iotax.cli.document import STDOUT, interval, judged, write_document, write_o
 from iotax.cli.exits import Exit, leave
 from iotax.cli.fit import fitting
 from iotax.cli.notebooks import open_notebook
+from iotax.cli.profile import change_documents, print_changes, print_leads
 from iotax.cli.treatments import COLORS
 from iotax.collected import study_data
 from iotax.notebook import Notebook, NotebookError
@@ -80,6 +81,7 @@ def _print_screen(found: Changes, margin_percent: float, notes: list[tuple[str, 
         out.print(table)
     if rest:
         out.print(f"{_kinds(rest)}: see --long.", soft_wrap=True)
+    print_leads(out, found.profiles)
     out.print(
         f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent.",
         style="dim",
@@ -126,6 +128,7 @@ def _print(found: Changes, margin_percent: float, notes: list[tuple[str, str]], 
         shifts = found.shifts
         for table in fitting(out, ([_quantile_table(shifts, narrow=narrow)] for narrow in (False, True))):
             out.print(table)
+    print_changes(out, found.profiles)
     out.print(
         f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent.",
         style="dim",
@@ -165,6 +168,7 @@ def _document(found: Changes, margin_percent: float) -> dict[str, Any]:
             for shift in found.shifts
             for point in shift.points
         ],
+        "profiles": change_documents(found.profiles),
     }
 
 

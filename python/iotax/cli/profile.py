@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,10 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis import Summary
-from iotax.analysis.profile import cell_profiles
+from iotax.analysis.profile import Difference, ProfileChange, cell_profiles
 from iotax.cli.fit import fitting
+from iotax.units import counted
 from iotax.wording import title
-from iotax.wording.profile import STRINGS, LayerTable, largest, layer_tables
+from iotax.wording.profile import STRINGS, LayerTable, change_lead, difference_cells, largest, layer_tables
+
+_FUNCTIONS_MAX = 15
+"""On a terminal; the JSON has all."""
+_LEADS_MAX = 3
 
 
 def print_profiles(out: Console, summary: Summary) -> None:
@@ -47,6 +53,54 @@ def _table(table: LayerTable, columns: range) -> Table:
         found.add_row(escape(layer), *(f"{figures[at]:,.0f}" for at in columns))
     found.add_row("all", *(f"{table.profiles[at].instructions:,.0f}" for at in columns), style="bold")
     return found
+
+
+def print_leads(out: Console, changes: Sequence[ProfileChange]) -> None:
+    """A line for each treatment and machine."""
+    for each in changes[:_LEADS_MAX]:
+        out.print(Text(change_lead(each)), soft_wrap=True)
+    if len(changes) > _LEADS_MAX:
+        out.print(Text(f"{counted(len(changes) - _LEADS_MAX, 'more profile')}: see --long."))
+
+
+def print_changes(out: Console, changes: Sequence[ProfileChange]) -> None:
+    """Layers, then the functions that differ most."""
+    for each in changes:
+        out.print(Text(change_lead(each), style="bold"), soft_wrap=True)
+        out.print(_change_table("layer", each.layers))
+        out.print(_change_table("function", each.functions[:_FUNCTIONS_MAX]))
+
+
+def _change_table(name: str, differences: Sequence[Difference]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(name)
+    for column in ("before", "after", "difference"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for each in differences:
+        if round(each.before) or round(each.after):
+            table.add_row(escape(each.function or each.layer), *map(escape, difference_cells(each)))
+    return table
+
+
+def change_documents(changes: Sequence[ProfileChange]) -> list[dict[str, Any]]:
+    """As `iotax compare --json` gives them; docs/reference/json.md."""
+    return [
+        {
+            "treatment": each.treatment,
+            "host": each.host,
+            "role": each.role,
+            "before": each.before,
+            "after": each.after,
+            "layers": [_difference(one) for one in each.layers],
+            "functions": [_difference(one) for one in each.functions],
+        }
+        for each in changes
+    ]
+
+
+def _difference(each: Difference) -> dict[str, Any]:
+    found = {"layer": each.layer, "function": each.function or None, "before": each.before, "after": each.after}
+    return {**found, "difference": each.more, "low": each.low, "high": each.high}
 
 
 def profile_documents(summary: Summary) -> list[dict[str, Any]]:

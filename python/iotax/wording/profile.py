@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iotax.analysis.profile import CellProfile
+from iotax.analysis.profile import CellProfile, Difference, ProfileChange
+from iotax.wording.figures import signed
 from iotax.wording.names import title
 
 STRINGS = (
@@ -13,6 +14,7 @@ STRINGS = (
     "instruction, so copies weigh more than on a processor."
 )
 _SIDES = {"initiator": "initiator", "target": "target", "both": "initiator and target together"}
+_LEAD_MAX = 3
 FUNCTIONS_MAX = 5
 """Named of each treatment on a terminal; the JSON has all."""
 
@@ -51,6 +53,25 @@ def largest(profile: CellProfile) -> str:
     """Its largest functions, in a line."""
     shown = list(profile.functions.items())[:FUNCTIONS_MAX]
     return ", ".join(f"{name} {instructions:,.0f}" for (_, name), instructions in shown)
+
+
+def change_lead(change: ProfileChange) -> str:
+    """ "NVMe/TCP: 43,000 → 52,400 instructions per I/O (+22 %); most in memcpy +4,000"."""
+    share = f" ({signed(change.after / change.before - 1)})" if change.before else ""
+    where = f"{title(change.treatment) or 'all'}, {_SIDES.get(change.role, change.role)}"
+    most = ", ".join(f"{each.function} {_more(each.more)}" for each in change.functions[:_LEAD_MAX])
+    return f"{where}: {change.before:,.0f} → {change.after:,.0f} instructions per I/O{share}; most in {most}."
+
+
+def difference_cells(each: Difference) -> tuple[str, str, str]:
+    """Before, after, and the difference with its interval."""
+    span = "" if each.low is None or each.high is None else f" [{_more(each.low)}, {_more(each.high)}]"
+    return f"{each.before:,.0f}", f"{each.after:,.0f}", f"{_more(each.more)}{span}"
+
+
+def _more(instructions: float) -> str:
+    rounded = round(instructions)
+    return f"{'−' if rounded < 0 else '+' if rounded else ''}{abs(rounded):,}"
 
 
 def _ordered(profiles: Sequence[CellProfile]) -> tuple[str, ...]:

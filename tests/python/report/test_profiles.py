@@ -15,6 +15,7 @@ from rich.console import Console
 from command_line import ran
 from documented_keys import documented
 from iotax.analysis import StudyData, summarise
+from iotax.analysis.change import changes
 from iotax.analysis.profile import cell_profiles
 from iotax.cli.profile import print_profiles
 from iotax.records import Profile
@@ -135,3 +136,64 @@ def test_a_strangers_profile_with_figures_of_no_measurement_is_named(wrong: Prof
     assert isinstance(result, TrialResult)
     assert unsound(result) == ""
     assert unsound(result.model_copy(update={"profile": (wrong,)})).startswith("profile[0]: ")
+
+
+def after(data: StudyData, *, scatter: bool) -> StudyData:
+    """The same runs, with 2,000 more instructions of an iSCSI I/O in one function, and a new one of 100."""
+    attempts = []
+    for number, each in enumerate(data.attempts):
+        assert each.result is not None
+        if each.trial.treatment["protocol"] == "iscsi":
+            [found] = each.result.profile
+            ios = each.result.ios
+            layers = {layer: dict(own) for layer, own in found.layers.items()}
+            layers["TCP/IP"]["tcp_ack"] += ios * (2000 + (number if scatter else 0))
+            layers["copies"] = {"memcpy": 100 * ios}
+            profile = found.model_copy(update={"layers": layers})
+            result = each.result.model_copy(update={"profile": (profile,)})
+            attempts.append(each.model_copy(update={"result": result}))
+        else:
+            attempts.append(each)
+    return replace(data, attempts=attempts)
+
+
+def test_functions_are_ranked_by_what_they_changed() -> None:
+    old = profiled(apart=False)
+    found = {each.treatment: each for each in changes(old, after(old, scatter=True), 2.0).profiles}
+    iscsi = next(each for name, each in found.items() if "iscsi" in name)
+    more, new = iscsi.functions[:2]
+    assert (more.layer, more.function, more.before) == ("TCP/IP", "tcp_ack", pytest.approx(1000))
+    assert more.low is not None and more.high is not None
+    assert 1900 < more.low < more.more < more.high < 2100
+    assert (new.function, new.before, new.after) == ("memcpy", 0.0, pytest.approx(100))
+    assert [each.layer for each in iscsi.layers] == ["TCP/IP", "copies", "transport"]
+    assert iscsi.after - iscsi.before == pytest.approx(sum(each.more for each in iscsi.functions))
+    others = [one for name, each in found.items() if "iscsi" not in name for one in each.functions]
+    assert others
+    assert {one.more for one in others} == {0.0}
+
+
+def test_compare_names_the_functions_on_the_terminal_and_in_the_json(tmp_path: Path) -> None:
+    old = profiled(apart=False)
+    before, later = (
+        write_notebook(tmp_path / f"{name}.iotax", data)
+        for name, data in (("before", old), ("after", after(old, scatter=False)))
+    )
+    # The second notebook's figures differ in nothing else; its runs are of another time.
+    brief, long = ran("compare", before, later), ran("compare", before, later, "--long")
+    assert "iSCSI · 8, initiator and target together: 5,000 → 7,100 instructions per I/O (+42 %)" in brief.stdout
+    assert "tcp_ack +2,000" in brief.stdout
+    assert "copies" in long.stdout
+    document = json.loads(ran("compare", before, later, "--json").stdout)
+    [iscsi] = [each for each in document["profiles"] if "iscsi" in each["treatment"]]
+    assert (iscsi["before"], iscsi["after"]) == (pytest.approx(5000), pytest.approx(7100))
+    assert iscsi["functions"][0]["function"] == "tcp_ack"
+    assert iscsi["functions"][0]["difference"] == pytest.approx(2000)
+
+
+def test_two_levels_of_one_run_are_compared_by_function(tmp_path: Path) -> None:
+    notebook = write_notebook(tmp_path / "n.iotax", profiled(apart=False))
+    document = json.loads(ran("compare", "iscsi", "nfs3", notebook, "--json").stdout)
+    [only] = document["profiles"]
+    assert only["functions"][0]["function"] == "iscsi_tcp_recv_skb [libiscsi_tcp]"
+    assert only["functions"][0]["difference"] == pytest.approx(-4000)
