@@ -16,6 +16,9 @@ _DIGITS_MAX = 3
 _UNKNOWN = 1e6
 """Where an interval's high end is so many times its low one, its ends tell nothing."""
 
+NOTHING = 1e-9
+"""Of any unit, and as a share: what is smaller is left of adding floating-point numbers, and is written as 0."""
+
 ALIKE = "no interval: all runs alike"
 """Of figures that came out alike: an interval without width says nothing of how well they are known."""
 
@@ -24,7 +27,7 @@ def figure(value: float) -> str:
     """Three significant figures, thousands separated."""
     if not math.isfinite(value):
         return "–"
-    if value == 0:
+    if abs(value) < NOTHING:
         return "0"
     rounded = float(f"{value:.3g}")
     digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
@@ -34,7 +37,7 @@ def figure(value: float) -> str:
 def percent(share: float) -> str:
     """ "4.1 %", "34 %"."""
     value = 100 * share
-    if 0 < value < 0.05:
+    if 100 * NOTHING <= value < 0.05:
         return f"{float(f'{value:.1g}'):.{_digits(value)}f} %"
     return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
 
@@ -43,7 +46,7 @@ def indexed(ratio: float, digits: int = 0) -> str:
     """A ratio with the baseline at 100. One that is not 100 is not written as 100, so that an interval says of "no
     difference" what its verdict says."""
     value = 100 * ratio
-    if value != 100 and float(f"{value:.{digits}f}") == 100:
+    if abs(value - 100) >= 100 * NOTHING and float(f"{value:.{digits}f}") == 100:
         digits = max(digits, _digits(abs(value - 100)))
     return f"{value:,.{digits}f}"
 
@@ -58,6 +61,8 @@ def indexed_ends(ratio: Estimate, shown: Callable[[float], str] = indexed) -> tu
 def points(ratio: float) -> str:
     """A ratio as percentage points without their sign, "+4.1"; "+0.03", never "+0.0", where there is a difference."""
     value = 100 * (ratio - 1)
+    if abs(value) < 100 * NOTHING:
+        value = 0.0
     digits = 1 if value == 0 or abs(value) >= 0.05 else _digits(abs(value))
     return f"{value:+.{digits}f}".replace("-", "−")
 
@@ -69,7 +74,7 @@ def _digits(value: float) -> int:
 
 def signed(share: float) -> str:
     """ "+4.1 %", "−34 %"."""
-    return ("+" if share >= 0 else "−") + percent(abs(share))
+    return ("+" if share > -NOTHING else "−") + percent(abs(share))
 
 
 def interval(estimate: Estimate, none: str = "no interval") -> str:

@@ -1,7 +1,7 @@
 """How ratios and their intervals are written."""
 
 from iotax.analysis.estimate import Estimate
-from iotax.wording.figures import indexed, indexed_ends, span
+from iotax.wording.figures import figure, indexed, indexed_ends, percent, points, signed, span
 
 
 def test_an_end_that_is_as_good_as_unknown_is_not_written_with_all_its_digits() -> None:
@@ -21,3 +21,14 @@ def test_ends_of_an_interval_are_told_apart() -> None:
     assert span(Estimate(0.109, 0.1061, 0.1093)) == "95 % CI −89.4 % to −89.1 %"
     assert span(Estimate(0.85, 0.84, 0.86)) == "95 % CI −16 % to −14 %"
     assert span(Estimate(0.5, 0.5, 0.50000001)) == "95 % CI −50 % to −50 %"
+
+
+def test_what_is_left_of_adding_floating_point_numbers_is_written_as_nothing() -> None:
+    """Coefficients and F values of simulated studies were written as 0.0000000000000195."""
+    rest = 0.1 + 0.2 - 0.3
+    assert 0 < rest < 1e-15
+    assert [figure(each) for each in (rest, -rest, 0.0, 2e-9)] == ["0", "0", "0", "0.00000000200"]
+    assert (percent(rest), signed(-rest), points(1 + rest), points(1 - rest)) == ("0.0 %", "+0.0 %", "+0.0", "+0.0")
+    assert (indexed(1 + rest), indexed(1 - rest)) == ("100", "100")
+    # What small differences there are keep their first figure.
+    assert (percent(2e-5), points(1.0003), indexed(0.9996)) == ("0.002 %", "+0.03", "99.96")
