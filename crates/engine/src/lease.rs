@@ -17,6 +17,9 @@ use crate::{document::Event, failure, log, output};
 /// How many times in its length a lease is looked at.
 const LOOKS: u32 = 8;
 
+/// How long the last line may take to be written.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Runs `wait`, which waits for whoever started this process; ends the process where that takes longer than `limit`.
 pub(crate) fn within<T>(limit: Duration, wait: impl FnOnce() -> T) -> T {
     let (came, waiting) = mpsc::channel::<()>();
@@ -75,11 +78,11 @@ fn end(message: String) -> ! {
     // Nobody may be left to read it, and then writing waits: the end does not.
     std::thread::spawn(move || {
         let failure = Failure::new(FailureKind::Lost, message, "standard input");
-        output::emit(&Event::Error(failure::event(&failure)));
+        output::emit_last(&Event::Error(failure::event(&failure)));
         log::finish();
         std::process::exit(1);
     });
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(LAST_WORDS);
     log::finish();
     std::process::exit(1);
 }

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::emit(&document::Event::Error(failure::event(&failure)));
+            output::emit_last(&document::Event::Error(failure::event(&failure)));
             failure::exit_code(&failure)
         }
     }

@@ -11,6 +11,13 @@ pub(crate) fn print(document: &serde_json::Value) -> Result<(), Failure> {
     writeln!(std::io::stdout(), "{document:#}").map_err(|error| failure::io(&error, "standard output"))
 }
 
+/// Writes the line after which no other follows: what another thread has to say from now on waits until the process ends.
+pub(crate) fn emit_last(event: &Event) {
+    let stdout = std::io::stdout().lock();
+    emit(event);
+    std::mem::forget(stdout);
+}
+
 /// Writes one line. A reader that went away ends the process: nobody is left to measure for.
 pub(crate) fn emit(event: &Event) {
     let mut line = serde_json::to_vec(event).expect("plain data, whose keys are strings");

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -124,6 +125,23 @@ def test_every_document_is_done_before_it_is_damaged(real_engine: Path, tmp_path
         # Their input ends soon, and nobody listens at the one address.
         ends = {event.get("kind", event["event"]) for event in events}
         assert ends & {"ready", "filled", "checked", "idle", "result", "lost", "refused"}, events
+
+
+def test_an_error_is_the_last_line_whenever_the_input_ends(real_engine: Path, tmp_path: Path) -> None:
+    (tmp_path / "volume").write_bytes(bytes(16 << 20))
+    [document] = (json.dumps(each).encode() for _, each in DOCUMENTS if each.get("start") == "told")
+    for number in range(24):
+        with subprocess.Popen(
+            [real_engine, "session"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
+        ) as process:
+            assert process.stdin
+            process.stdin.write(document + b"\n")
+            process.stdin.flush()
+            # Before it connects, as it does, and after.
+            time.sleep(number / 1000)
+            said, _ = process.communicate(timeout=PATIENCE_S)
+        assert json.loads(said.splitlines()[-1])["kind"] == "lost", said
+        assert process.returncode == 1
 
 
 def test_a_damaged_document_is_done_or_refused(real_engine: Path, tmp_path: Path) -> None:
