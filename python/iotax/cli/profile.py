@@ -15,7 +15,15 @@ from iotax.analysis.profile import Difference, ProfileChange, cell_profiles
 from iotax.cli.fit import fitting
 from iotax.units import counted
 from iotax.wording import title
-from iotax.wording.profile import STRINGS, LayerTable, change_lead, difference_cells, largest, layer_tables
+from iotax.wording.profile import (
+    COPIES_DIFFER,
+    STRINGS,
+    LayerTable,
+    change_lead,
+    difference_cells,
+    largest,
+    layer_tables,
+)
 
 _FUNCTIONS_MAX = 15
 """On a terminal; the JSON has all."""
@@ -61,6 +69,7 @@ def print_leads(out: Console, changes: Sequence[ProfileChange]) -> None:
         out.print(Text(change_lead(each)), soft_wrap=True)
     if len(changes) > _LEADS_MAX:
         out.print(Text(f"{counted(len(changes) - _LEADS_MAX, 'more profile')}: see --long."))
+    _print_caution(out, changes)
 
 
 def print_changes(out: Console, changes: Sequence[ProfileChange]) -> None:
@@ -69,6 +78,12 @@ def print_changes(out: Console, changes: Sequence[ProfileChange]) -> None:
         out.print(Text(change_lead(each), style="bold"), soft_wrap=True)
         out.print(_change_table("layer", each.layers))
         out.print(_change_table("function", each.functions[:_FUNCTIONS_MAX]))
+    _print_caution(out, changes)
+
+
+def _print_caution(out: Console, changes: Sequence[ProfileChange]) -> None:
+    if changes:
+        out.print(f"{STRINGS} {COPIES_DIFFER}", style="dim", soft_wrap=True, highlight=False)
 
 
 def _change_table(name: str, differences: Sequence[Difference]) -> Table:

@@ -13,6 +13,7 @@ STRINGS = (
     "The emulator counts each step of a string instruction (rep movsb, rep stosb: memcpy, memset, clear_page) as an "
     "instruction, so copies weigh more than on a processor."
 )
+COPIES_DIFFER = "Two kernels that copy by different instructions differ by that alone."
 _SIDES = {"initiator": "initiator", "target": "target", "both": "initiator and target together"}
 _LEAD_MAX = 3
 FUNCTIONS_MAX = 5

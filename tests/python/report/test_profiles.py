@@ -184,6 +184,7 @@ def test_compare_names_the_functions_on_the_terminal_and_in_the_json(tmp_path: P
     assert "iSCSI · 8, initiator and target together: 5,000 → 7,100 instructions per I/O (+42 %)" in brief.stdout
     assert "tcp_ack +2,000" in brief.stdout
     assert "copies" in long.stdout
+    assert "emulator counts each step of a string instruction" in brief.stdout
     document = json.loads(ran("compare", before, later, "--json").stdout)
     [iscsi] = [each for each in document["profiles"] if "iscsi" in each["treatment"]]
     assert (iscsi["before"], iscsi["after"]) == (pytest.approx(5000), pytest.approx(7100))
