@@ -38,7 +38,7 @@ def _column(role: CpuRole, runs: Sequence[Run], summary: Summary) -> str:
     found = list(dict.fromkeys(_measured(role, run) for run in runs if run.result.role(role).parts))
     if found:
         return "; elsewhere ".join(found)
-    return f"none, {_why(role, lack_of(role, runs), summary)}"
+    return f"none: {_why(role, lack_of(role, runs), summary)}"
 
 
 def _measured(role: CpuRole, run: Run) -> str:
@@ -132,40 +132,40 @@ def _why(role: CpuRole, lack: Lack | None, summary: Summary) -> str:
     match lack:
         case Lack.GUESTS if imported:
             return (
-                "for its guests’ own time was not recorded, and a host’s monitor counts them in: record sar or "
+                "its guests’ own time was not recorded, and a host’s monitor counts them in: record sar or "
                 "mpstat in "
                 "each guest and import it with --cpu guest=FILE"
             )
         case Lack.GUESTS:
             return (
-                "for its guests’ own time was not read: name them under `guests:` of the hypervisor, by their names "
+                "its guests’ own time was not read: name them under `guests:` of the hypervisor, by their names "
                 "among the initiators and targets"
             )
         case Lack.BACKGROUND:
-            return "for its kernel makes the path, and what the machine does without load was not measured"
+            return "its kernel makes the path, and what the machine does without load was not measured"
         case Lack.TOGETHER:
-            return "for one machine holds initiator and target, and only their sum is known"
+            return "one machine holds initiator and target, and only their sum is known"
         case Lack.NOBODY:
-            return "for nobody serves the volume"
+            return "nobody serves the volume"
         case Lack.NOT_READ if imported:
             said = "guest" if role == "hypervisor" else ""
             word = "hypervisor" if said else role if role != "machine" else "initiator"
             also = " and --cpu guest=FILE" if said else ""
             return (
-                "for nobody recorded it: record sar, mpstat or esxtop beside the runs and import it with --cpu "
+                "nobody recorded it: record sar, mpstat or esxtop beside the runs and import it with --cpu "
                 f"{word}=FILE{also}"
             )
         case Lack.NOT_READ:
             return _NOT_READ[role]
         case None:
-            return "for the number of its processors is not known"
+            return "the number of its processors is not known"
 
 
 _NOT_READ: dict[CpuRole, str] = {
-    "initiator": "for it was not read",
-    "target": "for the target’s machine is not one that this lab reads",
-    "hypervisor": "for no hypervisor was read: the hosts lab reads those under `hypervisors:`, the vm lab its own",
-    "machine": "for no whole machine was read",
+    "initiator": "its CPU was not read",
+    "target": "the target’s machine is not one that this lab reads",
+    "hypervisor": "no hypervisor was read: the hosts lab reads those under `hypervisors:`, the vm lab its own",
+    "machine": "no whole machine was read",
 }
 
 

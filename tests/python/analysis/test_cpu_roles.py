@@ -167,7 +167,7 @@ def test_what_the_study_asks_for_and_nobody_read_is_said_with_its_reason() -> No
     summary = summarise(Simulation().data(of))
     [missing] = [each for each in answer(summary) if each.title == "Not measured"]
     [finding] = missing.findings
-    assert "No CPU per I/O, initiator's hypervisor: for no hypervisor was read" in finding.sentence
+    assert "No CPU per I/O, initiator's hypervisor: no hypervisor was read" in finding.sentence
     assert [each.response for each in summary.unread] == [CPU_HYPERVISOR]
 
 
@@ -176,7 +176,7 @@ def test_each_column_says_what_it_contains() -> None:
     assert any(each.startswith("Hypervisor: all busy time of the host by esxtop") for each in said)
     assert any(each.startswith("Initiator: all busy time of the initiator’s virtual machine") for each in said)
     assert any("guests within their hosts and counted once" in each for each in said)
-    assert any(each.startswith("Target: none, for") for each in said)
+    assert any(each.startswith("Target: none: ") for each in said)
 
 
 def test_a_host_of_kvm_tells_qemu_beside_its_guests_and_the_rest_apart() -> None:

@@ -38,7 +38,7 @@ def measured(folder: Path, design: str, windows: str = "") -> list[tuple[int, Tr
 
 @pytest.mark.usefixtures("real_engine")
 def test_each_trial_keeps_what_its_media_did(tmp_path: Path) -> None:
-    found = measured(tmp_path, "{replicates: 1}", "warmup: 20ms, runtime: 100ms")
+    found = measured(tmp_path, "{replicates: 1}", "warmup: 20ms, runtime: 400ms")
     assert len(found) == 4
     for service_ns, result in found:
         media = result.media
@@ -58,7 +58,7 @@ def test_what_media_did_is_that_of_the_warm_up_too_as_the_check_says(tmp_path: P
 
 @pytest.mark.usefixtures("real_engine")
 def test_in_rounds_each_level_has_media_of_its_own(tmp_path: Path) -> None:
-    found = measured(tmp_path, "{sessions: 2, rounds: 2, slice: 50ms, settle: 5ms}")
+    found = measured(tmp_path, "{sessions: 2, rounds: 2, slice: 200ms, settle: 5ms}")
     assert len(found) == 8
     for service_ns, result in found:
         assert result.media is not None

@@ -30,7 +30,7 @@ name: steady
 question: Is it?
 volume: {size: 8MiB}
 factors: {protocol: {disk: ./volume}}
-load: {runtime: 50ms, warmup: 0s, block_size: 16KiB, working_set: 4MiB}
+load: {runtime: 500ms, warmup: 0s, block_size: 16KiB, working_set: 4MiB}
 precondition: {fill: 75%, passes: 2, round: 100ms, rounds_max: 6}
 design: {replicates: 1}
 baseline: {protocol: disk}

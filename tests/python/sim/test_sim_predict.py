@@ -24,7 +24,7 @@ MEASURED: dict[str, Any] = {
     "lab": "loopback",
     "volume": {"size": "1MiB"},
     "factors": {"protocol": ["local", "iscsi", "nvme-tcp"], "outstanding": [8, 1]},
-    "load": {"warmup": "5ms", "runtime": "30ms"},
+    "load": {"warmup": "5ms", "runtime": "500ms"},
     "design": {"replicates": 2},
     "baseline": {"protocol": "iscsi"},
 }

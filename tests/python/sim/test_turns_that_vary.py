@@ -28,7 +28,7 @@ MEASURED: dict[str, Any] = {
     "lab": "loopback",
     "volume": {"size": "1MiB"},
     "factors": {"protocol": ["iscsi", "nvme-tcp"], "outstanding": [1, 8, 32, 64]},
-    "load": {"warmup": "5ms", "runtime": "100ms"},
+    "load": {"warmup": "5ms", "runtime": "400ms"},
     "design": {"replicates": 1, "blocks": "none"},
     "baseline": {"protocol": "iscsi"},
 }
