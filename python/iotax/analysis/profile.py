@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,17 +37,18 @@ class CellProfile:
     @property
     def layers(self) -> dict[str, float]:
         """Layer → instructions per I/O, the most first."""
-        found: dict[str, float] = {}
+        found: Counter[str] = Counter()
         for (layer, _), instructions in self.functions.items():
-            found[layer] = found.get(layer, 0.0) + instructions
-        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+            found.update({layer: instructions})
+        return dict(found.most_common())
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of a layer or a function, in instructions per I/O, after less before."""
+    """Of a layer, a function or all of them, in instructions per I/O, after less before."""
 
     layer: str
+    """Empty for all layers."""
     function: str
     """Empty for the whole layer."""
     before: float
@@ -67,16 +69,9 @@ class ProfileChange:
     treatment: str
     host: str
     role: Role
+    total: Difference
     layers: list[Difference]
     functions: list[Difference]
-
-    @property
-    def before(self) -> float:
-        return sum(each.before for each in self.layers)
-
-    @property
-    def after(self) -> float:
-        return sum(each.after for each in self.layers)
 
 
 def cell_profiles(cells: Iterable[CellSummary]) -> list[CellProfile]:
@@ -96,6 +91,7 @@ def profile_changes(treatment: str, before: Sequence[Run], after: Sequence[Run])
             treatment,
             host,
             role,
+            _differences(map(_whole, olds[host, role]), map(_whole, news[host, role]))[0],
             _differences(map(_by_layer, olds[host, role]), map(_by_layer, news[host, role])),
             _differences(map(_by_function, olds[host, role]), map(_by_function, news[host, role])),
         )
@@ -115,6 +111,10 @@ def _by_machine(runs: Sequence[Run]) -> dict[tuple[str, Role], list[Profile]]:
 
 _PerIo = Mapping[tuple[str, str], float]
 """(layer, function) → instructions per I/O; the function is empty where layers are meant."""
+
+
+def _whole(profile: Profile) -> _PerIo:
+    return {("", ""): profile.instructions / profile.ios}
 
 
 def _by_layer(profile: Profile) -> _PerIo:
@@ -138,8 +138,7 @@ def _differences(before: Iterable[_PerIo], after: Iterable[_PerIo]) -> list[Diff
 
 
 def _means(profiles: list[Profile]) -> dict[tuple[str, str], float]:
-    total: dict[tuple[str, str], float] = {}
-    for each in map(_by_function, profiles):
-        for key, instructions in each.items():
-            total[key] = total.get(key, 0.0) + instructions / len(profiles)
-    return dict(sorted(total.items(), key=lambda pair: -pair[1]))
+    total: Counter[tuple[str, str]] = Counter()
+    for each in profiles:
+        total.update(_by_function(each))
+    return {key: instructions / len(profiles) for key, instructions in total.most_common()}

@@ -17,11 +17,14 @@ from iotax.units import counted
 from iotax.wording import title
 from iotax.wording.profile import (
     COPIES_DIFFER,
+    COPIES_WEIGH,
+    OWN_INTERVALS,
     STRINGS,
     LayerTable,
     change_lead,
     difference_cells,
     largest,
+    largest_changes,
     layer_tables,
 )
 
@@ -64,12 +67,14 @@ def _table(table: LayerTable, columns: range) -> Table:
 
 
 def print_leads(out: Console, changes: Sequence[ProfileChange]) -> None:
-    """A line for each treatment and machine."""
+    """Two lines for each treatment and machine."""
     for each in changes[:_LEADS_MAX]:
         out.print(Text(change_lead(each)), soft_wrap=True)
+        out.print(Text(f"  most in {largest_changes(each)}"), soft_wrap=True)
     if len(changes) > _LEADS_MAX:
         out.print(Text(f"{counted(len(changes) - _LEADS_MAX, 'more profile')}: see --long."))
-    _print_caution(out, changes)
+    if changes:
+        out.print(Text(COPIES_WEIGH, style="dim"), soft_wrap=True)
 
 
 def print_changes(out: Console, changes: Sequence[ProfileChange]) -> None:
@@ -78,12 +83,8 @@ def print_changes(out: Console, changes: Sequence[ProfileChange]) -> None:
         out.print(Text(change_lead(each), style="bold"), soft_wrap=True)
         out.print(_change_table("layer", each.layers))
         out.print(_change_table("function", each.functions[:_FUNCTIONS_MAX]))
-    _print_caution(out, changes)
-
-
-def _print_caution(out: Console, changes: Sequence[ProfileChange]) -> None:
     if changes:
-        out.print(f"{STRINGS} {COPIES_DIFFER}", style="dim", soft_wrap=True, highlight=False)
+        out.print(Text(" ".join([OWN_INTERVALS, STRINGS, COPIES_DIFFER]), style="dim"), soft_wrap=True)
 
 
 def _change_table(name: str, differences: Sequence[Difference]) -> Table:
@@ -104,8 +105,11 @@ def change_documents(changes: Sequence[ProfileChange]) -> list[dict[str, Any]]:
             "treatment": each.treatment,
             "host": each.host,
             "role": each.role,
-            "before": each.before,
-            "after": each.after,
+            "before": each.total.before,
+            "after": each.total.after,
+            "difference": each.total.more,
+            "low": each.total.low,
+            "high": each.total.high,
             "layers": [_difference(one) for one in each.layers],
             "functions": [_difference(one) for one in each.functions],
         }

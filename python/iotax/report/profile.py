@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from iotax.analysis import Summary
@@ -42,17 +43,15 @@ def _table(summary: Summary, table: LayerTable) -> ProfileTable:
 
 
 def _functions(table: LayerTable) -> list[Group]:
-    total: dict[tuple[str, str], float] = {}
+    total: Counter[tuple[str, str]] = Counter()
     for each in table.profiles:
-        for key, instructions in each.functions.items():
-            total[key] = total.get(key, 0.0) + instructions
-    most = sorted(total, key=lambda key: -total[key])[:_FUNCTIONS_MAX]
+        total.update(each.functions)
     return [
         Group(
             "",
             [
                 Row("", name, [_figure(each.functions.get((layer, name), 0.0), each) for each in table.profiles], layer)
-                for layer, name in most
+                for (layer, name), _ in total.most_common(_FUNCTIONS_MAX)
             ],
         )
     ]

@@ -167,7 +167,7 @@ def test_functions_are_ranked_by_what_they_changed() -> None:
     assert 1900 < more.low < more.more < more.high < 2100
     assert (new.function, new.before, new.after) == ("memcpy", 0.0, pytest.approx(100))
     assert [each.layer for each in iscsi.layers] == ["TCP/IP", "copies", "transport"]
-    assert iscsi.after - iscsi.before == pytest.approx(sum(each.more for each in iscsi.functions))
+    assert iscsi.total.more == pytest.approx(sum(each.more for each in iscsi.functions))
     others = [one for name, each in found.items() if "iscsi" not in name for one in each.functions]
     assert others
     assert {one.more for one in others} == {0.0}
@@ -181,10 +181,13 @@ def test_compare_names_the_functions_on_the_terminal_and_in_the_json(tmp_path: P
     )
     # The second notebook's figures differ in nothing else; its runs are of another time.
     brief, long = ran("compare", before, later), ran("compare", before, later, "--long")
-    assert "iSCSI · 8, initiator and target together: 5,000 → 7,100 instructions per I/O (+42 %)" in brief.stdout
-    assert "tcp_ack +2,000" in brief.stdout
+    assert "iSCSI · 8: 5,000 → 7,100 instructions per I/O, +2,100 [+2,100, +2,100]" in brief.stdout
+    assert "most in TCP/IP +2,000; copies +100" in brief.stdout
+    assert "tcp_ack" in long.stdout
     assert "copies" in long.stdout
-    assert "emulator counts each step of a string instruction" in brief.stdout
+    assert "of 100 functions that did not change, about 5 seem to" in long.stdout
+    assert "emulator counts each step of a string instruction" in long.stdout
+    assert "Copies count more than on a processor" in brief.stdout
     document = json.loads(ran("compare", before, later, "--json").stdout)
     [iscsi] = [each for each in document["profiles"] if "iscsi" in each["treatment"]]
     assert (iscsi["before"], iscsi["after"]) == (pytest.approx(5000), pytest.approx(7100))

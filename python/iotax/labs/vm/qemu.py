@@ -104,8 +104,8 @@ def arguments(machine: Machine, image: Image, folder: Path, short: Path) -> list
 
 
 def _command_line(machine: Machine) -> str:
-    """An emulated guest's counter is the host's. Its kernel would measure the counter's rate as it boots, and on a busy
-    host take a wrong one, so that its clock ran up to a quarter slow: the rate is told."""
+    """With the rate of the host's time stamp counter, which an emulated guest sees as its own. A kernel that measures
+    the rate as it boots gets a wrong one on a busy host, and keeps it."""
     if machine.accelerator == "tcg" and machine.clock == "host":
         with contextlib.suppress(EngineError):
             if rate_hz := counter_rate_hz(find_engine()):

@@ -111,8 +111,15 @@ EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc, char **
         return -1;
     }
     int descriptor = open(argv[0] + 4, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (descriptor < 0 || ftruncate(descriptor, sizeof *file) != 0) {
+    if (descriptor < 0) {
         perror(argv[0] + 4);
+        return -1;
+    }
+    /* Not ftruncate: a disk that fills up later would kill the machine where it counts. */
+    int wrong = posix_fallocate(descriptor, 0, sizeof *file);
+    if (wrong) {
+        fprintf(stderr, "%s: %s\n", argv[0] + 4, strerror(wrong));
+        close(descriptor);
         return -1;
     }
     void *mapped = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
