@@ -42,6 +42,8 @@ GUESTS_NS = 15_000_000_000
 RECONNECT_NS = 3_000_000_000
 """A guest's protocol taken down and the next one brought up. Of emulated guests 1.6 s (`kernel-exact`) to 5.3 s
 (`kernel-outstanding`, on a busy host) for a change were seen."""
+PROFILE_NS = 1_500_000_000
+"""What a profile adds to a trial: over `kernel-exact` 7.5 s in place of 6.2 s were seen, on a busy host."""
 TRANSACTION_NS = 7_000_000
 """Of a database's in emulated guests, all clients together: 97 to 192 a second were seen, host busy (`database`)."""
 FILL_BYTES_PER_S = 1 << 30
@@ -253,6 +255,7 @@ def _expected(study: Study, trials: Sequence[Trial]) -> dict[str, int]:
         if study.lab.vm is not None:
             wanted = {name: level for name, level in trial.treatment.items() if factor_names()[name] in _CONNECTED_BY}
             found[trial.id] += RECONNECT_NS if wanted != up else 0
+            found[trial.id] += PROFILE_NS if study.lab.vm.profile else 0
             up = wanted
     return found
 
