@@ -19,6 +19,7 @@ from bench.trust.table import BEGIN, END, lines, precision_lines, put
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "statistics.md"
 
 
+@pytest.mark.machine
 @pytest.mark.usefixtures("real_engine")
 def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_put_in() -> None:
     quiet, burn = (next(case for case in CASES if case.key == key) for key in ("quiet", "burn"))
@@ -44,6 +45,7 @@ def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_pu
     assert ratios["cpu"].truth == pytest.approx(1 + 1000 / dear.base_us["cpu"])
 
 
+@pytest.mark.machine
 @pytest.mark.usefixtures("real_engine")
 def test_delay_put_into_the_target_is_the_truth_of_its_ratio() -> None:
     delay = next(case for case in CASES if case.key == "delay")

@@ -13,7 +13,7 @@ from session_loads import served as served  # noqa: PLC0414 - a fixture
 
 from engine_process import events, started
 
-SLICE_NS = 30_000_000
+SLICE_NS = 100_000_000
 
 
 def session(engine: Path, members: list[dict[str, Any]], rounds: list[list[int]]) -> list[dict[str, Any]]:
@@ -21,6 +21,7 @@ def session(engine: Path, members: list[dict[str, Any]], rounds: list[list[int]]
     return events(engine, document, "session")
 
 
+@pytest.mark.machine
 def test_what_leads_in_is_in_no_slice(real_engine: Path, served: dict[str, Any]) -> None:
     lead_in_ns = 40_000_000
     document = {"lead_in_ns": lead_in_ns, "settle_ns": 0, "slice_ns": SLICE_NS, "rounds": [[1, 2]]}
@@ -42,6 +43,7 @@ def test_a_told_start_has_no_lead_in(real_engine: Path, served: dict[str, Any]) 
     assert [(event["event"], event["where"]) for event in said] == [("error", "lead_in_ns")]
 
 
+@pytest.mark.machine
 def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, served: dict[str, Any]) -> None:
     said = session(real_engine, loads(served), [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])
     connected = [event["id"] for event in said if event["event"] == "connected"]
@@ -73,6 +75,7 @@ def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, ser
     assert all(later[1] - earlier[1] >= SLICE_NS for earlier, later in itertools.pairwise(starts))
 
 
+@pytest.mark.machine
 def test_session_measures_over_several_threads_and_streams(real_engine: Path, served: dict[str, Any]) -> None:
     streams = [{"name": "random"}, {"name": "sequential", "random_percent": 0}]
     members = loads(served, workers=4, threads=2, streams=streams)[:1]
@@ -84,11 +87,12 @@ def test_session_measures_over_several_threads_and_streams(real_engine: Path, se
     assert result["outstanding"]["mean"] == pytest.approx(16, rel=0.2)
 
 
+@pytest.mark.machine
 def test_open_loop_is_offered_its_rate_in_every_slice(real_engine: Path, served: dict[str, Any]) -> None:
     pacing = {"kind": "open", "rate_iops": 1000}
     said = session(real_engine, loads(served, pacing=pacing)[:2], [[0, 1], [1, 0]])
     for result in (event for event in said if event["event"] == "result"):
-        assert result["open"]["offered"] == 2 * 30
+        assert result["open"]["offered"] == 2 * SLICE_NS // 1_000_000
 
 
 def test_load_that_cannot_connect_ends_the_session(real_engine: Path, served: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ question: Does it run on a host without a C library?
 lab: {{hosts: {{initiators: [{{name: h1, address: {h1}}}], targets: [{{name: h2, address: {h2}}}]}}}}
 volume: {{size: 32MiB}}
 factors: {{protocol: [nfs3, nvme-tcp]}}
-load: {{outstanding: 4, read: 75%, warmup: 100ms, runtime: 300ms}}
+load: {{outstanding: 4, read: 75%, warmup: 100ms, runtime: 1s}}
 design: {{replicates: 1}}
 baseline: {{protocol: nfs3}}
 """

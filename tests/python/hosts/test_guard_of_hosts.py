@@ -29,7 +29,7 @@ question: Whose is it?
 lab: {{hosts: {{initiators: [{{name: h1, address: {address}}}]}}}}
 volume: {{size: 8MiB, fill: zeros}}
 factors: {{protocol: {{{protocols}}}}}
-load: {{outstanding: 4, read: 0%, verify: false, working_set: 1MiB, warmup: 0s, runtime: 200ms}}
+load: {{outstanding: 4, read: 0%, verify: false, working_set: 1MiB, warmup: 0s, runtime: 1s}}
 design: {{replicates: 1}}
 baseline: {{protocol: {baseline}}}
 """

@@ -35,7 +35,7 @@ lab:
 {hooks}
 volume: {{size: 8MiB}}
 factors: {{protocol: [iscsi, nvme-tcp]}}
-load: {{warmup: 0, runtime: 300ms}}
+load: {{warmup: 0, runtime: 1s}}
 design: {{replicates: 2}}
 baseline: {{protocol: iscsi}}
 """

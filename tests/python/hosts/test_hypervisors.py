@@ -34,7 +34,7 @@ lab:
     hypervisors: [{{name: h3, address: {h3}{how}}}]
 volume: {{size: 8MiB}}
 factors: {{protocol: [iscsi]}}
-load: {{warmup: 0, runtime: 500ms}}
+load: {{warmup: 0, runtime: 1s}}
 design: {{replicates: 1}}
 baseline: {{protocol: iscsi}}
 """

@@ -77,7 +77,7 @@ class Started:
         self.scheduler = self.process.stdout.readline().strip()
         assert self.scheduler.startswith("tcp://"), self.process.communicate()
 
-    def study(self, runtime: str = "500ms") -> str:
+    def study(self, runtime: str = "1s") -> str:
         addresses = {name: self.network.address(name) for name in self.network.names}
         return STUDY.format(scheduler=self.scheduler, runtime=runtime, **addresses)
 

@@ -38,7 +38,7 @@ factors:
   protocol:
     iscsi: {{protocol: "{iscsi}", chap: {{user: joe, secret_env: JOE, mutual: {{user: array, secret_file: array}}}}}}
     nvme: {{protocol: "{nvme}", dhchap: {{secret_file: key}}}}
-load: {{outstanding: 4, read: 75%, warmup: 100ms, runtime: 500ms}}
+load: {{outstanding: 4, read: 75%, warmup: 100ms, runtime: 1s}}
 design: {{replicates: 1}}
 baseline: {{protocol: iscsi}}
 """

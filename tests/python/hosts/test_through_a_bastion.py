@@ -40,7 +40,7 @@ def inside(tmp_path: Path) -> Iterator[Network]:
     network.close()
 
 
-def written(network: Network, initiator: str, runtime: str = "300ms") -> str:
+def written(network: Network, initiator: str, runtime: str = "1s") -> str:
     given = {"bastion": network.address("h1"), "inside": network.address_towards("h2")}
     return STUDY.format(initiator=initiator, runtime=runtime, **given)
 

@@ -219,12 +219,13 @@ def test_a_file_that_is_too_small_is_explained(tmp_path: Path) -> None:
     assert "holds 1MiB, but the working set is 16MiB; say a smaller `working_set:` under load" in done.stdout
 
 
+@pytest.mark.machine
 def test_a_delay_in_the_server_is_found_with_its_size() -> None:
     """A known tax of 2 ms. The least latency shows it best: a busy machine adds to latencies and takes from none."""
     text = SMALL.replace(
         "protocol: [local, nfs3, iscsi, nvme-tcp]", "protocol: [nfs3, iscsi, nvme-tcp]\n  delay: [0us, 2ms]"
     )
-    Path("small.yaml").write_text(text.replace("outstanding: 4", "outstanding: 1"))
+    Path("small.yaml").write_text(text.replace("outstanding: 4", "outstanding: 1").replace("300ms", "1s"))
     assert ran("run", "small.yaml", "--no-report").exit_code == 0
     least_ms = {each.trial.id: each.result.read.latency_min_ns / 1e6 for each in attempts("small") if each.result}
     for protocol in ("nfs3", "iscsi", "nvme-tcp"):

@@ -16,11 +16,14 @@ name: truth
 question: Is what was put in found?
 volume: {{size: 16MiB}}
 factors: {{protocol: [nfs3, iscsi, nvme-tcp], {factor}: [0us, {tax}]}}
-load: {{read: 100%, outstanding: 4, warmup: 50ms, runtime: 300ms}}
+load: {{read: 100%, outstanding: 4, warmup: 100ms, runtime: 1s}}
 design: {{replicates: 3, seed: 3}}
 baseline: {{{factor}: 0us}}
 responses: [{response}]
 """
+
+
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("real_engine"), pytest.mark.timeout(300)]
 
 
 def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:
@@ -32,7 +35,6 @@ def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:
         return summarise(study_data(opened))
 
 
-@pytest.mark.usefixtures("real_engine")
 def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
     """By the median, which a busy machine leaves alone."""
     summary = measured(tmp_path, "delay", "2ms", "latency")
@@ -48,7 +50,6 @@ def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
     assert ran("compare", *levels[::-1], *notebook).exit_code == 0
 
 
-@pytest.mark.usefixtures("real_engine")
 def test_an_injected_burn_is_found_as_cpu_of_the_target(tmp_path: Path) -> None:
     summary = measured(tmp_path, "burn", "100us", "cpu_per_io")
     (overall,) = summary.overalls
