@@ -22,7 +22,6 @@ mod reservation;
 pub mod rpc;
 pub mod scsi;
 mod session_table;
-mod tasks;
 pub mod time;
 pub mod wire;
 

@@ -211,7 +211,6 @@ COMMON = (
     "origin.rs",
     "reservation.rs",
     "session_table.rs",
-    "tasks.rs",
     "time.rs",
     "wire",
 )

@@ -103,6 +103,7 @@ pub enum DataFault {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Collect {
     want: u32,
+    burst_len: u32,
     got: u32,
     burst_end: u32,
     /// Of the next frame of its sequence.
@@ -112,8 +113,9 @@ pub struct Collect {
 }
 
 impl Collect {
-    pub fn new(want: u32) -> Self {
-        Self { want, ..Self::default() }
+    /// Each burst but the last has `burst_len` bytes.
+    pub fn new(want: u32, burst_len: u32) -> Self {
+        Self { want, burst_len, ..Self::default() }
     }
 
     /// Bytes that have come.
@@ -126,11 +128,11 @@ impl Collect {
     }
 
     /// What to ask for next, where something is.
-    pub fn next_burst(&mut self, burst_len: u32) -> Option<TransferReady> {
+    pub fn next_burst(&mut self) -> Option<TransferReady> {
         if self.got >= self.want || self.fault.is_some() || self.got < self.burst_end {
             return None;
         }
-        let len = (self.want - self.got).min(burst_len);
+        let len = (self.want - self.got).min(self.burst_len);
         self.burst_end = self.got + len;
         Some(TransferReady { offset: self.got, len })
     }
@@ -263,14 +265,14 @@ mod tests {
 
     #[test]
     fn bursts_are_asked_for_one_by_one() {
-        let mut collect = Collect::new(2500);
-        assert_eq!(collect.next_burst(2000), Some(TransferReady { offset: 0, len: 2000 }));
-        assert_eq!(collect.next_burst(2000), None);
+        let mut collect = Collect::new(2500, 2000);
+        assert_eq!(collect.next_burst(), Some(TransferReady { offset: 0, len: 2000 }));
+        assert_eq!(collect.next_burst(), None);
         assert!(collect.begin(&frame(0, 0, false), 1500));
         collect.end(1500, false);
         assert!(collect.begin(&frame(1500, 1, true), 500));
         collect.end(500, true);
-        assert_eq!(collect.next_burst(2000), Some(TransferReady { offset: 2000, len: 500 }));
+        assert_eq!(collect.next_burst(), Some(TransferReady { offset: 2000, len: 500 }));
         assert!(collect.begin(&frame(2000, 0, true), 500));
         collect.end(500, true);
         assert!(collect.is_over() && collect.fault().is_none());
@@ -279,8 +281,8 @@ mod tests {
     #[test]
     fn data_that_were_not_asked_for_are_faults() {
         let begun = |header: &Header, len: u32| {
-            let mut collect = Collect::new(1000);
-            collect.next_burst(1000);
+            let mut collect = Collect::new(1000, 1000);
+            collect.next_burst();
             let is_next = collect.begin(header, len);
             collect.end(len, header.has(f_ctl::END_SEQUENCE));
             (is_next, collect.fault())

@@ -7,7 +7,7 @@ use crate::{
         frame::{kind, r_ctl},
         sequence,
     },
-    scsi::{Sense, task::Residual},
+    scsi::{Sense, target::Residual},
     wire::Reader,
 };
 

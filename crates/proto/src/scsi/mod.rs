@@ -17,7 +17,7 @@ mod opcodes;
 mod provisioning;
 mod reserve;
 pub mod sense;
-pub(crate) mod task;
+pub(crate) mod target;
 mod unit;
 
 pub use self::device::{Ports, Transport};
@@ -26,7 +26,7 @@ pub use device::{Device, Identity, LogicalUnit, Provisioning};
 pub use lun::{decode_lun, encode_lun};
 pub use nexus::{Nexus, TaskManagement, TaskManagementResponse};
 pub use sense::{Sense, status};
-pub use task::ScsiBackend;
+pub use target::ScsiBackend;
 
 use alloc::vec::Vec;
 

@@ -34,6 +34,8 @@ pub enum TaskManagementResponse {
     Complete,
     NoLun,
     Unsupported,
+    /// Too many functions wait, or what it aborted does not end.
+    Failed,
 }
 
 /// One I_T nexus of a [`Device`].

@@ -8,10 +8,11 @@ use iotax_proto::{
     Instant, Payload, Target,
     iscsi::{
         pdu::{
-            DataOut, R2t, ScsiCommand, ScsiResponse, TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
-            control::{LoginStatus, function, function_response},
+            DataOut, R2t, Reject, ScsiCommand, ScsiResponse, TaskManagement, TaskManagementResponse, TaskTag,
+            TransferTag,
+            control::{LoginStatus, function, function_response, reject_reason},
         },
-        target_side::Config,
+        target_side::{Config, IMMEDIATE_TASKS},
     },
     scsi::{Sense, sense, status},
 };
@@ -91,6 +92,24 @@ fn ready(peer: &mut Peer) -> Option<u32> {
         status::GOOD => None,
         _ => Some(sense::parse(&data[2..]).unwrap().kcq()),
     }
+}
+
+#[test]
+fn an_immediate_command_that_is_rejected_reserves_nothing() {
+    let (mut one, mut other) = sessions();
+    one.backend.queues = true;
+    for itt in 1..=IMMEDIATE_TASKS.into() {
+        let read = ScsiCommand { immediate: true, ..one.read_command(TaskTag(itt), 1, 512) };
+        one.send(read.encode(), &[]).unwrap();
+        one.cmd_sn -= 1;
+    }
+    // RESERVE (6)
+    let reserve = ScsiCommand { immediate: true, ..one.command(TaskTag(99), &[0x16], 0) };
+    let (reject, _) = one.ask(reserve.encode(), &[]);
+    assert_eq!(Reject::parse(&reject).reason, reject_reason::TOO_MANY_IMMEDIATE_COMMANDS);
+    let test = ScsiCommand { last: true, itt: TaskTag(1), cmd_sn: other.take_cmd_sn(), ..ScsiCommand::default() };
+    let (bhs, _) = other.ask(test.encode(), &[]);
+    assert_eq!(ScsiResponse::parse(&bhs).status, status::GOOD);
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Way<'_> {
     /// Asks for the next burst of a command's data, where there is one.
     pub(super) fn ask_on(&mut self, ox_id: OxId) {
         let Some(exchange) = self.exchanges.get(ox_id) else { return };
-        if let Some(ready) = exchange.collect.next_burst(self.lane.burst_len) {
+        if let Some(ready) = exchange.collect.next_burst() {
             let header = Header { ox_id, rx_id: exchange.rx_id, ..TransferReady::header(kind::NVME) };
             self.link.send(header, &ready.encode());
         }
@@ -137,7 +137,7 @@ impl Transport for Way<'_> {
         let Some(ox_id) = self.lane.ox_id(cid, self.exchanges) else { return };
         if let Some(exchange) = self.exchanges.get(ox_id) {
             exchange.rx_id = RxId(slot);
-            exchange.collect = Collect::new(len);
+            exchange.collect = Collect::new(len, self.lane.burst_len);
         }
         self.ask_on(ox_id);
     }

@@ -156,10 +156,7 @@ impl Connection {
             opening.close();
         }
         let Some(mut image) = self.image.take() else { return };
-        // First what others wait for, so that they learn when it has ended.
-        image.end_purged(&mut self.link, backend);
-        image.abort_all(&mut self.link, backend);
-        image.nexus.lost();
+        image.manager.end(image.login.ending(), &mut self.link, backend);
         image.login.close();
     }
 
@@ -175,9 +172,9 @@ impl Connection {
             self.lifetime.close();
             return;
         }
-        image.end_purged(&mut self.link, backend);
-        if image.awaits {
-            image.answer_ended(now, &mut self.link);
+        image.manager.end_purged(&mut self.link, backend);
+        if image.manager.awaits() {
+            image.manager.answer_awaited(now, &mut self.link);
         }
     }
 
@@ -194,7 +191,7 @@ impl Connection {
     /// Looks again soon where something waits to be answered.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
-        if self.opening.is_some() || self.image.as_ref().is_some_and(|image| image.awaits) {
+        if self.opening.is_some() || self.image.as_ref().is_some_and(|image| image.manager.awaits()) {
             self.lifetime.look_by(now + Wait::POLL);
         }
     }
@@ -224,7 +221,7 @@ impl<B: FcpBackend> Target<B> for Connection {
     fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
         self.handle_notification(now, backend);
         if let Some(image) = &mut self.image {
-            image.complete(id, result, &mut self.link);
+            image.manager.complete(id, result, &mut self.link);
         }
     }
 

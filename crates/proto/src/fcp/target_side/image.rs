@@ -1,43 +1,35 @@
-//! An image pair: commands and their data (FCP-4).
+//! An image pair (FCP-4): commands and their data, aborts of exchanges, task management functions.
 //!
-//! The end of a command on the wire: its data as one sequence, then its response.
-//!
-//! The commands outstanding: a slot's number is the `IoId` and the RX_ID.
-//!
-//! Aborts and task management functions whose answer waits for what they aborted.
+//! A command's slot is its `IoId` and its RX_ID. Its end on the wire: its data as one sequence, then its response.
 
 use alloc::{rc::Rc, vec::Vec};
 
 use super::FcpBackend;
 use crate::{
-    Ending, Instant, IoId, Payload, Shared, UnitError, Violation, Wait,
+    Instant, IoId, Payload, Shared, Transmit, Violation,
     fc::{
-        Header, Link, OxId, ProcessLogin, RxId,
+        Header, Link, OxId, ProcessLogin, RxId, els,
         frame::{f_ctl, kind, r_ctl},
         login::is_command,
         sequence::{Collect, DataFault, TransferReady, data_header},
     },
-    fcp::iu::{Command, encode_response, encode_sense, response_code, response_header},
+    fcp::iu::{Command, encode_response, encode_sense, function, response_code, response_header},
     scsi::{
-        self, DataIn, Device, Nexus, Response, status,
-        task::{Announced, Residual, Work},
+        DataIn, Device, Nexus, Response, TaskManagement, TaskManagementResponse, status,
+        target::{self, Announced, Issued, Progress, Residual, ScsiTransport, TaskId, TaskManager, Tasks, Work},
     },
-    tasks::TaskId,
 };
 
 /// Sequences that wait for credit beyond two of each command: answers to link services.
 const WAITING_MAX: usize = 64;
+/// Aborts that wait, beyond one of each command.
+const ABORTS_MAX: usize = 16;
 
 type Login = ProcessLogin<Rc<dyn Shared<Device>>>;
 
 pub(super) struct Image {
-    pub(super) nexus: Nexus,
+    pub(super) manager: TaskManager<Link>,
     pub(super) login: Login,
-    pub(super) tasks: Tasks,
-    /// Aborts and task management functions that wait.
-    pub(super) managed: Vec<Managed>,
-    /// Some of those, or a command, may be answered later: `answer_ended` is to be called again.
-    pub(super) awaits: bool,
     burst_len: u32,
     current: Current,
 }
@@ -47,7 +39,7 @@ pub(super) struct Image {
 enum Current {
     /// Its data are of no interest.
     Drop,
-    /// Data of a command.
+    /// Data of a command, which may have ended meanwhile: no other takes its slot before the end of the frame.
     Data { id: IoId, offset: u32, len: u32, last: bool },
     /// Neither: kept whole until its end.
     Unit(Header),
@@ -56,36 +48,11 @@ enum Current {
 impl Image {
     pub(super) fn new(nexus: Nexus, login: Login, tasks: u16, burst_len: u32) -> Self {
         Self {
-            nexus,
+            manager: TaskManager::new(nexus, tasks.clamp(1, 1024)),
             login,
-            tasks: Tasks::new(tasks.clamp(1, 1024)),
-            managed: Vec::new(),
-            awaits: false,
             burst_len: burst_len.max(4),
             current: Current::Drop,
         }
-    }
-
-    /// Aborts the tasks that another login wanted aborted: CLEAR TASK SET, resets, PREEMPT AND ABORT.
-    #[inline]
-    pub(super) fn end_purged<B: FcpBackend>(&mut self, link: &mut Link, backend: &mut B) {
-        if self.nexus.is_purged() {
-            self.purge(link, backend);
-        }
-    }
-
-    #[cold]
-    fn purge<B: FcpBackend>(&mut self, link: &mut Link, backend: &mut B) {
-        let (tasks, current) = (&mut self.tasks, &mut self.current);
-        self.nexus.end_purged(|is_meant, ending| {
-            let before = tasks.len();
-            let mut from = 0;
-            while let Some(id) = tasks.next_where(from, |task| is_meant(task.scsi.lun)) {
-                abort(tasks, current, id, Some(ending), link, backend);
-                from = id + 1;
-            }
-            tasks.len() < before
-        });
     }
 
     /// A header came; its data follow.
@@ -100,9 +67,10 @@ impl Image {
             return Ok(());
         }
         // Data of a task aborted meanwhile may still come, and are dropped.
-        if let Some(id) = self.tasks.find_exchange(header.ox_id, header.rx_id) {
-            let collect = &mut self.tasks.get_mut(id).collect;
-            if !collect.begin(header, len) {
+        if let Some(id) = find_exchange(&self.manager.tasks, header.ox_id, header.rx_id)
+            && let Some(task) = self.manager.tasks.get_mut(id)
+        {
+            if !task.collect.begin(header, len) {
                 return Err(Violation::misbehaved("FC-FS-5: a frame of a sequence is missing").at(46));
             }
             let last = header.has(f_ctl::END_SEQUENCE);
@@ -118,9 +86,8 @@ impl Image {
             Current::Drop => {}
             Current::Unit(_) => unit.extend_from_slice(bytes),
             Current::Data { id, offset, .. } => {
-                let task = self.tasks.get_mut(id);
-                if task.collect.fault().is_none() {
-                    task.scsi.data(id, offset + at, bytes, backend);
+                if let Some(task) = self.manager.tasks.get_mut(id).filter(|task| task.collect.fault().is_none()) {
+                    task.data(id, offset + at, bytes, backend);
                 }
             }
         }
@@ -133,9 +100,11 @@ impl Image {
             Current::Drop => None,
             Current::Unit(header) => Some(header),
             Current::Data { id, len, last, .. } => {
-                self.tasks.get_mut(id).collect.end(len, last);
-                if last {
-                    self.advance(now, id, link, backend);
+                if let Some(task) = self.manager.tasks.get_mut(id) {
+                    task.collect.end(len, last);
+                    if last {
+                        self.manager.advance(now, id, link, backend);
+                    }
                 }
                 None
             }
@@ -152,138 +121,90 @@ impl Image {
     ) -> Result<(), Violation> {
         let command = Command::parse(unit)?;
         let ox_id = header.ox_id;
-        if link.waiting() > 2 * self.tasks.capacity() + WAITING_MAX {
+        if link.waiting() > 2 * self.manager.tasks.capacity() + WAITING_MAX {
             return Err(Violation::misbehaved("FC-FS-5: commands without end, and no credit for their answers"));
         }
         if command.function != 0 {
             self.task_management(now, ox_id, &command, link, backend);
             return Ok(());
         }
-        if !is_command(ox_id) && ox_id != crate::fc::login::ox_id::PROBE || self.tasks.find(ox_id).is_some() {
+        let manager = &mut self.manager;
+        if !is_command(ox_id) && ox_id != crate::fc::login::ox_id::PROBE || manager.tasks.find(ox_id).is_some() {
             return Err(Violation::misbehaved("FC-FS-5: an OX_ID of an open exchange").at(48));
         }
         if command.additional_cdb_words > 0 || command.reads && command.writes {
             respond_code(link, ox_id, RxId::UNASSIGNED, response_code::COMMAND_FIELDS);
             return Ok(());
         }
-        let announced = Announced {
-            data_in: if command.reads { command.data_len } else { 0 },
-            data_out: if command.writes { command.data_len } else { 0 },
-        };
+        let announced = Announced::new(command.reads, command.writes, command.data_len);
         let answered = Answered { ox_id, rx_id: RxId::UNASSIGNED, announced };
-        let Some(id) = self.tasks.next_free() else {
+        let Some(id) = manager.tasks.next_free() else {
             respond(link, answered, &Response::status(status::TASK_SET_FULL));
             return Ok(());
         };
-        let next = self.nexus.command(
-            &scsi::Command {
-                lun: command.lun,
-                cdb: &command.cdb,
-                data_out_len: announced.data_out,
-                data_in_len: announced.data_in,
-            },
-            &*backend,
-        );
-        match Work::begin(now, id, next, &mut self.nexus, &mut link.transmit, backend) {
+        let issued = Issued { lun: command.lun, cdb: command.cdb, announced };
+        match manager.begin(now, id, &issued, link, backend) {
             // Done already, as reads of memory are: no task comes of it.
             (Work::Answer(response), _) => respond(link, answered, &response),
             (work, want) => {
-                let scsi = scsi::task::Task { lun: command.lun, cdb: command.cdb, announced, work };
-                self.tasks.insert(id, ox_id, Task { scsi, collect: Collect::new(want) });
-                self.advance(now, id, link, backend);
+                let collect = Collect::new(want, self.burst_len);
+                manager.tasks.insert(id, ox_id, Task { issued, work, collect });
+                manager.advance(now, id, link, backend);
             }
         }
         Ok(())
     }
 
-    /// Asks for more data of a task, or ends the collecting of them.
-    fn advance<B: FcpBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
-        let ox_id = self.tasks.id_of_taken(id);
-        let task = self.tasks.get_mut(id);
-        if matches!(task.scsi.work, Work::Medium(_)) {
-            return;
+    /// ABTS: the exchange ends, and its initiator may use its OX_ID again once it has the answer: nothing of it may happen after that.
+    pub(super) fn abort_exchange<B: FcpBackend>(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        link: &mut Link,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let (ox_id, rx_id) = (header.ox_id, header.rx_id);
+        if self.manager.requests() > self.manager.tasks.capacity() + ABORTS_MAX {
+            return Err(Violation::misbehaved("FC-FS-5: aborts without end"));
         }
-        if let Some(ready) = task.collect.next_burst(self.burst_len) {
-            let header = Header { ox_id, rx_id: RxId(id as u16), ..TransferReady::header(kind::FCP) };
-            link.send(header, &ready.encode());
-        } else if task.collect.is_over() {
-            self.collected(now, id, link, backend);
+        let waited = link.waiting();
+        link.forget(ox_id);
+        let was_answered = link.waiting() < waited;
+        match find_exchange(&self.manager.tasks, ox_id, rx_id) {
+            Some(id) => self.manager.abort(now, id, Request::Abort(ox_id, rx_id), link, backend),
+            None if was_answered => accept(ox_id, rx_id, link),
+            None => link.send(els::answer(r_ctl::BA_RJT, ox_id, rx_id), &els::NO_EXCHANGE),
         }
+        Ok(())
     }
 
-    /// All data of a task have come.
-    fn collected<B: FcpBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
-        let task = self.tasks.get_mut(id);
-        if let Some(fault) = task.collect.fault() {
-            let code = match fault {
-                DataFault::Offset => response_code::DATA_OFFSET,
-                DataFault::Length => response_code::DATA_LENGTH,
-            };
-            return self.fail(id, code, link, backend);
-        }
-        match task.scsi.collected(now, id, &mut self.nexus, &mut link.transmit, backend) {
-            Some(response) => self.finish(id, &response, link),
-            None => self.awaits |= task.scsi.work.is_awaiting(),
-        }
-    }
-
-    /// Answers a command that aborted others, where these have ended or take too long.
-    pub(super) fn answer_awaited(&mut self, now: Instant, id: IoId, link: &mut Link) {
-        match self.tasks.get_mut(id).scsi.answer_awaited(now) {
-            Some(response) => self.finish(id, &response, link),
-            None => self.awaits = true,
-        }
-    }
-
-    /// The backend is done with an operation.
-    pub(super) fn complete(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, link: &mut Link) {
-        // Another login may have aborted the task, which was heard of just now.
-        if self.tasks.id(id).is_none() {
-            return;
-        }
-        let response = self.tasks.get_mut(id).scsi.medium_done(&mut self.nexus, result);
-        self.finish(id, &response, link);
-    }
-
-    /// Aborts a task: nothing more is said about it. What goes on of it keeps `ending`.
-    pub(super) fn abort<B: FcpBackend>(&mut self, id: IoId, ending: Option<&Ending>, link: &mut Link, backend: &mut B) {
-        abort(&mut self.tasks, &mut self.current, id, ending, link, backend);
-    }
-
-    /// Answers a task and gives its slot back.
-    fn finish(&mut self, id: IoId, response: &Response, link: &mut Link) {
-        let ox_id = self.tasks.id_of_taken(id);
-        let task = release(&mut self.tasks, &mut self.current, id);
-        respond(link, Answered { ox_id, rx_id: RxId(id as u16), announced: task.scsi.announced }, response);
-    }
-
-    /// Ends a task whose data were not those asked for.
-    fn fail<B: FcpBackend>(&mut self, id: IoId, code: u8, link: &mut Link, backend: &mut B) {
-        let ox_id = self.tasks.id_of_taken(id);
-        self.abort(id, None, link, backend);
-        respond_code(link, ox_id, RxId(id as u16), code);
+    fn task_management<B: FcpBackend>(
+        &mut self,
+        now: Instant,
+        ox_id: OxId,
+        command: &Command,
+        link: &mut Link,
+        backend: &mut B,
+    ) {
+        let function = match command.function {
+            function::ABORT_TASK_SET => TaskManagement::AbortTaskSet,
+            function::CLEAR_TASK_SET => TaskManagement::ClearTaskSet,
+            function::LOGICAL_UNIT_RESET => TaskManagement::LogicalUnitReset,
+            function::TARGET_RESET => TaskManagement::TargetReset,
+            function::CLEAR_ACA => TaskManagement::ClearAca,
+            _ => return respond_code(link, ox_id, RxId::UNASSIGNED, response_code::REJECTED),
+        };
+        self.manager.manage(now, (function, command.lun, None), Request::Function(ox_id), link, backend);
     }
 }
 
-fn abort<B: FcpBackend>(
-    tasks: &mut Tasks,
-    current: &mut Current,
-    id: IoId,
-    ending: Option<&Ending>,
-    link: &mut Link,
-    backend: &mut B,
-) {
-    link.forget(tasks.id_of_taken(id));
-    if release(tasks, current, id).scsi.work.is_with_backend() {
-        backend.abort(id, ending.cloned());
+/// The slot of an exchange. Its originator may not know the RX_ID yet.
+#[inline]
+fn find_exchange<T>(tasks: &Tasks<OxId, T>, ox_id: OxId, rx_id: RxId) -> Option<IoId> {
+    if rx_id == RxId::UNASSIGNED {
+        return tasks.find(ox_id);
     }
-}
-
-fn release(tasks: &mut Tasks, current: &mut Current, id: IoId) -> Task {
-    if matches!(*current, Current::Data { id: of, .. } if of == id) {
-        *current = Current::Drop;
-    }
-    tasks.remove(id)
+    (tasks.id(rx_id.0.into()) == Some(ox_id)).then(|| rx_id.0.into())
 }
 
 /// What a response answers.
@@ -327,43 +248,77 @@ fn ids(header: Header, answered: Answered) -> Header {
     Header { ox_id: answered.ox_id, rx_id: answered.rx_id, ..header }
 }
 
-/// A command under way.
-#[derive(Debug, Default)]
-pub(super) struct Task {
-    pub(super) scsi: scsi::task::Task,
-    pub(super) collect: Collect,
+fn accept(ox_id: OxId, rx_id: RxId, link: &mut Link) {
+    link.send(els::answer(r_ctl::BA_ACC, ox_id, rx_id), &els::accept(ox_id, rx_id));
 }
+
+/// A command under way.
+type Task = target::Task<Collect>;
 
 impl TaskId for OxId {
     /// No command has it.
     const NONE: Self = Self(0xffff);
 }
 
-/// By OX_ID.
-pub(super) type Tasks = crate::tasks::Tasks<OxId, Task>;
+/// What waits for the end of commands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Request {
+    Abort(OxId, RxId),
+    Function(OxId),
+}
 
-impl Tasks {
-    /// The slot of an exchange. Its originator may not know the RX_ID yet.
-    #[inline]
-    pub(super) fn find_exchange(&self, ox_id: OxId, rx_id: RxId) -> Option<IoId> {
-        if rx_id == RxId::UNASSIGNED {
-            return self.find(ox_id);
-        }
-        (self.id(rx_id.0.into()) == Some(ox_id)).then(|| rx_id.0.into())
+impl ScsiTransport for Link {
+    type Id = OxId;
+    type Collect = Collect;
+    type Request = Request;
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
     }
-}
 
-#[derive(Debug)]
-pub(super) struct Managed {
-    pub(super) wait: Wait,
-    pub(super) ox_id: OxId,
-    pub(super) of: ManagedBy,
-}
+    #[inline]
+    fn ask(&mut self, slot: IoId, ox_id: OxId, task: &mut Task) -> Progress {
+        if let Some(ready) = task.collect.next_burst() {
+            let header = Header { ox_id, rx_id: RxId(slot as u16), ..TransferReady::header(kind::FCP) };
+            self.send(header, &ready.encode());
+            return Progress::Open;
+        }
+        match task.collect.fault() {
+            _ if !task.collect.is_over() => Progress::Open,
+            None => Progress::Complete,
+            Some(_) => Progress::Wrong,
+        }
+    }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ManagedBy {
-    Abts(RxId),
-    Function,
+    #[inline]
+    fn respond(&mut self, slot: IoId, ox_id: OxId, task: &Task, response: &Response) {
+        respond(self, Answered { ox_id, rx_id: RxId(slot as u16), announced: task.issued.announced }, response);
+    }
+
+    fn respond_to_wrong_data(&mut self, slot: IoId, ox_id: OxId, task: &Task) {
+        self.drop_task(ox_id, task);
+        let is_offset = task.collect.fault() == Some(DataFault::Offset);
+        let code = if is_offset { response_code::DATA_OFFSET } else { response_code::DATA_LENGTH };
+        respond_code(self, ox_id, RxId(slot as u16), code);
+    }
+
+    fn drop_task(&mut self, ox_id: OxId, _task: &Task) {
+        self.forget(ox_id);
+    }
+
+    fn respond_to_request(&mut self, request: Request, response: TaskManagementResponse) {
+        let ox_id = match request {
+            Request::Abort(ox_id, rx_id) => return accept(ox_id, rx_id, self),
+            Request::Function(ox_id) => ox_id,
+        };
+        let code = match response {
+            TaskManagementResponse::Complete => response_code::COMPLETE,
+            TaskManagementResponse::NoLun => response_code::INCORRECT_LUN,
+            TaskManagementResponse::Unsupported => response_code::REJECTED,
+            TaskManagementResponse::Failed => response_code::FAILED,
+        };
+        respond_code(self, ox_id, RxId::UNASSIGNED, code);
+    }
 }
 
 #[cfg(test)]
@@ -374,9 +329,9 @@ mod tests {
     fn exchanges_are_found_by_either_id() {
         let mut tasks = Tasks::new(3);
         for (slot, ox_id) in [(0, 7), (1, 8)] {
-            tasks.insert(slot, OxId(ox_id), Task::default());
+            tasks.insert(slot, OxId(ox_id), ());
         }
-        let find = |rx_id| tasks.find_exchange(OxId(8), rx_id);
+        let find = |rx_id| find_exchange(&tasks, OxId(8), rx_id);
         assert_eq!((find(RxId::UNASSIGNED), find(RxId(1))), (Some(1), Some(1)));
         assert_eq!((find(RxId(0)), find(RxId(2)), find(RxId(700))), (None, None, None));
     }

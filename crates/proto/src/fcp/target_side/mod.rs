@@ -4,7 +4,6 @@
 
 mod connection;
 mod image;
-mod manage;
 
 use alloc::{format, rc::Rc, vec::Vec};
 use core::time::Duration;

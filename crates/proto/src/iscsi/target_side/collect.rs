@@ -10,6 +10,8 @@ pub(super) const PROTOCOL_SERVICE_CRC_ERROR: Sense = Sense::new(0x0b, 0x47, 0x05
 /// The state of a command's data-out. Data come in order (DataPDUInOrder and DataSequenceInOrder are Yes).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collect {
+    /// The command counts against the window, unlike an immediate one.
+    pub(super) counted: bool,
     /// Bytes that the operation takes; more that come are dropped.
     want: u32,
     /// Bytes that have come.

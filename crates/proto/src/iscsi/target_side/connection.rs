@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
 use super::{
-    AuthPolicy, Config, IscsiBackend,
+    AuthPolicy, Config, IMMEDIATE_TASKS, IscsiBackend,
     full_feature::{FullFeature, Session},
     link::{Flow, Link},
     login::{LoggedIn, Login, Reply},
@@ -20,7 +20,7 @@ use crate::{
         },
         text::DEFAULT_SEGMENT_LEN,
     },
-    scsi::Nexus,
+    scsi::{Nexus, target::TaskManager},
 };
 
 /// How often a quiet connection looks whether its session, or tasks of it, were ended by another.
@@ -189,10 +189,12 @@ impl Connection {
                 let Opened { tsih, live, waits_for } = opened.ok_or(LoginStatus::OUT_OF_RESOURCES)?;
                 let ports = ports(&initiator, isid, &target, grant.portal_group_tag);
                 let nexus = Nexus::new(alloc::rc::Rc::clone(&grant.device), ports, origin);
-                (tsih, Some(Session { target, nexus, grant, live }), waits_for)
+                let tasks = self.config.command_window.clamp(1, 1024) + IMMEDIATE_TASKS;
+                let manager = TaskManager::new(nexus, tasks);
+                (tsih, Some(Session { target, manager, grant, live }), waits_for)
             }
         };
-        let full = FullFeature::new(initiator, cid, session, self.config.command_window);
+        let full = FullFeature::new(initiator, cid, session);
         Ok((tsih, Box::new(full), agreed, waits_for))
     }
 
@@ -221,16 +223,13 @@ impl Connection {
     /// Gives up the session: its tasks, its nexus, its TSIH.
     #[cold]
     fn end_session<B: IscsiBackend>(&mut self, backend: &mut B) {
-        let mut full = match core::mem::replace(&mut self.phase, Phase::Closed) {
+        let full = match core::mem::replace(&mut self.phase, Phase::Closed) {
             Phase::Full(full) => full,
             Phase::Reinstating(waiting) => waiting.full,
             Phase::Login(..) | Phase::Closed => return,
         };
-        // First what others wait for, so that they learn when it has ended.
-        full.end_purged(&mut self.link, backend);
-        if let Some(mut session) = full.session.take() {
-            full.abort_where(|_| true, Some(session.live.ending()), &mut self.link, backend);
-            session.nexus.lost();
+        if let Some(mut session) = full.session {
+            session.manager.end(session.live.ending(), &mut self.link, backend);
             session.grant.sessions.with(&mut |sessions| sessions.close(&session.live));
         }
     }
@@ -242,8 +241,10 @@ impl Connection {
         if full.is_ended() {
             return self.end_session(backend);
         }
-        full.end_purged(&mut self.link, backend);
-        if full.awaits && full.answer_ended(now, &mut self.link) == Flow::Close {
+        if let Some(session) = &mut full.session {
+            session.manager.end_purged(&mut self.link, backend);
+        }
+        if full.awaits() && full.answer_awaited(now, &mut self.link) == Flow::Close {
             self.end_session(backend);
         }
     }
@@ -271,7 +272,7 @@ impl Connection {
     #[inline]
     fn look_soon(&mut self, now: Instant) {
         let waits = match &self.phase {
-            Phase::Full(full) => full.awaits,
+            Phase::Full(full) => full.awaits(),
             Phase::Reinstating(_) => true,
             Phase::Login(..) | Phase::Closed => false,
         };

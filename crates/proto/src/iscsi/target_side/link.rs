@@ -28,6 +28,8 @@ pub(super) struct Link {
     /// Commands that may be outstanding, and that are.
     window: u32,
     pub(super) outstanding: u32,
+    /// TARGET COLD RESET is answered.
+    pub(super) is_reset: bool,
 }
 
 /// What becomes of a request by its CmdSN.
@@ -47,6 +49,7 @@ impl Link {
             exp_cmd_sn: 0,
             window: window.clamp(1, 1024).into(),
             outstanding: 0,
+            is_reset: false,
         }
     }
 

@@ -1,23 +1,25 @@
 //! The end of a command on the wire: Data-In, with the status in the last where it may be, or a SCSI Response.
 //!
+//! What a connection does for its session's commands, whose slot stands in the TTTs of their R2Ts.
+//!
 //! A text exchange under way.
-//!
-//! Task management functions whose answer waits for what they aborted.
-//!
-//! The commands outstanding on a connection: a slot's number is the `IoId`, and stands in the TTTs of its R2Ts.
 
-use super::{collect::Collect, link::Link};
+use super::{
+    collect::{Collect, PROTOCOL_SERVICE_CRC_ERROR},
+    link::Link,
+};
 use crate::{
-    Payload, Wait,
+    IoId, Payload, Transmit,
     iscsi::{
-        pdu::{Bhs, DataIn, ScsiResponse, TaskTag, TransferTag},
+        pdu::{
+            Bhs, DataIn, R2t, ScsiResponse, TaskManagementResponse, TaskTag, TransferTag, control::function_response,
+        },
         text::{TextIn, TextOut},
     },
     scsi::{
         self, Response, status,
-        task::{Announced, Residual},
+        target::{self, Announced, Progress, Residual, ScsiTransport, TaskId},
     },
-    tasks::TaskId,
 };
 
 /// What a response answers.
@@ -134,27 +136,101 @@ pub(super) struct TextExchange {
     pub(super) text_out: TextOut,
 }
 
-/// A task management function that is done but for what it waits for.
-#[derive(Debug)]
-pub(super) struct Managed {
-    pub(super) wait: Wait,
+/// A task management function until it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Function {
     pub(super) itt: TaskTag,
     /// RFC 7143 §11.5.1: TARGET COLD RESET closes every connection to the target, this one too.
     pub(super) closes: bool,
 }
 
 /// A command under way.
-#[derive(Debug, Default)]
-pub(super) struct Task {
-    pub(super) scsi: scsi::task::Task,
-    /// Counts against the window, unlike an immediate command.
-    pub(super) counted: bool,
-    pub(super) collect: Collect,
-}
+pub(super) type Task = target::Task<Collect>;
 
 impl TaskId for TaskTag {
     const NONE: Self = Self::RESERVED;
 }
 
-/// By ITT.
-pub(super) type Tasks = crate::tasks::Tasks<TaskTag, Task>;
+impl ScsiTransport for Link {
+    type Id = TaskTag;
+    type Collect = Collect;
+    type Request = Function;
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
+    }
+
+    #[inline]
+    fn ask(&mut self, slot: IoId, itt: TaskTag, task: &mut Task) -> Progress {
+        while let Some(ask) = task.collect.next_ask(&self.agreed) {
+            let r2t = R2t {
+                last: true,
+                lun: task.issued.lun,
+                itt,
+                ttt: make_ttt(slot, ask.r2t_sn),
+                stat_sn: self.stat_sn,
+                exp_cmd_sn: self.exp_cmd_sn,
+                max_cmd_sn: self.max_cmd_sn(),
+                r2t_sn: ask.r2t_sn,
+                buffer_offset: ask.offset,
+                desired_len: ask.len,
+            };
+            self.header(&r2t.encode());
+        }
+        match task.collect.fault() {
+            _ if !task.collect.is_over() => Progress::Open,
+            None => Progress::Complete,
+            Some(_) => Progress::Wrong,
+        }
+    }
+
+    #[inline]
+    fn respond(&mut self, _slot: IoId, itt: TaskTag, task: &Task, response: &Response) {
+        self.drop_task(itt, task);
+        let r2ts_sent = task.collect.r2ts_sent();
+        respond(self, Answered { itt, announced: task.issued.announced, r2ts_sent }, response);
+    }
+
+    fn respond_to_wrong_data(&mut self, slot: IoId, itt: TaskTag, task: &Task) {
+        let fault = task.collect.fault().unwrap_or(PROTOCOL_SERVICE_CRC_ERROR);
+        ScsiTransport::respond(self, slot, itt, task, &Response::check(fault));
+    }
+
+    #[inline]
+    fn drop_task(&mut self, _itt: TaskTag, task: &Task) {
+        self.outstanding -= u32::from(task.collect.counted);
+    }
+
+    fn respond_to_request(&mut self, request: Function, response: scsi::TaskManagementResponse) {
+        let response = match response {
+            scsi::TaskManagementResponse::Complete => function_response::COMPLETE,
+            scsi::TaskManagementResponse::NoLun => function_response::NO_LUN,
+            scsi::TaskManagementResponse::Unsupported => function_response::NOT_SUPPORTED,
+            scsi::TaskManagementResponse::Failed => function_response::REJECTED,
+        };
+        self.is_reset |= request.closes && response == function_response::COMPLETE;
+        respond_to_function(self, request.itt, response);
+    }
+}
+
+/// Answers a task management function (RFC 7143 §11.6).
+pub(super) fn respond_to_function(link: &mut Link, itt: TaskTag, response: u8) {
+    let pdu = TaskManagementResponse {
+        last: true,
+        response,
+        itt,
+        stat_sn: link.take_stat_sn(),
+        exp_cmd_sn: link.exp_cmd_sn,
+        max_cmd_sn: link.max_cmd_sn(),
+    };
+    link.header(&pdu.encode());
+}
+
+/// A TTT names the slot and, to tell R2Ts of one task and of its predecessors apart, the R2TSN. It is never the reserved one.
+pub(super) fn make_ttt(slot: IoId, r2t_sn: u32) -> TransferTag {
+    TransferTag((r2t_sn & 0x7fff) << 16 | slot)
+}
+
+pub(super) fn split_ttt(ttt: TransferTag) -> (IoId, u32) {
+    (ttt.0 & 0xffff, ttt.0 >> 16)
+}
