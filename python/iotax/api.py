@@ -57,6 +57,8 @@ COLUMNS = {
     "cpu_generator": "cpu_generator_us_per_io",
     "cpu_disk": "cpu_disk_us_per_io",
     "cpu_qemu": "cpu_qemu_us_per_io",
+    "cpu_io_threads": "cpu_io_threads_us_per_io",
+    "cpu_vhost": "cpu_vhost_us_per_io",
     "cpu_host_rest": "cpu_host_rest_us_per_io",
     "cpu_initiator_kernel": "cpu_initiator_kernel_us_per_io",
     "cpu_target_kernel": "cpu_target_kernel_us_per_io",

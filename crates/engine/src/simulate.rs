@@ -374,6 +374,7 @@ fn process(total_ns: u64) -> ProcessCpu {
         guest_ns: 0,
         run_queue_wait_ns: 0,
         max_rss_bytes: 0,
+        threads: None,
         events: None,
         no_events: Some("simulated processors count none".to_owned()),
     }

@@ -9,7 +9,7 @@ Pure: typed records in, dataclasses out; no lab, no process, no file.
   baseline (`ratio`, `verdict`), `checks` and their weightiest `level`, `latency` the merged histogram, `quantiles` of
   it with intervals. Keys are those of `RESPONSES`: iops, bandwidth, latency, latency_p50, latency_p99, latency_p999,
   cpu, cpu_initiator, cpu_target, cpu_hypervisor, cpu_machine, cpu_guest, cpu_generator, cpu_disk, cpu_qemu,
-  cpu_host_rest, cpu_initiator_kernel, cpu_target_kernel;
+  cpu_io_threads, cpu_vhost, cpu_host_rest, cpu_initiator_kernel, cpu_target_kernel;
 - `shifts`: for each arm and condition a `Shift` whose `points` give the latency difference to the baseline, in µs and
   as a ratio, at each quantile;
 - `steady`: trial id → `SteadyState` (SNIA's window, MSER-5, batch means); `noise`: each response's `Noise` floor;

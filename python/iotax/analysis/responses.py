@@ -202,19 +202,42 @@ def disk_ns(result: TrialResult) -> int | None:
     return None if disk is None else disk.user_ns
 
 
-def qemu_ns(result: TrialResult) -> int | None:
-    """What QEMU's processes spent beside their guests, on a host that was read whole: I/O threads, exits of guests, and
-    vhost, whose threads are QEMU's since Linux 6.4; None elsewhere."""
+def _of_qemu(result: TrialResult) -> CpuTime | None:
+    """QEMU's processes, of a host that was read whole."""
     process = result.cpu.part("hypervisor", "process")
     if process is None or process.guests_ns is None or result.cpu.part("hypervisor", "machine") is None:
         return None
-    return process.own_ns
+    return process
+
+
+def qemu_ns(result: TrialResult) -> int | None:
+    """What QEMU's processes spent beside their guests, I/O threads and vhost: exits of guests, and the main loop. Where
+    their threads have no names, these are in it, vhost since Linux 6.4; None where no process was read."""
+    if (process := _of_qemu(result)) is None:
+        return None
+    threads = process.threads
+    return process.own_ns if threads is None else max(0, process.own_ns - threads.io_ns - threads.vhost_ns)
+
+
+def _io_threads_ns(result: TrialResult) -> int | None:
+    process = _of_qemu(result)
+    return None if process is None or process.threads is None else process.threads.io_ns
+
+
+def _vhost_ns(result: TrialResult) -> int | None:
+    """As threads of QEMU, or as the kernel's own."""
+    process = _of_qemu(result)
+    if process is None or process.threads is None:
+        return None
+    return process.threads.vhost_ns + process.threads.vhost_apart_ns
 
 
 def _host_rest_ns(result: TrialResult) -> int | None:
-    """The hypervisor's part that is not QEMU's: interrupts and network of its kernel, and vhost before Linux 6.4."""
+    """The hypervisor's part that is none of these: interrupts and network of its kernel."""
     spent_ns, qemu = cpu_ns(result, "hypervisor"), qemu_ns(result)
-    return None if spent_ns is None or qemu is None else max(0, spent_ns - qemu)
+    if spent_ns is None or qemu is None:
+        return None
+    return max(0, spent_ns - qemu - (_io_threads_ns(result) or 0) - (_vhost_ns(result) or 0))
 
 
 def _guest_ns(result: TrialResult) -> int | None:
@@ -313,10 +336,15 @@ CPU_GUEST = _layer("cpu_guest", _guest_ns, "initiator's guest")
 CPU_GENERATOR = _layer("cpu_generator", generator_ns, "load generator in user space")
 CPU_DISK = _layer("cpu_disk", disk_ns, "virtual disk's process in user space")
 CPU_QEMU = _layer("cpu_qemu", qemu_ns, "QEMU beside its guests")
+CPU_IO_THREADS = _layer("cpu_io_threads", _io_threads_ns, "QEMU's I/O threads")
+CPU_VHOST = _layer("cpu_vhost", _vhost_ns, "vhost")
 CPU_HOST_REST = _layer("cpu_host_rest", _host_rest_ns, "hypervisor beside QEMU")
 CPU_INITIATOR_KERNEL = _layer("cpu_initiator_kernel", _initiator_kernel_ns, "initiator's kernel")
 CPU_TARGET_KERNEL = _layer("cpu_target_kernel", _target_kernel_ns, "target's kernel")
-LAYERS = (CPU_GUEST, CPU_GENERATOR, CPU_DISK, CPU_QEMU, CPU_HOST_REST, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL)
+LAYERS = (
+    CPU_GUEST, CPU_GENERATOR, CPU_DISK, CPU_QEMU, CPU_IO_THREADS, CPU_VHOST, CPU_HOST_REST, CPU_INITIATOR_KERNEL,
+    CPU_TARGET_KERNEL,
+)  # fmt: skip
 """Of CPU per I/O, beside the hypervisor: only where a lab reads them."""
 CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", _BOTH_ENDS)
 CPU_TRANSACTION_INITIATOR = _cpu_per_transaction("cpu_transaction_initiator", "initiator", "initiator")

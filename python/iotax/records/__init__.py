@@ -1,7 +1,7 @@
 """What a trial's record says of how it came about. Knows nothing else of iotax."""
 
 from iotax.records.base import Record
-from iotax.records.cpu import Core, CpuEvents, CpuTime, CpuUse, Layer, Profile, Role
+from iotax.records.cpu import Core, CpuEvents, CpuTime, CpuUse, Layer, Profile, Role, VmThreads
 from iotax.records.facts import Carrier, Facts, Link
 from iotax.records.negotiated import IscsiAgreed, Negotiated, NfsAgreed, NothingAgreed, NvmeAgreed, understood
 from iotax.records.origin import Origin
@@ -31,6 +31,7 @@ __all__ = [
     "Record",
     "Role",
     "RoleCpu",
+    "VmThreads",
     "cpu_of",
     "understood",
 ]

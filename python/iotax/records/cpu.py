@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, RootModel, field_validator
 
@@ -45,6 +45,19 @@ class CpuEvents(Record):
     kernel_cycles: int
 
 
+class VmThreads(Record):
+    """CPU time of the threads of a virtual machine's process, by what QEMU calls them."""
+
+    processors_ns: int
+    """That stand for the guest's processors, its own time included."""
+    io_ns: int
+    """I/O threads."""
+    vhost_ns: int
+    """vhost's workers that are threads of the process, as since Linux 6.4."""
+    vhost_apart_ns: int
+    """vhost's workers that are the kernel's own, beside the process."""
+
+
 class ProcessCpu(Record):
     """CPU time of one process over the window, from precise process clocks, as the engine gives it."""
 
@@ -56,6 +69,8 @@ class ProcessCpu(Record):
     """Of it, what guests ran: of a process that runs one."""
     run_queue_wait_ns: int | None = None
     max_rss_bytes: int | None = None
+    threads: VmThreads | None = None
+    """Of a process that runs a virtual machine, and whose threads are named."""
     events: CpuEvents | None = None
     no_events: str | None = None
 
@@ -86,6 +101,8 @@ class CpuTime(Record):
     """Ready to run, but without a processor."""
     pid: int | None = None
     max_rss_bytes: int | None = None
+    threads: VmThreads | None = None
+    """Of a process that runs a virtual machine; None where its threads are not named."""
     events: CpuEvents | None = None
     """None where nothing counted them."""
     no_events: str | None = None
@@ -129,6 +146,7 @@ class Profile(Record):
         return sum(sum(own.values()) for own in self.layers.values())
 
 
+_Counts = TypeVar("_Counts", CpuEvents, VmThreads)
 TICK_NS = 10_000_000
 """Of /proc/stat (USER_HZ is 100 on Linux)."""
 _ENGINE_PARTS: tuple[tuple[str, Role, Layer], ...] = (
@@ -214,6 +232,7 @@ def _together(parts: Sequence[CpuTime]) -> CpuTime:
         )
     }
     events = [each.events for each in parts if each.events is not None]
+    threads = [each.threads for each in parts if each.threads is not None]
     windows = [each.window_ns for each in parts if each.window_ns is not None]
     return CpuTime(
         role=parts[0].role,
@@ -221,15 +240,17 @@ def _together(parts: Sequence[CpuTime]) -> CpuTime:
         window_ns=max(windows) if len(windows) == len(parts) else None,
         meter=" and ".join(dict.fromkeys(each.meter for each in parts if each.meter)),
         resolution_ns=sum(each.resolution_ns for each in parts),
-        events=_counted(events) if len(events) == len(parts) else None,
+        events=_summed(CpuEvents, events) if len(events) == len(parts) else None,
+        threads=_summed(VmThreads, threads) if len(threads) == len(parts) else None,
         no_events=next((each.no_events for each in parts if each.no_events), None),
         cores=[core for each in parts for core in each.cores],
         **summed,
     )
 
 
-def _counted(events: Sequence[CpuEvents]) -> CpuEvents:
-    return CpuEvents(**{name: sum(getattr(each, name) for each in events) for name in CpuEvents.model_fields})
+def _summed(kind: type[_Counts], parts: Sequence[_Counts]) -> _Counts:
+    """Field by field."""
+    return kind(**{name: sum(getattr(each, name) for each in parts) for name in kind.model_fields})
 
 
 def _parts_of(engine: Mapping[str, Any]) -> list[dict[str, Any]]:

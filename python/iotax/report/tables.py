@@ -13,9 +13,11 @@ from iotax.analysis.responses import (
     CPU_HOST_REST,
     CPU_HYPERVISOR,
     CPU_INITIATOR,
+    CPU_IO_THREADS,
     CPU_MACHINE,
     CPU_QEMU,
     CPU_TARGET,
+    CPU_VHOST,
     DISK_IOPS,
     EVENTS,
     IOPS,
@@ -169,7 +171,12 @@ def _percents(summary: Summary) -> list[float]:
     return sorted({quantile.percent for cell in summary.cells for quantile in cell.quantiles})
 
 
-_OF_HYPERVISOR = (("of it QEMU", CPU_QEMU), ("of it the rest", CPU_HOST_REST))
+_OF_HYPERVISOR = (
+    ("of it QEMU", CPU_QEMU),
+    ("of it I/O threads", CPU_IO_THREADS),
+    ("of it vhost", CPU_VHOST),
+    ("of it the rest", CPU_HOST_REST),
+)
 """What a host of KVM spends beside its guests, where the processes that run these were read too."""
 
 

@@ -32,6 +32,8 @@ class Row:
     """Values that ask for nothing, and may stand anywhere."""
     vm_too: tuple[Any, ...] = ()
     """Values that the vm lab honours all the same."""
+    hosts_too: tuple[Any, ...] = ()
+    """The same of the hosts lab."""
 
 
 _NO_NETWORK = "the loopback lab has no network to shape; say `lab: vm`"
@@ -107,8 +109,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             harmless=(None,),
         ),
         "generator": Row(
-            hosts="the hosts lab loads with iotax only; for transactions as pgbench's say `oltp: {}`, and what fio or "
-            "pgbench did on hosts `iotax import` reads",
+            hosts="the hosts lab loads with iotax or pgbench; what fio did on hosts `iotax import` reads",
+            hosts_too=("pgbench",),
             sim="the sim lab loads with iotax only; say `lab: loopback`",
             harmless=("iotax",),
         ),
@@ -275,7 +277,7 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
             yield ("factors", field), _SIMULATED
     for section in SECTIONS:
         for field, row in FIELDS[section].items():
-            harmless = row.harmless + (row.vm_too if study.lab.name == "vm" else ())
+            harmless = row.harmless + {"vm": row.vm_too, "hosts": row.hosts_too}.get(study.lab.name, ())
             wanted = [value for value in _values(study, field) if value not in harmless]
             if wanted and _is_given(study, field):
                 reason = _reason(study, row) or _unknown_to_all(study, field, row)

@@ -267,8 +267,9 @@ their latency is reported apart, and their CPU counts towards the load's I/Os.""
     """Transactions in place of single I/Os, by iotax itself: {checkpoint: 1s}. Pages are of `block_size`; the \
 database and its log fill the working set; `workers` are its clients."""
     generator: Generator = "iotax"
-    """What issues the I/O: iotax, fio (where it reaches the endpoint) or, in the vm lab, pgbench with PostgreSQL on \
-the volume. fio measures latency from submission, even in an open loop, and can verify only read-only loads."""
+    """What issues the I/O: iotax, fio (where it reaches the endpoint) or, in the vm and hosts labs, pgbench with \
+PostgreSQL on the volume. fio measures latency from submission, even in an open loop, and can verify only read-only \
+loads."""
 
     @model_serializer(mode="wrap")
     def _without_later_fields(self, handler: Any) -> dict[str, Any]:
@@ -283,7 +284,7 @@ the volume. fio measures latency from submission, even in an open loop, and can 
 
     @property
     def writes(self) -> bool:
-        return self.oltp is not None or any(each.read < 100 for each in self.accesses())
+        return self.database or any(each.read < 100 for each in self.accesses())
 
     def accesses(self) -> tuple[Access, ...]:
         """The streams, or the load's own pattern as the only one."""

@@ -11,6 +11,7 @@ from iotax.study.database import BUFFERS_MIN, DATABASE_PAGES, LOG_IO_BYTES, buff
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, HOSTS_MEMORY, LAID_OUT, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, LEVEL, Cluster, Hosts
+from iotax.study.kernel_path import PREFIX
 from iotax.study.media import impossible
 from iotax.study.model import MODELLED, Level, Settings, Stream, Study, Vm, factor_names
 from iotax.study.precondition import ROUNDS_MIN
@@ -580,7 +581,9 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
     targets = {*_values(study, "target"), *(each.get("target", "kernel") for each in setups)}
     if targets != {"kernel"}:
         yield _place(study, "target"), "a database's file system is served by the kernel's targets; leave it out"
-    if max(each or 1 for each in _values(study, "clients")) > 1:
+    if study.lab.hosts is not None:
+        yield from _databases_of_hosts(study)
+    elif max(each or 1 for each in _values(study, "clients")) > 1:
         if _values(study, "volumes") != ["per client"]:
             yield (
                 _place(study, "clients"),
@@ -590,6 +593,18 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
             yield _place(study, "clients"), "of several guests each would end at a time of its own; say `runtime:`"
     if fault := database_fault(study.load, study.volume, max(_values(study, "workers"))):
         yield _place(study, "working_set" if study.load.working_set else "size"), fault
+
+
+def _databases_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
+    """A file system knows one host, and one that has a device or mounts it."""
+    assert study.lab.hosts is not None, "a study of hosts"
+    several = max(each or len(study.lab.hosts.initiator_hosts()) for each in _values(study, "clients")) > 1
+    for label, endpoint in study.endpoints().items():
+        place: Place = ("factors", "protocol", label) if "protocol" in study.factors else _place(study, "protocol")
+        if not endpoint.uri.startswith((PREFIX, "local:/dev/")):
+            yield place, "PostgreSQL needs a path of the host's kernel: say kernel:iscsi://…, or local:/dev/…"
+        elif several and CLIENT not in endpoint.uri and endpoint.uri.startswith(PREFIX):
+            yield place, f"each host has a database of its own; say {CLIENT} where their volumes differ"
 
 
 def _fio(study: Study) -> Iterator[tuple[Place, str]]:

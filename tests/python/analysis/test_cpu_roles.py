@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from iotax.analysis import StudyData, Summary, summarise
 from iotax.analysis.responses import CPU, CPU_HYPERVISOR, RESPONSES, counted
 from iotax.analysis.verdict import Cause
-from iotax.records import CpuTime, CpuUse, Facts, Lack, cpu_of
+from iotax.records import CpuTime, CpuUse, Facts, Lack, VmThreads, cpu_of
 from iotax.report.tables import cpu_columns, cpu_groups
 from iotax.study import Study
 from iotax.trial import Attempt
@@ -180,6 +180,19 @@ def test_each_column_says_what_it_contains() -> None:
 
 
 def test_a_host_of_kvm_tells_qemu_beside_its_guests_and_the_rest_apart() -> None:
+    named = {"processors_ns": 45, "io_ns": 4, "vhost_ns": 3, "vhost_apart_ns": 8}
+    expected = {
+        (): {"cpu_hypervisor": 50, "cpu_qemu": 12, "cpu_host_rest": 38},
+        # The guest's processors spent 5 beside the guest; what is left of the process is its main loop.
+        tuple(named): {
+            "cpu_hypervisor": 50, "cpu_qemu": 5, "cpu_io_threads": 4, "cpu_vhost": 11, "cpu_host_rest": 30,
+        },
+    }  # fmt: skip
+    for names, found in expected.items():
+        a_host_of_kvm_tells({name: named[name] for name in names}, found)
+
+
+def a_host_of_kvm_tells(threads_us: dict[str, int], expected: dict[str, int]) -> None:
     whole = Simulation().data(study(factors={"protocol": ["nfs3", "iscsi"]}, design={"replicates": 2}))
 
     def on_kvm(attempt: Attempt) -> Attempt:
@@ -187,7 +200,11 @@ def test_a_host_of_kvm_tells_qemu_beside_its_guests_and_the_rest_apart() -> None
         each_ns = attempt.result.ios * 1000
         more = [
             part("hypervisor", "machine", 90 * each_ns, guests_ns=40 * each_ns, host="kvm"),
-            part("hypervisor", "process", 52 * each_ns, guests_ns=40 * each_ns, host="kvm: g1"),
+            part("hypervisor", "process", 52 * each_ns, guests_ns=40 * each_ns, host="kvm: g1").model_copy(
+                update={"threads": VmThreads(**{name: us * each_ns for name, us in threads_us.items()})}
+                if threads_us
+                else {}
+            ),
         ]
         return attempt.model_copy(
             update={"result": attempt.result.model_copy(update={"cpu": CpuUse([*attempt.result.cpu, *more])})}
@@ -195,13 +212,16 @@ def test_a_host_of_kvm_tells_qemu_beside_its_guests_and_the_rest_apart() -> None
 
     summary = summarise(replace(whole, attempts=[on_kvm(each) for each in whole.attempts]))
     for cell in summary.cells:
-        found = {key: cell.values[key].value for key in ("cpu_hypervisor", "cpu_qemu", "cpu_host_rest")}
-        assert found == pytest.approx({"cpu_hypervisor": 50, "cpu_qemu": 12, "cpu_host_rest": 38})
+        keys = ("cpu_hypervisor", "cpu_qemu", "cpu_io_threads", "cpu_vhost", "cpu_host_rest")
+        found = {key: cell.values[key].value for key in keys if key in cell.values}
+        assert found == pytest.approx(expected)
+    titles = {"cpu_qemu": "QEMU", "cpu_io_threads": "I/O threads", "cpu_vhost": "vhost", "cpu_host_rest": "the rest"}
     names = [column.title for column in cpu_columns(summary)]
-    assert names[3:6] == ["Hypervisor", "of it QEMU", "of it the rest"]
+    until = 3 + len(expected)
+    assert names[3:until] == ["Hypervisor", *(f"of it {titles[key]}" for key in list(expected)[1:])]
     for group in cpu_groups(summary):
         for row in group.rows:
-            assert [figure.value for figure in row.figures[3:6]] == ["50.0", "12.0", "38.0"]
+            assert [float(figure.value) for figure in row.figures[3:until]] == list(expected.values())
     # Of a guest's process without its host nobody knows what of it is the guest's.
     assert not {"cpu_qemu", "cpu_host_rest"} & summarise(whole).cells[0].values.keys()
 

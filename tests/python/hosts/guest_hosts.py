@@ -19,7 +19,7 @@ from iotax.labs.vm import accelerator
 from iotax.labs.vm.cache import cache_root
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.guests import Guests, Role
-from iotax.labs.vm.image import Image, build
+from iotax.labs.vm.image import Contents, Image, build
 from iotax.labs.vm.libraries import package_closure
 from iotax.labs.vm.modules import ModuleTree
 from iotax.labs.vm.packages import Package, Store
@@ -94,6 +94,7 @@ SetEnv PATH=/opt/host:/usr/sbin:/usr/bin:/sbin:/bin
 _PASSWD = """root:x:0:0:root:/root:/opt/host/sh
 sshd:x:102:65534::/run/sshd:/bin/false
 _rpc:x:101:65534::/run/rpcbind:/bin/false
+postgres:x:103:103::/:/bin/sh
 """
 _HOST_ID = "6f746178-0000-4000-8000-000000000002"
 _ATTACHED = (
@@ -108,21 +109,32 @@ class GuestHosts:
     """`storage` and `initiator`, their network 10.0.0.0/24, the volume served by the storage guest's kernel over every
     protocol. `home` is ours, with the keys. Over each of several links, 10.0.N.0/24, it is served as well."""
 
-    def __init__(self, engine: Path, folder: Path, *, links: int = 1, files: Mapping[str, bytes] | None = None) -> None:
-        """`files` are put under /test of both, beside the modules that tests of the vm lab's kernels have."""
+    def __init__(
+        self,
+        engine: Path,
+        folder: Path,
+        *,
+        links: int = 1,
+        files: Mapping[str, bytes] | None = None,
+        database: bool = False,
+        volume_bytes: int = VOLUME_BYTES,
+    ) -> None:
+        """`files` are put under /test of both, beside the modules that tests of the vm lab's kernels have. `database`:
+        both have PostgreSQL."""
         self.home = folder / "home"
         (self.home / ".ssh").mkdir(parents=True, mode=0o700)
         for key in (self.home / ".ssh/id_ed25519", folder / "host_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        image = _with_ssh(build(engine, lambda _: None), folder, files or {}, multipath=links > 1)
+        image = build(engine, lambda _: None, contents=Contents(database=database))
+        image = _with_ssh(image, folder, files or {}, multipath=links > 1)
         kind, _ = accelerator.choose(image, "auto", require_qemu())
-        self.guests = Guests(image, accelerator=kind, clock="host", volume_bytes=4 * VOLUME_BYTES, links=links)
+        self.guests = Guests(image, accelerator=kind, clock="host", volume_bytes=4 * volume_bytes, links=links)
         try:
             self.ports = {role: self._reachable(role) for role in ROLES}
             host_key = " ".join((folder / "host_key.pub").read_text().split()[:2])
             known = "".join(f"[127.0.0.1]:{port} {host_key}\n" for port in self.ports.values())
             (self.home / ".ssh/known_hosts").write_text(known)
-            self.guests["storage"].run(f"volume_up {VOLUME_BYTES}")
+            self.guests["storage"].run(f"volume_up {volume_bytes}")
             for protocol in ("nvme-tcp", "iscsi", "nfs4.1"):
                 self.guests["storage"].run(f"PATHS={links} step {protocol} target_up")
             # Debian's unit of iscsid loads its transport, too; the other modules are the lab's to load.

@@ -115,7 +115,7 @@ def test_an_example_passes_on_hosts_that_have_what_it_names(check: Check, exampl
 
 
 def test_there_is_one_of_each_published_study_with_its_figures() -> None:
-    assert EXAMPLES == ["fcp-or-fc-nvme", "fcp-or-fc-nvme-oltp", "ip-or-fc", "nfs-or-fc-cpu", "nfs-or-iscsi", "tr-3808"]
+    assert EXAMPLES == ["fcp-or-fc-nvme", "fcp-or-fc-nvme-database", "ip-or-fc", "nfs-or-fc-cpu", "nfs-or-iscsi", "tr-3808"]
     for example in EXAMPLES:
         published = load_study(str(FOLDER / f"{example}.yaml"))[0].published
         assert published, example
@@ -130,7 +130,7 @@ def test_there_is_one_of_each_published_study_with_its_figures() -> None:
         ("nfs-or-fc-cpu", 640, {64}),
         ("ip-or-fc", 6 * 4 * 3 * 3, {4 * 160}),
         ("fcp-or-fc-nvme", 2 * 7 * 4 * 3, {120}),
-        ("fcp-or-fc-nvme-oltp", 2 * 4 * 3, {32, 64, 128, 256}),
+        ("fcp-or-fc-nvme-database", 2 * 4 * 3, {32, 64, 128, 256}),
     ],
 )
 def test_an_example_has_the_size_of_its_source(example: str, trials: int, outstanding: set[int]) -> None:

@@ -179,7 +179,7 @@ def test_examples_of_published_studies_can_be_planned_on_their_inventory(path: P
 
 def test_there_is_an_example_for_every_published_study_of_hosts() -> None:
     assert [path.stem for path in EXAMPLES] == [
-        "fcp-or-fc-nvme-oltp",
+        "fcp-or-fc-nvme-database",
         "fcp-or-fc-nvme",
         "ip-or-fc",
         "nfs-or-fc-cpu",

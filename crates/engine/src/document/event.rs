@@ -514,11 +514,27 @@ pub(crate) struct ProcessCpu {
     pub(crate) guest_ns: u64,
     pub(crate) run_queue_wait_ns: u64,
     pub(crate) max_rss_bytes: u64,
+    /// Of a virtual machine's process whose threads are named
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<VmThreadsCpu>,
     /// By the processor's counters
     pub(crate) events: Option<CpuEvents>,
     /// Why nothing was counted
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_events: Option<String>,
+}
+
+/// What a virtual machine's threads used, by the scheduler's account
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct VmThreadsCpu {
+    /// That stand for the guest's processors, its own time included
+    pub(crate) processors_ns: u64,
+    /// I/O threads
+    pub(crate) io_ns: u64,
+    /// vhost's workers that are threads of the process, as since Linux 6.4
+    pub(crate) vhost_ns: u64,
+    /// vhost's workers that are the kernel's own, beside the process
+    pub(crate) vhost_apart_ns: u64,
 }
 
 /// What a process's threads did, in user space and in the kernel

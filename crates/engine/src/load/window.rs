@@ -10,7 +10,7 @@ use iotax_node::failure::Failure;
 use iotax_proto::Instant;
 use iotax_runtime::{
     Clock,
-    cpu::{EventCounters, EventCounts, MachineTimes, NoEvents, ProcessClock, ProcessTimes},
+    cpu::{EventCounters, EventCounts, MachineTimes, NoEvents, ProcessClock, ProcessTimes, VmProcess, VmThreads},
 };
 
 use crate::failure;
@@ -36,6 +36,8 @@ struct Meter {
     clock: ProcessClock,
     /// Or why there are none.
     events: Result<EventCounters, NoEvents>,
+    /// Of a process that runs a virtual machine.
+    vm: Option<VmProcess>,
 }
 
 /// A window whose first readings are taken.
@@ -83,6 +85,7 @@ struct Readings {
 struct Reading {
     times: ProcessTimes,
     events: Result<EventCounts, NoEvents>,
+    threads: Option<VmThreads>,
 }
 
 /// What a process used in the window.
@@ -92,6 +95,8 @@ pub(super) struct ProcessUsage {
     pub(super) times: ProcessTimes,
     /// Or why they were not counted.
     pub(super) events: Result<EventCounts, NoEvents>,
+    /// Of a process that runs a virtual machine, by what its threads do.
+    pub(super) threads: Option<VmThreads>,
 }
 
 /// What was used in the window.
@@ -117,6 +122,11 @@ impl Usage {
             [&mut times.total_ns, &mut times.user_ns, &mut times.system_ns, &mut times.guest_ns]
                 .into_iter()
                 .for_each(scaled);
+            if let Some(threads) = &mut process.threads {
+                [&mut threads.processors_ns, &mut threads.io_ns, &mut threads.vhost_ns, &mut threads.vhost_apart_ns]
+                    .into_iter()
+                    .for_each(scaled);
+            }
             if let Ok(counts) = &mut process.events {
                 counts.each_mut().into_iter().for_each(scaled);
             }
@@ -144,6 +154,7 @@ impl ProcessUsage {
     /// Events are known only where both are.
     fn add(&mut self, other: &Self) {
         self.times.add(&other.times);
+        self.threads = self.threads.zip(other.threads).map(|(ours, theirs)| ours.and(&theirs));
         match (&mut self.events, &other.events) {
             (Ok(counts), Ok(theirs)) => counts.add(theirs),
             (Ok(_), Err(why)) => self.events = Err(why.clone()),
@@ -181,7 +192,7 @@ impl Meters {
 
 impl Meter {
     fn of(pid: u32) -> io::Result<Self> {
-        Ok(Self { clock: ProcessClock::of(pid)?, events: EventCounters::of(pid) })
+        Ok(Self { clock: ProcessClock::of(pid)?, events: EventCounters::of(pid), vm: VmProcess::of(pid)? })
     }
 
     fn read(&self) -> io::Result<Reading> {
@@ -189,7 +200,8 @@ impl Meter {
             Ok(counters) => counters.read(),
             Err(why) => Err(why.clone()),
         };
-        Ok(Reading { times: self.clock.read()?, events })
+        let threads = self.vm.as_ref().map(VmProcess::read).transpose()?;
+        Ok(Reading { times: self.clock.read()?, events, threads })
     }
 
     fn used(&self, before: &Reading, after: Reading) -> ProcessUsage {
@@ -198,7 +210,8 @@ impl Meter {
             (Err(why), _) => Err(why.clone()),
             (_, Err(why)) => Err(why),
         };
-        ProcessUsage { pid: self.clock.pid(), times: after.times.since(&before.times), events }
+        let threads = after.threads.zip(before.threads).map(|(after, before)| after.since(&before));
+        ProcessUsage { pid: self.clock.pid(), times: after.times.since(&before.times), events, threads }
     }
 }
 

@@ -4,8 +4,10 @@ mod events;
 mod machine;
 mod pin;
 mod process;
+mod vm;
 
 pub use events::{EventCounters, EventCounts, NoEvents};
 pub use machine::{CoreTimes, MachineTimes};
 pub use pin::{pin_thread, usable_cpus};
 pub use process::{ProcessClock, ProcessTimes};
+pub use vm::{VmProcess, VmThreads};

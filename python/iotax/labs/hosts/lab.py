@@ -17,6 +17,7 @@ from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.engine import engine_version
 from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
+from iotax.labs.hosts.databases import Member, Window, is_database
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals
@@ -265,19 +266,24 @@ class HostsLab(Lab):
             raise _failed(fault) from fault
         progress(Step(f"measuring {trial.id} on {counted(len(places), 'host')}"))
         seed = trial_seed(self.study, trial)
+        database = is_database(settings)
         jobs = [
-            self._load_job(place, settings, each, index, seed)
+            Job(place, self._binary.remote) if database else self._load_job(place, settings, each, index, seed)
             for (index, place), each in zip(taking_part, reached, strict=True)
         ]
         for index, place in enumerate(self._targets):
             serves = index == 0 and self._serving is not None and settings.endpoint.embedded
             watched = {"target": self._serving.pid} if serves and self._serving else {}
             jobs.append(Job(place, self._binary.remote, watch_pids=watched))
-        load = settings.load
-        window = {"warmup_ns": load.warmup, "runtime_ns": load.runtime, "sample_ns": min(SAMPLE_NS, load.runtime)}
         try:
-            heard = Intervals([place.name for place in places], self._observed(settings, jobs), progress)
-            answers = self._measured(jobs, heard.hear, **window)
+            if database:
+                members = [
+                    Member(place, each.attached) for place, each in zip(places, reached, strict=True) if each.attached
+                ]
+                answers = self._measured_databases(settings, members, seed, jobs)
+            else:
+                heard = Intervals([place.name for place in places], self._observed(settings, jobs), progress)
+                answers = self._measured(jobs, heard.hear, **_window(settings))
             after = wait_for(self._modelled(settings))
         except HostFault as fault:
             raise _failed(fault) from fault
@@ -486,6 +492,20 @@ class HostsLab(Lab):
         except HostFault as fault:
             raise _failed(fault) from fault
 
+    def _measured_databases(
+        self, settings: Settings, members: Sequence[Member], seed: int, jobs: list[Job]
+    ) -> list[Answer]:
+        """Raises TrialFailed and HostFault; no database is up then."""
+        databases = self._volumes.databases
+        window = Window(databases, settings.load.runtime)
+        try:
+            wait_for(databases.begin(settings, members, seed, window))
+            answers = self._measured(jobs, window.hear, **_window(settings))
+            return wait_for(databases.results(settings, window, answers))
+        except (HostFault, TrialFailed):
+            wait_for(databases.stop(members))
+            raise
+
     def _outcome(self, settings: Settings, answers: list[Answer], reached: list[Reached]) -> Outcome:
         threads = min(settings.load.threads, settings.load.workers)
         facts = planned_facts(self.study, settings)
@@ -607,6 +627,11 @@ class HostsLab(Lab):
             serving, self._serving = self._serving, None
             serving.agent.send({"command": "stop"})
             await serving.agent.end()
+
+
+def _window(settings: Settings) -> dict[str, int]:
+    load = settings.load
+    return {"warmup_ns": load.warmup, "runtime_ns": load.runtime, "sample_ns": min(SAMPLE_NS, load.runtime)}
 
 
 def _spent_by_guests(parts: Sequence[CpuTime]) -> dict[str, int]:

@@ -21,14 +21,34 @@ from iotax.study import Settings
 from iotax.study.kernel_path import FIBRE_CHANNEL, NVME, KernelPath, kernel_path
 from iotax.study.topology import given
 
-_SCRIPT = (resources.files("iotax.labs.hosts") / "remote" / "paths.sh").read_text(encoding="utf-8")
-SCRIPT = f"{FOLDER}/paths-{hashlib.sha256(_SCRIPT.encode()).hexdigest()[:16]}.sh"
 UP_S = 120.0
 """A login, a scan and a disk that settles; each step of the script has its own, shorter limit."""
 _ARMED_S = 60.0
 _KINDS = frozenset({"missing", "denied", "unreachable", "in_use", "disk_full", "not_found", "usage"})
 _LOCAL = "local:"
 _SECRETS = "secrets=stdin"
+
+
+@dataclass(frozen=True)
+class Script:
+    """Of shell, copied to hosts under a name that tells its content."""
+
+    name: str
+    text: str
+
+    @property
+    def path(self) -> str:
+        """On a host, from the login's home."""
+        return f"{FOLDER}/{self.name}-{hashlib.sha256(self.text.encode()).hexdigest()[:16]}.sh"
+
+    async def install(self, place: HostPlace) -> None:
+        """Raises HostFault."""
+        # A name of its own: hosts may share their homes.
+        part = f"{self.path}.{token_hex(8)}"
+        await place.run(f"cat >{part} && mv {part} {self.path}", given=self.text)
+
+
+PATHS = Script("paths", (resources.files("iotax.labs.hosts") / "remote" / "paths.sh").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -62,6 +82,8 @@ class Paths:
         self._keepers: dict[str, Task] = {}
         self._up: dict[str, tuple[tuple[str, ...], Attached]] = {}
         """Host → what was asked for, and what came of it."""
+        self._users: set[tuple[str, str]] = set()
+        """Hosts with what uses their paths, where it was copied."""
 
     async def up(self, place: HostPlace, uri: str, settings: Settings) -> Attached:
         """The path of an endpoint, with `{client}` settled; another one is taken down first. Raises HostFault.
@@ -91,6 +113,13 @@ class Paths:
         self._up[place.name] = known, attached
         return attached
 
+    async def use(self, place: HostPlace, script: Script, words: str, within_s: float) -> str:
+        """Runs a function of what uses the path that is up, and gives what it says. Raises HostFault."""
+        if (place.name, script.path) not in self._users:
+            await script.install(place)
+            self._users.add((place.name, script.path))
+        return await self._script(place, f"with {script.path} {words}", within_s=within_s)
+
     async def rest(self, places: Sequence[HostPlace]) -> None:
         """Takes down what is up on these hosts, and keeps the hosts. Raises HostFault."""
         for place in places:
@@ -118,10 +147,11 @@ class Paths:
         """Takes down what an earlier study left, and removes all that iotax copied; what it was. Raises HostFault, also
         where a study is at work."""
         said = ""
-        if await place.run(f"ls {FOLDER}/path-* {FOLDER}/lock-* 2>/dev/null || true"):
-            await self._install(place)
+        if await place.run(f"ls {FOLDER}/path-* {FOLDER}/using-* {FOLDER}/lock-* 2>/dev/null || true"):
+            await PATHS.install(place)
             said = await self._script(place, "clean")
-        removed = f"rm -fv {FOLDER}/engine-* {FOLDER}/paths-*.sh && {{ rmdir {FOLDER} 2>/dev/null || true; }}"
+        copied = " ".join(f"{FOLDER}/{name}" for name in ("engine-*", "paths-*.sh", "database-*.sh"))
+        removed = f"rm -fv {copied} && {{ rmdir {FOLDER} 2>/dev/null || true; }}"
         return (said + await place.run(removed)).strip()
 
     async def _keep(self, place: HostPlace) -> None:
@@ -132,9 +162,9 @@ class Paths:
         if keeper is not None:
             await keeper.end()
         program = await place.install(self._binary)
-        await self._install(place)
+        await PATHS.install(place)
         document = {"settle_ns": 0, "slice_ns": 1, "start": "told", "observe": {}, "lease_ns": LEASE_NS}
-        keeper = await place.start(f"sh {SCRIPT} keep {program}", document)
+        keeper = await place.start(f"sh {PATHS.path} keep {program}", document)
         try:
             await keeper.expect("armed", _ARMED_S)
         except HostFault as fault:
@@ -143,14 +173,9 @@ class Paths:
             raise _explained(place.name, said.splitlines()[-1] if said else fault.message) from fault
         self._keepers[place.name] = keeper
 
-    async def _install(self, place: HostPlace) -> None:
-        # A name of its own: hosts may share their homes.
-        part = f"{SCRIPT}.{token_hex(8)}"
-        await place.run(f"cat >{part} && mv {part} {SCRIPT}", given=_SCRIPT)
-
-    async def _script(self, place: HostPlace, command: str, given: str = "") -> str:
+    async def _script(self, place: HostPlace, command: str, given: str = "", within_s: float = UP_S) -> str:
         try:
-            return await place.run(f"sh {SCRIPT} {command}", given=given, within_s=UP_S)
+            return await place.run(f"sh {PATHS.path} {command}", given=given, within_s=within_s)
         except HostFault as fault:
             if fault.kind != "io":
                 raise

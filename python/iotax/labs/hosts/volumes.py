@@ -11,6 +11,8 @@ from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import CheckItem, Progress, Step, Worked
 from iotax.labs.conditioning import overwriting, worked
+from iotax.labs.hosts.databases import COMMANDS as DATABASE_COMMANDS
+from iotax.labs.hosts.databases import Databases, Member, is_database
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.paths import Attached, Paths
 from iotax.labs.hosts.secrets import handed_over
@@ -39,8 +41,13 @@ class Reached:
     """As the engine there is given it."""
     program: str
     permission: Permission
-    facts: dict[str, str] | None = None
-    """Of a path that the host's kernel made."""
+    attached: Attached | None = None
+    """What the host's kernel has there; None where the engine connects itself."""
+
+    @property
+    def facts(self) -> dict[str, str] | None:
+        """Of a path that the host's kernel made."""
+        return None if self.attached is None else dict(self.attached.facts)
 
 
 class Volumes:
@@ -60,6 +67,7 @@ class Volumes:
         self._absent = absent
         self._settings, self._initiators, self._destroy = settings, initiators, destroy
         self._binary, self.paths, self._enter = binary, Paths(binary), enter
+        self.databases = Databases(self.paths)
         self._identities: dict[tuple[str, str], str] = {}
         """(host, endpoint) → which device or file was judged there."""
         self._judged: dict[str, tuple[Attached, dict[str, int] | None]] = {}
@@ -82,6 +90,7 @@ class Volumes:
         peers = [path.address for path in paths if path.address]
         peers += [urlsplit(uri).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)]
         peers += [server.data] if server is not None and "" in uris else []
+        commands |= dict.fromkeys(DATABASE_COMMANDS) if any(map(is_database, self._settings)) else {}
         devices = any(path.kind != "nfs" for path in paths) or any(uri.startswith(f"{_LOCAL}/dev/") for uri in uris)
         return Asked(tuple(commands), devices, next(iter(peers), ""))
 
@@ -101,7 +110,15 @@ class Volumes:
         """Writes the pattern where a treatment may read it. Raises HostFault."""
         for settings in self._external():
             # What is preconditioned is filled by that, and is not to be filled in sequence afterwards.
-            if settings.volume.fill == "pattern" and settings.precondition is None:
+            if is_database(settings):
+                await self._enter(settings)
+                progress(Step(f"laying out the database on {settings.endpoint.uri}"))
+                owners = self._owners(settings)
+                if shared := [index for index in self._present() if index not in owners]:
+                    said = f"{expanded(settings.endpoint.uri, shared[0])} is another host's disk, too: one file system"
+                    raise HostFault(self._initiators[shared[0]].name, f"{said} knows one host", "usage")
+                await each_of([self._build(settings, index) for index in owners])
+            elif settings.volume.fill == "pattern" and settings.precondition is None:
                 await self._enter(settings)
                 progress(Step(f"writing the pattern to {settings.endpoint.uri}"))
                 await each_of([self._fill(settings, index) for index in self._owners(settings)])
@@ -158,7 +175,7 @@ class Volumes:
             identity = checked.identity
             self._judged[place.name] = attached, identity
         permission = Permission(judged=identity, destroy=given_away)
-        return Reached(attached.endpoint, self._program(attached), permission, dict(attached.facts))
+        return Reached(attached.endpoint, self._program(attached), permission, attached)
 
     async def answers(self, settings: Settings) -> None:
         """Raises HostFault where the endpoint does not answer. Writes nothing."""
@@ -171,6 +188,8 @@ class Volumes:
 
     def needed_bytes(self, settings: Settings) -> int:
         """Of each volume, by all clients that share it."""
+        if is_database(settings):
+            return settings.volume.size
         clients = 1 if CLIENT in settings.endpoint.uri else settings.load.clients or len(self._initiators)
         return max(zone_bytes(settings, clients) * clients, settings.preconditioned_bytes)
 
@@ -232,6 +251,8 @@ class Volumes:
                 if CLIENT not in named and settings.endpoint.kernel and len(whole) > 1:
                     said = f"is {attached.identity}, and {next(iter(whole.values()))} has {next(iter(whole))}"
                     return [CheckItem("error", f"{label} ({uri})", f"{said}: all must reach one volume")]
+                if is_database(settings):
+                    await self.databases.ready(Member(place, attached))
                 checked = await self._look(place, settings, attached, look_bytes)
         except HostFault as fault:
             error = EngineError(fault.kind, fault.message, named)
@@ -251,10 +272,19 @@ class Volumes:
         }
         await self._task(self._initiators[index], reached.program, document)
 
+    async def _build(self, settings: Settings, index: int) -> None:
+        reached = await self.reach(settings, index)
+        assert reached.attached is not None, "the rules let databases have nothing else"
+        await self.databases.build(Member(self._initiators[index], reached.attached), settings)
+
     async def _look(self, place: HostPlace, settings: Settings, attached: Attached, look_bytes: int | None) -> Checked:
         document = _check_document(attached.endpoint, settings, look_bytes)
         document |= {"judged": dict(attached.file)} if attached.file else {}
-        return Checked.model_validate(await self._task(place, self._program(attached), document))
+        checked = Checked.model_validate(await self._task(place, self._program(attached), document))
+        foreign = checked.holds == "foreign" and is_database(settings)
+        if foreign and await self.databases.is_ours(Member(place, attached)):
+            return checked.model_copy(update={"holds": "pattern", "what": "an earlier database of iotax"})
+        return checked
 
     def _program(self, attached: Attached) -> str:
         return self._binary.as_root if attached.needs_root else self._binary.remote

@@ -195,7 +195,8 @@ def _guest_files() -> Iterable[tuple[str, bytes]]:
             else:
                 yield f"{prefix}{each.name}", each.read_bytes()
 
-    return walk(resources.files("iotax.labs.vm") / "guest", "")
+    yield from walk(resources.files("iotax.labs.vm") / "guest", "")
+    yield "postgres.sh", (resources.files("iotax.labs.generators") / "postgres.sh").read_bytes()
 
 
 def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) -> None:

@@ -6,6 +6,8 @@
 #                                   lines NAME=SECRET on standard input where it is said; DEVICE=…, ID=… and FACT name=value on standard output
 #   paths.sh down                   takes down all that the journal of this host holds
 #   paths.sh clean                  the same, where no study is at work
+#   paths.sh with SCRIPT FUNCTION ARGUMENTS...
+#                                   what uses a path that is up: a script beside this one, which is read first
 #   paths.sh keep ENGINE            holds this host's lock as long as `ENGINE session` runs, and takes everything down then
 #
 # What fails ends with `KIND MESSAGE` on standard error; the kinds are those of the engine (docs/reference/engine.md).
@@ -16,6 +18,8 @@ FOLDER=$HOME/.cache/iotax
 # Homes may be shared between hosts, and nothing outlives a boot.
 BOOT=$(cat "$PROCFS/sys/kernel/random/boot_id") || exit 1
 JOURNAL=$FOLDER/path-$(uname -n)-$BOOT
+# What uses the path: the first line is the script that knows how to end it, by its function `down_using`.
+USING=$FOLDER/using-$(uname -n)-$BOOT
 WAIT_S=${WAIT_S:-20}
 FABRICS=${FABRICS:-/dev/nvme-fabrics}
 NVME=${NVME:-/etc/nvme}
@@ -48,9 +52,10 @@ root() {
     die "unreachable $_what: ${_why:-no answer within $WAIT_S s}"
 }
 
-# until_true COMMAND...: tries again five times a second.
+# until_true SECONDS COMMAND...: tries again five times a second.
 until_true() {
-    _left=$((WAIT_S * 5))
+    _left=$(($1 * 5))
+    shift
     until "$@"; do
         _left=$((_left - 1))
         [ "$_left" -gt 0 ] || return 1
@@ -274,7 +279,7 @@ nvme_proven() {
 
 # nvme_shown NQN NSID: what the kernel says of a subsystem that was connected.
 nvme_shown() {
-    until_true has_namespace "$1" "$2" || die "not_found $1 is connected, but shows no namespace $2"
+    until_true "$WAIT_S" has_namespace "$1" "$2" || die "not_found $1 is connected, but shows no namespace $2"
     _name=$(nvme_namespace "$1" "$2")
     _one=$(nvme_controllers "$1" | head -n 1)
     if [ -n "$POLICY" ]; then
@@ -296,7 +301,7 @@ nvme_shown() {
 
 down_nvme() {
     no_controller "$1" || root "disconnecting $1" nvme disconnect -n "$1"
-    until_true no_controller "$1" || die "in_use $1 stays connected"
+    until_true "$WAIT_S" no_controller "$1" || die "in_use $1 stays connected"
 }
 
 # --- iSCSI, by open-iscsi
@@ -385,10 +390,10 @@ up_iscsi() {
         done
     fi
     for _each in $_portal; do root "logging in to $3" iscsiadm -m node -T "$3" -p "$_each" --login; done
-    until_true has_session "$3" && until_true has_disk "$3" "$4" || die "not_found $3 is logged in, but shows no LUN $4"
+    until_true "$WAIT_S" has_session "$3" && until_true "$WAIT_S" has_disk "$3" "$4" || die "not_found $3 is logged in, but shows no LUN $4"
     _name=$(iscsi_disk "$3" "$4")
     _session=$(iscsi_session "$3")
-    if [ -n "$PORTALS" ] && ! until_true mpath_whole "$_name" "$(echo "$_portal" | wc -w)"; then
+    if [ -n "$PORTALS" ] && ! until_true "$WAIT_S" mpath_whole "$_name" "$(echo "$_portal" | wc -w)"; then
         mpath "$_name" >/dev/null || die "not_found $3 has several portals, but $_name no multipath device: is multipathd running?"
         die "not_found the multipath device of $_name does not get a path over each of: $_portal"
     fi
@@ -418,7 +423,7 @@ down_iscsi() {
     for _each in $2; do
         no_session "$1" || root "logging out of $1" iscsiadm -m node -T "$1" -p "$_each" --logout
     done
-    until_true no_session "$1" || die "in_use $1 stays logged in"
+    until_true "$WAIT_S" no_session "$1" || die "in_use $1 stays logged in"
     forget_iscsi "$@"
 }
 
@@ -470,7 +475,7 @@ up_nfs() {
 # down_nfs FOLDER
 down_nfs() {
     not_mounted "$1" || (root "unmounting $1" umount "$1") 2>/dev/null || root "unmounting $1" umount -f -l "$1"
-    until_true not_mounted "$1" || die "in_use $1 stays mounted"
+    until_true "$WAIT_S" not_mounted "$1" || die "in_use $1 stays mounted"
     [ ! -d "$1" ] || rmdir "$1" 2>/dev/null || :
 }
 
@@ -505,7 +510,7 @@ up_fc() {
         for _host in "$SYSFS"/class/fc_host/host*; do
             echo "- - $2" | (root "rescanning ${_host##*/}" tee "$SYSFS/class/scsi_host/${_host##*/}/scan") || exit 1
         done
-        until_true has_fc_disk "$1" "$2" || die "not_found $1 shows no LUN $2 to this host: is it mapped?"
+        until_true "$WAIT_S" has_fc_disk "$1" "$2" || die "not_found $1 shows no LUN $2 to this host: is it mapped?"
     fi
     _name=$(fc_disk "$1" "$2")
     _above=$(mpath "$_name") || _above=
@@ -617,6 +622,14 @@ down() {
     for _old in "$FOLDER/path-$(uname -n)-"*; do
         [ "$_old" = "$JOURNAL" ] || [ ! -f "$_old" ] || earlier "$_old"
     done
+    # Nothing of it outlives a boot.
+    for _old in "$FOLDER/using-$(uname -n)-"*; do
+        [ "$_old" = "$USING" ] || rm -f "$_old"
+    done
+    if [ -f "$USING" ]; then
+        read -r _script <"$USING"
+        (. "$_script" && down_using) || exit 1
+    fi
     [ -f "$JOURNAL" ] || return 0
     { read -r _kind; read -r _first; read -r _second; read -r _third; } <"$JOURNAL"
     case "$_kind" in
@@ -693,5 +706,11 @@ command=$1
 shift
 case "$command" in
 up | down | clean | keep) "$command" "$@" ;;
-*) die "usage paths.sh up|down|clean|keep" ;;
+with)
+    WITH=$1
+    shift
+    . "$WITH"
+    "$@"
+    ;;
+*) die "usage paths.sh up|down|clean|keep|with" ;;
 esac

@@ -5,6 +5,7 @@ PG=$(echo /usr/lib/postgresql/*/bin)
 DATABASE=/mnt/database
 RUN=/run/postgresql
 GROUP=/sys/fs/cgroup/database
+. /lab/postgres.sh
 
 # folder_of NUMBER: where that volume's file system is mounted.
 folder_of() { echo $DATABASE${1#0}; }
@@ -34,6 +35,9 @@ data_of() {
 # as_postgres COMMAND: PostgreSQL does not run as root.
 as_postgres() { su -s /bin/sh postgres -c "$1"; }
 
+join_group() { [ ! -d $GROUP ] || sh -c "echo \$PPID >$GROUP/cgroup.procs"; }
+run_folder() { mkdir -p $RUN && chown postgres $RUN && chmod 1777 /dev/shm; }
+
 # memory_up BYTES: a group whose processes, with the cached pages of their files, have so much memory.
 memory_up() {
     mounted /sys/fs/cgroup || mount -t cgroup2 cgroup /sys/fs/cgroup || die "no control groups"
@@ -45,28 +49,6 @@ memory_up() {
     echo $(($1 / 16)) >/proc/sys/vm/dirty_background_bytes
 }
 
-# server_up OPTIONS: PostgreSQL on $PGDATA, in its group where there is one.
-server_up() {
-    mkdir -p $RUN && chown postgres $RUN && chmod 1777 /dev/shm
-    rm -f $RUN/ended
-    (
-        [ ! -d $GROUP ] || sh -c "echo \$PPID >$GROUP/cgroup.procs"
-        as_postgres "exec $PG/postgres -D $PGDATA -k $RUN -c listen_addresses= -c autovacuum=off $1"
-        echo $? >$RUN/ended
-    ) >$RUN/log 2>&1 3>&- &
-    until_true 120 sh -c "[ -e $RUN/ended ] || grep -q ready $PGDATA/postmaster.pid 2>/dev/null"
-    grep -q ready $PGDATA/postmaster.pid 2>/dev/null || die "PostgreSQL does not start: $(tail -n 3 $RUN/log)"
-}
-
-# server_down: with a checkpoint of its own.
-server_down() {
-    kill -INT "$(head -n 1 $PGDATA/postmaster.pid)"
-    until_true 120 [ -e $RUN/ended ] || die "PostgreSQL does not end"
-    [ "$(cat $RUN/ended)" = 0 ] || die "PostgreSQL failed: $(tail -n 3 $RUN/log)"
-}
-
-sql() { $PG/psql -h $RUN -U postgres -d postgres -XAtq -F ' ' -v ON_ERROR_STOP=1 "$@"; }
-
 # database_build SCALE INITDB_OPTIONS: a file system on the whole volume with pgbench's tables, and nobody uses it.
 database_build() {
     # By path: busybox has one of its own.
@@ -75,16 +57,9 @@ database_build() {
     file_system_up $VOLUME
     data_of $VOLUME
     mkdir $PGDATA && chown postgres $PGDATA
-    as_postgres "$PG/initdb -D $PGDATA -A trust --no-locale -E UTF8 -N --wal-segsize=4 $2" >/run/initdb.log 2>&1 ||
-        die "initdb: $(tail -n 3 /run/initdb.log)"
-    server_up "-c fsync=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 -c min_wal_size=8MB -c max_wal_size=32MB"
-    $PG/pgbench -h $RUN -U postgres -i -I dtGvp -q -s "$1" postgres >/run/pgbench.log 2>&1 ||
-        die "pgbench -i: $(tail -n 3 /run/pgbench.log)"
-    sql -c checkpoint || die "no checkpoint"
-    size=$(sql -c "select pg_database_size('postgres')")
-    server_down
+    run_folder
+    tables_build "$1" "$2"
     file_system_down
-    echo "DATABASE_BYTES $size"
 }
 
 # database_copies COUNT: the same on so many volumes in all.
@@ -100,36 +75,10 @@ database_begin() {
     data_of "$1"
     case "$1" in /mnt/nfs*/*) ;; *) file_system_up "$1" ;; esac
     memory_up "$2"
+    run_folder
     server_up "$3"
-    mkdir -p /run/pgbench && rm -f /run/pgbench/*
-    checkpoints >/run/pgbench/checkpoints || die "no answer"
-    (
-        pgbench_with -T 86400 -c "$4" $5
-        echo $? >/run/pgbench/ended
-    ) >/run/pgbench/said 2>&1 3>&- &
-    until_true 60 sh -c "[ -e /run/pgbench/ended ] || [ \$(ps | grep -c '[p]ostgres: postgres postgres') -ge $4 ]"
-    [ ! -e /run/pgbench/ended ] || die "pgbench: $(tail -n 3 /run/pgbench/said)"
+    pgbench_up "$4" "$5"
     sleep "$6"
-}
-
-checkpoints() { sql -c "select checkpoints_timed + checkpoints_req from pg_stat_bgwriter"; }
-
-# pgbench_with OPTIONS: it tells each of its transactions.
-pgbench_with() { cd /run/pgbench && $PG/pgbench -h $RUN -U postgres -n -l "$@" postgres; }
-
-# checkpoint_in SECONDS: there will be one, asked for by a session of its own.
-checkpoint_in() {
-    (
-        sql -c "select pg_sleep($1)" -c checkpoint
-        echo $? >/run/pgbench/checkpointed
-    ) >/run/pgbench/checkpoint.log 2>&1 3>&- &
-}
-
-# pgbench_down: it ends after the transactions that it has begun.
-pgbench_down() {
-    kill -ALRM "$(pidof pgbench)"
-    until_true 60 [ -e /run/pgbench/ended ] || die "pgbench does not end"
-    [ "$(cat /run/pgbench/ended)" = 0 ] || die "pgbench: $(tail -n 3 /run/pgbench/said)"
 }
 
 # window_begin DEVICE CHECKPOINT_S: with a checkpoint so many seconds later.
@@ -141,15 +90,15 @@ window_begin() {
 # counted_begin DEVICE: what ran so far was to warm up.
 counted_begin() {
     pgbench_down
-    rm -f /run/pgbench/pgbench_log.*
-    checkpoints >/run/pgbench/checkpoints || die "no answer"
+    rm -f $RUN/pgbench/pgbench_log.*
+    checkpoints >$RUN/pgbench/checkpoints || die "no answer"
     edge "$1"
 }
 
 # counted_window DEVICE TRANSACTIONS CLIENTS PGBENCH_OPTIONS: until each client has done so many, and with a checkpoint at once.
 counted_window() {
     checkpoint_in 0
-    (pgbench_with -t "$2" -c "$3" $4) >/run/pgbench/said 2>&1 || die "pgbench: $(tail -n 3 /run/pgbench/said)"
+    (pgbench_with -t "$2" -c "$3" $4) >$RUN/pgbench/said 2>&1 || die "pgbench: $(why $RUN/pgbench/said)"
     edge "$1"
 }
 
@@ -188,13 +137,9 @@ timed_window() {
 
 # database_end DEVICE: pgbench ends and tells each transaction; then PostgreSQL ends.
 database_end() {
-    [ -e /run/pgbench/ended ] || pgbench_down
-    until_true 60 [ -e /run/pgbench/checkpointed ] || die "the checkpoint does not end"
-    [ "$(cat /run/pgbench/checkpointed)" = 0 ] || die "no checkpoint: $(cat /run/pgbench/checkpoint.log)"
-    sql -c "select checkpoints_timed + checkpoints_req - $(cat /run/pgbench/checkpoints) from pg_stat_bgwriter" |
-        sed 's/^/CHECKPOINTS /'
-    echo "VERSION $($PG/pgbench --version)"
-    sed 's/^/LOG /' /run/pgbench/pgbench_log.*
+    has_ended || pgbench_down
+    database_told
+    sed 's/^/LOG /' $RUN/pgbench/pgbench_log.*
     data_of "$1"
     server_down
     case "$1" in /mnt/nfs*/*) ;; *) file_system_down ;; esac

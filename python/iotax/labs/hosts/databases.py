@@ -1,0 +1,210 @@
+"""PostgreSQL and pgbench on the initiators: a database on the path of each, and a trial's load on them.
+
+The work is done by a script on the host (remote/database.sh). It lays out a file system on a device, or a folder beside
+the file that a mount was made for, and starts both programs. The window is that of the engines, which observe all
+hosts. Pgbench's log, in the same clock, tells which transactions lie within it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+
+import numpy as np
+
+from iotax.labs.base import TrialFailed
+from iotax.labs.generators import GENERATORS
+from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
+from iotax.labs.hosts.measure import Answer, each_of
+from iotax.labs.hosts.merge import Observed
+from iotax.labs.hosts.paths import Attached, Paths, Script
+from iotax.places import Event, HostFault
+from iotax.places.host import HostPlace
+from iotax.records import CpuUse
+from iotax.study import Settings
+from iotax.study.database import memory_bytes, scale
+from iotax.trial import Connected
+
+SCRIPT = Script(
+    "database",
+    (resources.files("iotax.labs.generators") / "postgres.sh").read_text(encoding="utf-8")
+    + (resources.files("iotax.labs.hosts") / "remote" / "database.sh").read_text(encoding="utf-8"),
+)
+_BUILD_BYTES_PER_S = 5 << 20
+"""Slower than this on laying out a database, a host counts as hung."""
+_STEP_S = 300.0
+"""PostgreSQL's start and end, which flush what it has, and pgbench's log."""
+_CHECKPOINT_AT = 0.25
+"""Of a window: when a checkpoint is asked for."""
+COMMANDS = ("mke2fs", "dd", "mount", "umount", "chown", "mkdir", "rm", "rmdir", "tee")
+"""What root runs for it."""
+
+
+def is_database(settings: Settings) -> bool:
+    return GENERATORS[settings.load.generator].database
+
+
+@dataclass(frozen=True)
+class Member:
+    """A host with a database of its own."""
+
+    place: HostPlace
+    attached: Attached
+    """Its path, which is up."""
+
+
+class Databases:
+    """Of one study. What fails is HostFault."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+
+    async def ready(self, on: Member) -> None:
+        """Raises HostFault where the host lacks something."""
+        await self._does(on, "database_ready", on.attached.device)
+
+    async def is_ours(self, on: Member) -> bool:
+        """Whether an earlier database is all that the device holds."""
+        return "OURS" in (await self._does(on, "database_holds", on.attached.device)).split()
+
+    async def build(self, on: Member, settings: Settings) -> None:
+        load, volume = settings.load, settings.volume
+        given = (on.attached.device, volume.size, scale(load, volume), "-k" if load.verify else "")
+        try:
+            within_s = _STEP_S + volume.size / _BUILD_BYTES_PER_S
+            await self._does(on, "database_build", *given, within_s=within_s)
+        except HostFault:
+            await self._stop(on)
+            raise
+
+    async def begin(self, settings: Settings, members: Sequence[Member], seed: int, window: Window) -> None:
+        """Brings up everything but the window itself: every client of every host is connected then."""
+        memory, server = memory_bytes(settings.load, settings.volume), server_options(settings)
+        window.members = {each.place.name: each for each in members}
+        steps = []
+        for number, on in enumerate(members):
+            clients = settings.load.workers, client_options(settings, seed + number)
+            steps.append(self._does(on, "database_begin", on.attached.device, memory, server, *clients))
+        await each_of(steps)
+
+    async def results(self, settings: Settings, window: Window, answers: Sequence[Answer]) -> list[Answer]:
+        """The answers, those of hosts with databases with what these did. Raises TrialFailed, too."""
+        await window.checkpointed()
+        mine = [each for each in answers if each.host in window.members]
+        ended = await each_of([self._end(window.members[each.host], each) for each in mine])
+        said = {each.host: lines for each, lines in zip(mine, ended, strict=True)}
+        return [
+            _with_result(settings, window.members[each.host], each, said[each.host]) if each.host in said else each
+            for each in answers
+        ]
+
+    async def stop(self, members: Sequence[Member]) -> None:
+        """Ends what is there, after a failure that is told already."""
+        await asyncio.gather(*map(self._stop, members))
+
+    async def checkpoint(self, on: Member) -> None:
+        await self._does(on, "database_checkpoint")
+
+    async def _end(self, on: Member, answer: Answer) -> list[str]:
+        said = await self._does(on, "database_end", *_edges_us(Observed.model_validate(answer.observed)))
+        return said.splitlines()
+
+    async def _stop(self, on: Member) -> None:
+        try:
+            await self._does(on, "down_using")
+        except HostFault:
+            # Whoever takes the path down tries again, and tells of it.
+            return
+
+    async def _does(self, on: Member, function: str, *arguments: str | int, within_s: float = _STEP_S) -> str:
+        return await self._paths.use(on.place, SCRIPT, shlex.join([function, *map(str, arguments)]), within_s)
+
+
+class Window:
+    """The measured window, as it is heard of: each host makes a checkpoint when a quarter of it has passed."""
+
+    def __init__(self, databases: Databases, runtime_ns: int) -> None:
+        self._databases, self._at_ns = databases, round(_CHECKPOINT_AT * runtime_ns)
+        self.members: dict[str, Member] = {}
+        self._asked: dict[str, asyncio.Task[None]] = {}
+
+    def hear(self, host: str, event: Event) -> None:
+        """Of any event; what tells of processors comes at each interval of the window."""
+        if (
+            event["event"] == "cpu"
+            and host in self.members
+            and host not in self._asked
+            and event["at_ns"] >= self._at_ns
+        ):
+            asking = self._databases.checkpoint(self.members[host])
+            self._asked[host] = asyncio.get_running_loop().create_task(asking)
+
+    async def checkpointed(self) -> None:
+        """Until all of them are asked for. Raises HostFault."""
+        await asyncio.gather(*self._asked.values())
+        for host in self.members:
+            if host not in self._asked:
+                raise HostFault(host, "said nothing within the window, so it made no checkpoint", "silent")
+
+
+def _edges_us(observed: Observed) -> tuple[int, int]:
+    """Of the window, by the host's clock."""
+    start_ns = observed.window["start_unix_ns"]
+    return start_ns // 1000, (start_ns + observed.window["duration_ns"]) // 1000
+
+
+def _with_result(settings: Settings, on: Member, answer: Answer, said: Sequence[str]) -> Answer:
+    """Raises TrialFailed."""
+    observed = Observed.model_validate(answer.observed)
+    found = result_of(
+        measured(on.place.name, said, *_edges_us(observed)),
+        settings,
+        endpoint=on.attached.endpoint,
+        cpu=CpuUse.model_validate({"machine": observed.machine}),
+        cpu_window_ns=observed.window["duration_ns"],
+    )
+    connected = Connected(driver=found.driver, endpoint=on.attached.endpoint)
+    return replace(answer, result=found.model_dump(mode="json"), connected=connected.model_dump(mode="json"))
+
+
+def measured(host: str, lines: Sequence[str], begin_us: int, end_us: int) -> Measured:
+    """From what the script says at its end. Raises TrialFailed."""
+
+    def said(word: str) -> list[str]:
+        return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]
+
+    versions, checkpoints = said("VERSION"), said("CHECKPOINTS")
+    if not versions or not checkpoints:
+        raise TrialFailed(f"{host}: its database did not say what it measured")
+    try:
+        [[before_s, epoch_s, after_s]] = [list(map(float, line.split())) for line in said("CLOCK")]
+        # The last sample may be cut short.
+        used = [list(map(float, line.split())) for line in said("USE") if len(line.split()) == 5]
+        booted_s = epoch_s - (before_s + after_s) / 2
+        edges = [used_at(used, at_us / 1e6 - booted_s) for at_us in (begin_us, end_us)]
+    except ValueError:
+        raise TrialFailed(f"{host}: what was read and written there is told in an unknown form") from None
+    reads, read_bytes, writes, write_bytes = (round(late - early) for early, late in zip(*edges, strict=True))
+    return Measured(
+        begin_us=begin_us,
+        end_us=end_us,
+        log=said("LOG"),
+        version=versions[0].removeprefix("pgbench "),
+        reads=reads,
+        writes=writes,
+        read_bytes=read_bytes,
+        write_bytes=write_bytes,
+        checkpoints=int(checkpoints[0]),
+    )
+
+
+def used_at(samples: Sequence[Sequence[float]], at_s: float) -> list[float]:
+    """Four counts at a time, between the samples (s, counts…) around it; those of the nearest sample outside of all.
+    Raises ValueError where there is none."""
+    if not samples:
+        raise ValueError("no sample")
+    times_s, *counts = zip(*samples, strict=True)
+    return [float(np.interp(at_s, times_s, each)) for each in counts]
