@@ -115,7 +115,14 @@ def test_an_example_passes_on_hosts_that_have_what_it_names(check: Check, exampl
 
 
 def test_there_is_one_of_each_published_study_with_its_figures() -> None:
-    assert EXAMPLES == ["fcp-or-fc-nvme", "fcp-or-fc-nvme-database", "ip-or-fc", "nfs-or-fc-cpu", "nfs-or-iscsi", "tr-3808"]
+    assert EXAMPLES == [
+        "fcp-or-fc-nvme",
+        "fcp-or-fc-nvme-database",
+        "ip-or-fc",
+        "nfs-or-fc-cpu",
+        "nfs-or-iscsi",
+        "tr-3808",
+    ]
     for example in EXAMPLES:
         published = load_study(str(FOLDER / f"{example}.yaml"))[0].published
         assert published, example

@@ -516,7 +516,7 @@ pub(crate) struct ProcessCpu {
     pub(crate) max_rss_bytes: u64,
     /// Of a virtual machine's process whose threads are named
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) threads: Option<VmThreadsCpu>,
+    pub(crate) threads: Option<Box<VmThreadsCpu>>,
     /// By the processor's counters
     pub(crate) events: Option<CpuEvents>,
     /// Why nothing was counted

@@ -255,11 +255,13 @@ pub(super) fn process(usage: &ProcessUsage) -> ProcessCpu {
         guest_ns: times.guest_ns,
         run_queue_wait_ns: times.run_queue_wait_ns,
         max_rss_bytes: times.max_rss_bytes,
-        threads: usage.threads.map(|threads| VmThreadsCpu {
-            processors_ns: threads.processors_ns,
-            io_ns: threads.io_ns,
-            vhost_ns: threads.vhost_ns,
-            vhost_apart_ns: threads.vhost_apart_ns,
+        threads: usage.threads.map(|threads| {
+            Box::new(VmThreadsCpu {
+                processors_ns: threads.processors_ns,
+                io_ns: threads.io_ns,
+                vhost_ns: threads.vhost_ns,
+                vhost_apart_ns: threads.vhost_apart_ns,
+            })
         }),
         events: usage.events.as_ref().ok().map(events),
         no_events: usage.events.as_ref().err().map(ToString::to_string),

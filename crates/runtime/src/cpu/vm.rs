@@ -139,7 +139,11 @@ mod tests {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             for name in ["CPU 0/KVM", "IO iothread1", "vhost-4711"] {
-                let busy = || while !done.load(Ordering::Relaxed) {};
+                let busy = || {
+                    while !done.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                };
                 thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, busy).unwrap();
             }
             let process = loop {
