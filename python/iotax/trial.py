@@ -376,6 +376,19 @@ class TrunksWork(Record):
     to_initiators: LaneWork
 
 
+class ControllerWork(Record):
+    """What one simulated controller did in the window."""
+
+    controller: int
+    """From 1 on."""
+    busy_ns: int
+    """CPU time."""
+    forwarded_bytes: int
+    """For its partner, and back."""
+    interconnect_ns: int
+    """How long it sent over the interconnect."""
+
+
 class Simulated(Record):
     """What a simulation knows of itself."""
 
@@ -390,6 +403,8 @@ class Simulated(Record):
     """The same of clients' adapters."""
     trunks: TrunksWork | None = None
     """None where there is none."""
+    controllers: list[ControllerWork] | None = None
+    """Those that there are; None where the study asks for neither partners nor takeovers."""
 
 
 class ModelledMedia(Record):

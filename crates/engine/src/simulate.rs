@@ -8,14 +8,17 @@ use iotax_node::{
 };
 use iotax_sim::{
     Costs, Frames, LaneUse, Link, Loss, Media, Switches, Trunk, Wake,
-    lab::{Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage, WindowPart, Zone},
+    lab::{
+        Interconnect, Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Towards, Usage,
+        WindowPart, Zone,
+    },
 };
 
 use crate::{
     document::{
-        self, CoreCpu, CpuPoint, CpuReport, Event, Fill, LaneReport, LinkSpec, MachineCpu, PathsSpec, PolicySpec,
-        ProcessCpu, SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, TrunksReport,
-        Window,
+        self, ControllerReport, CoreCpu, CpuPoint, CpuReport, Event, Fill, LaneReport, LinkSpec, MachineCpu, PathsSpec,
+        PolicySpec, ProcessCpu, SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task,
+        TowardsSpec, TrunksReport, Window,
     },
     input, lease,
     load::{begin, report, threads::Unit},
@@ -134,6 +137,7 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         }
     }
     fabrics(document)?;
+    partners(document)?;
     let model = document.media.as_ref().map(|media| media.model("media")).transpose()?;
     let media = model.map(|model| Media { model, write_through: true, ..Media::default() });
     Ok(Lab {
@@ -207,6 +211,49 @@ fn fabrics(document: &SimulateDocument) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Paths by partners that there are not, and takeovers of what is not there.
+fn partners(document: &SimulateDocument) -> Result<(), Failure> {
+    let (paths, link) = (&document.paths, &document.link);
+    let to = paths.to.unwrap_or_default();
+    let forwards = to != TowardsSpec::Owner;
+    let is_paired = paths.controllers.is_multiple_of(2);
+    for (holds, message, field) in [
+        (!forwards || is_paired, "partners are pairs: an even number of controllers", "paths.controllers"),
+        (!forwards || paths.interconnect.is_some(), "partners have an interconnect", "paths.interconnect"),
+        (
+            paths.interconnect.is_none_or(|between| between.rate_bits_per_s >= 8),
+            "an interconnect carries something",
+            "paths.interconnect.rate_bits_per_s",
+        ),
+        (
+            !forwards || document.protocol.0.about().rpc_programs.is_empty(),
+            "an NFS mount goes to one address, its controller's own",
+            "paths.to",
+        ),
+        (!forwards || paths.failures.is_empty(), "only paths to owners fail", "paths.failures"),
+        (
+            !forwards || link.lost_per_million.is_none() && link.buffer_bytes.is_none(),
+            "only paths to owners lose segments",
+            "link.lost_per_million",
+        ),
+        (
+            to != TowardsSpec::Both || paths.policy == PolicySpec::RoundRobin,
+            "paths to both controllers are used in turn, as round-robin",
+            "paths.policy",
+        ),
+        (
+            paths.takeover.is_none_or(|gone| is_paired && (1..=paths.controllers).contains(&gone)),
+            "who is taken over is one of a pair of controllers",
+            "paths.takeover",
+        ),
+    ] {
+        if !holds {
+            return Err(Failure::usage(message, field));
+        }
+    }
+    Ok(())
+}
+
 fn link_of(spec: &LinkSpec, is_tagged: bool) -> Link {
     let ethernet = spec.mtu_bytes.map(Frames::ethernet);
     let ethernet = if is_tagged { ethernet.map(Frames::tagged) } else { ethernet };
@@ -251,6 +298,17 @@ fn paths_of(spec: &PathsSpec) -> Paths {
             .iter()
             .map(|zone| Zone { machines: from_0(&zone.machines), ports: from_0(&zone.ports) })
             .collect(),
+        to: match spec.to.unwrap_or_default() {
+            TowardsSpec::Owner => Towards::Owner,
+            TowardsSpec::Partner => Towards::Partner,
+            TowardsSpec::Both => Towards::Both,
+        },
+        interconnect: spec.interconnect.map_or_else(Interconnect::default, |between| Interconnect {
+            rate_bytes_per_s: Some(between.rate_bits_per_s / 8),
+            latency: Duration::from_nanos(between.delay_ns),
+            message_ns: between.message_ns,
+        }),
+        takeover: spec.takeover.map(|number| number - 1),
     }
 }
 
@@ -304,6 +362,7 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
         trunks: simulated
             .trunks
             .map(|[out, back]| TrunksReport { to_targets: lane_report(out), to_initiators: lane_report(back) }),
+        controllers: controllers(&document.paths, &simulated.targets),
     });
     output::emit(&Event::Result(Box::new(result)));
 }
@@ -359,6 +418,18 @@ fn site_report(machines: &[Usage], has_zones: bool) -> SiteReport {
         lost: site.lost + carried.lost,
         timeouts: site.timeouts + carried.timeouts,
     })
+}
+
+fn controllers(paths: &PathsSpec, targets: &[Usage]) -> Option<Vec<ControllerReport>> {
+    paths.to?;
+    let there = (1..=paths.controllers).filter(|number| paths.takeover != Some(*number));
+    let reports = there.zip(targets).map(|(controller, usage)| ControllerReport {
+        controller,
+        busy_ns: usage.work.spent_ns,
+        forwarded_bytes: usage.forwarded_bytes,
+        interconnect_ns: usage.interconnect_ns,
+    });
+    Some(reports.collect())
 }
 
 fn lane_report(LaneUse { busy_ns, credits_ns, lost }: LaneUse) -> LaneReport {

@@ -2,7 +2,7 @@
 
 mod paths;
 
-pub use paths::{PathFailure, PathPolicy, Paths, Zone};
+pub use paths::{Interconnect, PathFailure, PathPolicy, Paths, Towards, Zone};
 
 use std::{
     cell::RefCell,
@@ -15,7 +15,7 @@ use iotax_node::{
     Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
     failure::FailureKind,
     load::{
-        Facts, Measured, TaskOutcome,
+        Endpoint, Facts, Measured, TaskOutcome,
         connector::ConnectionConfig,
         queue::{Depths, HostQueue, QueuesUsed},
     },
@@ -26,10 +26,10 @@ use iotax_node::{
 use iotax_proto::{Geometry, Instant};
 
 use crate::{
-    Carried, Costs, Disk, Edge, Exporter, HostId, LaneUse, Link, Media, Store, Switches, Volume, Work, World,
+    Carried, Costs, Disk, Edge, Exporter, HostId, LaneUse, Link, Media, Store, Switches, Volume, Way, Work, World,
     WorldStep, add_load, load::connection_config,
 };
-use paths::Reach;
+use paths::{Lead, Reach};
 
 /// In virtual time: how long connections may take to stand, and then I/Os to end.
 const PHASE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ pub struct Simulated {
     pub start: Instant,
     /// What each machine did in the window.
     pub initiators: Vec<Usage>,
-    /// The same of each controller.
+    /// The same of each controller that is there.
     pub targets: Vec<Usage>,
     /// What all machines of a side did in each part of the window, one after another.
     pub parts: Vec<WindowPart>,
@@ -124,6 +124,9 @@ pub struct Usage {
     pub carried: Carried,
     /// How long the busiest of its ports was busy, in the direction that was busier.
     pub busiest_port_ns: u64,
+    /// Of a controller, bytes that it forwarded, both ways, and how long it sent over the interconnect.
+    pub forwarded_bytes: u64,
+    pub interconnect_ns: u64,
 }
 
 /// How far a simulation is: the virtual time, and when it will be over.
@@ -167,6 +170,8 @@ struct Running<'a, T> {
 struct Used {
     /// By the controllers and then by all other machines, and by the ports of each.
     places: Vec<(Work, Vec<Carried>)>,
+    /// Of each controller, bytes forwarded and time of its interconnect.
+    forwarded: Vec<(u64, u64)>,
     media_ns: u64,
     trunks: Option<[LaneUse; 2]>,
     queues: QueuesUsed,
@@ -177,6 +182,23 @@ struct Used {
 struct Place {
     machine: usize,
     ports: Vec<usize>,
+    /// Of a controller: its port of the interconnect, and what it forwards by.
+    partner: Option<(usize, u32)>,
+}
+
+/// A controller that is there: what it serves, and how it is numbered among those.
+struct Controller {
+    server: Exporter,
+    place: usize,
+    /// Whose volumes they are, in the order of its endpoints.
+    volumes: Vec<u32>,
+}
+
+impl Controller {
+    fn endpoint(&self, volume: usize) -> Option<Endpoint> {
+        let at = self.volumes.iter().position(|served| *served as usize == volume)?;
+        Some(self.server.endpoint(at))
+    }
 }
 
 impl Lab {
@@ -225,25 +247,34 @@ impl Lab {
         let fabrics = if self.paths.switches == Switches::None { 0 } else { self.paths.ports };
         let trunk = if let Switches::Two(trunk) = self.paths.switches { Some(trunk) } else { None };
         running.fabrics = (0..fabrics).map(|_| running.world.add_fabric(&self.link, trunk)).collect();
-        let controllers: Vec<Exporter> =
+        let controllers: Vec<Option<Controller>> =
             (0..self.paths.controllers).map(|number| self.add_controller(&mut running, number)).collect();
+        self.join_partners(&mut running, &controllers);
         let mut first_worker = 0;
-        for Reach { controller, ports } in self.paths.reaches(self.machines) {
+        for Reach { volume, direct, forwarded } in self.paths.reaches(self.machines) {
             let place = self.add_place(&mut running, self.initiator.cores, self.paths.ports, Edge::Initiators);
-            let Some(endpoint) = controllers.get(controller).map(Exporter::endpoint) else { continue };
-            if ports.iter().all(Option::is_none) {
+            let serving = controllers.get(self.paths.serving(volume as u32) as usize).and_then(Option::as_ref);
+            let Some(endpoint) = serving.and_then(|controller| controller.endpoint(volume)) else { continue };
+            let way = |lead: Lead, forwards: bool| {
+                let at = controllers[lead.controller].as_ref().map(|controller| &running.targets[controller.place])?;
+                let by = if forwards { Some(at.partner?.1) } else { None };
+                Some(Way { near: place.ports[lead.near], far: at.ports[lead.port], by })
+            };
+            let direct = direct.iter().filter_map(|lead| way(*lead, false));
+            let ways: Vec<Way> = direct.chain(forwarded.iter().filter_map(|lead| way(*lead, true))).collect();
+            if ways.is_empty() && !self.paths.zones.is_empty() {
                 return Err(Failure::usage("a machine shares no zone with a port of its controller", "paths.zones"));
             }
-            let far: Vec<_> =
-                ports.iter().map(|port| port.map(|port| running.targets[controller].ports[port])).collect();
-            let near = place.ports.clone();
+            if ways.is_empty() {
+                return Err(Failure::usage("a machine has no path to its volume since the takeover", "paths.takeover"));
+            }
             let (machine, port) = (place.machine, place.ports[0]);
             let queue = self.queues.has_end().then(|| HostQueue::new(self.queues, running.world.wake_list()));
             running.queues.extend(queue.clone());
             let first_of_machine = first_worker;
             running.machines.push(place);
             for thread in 0..self.loads * self.threads {
-                let (ways, choice) = self.paths.ways(&near, &far, thread);
+                let (ways, choice) = self.paths.ways(ways.clone(), thread);
                 let thread = thread % self.threads;
                 let own_workers = workers / self.threads + u32::from(thread < workers % self.threads);
                 let config = LoadConfig {
@@ -281,13 +312,49 @@ impl Lab {
         for (port, fabric) in ports.iter().zip(running.fabrics.iter().cycle()) {
             world.attach(*fabric, edge, *port);
         }
-        Place { machine: world.add_machine(cores), ports }
+        Place { machine: world.add_machine(cores), ports, partner: None }
     }
 
-    /// A server with its volume, on a machine of its own.
-    fn add_controller<T>(&self, running: &mut Running<'_, T>, number: u32) -> Exporter {
+    /// A server with its volume, on a machine of its own; after a takeover with its partner's too, or nothing where it is gone.
+    fn add_controller<T>(&self, running: &mut Running<'_, T>, number: u32) -> Option<Controller> {
+        if self.paths.takeover == Some(number) {
+            return None;
+        }
         let target = self.add_place(running, self.target.cores, self.paths.target_ports, Edge::Targets);
+        let volumes: Vec<u32> = [number, number ^ 1]
+            .into_iter()
+            .filter(|volume| *volume == number || self.paths.takeover == Some(*volume))
+            .collect();
         let world = &mut running.world;
+        let described: Vec<(IpAddr, Volume)> = volumes
+            .iter()
+            .map(|number| {
+                let volume = self.volume(world, *number);
+                if let Store::Disk { disk, .. } = volume.store {
+                    running.disks.push(disk);
+                }
+                let [_, _, high, low] = (number + 1).to_be_bytes();
+                (IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), volume)
+            })
+            .collect();
+        let port = target.ports[0];
+        let server = Exporter::start_at(world, &described, port, self.protocol, self.target_threads, STARTED_UNIX_NS);
+        for memory in server.memories() {
+            if self.filled && self.media.is_none() {
+                volume::fill(&**memory, &Pool::default(), 0, self.size_bytes, FILL.run);
+            }
+            world.stays(Rc::clone(memory));
+        }
+        for (thread, host) in server.hosts.iter().enumerate() {
+            let asked = server.burnt_ns(thread);
+            world.run_on(*host, target.machine, self.target.costs, Box::new(move || asked.get()));
+        }
+        running.targets.push(target);
+        Some(Controller { server, place: running.targets.len() - 1, volumes })
+    }
+
+    /// Of one controller, on its media.
+    fn volume(&self, world: &mut World, number: u32) -> Volume {
         let seed = self.seed ^ u64::from(number) << 32;
         let disk = self.media.as_ref().map(|media| {
             let mut disk = Disk::new(self.size_bytes as usize, media.clone(), seed);
@@ -299,22 +366,28 @@ impl Lab {
         });
         let store = disk.map_or(Store::Memory, |disk| Store::Disk { disk, block_size: 512 });
         let burn_ns = self.burn_ns + self.target.io_ns;
-        let volume = Volume { size_bytes: self.size_bytes, store, delay_ns: self.delay_ns, burn_ns };
-        let [_, _, high, low] = (number + 1).to_be_bytes();
-        let (address, port) = (IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), target.ports[0]);
-        let threads = self.target_threads;
-        let server = Exporter::start_at(world, address, port, self.protocol, volume, threads, STARTED_UNIX_NS);
-        if self.filled && disk.is_none() {
-            volume::fill(&**server.memory(), &Pool::default(), 0, self.size_bytes, FILL.run);
+        Volume { size_bytes: self.size_bytes, store, delay_ns: self.delay_ns, burn_ns }
+    }
+
+    /// An interconnect for each pair of controllers, where anything goes by it.
+    fn join_partners<T>(&self, running: &mut Running<'_, T>, controllers: &[Option<Controller>]) {
+        if self.paths.to == Towards::Owner {
+            return;
         }
-        world.stays(Rc::clone(server.memory()));
-        for (thread, host) in server.hosts.iter().enumerate() {
-            let asked = server.burnt_ns(thread);
-            world.run_on(*host, target.machine, self.target.costs, Box::new(move || asked.get()));
+        let Interconnect { rate_bytes_per_s, latency, message_ns } = self.paths.interconnect;
+        let link = Link { latency, rate_bytes_per_s, ..Link::default() };
+        for pair in controllers.chunks(2) {
+            let [Some(first), Some(second)] = pair else { continue };
+            let world = &mut running.world;
+            let ports = [(); 2].map(|()| world.add_link(link.clone()));
+            let threads = [&first.server.hosts[..], &second.server.hosts[..]];
+            for (at, controller) in [first, second].into_iter().enumerate() {
+                let other = 1 - at;
+                let forwarder =
+                    world.add_forwarder([threads[at], threads[other]], [ports[at], ports[other]], message_ns);
+                running.targets[controller.place].partner = Some((ports[at], forwarder));
+            }
         }
-        running.disks.extend(disk);
-        running.targets.push(target);
-        server
     }
 }
 
@@ -364,12 +437,17 @@ impl<T: FnMut(Progress)> Running<'_, T> {
                 None => together = Some(*measured),
             }
         }
-        let used = after.places.iter().zip(&before.places).map(|((work, ports), (work_before, ports_before))| {
+        let used = after.places.iter().zip(&before.places).enumerate();
+        let used = used.map(|(index, ((work, ports), (work_before, ports_before)))| {
+            let forwarded = |used: &Used| used.forwarded.get(index).copied().unwrap_or_default();
+            let ((bytes, sent_ns), (bytes_before, sent_ns_before)) = (forwarded(&after), forwarded(&before));
             let ports = ports.iter().zip(ports_before).map(|(after, before)| after.since(*before));
             Usage {
                 work: work.since(*work_before),
                 carried: ports.clone().fold(Carried::default(), Carried::and),
                 busiest_port_ns: ports.map(|port| port.sent_ns.max(port.received_ns)).max().unwrap_or(0),
+                forwarded_bytes: bytes - bytes_before,
+                interconnect_ns: sent_ns - sent_ns_before,
             }
         });
         let mut targets: Vec<Usage> = used.collect();
@@ -432,7 +510,13 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         let trunks = self.fabrics.iter().filter_map(|fabric| self.world.trunk_used(*fabric));
         let trunks = trunks.reduce(|[out, back], [more_out, more_back]| [out.and(more_out), back.and(more_back)]);
         let media_ns = self.disks.iter().map(|disk| self.world.disk_mut(*disk).busy_ns()).sum();
-        Used { places, media_ns, trunks, queues }
+        let forwarded = self.targets.iter().map(|place| {
+            let bytes_and_sent =
+                |(port, forwarder)| (self.world.forwarded(forwarder), self.world.carried(port).sent_ns);
+            place.partner.map_or((0, 0), bytes_and_sent)
+        });
+        let forwarded = forwarded.collect();
+        Used { places, forwarded, media_ns, trunks, queues }
     }
 
     fn step(&mut self) -> Option<WorldStep> {

@@ -1,4 +1,4 @@
-//! A server of one volume by one protocol, on one or several threads, which can crash and start again.
+//! A server of a volume by one protocol, or of several at an address each, on one or several threads, which can crash and start again.
 
 use std::{
     cell::{Cell, RefCell},
@@ -49,15 +49,14 @@ pub struct Volume {
 
 /// The description of a server, from which it is made anew after a crash.
 pub struct Exporter {
-    address: SocketAddr,
+    exports: Vec<(SocketAddr, Volume)>,
     protocol: Protocol,
-    volume: Volume,
     pub hosts: Vec<HostId>,
     nodes: Vec<Rc<RefCell<ServerNode>>>,
     server: Arc<Server>,
     wake_flag: Arc<AtomicBool>,
-    /// Of a volume of memory.
-    memory: Rc<dyn Region>,
+    /// Of each volume of memory.
+    memories: Vec<Rc<dyn Region>>,
     /// CPU time that each thread's volume was asked to spend, for a virtual processor to charge.
     burnt_ns: Vec<Rc<Cell<u64>>>,
 }
@@ -72,58 +71,68 @@ impl Exporter {
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
-        Self::start_at(world, ADDRESS, link, protocol, volume, threads, started_unix_ns)
+        Self::start_at(world, &[(ADDRESS, volume)], link, protocol, threads, started_unix_ns)
     }
 
-    /// The same at an address of its own, where there are several servers.
+    /// The same of several volumes, each at an address of its own.
+    ///
+    /// # Panics
+    /// Without a volume.
     pub fn start_at(
         world: &mut World,
-        address: IpAddr,
+        volumes: &[(IpAddr, Volume)],
         link: usize,
         protocol: Protocol,
-        volume: Volume,
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
-        let address = SocketAddr::new(address, PORT);
+        let exports: Vec<_> =
+            volumes.iter().map(|(address, volume)| (SocketAddr::new(*address, PORT), *volume)).collect();
         let wake_flag = Arc::new(AtomicBool::new(false));
-        let server = server(address, protocol, volume, started_unix_ns, &wake_flag);
+        let server = server(&exports, protocol, started_unix_ns, &wake_flag);
         let mut exporter = Self {
-            address,
+            exports,
             protocol,
-            volume,
             hosts: Vec::new(),
             nodes: Vec::new(),
             server,
             wake_flag,
-            memory: HeapRegion::new(0),
+            memories: Vec::new(),
             burnt_ns: (0..threads).map(|_| Rc::new(Cell::new(0))).collect(),
         };
         exporter.nodes = exporter.make_nodes(threads);
-        let disks = match volume.store {
-            Store::Disk { disk, .. } => vec![disk],
-            Store::Memory => Vec::new(),
-        };
+        let disks = exporter.exports.iter().filter_map(|(_, volume)| match volume.store {
+            Store::Disk { disk, .. } => Some(disk),
+            Store::Memory => None,
+        });
+        let disks: Vec<_> = disks.collect();
+        let address = exporter.address().ip();
         for node in &exporter.nodes {
-            exporter.hosts.push(world.add_host(node.clone(), address.ip(), None, link, disks.clone()));
+            exporter.hosts.push(world.add_host(node.clone(), address, None, link, disks.clone()));
         }
-        world.listen(address, ListenerId(0), &exporter.hosts);
+        for (index, (address, _)) in exporter.exports.iter().enumerate() {
+            world.listen(*address, ListenerId(index as u32), &exporter.hosts);
+        }
         world.add_wake_flag(Arc::clone(&exporter.wake_flag), &exporter.hosts);
         exporter
     }
 
-    /// Where it listens.
+    /// Where it listens, for its first volume.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.exports[0].0
     }
 
-    pub fn endpoint(&self) -> Endpoint {
-        Endpoint::parse(&self.server.endpoint(0)).expect("an endpoint that the server names")
+    /// Of one of its volumes.
+    ///
+    /// # Panics
+    /// Where there is none of that number.
+    pub fn endpoint(&self, volume: usize) -> Endpoint {
+        Endpoint::parse(&self.server.endpoint(volume)).expect("an endpoint that the server names")
     }
 
     /// After its hosts crashed: begins anew, at another time of its clock.
     pub fn restart(&mut self, world: &mut World, started_unix_ns: u64) {
-        self.server = server(self.address, self.protocol, self.volume, started_unix_ns, &self.wake_flag);
+        self.server = server(&self.exports, self.protocol, started_unix_ns, &self.wake_flag);
         self.nodes = self.make_nodes(self.hosts.len());
         for (host, node) in self.hosts.iter().zip(&self.nodes) {
             world.restart(*host, node.clone());
@@ -134,9 +143,9 @@ impl Exporter {
         &self.nodes
     }
 
-    /// What a volume of memory holds.
-    pub fn memory(&self) -> &Rc<dyn Region> {
-        &self.memory
+    /// What its volumes of memory hold; of a disk's, nothing.
+    pub fn memories(&self) -> &[Rc<dyn Region>] {
+        &self.memories
     }
 
     /// CPU time that a thread's volume was asked to spend so far.
@@ -145,17 +154,24 @@ impl Exporter {
     }
 
     fn make_nodes(&mut self, threads: usize) -> Vec<Rc<RefCell<ServerNode>>> {
-        self.memory = match self.volume.store {
-            Store::Memory => HeapRegion::new(self.volume.size_bytes as usize),
-            Store::Disk { .. } => HeapRegion::new(0),
-        };
-        let memory = &self.memory;
+        let memories = self.exports.iter().map(|(_, volume)| match volume.store {
+            Store::Memory => HeapRegion::new(volume.size_bytes as usize) as Rc<dyn Region>,
+            Store::Disk { .. } => HeapRegion::new(0) as Rc<dyn Region>,
+        });
+        self.memories = memories.collect();
+        let memories = &self.memories;
         let node = |thread| {
             let allocate = Box::new(|len| Some(HeapRegion::new(len) as Rc<dyn Region>));
             let burnt_ns: Rc<Cell<u64>> = Rc::clone(&self.burnt_ns[thread]);
             let burn = Rc::new(move |ns: u64| burnt_ns.set(burnt_ns.get() + ns));
             let server = Arc::clone(&self.server);
-            let node = ServerNode::new(server, thread as u64, &mut |_| Rc::clone(memory), allocate, Some(burn));
+            let node = ServerNode::new(
+                server,
+                thread as u64,
+                &mut |volume| Rc::clone(&memories[volume]),
+                allocate,
+                Some(burn),
+            );
             Rc::new(RefCell::new(node))
         };
         (0..threads).map(node).collect()
@@ -163,24 +179,38 @@ impl Exporter {
 }
 
 fn server(
-    listen: SocketAddr,
+    volumes: &[(SocketAddr, Volume)],
     protocol: Protocol,
-    described: Volume,
     started_unix_ns: u64,
     wake_flag: &Arc<AtomicBool>,
 ) -> Arc<Server> {
-    let media = match described.store {
-        Store::Memory => Media::Memory,
-        Store::Disk { block_size, .. } => Media::Disk { disk: DiskId(0), block_size },
+    let export = |(index, (listen, _)): (usize, &(SocketAddr, Volume))| Export {
+        protocol,
+        volume: index,
+        read_only: false,
+        listen: *listen,
+        groups: None,
+        portmap: None,
+        squash: Squash::None,
     };
-    let export =
-        Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None, squash: Squash::None };
-    let portals = plan_portals(std::slice::from_ref(&export)).expect("one export has a plan");
-    let mut volume = VolumeSpec::new("v0", described.size_bytes, media);
-    (volume.delay_ns, volume.burn_ns) = (described.delay_ns, described.burn_ns);
+    let exports: Vec<_> = volumes.iter().enumerate().map(export).collect();
+    let portals = plan_portals(&exports).expect("exports at addresses of their own have a plan");
+    let mut disks = 0;
+    let volumes = volumes.iter().enumerate().map(|(index, (_, described))| {
+        let media = match described.store {
+            Store::Memory => Media::Memory,
+            Store::Disk { block_size, .. } => {
+                disks += 1;
+                Media::Disk { disk: DiskId(disks - 1), block_size }
+            }
+        };
+        let mut volume = VolumeSpec::new(format!("v{index}"), described.size_bytes, media);
+        (volume.delay_ns, volume.burn_ns) = (described.delay_ns, described.burn_ns);
+        volume
+    });
     let server = Server::new(ServerConfig {
-        volumes: vec![volume],
-        exports: vec![export],
+        volumes: volumes.collect(),
+        exports,
         portals,
         started_unix_ns,
         secret: [7; 32],

@@ -13,7 +13,7 @@ use std::{
 use iotax_proto::Instant;
 use slab::Slab;
 
-use crate::link::{Frames, Link, PipeId, Side};
+use crate::link::{Frames, Link, PipeId, Side, Way};
 
 /// What stands between the ports of a fabric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,9 +86,9 @@ pub(crate) struct Shipment {
     /// They were lost before, and are sent again.
     pub(crate) fills: bool,
     pub(crate) sent_at: Instant,
-    /// The port that they leave, and that of the end that connected.
+    /// The port that they leave.
     pub(crate) from: usize,
-    pub(crate) by: usize,
+    pub(crate) way: Way,
 }
 
 /// All of a shipment has come or is lost.
@@ -359,7 +359,7 @@ impl Switching {
 
     /// What is on its way by a port that failed does not come: all of it.
     pub(crate) fn fail(&mut self, port: usize) -> Vec<Shipment> {
-        let of_port = self.under_way.iter_mut().filter(|(_, each)| each.shipment.by == port && !each.is_dead);
+        let of_port = self.under_way.iter_mut().filter(|(_, each)| each.shipment.way.near == port && !each.is_dead);
         of_port
             .map(|(_, each)| {
                 each.is_dead = true;

@@ -121,7 +121,7 @@ impl<'a> Trial<'a> {
                 seed: options.seed,
                 cluster: if options.reserves { cluster.clone() } else { Vec::new() },
             };
-            let agent = Agent::new(character, server.endpoint(), Rc::clone(&board));
+            let agent = Agent::new(character, server.endpoint(0), Rc::clone(&board));
             let agent = Rc::new(RefCell::new(agent));
             let host = world.add_host(agent.clone(), IpAddr::from([10, 2, 0, index as u8]), None, links[0], Vec::new());
             world.settle(host);

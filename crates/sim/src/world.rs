@@ -2,6 +2,7 @@
 
 mod connections;
 mod fabric;
+mod forward;
 mod paths;
 mod processors;
 mod receive;
@@ -67,6 +68,7 @@ pub struct World {
     hosts: Vec<Host>,
     nics: Vec<Nic>,
     switching: Switching,
+    forwarders: Vec<forward::Forwarder>,
     machines: Vec<processors::Machine>,
     listeners: Vec<Listener>,
     pipes: Vec<PipeSlot>,
@@ -208,6 +210,14 @@ enum Event {
         end: u64,
     },
     Switch(Step),
+    /// A controller has bytes that it is to forward to its partner, or from it.
+    Forward {
+        host: usize,
+        forwarded: Box<forward::Forwarded>,
+    },
+    /// They leave a controller: over the interconnect, or by its port to the end that connected.
+    Crosses(Box<forward::Forwarded>),
+    Leaves(Box<forward::Forwarded>),
     Call(u64),
 }
 
@@ -222,6 +232,7 @@ impl World {
             hosts: Vec::new(),
             nics: Vec::new(),
             switching: Switching::default(),
+            forwarders: Vec::new(),
             machines: Vec::new(),
             listeners: Vec::new(),
             pipes: Vec::new(),
@@ -307,7 +318,8 @@ impl World {
 
     /// What it connects from now on, and what is answered there, goes by these ways.
     pub fn set_ways(&mut self, host: HostId, ways: &[Way], choice: Choice) {
-        self.hosts[host.0].ways = Rc::new(Ways { all: ways.to_vec(), choice });
+        let forwards = ways.iter().any(|way| way.by.is_some());
+        self.hosts[host.0].ways = Rc::new(Ways { all: ways.to_vec(), choice, forwards });
     }
 
     /// Connections to an address are taken by these hosts in turn.
@@ -376,6 +388,9 @@ impl World {
             Event::Missed { pipe, side, end } => self.missed(pipe, side, end),
             Event::Filled { pipe, side, end } => self.filled(pipe, side, end),
             Event::Switch(step) => self.switch(step),
+            Event::Forward { host, forwarded } => self.forward(host, *forwarded),
+            Event::Crosses(forwarded) => self.crosses(*forwarded),
+            Event::Leaves(forwarded) => self.leaves(*forwarded),
         }
     }
 

@@ -269,7 +269,7 @@ def _simulated_ns(settings: Settings) -> int:
     size_bytes = sum(each.share * each.block_size for each in accesses) / sum(each.share for each in accesses)
     rates = [float(machines * lab.vms * load.threads * SIMULATED_LOAD_IOPS)]
     if link.link_rate:
-        ports = min(machines * link.paths_used, lab.controllers * lab.target_ports)
+        ports = min(machines * link.paths_used, lab.controllers_there * lab.target_ports)
         # Reads and writes go in opposite directions.
         one_way = max(load.read, 100 - load.read) / 100
         rates.append(ports * link.link_rate / 8 / size_bytes / one_way)

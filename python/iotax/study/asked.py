@@ -8,8 +8,8 @@ from typing import Any
 from iotax.study.connection import Chap, DhChap
 from iotax.study.database import memory_bytes, size_bytes
 from iotax.study.fields import Section
-from iotax.study.model import MODELLED, OF_SIM, Link, Stream, Study, format_level
-from iotax.study.sim import Sim
+from iotax.study.model import MODELLED, Link, Stream, Study, format_level
+from iotax.study.sim import OF_SIM, Sim
 from iotax.units import format_duration, format_ratio, format_size
 
 _SIM = tuple(name for name in Sim.model_fields if name != "media")

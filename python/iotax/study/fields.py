@@ -148,6 +148,7 @@ Release: TypeAlias = Annotated[
 ]
 """Of a distribution's kernel."""
 Attach: TypeAlias = Literal["guest", "vduse", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
+PathsTo: TypeAlias = Literal["owner", "partner", "both"]
 PathPolicy: TypeAlias = Literal["fixed", "numa", "round-robin", "queue-depth"]
 Media: TypeAlias = Annotated[
     Literal["memory", "file", "null", "model"],

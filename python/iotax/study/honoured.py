@@ -8,7 +8,8 @@ from typing import Any
 
 from iotax.protocols import knowing, known
 from iotax.study.endpoint import Endpoint
-from iotax.study.model import LABS, OF_SIM, SECTIONS, Study
+from iotax.study.model import LABS, SECTIONS, Study
+from iotax.study.sim import OF_SIM
 from iotax.study.source import Place
 
 
@@ -253,6 +254,11 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "trunk_rate": _EVERYWHERE,
         "trunk_credits": _EVERYWHERE,
         "zones": _EVERYWHERE,
+        "paths_to": _EVERYWHERE,
+        "interconnect_rate": _EVERYWHERE,
+        "interconnect_delay": _EVERYWHERE,
+        "interconnect_cpu": _EVERYWHERE,
+        "takeover": _EVERYWHERE,
         "media": _EVERYWHERE,
     },
     "lab: vm": {

@@ -63,7 +63,7 @@ from iotax.study.media import Distribution, MediaModel, MediaServers, Parity, Ra
 from iotax.study.precondition import Precondition
 from iotax.study.published import Published
 from iotax.study.setup import ProtocolLevel, setup_changes
-from iotax.study.sim import Sim, read_costs
+from iotax.study.sim import OF_SIM, Sim, read_costs
 from iotax.study.topology import Topology
 from iotax.trial import LevelValue
 
@@ -493,20 +493,6 @@ SECTIONS: dict[str, type[Section]] = {
 }
 """Sections whose fields may be factors. No two share a field's name."""
 
-OF_SIM = (
-    "costs",
-    "vms",
-    "luns",
-    "adapter_depth",
-    "credits",
-    "loss",
-    "port_buffer",
-    "coalesce",
-    "switches",
-    "trunk_rate",
-    "trunk_credits",
-)
-"""What of the simulated lab may be a factor too."""
 _MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
 _NEVER_FACTORS = {"path", "refill", "transactions", "oltp", "service_times", *REDUCED}
 LABELLED = ("protocol", "streams")
@@ -544,7 +530,7 @@ class _Factors(Section):
     """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}, also with credentials of \
 their own: {array: {protocol: "iscsi://host/IQN/0", chap: {user: joe, secret_file: /etc/joe}}}; in the vm lab labels \
 with a protocol and its topology: {jumbo: {protocol: iscsi, mtu: 9000}}; in the sim lab also with who initiates and \
-its queues: {guest: {protocol: iscsi, costs: esxi-7-guest}}."""
+its queues and paths: {guest: {protocol: iscsi, costs: esxi-7-guest}}."""
     streams: Annotated[dict[str, Streams], Field(min_length=1)] | None = None
     """Labels with the streams of a load: {4k: {all: {block_size: 4k}}, mixed: {a: {}, b: {random: 0%}}}."""
 

@@ -214,9 +214,14 @@ def _topology(study: Study) -> Iterator[tuple[Place, str]]:
                 if name in Topology.model_fields and (reason := getattr(FIELDS["topology"][name], study.lab.name)):
                     yield ("factors", "protocol", label, name), reason
         if study.lab.sim is not None:
-            yield from _by_treatment(study, lambda of: refused_in_sim(of.endpoint.protocol, of.topology))
+            yield from _by_treatment(study, _refused_in_sim)
     else:
         yield from _topology_of_guests(study, study.lab.vm)
+
+
+def _refused_in_sim(of: Settings) -> Iterator[tuple[str, str]]:
+    assert of.sim is not None, "a simulated study"
+    yield from refused_in_sim(of.endpoint.protocol, of.topology, of.sim.paths_to)
 
 
 def _profile(study: Study, vm: Vm) -> Iterator[str]:
@@ -268,7 +273,7 @@ def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str
     """What is refused of any combination of levels that the design does not omit, each once."""
     told = set()
     for treatment in _combinations(
-        study, ("protocol", "clients", "size", "volumes", "working_set", *Topology.model_fields, *_DIGESTS)
+        study, ("protocol", "clients", "size", "volumes", "working_set", "paths_to", *Topology.model_fields, *_DIGESTS)
     ):
         for name, reason in of(study.settings(treatment)):
             place = _topology_place(study, name, treatment)

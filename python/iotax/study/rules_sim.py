@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from iotax.study.endpoint import SIM
 from iotax.study.media import MediaModel, impossible
-from iotax.study.model import Study
+from iotax.study.model import Settings, Study
 from iotax.study.sim import CostsError, Sim, Zone, read_costs
 from iotax.study.source import Place
 from iotax.study.topology import FIBRE_CHANNEL_FRAMES
@@ -29,6 +30,7 @@ def broken_in_sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
             yield place, f"{lab.controllers} controllers share out {clients or 1} clients: one would have none"
     yield from _sim_fabrics(study, lab)
     yield from _switches(study, lab)
+    yield from _partners(study, lab)
     if lab.zones is not None:
         yield from _zones(study, lab, lab.zones)
     if study.design.slices is not None:
@@ -114,6 +116,63 @@ def _paths(study: Study, *, with_switches: bool = False) -> set[int]:
     return found
 
 
+def _partners(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
+    """Paths by partners that are not there, and takeovers of what is not there or that leave clients without a path."""
+    found: dict[tuple[Place, str], None] = {}
+    forwards = False
+    for treatment in combinations(study, ("protocol", *_OF_PARTNERS, "loss", "port_buffer", "queue_depth")):
+        settings = study.settings(treatment)
+        assert settings.sim is not None, "a simulated study"
+        forwards |= settings.sim.paths_to != "owner"
+        found |= dict.fromkeys(_without_partner(study, settings, settings.sim))
+    yield from found
+    for name in _INTERCONNECT:
+        if not forwards and (name in study.levels() or getattr(lab, name) is not None):
+            yield place_of(study, name), "nothing crosses the interconnect; say `paths_to: partner` too"
+
+
+_INTERCONNECT = ("interconnect_rate", "interconnect_delay", "interconnect_cpu")
+_OF_PARTNERS = ("paths_to", "takeover", *_INTERCONNECT)
+
+
+def _without_partner(study: Study, settings: Settings, lab: Sim) -> Iterator[tuple[Place, str]]:
+    """What one treatment cannot have."""
+    forwards, gone = lab.paths_to != "owner", lab.takeover
+    own = "paths_to" in study.setups().get(settings.label, {})
+    here = ("factors", "protocol", settings.label, "paths_to") if own else place_of(study, "paths_to")
+    if not forwards and gone == "none":
+        return
+    if lab.controllers % 2:
+        reason = "controllers 1 and 2 are partners, 3 and 4, and so on; say `controllers: 2`"
+        yield here if forwards else place_of(study, "takeover"), reason
+    elif gone != "none" and gone > lab.controllers:
+        yield place_of(study, "takeover"), f"there are {lab.controllers} controllers"
+    elif gone != "none" and (left := next((c for c in range(1, lab.controllers + 1) if not any(lab.ends(c))), None)):
+        alone = f"clients of controller {left} reach it through controller {gone} alone, which is gone"
+        yield place_of(study, "takeover"), f"{alone}; {_OTHER_WAY}"
+    if not forwards:
+        return
+    if missing := [f"`{name}:`" for name in _INTERCONNECT if getattr(lab, name) is None]:
+        *first, last = missing
+        said = f"{', '.join(first)} and {last}" if first else last
+        yield here, f"a partner forwards over an interconnect; say your array's {said} too"
+    if lab.path_failures is not None:
+        yield ("lab", "sim", "path_failures"), "only paths to a volume's owner fail; leave it out, or `paths_to:`"
+    if settings.endpoint.protocol not in FIBRE_CHANNEL_FRAMES:
+        for name in ("loss", "port_buffer"):
+            if getattr(lab, name) is not None:
+                yield (
+                    place_of(study, name),
+                    "only paths to a volume's owner lose segments; leave it out, or `paths_to:`",
+                )
+    if lab.paths_to == "both" and gone != "none" and lab.controllers > 2 and settings.topology.queue_depth is not None:
+        reason = "queues of LUNs are alike on all clients, but those of the lost controller have fewer paths"
+        yield place_of(study, "takeover"), f"{reason}; say `controllers: 2`"
+
+
+_OTHER_WAY = "say `paths_to: both`, or leave the combination out by `exclude:` under design"
+
+
 def _zones(study: Study, lab: Sim, zones: Mapping[str, Zone]) -> Iterator[tuple[Place, str]]:
     """Zones of what is not there, and clients that see nothing."""
     here = ("lab", "sim", "zones")
@@ -128,24 +187,29 @@ def _zones(study: Study, lab: Sim, zones: Mapping[str, Zone]) -> Iterator[tuple[
                     there = f"there are {last}" if last > 1 else "there is 1"
                     yield (*here, name, field, index), f"zone {name} names {field[:-1]} {number}, but {there}"
     paths = _paths(study)
-    for clients in sorted(counts):
+    worlds = [study.settings(treatment).sim for treatment in combinations(study, ("protocol", *_OF_PARTNERS))]
+    for clients, world in itertools.product(sorted(counts), worlds):
+        assert world is not None, "a simulated study"
         for client in range(1, clients + 1):
-            own = _own(lab, client, clients)
-            shared = {port for zone in zones.values() if client in zone.clients for port in zone.ports}
-            seen = [port - own[0] for port in own if port in shared]
-            if not seen:
-                its = f" of its controller, {own[0]} to {own[-1]}" if len(own) < ports else ""
-                yield here, f"client {client} shares no zone with a target port{its}"
-                return
-            if reason := _without_zoned_paths(lab, paths, seen):
-                yield here, f"client {client} has {reason}"
+            if reason := _unseen(world, zones, paths, client, clients):
+                yield here, f"client {client} {reason}"
                 return
 
 
-def _own(lab: Sim, client: int, clients: int) -> range:
-    """The target ports of a client's controller."""
-    controller = (client - 1) // -(-clients // lab.controllers)
-    return range(controller * lab.target_ports + 1, (controller + 1) * lab.target_ports + 1)
+def _unseen(lab: Sim, zones: Mapping[str, Zone], paths: Set[int], client: int, clients: int) -> str:
+    """Why a client does not see what it is to reach; empty where it does."""
+    controller = (client - 1) // -(-clients // lab.controllers) + 1
+    shared = {port for zone in zones.values() if client in zone.clients for port in zone.ports}
+    for end in filter(None, lab.ends(controller)):
+        own = range((end - 1) * lab.target_ports + 1, end * lab.target_ports + 1)
+        seen = [port - own[0] for port in own if port in shared]
+        if not seen:
+            whose = "its controller" if end == controller else f"controller {end}"
+            its = f" of {whose}, {own[0]} to {own[-1]}" if len(own) < lab.controllers * lab.target_ports else ""
+            return f"shares no zone with a target port{its}"
+        if reason := _without_zoned_paths(lab, paths, seen):
+            return f"has {reason}"
+    return ""
 
 
 def _without_zoned_paths(lab: Sim, counts: Set[int], seen: Sequence[int]) -> str:

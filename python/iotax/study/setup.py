@@ -11,8 +11,8 @@ from iotax.study.fields import Section
 from iotax.study.sim import Sim
 from iotax.study.topology import Topology
 
-_SIMULATED = ("costs", "luns", "adapter_depth")
-"""What a label may have of the simulated machines: who initiates, and with which queues."""
+_SIMULATED = ("costs", "luns", "adapter_depth", "paths_to")
+"""What a label may have of the simulated machines: who initiates, with which queues, and over whose paths."""
 OWN = (
     {name: Topology.model_fields[name] for name in Topology.model_fields}
     | {name: Connection.model_fields[name] for name in CREDENTIALS}

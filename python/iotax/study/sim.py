@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
-from iotax.study.fields import BitRate, Duration, Percent, Section, Size
+from iotax.study.fields import BitRate, Duration, PathsTo, Percent, Section, Size
 from iotax.study.media import MediaModel
 from iotax.study.source import StudyError, read_yaml
 
@@ -29,13 +29,38 @@ _LATER = (
     "trunk_rate",
     "trunk_credits",
     "zones",
+    "paths_to",
+    "interconnect_rate",
+    "interconnect_delay",
+    "interconnect_cpu",
+    "takeover",
 )
 """Fields that there were not always."""
+OF_SIM = (
+    "costs",
+    "vms",
+    "luns",
+    "adapter_depth",
+    "credits",
+    "loss",
+    "port_buffer",
+    "coalesce",
+    "switches",
+    "trunk_rate",
+    "trunk_credits",
+    "paths_to",
+    "interconnect_rate",
+    "interconnect_delay",
+    "interconnect_cpu",
+    "takeover",
+)
+"""What of the simulated lab may be a factor too."""
 _TABLES = Path(__file__).with_name("costs")
 Cores: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
 Loss: TypeAlias = Annotated[Percent, Field(ge=0.0001, le=10)]
 Many: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
 Credits: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
+Takeover: TypeAlias = Annotated[int, Field(ge=1, le=64)] | Literal["none"]
 
 
 class PathFailure(Section):
@@ -99,6 +124,17 @@ own fabric."""
     zones: Annotated[dict[str, Zone], Field(min_length=1)] | None = None
     """Which clients see which target ports: zones of Fibre Channel, or VLANs of Ethernet; all see all when not \
 given."""
+    paths_to: PathsTo = "owner"
+    """Controllers that paths lead to: a volume's owner, its partner, which forwards over the interconnect, or both in \
+turn. Controllers 1 and 2 are partners, 3 and 4, and so on."""
+    interconnect_rate: BitRate | None = None
+    """Rate between partners, in each direction: your array's, there is no default."""
+    interconnect_delay: Duration | None = None
+    """One-way delay between them, likewise."""
+    interconnect_cpu: Duration | None = None
+    """CPU time of each for a message between them, 32 KiB at most, likewise."""
+    takeover: Takeover = "none"
+    """Number of a controller that is gone: its partner serves both volumes."""
     coalesce: Annotated[Duration, Field(le=10_000_000)] = 0
     """Interrupt coalescing of every adapter, up to 10 ms."""
     path_failures: Annotated[list[PathFailure], Field(min_length=1, max_length=64)] | None = None
@@ -107,6 +143,21 @@ given."""
     """From a failure until clients know of it, and from its end until they use the path again."""
     media: MediaModel | None = None
     """What the volume is kept on; memory that takes no time when not given."""
+
+    @property
+    def controllers_there(self) -> int:
+        """Those that serve: all but one that was taken over."""
+        return self.controllers - (self.takeover != "none")
+
+    def ends(self, controller: int) -> tuple[int | None, int | None]:
+        """Of a volume, by its own controller's number: the controller that clients reach directly, and the one that
+        forwards to it."""
+        partner = ((controller - 1) ^ 1) + 1
+        if self.takeover == controller:
+            return partner, None
+        direct = controller if self.paths_to != "partner" else None
+        forwards = self.paths_to != "owner" and self.takeover != partner
+        return direct, partner if forwards else None
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: Any) -> dict[str, Any]:

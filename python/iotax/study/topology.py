@@ -9,7 +9,7 @@ from pydantic import Field, model_serializer
 
 from iotax.protocols import knowing, of_family
 from iotax.study.endpoint import Endpoint
-from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Release, Section, Target
+from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, PathsTo, Release, Section, Target
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
 
@@ -153,15 +153,19 @@ def refused(
             )
 
 
-def refused_in_sim(protocol: str, topology: Topology) -> Iterator[tuple[str, str]]:
+def refused_in_sim(protocol: str, topology: Topology, paths_to: PathsTo = "owner") -> Iterator[tuple[str, str]]:
     """(field, reason) for all that this protocol cannot have in virtual time."""
+    if paths_to != "owner" and protocol in _NFS:
+        yield "paths_to", _OWNERS_ADDRESS.format(protocol=protocol)
     if protocol in FIBRE_CHANNEL_FRAMES and topology.mtu != Topology().mtu:
         yield "mtu", _FC_FRAMES
     if topology.queue_depth is not None and protocol not in _SCSI:
         yield "queue_depth", f"{protocol} has no LUN, whose queue it is; say it of iscsi and fcp alone, by their labels"
     policy = topology.path_policy
-    if topology.paths == 1:
-        if policy is not None:
+    if paths_to == "both" and policy not in (None, "round-robin"):
+        yield "path_policy", "paths to both controllers are used in turn; say `path_policy: round-robin`"
+    elif topology.paths == 1:
+        if policy is not None and paths_to != "both":
             yield "path_policy", _NO_CHOICE
     elif protocol in _NFS:
         yield "paths", _ONE_ADDRESS.format(protocol=protocol)
@@ -172,6 +176,7 @@ def refused_in_sim(protocol: str, topology: Topology) -> Iterator[tuple[str, str
 _FC_FRAMES = "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
 _NO_CHOICE = "one path leaves nothing to choose; say `paths: 2` or more, or leave the policy out"
 _ONE_ADDRESS = "an {protocol} mount goes to one address; `nconnect` gives it several connections"
+_OWNERS_ADDRESS = "an {protocol} mount goes to one address, that of whoever serves the volume; leave it out"
 _NO_DIGEST = {"iser": "RDMA checks what it carries (RFC 7145 §4)"}
 _NO_NETWORK = {
     "local": "local I/O crosses no network",

@@ -16,7 +16,7 @@ from iotax.wording.carried import emulated
 from iotax.wording.costs import by_rate, priced
 from iotax.wording.figures import ALIKE, listed, signed
 from iotax.wording.names import title
-from iotax.wording.processors import left_out, not_measured, within
+from iotax.wording.processors import controllers, left_out, not_measured, within
 from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, paired_over, response_name, taxed
 
 _PERCENT_MAX = 100
@@ -74,6 +74,7 @@ def answer(summary: Summary) -> list[Part]:
         Part("Not measured", tuple(not_measured(summary))),
         Part("What CPU per I/O leaves out", tuple(left_out(summary))),
         Part("What CPU per I/O holds", tuple(within(summary))),
+        Part("Simulated controllers", tuple(controllers(summary))),
         Part("Why doubtful", tuple(doubts.reasons())),
     ]
     said = " ".join(finding.text for part in parts for finding in part.findings)

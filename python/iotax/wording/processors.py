@@ -1,13 +1,15 @@
 """CPU time by role: what each column contains, how it was measured, and why a role has none."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from iotax.analysis.responses import CPU, CPU_HYPERVISOR, CPU_INITIATOR, ROLE_OF, ROLES, Response, Run
-from iotax.analysis.summary import Summary
+from iotax.analysis.summary import CellSummary, Summary
 from iotax.analysis.withheld import Unread, lack_of
 from iotax.records import CpuRole, CpuTime, Lack
 from iotax.study.imported import ImportedStudy
-from iotax.wording.figures import figure, listed
+from iotax.trial import ControllerWork
+from iotax.wording.figures import figure, listed, percent
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding
 
@@ -201,6 +203,72 @@ def within(summary: Summary) -> list[Finding]:
         return []
     each = _spent(summary, simulated=True)
     return [Finding("", f"Of CPU per I/O the hypervisor spends {each}")] if each else []
+
+
+_FORWARDING = (
+    "The interconnect’s rate, delay and CPU time are the study’s own figures; a controller that forwards is assumed to "
+    "spend on its ports what receiving and sending cost a target"
+)
+
+
+def controllers(summary: Summary) -> list[Finding]:
+    """How busy each simulated controller was, what it forwarded and who was gone, of each arm over all loads; none
+    where a study asks for neither partners nor takeovers."""
+    shares: dict[str, list[dict[str, float]]] = {}
+    for cell in summary.cells:
+        if all(_controllers(run) for run in cell.runs):
+            shares.setdefault(f"{title(cell.arm)}{_taken_over(cell.runs[0])}", []).append(_shares(cell))
+    found = [Finding("", f"{state}: {_busy(each)}") for state, each in shares.items()]
+    if any(_FORWARDED in share for each in shares.values() for share in each):
+        found.append(Finding("", _FORWARDING))
+    return found
+
+
+def _taken_over(run: Run) -> str:
+    """Who is gone."""
+    there = {each.controller for each in _controllers(run)}
+    gone = sorted({_partner(each) for each in there} - there)
+    return f", controller {gone[0]} taken over by controller {_partner(gone[0])}" if gone else ""
+
+
+def _partner(controller: int) -> int:
+    return ((controller - 1) ^ 1) + 1
+
+
+def _controllers(run: Run) -> Sequence[ControllerWork]:
+    simulated = run.result.simulated
+    return (simulated.controllers or ()) if simulated is not None else ()
+
+
+def _shares(cell: CellSummary) -> dict[str, float]:
+    """Of the window, means over the runs; bytes forwarded in MB/s."""
+    window_ns = fmean(run.result.window.duration_ns for run in cell.runs)
+    works = [_controllers(run) for run in cell.runs]
+    target = cell.runs[0].result.cpu.part("target")
+    cores = (target.processors or 1) / len(works[0]) if target is not None else 1
+    found = {
+        f"controller {each.controller}": fmean(work[at].busy_ns for work in works) / (window_ns * cores)
+        for at, each in enumerate(works[0])
+    }
+    forwarded = fmean(sum(each.forwarded_bytes for each in work) for work in works)
+    if forwarded:
+        found[_FORWARDED] = forwarded / window_ns * 1e3
+        found["interconnect"] = fmean(max(each.interconnect_ns for each in work) for work in works) / window_ns
+    return found
+
+
+_FORWARDED = "forwarded"
+
+
+def _busy(shares: Sequence[dict[str, float]]) -> str:
+    said = []
+    for name in dict.fromkeys(name for each in shares for name in each):
+        values = [each[name] for each in shares if name in each]
+        show = figure if name == _FORWARDED else percent
+        low, high = show(min(values)), show(max(values))
+        between = low if low == high else f"{low} to {high}"
+        said.append(f"{between} MB/s forwarded" if name == _FORWARDED else f"{name} {between} busy")
+    return ", ".join(said)
 
 
 def _spent(summary: Summary, *, simulated: bool) -> str:

@@ -8,10 +8,11 @@ import yaml
 
 from iotax.cli.template import TEMPLATE
 from iotax.study import Study
-from iotax.study.model import OF_SIM, SECTIONS, factor_names
+from iotax.study.model import SECTIONS, factor_names
 from iotax.study.read import builtin_studies, load_study, read_study
 from iotax.study.reference import reference
 from iotax.study.schema import schema_text, study_schema
+from iotax.study.sim import OF_SIM
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "schema" / "study.schema.json"

@@ -47,7 +47,8 @@ durable, fsync, rate_iops, arrivals, backlog, generator, size, media, fill, dela
 distribution, p99, collect, collect_every, seek, rpm, cache, destage, parity, raid_group, initiator, header_digest, \
 data_digest, polling, chap, dhchap, uid, gid, mtu, link_rate, link_delay, paths, path_policy, nconnect, io_queues, \
 queue_depth, attach, target, kernel, costs, vms, luns, adapter_depth, credits, loss, port_buffer, coalesce, switches, \
-trunk_rate, trunk_credits
+trunk_rate, trunk_credits, paths_to, interconnect_rate, interconnect_delay, \
+interconnect_cpu, takeover
 bad.yaml:9:22: factors.block_size[2]: found true: not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:9:28: factors.block_size[3]: found '4q': not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:10:3: factors.outstanding: a factor has a list of levels, found 5; write [5, …]

@@ -244,6 +244,22 @@ pub(crate) struct SimulatedReport {
     /// All trunks between switches together; absent where there is none
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trunks: Option<TrunksReport>,
+    /// Each controller that is there; absent where the document does not say where paths lead to
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) controllers: Option<Vec<ControllerReport>>,
+}
+
+/// What a simulated controller did in the window.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ControllerReport {
+    /// From 1
+    pub(crate) controller: u32,
+    /// CPU time
+    pub(crate) busy_ns: u64,
+    /// For its partner and back
+    pub(crate) forwarded_bytes: u64,
+    /// How long it sent over the interconnect
+    pub(crate) interconnect_ns: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

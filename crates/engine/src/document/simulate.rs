@@ -40,7 +40,8 @@ pub(crate) struct SimulateDocument {
 }
 
 /// Machines are shared out among controllers in order, and those of a controller among its ports. Each controller is a server with
-/// processors, ports, media and a volume of its own.
+/// processors, ports, media and a volume of its own. The first and the second are a pair of partners, the third and the fourth, and so
+/// on.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PathsSpec {
@@ -62,6 +63,36 @@ pub(crate) struct PathsSpec {
     pub(crate) trunk_credits: Option<u32>,
     /// Which machines reach which ports; none: each all. Ethernet's frames then carry the tag of a VLAN
     pub(crate) zones: Vec<ZoneSpec>,
+    /// To which controllers the paths to a volume lead; where it is given, the answer tells of each controller
+    pub(crate) to: Option<TowardsSpec>,
+    /// Between the two controllers of each pair; needed where paths lead to partners
+    pub(crate) interconnect: Option<InterconnectSpec>,
+    /// A controller that is gone, from 1: its partner serves its volume too, from that one's media and at that one's address
+    pub(crate) takeover: Option<u32>,
+}
+
+/// To which controllers the paths to a volume lead
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TowardsSpec {
+    /// To the volume's own
+    #[default]
+    Owner,
+    /// To its partner, which forwards what comes over the interconnect, at what receiving and sending costs it
+    Partner,
+    /// As many to each, used in turn, a thousand sends at a time; after a takeover those to the survivor
+    Both,
+}
+
+/// Between two controllers, in each direction
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InterconnectSpec {
+    pub(crate) rate_bits_per_s: u64,
+    /// From one end to the other
+    pub(crate) delay_ns: u64,
+    /// CPU time of each of the two controllers for each message: what is sent at once, 32 KiB at most
+    pub(crate) message_ns: u64,
 }
 
 /// Machines that reach ports, by their numbers from 1 on
@@ -131,6 +162,9 @@ impl Default for PathsSpec {
             trunk_rate_bits_per_s: None,
             trunk_credits: None,
             zones: Vec::new(),
+            to: None,
+            interconnect: None,
+            takeover: None,
         }
     }
 }

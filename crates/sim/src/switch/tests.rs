@@ -43,7 +43,7 @@ impl Bench {
             fills: false,
             sent_at: Instant(at),
             from,
-            by: from,
+            way: Way { near: from, far: to, by: None },
         };
         let number = self.switching.ship(shipment, self.switching.route(from, to).expect("a way"));
         self.events.push(Instant(at), Step::Leaves { shipment: number });

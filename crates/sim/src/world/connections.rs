@@ -142,6 +142,7 @@ impl World {
             transmit.clear();
         }
         let other = pipe.end(side.other()).host;
+        let (forwards, waits) = (pipe.ways.forwards, is_switched || pipe.ways.forwards);
         let mut sent = std::mem::take(&mut self.sent);
         let flow = pipe.flow(side);
         while !transmit.is_empty() && (all || flow.in_flight_bytes < nic.link.window_bytes) {
@@ -160,11 +161,7 @@ impl World {
             if let Some(tcp) = &mut flow.tcp {
                 tcp.send(now, count);
             }
-            flow.packets.push_back(if is_switched {
-                Packet::through_fabric(bytes, end)
-            } else {
-                Packet::new(bytes, end)
-            });
+            flow.packets.push_back(if waits { Packet::through_fabric(bytes, end) } else { Packet::new(bytes, end) });
             sent.push((count, end));
         }
         flow.dirty = !transmit.is_empty();
@@ -174,11 +171,15 @@ impl World {
             self.charge_send(end.host);
         }
         let way = self.next_way(id, side);
-        let lost_until = if is_switched { None } else { self.goes_by(id, side, way, sent.len()) };
+        let lost_until = if waits { None } else { self.goes_by(id, side, way, sent.len()) };
         for (count, at) in sent.drain(..) {
             self.charge_bytes(end.host, count);
             if is_switched {
                 self.ship(id, side, way, (count, at));
+                continue;
+            }
+            if forwards {
+                self.send_forwarded(id, side, way, (count, at));
                 continue;
             }
             if loses && lost_until.is_none() {
@@ -216,8 +217,8 @@ impl World {
     /// The ports that bytes leave by and come to.
     pub(super) fn ports(&self, from: usize, to: usize, way: Option<Way>, side: Side) -> (usize, Option<usize>) {
         match (way, side) {
-            (Some(Way { near, far }), Side::Client) => (near, Some(far)),
-            (Some(Way { near, far }), Side::Server) => (far, Some(near)),
+            (Some(Way { near, far, .. }), Side::Client) => (near, Some(far)),
+            (Some(Way { near, far, .. }), Side::Server) => (far, Some(near)),
             (None, _) => (self.hosts[from].nic, self.hosts.get(to).map(|host| host.nic)),
         }
     }
@@ -253,7 +254,7 @@ impl World {
 
     /// The end goes as bytes do, and comes behind them.
     fn send_end(&mut self, id: PipeId, side: Side) {
-        if self.is_switched() {
+        if self.is_switched() || self.pipe(id).is_some_and(|pipe| pipe.ways.forwards) {
             return self.ship_end(id, side);
         }
         let Some(pipe) = self.pipe(id) else { return };
@@ -325,8 +326,11 @@ impl World {
         }
         let Some(pipe) = self.pipe(id) else { return };
         let flow = pipe.flow(to.other());
-        let Some(Packet { bytes: piece, .. }) = flow.packets.pop_front() else { return };
+        let Some(Packet { bytes: piece, crossed, .. }) = flow.packets.pop_front() else { return };
         flow.in_flight_bytes -= piece.len();
+        if crossed.is_some() {
+            self.charge_crossing(end.host, crossed, piece.len());
+        }
         let mut whole = std::mem::take(&mut self.arrived);
         let bytes = piece.bytes(&mut whole);
         let ends = bytes.is_empty();

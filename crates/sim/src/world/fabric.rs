@@ -3,7 +3,7 @@
 
 use iotax_proto::Instant;
 
-use super::{Event, World};
+use super::{Event, World, forward::Forwarded};
 use crate::{
     link::{Link, Packet, PipeId, Side, Way},
     piece::Piece,
@@ -39,6 +39,10 @@ impl World {
     /// knows, it is lost.
     pub(super) fn ship(&mut self, id: PipeId, side: Side, way: Option<Way>, (bytes, end): (usize, u64)) {
         let Some(way) = way else { return };
+        let Some(host) = self.pipe(id).map(|pipe| pipe.end(side).host) else { return };
+        if way.by.is_some() && side == Side::Server {
+            return self.cross_back(host, Forwarded { pipe: id, side, way, bytes, end });
+        }
         let is_lost = self.nics[way.near].is_down && !self.nics[way.near].is_avoided;
         let Some(pipe) = self.pipe(id) else { return };
         let packet = pipe.flow(side).packets.iter_mut().rev().find(|packet| packet.end == end);
@@ -46,7 +50,8 @@ impl World {
             (packet.by, packet.is_lost) = (Some(way.near), is_lost);
         }
         if !is_lost {
-            self.ship_by(id, side, way, (bytes, end), false);
+            let sent_at = self.work_now(host);
+            self.ship_by(id, side, way, (bytes, end), false, sent_at);
         }
     }
 
@@ -63,17 +68,24 @@ impl World {
             tcp.will_arrive(end);
         }
         self.charge_bytes(host, bytes);
-        self.ship_by(id, side, way, (bytes, end), true);
+        let sent_at = self.work_now(host);
+        self.ship_by(id, side, way, (bytes, end), true, sent_at);
     }
 
-    fn ship_by(&mut self, id: PipeId, side: Side, way: Way, (bytes, end): (usize, u64), fills: bool) {
-        let Some(host) = self.pipe(id).map(|pipe| pipe.end(side).host) else { return };
+    pub(super) fn ship_by(
+        &mut self,
+        id: PipeId,
+        side: Side,
+        way: Way,
+        (bytes, end): (usize, u64),
+        fills: bool,
+        sent_at: Instant,
+    ) {
         let (from, to) = if side == Side::Client { (way.near, way.far) } else { (way.far, way.near) };
         let Some(route) = self.switching.route(from, to) else {
             panic!("a way from port {from} to port {to}, which no fabric joins");
         };
-        let sent_at = self.work_now(host);
-        let shipment = Shipment { pipe: id, side, end, bytes, fills, sent_at, from, by: way.near };
+        let shipment = Shipment { pipe: id, side, end, bytes, fills, sent_at, from, way };
         let number = self.switching.ship(shipment, route);
         if sent_at > self.now {
             self.events.push(sent_at, Event::Switch(Step::Leaves { shipment: number }));
@@ -107,7 +119,7 @@ impl World {
 
     fn shipped(&mut self, shipped: Shipped) {
         let Shipped { shipment, lost_bytes, lost_segments, behind, latency } = shipped;
-        let Shipment { pipe: id, side, end, bytes, fills, sent_at, from, .. } = shipment;
+        let Shipment { pipe: id, side, end, bytes, fills, sent_at, from, way } = shipment;
         let now = self.now;
         self.nics[from].carried.lost += lost_segments;
         let Some(pipe) = self.pipe(id) else { return };
@@ -126,7 +138,9 @@ impl World {
                 self.events.push(now + latency, Event::Acknowledged { pipe: id, side, what });
             }
         }
-        if is_whole {
+        if is_whole && way.by.is_some() && side == Side::Client {
+            self.comes_to_forwarder(Forwarded { pipe: id, side, way, bytes, end }, now);
+        } else if is_whole {
             self.bring(id, side, end, now);
         }
     }
@@ -147,7 +161,11 @@ impl World {
         let flow = pipe.flow(side);
         flow.cut = true;
         flow.packets.push_back(Packet::through_fabric(Piece::default(), u64::MAX));
-        self.ship(id, side, way, (0, u64::MAX));
+        if self.is_switched() {
+            self.ship(id, side, way, (0, u64::MAX));
+        } else {
+            self.send_forwarded(id, side, way, (0, u64::MAX));
+        }
     }
 
     /// A port has failed: what was on its way by it is lost.

@@ -4,7 +4,7 @@
 use iotax_proto::Instant;
 
 use super::{Event, World};
-use crate::link::{Choice, PipeId, Side, Way};
+use crate::link::{Choice, LONG_TURN, PipeId, Side, Way, Ways};
 
 impl World {
     /// A port fails. Its hosts know at `known`, when `avoid` is to be called.
@@ -86,14 +86,17 @@ impl World {
     pub(super) fn next_way(&mut self, id: PipeId, side: Side) -> Option<Way> {
         let ways = std::rc::Rc::clone(&self.pipe(id)?.ways);
         let count = ways.all.len();
+        if ways.choice == Choice::InLongTurns {
+            return self.way_of_long_turn(id, side, &ways);
+        }
         let sends = self.pipe(id)?.flow(side).sends;
         let usable = |at: &usize| !self.nics[ways.all[*at].near].is_avoided;
         let around = (0..count).map(|step| (sends + step) % count);
         let chosen = match ways.choice {
             Choice::First => (0..count).find(usable),
-            Choice::InTurn => around.clone().find(usable),
+            Choice::InTurn | Choice::InLongTurns => around.clone().find(usable),
             Choice::Shortest => around.clone().filter(usable).min_by_key(|at| {
-                let Way { near, far } = ways.all[*at];
+                let Way { near, far, .. } = ways.all[*at];
                 let ports = if side == Side::Client { (near, far) } else { (far, near) };
                 if self.is_switched() {
                     return Instant(self.switching.pending_bytes(ports.0, ports.1));
@@ -104,5 +107,14 @@ impl World {
         let way = *ways.all.get(chosen.unwrap_or(0))?;
         self.pipe(id)?.flow(side).sends = chosen.unwrap_or(0).wrapping_add(1);
         Some(way)
+    }
+    /// Such ways do not fail.
+    fn way_of_long_turn(&mut self, id: PipeId, side: Side, ways: &Ways) -> Option<Way> {
+        let pipe = self.pipe(id)?;
+        let first = pipe.end(Side::Client).host + pipe.connect as usize;
+        let flow = pipe.flow(Side::Client);
+        let turn = flow.sends / LONG_TURN;
+        flow.sends += usize::from(side == Side::Client);
+        ways.all.get((first + turn) % ways.all.len().max(1)).copied()
     }
 }

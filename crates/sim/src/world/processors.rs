@@ -157,7 +157,7 @@ impl World {
     pub(super) fn thread_of(&mut self, event: &Event) -> Option<usize> {
         let host = match event {
             Event::Timer { host, life, at } => self.is_due(*host, *life, *at).then_some(*host)?,
-            Event::Disk { host, .. } => *host,
+            Event::Disk { host, .. } | Event::Forward { host, .. } => *host,
             Event::Arrive { pipe, to, .. } => self.pipe(*pipe)?.end(*to).host,
             _ => return None,
         };
@@ -167,7 +167,7 @@ impl World {
     /// Work comes to a thread, or to the adapter that is to interrupt it.
     pub(super) fn queue(&mut self, host: usize, event: Event) {
         let coalesce = self.nics[self.hosts[host].nic].link.coalesce;
-        if coalesce.is_zero() || !matches!(event, Event::Arrive { .. }) {
+        if coalesce.is_zero() || !matches!(event, Event::Arrive { .. } | Event::Forward { .. }) {
             return self.come(host, event);
         }
         let Some(thread) = &mut self.hosts[host].thread else { return };
@@ -302,7 +302,7 @@ impl World {
         self.charge(host, cost_ns);
     }
 
-    fn charge_received(&mut self, host: usize, bytes: usize) {
+    pub(super) fn charge_received(&mut self, host: usize, bytes: usize) {
         self.charge_moved(host, bytes, |costs| costs.kib_ns);
     }
 
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// Outside a turn, as where a window opens, it takes a core's time and nobody waits for it.
-    fn charge(&mut self, host: usize, cost_ns: u64) {
+    pub(super) fn charge(&mut self, host: usize, cost_ns: u64) {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         if thread.state == State::Working {
             thread.until = Instant(thread.until.0 + thread.stretch.of(cost_ns));

@@ -108,7 +108,11 @@ fn an_end_by_a_fast_way_waits_for_data_by_a_slow_one() {
     let (slow_near, slow_far) = (world.add_link(port(slow)), world.add_link(port(Duration::ZERO)));
     let receiver = served(&mut world, far);
     let host = world.add_host(sender(1000), address(2), None, near, Vec::new());
-    world.set_ways(host, &[Way { near: slow_near, far: slow_far }, Way { near, far }], Choice::InTurn);
+    world.set_ways(
+        host,
+        &[Way { near: slow_near, far: slow_far, by: None }, Way { near, far, by: None }],
+        Choice::InTurn,
+    );
     world.settle(host);
     assert!(world.run_until(LIMIT, |_| !receiver.borrow().ended.is_empty()));
     let (bytes, first, end) = receiver.borrow().of(ConnId(0));

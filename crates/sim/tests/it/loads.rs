@@ -63,9 +63,9 @@ fn over(link: &Link, protocol: Protocol, run: RunConfig, on_disk: bool, seed: u6
         1,
         1_700_000_000_000_000_000,
     );
-    let connection = connection_config(&server.endpoint(), 1).expect("an address");
-    let (host, load) =
-        add_load(&mut world, near, (&[], Choice::First), &server.endpoint(), config(run), &connection).expect("a load");
+    let connection = connection_config(&server.endpoint(0), 1).expect("an address");
+    let (host, load) = add_load(&mut world, near, (&[], Choice::First), &server.endpoint(0), config(run), &connection)
+        .expect("a load");
     let measured = measure(&mut world, host, &load);
     assert!(world.run_until(LIMIT, |_| server.nodes()[0].borrow().connections() == 0), "{protocol:?} stays open");
     (measured, world.trace.hash())

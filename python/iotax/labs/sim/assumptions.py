@@ -9,7 +9,7 @@ from iotax.labs.sim.costs import TURN_CV, table_costs
 from iotax.study import Study
 from iotax.study.media import MediaModel
 from iotax.study.sim import Sim, read_costs
-from iotax.units import format_percent, format_size, show_time
+from iotax.units import format_bit_rate, format_percent, format_size, show_time
 
 _FIGURES = {
     "wake": "waking a thread",
@@ -31,7 +31,12 @@ _MEDIA = {
     "destage": ("media: what a write costs later", format_percent),
 }
 _DELAY = "link_delay"
-_COALESCE = "coalesce"
+_OF_LAB = {
+    "coalesce": ("adapters: interrupt coalescing", show_time),
+    "interconnect_delay": ("interconnect: delay", show_time),
+    "interconnect_rate": ("interconnect: rate", format_bit_rate),
+    "interconnect_cpu": ("interconnect: CPU per message", show_time),
+}
 _MICROSECOND_NS = 1000
 
 
@@ -47,7 +52,7 @@ class Assumption:
     costs: frozenset[tuple[str, str, str, str]] = frozenset()
     """Table, protocol, side, figure; no side for how much turns vary."""
     field: str = ""
-    """Of `media`, or `link_delay`, or `coalesce`."""
+    """Of `media`, or `link_delay`, or of the lab."""
 
     def in_study(self, study: Study, times: float) -> Study:
         """The study with its field so many times as large."""
@@ -55,8 +60,8 @@ class Assumption:
         if self.field == _DELAY:
             delay_ns = round(study.topology.link_delay * times / _MICROSECOND_NS) * _MICROSECOND_NS
             return study.model_copy(update={"topology": study.topology.model_copy(update={_DELAY: delay_ns})})
-        if lab is not None and self.field == _COALESCE:
-            return _with(study, lab.model_copy(update={_COALESCE: round(lab.coalesce * times)}))
+        if lab is not None and self.field in _OF_LAB:
+            return _with(study, lab.model_copy(update={self.field: round(getattr(lab, self.field) * times)}))
         if not self.field or lab is None or lab.media is None:
             return study
         update = {self.field: _times(lab.media, self.field, times)}
@@ -74,8 +79,8 @@ class Assumption:
 
 
 def assumptions(study: Study) -> list[Assumption]:
-    """Those of a study of this lab: every cost that is not 0, and, unless they are factors, media, the links' delay and
-    the adapters' coalescing. Costs of equal source are one: they are right or wrong together."""
+    """Those of a study of this lab: every cost that is not 0, and, unless they are factors, media, the links' delay,
+    the adapters' coalescing and the interconnect. Costs of equal source are one: they are right or wrong together."""
     lab = study.lab.sim
     assert lab is not None, "a study of this lab"
     found = _cost_assumptions(study)
@@ -88,8 +93,9 @@ def assumptions(study: Study) -> list[Assumption]:
         ]
     if study.topology.link_delay and _DELAY not in study.levels():
         found.append(Assumption("link: delay", show_time(study.topology.link_delay), field=_DELAY))
-    if lab.coalesce and _COALESCE not in study.levels():
-        found.append(Assumption("adapters: interrupt coalescing", show_time(lab.coalesce), field=_COALESCE))
+    for name, (title, show) in _OF_LAB.items():
+        if (value := getattr(lab, name)) and name not in study.levels():
+            found.append(Assumption(title, show(value), field=name))
     return found
 
 

@@ -5,6 +5,7 @@ The same study and seed give the same figures on any machine.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -92,7 +93,7 @@ class SimLab(Lab):
     def _recorded(self, result: TrialResult, settings: Settings, costs: Mapping[str, Mapping[str, int]]) -> TrialResult:
         """With its facts, and processors that are simulated: guests and hypervisors apart where the costs are."""
         machines = settings.load.clients or 1
-        controllers = self._spec.controllers
+        controllers = (settings.sim or self._spec).controllers_there
         processors = Processors(load=machines * self._spec.cores, target=controllers * self._spec.target_cores)
         parts = []
         for part in _apart(result, costs):
@@ -174,21 +175,45 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
         "controllers": lab.controllers,
         "target_ports": lab.target_ports,
         "ports": topology.paths,
-        "policy": topology.path_policy or "fixed",
+        "policy": topology.path_policy or ("round-robin" if lab.paths_to == "both" else "fixed"),
     }
     if lab.path_failures is not None:
         failures = [{"path": each.path, "at_ns": each.at, "back_ns": each.back} for each in lab.path_failures]
         paths |= {"failures": failures, "noticed_ns": lab.path_noticed}
-    document["paths"] = paths | _fabrics(lab, settings.endpoint.protocol)
+    document["paths"] = paths | _fabrics(lab, settings.endpoint.protocol) | _partners(study, lab)
     queues = {"luns": lab.luns, "lun_depth": topology.queue_depth, "adapter_depth": lab.adapter_depth}
     if topology.queue_depth is not None or lab.adapter_depth is not None:
-        document["queues"] = {
-            name: value * topology.paths_used if value is not None and name != "luns" else value
-            for name, value in queues.items()
-        }
+        used = {"luns": 1, "lun_depth": paths_used(settings), "adapter_depth": topology.paths_used}
+        document["queues"] = {name: value and value * used[name] for name, value in queues.items()}
     if lab.media is not None:
         document["media"] = media_document(lab.media, vms=(settings.load.clients or 1) * lab.vms / lab.controllers)
     return document
+
+
+def paths_used(settings: Settings) -> int:
+    """By which a client reaches a volume at a time; of each port one to either controller, where there are both."""
+    lab = settings.sim
+    assert lab is not None, "a study of this lab"
+    return settings.topology.paths_used * (2 if lab.paths_to == "both" and lab.takeover == "none" else 1)
+
+
+def _partners(study: Study, lab: Sim) -> dict[str, Any]:
+    """Of the document's paths: whom they lead to, and who is gone; nothing where no treatment of the study has either,
+    so that controllers are told of where they can be compared."""
+    asked = {"paths_to", "takeover"}
+    labels = study.setups().values()
+    if lab.paths_to == "owner" and lab.takeover == "none" and not asked & {*study.levels(), *itertools.chain(*labels)}:
+        return {}
+    found: dict[str, Any] = {"to": lab.paths_to}
+    if lab.takeover != "none":
+        found["takeover"] = lab.takeover
+    if lab.paths_to != "owner":
+        found["interconnect"] = {
+            "rate_bits_per_s": lab.interconnect_rate,
+            "delay_ns": lab.interconnect_delay,
+            "message_ns": lab.interconnect_cpu,
+        }
+    return found
 
 
 def _fabrics(lab: Sim, protocol: str) -> dict[str, Any]:

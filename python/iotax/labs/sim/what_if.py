@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from iotax.labs.sim.lab import paths_used
 from iotax.study import Settings, Study
 from iotax.study.sim import Sim
 from iotax.trial import TrialResult
@@ -13,6 +14,7 @@ from iotax.units import format_bit_rate
 INITIATORS, TARGET = "initiators' processors", "target's processors"
 LINK, INITIATOR_LINKS, TARGET_LINK = "link", "initiators' links", "target's link"
 TRUNK = "trunk"
+INTERCONNECT = "interconnect"
 MEDIA = "media"
 LUNS, ADAPTERS, CREDITS, TRUNK_CREDITS = "LUNs' queues", "adapters' queues", "credits", "trunk's credits"
 BUSIEST = "busiest port"
@@ -85,11 +87,18 @@ def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, 
     threads = min(lab.cores, lab.vms * settings.load.threads) * machines
     found = {
         INITIATORS: (result.cpu_ns("initiator") or 0) / (window_ns * threads),
-        TARGET: (result.cpu_ns("target") or 0) / (window_ns * min(lab.target_cores, lab.threads) * lab.controllers),
+        TARGET: (result.cpu_ns("target") or 0)
+        / (window_ns * min(lab.target_cores, lab.threads) * lab.controllers_there),
     }
+    if work.controllers:
+        # The busier controller holds its clients back.
+        busiest_ns = max(each.busy_ns for each in work.controllers)
+        found[TARGET] = busiest_ns / (window_ns * min(lab.target_cores, lab.threads))
+        if lab.paths_to != "owner":
+            found[INTERCONNECT] = max(each.interconnect_ns for each in work.controllers) / window_ns
     ports = settings.topology.paths_used
     initiators = max(work.initiators.sent_ns, work.initiators.received_ns) / (window_ns * machines * ports)
-    target = max(work.target.sent_ns, work.target.received_ns) / (window_ns * lab.controllers * lab.target_ports)
+    target = max(work.target.sent_ns, work.target.received_ns) / (window_ns * lab.controllers_there * lab.target_ports)
     busier = INITIATOR_LINKS if initiators > target else TARGET_LINK
     found[LINK if machines == 1 else busier] = max(initiators, target)
     if work.trunks is not None:
@@ -110,7 +119,7 @@ def held(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
     found: dict[str, float] = {}
     depth = settings.topology.queue_depth
     if depth is not None and work.luns_busy_ns is not None:
-        found[LUNS] = work.luns_busy_ns / (window_ns * machines * lab.luns * depth * ports)
+        found[LUNS] = work.luns_busy_ns / (window_ns * machines * lab.luns * depth * paths_used(settings))
     if lab.adapter_depth is not None and work.adapters_busy_ns is not None:
         found[ADAPTERS] = work.adapters_busy_ns / (window_ns * machines * lab.adapter_depth * ports)
     if work.trunks is not None:
@@ -118,7 +127,7 @@ def held(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
         if lane.credits_ns:
             found[TRUNK_CREDITS] = (lane.busy_ns + lane.credits_ns) / (window_ns * ports)
     if lab.credits is not None:
-        sides = (work.initiators, machines * ports), (work.target, lab.controllers * lab.target_ports)
+        sides = (work.initiators, machines * ports), (work.target, lab.controllers_there * lab.target_ports)
         waiting, links = max(sides, key=lambda side: side[0].credits_ns / side[1])
         if waiting.credits_ns:
             found[CREDITS] = (waiting.sent_ns + waiting.credits_ns) / (window_ns * links)
