@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -78,6 +80,20 @@ def esxi(network: Network, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+QEMUS_NAMES = ("CPU 0/KVM", "IO iothread1", "vhost-4711")
+NAMED_THREADS = f"""
+import threading, pathlib
+def spin(name):
+    pathlib.Path(f"/proc/self/task/{{threading.get_native_id()}}/comm").write_text(name)
+    while True: pass
+for name in {json.dumps(QEMUS_NAMES)}: threading.Thread(target=spin, args=(name,)).start()
+"""
+
+
+def threads_of(pid: int) -> list[str]:
+    return [each.read_text().strip() for each in Path(f"/proc/{pid}/task").glob("*/comm")]
+
+
 def quiet(_: object) -> None:
     pass
 
@@ -138,14 +154,18 @@ def test_check_says_whether_an_esxi_host_has_esxtop(opened: Callable[[str], Host
 
 
 def test_the_processes_of_guests_are_read_one_by_one(network: Network, opened: Callable[[str], HostsLab]) -> None:
-    # Each spins: what it spends is its own.
-    command = 'exec -a "qemu-system-x86_64 -name guest=$0,debug-threads=on -m 512" sh -c "while :; do :; done"'
+    # Each spins: what it spends is its own. The threads of the second have QEMU's names.
+    spins = {"vm1": 'sh -c "while :; do :; done"', "vm2": f"{sys.executable} -c '{NAMED_THREADS}'"}
     guests = [
-        subprocess.Popen(["ip", "netns", "exec", network.namespace("h3"), "bash", "-c", command, name])
-        for name in ("vm1", "vm2")
-    ]
+        subprocess.Popen(
+            ["ip", "netns", "exec", network.namespace("h3"), "bash", "-c",
+             f'exec -a "qemu-system-x86_64 -name guest={name},debug-threads=on -m 512" {spin}'],
+        )
+        for name, spin in spins.items()
+    ]  # fmt: skip
     try:
         wait_for(lambda: len(network.processes("h3", "-name guest=vm")) == 2, "the guests")
+        wait_for(lambda: set(QEMUS_NAMES) <= set(threads_of(network.processes("h3", "-name guest=vm2")[0])), "threads")
         lab = opened(", guests: [vm1, vm2]")
         lab.connect()
         [trial] = make_plan(lab.study).trials
@@ -157,6 +177,10 @@ def test_the_processes_of_guests_are_read_one_by_one(network: Network, opened: C
     parts = {each.host: each for each in result.cpu if each.role == "hypervisor" and each.layer == "process"}
     assert set(parts) == {"h3: vm1", "h3: vm2"}
     assert all(each.busy_ns > 0 for each in parts.values())
+    assert parts["h3: vm1"].threads is None
+    threads = parts["h3: vm2"].threads
+    assert threads is not None
+    assert min(threads.processors_ns, threads.io_ns, threads.vhost_ns) > 0
     # None of them is a guest of a real machine: the kernel counts no guest time, and all of the host is its own.
     [host] = [each for each in result.cpu if (each.role, each.layer) == ("hypervisor", "machine")]
     assert host.guests_ns == 0
