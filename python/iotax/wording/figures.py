@@ -19,16 +19,20 @@ _UNKNOWN = 1e6
 NOTHING = 1e-9
 """Of any unit, and as a share: what is smaller is left of adding floating-point numbers, and is written as 0."""
 
+_POWER_BELOW = 1e-3
+
 ALIKE = "no interval: all runs alike"
 """Of figures that came out alike: an interval without width says nothing of how well they are known."""
 
 
 def figure(value: float) -> str:
-    """Three significant figures, thousands separated."""
+    """Three significant figures, thousands separated; below a thousandth with a power of ten."""
     if not math.isfinite(value):
         return "–"
     if abs(value) < NOTHING:
         return "0"
+    if abs(value) < _POWER_BELOW:
+        return f"{'−' if value < 0 else ''}{abs(value):.2e}"
     rounded = float(f"{value:.3g}")
     digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:,.{digits}f}".replace("-", "−")

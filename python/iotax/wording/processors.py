@@ -179,6 +179,34 @@ def not_measured(summary: Summary) -> list[Finding]:
     ]
 
 
+def missing(summary: Summary) -> str:
+    """The same in one line of a terminal: one role, and how many more; empty where none is missing."""
+    lacks = {ROLE_OF[each.response.key]: each.lack for each in summary.unread}
+    if not lacks:
+        return ""
+    role, lack = next(iter(lacks.items()))
+    more = f" ({len(lacks) - 1} more)" if len(lacks) > 1 else ""
+    return f"No CPU time of the {role}: {_briefly(role, lack, summary)}{more}, see --long."
+
+
+def _briefly(role: CpuRole, lack: Lack | None, summary: Summary) -> str:
+    match lack:
+        case Lack.GUESTS:
+            return "its guests were not read"
+        case Lack.BACKGROUND:
+            return "its idle load is unknown"
+        case Lack.TOGETHER:
+            return "both ends share a machine"
+        case Lack.NOBODY:
+            return "nobody serves the volume"
+        case Lack.NOT_READ if isinstance(summary.data.study, ImportedStudy):
+            return "nobody recorded it"
+        case Lack.NOT_READ:
+            return {"target": "this lab does not read it", "hypervisor": "none was read"}.get(role, "it was not read")
+        case None:
+            return "its processors are unknown"
+
+
 def _asked(unread: Unread) -> str:
     response: Response = unread.response
     return f"No {response.title[:1]}{response.title[1:]}"

@@ -27,8 +27,13 @@ def test_what_is_left_of_adding_floating_point_numbers_is_written_as_nothing() -
     """Coefficients and F values of simulated studies were written as 0.0000000000000195."""
     rest = 0.1 + 0.2 - 0.3
     assert 0 < rest < 1e-15
-    assert [figure(each) for each in (rest, -rest, 0.0, 2e-9)] == ["0", "0", "0", "0.00000000200"]
+    assert [figure(each) for each in (rest, -rest, 0.0, 2e-9)] == ["0", "0", "0", "2.00e-09"]
     assert (percent(rest), signed(-rest), points(1 + rest), points(1 - rest)) == ("0.0 %", "+0.0 %", "+0.0", "+0.0")
     assert (indexed(1 + rest), indexed(1 - rest)) == ("100", "100")
     # What small differences there are keep their first figure.
     assert (percent(2e-5), points(1.0003), indexed(0.9996)) == ("0.002 %", "+0.03", "99.96")
+
+
+def test_what_is_far_below_one_is_written_as_a_power_of_ten() -> None:
+    numbers = (2.33e-8, -3e-7, 0.00052, 0.00123, 0.0123)
+    assert [figure(each) for each in numbers] == ["2.33e-08", "−3.00e-07", "5.20e-04", "0.00123", "0.0123"]

@@ -110,6 +110,20 @@ def test_disturbed_runs_are_said_first_and_verdicts_are_folded(tmp_path: Path, m
 
 
 @pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("disturbed", [True, False])
+def test_role_that_was_asked_for_and_not_read_is_said_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, disturbed: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of = study(responses=["iops", "cpu_hypervisor", "cpu_utilisation_hypervisor"])
+    waiting = [trial.id for trial in Simulation(seed=3).data(of).planned] if disturbed else []
+    write_notebook(Path("n.iotax"), Simulation(seed=3, waiting=waiting).data(of))
+    lines = lines_of("show", "n.iotax")
+    assert lines.count("No CPU time of the hypervisor: none was read, see --long.") == 1
+    assert ("Verdicts of disturbed runs are doubtful: see --long." in lines) == disturbed
+
+
+@pytest.mark.usefixtures("terminal")
 def test_doubtful_verdicts_have_a_mark_and_one_line_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     of = study()
