@@ -177,7 +177,7 @@ class DatabaseHost(FakeHost):
 
     @property
     def environment(self) -> dict[str, str]:
-        more = {"PG": "pg", "CGROUPS": "cgroups", "DATABASE_RUN": "run"}
+        more = {"PG": "pg", "CGROUPS": "cgroups"}
         return {**super().environment, **{name: str(self.folder / place) for name, place in more.items()}}
 
     def up(self) -> None:
@@ -203,7 +203,11 @@ class DatabaseHost(FakeHost):
 
     def left(self) -> list[Path]:
         """Of a database that is up."""
-        return [*self.home.glob(".cache/iotax/using-*"), *self.folder.glob("run"), *self.cgroups.glob("*/")]
+        return [
+            *self.home.glob(".cache/iotax/using-*"),
+            *self.home.glob(".cache/iotax/run-*"),
+            *self.cgroups.glob("*/"),
+        ]
 
 
 def test_a_database_tells_what_happened_in_the_window_and_leaves_the_host_as_it_was(host: DatabaseHost) -> None:
@@ -218,7 +222,9 @@ def test_a_database_tells_what_happened_in_the_window_and_leaves_the_host_as_it_
     begin_us = time.time_ns() // 1000
 
     def transactions() -> int:
-        return sum(len(each.read_text().splitlines()) for each in host.folder.glob("run/pgbench/pgbench_log.*"))
+        return sum(
+            len(each.read_text().splitlines()) for each in host.home.glob(".cache/iotax/run-*/pgbench/pgbench_log.*")
+        )
 
     wait_for(lambda: transactions() > 10, "transactions")
     end_us = time.time_ns() // 1000
@@ -240,7 +246,10 @@ def test_whoever_takes_a_path_down_ends_the_database_on_it_first(host: DatabaseH
     host.does("database_build", host.device, 160 * MIB, 4, "")
     host.begin()
     [postmaster] = host.folder.rglob("postmaster.pid")
-    pids = [int(postmaster.read_text().split()[0]), int((host.folder / "run/pgbench/pid").read_text())]
+    pids = [
+        int(postmaster.read_text().split()[0]),
+        int(next(host.home.glob(".cache/iotax/run-*/pgbench/pid")).read_text()),
+    ]
     assert all(Path(f"/proc/{pid}").exists() for pid in pids)
     assert host.run(PATHS_SH, "down").stdout.startswith("DOWN nfs ")
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "both programs to end")

@@ -11,7 +11,8 @@ server_up() {
     rm -f $RUN/ended
     (
         join_group
-        as_postgres "exec $PG/postgres -D $PGDATA -k $RUN -c listen_addresses= -c autovacuum=off $1"
+        # Whoever may connect may do all that PostgreSQL's user may.
+        as_postgres "exec $PG/postgres -D $PGDATA -k $RUN -c unix_socket_permissions=0700 -c listen_addresses= -c autovacuum=off $1"
         echo $? >$RUN/ended
     ) >$RUN/log 2>&1 </dev/null 3>&- &
     until_true 120 sh -c "[ -e $RUN/ended ] || grep -q ready $PGDATA/postmaster.pid 2>/dev/null"

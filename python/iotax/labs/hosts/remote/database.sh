@@ -11,8 +11,8 @@
 CGROUPS=${CGROUPS:-/sys/fs/cgroup}
 LABEL=iotax-pgbench
 SAMPLE_S=0.25
-if [ "$(id -u)" = 0 ]; then RUN=${DATABASE_RUN:-/run/iotax-database} OWNER=postgres
-else RUN=${DATABASE_RUN:-/tmp/iotax-database-$(id -u)} OWNER=$(id -un); fi
+if [ "$(id -u)" = 0 ]; then RUN=/run/iotax-database OWNER=postgres
+else RUN=$FOLDER/run-$(uname -n) OWNER=$(id -un); fi
 PG=${PG:-$(for _each in /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/lib/postgresql*/bin /usr/bin; do
     [ ! -x "$_each/initdb" ] || [ ! -x "$_each/pgbench" ] || echo "$_each"
 done | sort -V | tail -n 1)}
@@ -60,8 +60,7 @@ database_holds() {
 # using DEVICE: the journal, before anything is begun. It says what else is set back.
 using() {
     [ ! -e "$USING" ] || down_using
-    if [ -e "$RUN" ]; then [ -O "$RUN" ] || [ "$(id -u)" = 0 ] || die "in_use $RUN is another user's"
-    else mkdir -m 755 "$RUN" || die "disk_full $RUN cannot be made"; fi
+    mkdir -p "$RUN" || die "disk_full $RUN cannot be made"
     { echo "$WITH"; echo "$1"; for _each in $DIRTY; do content "$PROCFS/sys/vm/$_each"; done; } >"$USING" ||
         die "disk_full the journal $USING cannot be written: nothing was begun"
     [ "$(id -u)" != 0 ] || chown postgres "$RUN"
@@ -179,5 +178,7 @@ down_using() {
     for _each in "$CGROUPS/iotax-database" "$CGROUPS/memory/iotax-database"; do
         [ ! -d "$_each" ] || (root "removing $_each" rmdir "$_each") 2>/dev/null
     done
+    # Nothing below a mount is removed.
+    [ ! -e "$RUN/mount" ] || rmdir "$RUN/mount" 2>/dev/null || die "in_use $RUN/mount is still mounted"
     rm -rf "$RUN" "$USING"
 }
