@@ -5,7 +5,7 @@
 
 use std::{fmt::Write, fs, path::PathBuf, process::Command};
 
-use crate::capture::pcap;
+use crate::capture::{capture_path, pcap};
 use crate::nvme_support::{
     BLOCK, Cut, Server, admin, connect_config, io,
     raw::{Raw, capsule, connect, connect_data, ic_req},
@@ -187,8 +187,7 @@ fn tshark_finds_every_pdu_well_formed_and_every_digest_right() {
 
 /// What tshark says of each PDU: its type, what is malformed, other complaints, how header and data digest are.
 fn tshark(session: &[(char, Vec<u8>)]) -> Vec<Vec<String>> {
-    let name = format!("iotax-nvme-{}-{}.pcap", std::process::id(), session.len());
-    let capture = std::env::temp_dir().join(name);
+    let capture = capture_path();
     let messages = session.iter().map(|(direction, pdu)| (*direction == '>', &pdu[..]));
     fs::write(&capture, pcap(4420, messages)).expect("the capture can be written");
     let mut command = Command::new("tshark");

@@ -1,7 +1,13 @@
 //! What tests of the bytes on the wire share: sessions kept as text, and capture files for a decoder of others (tshark).
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by several test binaries")]
 
-use std::{fmt::Write as _, fs, path::PathBuf, process::Command};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 /// A message: whether the initiator sent it, and its bytes.
 pub(crate) type Message = (bool, Vec<u8>);
@@ -42,6 +48,13 @@ pub(crate) fn assert_kept(name: &str, session: &[Message], describe: impl Fn(&[u
     assert_eq!(text.lines().count(), kept.lines().count());
 }
 
+/// Of a capture file that no other test writes, of this process or another.
+pub(crate) fn capture_path() -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("iotax-{}-{number}.pcap", std::process::id()))
+}
+
 /// What tshark reads in a session of a connection to `port`, decoded as `protocol`: a line a message, a column a field.
 /// `None` where it is not installed.
 pub(crate) fn decoded(port: u16, protocol: &str, session: &[Message], fields: &[&str]) -> Option<Vec<Vec<String>>> {
@@ -50,7 +63,7 @@ pub(crate) fn decoded(port: u16, protocol: &str, session: &[Message], fields: &[
         eprintln!("skipped: tshark is not installed");
         return None;
     }
-    let path = std::env::temp_dir().join(format!("iotax-{protocol}-{}-{port}.pcap", std::process::id()));
+    let path = capture_path();
     fs::write(&path, pcap(port, session.iter().map(|(from_initiator, bytes)| (*from_initiator, &bytes[..])))).unwrap();
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-d", &format!("tcp.port=={port},{protocol}"), "-T", "fields", "-r"]).arg(&path);
