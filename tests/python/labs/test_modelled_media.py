@@ -36,6 +36,7 @@ def measured(folder: Path, design: str, windows: str = "") -> list[tuple[int, Tr
     return [(int(each.trial.treatment["service"]), each.result) for each in runs]
 
 
+@pytest.mark.machine
 @pytest.mark.usefixtures("real_engine")
 def test_each_trial_keeps_what_its_media_did(tmp_path: Path) -> None:
     found = measured(tmp_path, "{replicates: 1}", "warmup: 20ms, runtime: 400ms")
@@ -56,6 +57,7 @@ def test_what_media_did_is_that_of_the_warm_up_too_as_the_check_says(tmp_path: P
         assert result.media.told > 2 * result.ios
 
 
+@pytest.mark.machine
 @pytest.mark.usefixtures("real_engine")
 def test_in_rounds_each_level_has_media_of_its_own(tmp_path: Path) -> None:
     found = measured(tmp_path, "{sessions: 2, rounds: 2, slice: 200ms, settle: 5ms}")
