@@ -199,6 +199,8 @@ def _precondition(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("volume", "refill"), "writing the pattern again undoes the preconditioning; leave it out"
     if "fio" in _values(study, "generator") and True in _values(study, "verify"):
         yield ("load", "verify"), "what fio lays out to verify undoes the preconditioning; say `verify: false`"
+    if "pgbench" in _values(study, "generator"):
+        yield place, "it would write over PostgreSQL's file system; leave it out"
 
 
 _DIGESTS = ("header_digest", "data_digest")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -327,7 +328,18 @@ ISCSI_OF_EACH = "kernel:iscsi://10.0.0.5/iqn.2001-05.org.example:vol{client}/0"
     ],
 )
 def test_a_database_has_a_device_or_mount_of_its_own(uri: str, hosts: list[str], said: list[str]) -> None:
-    document = {
+    found = refused(uri, hosts)
+    assert [message[: len(want)] for message, want in zip(found, said, strict=True)] == said
+
+
+def test_a_volume_with_a_database_is_not_preconditioned() -> None:
+    assert refused("local:/dev/sdb", ["h1"], precondition={}) == [
+        "it would write over PostgreSQL's file system; leave it out"
+    ]
+
+
+def refused(uri: str, hosts: list[str], **more: Any) -> list[str]:
+    document: dict[str, Any] = {
         "name": "x",
         "question": "?",
         "lab": {"hosts": {"initiators": hosts}},
@@ -337,5 +349,4 @@ def test_a_database_has_a_device_or_mount_of_its_own(uri: str, hosts: list[str],
         "baseline": {"protocol": "a"},
         "responses": ["transactions"],
     }
-    found = [message for _, message in broken_rules(Study.model_validate(document))]
-    assert [message[: len(want)] for message, want in zip(found, said, strict=True)] == said
+    return [message for _, message in broken_rules(Study.model_validate(document | more))]
