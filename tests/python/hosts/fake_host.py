@@ -105,7 +105,7 @@ class FakeHost:
             "PROCFS": str(self.folder / "proc"),
             "HOME": str(self.home),
             "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin",
-            "WAIT_S": "1",
+            "WAIT_S": "5",
             "FABRICS": str(self.folder / "nvme-fabrics"),
             "NVME": str(self.folder / "etc-nvme"),
             "RECORDS": self._records,

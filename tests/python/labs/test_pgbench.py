@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from iotax.labs.base import TrialFailed
-from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
+from iotax.labs.generators.pgbench import Measured, client_options, measured, result_of, server_options
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.merge import Part, merged
 from iotax.labs.vm.database import window
@@ -147,3 +147,13 @@ def test_databases_of_several_guests_add_up() -> None:
     assert together.database.flushes is None
     assert together.latency_mean_ns == 15_000_000
     assert [(client.host, client.ios) for client in together.clients] == [("a", 3), ("b", 1)]
+
+
+def test_a_script_that_does_not_say_what_it_measured_fails_the_trial() -> None:
+    said = ["CHECKPOINTS 1", "LOG 0 1 2000 0 1800000000 5", "VERSION pgbench (PostgreSQL) 15.4"]
+    found = measured(said, BEGIN_US, BEGIN_US + 1, (1, 2, 3, 4))
+    assert (found.checkpoints, found.version, len(found.log)) == (1, "(PostgreSQL) 15.4", 1)
+    assert (found.reads, found.read_bytes, found.writes, found.write_bytes) == (1, 2, 3, 4)
+    for left_out in (0, 2):
+        with pytest.raises(TrialFailed, match="the database did not say what it measured"):
+            measured([*said[:left_out], *said[left_out + 1 :]], BEGIN_US, BEGIN_US + 1, (1, 2, 3, 4))

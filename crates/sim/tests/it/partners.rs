@@ -19,19 +19,11 @@ const WINDOW: Duration = Duration::from_millis(200);
 /// NVMe over TCP: a command, and a read of 4 KiB with its headers.
 const COMMAND_BYTES: f64 = 72.0;
 const ANSWER_BYTES: f64 = 4096.0 + 24.0;
-const PAIR: Paths = Paths {
-    controllers: 2,
-    target_ports: 1,
-    ports: 1,
-    policy: PathPolicy::Fixed,
-    failures: Vec::new(),
-    noticed: Duration::ZERO,
-    switches: Switches::None,
-    zones: Vec::new(),
-    to: Towards::Owner,
-    interconnect: Interconnect { rate_bytes_per_s: None, latency: Duration::ZERO, message_ns: 0 },
-    takeover: None,
-};
+
+/// Two controllers, each with one port, that clients reach by one port.
+fn two_controllers() -> Paths {
+    Paths { controllers: 2, ..Paths::default() }
+}
 
 fn pair(protocol: Protocol, paths: Paths) -> Lab {
     let link = Link { latency: Duration::from_micros(5), ..Link::default() };
@@ -43,7 +35,11 @@ fn simulate(lab: &Lab, run: &RunConfig, workers: u32) -> Simulated {
 }
 
 fn by_partner(rate_bytes_per_s: Option<u64>, latency: Duration) -> Paths {
-    Paths { to: Towards::Partner, interconnect: Interconnect { rate_bytes_per_s, latency, message_ns: 0 }, ..PAIR }
+    Paths {
+        to: Towards::Partner,
+        interconnect: Interconnect { rate_bytes_per_s, latency, message_ns: 0 },
+        ..two_controllers()
+    }
 }
 
 fn open(rate_iops: f64, arrivals: Arrivals) -> RunConfig {
@@ -66,7 +62,7 @@ fn is_near(value: f64, expected: f64, within: f64, what: &str) {
 /// An I/O alone crosses the interconnect twice: its command, then its data.
 #[test]
 fn interconnect_adds_its_latency_and_what_bytes_take() {
-    let direct = latency_ns(&simulate(&pair(Protocol::NvmeTcp, PAIR), &reads(1, WINDOW), 1));
+    let direct = latency_ns(&simulate(&pair(Protocol::NvmeTcp, two_controllers()), &reads(1, WINDOW), 1));
     let paths = by_partner(Some(100_000_000), Duration::from_micros(7));
     let forwarded = simulate(&pair(Protocol::NvmeTcp, paths), &reads(1, WINDOW), 1);
     let expected_ns = direct + 2.0 * 7_000.0 + (COMMAND_BYTES + ANSWER_BYTES) * 10.0;
@@ -88,7 +84,7 @@ fn what_waits_for_the_interconnect_waits_as_long_as_theory_says() {
     let answer_ns = ANSWER_BYTES * 1e9 / rate as f64;
     for utilisation in [0.5, 0.7] {
         let paths = by_partner(Some(rate), Duration::ZERO);
-        let lab = Lab { machines: 1, paths: Paths { controllers: 2, ..paths }, ..pair(Protocol::NvmeTcp, PAIR) };
+        let lab = Lab { machines: 1, ..pair(Protocol::NvmeTcp, paths) };
         let run =
             RunConfig { runtime: Duration::from_secs(4), ..open(utilisation * 1e9 / answer_ns, Arrivals::Poisson) };
         let simulated = simulate(&lab, &run, 1);
@@ -118,7 +114,7 @@ fn partner_spends_processor_time_on_what_it_forwards() {
     let two = simulate(&priced(2, paths()), &reads(32, WINDOW), 1);
     is_near(rate_iops(&two), 2.0 * 1e9 / (3.0 * work_ns), 0.02, "rate of two");
     // None of it where paths lead to owners.
-    let direct = simulate(&priced(2, PAIR), &reads(32, WINDOW), 1);
+    let direct = simulate(&priced(2, two_controllers()), &reads(32, WINDOW), 1);
     is_near(rate_iops(&direct), 2.0 * 1e9 / work_ns, 0.02, "direct");
     assert!(direct.targets.iter().all(|target| target.forwarded_bytes == 0 && target.interconnect_ns == 0));
 }
@@ -130,7 +126,8 @@ fn each_controller_spends_its_time_on_every_message_over_the_interconnect() {
     for (switches, ports) in [(Switches::None, 1), (Switches::One, 1)] {
         let of = |message_ns| {
             let interconnect = Interconnect { rate_bytes_per_s: None, latency: Duration::ZERO, message_ns };
-            let paths = Paths { to: Towards::Partner, interconnect, switches, target_ports: ports, ..PAIR };
+            let paths =
+                Paths { to: Towards::Partner, interconnect, switches, target_ports: ports, ..two_controllers() };
             let mut lab = Lab { machines: 1, ..pair(Protocol::NvmeTcp, paths) };
             lab.target.io_ns = 5_000;
             simulate(&lab, &reads(1, WINDOW), 1)
@@ -147,7 +144,14 @@ fn each_controller_spends_its_time_on_every_message_over_the_interconnect() {
 fn paths_to_both_carry_half_each_and_are_as_fast_as_both_on_average() {
     let interconnect = Interconnect { rate_bytes_per_s: None, latency: Duration::from_micros(40), message_ns: 0 };
     for (ports, outstanding) in [(1, 1), (1, 16), (2, 16)] {
-        let paths = |to| Paths { to, ports, target_ports: ports, interconnect, policy: PathPolicy::RoundRobin, ..PAIR };
+        let paths = |to| Paths {
+            to,
+            ports,
+            target_ports: ports,
+            interconnect,
+            policy: PathPolicy::RoundRobin,
+            ..two_controllers()
+        };
         let of = |to| simulate(&pair(Protocol::Fcp, paths(to)), &reads(outstanding, WINDOW), 1);
         let [owner, partner, both] = [Towards::Owner, Towards::Partner, Towards::Both].map(of);
         assert!(latency_ns(&partner) > latency_ns(&owner) + 79_000.0);
@@ -163,7 +167,7 @@ fn paths_to_both_carry_half_each_and_are_as_fast_as_both_on_average() {
 }
 
 fn taken_over(lost: u32) -> Paths {
-    Paths { takeover: Some(lost), ..PAIR }
+    Paths { takeover: Some(lost), ..two_controllers() }
 }
 
 /// At a given rate the survivor does what both did: all the work that its partner lost has moved, and nothing else.
@@ -177,7 +181,7 @@ fn survivor_does_the_work_that_its_partner_lost() {
             lab
         };
         let run = open(5_000.0, Arrivals::Constant);
-        let before = simulate(&priced(PAIR), &run, 1);
+        let before = simulate(&priced(two_controllers()), &run, 1);
         let lost: u64 = before.targets[1].work.spent_ns;
         let kept: u64 = before.targets[0].work.spent_ns;
         assert!(lost > 1_000_000 && lost.abs_diff(kept) < kept / 100, "{protocol:?}: {lost} and {kept}");
@@ -203,7 +207,7 @@ fn takeover_halves_processors_and_ports_but_keeps_both_volumes_media() {
             change(&mut lab);
             rate(lab)
         };
-        of(taken_over(0)) / of(PAIR)
+        of(taken_over(0)) / of(two_controllers())
     };
     // Threads of the server are as many as before, however many processors idle.
     for cores in [2, 8] {
@@ -247,7 +251,8 @@ fn forwarded_data_and_those_of_a_survivor_are_what_was_written() {
                 (Towards::Partner, Some(1), 1),
             ] {
                 let policy = PathPolicy::RoundRobin;
-                let paths = Paths { ports, target_ports: 2, switches, to, takeover, interconnect, policy, ..PAIR };
+                let paths =
+                    Paths { ports, target_ports: 2, switches, to, takeover, interconnect, policy, ..two_controllers() };
                 let link = Link {
                     rate_bytes_per_s: Some(400_000_000),
                     frames: Some(Frames::ethernet(1500)),

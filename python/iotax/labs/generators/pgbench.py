@@ -73,6 +73,31 @@ class Measured:
     checkpoints: int
 
 
+def said_of(lines: Iterable[str], word: str) -> list[str]:
+    """What stands behind a first word of a script's lines (postgres.sh)."""
+    return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]
+
+
+def measured(lines: Sequence[str], begin_us: int, end_us: int, used: Sequence[int]) -> Measured:
+    """A window, from what the script says of a database at its end. `used`: reads, bytes read, writes, bytes written.
+    Raises TrialFailed."""
+    versions, checkpoints = said_of(lines, "VERSION"), said_of(lines, "CHECKPOINTS")
+    if not versions or not checkpoints:
+        raise TrialFailed("the database did not say what it measured")
+    reads, read_bytes, writes, write_bytes = used
+    return Measured(
+        begin_us=begin_us,
+        end_us=end_us,
+        log=said_of(lines, "LOG"),
+        version=versions[0].removeprefix("pgbench "),
+        reads=reads,
+        writes=writes,
+        read_bytes=read_bytes,
+        write_bytes=write_bytes,
+        checkpoints=int(checkpoints[0]),
+    )
+
+
 def server_options(settings: Settings) -> str:
     """Of PostgreSQL: everything durable; no checkpoint comes by the clock, for a window is too short for that."""
     buffers = memory_bytes(settings.load, settings.volume) // _BUFFERS_SHARE >> 10

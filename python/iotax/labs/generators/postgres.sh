@@ -3,6 +3,17 @@
 # `as_postgres COMMAND`, since PostgreSQL does not run as root, and `join_group`, which puts the shell that runs it into the
 # group that limits the memory.
 
+# used_of_disks STATISTICS...: reads, bytes read, writes, bytes written so far (Documentation/block/stat.rst).
+used_of_disks() {
+    awk '{ n += $1; read += $3; m += $5; written += $7 } END { printf "%d %.0f %d %.0f\n", n, read * 512, m, written * 512 }' "$@"
+}
+
+# used_of_mounts: the same of what /proc/self/mountstats says, on standard input.
+used_of_mounts() {
+    awk '/^[ \t]*bytes:/ { read += $6; written += $7 } /^[ \t]*READ:/ { reads += $2 } /^[ \t]*WRITE:/ { writes += $2 }
+        END { printf "%d %.0f %d %.0f\n", reads, read, writes, written }'
+}
+
 # why FILE: the last error that it tells of; its last line where it tells of none.
 why() { { grep -i "error\|fatal\|panic" "$1" || cat "$1"; } 2>/dev/null | tail -n 1; }
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators import GENERATORS
-from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
+from iotax.labs.generators.pgbench import client_options, measured, result_of, said_of, server_options
 from iotax.labs.hosts.measure import Answer, each_of
 from iotax.labs.hosts.merge import Observed
 from iotax.labs.hosts.paths import Attached, Paths, Script
@@ -80,10 +80,9 @@ class Databases:
             await self._stop(on)
             raise
 
-    async def begin(self, settings: Settings, members: Sequence[Member], seed: int, window: Window) -> None:
+    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
         """Brings up everything but the window itself: every client of every host is connected then."""
         memory, server = memory_bytes(settings.load, settings.volume), server_options(settings)
-        window.members = {each.place.name: each for each in members}
         steps = []
         for number, on in enumerate(members):
             clients = settings.load.workers, client_options(settings, seed + number)
@@ -126,9 +125,9 @@ class Databases:
 class Window:
     """The measured window, as it is heard of: each host makes a checkpoint when a quarter of it has passed."""
 
-    def __init__(self, databases: Databases, runtime_ns: int) -> None:
+    def __init__(self, databases: Databases, members: Sequence[Member], runtime_ns: int) -> None:
         self._databases, self._at_ns = databases, round(_CHECKPOINT_AT * runtime_ns)
-        self.members: dict[str, Member] = {}
+        self.members = {each.place.name: each for each in members}
         self._asked: dict[str, asyncio.Task[None]] = {}
 
     def hear(self, host: str, event: Event) -> None:
@@ -159,8 +158,13 @@ def _edges_us(observed: Observed) -> tuple[int, int]:
 def _with_result(settings: Settings, on: Member, answer: Answer, said: Sequence[str]) -> Answer:
     """Raises TrialFailed."""
     observed = Observed.model_validate(answer.observed)
+    begin_us, end_us = _edges_us(observed)
+    try:
+        used = used_in(said, begin_us, end_us)
+    except ValueError:
+        raise TrialFailed(f"{answer.host}: what was read and written there is told in an unknown form") from None
     found = result_of(
-        measured(on.place.name, said, *_edges_us(observed)),
+        measured(said, begin_us, end_us, used),
         settings,
         endpoint=on.attached.endpoint,
         cpu=CpuUse.model_validate({"machine": observed.machine}),
@@ -170,38 +174,17 @@ def _with_result(settings: Settings, on: Member, answer: Answer, said: Sequence[
     return replace(answer, result=found.model_dump(mode="json"), connected=connected.model_dump(mode="json"))
 
 
-def measured(host: str, lines: Sequence[str], begin_us: int, end_us: int) -> Measured:
-    """From what the script says at its end. Raises TrialFailed."""
-
-    def said(word: str) -> list[str]:
-        return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]
-
-    versions, checkpoints = said("VERSION"), said("CHECKPOINTS")
-    if not versions or not checkpoints:
-        raise TrialFailed(f"{host}: its database did not say what it measured")
-    try:
-        [[before_s, epoch_s, after_s]] = [list(map(float, line.split())) for line in said("CLOCK")]
-        # The last sample may be cut short.
-        used = [list(map(float, line.split())) for line in said("USE") if len(line.split()) == 5]
-        booted_s = epoch_s - (before_s + after_s) / 2
-        edges = [used_at(used, at_us / 1e6 - booted_s) for at_us in (begin_us, end_us)]
-    except ValueError:
-        raise TrialFailed(f"{host}: what was read and written there is told in an unknown form") from None
-    reads, read_bytes, writes, write_bytes = (round(late - early) for early, late in zip(*edges, strict=True))
-    return Measured(
-        begin_us=begin_us,
-        end_us=end_us,
-        log=said("LOG"),
-        version=versions[0].removeprefix("pgbench "),
-        reads=reads,
-        writes=writes,
-        read_bytes=read_bytes,
-        write_bytes=write_bytes,
-        checkpoints=int(checkpoints[0]),
-    )
+def used_in(lines: Sequence[str], begin_us: int, end_us: int) -> list[int]:
+    """Reads, bytes read, writes and bytes written of a window, from the samples of a host. Raises ValueError."""
+    [[before_s, epoch_s, after_s]] = [list(map(float, line.split())) for line in said_of(lines, "CLOCK")]
+    # The last sample may be cut short.
+    samples = [list(map(float, line.split())) for line in said_of(lines, "USE") if len(line.split()) == 5]
+    booted_s = epoch_s - (before_s + after_s) / 2
+    begin, end = (_used_at(samples, at_us / 1e6 - booted_s) for at_us in (begin_us, end_us))
+    return [round(late - early) for early, late in zip(begin, end, strict=True)]
 
 
-def used_at(samples: Sequence[Sequence[float]], at_s: float) -> list[float]:
+def _used_at(samples: Sequence[Sequence[float]], at_s: float) -> list[float]:
     """Four counts at a time, between the samples (s, counts…) around it; those of the nearest sample outside of all.
     Raises ValueError where there is none."""
     if not samples:

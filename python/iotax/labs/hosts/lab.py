@@ -497,9 +497,9 @@ class HostsLab(Lab):
     ) -> list[Answer]:
         """Raises TrialFailed and HostFault; no database is up then."""
         databases = self._volumes.databases
-        window = Window(databases, settings.load.runtime)
+        window = Window(databases, members, settings.load.runtime)
         try:
-            wait_for(databases.begin(settings, members, seed, window))
+            wait_for(databases.begin(settings, members, seed))
             answers = self._measured(jobs, window.hear, **_window(settings))
             return wait_for(databases.results(settings, window, answers))
         except (HostFault, TrialFailed):

@@ -7,12 +7,12 @@ guests at the two ends of the window, and stops everything again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators import GENERATORS
-from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
+from iotax.labs.generators.pgbench import Measured, client_options, measured, result_of, said_of, server_options
 from iotax.labs.hosts.clock import Offset, Ours, offset_of
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.merge import Part, merged
@@ -125,13 +125,13 @@ class Run:
 
     def _edges(self, steps: Sequence[str], timeout_s: float) -> list[_Edge]:
         told = zip(self.hosts, self._each(steps, timeout_s), strict=True)
-        return [self._edge(host, _said(lines)) for host, lines in told]
+        return [self._edge(host, lines) for host, lines in told]
 
-    def _edge(self, host: Host, said: Callable[[str], list[str]]) -> _Edge:
-        reads, read_bytes, writes, write_bytes = map(int, _only(said("USE")).split())
+    def _edge(self, host: Host, lines: Sequence[str]) -> _Edge:
+        reads, read_bytes, writes, write_bytes = map(int, _only(lines, "USE").split())
         return _Edge(
-            at_us=_time_us(_only(said("EDGE"))),
-            guest=Reading.parse(f"COUNTERS {_only(said('COUNTERS'))}", self.cpus),
+            at_us=_time_us(_only(lines, "EDGE")),
+            guest=Reading.parse(f"COUNTERS {_only(lines, 'COUNTERS')}", self.cpus),
             hypervisor=host.guest.hypervisor(),
             use=(reads, read_bytes, writes, write_bytes),
         )
@@ -175,28 +175,15 @@ class _Window:
 
 
 def _measured(window: _Window, lines: Sequence[str]) -> Measured:
-    said = _said(lines)
-    reads, read_bytes, writes, write_bytes = (
-        late - early for late, early in zip(window.ended.use, window.begun.use, strict=True)
-    )
-    return Measured(
-        begin_us=window.begun.at_us,
-        end_us=window.ended.at_us,
-        log=said("LOG"),
-        version=_only(said("VERSION")).removeprefix("pgbench "),
-        reads=reads,
-        writes=writes,
-        read_bytes=read_bytes,
-        write_bytes=write_bytes,
-        checkpoints=int(_only(said("CHECKPOINTS"))),
-    )
+    used = [late - early for late, early in zip(window.ended.use, window.begun.use, strict=True)]
+    return measured(lines, window.begun.at_us, window.ended.at_us, used)
 
 
 def _offset(guest: Guest) -> Offset:
     """Of its clock."""
     ours = Ours()
     sent_ns = ours.now_ns()
-    at_us = _time_us(_only(_said(guest.run('echo "NOW $EPOCHREALTIME"'))("NOW")))
+    at_us = _time_us(_only(guest.run('echo "NOW $EPOCHREALTIME"'), "NOW"))
     return offset_of(sent_ns, at_us * 1000, ours.now_ns())
 
 
@@ -214,12 +201,8 @@ def _script(step: str) -> str:
     return f". /lab/database.sh; {step}"
 
 
-def _said(lines: Sequence[str]) -> Callable[[str], list[str]]:
-    """What stands behind a first word, line by line."""
-    return lambda word: [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]
-
-
-def _only(found: Sequence[str]) -> str:
+def _only(lines: Sequence[str], word: str) -> str:
+    found = said_of(lines, word)
     if len(found) != 1:
         raise TrialFailed("the database's guest did not say what it measured")
     return found[0]

@@ -10,6 +10,8 @@
 #   database_end BEGIN_US END_US               of the window, by this host's clock: LOG, CLOCK, USE, CHECKPOINTS, VERSION
 CGROUPS=${CGROUPS:-/sys/fs/cgroup}
 LABEL=iotax-pgbench
+# Of the control group that limits the memory, once it is known.
+GROUP='' LIMIT=''
 SAMPLE_S=0.25
 if [ "$(id -u)" = 0 ]; then RUN=/run/iotax-database OWNER=postgres
 else RUN=$FOLDER/run-$(uname -n) OWNER=$(id -un); fi
@@ -19,7 +21,7 @@ done | sort -V | tail -n 1)}
 
 # as_postgres COMMAND: as the login, or where that is root, as the user of PostgreSQL's packages.
 as_postgres() { if [ "$(id -u)" = 0 ]; then su -s /bin/sh postgres -c "$1"; else sh -c "$1"; fi; }
-join_group() { sh -c 'echo $PPID' | (root "joining the group of the database's memory" tee "$GROUP/cgroup.procs") || exit 1; }
+join_group() { [ -z "$GROUP" ] || sh -c 'echo $PPID' | (root "joining the group of the database's memory" tee "$GROUP/cgroup.procs") || exit 1; }
 
 on_disk() { [ -b "$1" ]; }
 files_are_up() { grep -q " $RUN/mount " "$PROCFS/self/mounts"; }
@@ -51,7 +53,10 @@ group_of_memory() {
 }
 
 database_holds() {
-    on_disk "$1" || { echo OURS; return; }
+    if ! on_disk "$1"; then
+        [ ! -e "$1.database/made_by_iotax" ] || echo OURS
+        return
+    fi
     # Where ext4 keeps its label (Documentation/filesystems/ext4/super.rst).
     (root "reading the label of $1" dd if="$1" bs=1 skip=1144 count=${#LABEL} status=none && [ "$_said" = "$LABEL" ]) 2>/dev/null &&
         echo OURS || :
@@ -94,8 +99,6 @@ database_build() {
     # A file system on a device is root's.
     [ -w "${PGDATA%/data}" ] && mkdir "$PGDATA" || root "making $PGDATA" mkdir "$PGDATA"
     [ -O "$PGDATA" ] && [ "$(id -u)" != 0 ] || root "giving $PGDATA to $OWNER" chown "$OWNER" "$PGDATA"
-    GROUP=
-    join_group() { :; }
     tables_build "$3" "$4"
     down_using
 }
@@ -127,15 +130,9 @@ database_checkpoint() { checkpoint_in 0; }
 
 uptime() { read -r _up _ </proc/uptime && echo "$_up"; }
 
-# used DEVICE: reads, bytes read, writes, bytes written so far; of a disk Documentation/block/stat.rst.
+# used DEVICE
 used() {
-    if on_disk "$1"; then
-        awk '{ n += $1; read += $3; m += $5; written += $7 } END { printf "%d %.0f %d %.0f\n", n, read * 512, m, written * 512 }' \
-            $(statistics_of "${1##*/}")
-    else
-        nfs_stats "$FOLDER/mount" | awk '/^[ \t]*bytes:/ { read += $6; written += $7 } /^[ \t]*READ:/ { reads += $2 }
-            /^[ \t]*WRITE:/ { writes += $2 } END { printf "%d %.0f %d %.0f\n", reads, read, writes, written }'
-    fi
+    if on_disk "$1"; then used_of_disks $(statistics_of "${1##*/}"); else nfs_stats "$FOLDER/mount" | used_of_mounts; fi
 }
 
 # statistics_of NAME: of a namespace with several paths the kernel counts on each.

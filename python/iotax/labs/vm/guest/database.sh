@@ -109,14 +109,8 @@ edge() {
     echo "EDGE $EPOCHREALTIME"
     echo "COUNTERS $uptime $stat"
     case "$1" in
-    /mnt/nfs*/*)
-        awk '/^[ \t]*bytes:/ { read += $6; written += $7 } /^[ \t]*READ:/ { reads += $2 } /^[ \t]*WRITE:/ { writes += $2 }
-            END { printf "USE %d %.0f %d %.0f\n", reads, read, writes, written }' /proc/self/mountstats
-        ;;
-    *)
-        awk '{ n += $1; read += $3; m += $5; written += $7 }
-            END { printf "USE %d %.0f %d %.0f\n", n, read * 512, m, written * 512 }' $(device_stats "$1")
-        ;;
+    /mnt/nfs*/*) echo "USE $(used_of_mounts </proc/self/mountstats)" ;;
+    *) echo "USE $(used_of_disks $(device_stats "$1"))" ;;
     esac
 }
 
