@@ -263,7 +263,11 @@ def test_whoever_takes_a_path_down_ends_the_database_on_it_first(host: DatabaseH
 
 def test_a_folder_that_iotax_did_not_make_is_left_alone(host: DatabaseHost) -> None:
     host.up()
+    host.add("dd", 'exec /usr/bin/dd "$@"')
     assert host.does("database_holds", host.device) == []
+    # Over iSCSI the same file has held a database.
+    Path(host.device).write_bytes(bytes(1144) + b"iotax-pgbench\0\0\0" + bytes(100))
+    assert host.does("database_holds", host.device) == ["OURS"]
     theirs = Path(f"{host.device}.database") / "precious"
     theirs.parent.mkdir()
     theirs.write_text("theirs")

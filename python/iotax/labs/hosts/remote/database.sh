@@ -53,11 +53,8 @@ group_of_memory() {
 }
 
 database_holds() {
-    if ! on_disk "$1"; then
-        [ ! -e "$1.database/made_by_iotax" ] || echo OURS
-        return
-    fi
-    # Where ext4 keeps its label (Documentation/filesystems/ext4/super.rst).
+    [ ! -e "$1.database/made_by_iotax" ] || { echo OURS; return; }
+    # Where ext4 keeps its label (Documentation/filesystems/ext4/super.rst). A file may be served as a device, too.
     (root "reading the label of $1" dd if="$1" bs=1 skip=1144 count=${#LABEL} status=none && [ "$_said" = "$LABEL" ]) 2>/dev/null &&
         echo OURS || :
 }
