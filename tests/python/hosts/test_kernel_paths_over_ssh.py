@@ -139,7 +139,7 @@ def test_no_path_is_up_while_the_users_commands_run(network: Network, fakes: dic
         f"{', levels: {protocol: nfs}' if at.endswith('level') else ''}}}"
         for at in moments
     )
-    text = written(network, fakes, "500ms").replace("lab: {hosts: {", f"lab: {{hosts: {{hooks: [{hooks}], ")
+    text = written(network, fakes).replace("lab: {hosts: {", f"lab: {{hosts: {{hooks: [{hooks}], ")
     lab = opened(text)
     lab.prepare(quiet)
     for _ in range(2):
@@ -160,7 +160,7 @@ def test_a_volume_that_is_there_for_its_level_alone_is_looked_at_and_filled_ther
         f"{{at: {at}, host: h1, levels: {{protocol: nfs}}, run: mv {source} {to}}}"
         for at, source, to in (("before level", away, volume), ("after level", volume, away))
     )
-    text = written(network, fakes, "500ms").replace("lab: {hosts: {", f"lab: {{hosts: {{hooks: [{hooks}], ")
+    text = written(network, fakes).replace("lab: {hosts: {", f"lab: {{hosts: {{hooks: [{hooks}], ")
     lab = opened(text)
     [found] = [each for each in lab.check() if each.kind != "ok"]
     assert (found.kind, "`iotax check` does not run them" in found.message) == ("warning", True)
@@ -176,7 +176,7 @@ def test_a_volume_that_is_there_for_its_level_alone_is_looked_at_and_filled_ther
 def test_the_volumes_of_all_hosts_are_preconditioned_over_their_paths(
     network: Network, fakes: dict[str, Path], opened: Open
 ) -> None:
-    asked = "precondition: {passes: 1, round: 100ms, rounds_max: 5}"
+    asked = "precondition: {passes: 1, round: 500ms, rounds_max: 5}"
     text = f"{written(network, fakes)}{asked}\n"
     lab = opened(text)
     lab.prepare(quiet)

@@ -143,7 +143,7 @@ def test_each_client_has_a_database_of_its_own(network: Network, opened: Open) -
 
 def test_all_clients_wait_for_the_same_modelled_media(network: Network, opened: Open) -> None:
     modelled = "{size: 32MiB, media: model, servers: 2, service: 500us}"
-    text = written(network, "200ms").replace("{size: 32MiB}", modelled)
+    text = written(network).replace("{size: 32MiB}", modelled)
     lab = opened(text)
     lab.prepare(quiet)
     result = lab.run(trial_of(text, protocol="iscsi", clients=3), quiet).result
@@ -269,7 +269,7 @@ def test_a_host_without_room_for_the_engine_is_named_before_anything_runs(networ
 
 
 def test_trials_go_on_without_a_host_that_stays_lost_where_the_user_says_so(network: Network, opened: Open) -> None:
-    text = written(network, "500ms")
+    text = written(network)
     lab = opened(text)
     lab.prepare(quiet)
     three, one = (trial_of(text, protocol="iscsi", clients=clients) for clients in (3, 1))
@@ -292,7 +292,7 @@ def test_trials_go_on_without_a_host_that_stays_lost_where_the_user_says_so(netw
 
 
 def test_a_study_begins_without_a_lost_host_and_says_so(network: Network, real_engine: Path, tmp_path: Path) -> None:
-    study = written(network, "200ms").replace(network.address("h2"), network.nobody)
+    study = written(network).replace(network.address("h2"), network.nobody)
     (tmp_path / "clients.yaml").write_text(study)
     environment = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
     environment |= {"HOME": str(network.folder / "home"), "IOTAX_ENGINE": str(real_engine)}

@@ -15,6 +15,7 @@ from iotax.design import plan as make_plan
 from iotax.labs.base import TrialFailed
 from iotax.notebook import Notebook
 from iotax.study.read import read_study
+from measurements import results_of
 from waits import wait_for
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
@@ -103,11 +104,8 @@ def test_a_study_runs_over_the_workers_that_sshcluster_started(
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     with Notebook(tmp_path / "clients.iotax") as notebook:
-        attempts = notebook.attempts()
-        assert [each.status for each in attempts] == ["done"] * 2
-        for each in attempts:
-            assert each.result is not None
-            assert [client.host for client in each.result.clients] == ["h1", "h2"]
+        for each in results_of(notebook, 2):
+            assert [client.host for client in each.clients] == ["h1", "h2"]
     for name in started.network.names:
         # In the homes of their own logins, by the hosts' own workers.
         [copied] = (started.network.home(name) / ".cache" / "iotax").iterdir()

@@ -196,7 +196,7 @@ def test_disks_that_change_names_between_check_and_run_are_refused(
         guest.run("until_true 20 test -b /dev/sda || die 'no first disk'")
         plug("taken")
         guest.run("until_true 20 test -b /dev/sdb || die 'no second disk'")
-        text = written(hosts, "local:/dev/sda", runtime="500ms")
+        text = written(hosts, "local:/dev/sda", runtime="1s")
         study = read_study("settings", text, tmp_path)
         [trial] = make_plan(study).trials
         lab = HostsLab(study, make_plan(study), require())

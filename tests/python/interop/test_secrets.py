@@ -11,6 +11,7 @@ import pytest
 
 from command_line import ran
 from iotax.notebook import Notebook
+from measurements import results_of
 
 from .conftest import ENGINE
 from .test_dhchap import secret
@@ -68,18 +69,14 @@ def _studies(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Path("both.yaml").write_text(STUDY % ("both", both, CHAP_LOGIN, "scsi"))
 
 
-def all_done(notebook: Notebook) -> bool:
-    return [attempt.status for attempt in notebook.attempts()] == ["done", "done"]
-
-
 @pytest.mark.usefixtures("_studies")
 def test_a_study_that_logs_in_leaves_no_secret_anywhere() -> None:
     words = ("run guarded.yaml", "show", "export -f json", "run refused.yaml", "plan both.yaml", "run both.yaml")
     done = {each: ran(*each.split()) for each in words}
     with Notebook(Path("out") / "guarded.iotax") as notebook:
-        assert all_done(notebook)
+        assert results_of(notebook, 2)
     with Notebook(Path("out") / "both.iotax") as notebook:
-        assert all_done(notebook)
+        assert results_of(notebook, 2)
     assert "authentication failed" in done["run refused.yaml"].output
     assert "the target asks for CHAP" in done["run refused.yaml"].output
     assert json.loads(done["export -f json"].stdout), "what is exported is looked at"

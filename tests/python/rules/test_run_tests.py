@@ -160,3 +160,24 @@ def test_a_seed_draws_the_order_of_files_and_of_tests_within_them(tmp_path: Path
     assert sorted(plain) == sorted(seven)
     files = [line.split("::")[0] for line in seven]
     assert len({file for file, _ in itertools.groupby(files)}) == len(list(itertools.groupby(files))) == 8
+
+
+WINDOW = re.compile(r"(?:runtime|slice|round)[\"']?[:=] ?[\"']?(\d+)ms|written\([^)\n]*[\"'](\d+)ms")
+MEASURING = ("hosts", "interop", "vm", "whole")
+"""Folders whose tests measure with real engines and kernels. The others' engine is a fake, or the simulator."""
+SHORTEST_MS = 500
+"""A stalled disk or a busy processor can empty a shorter window."""
+
+
+def short_windows(text: str) -> list[int]:
+    found = [int(window or given) for window, given in WINDOW.findall(text)]
+    return [each for each in found if each < SHORTEST_MS]
+
+
+def test_windows_of_real_measurements_outlast_a_stall() -> None:
+    assert short_windows('load: {runtime: 250ms}; {"slice": "50ms"}; written(network, "200ms")') == [250, 50, 200]
+    assert short_windows('load: {warmup: 100ms, runtime: 500ms}; written(network, runtime="1s")') == []
+    modules = [each for folder in MEASURING for each in (ROOT / "tests/python" / folder).rglob("*.py")]
+    assert len(modules) > 40
+    short = {each.name: short_windows(each.read_text(encoding="utf-8")) for each in modules}
+    assert {name: found for name, found in short.items() if found} == {}

@@ -20,7 +20,7 @@ factors:
   streams:
     random: {all: {block_size: 4KiB, read: 75%, random: 100%}}
     two: {a: {block_size: 8KiB, read: 100%}, b: {block_size: 64KiB, read: 0%, random: 0%}}
-load: {generator: fio, workers: 8, outstanding: 4, verify: false, warmup: 200ms, runtime: 800ms}
+load: {generator: fio, workers: 8, outstanding: 4, verify: false, warmup: 200ms, runtime: 1s}
 design: {replicates: 1}
 baseline: {protocol: iscsi}
 """

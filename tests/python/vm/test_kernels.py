@@ -22,7 +22,7 @@ question: Do real kernels carry the load?
 lab: {vm: {accelerator: tcg, clock: icount}}
 volume: {size: 16MiB, refill: block}
 factors: {protocol: [nvme-tcp, nfs3, iscsi, fcp-loop]}
-load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 1s}
 design: {replicates: 1}
 baseline: {protocol: iscsi}
 """
@@ -39,7 +39,7 @@ factors:
     round-robin: {protocol: nvme-tcp, paths: 2, path_policy: round-robin, link_rate: 20Mbit, link_delay: 1ms}
     four: {protocol: iscsi, paths: 4, path_policy: round-robin}
     nconnect: {protocol: nfs3, nconnect: 2}
-load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 1s}
 design: {replicates: 1}
 baseline: {protocol: fixed}
 """
@@ -110,7 +110,7 @@ factors:
     our iSCSI: {protocol: iscsi, target: iotax}
     our NVMe: {protocol: nvme-tcp, target: iotax}
     knfsd: nfs3
-load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 1s}
 design: {replicates: 1}
 baseline: {protocol: knfsd}
 """
@@ -148,7 +148,7 @@ volume: {size: 16MiB, refill: block}
 factors:
   protocol: [nvme-tcp, iscsi]
   kernel: [stock, "6.12"]
-load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 1s}
 design: {replicates: 1, hard_to_change: [kernel]}
 baseline: {protocol: iscsi, kernel: stock}
 """

@@ -21,7 +21,7 @@ lab: {vm: {accelerator: tcg, clock: host}}
 volume: {size: 4MiB, media: model, servers: 2, refill: trial}
 topology: {target: TARGET}
 factors: {protocol: [nvme-tcp, nfs3], service: [2ms, 8ms]}
-load: {read: 50%, outstanding: 4, warmup: 200ms, runtime: 800ms}
+load: {read: 50%, outstanding: 4, warmup: 200ms, runtime: 1s}
 design: {replicates: 1}
 baseline: {protocol: nvme-tcp}
 """

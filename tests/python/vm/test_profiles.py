@@ -180,7 +180,7 @@ def test_what_has_no_profile_is_refused_with_the_reason(tmp_path: Path) -> None:
         return str(said.value)
 
     assert "lab.vm.profile: a profile counts instructions; say `clock: icount`" in faults("clock: icount, ", "")
-    assert "not of rounds" in faults("replicates: 1", "sessions: 1, rounds: 4, slice: 200ms")
+    assert "not of rounds" in faults("replicates: 1", "sessions: 1, rounds: 4, slice: 500ms")
     assert "a profile is of one client" in faults("runtime: 1s", "runtime: 1s, clients: 2")
     assert "say `generator: iotax`" in faults("runtime: 1s", "runtime: 1s, generator: fio")
 

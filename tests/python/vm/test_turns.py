@@ -31,7 +31,7 @@ lab: {vm: {accelerator: tcg}}
 volume: {size: 16MiB, refill: block}
 factors: {protocol: [local, nvme-tcp, iscsi, nfs3], outstanding: [1, 8]}
 load: {read: 75%}
-design: {sessions: 1, rounds: 4, slice: 200ms, settle: 150ms}
+design: {sessions: 1, rounds: 4, slice: 500ms, settle: 150ms}
 baseline: {protocol: iscsi}
 """
 
