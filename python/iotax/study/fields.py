@@ -139,6 +139,7 @@ Generator: TypeAlias = Literal["iotax", "fio", "pgbench"]
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
+Encryption: TypeAlias = Literal["none", "ipsec", "wireguard"]
 Target: TypeAlias = Literal["kernel", "ganesha", "tgt", "iotax"]
 Release: TypeAlias = Annotated[
     str,

@@ -219,6 +219,11 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             hosts="the hosts run the kernels that they run; say `lab: vm`",
             sim="a simulation runs no kernel; say `lab: vm`",
         ),
+        "encryption": Row(
+            loopback="nothing leaves this machine, so there is no link to encrypt; say `lab: vm`",
+            hosts="the hosts lab takes the network as it is, encrypted or not; say `lab: vm`",
+            sim="the tables of costs know no encryption; say `lab: vm`",
+        ),
     },
     "lab: loopback": {
         "driver": _EVERYWHERE,

@@ -9,11 +9,11 @@ from pydantic import Field, model_serializer
 
 from iotax.protocols import knowing, of_family
 from iotax.study.endpoint import Endpoint
-from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, PathsTo, Release, Section, Target
+from iotax.study.fields import Attach, BitRate, Duration, Encryption, PathPolicy, PathsTo, Release, Section, Target
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
 
-_USUAL = {"target": "kernel", "kernel": "stock"}
+_USUAL = {"target": "kernel", "kernel": "stock", "encryption": "none"}
 _MTU = Annotated[int, Field(ge=576, le=9216)]
 
 
@@ -48,6 +48,9 @@ iotax (nfs3, iscsi, nvme-tcp)."""
     kernel: Release = "stock"
     """Linux of both guests, by its release: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
 "6.1.0-56-cloud-amd64" a certain one; stock is the distribution's default."""
+    encryption: Encryption = "none"
+    """Of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each connection. Data in \
+plain text fail the trial."""
 
     @property
     def paths_used(self) -> int:
@@ -61,7 +64,7 @@ iotax (nfs3, iscsi, nvme-tcp)."""
 
     @model_serializer(mode="wrap")
     def _without_others(self, handler: Any) -> dict[str, Any]:
-        """Studies of the stock kernel's targets are written as they were before there were others: they keep their
+        """Studies that say nothing of these are written as they were before there were any: they keep their
         digests."""
         dumped = handler(self)
         return {name: value for name, value in dumped.items() if value != _USUAL.get(name)}
@@ -135,6 +138,8 @@ def refused(
         yield "attach", "local I/O has no initiator above which a virtual disk could stand"
     yield from _refused_target(protocol, topology)
     yield from _refused_link(protocol, topology, guests)
+    if topology.encryption != "none" and (reason := _plain(protocol, guests)):
+        yield "encryption", reason
     yield from _refused_paths(protocol, topology, guests)
     if topology.nconnect > 1 and protocol not in _NFS:
         yield "nconnect", f"{protocol} is no NFS mount, which alone has nconnect"
@@ -207,8 +212,8 @@ def _refused_target(protocol: str, topology: Topology) -> Iterator[tuple[str, st
 
 CLIENTS_MAX = 8
 """Initiator guests of the vm lab."""
-_OF_CLIENTS = ("nfs3", "nfs4.1", "iscsi", "nvme-tcp")
-"""What several initiator guests are set up for."""
+_OVER_TCP = ("nfs3", "nfs4.1", "iscsi", "nvme-tcp")
+"""What several initiator guests are set up for, and what encrypted links carry."""
 _OF_ONE_CLIENT = ("target", "nconnect")
 
 
@@ -216,9 +221,9 @@ def _refused_clients(protocol: str, topology: Topology, guests: int, clients: in
     default = Topology()
     if clients > CLIENTS_MAX:
         yield "clients", f"the vm lab has {CLIENTS_MAX} initiator guests at most; say `lab: {{hosts: …}}`"
-    if protocol not in _OF_CLIENTS:
+    if protocol not in _OVER_TCP:
         why = _NO_NETWORK.get(protocol, f"{protocol} is set up on one link")
-        yield "clients", f"{why}; several clients are for {', '.join(_OF_CLIENTS)}"
+        yield "clients", f"{why}; several clients are for {', '.join(_OVER_TCP)}"
     elif guests == 1:
         yield "clients", "both halves stand in one kernel (`guests: 1`); several clients need `guests: 2`"
     for name in _OF_ONE_CLIENT + (("attach",) if topology.by_hypervisor else ()):
@@ -231,7 +236,7 @@ def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
     if topology.target != "kernel":
         yield "target", "datastores are set up on the kernel's targets; leave one of both out"
     for name in Topology.model_fields:
-        if name not in ("attach", *_USUAL) and getattr(topology, name) != getattr(default, name):
+        if name not in ("attach", "target", "kernel") and getattr(topology, name) != getattr(default, name):
             yield name, "the hypervisor's initiator reaches the target from the host, over none of the guests' links"
 
 
@@ -248,6 +253,16 @@ def _refused_link(protocol: str, topology: Topology, guests: int) -> Iterator[tu
             yield name, _FC_FRAMES
         elif name != "mtu" and guests == 1:
             yield name, "both halves stand in one kernel (`guests: 1`), so there is no link to shape"
+
+
+def _plain(protocol: str, guests: int) -> str | None:
+    """Why nothing can encrypt this protocol's way; None where something can."""
+    if protocol in _NO_NETWORK:
+        return _NO_NETWORK[protocol]
+    if protocol not in _OVER_TCP:
+        made = "FCoE frames are no IP" if protocol == "fcp" else "RDMA in software makes packets that pass by"
+        return f"{made}; encryption is for {', '.join(_OVER_TCP)}"
+    return "both halves stand in one kernel (`guests: 1`), so there is no link to encrypt" if guests == 1 else None
 
 
 def _refused_paths(protocol: str, topology: Topology, guests: int) -> Iterator[tuple[str, str]]:

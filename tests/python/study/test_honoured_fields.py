@@ -34,7 +34,7 @@ SAMPLES: dict[str, Any] = {
     "servers": 4, "service": "1ms", "distribution": "exponential", "seek": "5ms", "rpm": 7200, "cache": "64KiB",
     "destage": "25%", "parity": 1, "raid_group": 2, "volumes": "per client", "transactions": 100,
     "compress": 2, "dedupe": "3:1", "dedupe_block": "512B",
-    "durable": True, "fsync": 8, "profile": True,
+    "durable": True, "fsync": 8, "profile": True, "encryption": "ipsec",
     "p99": "4ms", "service_times": ["1ms", "3ms"], "collect": "5ms", "collect_every": "64KiB",
 }  # fmt: skip
 """A value of each field that is not its default."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from iotax.design import plan
-from iotax.labs.vm import datastore, initiators
+from iotax.labs.vm import datastore, initiators, preflight
 from iotax.labs.vm.cache import new_entry
 from iotax.labs.vm.counters import LoadCost
 from iotax.labs.vm.fault import VmFault
@@ -100,8 +100,9 @@ def test_a_virtual_disk_whose_modules_could_not_be_built_fails_its_own_trials() 
 
 
 def test_only_an_image_for_virtual_disks_has_what_they_need() -> None:
-    assert lab_of("[guest, vduse]")._contents("stock").vduse
-    assert not lab_of("[guest]")._contents("stock").vduse
+    above, guest = (lab_of(attach)._settings.values() for attach in ("[guest, vduse]", "[guest]"))
+    assert preflight.contents(list(above), "stock").vduse
+    assert not preflight.contents(list(guest), "stock").vduse
 
 
 def test_a_taken_port_of_the_nfs_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

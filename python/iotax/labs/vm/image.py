@@ -67,6 +67,8 @@ class Contents:
     generators: tuple[tuple[str, tuple[str, str]], ...] = ()
     """Load generators beside the engine by name, each with its package and program. The libraries of one may be larger
     than all others together."""
+    encryption: tuple[str, ...] = ()
+    """What encrypts links."""
     vduse: bool = False
     """Whether it has QEMU's storage daemon, and the modules that it needs are built."""
 
@@ -119,6 +121,7 @@ class _Ingredients:
 
 def _ingredients(root: Path, store: Store, kernel: str, contents: Contents, report: Report) -> _Ingredients:
     asked = {name: recipe.SERVERS[name] for name in contents.servers}
+    asked |= {name: recipe.ENCRYPTION[name] for name in contents.encryption}
     asked |= {recipe.VDUSE: recipe.STORAGE_DAEMON} if contents.vduse else {}
     asked |= {name: recipe.Part(programs=(program,)) for name, program in contents.generators}
     unavailable = {name: reason for name, part in asked.items() if (reason := _absence(store, part))}
@@ -307,8 +310,14 @@ def _program(package: Package, name: str) -> Path:
 
 
 def _found(package: Package, name: str) -> Path | None:
-    paths = (package.root / folder / name for folder in ("usr/sbin", "sbin", "usr/bin", "bin"))
-    return next((path.resolve() for path in paths if path.is_file()), None)
+    """A link in a package may name another of its files by its place on an installed system."""
+    for folder in ("usr/sbin", "sbin", "usr/bin", "bin"):
+        path = package.root / folder / name
+        if path.is_symlink() and path.readlink().is_absolute():
+            path = package.root / path.readlink().relative_to("/")
+        if path.is_file():
+            return path.resolve()
+    return None
 
 
 def _engine(image: CpioWriter, engine: Path) -> None:

@@ -29,10 +29,10 @@ from iotax.labs.vm import accelerator, clients, database, datastore, fio, initia
 from iotax.labs.vm.counted import CountedGuest
 from iotax.labs.vm.counters import Clocks, Idle, LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
+from iotax.labs.vm.encryption import Links
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
-from iotax.labs.vm.image import Contents, Image, build
-from iotax.labs.vm.packages import STOCK
+from iotax.labs.vm.image import Image, build
 from iotax.labs.vm.plugin import cannot_build, counting_plugin
 from iotax.labs.vm.qemu import PROGRAM, Accelerator, Clock, require_qemu
 from iotax.protocols import without_transport
@@ -95,6 +95,7 @@ class VmLab(Lab):
         self._uncounted = ""
         """Why they are not counted, where the study asks for it."""
         self._datastore: Datastore | None = None
+        self._encryption: Links | None = None
         self._up: _Connected | None = None
         self._filled: dict[Role, int] = {}
         """The block for which each guest's volume was put back last; 0 where it is new."""
@@ -131,7 +132,7 @@ class VmLab(Lab):
             version = require_qemu()
             preflight.require_memory(self._kept_bytes(), self._clients)
             for release in preflight.releases(list(self._settings.values())):
-                contents = self._contents(release)
+                contents = preflight.contents(list(self._settings.values()), release)
                 self._images[release] = build(self._program, lambda text: progress(Step(text)), contents=contents)
             progress(Step("choosing the accelerator"))
             self._accelerator, why = accelerator.choose(self._images[self._kernel], self._wanted_accelerator(), version)
@@ -242,7 +243,8 @@ class VmLab(Lab):
                 self._vm.cpus,
             )
             progress(Step(f"measuring {counted(len(trials), 'treatment')} in turns"))
-            measured = session.measure(progress)
+            with self._watched(*connected.values()):
+                measured = session.measure(progress)
         except TrialFailed as failed:
             self._give_up()
             raise TrialFailed(failed.reason, failed.log, failed.connected) from failed
@@ -302,19 +304,20 @@ class VmLab(Lab):
         self._counted.clear()
         if self._guests is not None:
             self._guests.close()
-        self._guests, self._datastore, self._up, self._session = None, None, None, None
+        self._guests, self._datastore, self._encryption, self._up, self._session = None, None, None, None, None
         self._filled.clear()
 
     def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         if database.is_database(settings):
             return self._run_database(trial, settings, progress)
-        self._connect(settings, progress)
+        connected = self._connect(settings, progress)
         self._restore(trial, settings, progress)
         before = self._modelled(settings)
         several = settings.load.clients is not None and settings.endpoint.protocol != "local"
         by_fio = GENERATORS[settings.load.generator].guest_program is not None
         run = self._run_fio if by_fio else self._run_clients if several else self._run_load
-        outcome = run(trial, settings, progress)
+        with self._watched(connected):
+            outcome = run(trial, settings, progress)
         return with_media(outcome, before, self._modelled(settings))
 
     def _run_load(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
@@ -475,7 +478,8 @@ class VmLab(Lab):
             local=local,
             cpus=self._vm.cpus,
         )
-        result = run.measure(settings, seed=trial_seed(self._study, trial), endpoint=_endpoint(settings))
+        with self._watched(connected):
+            result = run.measure(settings, seed=trial_seed(self._study, trial), endpoint=_endpoint(settings))
         return Outcome(result.model_copy(update={"facts": self._facts(settings)}), self._describe(None, settings), "")
 
     def _facts(self, settings: Settings) -> Facts:
@@ -495,6 +499,12 @@ class VmLab(Lab):
         if connected.protocol == "local":
             return 0
         return self._running()["initiator"].bytes(connected.paths[0])
+
+    def _watched(self, *connected: _Connected) -> contextlib.AbstractContextManager[None]:
+        """Fails where data pass by what should encrypt them."""
+        if self._encryption is None:
+            return contextlib.nullcontext()
+        return self._encryption.watched(list(zip(*(each.paths for each in connected), strict=True)))
 
     def _path_uses(self, connected: _Connected) -> dict[str, PathUse]:
         if connected.datastore:
@@ -520,6 +530,8 @@ class VmLab(Lab):
         if protocol == "local":
             return _Connected(protocol, environment, (_VOLUME,)), []
         progress(Step(f"connecting {protocol}"))
+        self._encryption = self._encryption or Links(guests)
+        self._encryption.encrypt(settings, environment)
         guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
         self._model_filled = None
         if settings.topology.by_hypervisor:
@@ -562,6 +574,8 @@ class VmLab(Lab):
                         datastore.away_from(guest)
                     guest.run(f"{own}step {up.protocol} initiator_down")
             guests[self._target_guest(up.protocol)].run(f"{up.environment}step {up.protocol} target_down")
+            if self._encryption is not None:
+                self._encryption.end()
         except (StepFailed, VmFault):
             self.close()
             self._boot(progress)
@@ -580,28 +594,11 @@ class VmLab(Lab):
     def _absence(self, settings: Settings) -> str | None:
         """What these settings need and their image has not; None where it has all."""
         image = self._images.get(settings.topology.kernel)
-        vduse = [recipe.VDUSE] if settings.topology.attach == "vduse" else []
-        for name in (settings.endpoint.protocol, settings.topology.target, settings.load.generator, *vduse):
+        asked, vduse = settings.topology, [recipe.VDUSE] if settings.topology.attach == "vduse" else []
+        for name in (settings.endpoint.protocol, asked.target, asked.encryption, settings.load.generator, *vduse):
             if image and (reason := image.unavailable.get(name)):
                 return f"{name} is not available: {reason}"
         return None
-
-    def _contents(self, release: str) -> Contents:
-        """What the trials with this kernel need in their image."""
-        asked = [each for each in self._settings.values() if each.topology.kernel == release]
-        return Contents(
-            kernel=release,
-            servers=tuple(sorted({each.topology.target for each in asked} & {*recipe.SERVERS})),
-            # Every study of the stock kernel shares its image.
-            fc_nvme=release == STOCK or any(each.endpoint.protocol == "fc-nvme" for each in asked),
-            database=any(map(database.is_database, asked)),
-            generators=tuple(
-                (name, program)
-                for name in sorted({each.load.generator for each in asked})
-                if (program := GENERATORS[name].guest_program) is not None
-            ),
-            vduse=any(each.topology.attach == "vduse" for each in asked),
-        )
 
     def _hypervisors_initiators(self) -> list[str]:
         """The block drivers of QEMU that the study needs."""

@@ -6,10 +6,13 @@ import os
 import re
 
 from iotax.labs.base import CheckItem
+from iotax.labs.generators import GENERATORS
 from iotax.labs.proc import memory_free_bytes
+from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.packages import Store, require_tools
+from iotax.labs.vm.image import Contents
+from iotax.labs.vm.packages import STOCK, Store, require_tools
 from iotax.labs.vm.qemu import require_qemu
 from iotax.protocols import without_transport
 from iotax.study import Settings
@@ -47,6 +50,25 @@ def clients_of(settings: list[Settings]) -> int:
 def releases(settings: list[Settings]) -> list[str]:
     """The kernels that a study names, each once."""
     return list(dict.fromkeys(each.topology.kernel for each in settings))
+
+
+def contents(settings: list[Settings], release: str) -> Contents:
+    """What the trials with this kernel need in their image."""
+    asked = [each for each in settings if each.topology.kernel == release]
+    return Contents(
+        kernel=release,
+        servers=tuple(sorted({each.topology.target for each in asked} & {*recipe.SERVERS})),
+        # Every study of the stock kernel shares its image.
+        fc_nvme=release == STOCK or any(each.endpoint.protocol == "fc-nvme" for each in asked),
+        database=any(GENERATORS[each.load.generator].database for each in asked),
+        generators=tuple(
+            (name, program)
+            for name in sorted({each.load.generator for each in asked})
+            if (program := GENERATORS[name].guest_program) is not None
+        ),
+        encryption=tuple(sorted({each.topology.encryption for each in asked} & {*recipe.ENCRYPTION})),
+        vduse=any(each.topology.attach == "vduse" for each in asked),
+    )
 
 
 def require_memory(volume_bytes: int, clients: int = 1) -> int:

@@ -82,6 +82,18 @@ SERVERS: dict[str, Part] = {
 """Every target that is a program of the distribution. They are in the image only where a study asks for them."""
 
 
+ENCRYPTION: dict[str, Part] = {
+    "ipsec": Part(
+        modules=(
+            *("esp4", "xfrm_user", "aesni_intel", "ghash_clmulni_intel", "gcm", "ctr", "ghash_generic"),
+            *("seqiv", "drbg", "sha512_generic"),  # its initialisation vectors
+        ),
+        programs=(("iproute2", "ip"),),
+    ),
+    "wireguard": Part(modules=("wireguard",), programs=(("iproute2", "ip"), ("wireguard-tools", "wg"))),
+}
+"""What encrypts a link. In the image only where a study asks for it."""
+
 VDUSE = "vduse"
 """The part with which a guest's kernel has a disk of its own as a hypervisor's guest has it."""
 

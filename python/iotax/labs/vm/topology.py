@@ -35,6 +35,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"IO_QUEUES={topology.io_queues}",
         f"PATHS={topology.paths}",
         f"PATH_POLICY={topology.path_policy or ''}",
+        f"ENCRYPTION={topology.encryption if topology.encryption != 'none' else ''}",
         f"LINK_RATE={topology.link_rate or ''}",
         f"LINK_DELAY={topology.link_delay // 1000 or ''}",  # in µs, as fine as netem goes
         f"HEADER_DIGEST={digest if connection.header_digest else ''}",
@@ -71,11 +72,17 @@ def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
     asked |= {name: getattr(settings.connection, name) for name in _DIGESTS}
     default = {name: field.default for name, field in Topology.model_fields.items()}
     return [
-        f"{name} is {facts.get(name, 'not to be found')} {_SEEN.get(name, 'in the initiator')}, "
+        f"{name} is {facts.get(name, 'not to be found')}{_read(name, facts)} {_SEEN.get(name, 'in the initiator')}, "
         f"{format_level(name, value)} was asked for"
         for name, value in asked.items()
         if (name in facts or value != default.get(name, False)) and not _same(name, value, facts.get(name, ""))
     ]
+
+
+def _read(name: str, facts: dict[str, str]) -> str:
+    """How the guest came to say so, if it tells."""
+    read = facts.get(f"{name}_read")
+    return f" ({read})" if read else ""
 
 
 def _same(name: str, asked: Any, found: str) -> bool:

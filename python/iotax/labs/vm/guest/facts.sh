@@ -54,6 +54,9 @@ owner_of() {
 link_facts() {
     # A Fibre Channel frame fits only a larger one, whatever the study says of Ethernet.
     [ "$1" = fcp ] || [ -n "$ONE_GUEST" ] || fact mtu "$(cat /sys/class/net/eth0/mtu)"
+    case "$1" in
+    nfs* | iscsi | nvme-tcp) [ -n "$ONE_GUEST" ] || encryption_facts ;;
+    esac
     /usr/sbin/tc qdisc show dev eth0 | awk '
         function after(word) { for (i = 1; i < NF; i++) if ($i == word) return $(i + 1) }
         $2 == "tbf" { print "FACT link_rate=" after("rate") }

@@ -15,6 +15,7 @@ own_names() {
 own_names
 
 . /lab/net.sh
+. /lab/encryption.sh
 . /lab/facts.sh
 
 die() {

@@ -16,7 +16,8 @@ net_up() {
     for path in $(paths); do
         _link=$(link_of $path)
         ip link set $_link mtu "${MTU:-1500}" up || die "$_link cannot be set to MTU ${MTU:-1500}"
-        ip addr add 10.0.$path.$1/24 dev $_link 2>/dev/null || :
+        # Of an encrypted tunnel the addresses are its own.
+        [ "$ENCRYPTION" = wireguard ] || ip addr add 10.0.$path.$1/24 dev $_link 2>/dev/null || :
         shape $_link
     done
     # Both halves in one kernel meet on the loopback device, which then is as narrow as the link.

@@ -1,0 +1,104 @@
+"""Encrypted links between guests: set up with keys that nobody keeps, and watched, so that no data go in plain text."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from iotax.labs.vm.guests import Guest, Guests, StepFailed
+from iotax.labs.vm.topology import of_clients
+from iotax.study import Settings
+
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True)
+class _End:
+    guest: Guest
+    environment: str
+    """As its scripts read it."""
+    host: int
+    """1: the storage guest; 2: an initiator."""
+
+
+class Links:
+    """Of guests that are up; in plain text until `encrypt`."""
+
+    def __init__(self, guests: Guests) -> None:
+        self._guests = guests
+        self._kind = ""
+        self._ends: list[_End] = []
+        """The storage first; empty while nothing is encrypted."""
+
+    def encrypt(self, settings: Settings, environment: str) -> None:
+        """As these settings ask, with new keys; links that are encrypted stay as they are. Raises VmFault and
+        StepFailed."""
+        if self._ends or settings.topology.encryption == "none":
+            return
+        self._kind, clients = settings.topology.encryption, settings.load.clients or 1
+        initiators = zip(self._guests.initiators, of_clients(environment, clients), strict=False)
+        self._ends = [
+            _End(self._guests["storage"], environment, 1),
+            *(_End(guest, own, 2) for guest, own in initiators),
+        ]
+        if self._kind == "ipsec":
+            said = [f"SECRET={secrets.token_hex(_SECRET_BYTES)}; "] * len(self._ends)
+        else:
+            said = _peers([_public_key(end.guest) for end in self._ends], settings.topology.paths)
+        for end, word in zip(self._ends, said, strict=True):
+            end.guest.run(f"{word}{end.environment}encryption_up {end.host}")
+
+    def end(self) -> None:
+        """The links are in plain text again. Raises VmFault and StepFailed."""
+        ends, self._ends = self._ends, []
+        for each in ends:
+            each.guest.run(f"{each.environment}encryption_down")
+
+    @contextmanager
+    def watched(self, paths: Sequence[Sequence[str]]) -> Generator[None]:
+        """Raises StepFailed at the end where an initiator moved more data meanwhile than were encrypted.
+
+        `paths` are the volumes of each initiator, whose kernel counts what it reads and writes there.
+        """
+        watched = list(zip(self._ends[1:], map(_counted_once, paths), strict=False))
+        before = [_bytes(end, own) for end, own in watched]
+        yield
+        for (end, own), (encrypted, moved) in zip(watched, before, strict=True):
+            encrypted_now, moved_now = _bytes(end, own)
+            if (through := encrypted_now - encrypted) < (data := moved_now - moved):
+                facts = end.guest.run(f"{end.environment}encryption_facts")
+                read = "; ".join(line.removeprefix("FACT ") for line in facts)
+                raise StepFailed(
+                    0,
+                    f"data went in plain text: the {end.guest.name} guest moved {data} bytes, and {self._kind} "
+                    f"encrypted and decrypted {through} ({read})",
+                )
+
+
+def _bytes(end: _End, paths: Sequence[str]) -> tuple[int, int]:
+    """Encrypted and decrypted so far; read and written so far."""
+    asked = "; ".join(f"bytes_of {path}" for path in paths)
+    said = end.guest.run(f"{end.environment}encrypted_bytes; {asked}")
+    encrypted, *moved = (int(line.split(" ")[1]) for line in said)
+    return encrypted, sum(moved)
+
+
+def _counted_once(paths: Sequence[str]) -> list[str]:
+    """What is counted over all NFS mounts, or all NVMe paths, is asked for once."""
+    together = ("/mnt/", "/dev/nvme")
+    return list(dict.fromkeys(next((kind for kind in together if path.startswith(kind)), path) for path in paths))
+
+
+def _public_key(guest: Guest) -> str:
+    return guest.run("wireguard_public")[-1].removeprefix("PUBLIC=")
+
+
+def _peers(public: Sequence[str], paths: int) -> list[str]:
+    """For each end, the storage first, whom it meets on which link."""
+    storage, *initiators = public
+    links = range(max(paths, len(initiators)))
+    others = initiators * paths if len(initiators) == 1 else initiators
+    told = [dict(zip(links, others, strict=True)), *(dict.fromkeys(links, storage) for _ in initiators)]
+    return [f"PEERS='{' '.join(f'{link}={key}' for link, key in each.items())}'; " for each in told]

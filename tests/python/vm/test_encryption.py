@@ -1,0 +1,283 @@
+"""Encrypted links: what cannot be encrypted, keys that nobody keeps, and data that must not pass by in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from iotax.labs.vm import preflight
+from iotax.labs.vm.encryption import Links
+from iotax.labs.vm.guests import Guests, StepFailed
+from iotax.labs.vm.image import Contents, build
+from iotax.labs.vm.topology import environment, facts_of, mismatches
+from iotax.study import Settings, Study
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+
+from .needed import require
+
+STUDY = """\
+name: links
+question: What does it cost?
+lab: LAB
+factors:
+  protocol: PROTOCOL
+baseline: {protocol: a}
+"""
+
+
+def parse(protocol: str, lab: str = "vm", more: str = "") -> Study:
+    return read_study("s.yaml", STUDY.replace("PROTOCOL", protocol).replace("LAB", lab) + more, Path("/studies"))
+
+
+def settings(encryption: str, protocol: str = "nvme-tcp", more: str = "") -> Settings:
+    return parse(f"{{a: {{protocol: {protocol}, encryption: {encryption}{more}}}}}").settings({"protocol": "a"})
+
+
+@pytest.mark.parametrize("protocol", ["nfs3", "nfs4.1", "iscsi", "nvme-tcp"])
+def test_every_protocol_over_tcp_may_be_encrypted(protocol: str) -> None:
+    asked = settings("ipsec", protocol)
+    assert "ENCRYPTION=ipsec; " in environment(asked, guests=2)
+    assert "ENCRYPTION=; " in environment(settings("none", protocol), guests=2)
+    # Its tools are in the image only then.
+    assert preflight.contents([asked], "stock").encryption == ("ipsec",)
+    assert preflight.contents([settings("none", protocol)], "stock").encryption == ()
+
+
+@pytest.mark.parametrize(
+    ("setup", "lab", "expected"),
+    [
+        ("{protocol: local, encryption: ipsec}", "vm", "local I/O crosses no network"),
+        ("{protocol: fcp, encryption: ipsec}", "vm", "FCoE frames are no IP; encryption is for nfs3, nfs4.1, iscsi"),
+        ("{protocol: fcp-loop, encryption: ipsec}", "vm", "fcp-loop has no transport"),
+        ("{protocol: fc-nvme, encryption: wireguard}", "vm", "fc-nvme runs over a loop within one kernel"),
+        ("{protocol: nvme-rdma, encryption: ipsec}", "vm", "RDMA in software makes packets that pass by"),
+        ("{protocol: iser, encryption: wireguard}", "vm", "RDMA in software makes packets that pass by"),
+        ("{protocol: iscsi, encryption: ipsec}", "{vm: {guests: 1}}", "there is no link to encrypt"),
+        ("{protocol: iscsi, encryption: ipsec, attach: nvme}", "vm", "over none of the guests' links"),
+        ("{protocol: iscsi, encryption: ipsec}", "loopback", "there is no link to encrypt; say `lab: vm`"),
+        ("{protocol: iscsi, encryption: ipsec}", "sim", "the tables of costs know no encryption"),
+        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard is meant"),
+    ],
+)
+def test_what_cannot_be_encrypted_is_refused_by_name(setup: str, lab: str, expected: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        parse(f"{{a: {setup}}}", lab)
+    assert expected in str(caught.value)
+    assert "encryption" in str(caught.value)
+
+
+def test_hosts_refuse_what_they_cannot_confirm() -> None:
+    lab = "{hosts: {initiators: [h1], targets: [{name: t, address: 10.0.0.5}]}}"
+    with pytest.raises(StudyError, match="the hosts lab takes the network as it is, encrypted or not"):
+        parse("{a: iscsi}\n  encryption: [none, ipsec]", lab)
+
+
+def test_treatments_of_one_session_are_encrypted_alike() -> None:
+    more = "design: {sessions: 2, rounds: 4, slice: 500ms}\n"
+    with pytest.raises(StudyError, match="a link is encrypted in one way: encryption has 2 levels"):
+        parse("[iscsi, nvme-tcp]\n  encryption: [none, ipsec]", more=more)
+
+
+def test_a_study_that_says_nothing_of_it_is_written_as_before() -> None:
+    assert "encryption" not in parse("{a: iscsi}").model_dump_json()
+    again = Study.model_validate_json(parse("{a: {protocol: iscsi, encryption: ipsec}}").model_dump_json())
+    assert again.settings({"protocol": "a"}).topology.encryption == "ipsec"
+
+
+def test_a_link_in_plain_text_is_refused_with_what_was_read() -> None:
+    read = "10.0.0.1 by eth0, none, 0 bytes out, 0 in"
+    plain = facts_of(["FACT mtu=1500", "FACT encryption=none", f"FACT encryption_read={read}"])
+    assert mismatches(settings("none"), plain) == []
+    assert mismatches(settings("ipsec"), plain) == [
+        f"encryption is none ({read}) in the initiator, ipsec was asked for"
+    ]
+    # And one that is encrypted where plain text was to be measured.
+    other = facts_of(["FACT mtu=1500", "FACT encryption=wireguard"])
+    assert mismatches(settings("none"), other) == ["encryption is wireguard in the initiator, none was asked for"]
+
+
+@dataclass
+class FakeGuest:
+    """Answers the scripts of a link; its counters grow by a step at each reading."""
+
+    name: str
+    encrypts: int = 0
+    moves: int = 0
+    ran: list[str] = field(default_factory=list)
+    readings: int = 0
+
+    def run(self, script: str) -> list[str]:
+        self.ran.append(script)
+        if script == "wireguard_public":
+            return [f"PUBLIC={self.name}="]
+        if "encrypted_bytes" in script:
+            self.readings += 1
+            moved = [f"BYTES {self.moves * self.readings}"] * script.count("bytes_of")
+            return [f"ENCRYPTED {self.encrypts * self.readings}", *moved]
+        return ["FACT encryption_read=10.0.0.1 by eth0"] if "encryption_facts" in script else []
+
+
+class FakeGuests:
+    def __init__(self, *initiators: FakeGuest) -> None:
+        self.storage, self.initiators = FakeGuest("storage"), list(initiators)
+
+    def __getitem__(self, role: str) -> FakeGuest:
+        return self.storage if role == "storage" else self.initiators[0]
+
+
+def links(guests: FakeGuests) -> Links:
+    return Links(cast(Guests, guests))
+
+
+def test_keys_are_new_for_each_connection_and_both_ends_have_the_same() -> None:
+    guests = FakeGuests(FakeGuest("initiator"))
+    of = links(guests)
+    for _ in range(2):
+        of.encrypt(settings("ipsec"), "ENCRYPTION=ipsec; ")
+        of.encrypt(settings("ipsec"), "ENCRYPTION=ipsec; ")  # of the same session
+        of.end()
+    both = [[line.split("; ")[0] for line in guest.ran if "SECRET" in line] for guest in (guests.storage, guests[""])]
+    assert both[0] == both[1]
+    assert len(both[0]) == len({*both[0]}) == 2
+    assert all(len(secret) == len("SECRET=") + 64 for secret in both[0])
+    assert guests.storage.ran[-1] == "ENCRYPTION=ipsec; encryption_down"
+
+
+def test_each_end_of_a_tunnel_is_told_whom_it_meets_on_which_link() -> None:
+    guests = FakeGuests(FakeGuest("one"), FakeGuest("two"))
+    study = parse("{a: {protocol: iscsi, encryption: wireguard}}\n  clients: [1, 2]", more="volume: {size: 16MiB}\n")
+    links(guests).encrypt(study.settings({"protocol": "a", "clients": 2}), "E; ")
+    told = [guest.ran[-1] for guest in (guests.storage, *guests.initiators)]
+    assert told == [
+        "PEERS='0=one= 1=two='; E; encryption_up 1",
+        "PEERS='0=storage= 1=storage='; E; CLIENT=0; encryption_up 2",
+        "PEERS='0=storage= 1=storage='; E; CLIENT=1; encryption_up 2",
+    ]
+    several = FakeGuests(FakeGuest("one"))
+    links(several).encrypt(settings("wireguard", more=", paths: 2, path_policy: numa"), "E; ")
+    assert several.storage.ran[-1] == "PEERS='0=one= 1=one='; E; encryption_up 1"
+
+
+def test_a_trial_whose_data_passed_by_in_plain_text_fails() -> None:
+    guests = FakeGuests(FakeGuest("initiator", encrypts=100, moves=100))
+    of = links(guests)
+    with of.watched([["/dev/sda"]]):  # nothing is encrypted, so nothing is watched
+        assert guests.initiators[0].ran == []
+    of.encrypt(settings("ipsec"), "E; ")
+    with of.watched([["/dev/sda"]]):
+        pass
+    guests.initiators[0].moves = 101
+    why = r"in plain text: .*moved 101 bytes, and ipsec encrypted and decrypted 100 .*by eth0"
+    with pytest.raises(StepFailed, match=why), of.watched([["/dev/sda"]]):
+        pass
+
+
+def test_what_a_kernel_counts_over_all_mounts_is_counted_once() -> None:
+    guests = FakeGuests(FakeGuest("initiator", encrypts=100, moves=50))
+    of = links(guests)
+    of.encrypt(settings("ipsec"), "E; ")
+    with of.watched([["/mnt/nfs3/data", "/mnt/nfs4.1/data", "/dev/sda"]]):
+        pass
+    assert guests.initiators[0].ran[-1] == "E; encrypted_bytes; bytes_of /mnt/; bytes_of /dev/sda"
+
+
+PATTERN = b"these words of a volume must not be read on a link"
+WRITE = (
+    f"yes '{PATTERN.decode()}' | head -c 65536 >/run/pattern; dd if=/run/pattern of=$DEVICE bs=4k conv=fsync,notrunc"
+)
+
+
+@pytest.fixture(scope="module")
+def encrypting() -> Iterator[Guests]:
+    image = build(require(), lambda _: None, contents=Contents(encryption=("ipsec", "wireguard")))
+    assert not {"ipsec", "wireguard"} & {*image.unavailable}
+    both = Guests(image, accelerator="tcg", clock="host", volume_bytes=16 << 20)
+    both["storage"].run("volume_up 1048576")
+    yield both
+    both.close()
+
+
+@dataclass
+class Nvme:
+    """NVMe/TCP between real guests, encrypted or not."""
+
+    guests: Guests
+    asked: Settings
+    links: Links
+    device: str = ""
+
+    @property
+    def told(self) -> str:
+        return environment(self.asked, guests=2)
+
+    def facts(self) -> dict[str, str]:
+        return facts_of(self.guests["initiator"].run(f"{self.told}facts_of nvme-tcp"))
+
+    def write(self, capture: Path) -> bytes:
+        """Writes the pattern; what went over the link meanwhile, as QEMU saw it."""
+        monitor = self.guests["initiator"].monitor
+        dump = {"qom-type": "filter-dump", "id": "dump", "netdev": "net0", "file": str(capture)}
+        monitor.execute("object-add", dump, timeout_s=60)
+        self.guests["initiator"].run(f"DEVICE={self.device}; {WRITE}; echo 3 >/proc/sys/vm/drop_caches")
+        monitor.execute("object-del", {"id": "dump"}, timeout_s=60)
+        return capture.read_bytes()
+
+
+@pytest.fixture
+def connect(encrypting: Guests) -> Iterator[Any]:
+    up: list[Nvme] = []
+
+    def connected(encryption: str) -> Nvme:
+        path = Nvme(encrypting, settings(encryption), Links(encrypting))
+        up.append(path)
+        path.links.encrypt(path.asked, path.told)
+        encrypting["storage"].run(f"{path.told}step nvme-tcp target_up")
+        said = encrypting["initiator"].run(f"{path.told}step nvme-tcp initiator_up")
+        path.device = said[-1].removeprefix("DEVICE=")
+        return path
+
+    yield connected
+    for path in up:
+        encrypting["initiator"].run(f"{path.told}step nvme-tcp initiator_down")
+        encrypting["storage"].run(f"{path.told}step nvme-tcp target_down")
+        path.links.end()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("encryption", ["none", "ipsec", "wireguard"])
+def test_nobody_reads_an_encrypted_pattern_on_the_link(connect: Any, encryption: str, tmp_path: Path) -> None:
+    path = connect(encryption)
+    with path.links.watched([[path.device]]):
+        captured = path.write(tmp_path / "link.pcap")
+    # All of it went over this link, in either way.
+    assert len(captured) > 65536
+    assert (PATTERN in captured) == (encryption == "none")
+    facts = path.facts()
+    assert mismatches(path.asked, facts) == []
+    assert facts["encryption"] == encryption
+    if encryption == "none":  # as in every study that does not ask for it
+        assert "encryption_read" not in facts
+        return
+    assert f"by {'wg0' if encryption == 'wireguard' else 'eth0'}, {encryption}, " in facts["encryption_read"]
+
+
+@pytest.mark.timeout(400)
+def test_a_path_that_loses_its_encryption_is_noticed(connect: Any, encrypting: Guests, tmp_path: Path) -> None:
+    path = connect("ipsec")
+    why = r"data went in plain text: .*\(encryption=none; encryption_read=10.0.0.1 by eth0"
+
+    def lose() -> None:
+        with path.links.watched([[path.device]]):
+            for role in ("storage", "initiator"):
+                encrypting[role].run("$IP xfrm policy flush; $IP xfrm state flush")
+            assert PATTERN in path.write(tmp_path / "link.pcap")
+
+    with pytest.raises(StepFailed, match=why):
+        lose()
+    [wrong] = mismatches(path.asked, path.facts())
+    assert wrong.startswith("encryption is none (10.0.0.1 by eth0, none, 0 bytes out, 0 in) in the initiator")
