@@ -49,8 +49,8 @@ iotax (nfs3, iscsi, nvme-tcp)."""
     """Linux of both guests, by its release: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
 "6.1.0-56-cloud-amd64" a certain one; stock is the distribution's default."""
     encryption: Encryption = "none"
-    """Of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each connection. Data in \
-plain text fail the trial."""
+    """Of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each connection. \
+Data in plain text fail the trial."""
 
     @property
     def paths_used(self) -> int:
