@@ -72,12 +72,107 @@ pub enum UnitError {
     Aborted,
 }
 
-/// A peer broke a rule of its protocol.
+/// A rule of a protocol, and where it stands. Made by `rule!` alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Such as `RFC 7143`; `iotax` for a limit of ours.
+    pub spec: &'static str,
+    /// Of the specification; its clause, PDU or field by name where sections are numbered differently from draft to draft.
+    pub section: &'static str,
+    /// The whole, such as `RFC 7143 §11.8: R2T beyond MaxOutstandingR2T`.
+    pub text: &'static str,
+}
+
+/// What rules are cited from.
+const SPECS: [&str; 14] = [
+    "RFC 1813",
+    "RFC 3643",
+    "RFC 3821",
+    "RFC 5531",
+    "RFC 7143",
+    "NVMe base 2.1",
+    "NVMe/TCP 1.1",
+    "FC-FS-5",
+    "FC-LS-4",
+    "FCP-4",
+    "FCP-4, FC-NVMe-2",
+    "FC-NVMe-2",
+    "SPC-5",
+    "iotax",
+];
+
+impl Rule {
+    /// Anything but `"SPEC SECTION: …"` does not compile, since `rule!` calls it at compile time.
+    pub(crate) const fn cite(text: &'static str) -> Self {
+        match Self::parse(text) {
+            Some(rule) => rule,
+            None => panic!("a rule is cited as `SPEC SECTION: text`, with a specification of SPECS"),
+        }
+    }
+
+    const fn parse(text: &'static str) -> Option<Self> {
+        let mut colon = 0;
+        while colon + 1 < text.len() && !(text.as_bytes()[colon] == b':' && text.as_bytes()[colon + 1] == b' ') {
+            colon += 1;
+        }
+        if colon + 1 >= text.len() {
+            return None;
+        }
+        let (citation, _) = text.split_at(colon);
+        let mut at = 0;
+        while at < SPECS.len() {
+            let spec = SPECS[at];
+            if let Some((cited, section)) = citation.split_at_checked(spec.len())
+                && is_same(cited, spec)
+                && section.len() > 1
+                && section.as_bytes()[0] == b' '
+            {
+                return Some(Self { spec, section: section.split_at(1).1, text });
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+const fn is_same(left: &str, right: &str) -> bool {
+    let mut at = 0;
+    while at < left.len() && at < right.len() && left.as_bytes()[at] == right.as_bytes()[at] {
+        at += 1;
+    }
+    at == left.len() && at == right.len()
+}
+
+/// `rule!("RFC 7143 §11.8: R2T beyond MaxOutstandingR2T")`: a rule that does not compile without its source.
+macro_rules! rule {
+    ($text:literal) => {{
+        const RULE: &$crate::Rule = &$crate::Rule::cite($text);
+        RULE
+    }};
+}
+
+/// A violation of `rule!`, and so are the next two.
+macro_rules! malformed {
+    ($text:literal) => {
+        $crate::Violation::malformed(rule!($text))
+    };
+}
+macro_rules! misbehaved {
+    ($text:literal) => {
+        $crate::Violation::misbehaved(rule!($text))
+    };
+}
+macro_rules! unsupported {
+    ($text:literal) => {
+        $crate::Violation::unsupported(rule!($text))
+    };
+}
+
+/// A peer broke a rule of its protocol, refused us, or did not answer in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub kind: ViolationKind,
-    /// The rule with its source, such as `"RFC 7143 §11.8: R2T beyond MaxOutstandingR2T"`.
-    pub rule: &'static str,
+    reason: Reason,
     /// Bytes into the PDU at fault, where that says something.
     pub at: Option<u32>,
 }
@@ -96,21 +191,36 @@ pub enum ViolationKind {
     Refused(Refusal),
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Rule(&'static Rule),
+    /// Of a peer that refused us or is late: neither breaks a rule.
+    Words(&'static str),
+}
+
 impl Violation {
-    pub fn new(kind: ViolationKind, rule: &'static str) -> Self {
-        Self { kind, rule, at: None }
+    const fn new(kind: ViolationKind, reason: Reason) -> Self {
+        Self { kind, reason, at: None }
     }
 
-    pub fn malformed(rule: &'static str) -> Self {
-        Self::new(ViolationKind::Malformed, rule)
+    pub const fn malformed(rule: &'static Rule) -> Self {
+        Self::new(ViolationKind::Malformed, Reason::Rule(rule))
     }
 
-    pub fn misbehaved(rule: &'static str) -> Self {
-        Self::new(ViolationKind::Misbehaved, rule)
+    pub const fn misbehaved(rule: &'static Rule) -> Self {
+        Self::new(ViolationKind::Misbehaved, Reason::Rule(rule))
     }
 
-    pub fn refused(refusal: Refusal, rule: &'static str) -> Self {
-        Self::new(ViolationKind::Refused(refusal), rule)
+    pub const fn unsupported(rule: &'static Rule) -> Self {
+        Self::new(ViolationKind::Unsupported, Reason::Rule(rule))
+    }
+
+    pub const fn timed_out(words: &'static str) -> Self {
+        Self::new(ViolationKind::TimedOut, Reason::Words(words))
+    }
+
+    pub const fn refused(refusal: Refusal, words: &'static str) -> Self {
+        Self::new(ViolationKind::Refused(refusal), Reason::Words(words))
     }
 
     #[must_use]
@@ -118,13 +228,29 @@ impl Violation {
         self.at = Some(byte);
         self
     }
+
+    /// The rule that was broken; `None` of a peer that refused us or is late.
+    pub fn rule(&self) -> Option<&'static Rule> {
+        match self.reason {
+            Reason::Rule(rule) => Some(rule),
+            Reason::Words(_) => None,
+        }
+    }
+
+    /// What is wrong, with its source where a rule was broken.
+    pub fn text(&self) -> &'static str {
+        match self.reason {
+            Reason::Rule(rule) => rule.text,
+            Reason::Words(words) => words,
+        }
+    }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            ViolationKind::Refused(_) => write!(f, "Refused: {}", self.rule)?,
-            kind => write!(f, "{kind:?}: {}", self.rule)?,
+            ViolationKind::Refused(_) => write!(f, "Refused: {}", self.text())?,
+            kind => write!(f, "{kind:?}: {}", self.text())?,
         }
         if let Some(at) = self.at {
             write!(f, " (byte {at})")?;
@@ -134,3 +260,25 @@ impl fmt::Display for Violation {
 }
 
 impl core::error::Error for Violation {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_cited_by_its_specification_and_section() {
+        let parts = |rule: &Rule| (rule.spec, rule.section);
+        assert_eq!(parts(rule!("RFC 7143 §11.8: R2T: out of order")), ("RFC 7143", "§11.8"));
+        assert_eq!(parts(rule!("FCP-4, FC-NVMe-2 XFER_RDY: out of order")), ("FCP-4, FC-NVMe-2", "XFER_RDY"));
+        assert_eq!(parts(rule!("FC-FS-5 Relative Offset: out of order")), ("FC-FS-5", "Relative Offset"));
+    }
+
+    #[test]
+    fn what_cites_nothing_is_no_rule() {
+        for text in
+            ["", "no rule", "RFC 7143: no section", "RFC 9999 §1: another", "RFC 7143 §11.8", "RFC 71431 §1: no"]
+        {
+            assert_eq!(Rule::parse(text), None, "{text}");
+        }
+    }
+}

@@ -7,8 +7,10 @@
 
 extern crate alloc;
 
-pub mod backend;
+#[macro_use]
 pub mod errors;
+
+pub mod backend;
 pub mod fc;
 pub mod fc_nvme;
 pub mod fcp;
@@ -28,7 +30,8 @@ pub mod wire;
 pub use crate::backend::Geometry;
 pub use crate::time::{Wait, WaitOutcome};
 pub use backend::{Allocation, Backend, Ending, Endings, IoId, Shared, Started, Target, UnitId, UnitOp};
-pub use errors::{IoError, Misuse, Refusal, UnitError, Violation, ViolationKind};
+pub use errors::{IoError, Misuse, Refusal, Rule, UnitError, Violation, ViolationKind};
+
 pub use initiator::{Initiator, InitiatorEvents, Io, Reserve, Tag};
 pub use origin::{Origin, Shares};
 pub use session_table::{LiveSession, SessionTable};

@@ -1,8 +1,7 @@
 //! One connection: a protocol's target and what it finds behind it.
 
 use iotax_proto::{
-    Instant, IoId, LiveSession, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind, Wait,
-    WaitOutcome,
+    Instant, IoId, LiveSession, Origin, Payload, Target, Transmit, UnitError, Violation, Wait, WaitOutcome,
     nvme::auth::Worked,
     rpc::{Mapping, Portmapper},
 };
@@ -241,7 +240,7 @@ impl Predecessor {
             WaitOutcome::Ended => (None, None),
             WaitOutcome::TooLong => {
                 let late = "the connection that this peer had before does not end";
-                return Err(Violation::new(ViolationKind::TimedOut, late));
+                return Err(Violation::timed_out(late));
             }
         };
         Ok(())

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use iotax_proto::{Instant, IoId, Origin, Payload, Shares, Transmit, UnitError, Violation, ViolationKind};
+use iotax_proto::{Instant, IoId, Origin, Payload, Shares, Transmit, UnitError, Violation};
 
 use super::{
     arithmetic::Requester,
@@ -265,7 +265,7 @@ impl ServerNode {
                 connection.share.is_fine();
                 connection.transmit().begin_turn(Transmit::ROOM);
             } else if !connection.share.is_read(now) {
-                self.settle(now, conn, Err(Violation::new(ViolationKind::TimedOut, NOT_READING)));
+                self.settle(now, conn, Err(Violation::timed_out(NOT_READING)));
             }
         }
     }

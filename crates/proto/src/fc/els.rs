@@ -72,7 +72,7 @@ impl Rejection {
 }
 
 pub fn short() -> Violation {
-    Violation::malformed("FC-LS-4: a link service that is too short")
+    malformed!("FC-LS-4 ELS payload: a link service that is too short")
 }
 
 /// Bytes of FLOGI and PLOGI and of their accepts.
@@ -131,13 +131,13 @@ pub fn parse_login(payload: &[u8]) -> Result<Port, Violation> {
     };
     let (port, class_3) = read(&mut Reader::new(payload)).map_err(|_| short())?;
     if class_3 & CLASS_VALID == 0 {
-        return Err(Violation::misbehaved("FC-LS-4: a login without class 3").at(CLASS_3 as u32));
+        return Err(misbehaved!("FC-LS-4 PLOGI: a login without class 3").at(CLASS_3 as u32));
     }
     if !(256..=2112).contains(&port.frame_data_len) || !port.frame_data_len.is_multiple_of(4) {
-        return Err(Violation::misbehaved("FC-LS-4: a Receive Data Field Size that is none").at(10));
+        return Err(misbehaved!("FC-LS-4 PLOGI: a Receive Data Field Size that is none").at(10));
     }
     if !(1..=0x7fff).contains(&port.credit) {
-        return Err(Violation::misbehaved("FC-LS-4: a BB_Credit that is none").at(6));
+        return Err(misbehaved!("FC-LS-4 PLOGI: a BB_Credit that is none").at(6));
     }
     Ok(port)
 }

@@ -220,11 +220,11 @@ pub fn encode_encapsulation(kind: Kind) -> [u8; ENCAPSULATION_LEN] {
 pub fn decode_encapsulation(bytes: &[u8; ENCAPSULATION_LEN]) -> Result<Kind, Violation> {
     let word = |at: Range<usize>| bytes[at].iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
     if bytes[..8] != PROTOCOL {
-        return Err(Violation::malformed("RFC 3643 §3.1: Protocol# and Version are not those of FCIP"));
+        return Err(malformed!("RFC 3643 §3.1: Protocol# and Version are not those of FCIP"));
     }
     let (flags, words) = (word(8..10), word(12..14));
     if flags != !word(10..12) & 0xffff || words != !word(14..16) & 0xffff {
-        return Err(Violation::malformed("RFC 3643 §3.1: a field and its complement differ").at(8));
+        return Err(malformed!("RFC 3643 §3.1: a field and its complement differ").at(8));
     }
     // The six bits above Frame Length are flags: CRCV is the only one, and nobody here sets it.
     let len = words as usize * 4;
@@ -235,7 +235,7 @@ pub fn decode_encapsulation(bytes: &[u8; ENCAPSULATION_LEN]) -> Result<Kind, Vio
         SPECIAL if len == SPECIAL_LEN => Ok(Kind::Special { changed: false }),
         flags if flags == SPECIAL | CHANGED && len == SPECIAL_LEN => Ok(Kind::Special { changed: true }),
         READY if len == ENCAPSULATION_LEN => Ok(Kind::Ready(word(16..20))),
-        _ => Err(Violation::malformed("RFC 3643 §3.1: a Frame Length that its flags do not allow").at(12)),
+        _ => Err(malformed!("RFC 3643 §3.1: a Frame Length that its flags do not allow").at(12)),
     }
 }
 

@@ -157,7 +157,7 @@ impl Framer {
         let mut header = [0; frame::LEN];
         header.copy_from_slice(&head[HEADER_AT..]);
         if !matches!(delimiter::decode(sof), Some(delimiter::SOF_I3 | delimiter::SOF_N3)) {
-            return Err(Violation::malformed("RFC 3643 §3.4: no SOF of class 3").at(SOF_AT as u32));
+            return Err(malformed!("RFC 3643 §3.4: no SOF of class 3").at(SOF_AT as u32));
         }
         self.crc = crc;
         if let Some(crc) = &mut self.crc {
@@ -166,12 +166,9 @@ impl Framer {
         let header = Header::parse(&header);
         self.fill_len = (header.f_ctl & f_ctl::FILL) as usize;
         let data_len = data_len.checked_sub(self.fill_len);
-        let data_len = data_len.ok_or(Violation::malformed("FC-FS-5: more fill bytes than data").at(44))?;
+        let data_len = data_len.ok_or(malformed!("FC-FS-5 F_CTL: more fill bytes than data").at(44))?;
         if header.df_ctl != 0 {
-            return Err(Violation::new(
-                crate::ViolationKind::Unsupported,
-                "FC-FS-5: optional headers, which nobody agreed on",
-            ));
+            return Err(unsupported!("FC-FS-5 DF_CTL: optional headers, which nobody agreed on"));
         }
         self.data_len = data_len as u32;
         self.data_seen = 0;
@@ -199,7 +196,7 @@ impl Framer {
         }
         let eof = eof.first_chunk().copied().and_then(delimiter::decode);
         if !matches!(eof, Some(delimiter::EOF_N | delimiter::EOF_T)) {
-            return Err(Violation::malformed("RFC 3643 §3.4: no EOF of a good frame"));
+            return Err(malformed!("RFC 3643 §3.4: no EOF of a good frame"));
         }
         Ok(true)
     }
@@ -221,7 +218,7 @@ fn kind_of(head: &[u8; BEFORE_DATA]) -> Result<Kind, Violation> {
 
 /// A stream loses and damages nothing: where a CRC is wrong, no length before it can be trusted either.
 fn check(computed: u32, sent: [u8; 4]) -> Result<(), Violation> {
-    if computed.to_le_bytes() == sent { Ok(()) } else { Err(Violation::malformed("FC-FS-5: wrong CRC")) }
+    if computed.to_le_bytes() == sent { Ok(()) } else { Err(malformed!("FC-FS-5 CRC: wrong CRC")) }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use super::{Link, login};
-use crate::{Instant, Violation, ViolationKind};
+use crate::{Instant, Violation};
 
 /// How often a quiet connection looks whether its login, or commands of it, were ended by another.
 const LOOK: Duration = Duration::from_secs(1);
@@ -112,7 +112,7 @@ impl Lifetime {
             _ if is_logged_in => now.since(self.last_heard) >= self.silence,
             Stage::Open | Stage::Leaving => now >= self.deadline,
         };
-        if is_late { Err(Violation::new(ViolationKind::TimedOut, "the initiator is silent")) } else { Ok(()) }
+        if is_late { Err(Violation::timed_out("the initiator is silent")) } else { Ok(()) }
     }
 }
 
@@ -144,7 +144,7 @@ impl Silence {
             return Ok(());
         }
         if self.echoed {
-            return Err(Violation::new(ViolationKind::TimedOut, "the target is silent"));
+            return Err(Violation::timed_out("the target is silent"));
         }
         self.echoed = true;
         login::echo(link);

@@ -128,7 +128,7 @@ impl Link {
         self.unanswered = self
             .unanswered
             .checked_sub(count)
-            .ok_or(Violation::misbehaved("FC-FS-5: more R_RDYs than frames sent").at(16))?;
+            .ok_or(misbehaved!("FC-FS-5 BB_Credit: more R_RDYs than frames sent").at(16))?;
         self.pump();
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Login {
     /// The Special Frame came back.
     pub fn special(&mut self, special: &Special, link: &mut Link) -> Result<(), Violation> {
         if self.step != LoginStep::Special {
-            return Err(Violation::misbehaved("RFC 3821 §7: a second Special Frame"));
+            return Err(misbehaved!("RFC 3821 §7: a second Special Frame"));
         }
         if special.changed || special.destination != self.target {
             return Err(Violation::refused(Refusal::NotFound, "there is no such port at this address"));
@@ -81,15 +81,17 @@ impl Login {
         found: &mut Option<Port>,
     ) -> Result<Option<LoggedIn>, Violation> {
         if header.r_ctl != r_ctl::ELS_REPLY || header.ox_id != ox_id::LOGIN {
-            return Err(Violation::misbehaved("FC-LS-4: a frame before the login is done"));
+            return Err(misbehaved!("FC-LS-4 PLOGI: a frame before the login is done"));
         }
         match payload.first() {
             Some(&command::LS_ACC) => {}
             Some(&command::LS_RJT) => return Err(Rejection::violation(payload)),
-            _ => return Err(Violation::misbehaved("FC-LS-4: an answer that is neither LS_ACC nor LS_RJT")),
+            _ => {
+                return Err(misbehaved!("FC-LS-4 LS_ACC: an answer that is neither LS_ACC nor LS_RJT"));
+            }
         }
         match self.step {
-            LoginStep::Special => return Err(Violation::misbehaved("FC-LS-4: an answer to nothing")),
+            LoginStep::Special => return Err(misbehaved!("FC-LS-4 LS_ACC: an answer to nothing")),
             LoginStep::Fabric => {
                 let fabric = els::parse_login(payload)?;
                 link.open(fabric.credit, fabric.frame_data_len, self.port.credit);
@@ -111,7 +113,7 @@ impl Login {
                 let Process { kind, parameters } = Process::parse(payload)?;
                 let target = found.ok_or_else(els::short)?;
                 if kind != self.process.kind {
-                    return Err(Violation::misbehaved("FC-LS-4: an accept of another FC-4").at(4));
+                    return Err(misbehaved!("FC-LS-4 PRLI: an accept of another FC-4").at(4));
                 }
                 return Ok(Some(LoggedIn { target, parameters }));
             }
@@ -147,7 +149,7 @@ pub fn link_service(header: &Header, payload: &[u8], is_leaving: bool) -> Result
 
 /// A frame came that answers nothing.
 pub fn unexpected() -> Violation {
-    Violation::misbehaved("FC-FS-5: a frame that answers nothing")
+    misbehaved!("FC-FS-5 R_CTL: a frame that answers nothing")
 }
 
 /// Whether an OX_ID may name a command.

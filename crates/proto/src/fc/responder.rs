@@ -61,7 +61,7 @@ impl<D: Clone> Responder<D> {
         login: impl FnOnce(PortName, PortName) -> Result<LoginGrant<D>, LoginRefusal>,
     ) -> Result<(), Violation> {
         if self.stage != Stage::Special || special.changed {
-            return Err(Violation::misbehaved("RFC 3821 §7: a connection begins with one Special Frame"));
+            return Err(misbehaved!("RFC 3821 §7: a connection begins with one Special Frame"));
         }
         self.initiator = special.source;
         let grant = login(special.source, special.destination);
@@ -115,7 +115,7 @@ impl<D: Clone> Responder<D> {
             }
             (command::FLOGI | command::PLOGI | command::PRLI | command::LOGO, _) => {
                 reject(header, Rejection::LOGICAL_ERROR, link);
-                return Err(Violation::misbehaved("FC-LS-4: a login out of order"));
+                return Err(misbehaved!("FC-LS-4 PLOGI: a login out of order"));
             }
             _ => reject(header, Rejection::NOT_SUPPORTED, link),
         }
@@ -162,7 +162,7 @@ impl<D: Clone> Responder<D> {
         if port.port_name == self.initiator {
             return Ok(());
         }
-        Err(Violation::misbehaved("FC-LS-4: a login by another port than the one that connected").at(20))
+        Err(misbehaved!("FC-LS-4 PLOGI: a login by another port than the one that connected").at(20))
     }
 }
 

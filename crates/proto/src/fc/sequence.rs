@@ -48,7 +48,7 @@ impl TransferReady {
 
     pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
         let Some([o0, o1, o2, o3, l0, l1, l2, l3, ..]) = bytes.first_chunk::<{ Self::LEN }>() else {
-            return Err(Violation::malformed("FCP-4, FC-NVMe-2: an XFER_RDY that is too short"));
+            return Err(malformed!("FCP-4, FC-NVMe-2 XFER_RDY: an XFER_RDY that is too short"));
         };
         let (offset, len) = ([*o0, *o1, *o2, *o3], [*l0, *l1, *l2, *l3]);
         Ok(Self { offset: u32::from_be_bytes(offset), len: u32::from_be_bytes(len) })
@@ -68,14 +68,13 @@ impl Moved {
     #[inline]
     pub fn arrive(&mut self, header: &Header, len: u32, read_len: u32) -> Result<(), Violation> {
         if header.seq_cnt != self.seq_cnt {
-            return Err(Violation::misbehaved("FC-FS-5: a frame of a sequence is missing").at(46));
+            return Err(misbehaved!("FC-FS-5 SEQ_CNT: a frame of a sequence is missing").at(46));
         }
         if !header.has(f_ctl::RELATIVE_OFFSET) || header.parameter != self.bytes {
-            return Err(Violation::misbehaved("FC-FS-5: data out of order").at(52));
+            return Err(misbehaved!("FC-FS-5 Relative Offset: data out of order").at(52));
         }
         let end = header.parameter.checked_add(len).filter(|end| *end <= read_len);
-        self.bytes =
-            end.ok_or(Violation::misbehaved("FCP-4, FC-NVMe-2: more data than the command asked for").at(52))?;
+        self.bytes = end.ok_or(misbehaved!("FCP-4, FC-NVMe-2 DATA: more data than the command asked for").at(52))?;
         self.seq_cnt = if header.has(f_ctl::END_SEQUENCE) { 0 } else { header.seq_cnt.wrapping_add(1) };
         Ok(())
     }
@@ -83,9 +82,9 @@ impl Moved {
     /// The target asks for data of a write of `write_len` bytes. Each byte is asked for once, in order.
     pub fn ask(&mut self, ready: TransferReady, write_len: usize) -> Result<(), Violation> {
         let end = ready.offset.checked_add(ready.len).filter(|end| *end as usize <= write_len);
-        let end = end.ok_or(Violation::misbehaved("FCP-4, FC-NVMe-2: an XFER_RDY beyond the command's data").at(60))?;
+        let end = end.ok_or(misbehaved!("FCP-4, FC-NVMe-2 XFER_RDY: an XFER_RDY beyond the command's data").at(60))?;
         if ready.offset != self.bytes || ready.len == 0 {
-            return Err(Violation::misbehaved("FCP-4, FC-NVMe-2: an XFER_RDY out of order").at(56));
+            return Err(misbehaved!("FCP-4, FC-NVMe-2 XFER_RDY: an XFER_RDY out of order").at(56));
         }
         self.bytes = end;
         Ok(())
@@ -185,13 +184,13 @@ impl Unit {
             && (header.seq_cnt == 0
                 || (header.kind, header.r_ctl, header.ox_id) == (begun.kind, begun.r_ctl, begun.ox_id));
         if !is_next {
-            return Err(Violation::misbehaved("FC-FS-5: a frame of a sequence is missing").at(46));
+            return Err(misbehaved!("FC-FS-5 SEQ_CNT: a frame of a sequence is missing").at(46));
         }
         if header.seq_cnt == 0 {
             self.bytes.clear();
         }
         if self.bytes.len() + len as usize > DATA_LEN_MAX {
-            return Err(Violation::misbehaved("a unit that is no data and longer than a frame may be"));
+            return Err(misbehaved!("iotax limit: a unit that is no data and longer than a frame may be"));
         }
         (self.header, self.seq_cnt) = (*header, header.seq_cnt + 1);
         Ok(())

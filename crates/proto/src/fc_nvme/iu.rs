@@ -93,14 +93,14 @@ impl Command {
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
-        let short = |_| Violation::malformed("FC-NVMe-2: an NVMe_CMND that is too short");
+        let short = |_| malformed!("FC-NVMe-2 NVMe_CMND: an NVMe_CMND that is too short");
         let mut reader = Reader::new(bytes);
         let (format, fc_id) = (reader.u8().map_err(short)?, reader.u8().map_err(short)?);
         if (format, fc_id) != (FORMAT, kind::NVME) {
-            return Err(Violation::malformed("FC-NVMe-2: an NVMe_CMND of another format"));
+            return Err(malformed!("FC-NVMe-2 NVMe_CMND: an NVMe_CMND of another format"));
         }
         if usize::from(reader.u16_be().map_err(short)?) != Self::LEN / WORD {
-            return Err(Violation::malformed("FC-NVMe-2: an NVMe_CMND whose IU Length is not its own").at(2));
+            return Err(malformed!("FC-NVMe-2 NVMe_CMND: an NVMe_CMND whose IU Length is not its own").at(2));
         }
         reader.skip(2).map_err(short)?;
         let category = reader.u8().map_err(short)?;
@@ -140,7 +140,7 @@ pub(super) fn parse_response(bytes: &[u8]) -> Result<(), Violation> {
     if bytes.len() <= RESPONSE_LEN && bytes.iter().all(|byte| *byte == 0) {
         return Ok(());
     }
-    Err(Violation::malformed("FC-NVMe-2: an NVMe_RSP that is not 12 bytes of zeros"))
+    Err(malformed!("FC-NVMe-2 NVMe_RSP: an NVMe_RSP that is not 12 bytes of zeros"))
 }
 
 /// `NVMe_ERSP`: a completion queue entry on its way.
@@ -173,12 +173,12 @@ impl Extended {
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
-        let short = |_| Violation::malformed("FC-NVMe-2: an NVMe_ERSP that is too short");
+        let short = |_| malformed!("FC-NVMe-2 NVMe_ERSP: an NVMe_ERSP that is too short");
         let mut reader = Reader::new(bytes);
         let result = reader.u8().map_err(short)?;
         reader.skip(1).map_err(short)?;
         if usize::from(reader.u16_be().map_err(short)?) != Self::LEN / WORD {
-            return Err(Violation::malformed("FC-NVMe-2: an NVMe_ERSP whose IU Length is not its own").at(2));
+            return Err(malformed!("FC-NVMe-2 NVMe_ERSP: an NVMe_ERSP whose IU Length is not its own").at(2));
         }
         let (rsn, moved) = (reader.u32_be().map_err(short)?, reader.u32_be().map_err(short)?);
         reader.skip(4).map_err(short)?;

@@ -253,7 +253,7 @@ impl Answer {
 }
 
 fn malformed() -> Violation {
-    Violation::malformed("FC-NVMe-2: a link service that is too short or lacks a descriptor")
+    malformed!("FC-NVMe-2 NVMe_LS: a link service that is too short or lacks a descriptor")
 }
 
 fn list(code: u8, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

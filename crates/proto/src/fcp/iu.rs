@@ -92,7 +92,7 @@ impl Command {
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
-        let short = |_| Violation::malformed("FCP-4: an FCP_CMND that is too short");
+        let short = |_| malformed!("FCP-4 FCP_CMND: an FCP_CMND that is too short");
         let mut reader = Reader::new(bytes);
         let lun = reader.u64_be().map_err(short)?;
         let [_, attribute, function, flags] = reader.array().map_err(short)?;
@@ -161,7 +161,7 @@ pub(super) fn encode_sense(status: u8, residual: Residual, sense: &Sense) -> all
 
 impl<'a> ResponseIu<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Violation> {
-        let short = |_| Violation::malformed("FCP-4: an FCP_RSP that is too short");
+        let short = |_| malformed!("FCP-4 FCP_RSP: an FCP_RSP that is too short");
         let mut reader = Reader::new(bytes);
         reader.skip(10).map_err(short)?;
         let (flags, status) = (reader.u8().map_err(short)?, reader.u8().map_err(short)?);

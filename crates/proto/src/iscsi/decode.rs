@@ -117,7 +117,7 @@ fn words(bhs: &Bhs, data: &[u8]) -> Result<String, Violation> {
         }
         AsyncMessage::OPCODE => format!("Async Message event={}", AsyncMessage::parse(bhs).event),
         Reject::OPCODE => format!("Reject {}", reject_reason::name(Reject::parse(bhs).reason)),
-        _ => return Err(Violation::malformed("RFC 7143 §11.2.1.2: no such opcode").at(0)),
+        _ => return Err(malformed!("RFC 7143 §11.2.1.2: no such opcode").at(0)),
     })
 }
 

@@ -158,7 +158,7 @@ impl Negotiation {
             return Ok(());
         };
         if self.settled & mask(spec) != 0 {
-            return Err(Violation::misbehaved("RFC 7143 §6.3: a key is negotiated once in a login"));
+            return Err(misbehaved!("RFC 7143 §6.3: a key is negotiated once in a login"));
         }
         self.settled |= mask(spec);
         if self.offered & mask(spec) != 0 {
@@ -214,7 +214,7 @@ impl Negotiation {
         if matches!(value, "Irrelevant" | "NotUnderstood") {
             return Ok(());
         }
-        let wrong = Violation::misbehaved("RFC 7143 §6.2: an answer outside what was offered");
+        let wrong = misbehaved!("RFC 7143 §6.2: an answer outside what was offered");
         let answer = match spec.rule {
             Rule::List => {
                 let offered = self.list(spec.key).iter().find(|offer| **offer == value);

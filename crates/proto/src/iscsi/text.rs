@@ -20,10 +20,10 @@ pub fn pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, Violation> {
 }
 
 fn pair(pair: &[u8]) -> Result<(&str, &str), Violation> {
-    let pair = str::from_utf8(pair).map_err(|_| Violation::malformed("RFC 7143 §6.1: text is UTF-8"))?;
-    let (key, value) = pair.split_once('=').ok_or(Violation::malformed("RFC 7143 §6.1: key without '='"))?;
+    let pair = str::from_utf8(pair).map_err(|_| malformed!("RFC 7143 §6.1: text is UTF-8"))?;
+    let (key, value) = pair.split_once('=').ok_or(malformed!("RFC 7143 §6.1: key without '='"))?;
     if key.is_empty() || key.len() > 63 {
-        return Err(Violation::malformed("RFC 7143 §6.1: a key has 1 to 63 characters"));
+        return Err(malformed!("RFC 7143 §6.1: a key has 1 to 63 characters"));
     }
     Ok((key, value))
 }
@@ -35,7 +35,7 @@ pub struct TextIn(Vec<u8>);
 impl TextIn {
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         if self.0.len() + bytes.len() > TEXT_LEN_MAX {
-            return Err(Violation::misbehaved("RFC 7143 §6.2: more text than is taken in one exchange"));
+            return Err(misbehaved!("RFC 7143 §6.2: more text than is taken in one exchange"));
         }
         self.0.extend_from_slice(bytes);
         Ok(())

@@ -13,7 +13,7 @@ use super::{
     property,
     subsystem::{Generation, HostIdentity, with_subsystem},
 };
-use crate::{Endings, Instant, Shared, Violation, ViolationKind};
+use crate::{Endings, Instant, Shared, Violation};
 
 /// A discovery controller without a keep-alive timeout is given up after this silence (NVMe base 2.1 §3.1.3.3: two minutes).
 const DISCOVERY_ACTIVITY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -155,10 +155,7 @@ impl AdminController {
         self.look_for_changes();
         if self.keep_alive.is_some_and(|keep_alive| now >= self.last_activity + keep_alive) {
             self.status |= property::CSTS_FATAL;
-            return Err(Violation::new(
-                ViolationKind::TimedOut,
-                "NVMe base 2.1 §3.9.3: no Keep Alive command before the timeout",
-            ));
+            return Err(Violation::timed_out("NVMe base 2.1 §3.9.3: no Keep Alive command before the timeout"));
         }
         Ok(())
     }

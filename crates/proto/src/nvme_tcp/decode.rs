@@ -42,18 +42,18 @@ fn describe_on(bytes: &[u8], queue: Queue) -> Result<Option<(usize, String)>, Vi
     let Some(first) = bytes.first_chunk::<COMMON_LEN>() else { return Ok(None) };
     let common = Common::decode(*first);
     let Some(expected) = header_len(common.kind) else {
-        return Err(Violation::malformed("NVMe/TCP: the PDU type is not defined").at(0));
+        return Err(malformed!("NVMe/TCP 1.1 §3.6.2.1: the PDU type is not defined").at(0));
     };
     if usize::from(common.header_len) != expected {
-        return Err(Violation::malformed("NVMe/TCP: HLEN is not that of the PDU type").at(2));
+        return Err(malformed!("NVMe/TCP 1.1 §3.6.2.1: HLEN is not that of the PDU type").at(2));
     }
     let len = common.len as usize;
     if len < expected {
-        return Err(Violation::malformed("NVMe/TCP: PLEN is less than the header").at(4));
+        return Err(malformed!("NVMe/TCP 1.1 §3.6.2.1: PLEN is less than the header").at(4));
     }
     let Some(whole) = bytes.get(..len) else { return Ok(None) };
     let Some(header) = Header::decode(common, whole) else {
-        return Err(Violation::malformed("NVMe/TCP: the PDU type is not defined").at(0));
+        return Err(malformed!("NVMe/TCP 1.1 §3.6.2.1: the PDU type is not defined").at(0));
     };
     let mut line = match header {
         Header::IcReq(req) => format!(

@@ -5,7 +5,7 @@
 use core::fmt;
 
 use crate::{
-    Payload, Refusal, Transmit, Violation, ViolationKind,
+    Payload, Refusal, Rule, Transmit, Violation,
     nvme::{
         CommandId, Cqe, Sqe,
         command::{CQE_LEN, SQE_LEN},
@@ -182,39 +182,38 @@ pub enum Fes {
 pub struct Fault {
     pub status: Fes,
     pub information: u32,
-    pub rule: &'static str,
+    pub rule: &'static Rule,
 }
 
 impl Fault {
     /// A field of the header at byte `at` is wrong.
-    pub fn field(at: u32, rule: &'static str) -> Self {
+    pub fn field(at: u32, rule: &'static Rule) -> Self {
         Self { status: Fes::InvalidHeaderField, information: at, rule }
     }
 
-    pub fn unsupported(at: u32, rule: &'static str) -> Self {
+    pub fn unsupported(at: u32, rule: &'static Rule) -> Self {
         Self { status: Fes::UnsupportedParameter, information: at, rule }
     }
 
-    pub fn sequence(rule: &'static str) -> Self {
+    pub fn sequence(rule: &'static Rule) -> Self {
         Self { status: Fes::SequenceError, information: 0, rule }
     }
 
-    pub fn out_of_range(rule: &'static str) -> Self {
+    pub fn out_of_range(rule: &'static Rule) -> Self {
         Self { status: Fes::DataOutOfRange, information: 0, rule }
     }
 
-    pub fn limit(rule: &'static str) -> Self {
+    pub fn limit(rule: &'static Rule) -> Self {
         Self { status: Fes::LimitExceeded, information: 0, rule }
     }
 
     pub fn violation(&self) -> Violation {
-        let (kind, at) = match self.status {
-            Fes::InvalidHeaderField => (ViolationKind::Malformed, Some(self.information)),
-            Fes::UnsupportedParameter => (ViolationKind::Unsupported, Some(self.information)),
-            Fes::HeaderDigestError => (ViolationKind::Malformed, None),
-            Fes::SequenceError | Fes::DataOutOfRange | Fes::LimitExceeded => (ViolationKind::Misbehaved, None),
-        };
-        Violation { kind, rule: self.rule, at }
+        match self.status {
+            Fes::InvalidHeaderField => Violation::malformed(self.rule).at(self.information),
+            Fes::UnsupportedParameter => Violation::unsupported(self.rule).at(self.information),
+            Fes::HeaderDigestError => Violation::malformed(self.rule),
+            Fes::SequenceError | Fes::DataOutOfRange | Fes::LimitExceeded => Violation::misbehaved(self.rule),
+        }
     }
 }
 
@@ -262,7 +261,8 @@ impl Common {
 
 impl Header {
     /// Decodes the header that `common` begins; `None` where `bytes` are fewer than its HLEN or the type is unknown.
-    #[inline]
+    #[allow(clippy::inline_always)] // As `Receiver::step`.
+    #[inline(always)]
     pub fn decode(common: Common, bytes: &[u8]) -> Option<Self> {
         Some(match common.kind {
             kind::COMMAND => Self::Command(Sqe(*bytes.get(COMMON_LEN..)?.first_chunk::<SQE_LEN>()?)),
@@ -327,7 +327,7 @@ impl TermReq {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {:#x}: {}", self.status, self.information, self.rule)
+        write!(f, "{:?} {:#x}: {}", self.status, self.information, self.rule.text)
     }
 }
 

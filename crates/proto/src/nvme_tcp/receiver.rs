@@ -161,20 +161,21 @@ impl Receiver {
     }
 
     /// Checks the common header: NVMe/TCP transport 1.1 §3.6.2.1 and the PDU's own section.
-    #[inline]
+    #[allow(clippy::inline_always)] // As `step`.
+    #[inline(always)]
     fn check(&self, common: Common) -> Result<Frame, Fault> {
         let Some(expected) = header_len(common.kind) else {
-            return Err(Fault::field(0, "NVMe/TCP: the PDU type is not defined"));
+            return Err(Fault::field(0, rule!("NVMe/TCP 1.1 §3.6.2.1: the PDU type is not defined")));
         };
         if self.accepts >> common.kind & 1 == 0 {
             return Err(if self.known >> common.kind & 1 == 0 {
-                Fault::field(0, "NVMe/TCP: a PDU type that is not for this side")
+                Fault::field(0, rule!("NVMe/TCP 1.1 §3.6.2.1: a PDU type that is not for this side"))
             } else {
-                Fault::sequence("NVMe/TCP: the PDU may not come at this time")
+                Fault::sequence(rule!("NVMe/TCP 1.1 §3.6.2: the PDU may not come at this time"))
             });
         }
         if usize::from(common.header_len) != expected {
-            return Err(Fault::field(2, "NVMe/TCP: HLEN is not that of the PDU type"));
+            return Err(Fault::field(2, rule!("NVMe/TCP 1.1 §3.6.2.1: HLEN is not that of the PDU type")));
         }
         let is_plain =
             types(&[kind::IC_REQ, kind::IC_RESP, kind::H2C_TERM_REQ, kind::C2H_TERM_REQ]) >> common.kind & 1 != 0;
@@ -183,10 +184,10 @@ impl Receiver {
         }
         let header_bytes = expected + self.digests.header_bytes();
         if (common.flags & flags::HEADER_DIGEST != 0) != self.digests.header {
-            return Err(Fault::field(1, "NVMe/TCP: HDGSTF is not as negotiated"));
+            return Err(Fault::field(1, rule!("NVMe/TCP 1.1 §3.6.2.1: HDGSTF is not as negotiated")));
         }
         let Some(beyond) = (common.len as usize).checked_sub(header_bytes) else {
-            return Err(Fault::field(4, "NVMe/TCP: PLEN is less than the header"));
+            return Err(Fault::field(4, rule!("NVMe/TCP 1.1 §3.6.2.1: PLEN is less than the header")));
         };
         if beyond == 0 {
             return Ok(Frame { common, header_bytes, padding: 0, data_len: 0 });
@@ -197,22 +198,24 @@ impl Receiver {
     #[inline]
     fn check_data(&self, common: Common, header_bytes: usize) -> Result<Frame, Fault> {
         if types(&[kind::COMMAND, kind::H2C_DATA, kind::C2H_DATA]) >> common.kind & 1 == 0 {
-            return Err(Fault::field(4, "NVMe/TCP: a PDU without data is longer than its header"));
+            return Err(Fault::field(4, rule!("NVMe/TCP 1.1 §3.6.2.1: a PDU without data is longer than its header")));
         }
         if (common.flags & flags::DATA_DIGEST != 0) != self.digests.data {
-            return Err(Fault::field(1, "NVMe/TCP: DDGSTF is not as negotiated"));
+            return Err(Fault::field(1, rule!("NVMe/TCP 1.1 §3.6.2.1: DDGSTF is not as negotiated")));
         }
         let data_offset = usize::from(common.data_offset);
         if data_offset < header_bytes || data_offset & 3 != 0 {
-            return Err(Fault::field(3, "NVMe/TCP: PDO lies in the header or is not aligned"));
+            return Err(Fault::field(3, rule!("NVMe/TCP 1.1 §3.6.2.1: PDO lies in the header or is not aligned")));
         }
         let beyond = (common.len as usize).checked_sub(data_offset + self.digests.data_bytes()).filter(|len| *len > 0);
         let Some(data_len) = beyond else {
-            return Err(Fault::field(4, "NVMe/TCP: PLEN is less than header, padding and digest"));
+            return Err(Fault::field(4, rule!("NVMe/TCP 1.1 §3.6.2.1: PLEN is less than header, padding and digest")));
         };
         let most = if common.kind == kind::COMMAND { self.max_command_data } else { self.max_data };
         if data_len > most as usize {
-            return Err(Fault::limit("NVMe/TCP: more data in a PDU than MAXH2CDATA or the capsule size allow"));
+            return Err(Fault::limit(rule!(
+                "NVMe/TCP 1.1 §3.6.2.3: more data in a PDU than MAXH2CDATA or the capsule size allow"
+            )));
         }
         Ok(Frame { common, header_bytes, padding: (data_offset - header_bytes) as u32, data_len: data_len as u32 })
     }
@@ -227,12 +230,12 @@ impl Receiver {
                 return Err(Fault {
                     status: Fes::HeaderDigestError,
                     information: digest,
-                    rule: "NVMe/TCP: the header digest is wrong",
+                    rule: rule!("NVMe/TCP 1.1 Header Digest: the header digest is wrong"),
                 });
             }
         }
         let Some(header) = Header::decode(frame.common, whole) else {
-            return Err(Fault::field(0, "NVMe/TCP: the PDU type is not defined"));
+            return Err(Fault::field(0, rule!("NVMe/TCP 1.1 §3.6.2.1: the PDU type is not defined")));
         };
         if frame.data_len > 0 {
             self.stage = Stage::Data;
@@ -300,7 +303,7 @@ fn check_plain(common: Common, header_bytes: usize) -> Result<Frame, Fault> {
     let most = if is_term { SHORT_LEN + TERM_DATA_MAX } else { header_bytes };
     let len = common.len as usize;
     if len < header_bytes || len > most {
-        return Err(Fault::field(4, "NVMe/TCP: PLEN is not that of the PDU type"));
+        return Err(Fault::field(4, rule!("NVMe/TCP 1.1 §3.6.2.1: PLEN is not that of the PDU type")));
     }
     Ok(Frame { common, header_bytes, padding: 0, data_len: (len - header_bytes) as u32 })
 }

@@ -120,7 +120,7 @@ impl TargetQueue {
         match step {
             Fragment::Header { header: Header::Command(sqe), data_len } => {
                 let taken = self.queue.on_command(now, sqe, *data_len, &mut self.connection, backend);
-                self.destination = taken.map_err(|violation| Fault::sequence(violation.rule))?;
+                self.destination = taken.map_err(Fault::sequence)?;
             }
             Fragment::Data(piece) => self.queue.on_data(self.destination, piece, backend),
             Fragment::End { digest_ok } => {
@@ -128,7 +128,9 @@ impl TargetQueue {
             }
             Fragment::Header { header: Header::HostData(data), data_len } => self.on_host_data(data, *data_len)?,
             Fragment::Header { header: Header::IcReq(req), .. } => self.on_ic_req(req)?,
-            Fragment::Header { .. } => return Err(Fault::sequence("NVMe/TCP: the PDU is not for a controller")),
+            Fragment::Header { .. } => {
+                return Err(Fault::sequence(rule!("NVMe/TCP 1.1 §3.6.2.1: the PDU is not for a controller")));
+            }
         }
         Ok(())
     }
@@ -136,10 +138,10 @@ impl TargetQueue {
     /// NVMe/TCP transport 1.1 §3.6.2.2.
     fn on_ic_req(&mut self, req: &IcReq) -> Result<(), Fault> {
         if req.format_version != 0 {
-            return Err(Fault::unsupported(8, "NVMe/TCP: PFV is not 0"));
+            return Err(Fault::unsupported(8, rule!("NVMe/TCP 1.1 §3.6.2.2: PFV is not 0")));
         }
         if req.host_alignment > MAX_ALIGNMENT {
-            return Err(Fault::field(10, "NVMe/TCP: HPDA is more than 31"));
+            return Err(Fault::field(10, rule!("NVMe/TCP 1.1 §3.6.2.2: HPDA is more than 31")));
         }
         let digests = req.digests.and(self.config.digests);
         self.connection.sender.ic_resp(&IcResp {
@@ -157,21 +159,26 @@ impl TargetQueue {
     /// NVMe/TCP transport 1.1 §3.6.2.8.
     fn on_host_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
         let Some(slot) = self.queue.solicited(data.ttag.0) else {
-            return Err(Fault::field(10, "NVMe/TCP: H2CData with a TTAG that no R2T gave"));
+            return Err(Fault::field(10, rule!("NVMe/TCP 1.1 §3.6.2.8: H2CData with a TTAG that no R2T gave")));
         };
         if slot.cid() != data.cid {
-            return Err(Fault::field(8, "NVMe/TCP: H2CData with a CCCID that is not its TTAG's"));
+            return Err(Fault::field(8, rule!("NVMe/TCP 1.1 §3.6.2.8: H2CData with a CCCID that is not its TTAG's")));
         }
         if data.len != data_len || data_len == 0 {
-            return Err(Fault::field(16, "NVMe/TCP: DATAL is not the length of the PDU's data"));
+            return Err(Fault::field(16, rule!("NVMe/TCP 1.1 §3.6.2.8: DATAL is not the length of the PDU's data")));
         }
         let (received, left) = slot.progress();
         // Data of an R2T come in order, and no more than it asked for.
         if data.offset != received || data_len > left {
-            return Err(Fault::out_of_range("NVMe/TCP: H2CData outside what its R2T asked for, or out of order"));
+            return Err(Fault::out_of_range(rule!(
+                "NVMe/TCP 1.1 §3.6.2.8: H2CData outside what its R2T asked for, or out of order"
+            )));
         }
         if data.is_last != (data_len == left) {
-            return Err(Fault::field(1, "NVMe/TCP: LAST_PDU is not on the last H2CData of its R2T"));
+            return Err(Fault::field(
+                1,
+                rule!("NVMe/TCP 1.1 §3.6.2.8: LAST_PDU is not on the last H2CData of its R2T"),
+            ));
         }
         self.destination = self.queue.destination(data.ttag.0);
         Ok(())

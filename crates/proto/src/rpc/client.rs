@@ -67,12 +67,12 @@ impl<T> ControlCall<T> {
     fn answer(&self) -> Result<T, Violation> {
         let mut reader = Reader::new(&self.reply);
         let (xid, outcome) =
-            decode_reply(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: a reply that does not decode"))?;
+            decode_reply(&mut reader).map_err(|_| malformed!("RFC 5531 §9: a reply that does not decode"))?;
         if xid != self.xid {
-            return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call"));
+            return Err(misbehaved!("RFC 5531 §9: a reply to no call"));
         }
         outcome.map_err(|error| Violation::refused(error.refusal(), "RFC 5531 §9: the server refuses the call"))?;
-        (self.decode)(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: results that do not decode"))
+        (self.decode)(&mut reader).map_err(|_| malformed!("RFC 5531 §9: results that do not decode"))
     }
 
     /// A call of a program's version and procedure. `arguments` puts what it takes, `decode` reads what it gives.

@@ -102,11 +102,11 @@ impl Records {
         self.last = mark & LAST_FRAGMENT != 0;
         self.fragments += 1;
         if self.fragments > MAX_FRAGMENTS {
-            return Err(Violation::misbehaved("RFC 5531 §11: a record in more fragments than this side takes"));
+            return Err(misbehaved!("RFC 5531 §11: a record in more fragments than this side takes"));
         }
         match self.len.checked_add(len) {
             Some(total) if total <= self.max_len => self.len = total,
-            _ => return Err(Violation::misbehaved("RFC 5531 §11: a record longer than this side takes")),
+            _ => return Err(misbehaved!("RFC 5531 §11: a record longer than this side takes")),
         }
         self.fragment = Some(len);
         Ok(true)

@@ -17,7 +17,7 @@ use super::{
     message::{encode_error, encode_success},
 };
 use crate::{
-    Instant, Violation, ViolationKind,
+    Instant, Violation,
     wire::{Reader, Transmit, digest::crc32c},
 };
 
@@ -61,9 +61,9 @@ impl Server {
                 self.reply_error(xid, error);
                 Ok(None)
             }
-            Err(HeadError::Short) => Err(Violation::malformed("RFC 5531 §9: a record too short for a call")),
+            Err(HeadError::Short) => Err(malformed!("RFC 5531 §9: a record too short for a call")),
             Err(HeadError::WrongDirection | HeadError::Malformed) => {
-                Err(Violation::misbehaved("RFC 5531 §9: a server is sent calls only"))
+                Err(misbehaved!("RFC 5531 §9: a server is sent calls only"))
             }
         }
     }
@@ -91,10 +91,10 @@ impl Server {
     pub fn handle_timeout(&self, now: Instant) -> Result<(), Violation> {
         let silent = now.since(self.last_receive);
         if silent >= RECORD_TIMEOUT && !self.records.is_idle() {
-            return Err(Violation::new(ViolationKind::TimedOut, "RFC 5531 §11: a record was not ended"));
+            return Err(Violation::timed_out("RFC 5531 §11: a record was not ended"));
         }
         if silent >= IDLE_TIMEOUT {
-            return Err(Violation::new(ViolationKind::TimedOut, "the client is silent"));
+            return Err(Violation::timed_out("the client is silent"));
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ fn chap_lets_in_who_knows_the_secret_and_nobody_else() {
     for wrong in [chap("user", "wrong"), chap("other", "secret"), None] {
         let refused = chap_login(policy(), wrong).unwrap_err();
         assert_eq!(
-            (refused.kind, refused.rule),
+            (refused.kind, refused.text()),
             (ViolationKind::Refused(Refusal::Unauthenticated), "authentication failed")
         );
     }
@@ -58,7 +58,7 @@ fn mutual_chap_makes_the_target_prove_itself() {
     let target = || Some(credentials("target", "other secret"));
     assert_eq!(chap_login(policy(target()), chap(mutual("other secret"))), Ok(()));
     let refused = chap_login(policy(target()), chap(mutual("wrong"))).unwrap_err();
-    assert_eq!(refused.rule, "RFC 7143 §12.1.3: the target failed to authenticate itself");
+    assert_eq!(refused.text(), "RFC 7143 §12.1.3: the target failed to authenticate itself");
     assert_eq!(
         chap_login(policy(None), chap(mutual("other secret"))).unwrap_err().kind,
         ViolationKind::Refused(Refusal::Unauthenticated)

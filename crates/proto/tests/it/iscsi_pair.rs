@@ -131,7 +131,7 @@ fn a_refused_login_names_its_reason() {
     let out = Target::<MemoryBackend>::transmit(&mut pair.target).take_bytes();
     let refused = pair.initiator.receive(pair.now, &out, &mut pair.events).unwrap_err();
     assert_eq!(
-        (refused.kind, refused.rule),
+        (refused.kind, refused.text()),
         (ViolationKind::Refused(Refusal::Denied), "this initiator may not log in to this target")
     );
 }

@@ -175,7 +175,7 @@ fn rpc_errors_fail_the_io_and_refuse_the_mount() {
         let xid = calls(&mut fresh)[0].0;
         let violation = answer(&mut fresh, &mut log, &error(xid, rpc_error)).unwrap_err();
         assert_eq!(violation.kind, ViolationKind::Refused(refusal));
-        assert!(violation.rule.contains(word), "{violation}");
+        assert!(violation.text().contains(word), "{violation}");
     }
 }
 

@@ -214,10 +214,10 @@ fn who_may_not_mount_read_or_write_is_told_so() {
     server.access = None;
     let refused = Pair::new(config(), server).run().unwrap_err();
     assert_eq!(refused.kind, ViolationKind::Refused(Refusal::Denied));
-    assert!(refused.rule.contains("may not be mounted"), "{refused}");
+    assert!(refused.text().contains("may not be mounted"), "{refused}");
     let absent = Config { export: "/absent".into(), ..config() };
     let refused = Pair::new(absent, Server::new(64)).run().unwrap_err();
-    assert!(refused.rule.contains("no such export"), "{refused}");
+    assert!(refused.text().contains("no such export"), "{refused}");
 
     let somebody = Identity::Sys { machine: "m".into(), credentials: Credentials::new(1000, 1000, &[]) };
     let pair = Pair::new(Config { identity: somebody, ..config() }, Server::new(64)).ready();

@@ -593,7 +593,7 @@ fn refusals_reach_the_caller_of_the_initiator() {
         let mut pair = Pair::new(AdminQueue::new(Instant(0), config), &TargetConfig::default(), Cut::Never);
         let violation = pair.run(&mut server).expect_err("refused");
         assert_eq!(violation.kind, ViolationKind::Refused(refusal));
-        assert!(violation.rule.contains(word), "{violation}");
+        assert!(violation.text().contains(word), "{violation}");
     }
 }
 

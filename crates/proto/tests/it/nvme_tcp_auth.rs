@@ -116,23 +116,23 @@ fn wrong_or_missing_secrets_are_refused_by_whoever_notices() {
     let wrong = HostConfig { secret: secret(CONTROLLER), ..host(false) };
     let violation = refusal(&mut server(policy()), config(Some(wrong)));
     assert_eq!(
-        (violation.kind, violation.rule),
+        (violation.kind, violation.text()),
         (ViolationKind::Refused(Refusal::Unauthenticated), Failure::describe(1))
     );
 
     let violation = refusal(&mut server(policy()), config(None));
     assert_eq!(violation.kind, ViolationKind::Refused(Refusal::Unauthenticated));
-    assert!(violation.rule.contains("no secret is given"));
+    assert!(violation.text().contains("no secret is given"));
 
     let wrong = HostConfig { controller: Some(secret(HOST)), ..host(true) };
     let violation = refusal(&mut server(policy()), config(Some(wrong)));
-    assert!(violation.rule.contains("the controller failed to authenticate itself"), "{violation}");
+    assert!(violation.text().contains("the controller failed to authenticate itself"), "{violation}");
 
     let violation = refusal(&mut server(Policy { controller: None, ..policy() }), config(Some(host(true))));
-    assert_eq!(violation.rule, Failure::describe(1));
+    assert_eq!(violation.text(), Failure::describe(1));
 
     let violation = refusal(&mut Server::new(), config(Some(host(true))));
-    assert!(violation.rule.contains("asks for no authentication"), "{violation}");
+    assert!(violation.text().contains("asks for no authentication"), "{violation}");
     // Nothing was asked of the controller, so a host that only has a secret gets in.
     session(&mut Server::new(), &config(Some(host(false))), Cut::Never);
 }
@@ -141,9 +141,9 @@ fn wrong_or_missing_secrets_are_refused_by_whoever_notices() {
 fn hash_or_group_that_only_one_side_allows_is_refused() {
     let only = HostConfig { hash: Some(Hash::Sha256), ..host(false) };
     let violation = refusal(&mut server(Policy { hash: Some(Hash::Sha512), ..policy() }), config(Some(only)));
-    assert_eq!(violation.rule, Failure::describe(4));
+    assert_eq!(violation.text(), Failure::describe(4));
     let only = HostConfig { group: Some(DhGroup::Ffdhe2048), ..host(false) };
-    assert_eq!(refusal(&mut server(policy()), config(Some(only))).rule, Failure::describe(5));
+    assert_eq!(refusal(&mut server(policy()), config(Some(only))).text(), Failure::describe(5));
 }
 
 // ------------------------------------------------------------------------------------------------------- hostile hosts

@@ -144,7 +144,7 @@ impl Commands {
     ) -> Result<(), Violation> {
         let (_, slot) = self.find(header)?;
         let Transfer::Out(data) = &slot.transfer else {
-            return Err(Violation::misbehaved("FC-NVMe-2: an NVMe_XFER_RDY for a command without data"));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_XFER_RDY: an NVMe_XFER_RDY for a command without data"));
         };
         slot.moved.ask(ready, data.len())?;
         slot.rx_id = header.rx_id;
@@ -166,7 +166,7 @@ impl Commands {
     ) -> Result<(), Violation> {
         let (tag, slot) = self.find(header)?;
         if cqe.is_some_and(|cqe| u32::from(cqe.cid.0) != tag) {
-            return Err(Violation::misbehaved("FC-NVMe-2: an answer to another command than its exchange's").at(88));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_ERSP: an answer to another command than its exchange's").at(88));
         }
         let status = cqe.map_or(Status::SUCCESS, |cqe| cqe.status);
         let wanted = match &slot.transfer {
@@ -175,7 +175,7 @@ impl Commands {
             Transfer::Free | Transfer::None => 0,
         };
         if status.is_success() && slot.moved.bytes < wanted {
-            return Err(Violation::misbehaved("FC-NVMe-2: a command succeeded before all of its data were moved"));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_RSP: a command succeeded before all of its data were moved"));
         }
         self.complete(now, tag, status.into_result(), events);
         Ok(())
@@ -358,10 +358,10 @@ impl Channel {
         let Asked { sqe, reads, read: data, .. } = self.asked.take().ok_or_else(unexpected)?;
         let cqe = cqe.unwrap_or_else(|| Cqe { result: 0, sq_head: 0, cid: sqe.cid(), status: Status::SUCCESS });
         if cqe.cid != sqe.cid() {
-            return Err(Violation::misbehaved("FC-NVMe-2: an answer to another command than its exchange's").at(88));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_ERSP: an answer to another command than its exchange's").at(88));
         }
         if cqe.status.is_success() && data.len() < reads as usize {
-            return Err(Violation::misbehaved("FC-NVMe-2: a command succeeded without all of its data"));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_RSP: a command succeeded without all of its data"));
         }
         Ok(Answer { cqe, data })
     }

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation,
-    ViolationKind,
     fc::{
         Fragment, Framer, Header, Link, Port, PortId, Silence,
         els::Process,
@@ -218,7 +217,7 @@ impl Session {
             Fragment::Ready(count) => self.link.ready(count),
             Fragment::Special(special) => match &mut self.stage {
                 Stage::Login(login) => login.special(&special, &mut self.link),
-                _ => Err(Violation::misbehaved("RFC 3821 §7: a second Special Frame")),
+                _ => Err(misbehaved!("RFC 3821 §7: a second Special Frame")),
             },
         }
     }
@@ -230,7 +229,7 @@ impl Session {
             return self.unit.begin(header, len);
         }
         if self.unit.is_open() {
-            return Err(Violation::misbehaved("FC-FS-5: data within another sequence").at(46));
+            return Err(misbehaved!("FC-FS-5 SEQ_CNT: data within another sequence").at(46));
         }
         self.current = match (header.ox_id, &mut self.admin, &mut self.io) {
             (ox_id::ADMIN, Some(admin), _) => {
@@ -266,7 +265,7 @@ impl Session {
             (kind::NVME, r_ctl::EXTENDED_STATUS) => {
                 let response = Extended::parse(unit)?;
                 if response.result != result::SUCCESS {
-                    return Err(Violation::misbehaved("FC-NVMe-2: the target found a fault in an NVMe_CMND").at(56));
+                    return Err(misbehaved!("FC-NVMe-2 NVMe_ERSP: the target found a fault in an NVMe_CMND").at(56));
                 }
                 self.response(now, header, Some(response.cqe), events)
             }
@@ -392,7 +391,7 @@ impl Session {
                 Ok(())
             }
             (Stage::Disconnect { in_order: false }, Answer::Disconnected | Answer::Rejected(_)) => {
-                Err(Violation::new(ViolationKind::TimedOut, "an exchange was aborted, which ends its association"))
+                Err(Violation::timed_out("an exchange was aborted, which ends its association"))
             }
             (Stage::Associate, answer) => {
                 let Answer::Association { association, connection } = answer.accepted()? else {
@@ -532,7 +531,7 @@ impl Initiator for Session {
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
-        let late = |rule| Err(Violation::new(ViolationKind::TimedOut, rule));
+        let late = |rule| Err(Violation::timed_out(rule));
         match (&self.stage, &mut self.io) {
             (Stage::Closed, _) => return Ok(()),
             (Stage::Ready, Some(io)) => {

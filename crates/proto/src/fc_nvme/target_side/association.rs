@@ -91,14 +91,14 @@ impl Association {
             &mut self.admin
         } else {
             let lane = self.io.as_mut().filter(|lane| lane.state.connection == command.connection);
-            lane.ok_or(Violation::misbehaved("FC-NVMe-2: an NVMe_CMND of no connection").at(68))?
+            lane.ok_or(misbehaved!("FC-NVMe-2 NVMe_CMND: an NVMe_CMND of no connection").at(68))?
         };
         if command.csn != lane.state.csn {
-            return Err(Violation::misbehaved("FC-NVMe-2: an NVMe_CMND is missing before this CSN").at(76));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_CMND: an NVMe_CMND is missing before this CSN").at(76));
         }
         lane.state.csn = lane.state.csn.wrapping_add(1);
         if exchanges.get(ox_id).is_some() {
-            return Err(Violation::misbehaved("FC-FS-5: an OX_ID of an open exchange").at(48));
+            return Err(misbehaved!("FC-FS-5 OX_ID: an OX_ID of an open exchange").at(48));
         }
         let cid = sqe.cid();
         let refuse = |result, status: Status| (result, Cqe { result: 0, sq_head: 0, cid, status });
@@ -119,7 +119,7 @@ impl Association {
         lane.state.open(ox_id, exchange, exchanges);
         let mut way = Way { link, exchanges, lane: &mut lane.state };
         // No data come with it: they are asked for.
-        lane.queue.on_command(now, sqe, 0, &mut way, backend)?;
+        lane.queue.on_command(now, sqe, 0, &mut way, backend).map_err(Violation::misbehaved)?;
         if is_io && lane.queue.is_closing() {
             self.end_io(link, backend);
         }
@@ -134,15 +134,15 @@ impl Association {
             return Ok(None);
         };
         if !exchange.collect.begin(header, len) {
-            return Err(Violation::misbehaved("FC-FS-5: a frame of a sequence is missing").at(46));
+            return Err(misbehaved!("FC-FS-5 SEQ_CNT: a frame of a sequence is missing").at(46));
         }
         if exchange.collect.fault().is_some() {
-            return Err(Violation::misbehaved("FC-NVMe-2: NVMe_DATA that no NVMe_XFER_RDY asked for").at(52));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_DATA: NVMe_DATA that no NVMe_XFER_RDY asked for").at(52));
         }
         let (is_io, cid, RxId(slot)) = (exchange.is_io, exchange.cid, exchange.rx_id);
         let Some(lane) = self.lane(is_io) else { return Ok(None) };
         if lane.queue.solicited(slot).is_none_or(|asked| asked.cid() != cid) {
-            return Err(Violation::misbehaved("FC-NVMe-2: NVMe_DATA of a command that takes none").at(48));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_DATA: NVMe_DATA of a command that takes none").at(48));
         }
         let destination = lane.queue.destination(slot);
         Ok(Some(Inbound { ox_id, is_io, destination, len, is_last: header.has(f_ctl::END_SEQUENCE) }))
@@ -168,7 +168,7 @@ impl Association {
         let Some(exchange) = self.exchanges.get(ox_id) else { return Ok(()) };
         exchange.collect.end(len, is_last);
         if exchange.collect.fault().is_some() {
-            return Err(Violation::misbehaved("FC-NVMe-2: less NVMe_DATA than NVMe_XFER_RDY asked for").at(52));
+            return Err(misbehaved!("FC-NVMe-2 NVMe_DATA: less NVMe_DATA than NVMe_XFER_RDY asked for").at(52));
         }
         if !is_last {
             return Ok(());

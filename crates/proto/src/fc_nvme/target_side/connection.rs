@@ -139,7 +139,7 @@ impl Connection {
             return self.unit.begin(header, len);
         }
         if self.unit.is_open() {
-            return Err(Violation::misbehaved("FC-FS-5: data within another sequence").at(46));
+            return Err(misbehaved!("FC-FS-5 SEQ_CNT: data within another sequence").at(46));
         }
         let inbound = match &mut self.association {
             Some(association) => association.data_begin(header, len)?,
@@ -159,7 +159,7 @@ impl Connection {
         backend: &mut B,
     ) -> Result<(), Violation> {
         if self.link.waiting() > WAITING_MAX {
-            return Err(Violation::misbehaved("FC-FS-5: requests without end, and no credit for their answers"));
+            return Err(misbehaved!("iotax limit: requests without end, and no credit for their answers"));
         }
         match (header.kind, header.r_ctl, &mut self.association) {
             _ if self.lifetime.is_leaving() => Ok(()),
@@ -177,7 +177,7 @@ impl Connection {
                 self.link.transmit.charge(Transmit::REQUEST);
                 self.link_service(now, header, unit, backend)
             }
-            _ => Err(Violation::misbehaved("FC-FS-5: a frame that may not come now").at(32)),
+            _ => Err(misbehaved!("FC-FS-5 R_CTL: a frame that may not come now").at(32)),
         }
     }
 
@@ -253,7 +253,7 @@ impl Connection {
     #[cold]
     fn abort<B: FcNvmeBackend>(&mut self, header: &Header, backend: &mut B) -> Result<(), Violation> {
         if self.aborts.len() > ABORTS_MAX {
-            return Err(Violation::misbehaved("FC-FS-5: aborts without end"));
+            return Err(misbehaved!("iotax limit: aborts without end"));
         }
         let (ox_id, rx_id) = (header.ox_id, header.rx_id);
         let waited = self.link.waiting();

@@ -112,7 +112,7 @@ impl Commands {
     ) -> Result<(), Violation> {
         let (_, slot) = self.find(header)?;
         let Some(data) = slot.job.as_ref().and_then(|job| job.data.clone()) else {
-            return Err(Violation::misbehaved("FCP-4: FCP_XFER_RDY for a command without data"));
+            return Err(misbehaved!("FCP-4 FCP_XFER_RDY: FCP_XFER_RDY for a command without data"));
         };
         slot.moved.ask(ready, data.len())?;
         slot.rx_id = header.rx_id;
@@ -232,7 +232,7 @@ impl Commands {
     fn find(&mut self, header: &Header) -> Result<(Tag, &mut Exchange), Violation> {
         let slot = self.slots.get_mut(usize::from(header.ox_id.0)).filter(|slot| slot.job.is_some());
         let slot = slot.filter(|_| is_command(header.ox_id) && header.has(f_ctl::EXCHANGE_CONTEXT));
-        Ok((header.ox_id.0.into(), slot.ok_or(Violation::misbehaved("FC-FS-5: no exchange has this OX_ID").at(48))?))
+        Ok((header.ox_id.0.into(), slot.ok_or(misbehaved!("FC-FS-5 OX_ID: no exchange has this OX_ID").at(48))?))
     }
 
     fn send(&mut self, tag: Tag, link: &mut Link) {

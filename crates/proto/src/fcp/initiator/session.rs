@@ -7,7 +7,7 @@ use super::{
     commands::{Commands, Overdue},
 };
 use crate::{
-    Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation, ViolationKind,
+    Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation,
     fc::{
         Fragment, Framer, Header, Link, Port, PortId, Silence,
         els::Process,
@@ -142,7 +142,7 @@ impl Session {
                     if probe.data(at.saturating_add(offset), bytes) {
                         return Ok(());
                     }
-                    Err(Violation::misbehaved("FCP-4: FCP_DATA out of order or beyond FCP_DL").at(52))
+                    Err(misbehaved!("FCP-4 FCP_DATA: FCP_DATA out of order or beyond FCP_DL").at(52))
                 }
                 _ => {
                     self.unit.extend_from_slice(bytes);
@@ -156,7 +156,7 @@ impl Session {
             Fragment::Ready(count) => self.link.ready(count),
             Fragment::Special(special) => match &mut self.phase {
                 Phase::Login(login) => login.special(&special, &mut self.link),
-                _ => Err(Violation::misbehaved("RFC 3821 §7: a second Special Frame")),
+                _ => Err(misbehaved!("RFC 3821 §7: a second Special Frame")),
             },
         }
     }
@@ -169,7 +169,7 @@ impl Session {
             Phase::Probe(_) if is_data && header.ox_id == ox_id::PROBE => Current::Probe(header.parameter),
             _ => {
                 if !header.is_whole_sequence() || len as usize > DATA_LEN_MAX {
-                    return Err(Violation::misbehaved("FC-FS-5: a unit in more frames than one").at(46));
+                    return Err(misbehaved!("FC-FS-5 SEQ_CNT: a unit in more frames than one").at(46));
                 }
                 self.unit.clear();
                 Current::Unit(*header)
@@ -317,7 +317,7 @@ impl Initiator for Session {
     }
 
     fn handle_timeout(&mut self, now: Instant, _events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
-        let late = |rule| Err(Violation::new(ViolationKind::TimedOut, rule));
+        let late = |rule| Err(Violation::timed_out(rule));
         if matches!(self.phase, Phase::Login(_) | Phase::Probe(_)) && now >= self.deadline {
             return late("the target is silent");
         }

@@ -58,7 +58,7 @@ impl Connection {
                     Some(image) => image.header(&header, len)?,
                     // Data may still come for commands that started before their initiator left.
                     None if !header.is_whole_sequence() && !self.lifetime.is_leaving() => {
-                        return Err(Violation::misbehaved("FC-FS-5: a unit in more frames than one").at(46));
+                        return Err(misbehaved!("FC-FS-5 SEQ_CNT: a unit in more frames than one").at(46));
                     }
                     None => self.header = header,
                 }
@@ -97,7 +97,7 @@ impl Connection {
                 self.link.transmit.charge(Transmit::REQUEST);
                 self.link_service(now, header, backend)
             }
-            _ => Err(Violation::misbehaved("FC-FS-5: a frame that may not come now").at(32)),
+            _ => Err(misbehaved!("FC-FS-5 R_CTL: a frame that may not come now").at(32)),
         }
     }
 

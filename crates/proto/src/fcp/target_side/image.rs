@@ -61,7 +61,7 @@ impl Image {
         self.current = Current::Drop;
         if (header.kind, header.r_ctl) != (kind::FCP, r_ctl::SOLICITED_DATA) {
             if !header.is_whole_sequence() {
-                return Err(Violation::misbehaved("FC-FS-5: a unit in more frames than one").at(46));
+                return Err(misbehaved!("FC-FS-5 SEQ_CNT: a unit in more frames than one").at(46));
             }
             self.current = Current::Unit(*header);
             return Ok(());
@@ -71,7 +71,7 @@ impl Image {
             && let Some(task) = self.manager.tasks.get_mut(id)
         {
             if !task.collect.begin(header, len) {
-                return Err(Violation::misbehaved("FC-FS-5: a frame of a sequence is missing").at(46));
+                return Err(misbehaved!("FC-FS-5 SEQ_CNT: a frame of a sequence is missing").at(46));
             }
             let last = header.has(f_ctl::END_SEQUENCE);
             self.current = Current::Data { id, offset: header.parameter, len, last };
@@ -122,7 +122,7 @@ impl Image {
         let command = Command::parse(unit)?;
         let ox_id = header.ox_id;
         if link.waiting() > 2 * self.manager.tasks.capacity() + WAITING_MAX {
-            return Err(Violation::misbehaved("FC-FS-5: commands without end, and no credit for their answers"));
+            return Err(misbehaved!("iotax limit: commands without end, and no credit for their answers"));
         }
         if command.function != 0 {
             self.task_management(now, ox_id, &command, link, backend);
@@ -130,7 +130,7 @@ impl Image {
         }
         let manager = &mut self.manager;
         if !is_command(ox_id) && ox_id != crate::fc::login::ox_id::PROBE || manager.tasks.find(ox_id).is_some() {
-            return Err(Violation::misbehaved("FC-FS-5: an OX_ID of an open exchange").at(48));
+            return Err(misbehaved!("FC-FS-5 OX_ID: an OX_ID of an open exchange").at(48));
         }
         if command.additional_cdb_words > 0 || command.reads && command.writes {
             respond_code(link, ox_id, RxId::UNASSIGNED, response_code::COMMAND_FIELDS);
@@ -165,7 +165,7 @@ impl Image {
     ) -> Result<(), Violation> {
         let (ox_id, rx_id) = (header.ox_id, header.rx_id);
         if self.manager.requests() > self.manager.tasks.capacity() + ABORTS_MAX {
-            return Err(Violation::misbehaved("FC-FS-5: aborts without end"));
+            return Err(misbehaved!("iotax limit: aborts without end"));
         }
         let waited = link.waiting();
         link.forget(ox_id);

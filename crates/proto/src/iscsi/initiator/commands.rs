@@ -92,10 +92,10 @@ impl Commands {
         let (tag, slot) = self.find(data.itt)?;
         let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
         if data.data_sn != slot.next_sn || data.buffer_offset != slot.moved {
-            return Err(Violation::misbehaved("RFC 7143 §7.9: Data-In out of order").at(36));
+            return Err(misbehaved!("RFC 7143 §7.9: Data-In out of order").at(36));
         }
         let end = data.buffer_offset.checked_add(len).filter(|end| *end <= read_len);
-        slot.moved = end.ok_or(Violation::misbehaved("RFC 7143 §11.7: data beyond what was expected").at(40))?;
+        slot.moved = end.ok_or(misbehaved!("RFC 7143 §11.7: data beyond what was expected").at(40))?;
         slot.next_sn += 1;
         Ok(tag)
     }
@@ -149,15 +149,15 @@ impl Commands {
         let lun = self.lun;
         let (_, slot) = self.find(r2t.itt)?;
         let Some(data) = slot.job.as_ref().and_then(|job| job.data.clone()) else {
-            return Err(Violation::misbehaved("RFC 7143 §11.8: R2T for a command without data").at(16));
+            return Err(misbehaved!("RFC 7143 §11.8: R2T for a command without data").at(16));
         };
         if r2t.ttt == TransferTag::RESERVED || r2t.r2t_sn != slot.next_sn || r2t.buffer_offset != slot.moved {
-            return Err(Violation::misbehaved("RFC 7143 §11.8: R2T out of order").at(36));
+            return Err(misbehaved!("RFC 7143 §11.8: R2T out of order").at(36));
         }
         let end = r2t.buffer_offset.checked_add(r2t.desired_len).filter(|end| *end as usize <= data.len());
-        let end = end.ok_or(Violation::misbehaved("RFC 7143 §11.8: R2T beyond the data of the command").at(44))?;
+        let end = end.ok_or(misbehaved!("RFC 7143 §11.8: R2T beyond the data of the command").at(44))?;
         if r2t.desired_len == 0 || r2t.desired_len > link.agreed.max_burst_len {
-            return Err(Violation::misbehaved("RFC 7143 §11.8: R2T of no data or more than MaxBurstLength").at(44));
+            return Err(misbehaved!("RFC 7143 §11.8: R2T of no data or more than MaxBurstLength").at(44));
         }
         slot.next_sn += 1;
         slot.moved = end;
@@ -271,7 +271,7 @@ impl Commands {
         let tag = itt.0 & 0xffff;
         let slot = self.slots.get_mut(tag as usize);
         let slot = slot.filter(|slot| slot.job.is_some() && u32::from(slot.generation) == itt.0 >> 16);
-        Ok((tag, slot.ok_or(Violation::misbehaved("RFC 7143 §11.2.1.8: no task has this ITT").at(16))?))
+        Ok((tag, slot.ok_or(misbehaved!("RFC 7143 §11.2.1.8: no task has this ITT").at(16))?))
     }
 
     /// Sends the command of a tag with its immediate and unsolicited data (RFC 7143 §4.2.5.2).

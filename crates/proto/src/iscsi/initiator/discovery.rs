@@ -8,7 +8,7 @@ use super::{
     login::Login,
 };
 use crate::{
-    Instant, Transmit, Violation, ViolationKind,
+    Instant, Transmit, Violation,
     iscsi::{
         DiscoveredTarget,
         pdu::{Bhs, Fragment, Framer, LogoutResponse, NopIn, TextRequest, TextResponse, TransferTag},
@@ -70,7 +70,7 @@ impl Discovery {
                 }
                 Fragment::Data { bytes, .. } => self.segment.extend_from_slice(bytes),
                 Fragment::End { intact: false } => {
-                    return Err(Violation::malformed("RFC 7143 §7.8: data digest error"));
+                    return Err(malformed!("RFC 7143 §7.8: data digest error"));
                 }
                 Fragment::End { intact: true } => {
                     if let Some(bhs) = self.header.take() {
@@ -97,7 +97,7 @@ impl Discovery {
 
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
         match self.poll_timeout() {
-            Some(deadline) if now >= deadline => Err(Violation::new(ViolationKind::TimedOut, "the target is silent")),
+            Some(deadline) if now >= deadline => Err(Violation::timed_out("the target is silent")),
             _ => Ok(()),
         }
     }
@@ -113,7 +113,7 @@ impl Discovery {
             (_, NopIn::OPCODE) => self.link.nop_in(bhs)?,
             (Phase::Asked, TextResponse::OPCODE) => self.text(&TextResponse::parse(bhs))?,
             (Phase::Leaving, LogoutResponse::OPCODE) => self.phase = Phase::Done,
-            _ => return Err(Violation::misbehaved("RFC 7143 §4.3: no PDU of a discovery session").at(0)),
+            _ => return Err(misbehaved!("RFC 7143 §4.3: no PDU of a discovery session").at(0)),
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Discovery {
         self.link.learn_window(response.exp_cmd_sn, response.max_cmd_sn);
         self.link.take_stat_sn(response.stat_sn)?;
         if self.answer.len() + self.segment.len() > ANSWER_LEN_MAX {
-            return Err(Violation::misbehaved("more targets than are taken"));
+            return Err(misbehaved!("iotax limit: more targets than are taken"));
         }
         self.answer.extend_from_slice(&self.segment);
         if !response.last {

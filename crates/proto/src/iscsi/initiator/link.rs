@@ -132,7 +132,7 @@ impl Link {
     /// Takes a status; on one connection without recovery none may be missing (RFC 7143 §4.2.2.2).
     pub(super) fn take_stat_sn(&mut self, stat_sn: u32) -> Result<(), Violation> {
         if stat_sn != self.exp_stat_sn {
-            return Err(Violation::misbehaved("RFC 7143 §4.2.2.2: a StatSN is missing or came twice").at(24));
+            return Err(misbehaved!("RFC 7143 §4.2.2.2: a StatSN is missing or came twice").at(24));
         }
         self.exp_stat_sn = stat_sn.wrapping_add(1);
         Ok(())
@@ -169,9 +169,7 @@ impl Link {
         }
         if nop.ttt != TransferTag::RESERVED {
             if !self.answers.take(&self.transmit) {
-                return Err(Violation::misbehaved(
-                    "RFC 7143 §11.19: NOP-Ins without end, and their answers are not read",
-                ));
+                return Err(misbehaved!("RFC 7143 §11.19: NOP-Ins without end, and their answers are not read"));
             }
             let answer = NopOut {
                 immediate: true,

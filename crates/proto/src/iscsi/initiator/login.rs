@@ -93,7 +93,7 @@ impl Login {
         if response.transit {
             let unsaid = self.stage == stage::SECURITY && !self.text_out.is_empty();
             if response.nsg <= self.stage || response.nsg == 2 || unsaid {
-                return Err(Violation::misbehaved("RFC 7143 §11.13.2: a stage that does not follow").at(1));
+                return Err(misbehaved!("RFC 7143 §11.13.2: a stage that does not follow").at(1));
             }
             if self.stage == stage::SECURITY {
                 self.security.finish()?;
@@ -115,7 +115,7 @@ impl Login {
 
     fn check(&mut self, bhs: &Bhs, response: &LoginResponse, link: &mut Link) -> Result<(), Violation> {
         if bhs.opcode() != LoginResponse::OPCODE || response.itt != control_itt::LOGIN {
-            return Err(Violation::misbehaved("RFC 7143 §6.3: the login phase takes Login Responses alone").at(0));
+            return Err(misbehaved!("RFC 7143 §6.3: the login phase takes Login Responses alone").at(0));
         }
         if response.status != LoginStatus::SUCCESS {
             return Err(Violation::refused(response.status.refusal(), response.status.name()));
@@ -129,7 +129,7 @@ impl Login {
         }
         if response.csg != self.stage || response.transit && response.continued || self.responses > LOGIN_RESPONSES_MAX
         {
-            return Err(Violation::misbehaved("RFC 7143 §11.13: a response that does not fit the login").at(1));
+            return Err(misbehaved!("RFC 7143 §11.13: a response that does not fit the login").at(1));
         }
         Ok(())
     }
@@ -269,7 +269,7 @@ impl Security {
 
 /// Answers the target's challenge, and gives ours where the target must authenticate too.
 fn answer(chap: &Chap, said: &SecurityKeys, out: &mut TextOut) -> Result<Algorithm, Violation> {
-    let missing = Violation::malformed("RFC 7143 §12.1.3: CHAP_A, CHAP_I and CHAP_C are needed");
+    let missing = malformed!("RFC 7143 §12.1.3: CHAP_A, CHAP_I and CHAP_C are needed");
     let algorithm = said.algorithm.as_deref().and_then(Algorithm::from_number).ok_or(missing.clone())?;
     let identifier = said.identifier.as_deref().and_then(chap::identifier).ok_or(missing.clone())?;
     let challenge = said.challenge.as_ref().and_then(|text| chap::decode_binary(text)).ok_or(missing)?;

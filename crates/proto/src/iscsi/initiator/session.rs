@@ -9,7 +9,7 @@ use super::{
     login::Login,
 };
 use crate::{
-    Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation, ViolationKind,
+    Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation,
     iscsi::{
         Agreed,
         pdu::{
@@ -156,7 +156,7 @@ impl Session {
                 }
                 (Phase::Probe(probe), Current::Probe(data)) => {
                     if !probe.data(data.buffer_offset.saturating_add(offset), bytes) {
-                        let rule = "RFC 7143 §11.7: data out of order or beyond what was expected";
+                        let rule = rule!("RFC 7143 §11.7: data out of order or beyond what was expected");
                         return Err(Violation::misbehaved(rule).at(40));
                     }
                     Ok(())
@@ -167,7 +167,7 @@ impl Session {
                 }
             },
             // RFC 7143 §7.8: at error recovery level 0 the data cannot be asked for again; the session ends.
-            Fragment::End { intact: false } => Err(Violation::malformed("RFC 7143 §7.8: data digest error")),
+            Fragment::End { intact: false } => Err(malformed!("RFC 7143 §7.8: data digest error")),
             Fragment::End { intact: true } => match core::mem::replace(&mut self.current, Current::None) {
                 Current::Data(_, data) => self.data_end(now, &data, events),
                 Current::Probe(data) => {
@@ -333,7 +333,7 @@ impl Session {
         self.status_of(reject.stat_sn, reject.exp_cmd_sn, reject.max_cmd_sn)?;
         if reject.reason == reject_reason::DATA_DIGEST_ERROR {
             // RFC 7143 §7.8: what was lost cannot be sent again at error recovery level 0.
-            return Err(Violation::misbehaved("RFC 7143 §7.8: the target found a data digest error"));
+            return Err(misbehaved!("RFC 7143 §7.8: the target found a data digest error"));
         }
         let at_fault = self.control.first_chunk().map(|bytes| Bhs(*bytes));
         match (&mut self.phase, at_fault) {
@@ -388,7 +388,7 @@ impl Session {
             self.next_look = self.managed_at + timeout;
             return Ok(());
         }
-        Err(Violation::new(ViolationKind::TimedOut, "the target does not answer an abort"))
+        Err(Violation::timed_out("the target does not answer an abort"))
     }
 
     /// Logs out once asked to and nothing is outstanding.
@@ -469,7 +469,7 @@ impl Initiator for Session {
                 return Ok(());
             }
         }
-        Err(Violation::new(ViolationKind::TimedOut, "the target is silent"))
+        Err(Violation::timed_out("the target is silent"))
     }
 
     fn close(&mut self, _now: Instant) {
@@ -491,5 +491,5 @@ fn sense_data(segment: &[u8]) -> &[u8] {
 }
 
 fn unexpected() -> Violation {
-    Violation::misbehaved("RFC 7143 §11: a PDU that answers nothing").at(0)
+    misbehaved!("RFC 7143 §11: a PDU that answers nothing").at(0)
 }

@@ -75,9 +75,7 @@ impl Framer {
             State::Head => {
                 let Some(bhs) = self.head(input)? else { return Ok(None) };
                 if bhs.data_len() > self.max_data_len {
-                    return Err(
-                        Violation::misbehaved("RFC 7143 §13.12: data segment beyond MaxRecvDataSegmentLength").at(5)
-                    );
+                    return Err(misbehaved!("RFC 7143 §13.12: data segment beyond MaxRecvDataSegmentLength").at(5));
                 }
                 self.data_len = bhs.data_len();
                 self.data_seen = 0;
@@ -182,7 +180,7 @@ impl Framer {
         let (covered, digest) = self.head.split_at(digest_at);
         if self.header_digest && crc32c(covered).to_le_bytes() != digest {
             // RFC 7143 §7.8: the lengths cannot be trusted, so neither can anything that follows.
-            return Err(Violation::malformed("RFC 7143 §7.8: header digest error").at(digest_at as u32));
+            return Err(malformed!("RFC 7143 §7.8: header digest error").at(digest_at as u32));
         }
         let mut bhs = [0; BHS_LEN];
         bhs.copy_from_slice(&self.head[..BHS_LEN]);

@@ -11,7 +11,7 @@ use super::{
     sessions::{Opened, ports},
 };
 use crate::{
-    Endings, Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind, Wait, WaitOutcome,
+    Endings, Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, Wait, WaitOutcome,
     iscsi::{
         Agreed,
         pdu::{
@@ -83,9 +83,7 @@ impl Connection {
             (Phase::Login(_, header), Fragment::Header(bhs)) => {
                 if bhs.opcode() != LoginRequest::OPCODE {
                     // RFC 7143 §6.3: nothing but logins before the full feature phase.
-                    return Err(
-                        Violation::misbehaved("RFC 7143 §6.3: the login phase takes Login Requests alone").at(0)
-                    );
+                    return Err(misbehaved!("RFC 7143 §6.3: the login phase takes Login Requests alone").at(0));
                 }
                 *header = Some(bhs);
                 self.control.clear();
@@ -113,7 +111,7 @@ impl Connection {
                 }
             }
             (Phase::Reinstating(_), _) => {
-                return Err(Violation::misbehaved("RFC 7143 §6.3: a PDU before the answer to the last Login Request"));
+                return Err(misbehaved!("RFC 7143 §6.3: a PDU before the answer to the last Login Request"));
             }
             (Phase::Closed, _) => {}
         }
@@ -342,7 +340,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
         self.handle_notification(now, backend);
         self.reinstate(now, backend)?;
         self.look_soon(now);
-        let late = Violation::new(ViolationKind::TimedOut, "the initiator is silent");
+        let late = Violation::timed_out("the initiator is silent");
         match &self.phase {
             Phase::Login(..) if now >= self.login_deadline => Err(late),
             Phase::Full(_) => {

@@ -253,7 +253,7 @@ fn data_end(
             // RFC 7143 §7.8 would have the command sent again, which error recovery level 0 does not know: the
             // session is the only thing left to recover (§7.1.5).
             link.reject(reject_reason::DATA_DIGEST_ERROR, &bhs);
-            return Err(Violation::malformed("RFC 7143 §7.8: data digest error on a command"));
+            return Err(malformed!("RFC 7143 §7.8: data digest error on a command"));
         }
         DataKind::Out { solicited, last, bhs } => {
             if !intact {

@@ -77,8 +77,8 @@ impl Link {
         }
         if ahead > 0 {
             // One connection a session and no recovery within it: what is missing can never come.
-            return Err(Violation::misbehaved(
-                "RFC 7143 §4.2.2.1: commands are sent in increasing order of CmdSN on a connection",
+            return Err(misbehaved!(
+                "RFC 7143 §4.2.2.1: commands are sent in increasing order of CmdSN on a connection"
             ));
         }
         self.exp_cmd_sn = self.exp_cmd_sn.wrapping_add(1);

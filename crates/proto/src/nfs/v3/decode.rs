@@ -29,7 +29,7 @@ pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
         Err(HeadError::Answer { xid, error }) => format!("call xid {xid:#010x}: {error}"),
         Err(HeadError::WrongDirection) => describe_unknown_reply(&record)?,
         Err(HeadError::Short | HeadError::Malformed) => {
-            return Err(Violation::malformed("RFC 5531 §9: a record too short for a message"));
+            return Err(malformed!("RFC 5531 §9: a record too short for a message"));
         }
     };
     Ok((used, text))
@@ -40,7 +40,7 @@ pub fn describe_reply(procedure: Procedure, bytes: &[u8]) -> Result<(usize, Stri
     let (used, record) = first_record(bytes)?;
     let mut reader = Reader::new(&record);
     let (xid, outcome) =
-        decode_reply(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: a reply that does not decode"))?;
+        decode_reply(&mut reader).map_err(|_| malformed!("RFC 5531 §9: a reply that does not decode"))?;
     let text = match outcome {
         Ok(()) => match Results::decode(procedure, &mut reader) {
             Ok(Ok(results)) => format!("reply xid {xid:#010x} {results:?}"),
@@ -63,7 +63,7 @@ fn first_record(bytes: &[u8]) -> Result<(usize, Vec<u8>), Violation> {
             return Ok((bytes.len() - input.len(), record));
         }
     }
-    Err(Violation::malformed("RFC 5531 §11: the bytes end within a record"))
+    Err(malformed!("RFC 5531 §11: the bytes end within a record"))
 }
 
 fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
@@ -101,7 +101,7 @@ fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
 fn describe_unknown_reply(record: &[u8]) -> Result<String, Violation> {
     let mut reader = Reader::new(record);
     let (xid, outcome) =
-        decode_reply(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: a reply that does not decode"))?;
+        decode_reply(&mut reader).map_err(|_| malformed!("RFC 5531 §9: a reply that does not decode"))?;
     Ok(match outcome {
         Err(error) => format!("reply xid {xid:#010x}: {error}"),
         Ok(()) if reader.remaining() == 0 => format!("reply xid {xid:#010x}: success, no results"),

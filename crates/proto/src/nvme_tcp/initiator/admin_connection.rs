@@ -77,7 +77,9 @@ impl Link {
             Fragment::End { digest_ok } => {
                 return Ok(self.on_exchange_data_end(*digest_ok).map_or(LinkEvent::Nothing, LinkEvent::Completion));
             }
-            Fragment::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for this command")),
+            Fragment::Header { .. } => {
+                return Err(Fault::field(0, rule!("NVMe/TCP 1.1 §3.6.2.1: the PDU is not for this command")));
+            }
         }
         Ok(LinkEvent::Nothing)
     }
@@ -109,14 +111,16 @@ impl Exchange {
             return Err(NO_READ);
         }
         if data.len != data_len || data_len == 0 {
-            return Err(Fault::field(16, "NVMe/TCP: DATAL is not the length of the PDU's data"));
+            return Err(Fault::field(16, rule!("NVMe/TCP 1.1 §3.6.2.9: DATAL is not the length of the PDU's data")));
         }
         let received = self.data.len() as u32;
         if data.offset != received || data_len > self.reads - received {
-            return Err(Fault::out_of_range("NVMe/TCP: C2HData outside what the command asked for, or out of order"));
+            return Err(Fault::out_of_range(rule!(
+                "NVMe/TCP 1.1 §3.6.2.9: C2HData outside what the command asked for, or out of order"
+            )));
         }
         if data.is_success && !(data.is_last && data_len == self.reads - received) {
-            return Err(Fault::field(1, "NVMe/TCP: SUCCESS on a PDU that is not the last"));
+            return Err(Fault::field(1, rule!("NVMe/TCP 1.1 §3.6.2.9: SUCCESS on a PDU that is not the last")));
         }
         // The success is told by the last PDU's end, once its digest was checked.
         self.succeeds = data.is_success;
@@ -137,14 +141,20 @@ impl Exchange {
         if self.is_spoilt {
             cqe.status = Status::TRANSIENT_TRANSPORT_ERROR;
         } else if cqe.status.is_success() && self.data.len() < self.reads as usize {
-            return Err(Violation::misbehaved("NVMe/TCP: a command succeeded without all of its data"));
+            return Err(misbehaved!("NVMe/TCP 1.1 §3.6.2.9: a command succeeded without all of its data"));
         }
         Ok(Answer { cqe, data: self.data })
     }
 }
 
-pub(super) const NO_READ: Fault =
-    Fault { status: Fes::InvalidHeaderField, information: 8, rule: "NVMe/TCP: C2HData for no read outstanding" };
+pub(super) const NO_READ: Fault = Fault {
+    status: Fes::InvalidHeaderField,
+    information: 8,
+    rule: rule!("NVMe/TCP 1.1 §3.6.2.9: C2HData for no read outstanding"),
+};
 
-pub(super) const NO_COMMAND: Fault =
-    Fault { status: Fes::InvalidHeaderField, information: 20, rule: "NVMe/TCP: a response to no command outstanding" };
+pub(super) const NO_COMMAND: Fault = Fault {
+    status: Fes::InvalidHeaderField,
+    information: 20,
+    rule: rule!("NVMe/TCP 1.1 §3.6.2.7: a response to no command outstanding"),
+};

@@ -6,7 +6,6 @@ use core::{fmt, mem, time::Duration};
 use super::{ConnectConfig, Link, admin_connection::NO_COMMAND};
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Transmit, Violation,
-    ViolationKind,
     nvme::{
         CommandId, Cqe, QueueId, Status,
         command::Sgl,
@@ -133,11 +132,16 @@ impl IoQueue {
     fn on_r2t(&mut self, r2t: &R2t) -> Result<(), Fault> {
         let slot = self.slots.get_mut(usize::from(r2t.cid.0));
         let Some(IoSlot { transfer: Transfer::Out { data, sent }, .. }) = slot else {
-            return Err(Fault::field(8, "NVMe/TCP: R2T for no write outstanding that waits for one"));
+            return Err(Fault::field(
+                8,
+                rule!("NVMe/TCP 1.1 §3.6.2.10: R2T for no write outstanding that waits for one"),
+            ));
         };
         let left = data.len() as u32 - *sent;
         if r2t.offset != *sent || r2t.len == 0 || r2t.len > left {
-            return Err(Fault::out_of_range("NVMe/TCP: R2T outside the write's data, or out of order"));
+            return Err(Fault::out_of_range(rule!(
+                "NVMe/TCP 1.1 §3.6.2.10: R2T outside the write's data, or out of order"
+            )));
         }
         let end = *sent + r2t.len;
         while *sent < end {
@@ -187,7 +191,9 @@ impl IoQueue {
                 self.link.on_ic_resp(resp)?;
                 self.control.connect(&self.config, &mut self.link);
             }
-            Fragment::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for a host")),
+            Fragment::Header { .. } => {
+                return Err(Fault::field(0, rule!("NVMe/TCP 1.1 §3.6.2.1: the PDU is not for a host")));
+            }
         }
         Ok(())
     }
@@ -200,14 +206,19 @@ impl IoQueue {
             return self.link.on_exchange_data_header(data, data_len);
         };
         if data.len != data_len || data_len == 0 {
-            return Err(Fault::field(16, "NVMe/TCP: DATAL is not the length of the PDU's data"));
+            return Err(Fault::field(16, rule!("NVMe/TCP 1.1 §3.6.2.9: DATAL is not the length of the PDU's data")));
         }
         let left = len - received;
         if data.offset != *received || data_len > left {
-            return Err(Fault::out_of_range("NVMe/TCP: C2HData outside what the read asked for, or out of order"));
+            return Err(Fault::out_of_range(rule!(
+                "NVMe/TCP 1.1 §3.6.2.9: C2HData outside what the read asked for, or out of order"
+            )));
         }
         if data.is_success && !(data.is_last && data_len == left) {
-            return Err(Fault::field(1, "NVMe/TCP: SUCCESS on a PDU that is not the last of the read"));
+            return Err(Fault::field(
+                1,
+                rule!("NVMe/TCP 1.1 §3.6.2.9: SUCCESS on a PDU that is not the last of the read"),
+            ));
         }
         self.reading = Some((data.cid, data.is_success));
         Ok(())
@@ -236,7 +247,9 @@ impl IoQueue {
             Some(Transfer::Free | Transfer::None) | None => false,
         };
         if is_short && status.is_success() {
-            return Err(Fault::sequence("NVMe/TCP: a command succeeded before all of its data were moved"));
+            return Err(Fault::sequence(rule!(
+                "NVMe/TCP 1.1 §3.6.2.7: a command succeeded before all of its data were moved"
+            )));
         }
         self.end(now, cid, status, events)
     }
@@ -393,10 +406,7 @@ impl Initiator for IoQueue {
                 events.closed(now);
             }
         } else if self.deadline.is_some_and(|deadline| now >= deadline) {
-            return Err(Violation::new(
-                ViolationKind::TimedOut,
-                "the controller was silent for too long with commands outstanding",
-            ));
+            return Err(Violation::timed_out("the controller was silent for too long with commands outstanding"));
         }
         Ok(())
     }

@@ -95,16 +95,16 @@ impl Link {
     /// NVMe/TCP transport 1.1 §3.6.2.3.
     fn on_ic_resp(&mut self, resp: &IcResp) -> Result<(), Fault> {
         if resp.format_version != 0 {
-            return Err(Fault::unsupported(8, "NVMe/TCP: PFV is not 0"));
+            return Err(Fault::unsupported(8, rule!("NVMe/TCP 1.1 §3.6.2.3: PFV is not 0")));
         }
         if resp.controller_alignment > MAX_ALIGNMENT {
-            return Err(Fault::field(10, "NVMe/TCP: CPDA is more than 31"));
+            return Err(Fault::field(10, rule!("NVMe/TCP 1.1 §3.6.2.3: CPDA is more than 31")));
         }
         if resp.digests.and(self.wanted) != resp.digests {
-            return Err(Fault::field(11, "NVMe/TCP: a digest is enabled that was not asked for"));
+            return Err(Fault::field(11, rule!("NVMe/TCP 1.1 §3.6.2.3: a digest is enabled that was not asked for")));
         }
         if resp.max_h2c_data < MIN_H2C_DATA_BYTES {
-            return Err(Fault::field(12, "NVMe/TCP: MAXH2CDATA is less than 4096"));
+            return Err(Fault::field(12, rule!("NVMe/TCP 1.1 §3.6.2.3: MAXH2CDATA is less than 4096")));
         }
         self.max_h2c_data_bytes = resp.max_h2c_data & !3;
         self.digests = resp.digests;

@@ -10,7 +10,7 @@ use super::{
     read, read_capacity_10, read_capacity_16, synchronize_cache_10, test_unit_ready, unmap, unmap_parameters, write,
     write_same_16,
 };
-use crate::{Geometry, Io, IoError, Misuse, Payload, Refusal, Violation, ViolationKind};
+use crate::{Geometry, Io, IoError, Misuse, Payload, Refusal, Violation};
 
 /// Times that a command is sent again for a unit attention condition or a busy target; each condition is reported once.
 const TRIES_MAX: u32 = 16;
@@ -170,8 +170,7 @@ const ALL_PAGES: u8 = 0x3f;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
 const BLOCK_LIMITS: u8 = 0xb0;
 
-const SHORT: Violation =
-    Violation { kind: ViolationKind::Malformed, rule: "SPC-5 §6: data that are too short or make no sense", at: None };
+const SHORT: Violation = malformed!("SPC-5 §6: data that are too short or make no sense");
 
 fn refused(error: &IoError) -> Violation {
     match error {

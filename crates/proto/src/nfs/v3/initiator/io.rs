@@ -124,7 +124,7 @@ impl Mount {
         let tag = xid.0 & CONTROL_TAG;
         let work = match self.slots.get(tag as usize) {
             Some(IoSlot { xid: sent, work: Some(work), again_at: None }) if *sent == xid => work,
-            _ => return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call")),
+            _ => return Err(misbehaved!("RFC 5531 §9: a reply to no call")),
         };
         if let (Work::Read { len, done, .. }, Ok(())) = (work, outcome) {
             let (left, done) = (len - done, *done);
@@ -166,7 +166,7 @@ impl Mount {
                 IoError::Failed { status: 0, refusal: Refusal::Other, what: "the file ended before the range read" };
             self.complete(now, read.tag, Err(error), events);
         } else if read.count == 0 {
-            return Err(Violation::misbehaved("RFC 1813 §3.3.6: READ gave nothing before the end of the file"));
+            return Err(misbehaved!("RFC 1813 §3.3.6: READ gave nothing before the end of the file"));
         } else {
             self.send(read.tag);
         }
@@ -267,7 +267,7 @@ impl Mount {
         match head {
             Ok((count, eof)) => {
                 if count > left {
-                    return Err(Violation::misbehaved("RFC 1813 §3.3.6: READ gave more than was asked for"));
+                    return Err(misbehaved!("RFC 1813 §3.3.6: READ gave more than was asked for"));
                 }
                 let mut read = ReadUnderway { tag, at: done, left: count, count, eof };
                 read.take(reader.take(reader.remaining()).unwrap_or_default(), events);
@@ -308,10 +308,10 @@ impl Mount {
             unreachable!("the caller looked")
         };
         if committed < *stability {
-            return Err(Violation::misbehaved("RFC 1813 §3.3.7: WRITE less stable than was asked for"));
+            return Err(misbehaved!("RFC 1813 §3.3.7: WRITE less stable than was asked for"));
         }
         if count == 0 || count as usize > data.len() - *done as usize {
-            return Err(Violation::misbehaved("RFC 1813 §3.3.7: WRITE of nothing, or of more than was sent"));
+            return Err(misbehaved!("RFC 1813 §3.3.7: WRITE of nothing, or of more than was sent"));
         }
         *done += count;
         if *done as usize == data.len() {
@@ -410,5 +410,5 @@ fn write_done(reader: &mut Reader<'_>) -> Result<Result<WriteDone, Status>, Garb
 }
 
 fn malformed(_: Garbage) -> Violation {
-    Violation::malformed("RFC 1813 §3.3: results that do not decode")
+    malformed!("RFC 1813 §3.3: results that do not decode")
 }

@@ -14,7 +14,7 @@ use self::{
 };
 use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, arguments::Stability, results::FsInfo, types::Status};
 use crate::{
-    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation, ViolationKind,
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
     nfs::common::FileHandle,
     rpc::{Encoder, HeadError, Piece, Records, RpcError, Xid, auth::Identity, message::decode_reply},
     wire::{Reader, Transmit},
@@ -213,9 +213,9 @@ impl Mount {
             Ok(reply) => reply,
             Err(HeadError::Short) if !end => return Ok(false),
             Err(HeadError::WrongDirection) => {
-                return Err(Violation::misbehaved("RFC 5531 §9: a client is sent replies only"));
+                return Err(misbehaved!("RFC 5531 §9: a client is sent replies only"));
             }
-            Err(_) => return Err(Violation::malformed("RFC 5531 §9: a reply that does not decode")),
+            Err(_) => return Err(malformed!("RFC 5531 §9: a reply that does not decode")),
         };
         if xid.0 & CONTROL_TAG != CONTROL_TAG {
             return self.take_io_reply(now, xid, outcome, &mut reader, end, events);
@@ -224,7 +224,7 @@ impl Mount {
             return Ok(false);
         }
         if xid != self.control_xid || !self.awaits_control() {
-            return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call"));
+            return Err(misbehaved!("RFC 5531 §9: a reply to no call"));
         }
         self.take_control_reply(now, outcome, &mut reader, events)?;
         Ok(true)
@@ -232,7 +232,7 @@ impl Mount {
 
     fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         if self.held.len() + bytes.len() > MAX_CONTROL_LEN as usize {
-            return Err(Violation::misbehaved("RFC 1813 §3.3: a reply longer than any that was asked for"));
+            return Err(misbehaved!("RFC 1813 §3.3: a reply longer than any that was asked for"));
         }
         self.held.extend_from_slice(bytes);
         Ok(())
@@ -292,7 +292,7 @@ impl Initiator for Mount {
         self.send_delayed(now);
         if now >= self.last_progress + self.config.timeout {
             if self.awaits_something() {
-                return Err(Violation::new(ViolationKind::TimedOut, "RFC 5531 §9: no reply to a call"));
+                return Err(Violation::timed_out("RFC 5531 §9: no reply to a call"));
             }
             if self.is_idle() {
                 self.ping(now);

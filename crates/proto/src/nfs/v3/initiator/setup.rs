@@ -6,7 +6,7 @@ use alloc::{string::String, vec::Vec};
 
 use super::{Mount, Root};
 use crate::{
-    InitiatorEvents, Instant, Refusal, Violation, ViolationKind,
+    InitiatorEvents, Instant, Refusal, Violation,
     nfs::{
         PROGRAM,
         common::{CreateHow, FileHandle, FileType, SetAttributes, access},
@@ -104,10 +104,7 @@ impl Mount {
             MountStep::Create => match decode(Procedure::Create, reader)? {
                 Ok(Results::Create { object: Some(file), .. }) => self.ask_for_info(file),
                 Ok(_) => {
-                    return Err(Violation::new(
-                        ViolationKind::Unsupported,
-                        "RFC 1813 §3.3.8: a server that gives no handle of the file it made",
-                    ));
+                    return Err(unsupported!("RFC 1813 §3.3.8: a server that gives no handle of the file it made"));
                 }
                 Err(failure) => return Err(refused("RFC 1813 §3.3.8: the file cannot be made", failure.status)),
             },
@@ -119,7 +116,7 @@ impl Mount {
                 };
                 self.geometry.max_io_bytes = info.read_max.min(info.write_max).min(MAX_IO_BYTES);
                 if self.geometry.max_io_bytes == 0 {
-                    return Err(Violation::misbehaved("RFC 1813 §3.3.19: rtmax or wtmax is zero"));
+                    return Err(misbehaved!("RFC 1813 §3.3.19: rtmax or wtmax is zero"));
                 }
                 self.info = Some(info);
                 self.step = MountStep::Access { file };
@@ -275,7 +272,7 @@ fn decode<'a>(procedure: Procedure, reader: &mut Reader<'a>) -> Result<Reply<'a>
 }
 
 fn malformed(_: Garbage) -> Violation {
-    Violation::malformed("RFC 1813 §3.3: results that do not decode")
+    malformed!("RFC 1813 §3.3: results that do not decode")
 }
 
 fn refused(rule: &'static str, status: Status) -> Violation {

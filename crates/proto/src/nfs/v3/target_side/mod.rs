@@ -144,7 +144,7 @@ impl Connection {
 
     fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         if self.held.len() + bytes.len() > MAX_CONTROL_LEN as usize {
-            return Err(Violation::misbehaved("RFC 1813 §3.3: a call longer than any procedure's"));
+            return Err(misbehaved!("RFC 1813 §3.3: a call longer than any procedure's"));
         }
         self.held.extend_from_slice(bytes);
         Ok(())

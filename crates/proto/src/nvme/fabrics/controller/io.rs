@@ -8,7 +8,7 @@ use super::{
     slots::{Control, Slots, State},
 };
 use crate::{
-    Ending, Instant, IoId, Shared, Started, Transmit, UnitId, UnitOp, Violation, ViolationKind, Wait, WaitOutcome,
+    Ending, Instant, IoId, Rule, Shared, Started, Transmit, UnitId, UnitOp, Violation, Wait, WaitOutcome,
     nvme::{
         CommandId, ControllerId, Cqe, NvmeBackend, QueueId, Sqe, Status, Subsystem,
         command::{Sgl, fabrics, nvm},
@@ -100,7 +100,7 @@ impl IoQueueState {
         sq_head: u16,
         transport: &mut T,
         backend: &mut B,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), &'static Rule> {
         let generation = self.generation.get();
         let is_gone = generation == Generation::DEAD;
         let purged = if is_gone { self.take_purged() } else { self.reload(generation, backend) };
@@ -133,11 +133,7 @@ pub(super) fn end_purged<B: NvmeBackend + ?Sized>(
     }
 }
 
-const GONE: Violation = Violation {
-    kind: ViolationKind::Misbehaved,
-    at: None,
-    rule: "NVMe base 2.1 §3.7: the controller was reset or has ended, and with it its I/O queues",
-};
+const GONE: &Rule = rule!("NVMe base 2.1 §3.7: the controller was reset or has ended, and with it its I/O queues");
 
 /// Bytes that come with a command of `len` bytes of ranges or keys. Hosts may give a buffer of the most that there can be (Linux
 /// does); the command says which of it counts (NVM command set 1.1 §3.3.3).
@@ -157,7 +153,7 @@ impl Queue {
         data_len: u32,
         transport: &mut T,
         backend: &mut B,
-    ) -> Result<Destination, Violation> {
+    ) -> Result<Destination, &'static Rule> {
         let Phase::Io(io) = &mut self.phase else { unreachable!("a command of an I/O queue") };
         if io.generation.get() != io.seen {
             io.catch_up(&mut self.slots, self.sq.reported(), transport, backend)?;
@@ -235,7 +231,7 @@ impl Queue {
         if io.generation.get() == io.seen {
             return Ok(());
         }
-        io.catch_up(&mut self.slots, self.sq.reported(), transport, backend)
+        io.catch_up(&mut self.slots, self.sq.reported(), transport, backend).map_err(Violation::misbehaved)
     }
 
     /// Does what other hosts did to this one. What they wait for may be over now, and so may what this one waits for.

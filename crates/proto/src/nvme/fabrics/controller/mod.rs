@@ -18,7 +18,7 @@ use self::{
 };
 use super::Data;
 use crate::{
-    Ending, Instant, IoId, Payload, Started, Transmit, UnitError, Violation, ViolationKind,
+    Ending, Instant, IoId, Payload, Rule, Started, Transmit, UnitError, Violation,
     nvme::{
         CommandId, Cqe, NvmeBackend, QueueId, Sqe, Status,
         admin::{AdminController, AdminOutcome},
@@ -98,7 +98,7 @@ impl Queue {
 
     // -------------------------------------------------------------------------------------------------------- receiving
 
-    /// A capsule came, and says that `data_len` bytes of data come with it: gives where they go. A violation ends the connection.
+    /// A capsule came, and says that `data_len` bytes of data come with it: gives where they go. A rule that it breaks ends the connection.
     #[inline]
     pub fn on_command<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
@@ -107,7 +107,7 @@ impl Queue {
         data_len: u32,
         transport: &mut T,
         backend: &mut B,
-    ) -> Result<Destination, Violation> {
+    ) -> Result<Destination, &'static Rule> {
         self.sq.advance();
         let cid = sqe.cid();
         // NVMe base 2.1 §4.2.3.1: Command ID Conflict.
@@ -116,8 +116,8 @@ impl Queue {
             return Ok(Destination::Nowhere);
         }
         if self.slots.peek().is_none() {
-            return Err(Violation::misbehaved(
-                "NVMe over Fabrics: more commands outstanding than the submission queue has entries",
+            return Err(rule!(
+                "NVMe base 2.1 §3.3.3.1: more commands outstanding than the submission queue has entries"
             ));
         }
         // NVMe base 2.1 §4.1.1: fused operations are not supported; PSDT is 01b in fabrics.
@@ -413,10 +413,10 @@ impl Queue {
             Phase::Admin(admin) => admin.handle_timeout(now),
             Phase::Io(_) => self.on_io_timeout(now, transport, backend),
             Phase::Connecting if self.deadline.is_some_and(|deadline| now >= deadline) => {
-                Err(Violation::new(ViolationKind::TimedOut, "no Connect command in time"))
+                Err(Violation::timed_out("no Connect command in time"))
             }
             Phase::Authenticating(_) if self.deadline.is_some_and(|deadline| now >= deadline) => {
-                Err(Violation::new(ViolationKind::TimedOut, "the host did not authenticate itself in time"))
+                Err(Violation::timed_out("the host did not authenticate itself in time"))
             }
             Phase::Connecting | Phase::Authenticating(_) | Phase::Closing => Ok(()),
         };

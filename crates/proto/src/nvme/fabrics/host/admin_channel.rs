@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use super::{Answer, Capsules, Connection, ConnectionEvent, SessionConfig, connect, timed_out};
 use crate::{
-    Instant, Refusal, Transmit, Violation, ViolationKind,
+    Instant, Refusal, Transmit, Violation,
     nvme::{
         CommandId, ControllerId, QueueId, Sqe, Status,
         auth::{self, Agreed, AuthStep, Host},
@@ -239,9 +239,7 @@ impl<C: Connection> AdminChannel<C> {
                 let bytes = data.first_chunk().expect("all data of a command that succeeded");
                 let fields = identify::parse_controller(bytes);
                 if fields.cntlid != self.cntlid {
-                    return Err(Violation::misbehaved(
-                        "NVMe base 2.1 §6.3: Connect and Identify name different controllers",
-                    ));
+                    return Err(misbehaved!("NVMe base 2.1 §6.3: Connect and Identify name different controllers"));
                 }
                 self.stage = Stage::Up;
                 return Ok(Some(Event::Up(Box::new(fields))));
@@ -353,7 +351,7 @@ impl Authentication {
                 Refusal::Unauthenticated,
                 "the controller asks for authentication: no secret is given",
             )),
-            _ => Err(Violation::new(ViolationKind::Unsupported, "the controller asks for a secure channel")),
+            _ => Err(unsupported!("NVMe base 2.1 §6.3: the controller asks for a secure channel")),
         }
     }
 

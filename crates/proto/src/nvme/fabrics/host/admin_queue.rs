@@ -8,7 +8,7 @@ use super::{
     admin_channel::{AdminChannel, Event},
 };
 use crate::{
-    Geometry, Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation, ViolationKind,
+    Geometry, Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation,
     nvme::{
         CommandId, Sqe,
         command::{admin, feature},
@@ -94,9 +94,8 @@ impl<C: Connection> AdminQueue<C> {
 
     fn on_up(&mut self, now: Instant, fields: Box<ControllerFields>) -> Result<(), Violation> {
         if !fields.has_sgl || fields.in_capsule_offset != 0 {
-            return Err(Violation::new(
-                ViolationKind::Unsupported,
-                "NVMe over Fabrics: the controller has no SGLs, or an in-capsule data offset",
+            return Err(unsupported!(
+                "NVMe base 2.1 §5.1.13.2.1: the controller has no SGLs, or an in-capsule data offset"
             ));
         }
         self.fields = Some(fields);
@@ -157,9 +156,8 @@ impl<C: Connection> AdminQueue<C> {
             return Err(NO_NAMESPACE);
         }
         if namespace.metadata_bytes != 0 || !(9..=16).contains(&namespace.block_shift) {
-            return Err(Violation::new(
-                ViolationKind::Unsupported,
-                "the namespace's format has metadata, or blocks that are not 512 bytes to 64 KiB long",
+            return Err(unsupported!(
+                "iotax limit: the namespace's format has metadata, or blocks that are not 512 bytes to 64 KiB long"
             ));
         }
         let cap = self.channel.cap();
@@ -201,11 +199,8 @@ impl<C: Connection> AdminQueue<C> {
     }
 }
 
-const NO_NAMESPACE: Violation = Violation {
-    kind: ViolationKind::Refused(Refusal::NotFound),
-    rule: "the controller has no such namespace, or none that is active",
-    at: None,
-};
+const NO_NAMESPACE: Violation =
+    Violation::refused(Refusal::NotFound, "the controller has no such namespace, or none that is active");
 
 impl<C: Connection> Initiator for AdminQueue<C> {
     fn receive(&mut self, now: Instant, mut bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {

@@ -118,7 +118,9 @@ impl<C: Connection> Discovery<C> {
                 } else if self.rounds < MAX_ROUNDS {
                     self.fetch_header(now, Stage::Header);
                 } else {
-                    return Err(Violation::misbehaved("the discovery log changes faster than it can be read"));
+                    return Err(misbehaved!(
+                        "NVMe base 2.1 §5.1.12.3.1: the discovery log changes faster than it can be read"
+                    ));
                 }
             }
             Stage::BringUp | Stage::Done | Stage::Down => {}
@@ -148,9 +150,9 @@ impl<C: Connection> Discovery<C> {
 }
 
 fn parse_header(data: &[u8]) -> Result<(u64, u64), Violation> {
-    discovery::parse_header(data)
-        .filter(|(_, count)| *count <= MAX_ENTRIES)
-        .ok_or(Violation::malformed("the discovery log has no header, or more entries than are believed"))
+    discovery::parse_header(data).filter(|(_, count)| *count <= MAX_ENTRIES).ok_or(malformed!(
+        "NVMe base 2.1 §5.1.12.3.1: the discovery log has no header, or more entries than are believed"
+    ))
 }
 
 impl<C> fmt::Debug for Discovery<C> {

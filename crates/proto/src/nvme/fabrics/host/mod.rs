@@ -16,7 +16,7 @@ use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
 use crate::{
-    Geometry, Transmit, Violation, ViolationKind,
+    Geometry, Transmit, Violation,
     nvme::{
         CommandId, ControllerId, Cqe, QueueId, Sqe,
         auth::{Agreed, HostConfig},
@@ -155,5 +155,5 @@ fn connect(
 
 /// The controller did not answer in time.
 fn timed_out(rule: &'static str) -> Violation {
-    Violation::new(ViolationKind::TimedOut, rule)
+    Violation::timed_out(rule)
 }
