@@ -362,6 +362,7 @@ pub(crate) struct ResultEvent {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cpu_series: Vec<CpuPoint>,
     pub(crate) outstanding: Outstanding,
+    pub(crate) gaps: GapsReport,
     pub(crate) verify: VerifyReport,
     pub(crate) checks: Checks,
     /// Of a simulation
@@ -370,6 +371,17 @@ pub(crate) struct ResultEvent {
     /// Of a session
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) slices: Vec<SliceReport>,
+}
+
+/// Times without a completed I/O, from the window's start to its end.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GapsReport {
+    /// Of several threads together, at most this where it is shorter than `listed_from_ns`
+    pub(crate) longest_ns: u64,
+    /// `list` has every gap of this length or longer
+    pub(crate) listed_from_ns: u64,
+    /// (start from the window's start, duration) by start; of a session, from its first slice's start
+    pub(crate) list: Vec<(u64, u64)>,
 }
 
 /// What a database did on the unit in the window.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use iotax_node::load::{Arrived, DirectionResult, Latency, Measured, OltpCounts, Sample, Sparse, StreamResult};
+use iotax_node::load::{Arrived, DirectionResult, Gaps, Latency, Measured, OltpCounts, Sample, Sparse, StreamResult};
+use iotax_proto::Instant;
 use iotax_runtime::cpu::{EventCounts, MachineTimes};
 
 use super::{
@@ -12,11 +13,14 @@ use super::{
 use crate::{
     document::{
         self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, DatabaseReport, DirectionReport,
-        Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent,
+        GapsReport, Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent,
         SeriesPoint, StreamReport, VerifyReport, VmThreadsCpu, Window,
     },
     version::VERSION,
 };
+
+/// Enough to find the gaps that several machines have in common.
+const GAPS_TOLD_MAX: usize = 64;
 
 pub(crate) fn connected(endpoint: &str, driver: &'static str, unit: &Unit) -> ConnectedEvent {
     ConnectedEvent {
@@ -79,6 +83,7 @@ pub(crate) fn figures(
 ) -> ResultEvent {
     let waits = std::iter::once(&cpu.initiator).chain(&cpu.target).map(|process| process.run_queue_wait_ns);
     let run_queue_wait = ratio(waits.sum(), cpu_window_ns);
+    let window_start = Instant(window.start_ns);
     ResultEvent {
         id: None,
         engine_version: VERSION,
@@ -100,6 +105,7 @@ pub(crate) fn figures(
             per_worker: if document.oltp.is_some() { 1 } else { document.outstanding },
             mean: measured.mean_outstanding,
         },
+        gaps: gaps(&measured.gaps, window_start),
         verify: VerifyReport {
             checked_blocks: measured.verify.checked_blocks,
             never_written_blocks: measured.verify.never_written_blocks,
@@ -115,6 +121,12 @@ pub(crate) fn figures(
         simulated: None,
         slices: Vec::new(),
     }
+}
+
+fn gaps(gaps: &Gaps, window_start: Instant) -> GapsReport {
+    let told = gaps.clone().longest(GAPS_TOLD_MAX);
+    let list = told.list.iter().map(|gap| (gap.start.since(window_start).as_nanos() as u64, gap.duration_ns()));
+    GapsReport { longest_ns: told.longest_ns, listed_from_ns: told.listed_from_ns, list: list.collect() }
 }
 
 /// `own`: the role of this process.

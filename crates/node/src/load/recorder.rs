@@ -3,6 +3,7 @@
 use iotax_proto::Instant;
 
 use super::{
+    gaps::{GapTimer, Gaps},
     histogram::{Histogram, Sparse},
     mix::Direction,
     oltp::OltpCounts,
@@ -79,6 +80,8 @@ pub struct Measured {
     pub lateness: Option<Latency>,
     pub series: Vec<Sample>,
     pub mean_outstanding: f64,
+    /// When no read and no write completed.
+    pub gaps: Gaps,
     pub verify: Tally,
     /// I/Os that failed outside the window.
     pub errors_outside: u64,
@@ -110,6 +113,7 @@ pub struct Recorder {
     series: Vec<Sample>,
     errors_outside: u64,
     completed: u64,
+    gaps: GapTimer,
     outstanding: Outstanding,
 }
 
@@ -165,9 +169,13 @@ impl Recorder {
             series: Vec::new(),
             errors_outside: 0,
             completed: 0,
+            gaps: GapTimer::new(),
             outstanding: Outstanding { schedule, count: 0, since: Instant(0), integral: 0 },
         };
         recorder.interval_end = recorder.end_after(schedule.warmup_start);
+        if schedule.start == schedule.warmup_start {
+            recorder.gaps.start(schedule.start);
+        }
         recorder
     }
 
@@ -180,6 +188,7 @@ impl Recorder {
 
     pub fn complete(&mut self, io: Completion) {
         self.completed += 1;
+        self.gaps.complete(io.completed);
         let since = |instant| io.completed.since(instant).as_nanos() as u64;
         let side = self.side(io.stream, io.direction);
         side.interval_bytes += u64::from(io.bytes);
@@ -246,6 +255,7 @@ impl Recorder {
             lateness: self.lateness.as_ref().map(Timer::result),
             series: self.series.clone(),
             mean_outstanding: self.outstanding.until(self.schedule.end) as f64 / window_ns as f64,
+            gaps: self.gaps.gaps(),
             verify,
             errors_outside: self.errors_outside + self.interval_errors(),
             oltp: None,
@@ -311,6 +321,11 @@ impl Recorder {
             lateness.close_interval(in_window);
         }
         self.interval_start = self.interval_end;
+        if self.interval_start == self.schedule.start {
+            self.gaps.start(self.schedule.start);
+        } else if self.interval_start == self.schedule.end {
+            self.gaps.end(self.schedule.end);
+        }
         self.interval_end = self.end_after(self.interval_start);
     }
 }
@@ -491,12 +506,14 @@ impl Measured {
             ours.merge(theirs);
         }
         self.mean_outstanding += other.mean_outstanding;
+        self.gaps.merge(&other.gaps);
     }
 
     /// Adds the figures of a later slice, as long as each of the `slices` that are here.
     pub fn append(&mut self, later: &Self, slices: u32) {
         self.add(later);
         self.series.extend(later.series.iter().cloned());
+        self.gaps.append(&later.gaps);
         let before = f64::from(slices);
         self.mean_outstanding = (self.mean_outstanding * before + later.mean_outstanding) / (before + 1.0);
     }
@@ -605,6 +622,20 @@ mod tests {
         let mut merged = first.measured(Tally::default());
         merged.merge(&second.measured(Tally::default()));
         assert_eq!(merged, whole.measured(Tally::default()));
+    }
+
+    #[test]
+    fn gaps_are_those_of_the_window() {
+        let mut warm = recorder(schedule());
+        for at in [11 * MS, 34 * MS, 60 * MS, 62 * MS, 90 * MS, 140 * MS, 200 * MS] {
+            record(&mut warm, at, Direction::Read);
+        }
+        assert_eq!(warm.measured(Tally::default()).gaps.longest_ns, 45 * MS);
+        let duration = Duration::from_millis;
+        let mut cold = recorder(Schedule::new(Instant(10 * MS), Duration::ZERO, duration(100), duration(10)));
+        record(&mut cold, 60 * MS, Direction::Read);
+        record(&mut cold, 200 * MS, Direction::Read);
+        assert_eq!(cold.measured(Tally::default()).gaps.longest_ns, 50 * MS);
     }
 
     #[test]
