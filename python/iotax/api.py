@@ -76,6 +76,7 @@ COLUMNS = {
     "cpu_transaction_initiator": "cpu_initiator_us_per_transaction",
     "cpu_transaction_target": "cpu_target_us_per_transaction",
     "cpu_transaction_hypervisor": "cpu_hypervisor_us_per_transaction",
+    "longest_gap": "longest_gap_ms",
 }
 """A response → the column that holds it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iotax.trial import Direction, Histogram, Latency, LatencyKnown, merge_counts
+from iotax.trial import Direction, Gaps, Histogram, Latency, LatencyKnown, merge_counts
 
 
 def merged_directions(streams: Sequence[Direction]) -> Direction:
@@ -41,6 +41,25 @@ def merged_latencies(parts: Sequence[Latency]) -> Latency:
         latency_max_ns=max((each.latency_max_ns for each in some), default=0),
         histogram=merged_histograms([each.histogram for each in parts]),
     )
+
+
+def merged_gaps(parts: Sequence[tuple[Gaps, int]], error_ns: int) -> Gaps:
+    """When none of several machines completed an I/O; each with the start of its window, of which two are known to
+    `error_ns` of each other. A gap must be ten times as long for it to be listed."""
+    listed_from_ns = max(10 * error_ns, *(gaps.listed_from_ns for gaps, _ in parts))
+    common = _spans(*parts[0])
+    for gaps, start_ns in parts[1:]:
+        own = _spans(gaps, start_ns)
+        both = [(max(a, c), min(b, d)) for a, b in common for c, d in own if min(b, d) - max(a, c) >= listed_from_ns]
+        common = sorted(both)
+    found = [(start_ns, end_ns - start_ns) for start_ns, end_ns in common if end_ns - start_ns >= listed_from_ns]
+    bound_ns = min(listed_from_ns - 1, *(gaps.longest_ns for gaps, _ in parts))
+    longest_ns = max((duration_ns for _, duration_ns in found), default=bound_ns)
+    return Gaps(longest_ns=longest_ns, is_bound=not found, listed_from_ns=listed_from_ns, listed=found)
+
+
+def _spans(gaps: Gaps, start_ns: int) -> list[tuple[int, int]]:
+    return [(start_ns + at_ns, start_ns + at_ns + duration_ns) for at_ns, duration_ns in gaps.listed]
 
 
 def _known(parts: Sequence[LatencyKnown]) -> LatencyKnown:

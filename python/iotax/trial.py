@@ -180,6 +180,20 @@ class Outstanding(Record):
         return None if self.workers is None or self.per_worker is None else self.workers * self.per_worker
 
 
+class Gaps(Record):
+    """Times without a completed I/O, from the window's start to its end."""
+
+    longest_ns: int
+    is_bound: bool = False
+    """`longest_ns` is an upper bound: of several threads or clients, none of whose common gaps is listed."""
+    listed_from_ns: int
+    """`listed` has every gap of this length or longer."""
+    listed: list[tuple[int, int]] = Field(default=[])
+    """(start from the window's start, duration) in ns, by start."""
+    of: Literal["all", "client"] = "all"
+    """`client`: the longest of any one client, where their clocks cannot tell when all of them had one."""
+
+
 class Verify(Record):
     """What checking the data read gave, in blocks of 512 bytes or the unit's own size."""
 
@@ -299,6 +313,8 @@ class Client(Record):
     latency_sum_ns: int
     latency_p50_ns: float | None = None
     latency_p99_ns: float | None = None
+    longest_gap_ns: int | None = None
+    """Without a completed I/O of its own."""
     pace: float | None = None
     """Of its clock over warm-up and window, that of the host below it being 1: a guest whose time is that of its
     instructions. None for all others."""
@@ -483,6 +499,8 @@ class TrialResult(Record):
     cpu_series: list[CpuSecond] = Field(default=[])
     """CPU over the window by role, where it was read more often than at its ends."""
     outstanding: Outstanding
+    gaps: Gaps | None = None
+    """None where another program made the load, or an earlier version."""
     verify: Verify | None = None
     checks: Checks = Checks()
     paths: Paths | None = None
@@ -571,6 +589,12 @@ class TrialResult(Record):
     def latency_max_ns(self) -> int | None:
         """Of the slowest I/O; None where it is not known."""
         return max((each.latency_max_ns for each in self.active if each.latency != "none"), default=0) or None
+
+    def slow_ios(self, over_ns: int) -> int | None:
+        """I/Os that took longer, as exactly as the histogram tells; None where it is not known."""
+        if self.latency_known != "histogram":
+            return None
+        return sum(count for value_ns, count in self.latency_counts().items() if value_ns > over_ns)
 
     @property
     def service_mean_ns(self) -> float:

@@ -110,7 +110,7 @@ def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
 
 def headlines(words: Sequence[str]) -> list[Response]:
     """The parts of CPU per I/O that may answer a study which asks for these responses, the best first."""
-    asked = [ASKED[word] for word in words if ASKED[word] in PARTS]
+    asked = [ASKED[word] for word in words if ASKED.get(word) in PARTS]
     # Where a target is beyond reach, the initiator's stands for both.
     wanted = [each for one in asked for each in ((CPU, CPU_INITIATOR) if one is CPU else (one,))]
     return list(dict.fromkeys([*wanted, CPU, CPU_INITIATOR, CPU_HYPERVISOR, CPU_MACHINE]))

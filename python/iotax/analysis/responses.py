@@ -55,6 +55,8 @@ class Run:
 
 
 _BOTH_ENDS = "initiator + target"
+SLOW = {"over 100 ms": 100_000_000, "over 1 s": 1_000_000_000}
+"""What counts as a slow I/O, and as a very slow one, in ns."""
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,10 @@ def _utilisation_percent(role: CpuRole) -> Callable[[Run], float | None]:
     return of
 
 
+def _longest_gap_ms(run: Run) -> float | None:
+    return None if run.result.gaps is None else run.result.gaps.longest_ns / 1e6
+
+
 IOPS = Response("iops", "Throughput", "IOPS", True, _of_ios(lambda run: run.result.rate_iops or None))
 TRANSACTIONS = Response(
     "transactions", "Throughput", "transactions/s", True, _of_transactions(lambda run: run.result.rate_iops or None)
@@ -327,6 +333,8 @@ SYNC = Response("latency_sync", "Mean latency of flushes", "µs", False, _direct
 SYNC_P50 = _percentile_of("sync", "flushes", 50)
 SYNC_P99 = _percentile_of("sync", "flushes", 99)
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
+LONGEST_GAP = Response("longest_gap", "Longest gap without I/O", "ms", False, _longest_gap_ms)
+"""Of several threads or clients together; below 1 ms that may be an upper bound (`Gaps.is_bound`)."""
 CPU = _cpu_per_io("cpu", "both", _BOTH_ENDS)
 CPU_INITIATOR = _cpu_per_io("cpu_initiator", "initiator", "initiator")
 CPU_TARGET = _cpu_per_io("cpu_target", "target", "target")
@@ -390,6 +398,7 @@ RESPONSES = (
     *UTILISATION,
     *EVENTS,
     *DATABASE,
+    LONGEST_GAP,
 )
 
 ASKED = {
@@ -400,5 +409,7 @@ ASKED = {
     "transactions": TRANSACTIONS,
     "cpu_per_transaction": CPU_TRANSACTION,
     "disk_iops": DISK_IOPS,
+    "longest_gap": LONGEST_GAP,
 }
-"""A study's word for a response → the response that answers it."""
+"""A study's word for a response → the response that answers it. `slow_ios` is counted beside, and compared by no
+ratio: most runs have none."""

@@ -29,6 +29,8 @@ class Cause(StrEnum):
     """A utilisation compares what I/Os cost at equal rates only, and the rates differ by more than the margin."""
     COUNTS = "counts"
     """Of a percentile: too few I/Os of a run lie beyond it."""
+    BOUNDS = "bounds"
+    """Of both sides some values are upper bounds only: gaps of several threads or clients that none had alone."""
     LOOKED = "looked"
     """Replicates were added after results were there: whoever adds until something differs finds what is not there."""
     ENDS = "ends"

@@ -14,6 +14,7 @@ from iotax.analysis.responses import (
     CPU_TRANSACTION_INITIATOR,
     IOPS,
     LATENCY,
+    LONGEST_GAP,
     ROLE_OF,
     TRANSACTIONS,
     Response,
@@ -41,7 +42,7 @@ def chosen(words: Sequence[str], runs: Sequence[Run]) -> list[Response]:
     database = any(run.result.database is not None for run in runs)
     whole, alone = (CPU_TRANSACTION, CPU_TRANSACTION_INITIATOR) if database else (CPU, CPU_INITIATOR)
     cpu = whole if all(whole.of(run) is not None for run in runs) else alone
-    asked = [_of_load(ASKED[word], database=database) for word in words]
+    asked = [_of_load(ASKED[word], database=database) for word in words if word in ASKED]
     kept = [cpu if response is whole else response for response in asked if not imposed(response, runs)]
     if len(kept) < len(asked):
         first = [cpu] if imposed(asked[0], runs) else []
@@ -67,8 +68,8 @@ class Unread:
 def unread(words: Sequence[str], runs: Sequence[Run]) -> list[Unread]:
     """CPU time of roles that no run has, though the study asks for it."""
     database = any(run.result.database is not None for run in runs)
-    asked = [_of_load(ASKED[word], database=database) for word in words if ASKED[word].key in ROLE_OF]
-    missing = [each for each in asked if runs and all(each.of(run) is None for run in runs)]
+    asked = [_of_load(ASKED[word], database=database) for word in words if word in ASKED]
+    missing = [r for r in asked if r.key in ROLE_OF and runs and all(r.of(run) is None for run in runs)]
     return [Unread(each, lack_of(ROLE_OF[each.key], runs)) for each in missing]
 
 
@@ -90,4 +91,11 @@ def withheld(response: Response, grid: Grid, runs: Sequence[Run]) -> Mapping[str
             found[arm] = Withheld(Cause.IMPOSED)
         elif response.tail is not None and not response.tail.told(both):
             found[arm] = Withheld(Cause.COUNTS)
+        elif response is LONGEST_GAP and all(map(_bounded, (own, of_arm.get(grid.baseline_arm, ())))):
+            found[arm] = Withheld(Cause.BOUNDS)
     return found
+
+
+def _bounded(runs: Sequence[Run]) -> bool:
+    """Whether of some gap only an upper bound is known."""
+    return any(run.result.gaps is not None and run.result.gaps.is_bound for run in runs)

@@ -11,10 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis import CellSummary, Response, Summary, Verdict
-from iotax.analysis.responses import CPU_MACHINE, DISK_IOPS, IOPS, ROLE_OF, UTILISATION
+from iotax.analysis.interruptions import interruptions
+from iotax.analysis.responses import CPU_MACHINE, DISK_IOPS, IOPS, LONGEST_GAP, ROLE_OF, SLOW, UTILISATION
 from iotax.cli.fit import fitting
 from iotax.units import show_rate
-from iotax.wording import indexed, indexed_ends, verdict_word
+from iotax.wording import figure, indexed, indexed_ends, verdict_word
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _NAME_COLUMNS = 12
@@ -61,7 +62,18 @@ def _absolute(summary: Summary) -> list[_Column]:
     return [
         _Column(rate.unit.replace("/", "\n/"), lambda cell: _rate(cell, rate.key)),
         *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),
+        *(_slow(over) for over in SLOW if "slow_ios" in summary.data.study.responses),
     ]
+
+
+def _slow(over: str) -> _Column:
+    """I/Os that took longer, a run."""
+
+    def cell(cell: CellSummary) -> str:
+        count = interruptions(cell.runs).slow[over]
+        return "–" if count is None else figure(count)
+
+    return _Column(f"I/Os\n{over}", cell)
 
 
 def measured_columns(summary: Summary) -> list[tuple[str, str, bool]]:
@@ -87,6 +99,7 @@ def _columns(summary: Summary) -> tuple[Response, dict[str, str]]:
     asked = {each.key for each in summary.responses} - {*keys.values()}
     keys |= {f"CPU {each}\nmachine": CPU_MACHINE.key} if CPU_MACHINE.key in asked else {}
     keys |= {f"CPU %\n{ROLE_OF[each.key]}": each.key for each in UTILISATION if each.key in asked}
+    keys |= {"gap\nms": LONGEST_GAP.key} if LONGEST_GAP.key in asked else {}
     return rate, keys
 
 

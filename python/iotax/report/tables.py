@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from iotax.analysis import CellSummary, Comparison, Estimate, Overall, Response, Summary
+from iotax.analysis import CellSummary, Comparison, Estimate, Overall, Response, Summary, interruptions
 from iotax.analysis.limits import TITLES as TITLES_OF_LIMITS
 from iotax.analysis.limits import Limit, limit_of
 from iotax.analysis.responses import (
@@ -22,6 +22,7 @@ from iotax.analysis.responses import (
     EVENTS,
     IOPS,
     LATENCY,
+    LONGEST_GAP,
     P50,
     P95,
     P99,
@@ -29,6 +30,7 @@ from iotax.analysis.responses import (
     READ,
     READ_P50,
     READ_P99,
+    SLOW,
     SYNC,
     SYNC_P50,
     SYNC_P99,
@@ -134,6 +136,32 @@ def sync_groups(summary: Summary) -> list[Group]:
     """Latency of flushes, under the loads that issued some; empty where none did."""
     flushed = [cell for cell in summary.cells if SYNC.key in cell.values]
     return by_condition(flushed, lambda cell: [absolute(cell.values.get(r.key)) for r in SYNCS])
+
+
+def interruption_columns(summary: Summary) -> list[Column]:
+    base = title(summary.grid.baseline_arm)
+    gaps = [Column(LONGEST_GAP.title, LONGEST_GAP.unit), Column("relative", f"{base} = 100")]
+    return [
+        *gaps,
+        Column("Longest of all runs", LONGEST_GAP.unit),
+        *(Column(f"I/Os {over}", "per run") for over in SLOW),
+    ]
+
+
+def interruption_groups(summary: Summary) -> list[Group]:
+    """How long no I/O completed, and how many were slow; empty where nobody asks and nothing stood still."""
+
+    def figures(cell: CellSummary) -> list[Figure]:
+        found = interruptions.interruptions(cell.runs)
+        longest = "–" if found.longest_ms is None else f"{'≤ ' if found.is_bound else ''}{figure(found.longest_ms)}"
+        slow = ["–" if count is None else figure(count) for count in found.slow.values()]
+        return [*_both(summary, cell, LONGEST_GAP), Figure(longest), *map(Figure, slow)]
+
+    return by_condition(summary.cells, figures) if interruptions.worth_showing(summary) else []
+
+
+def gaps_of_one_client(summary: Summary) -> bool:
+    return any(interruptions.interruptions(cell.runs).one_client for cell in summary.cells)
 
 
 def direction_columns() -> list[Column]:

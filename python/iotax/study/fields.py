@@ -214,7 +214,16 @@ def _one_response(given: object) -> object:
     return words[0]
 
 
-Response: TypeAlias = Literal["iops", "latency", CpuResponse, "transactions", "cpu_per_transaction", "disk_iops"]
+Response: TypeAlias = Literal[
+    "iops",
+    "latency",
+    CpuResponse,
+    "transactions",
+    "cpu_per_transaction",
+    "disk_iops",
+    "longest_gap",
+    "slow_ios",
+]
 _ROLE_SCHEMA = {"enum": [*_CPU_ROLES]}
 _BY_ROLE_SCHEMA = {
     "type": "object",

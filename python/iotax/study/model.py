@@ -659,7 +659,8 @@ class Study(Section):
     cost beyond it is their tax. The lab's own `local` is the floor by default."""
     responses: Responses = Field(default=["iops", "latency", "cpu_per_io"])
     """What the report compares, the primary one first. `{cpu_per_io: {of: hypervisor}}` and `{cpu_utilisation: {of: \
-[machine, target]}}` name roles, as do the words cpu_hypervisor and cpu_utilisation_machine."""
+[machine, target]}}` name roles, as do the words cpu_hypervisor and cpu_utilisation_machine. longest_gap: the longest \
+time without a completed I/O; slow_ios: those over 100 ms and over 1 s, counted and not compared."""
     margin: Percent = 5.0
     """Differences within this count as equivalent; fixed before any data."""
     exclude: list[Rule] = Field(default=[])

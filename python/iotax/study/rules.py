@@ -55,6 +55,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _shared(study)
     yield from _durable(study)
     yield from _generator(study)
+    yield from _counted_only(study)
     yield from _design(study)
     yield from broken_in_rounds(study)
     yield from _search(study)
@@ -531,6 +532,15 @@ def _counts_transactions(study: Study) -> Iterator[tuple[Place, str]]:
             yield where, f"a database counts transactions, not I/Os; say `responses: [{_OF_IO[each]}]` for {each}"
     if study.search is not None:
         yield ("search",), "a search holds rates of I/Os; leave it out"
+
+
+def _counted_only(study: Study) -> Iterator[tuple[Place, str]]:
+    """What has no ratio, since most runs have none of it."""
+    said = "slow_ios is counted, not compared"
+    if study.responses[0] == "slow_ios":
+        yield ("responses", 0), f"{said}; name another one first, e.g. longest_gap"
+    if study.design.stop is not None and study.design.stop.response == "slow_ios":
+        yield ("design", "stop", "response"), f"{said}; name another one, e.g. longest_gap"
 
 
 _OWN_IOS = ("read", "random", "shared", "streams", "outstanding", "durable", "fsync")

@@ -21,6 +21,7 @@ from iotax.analysis.responses import (
     DISK_IOPS,
     IOPS,
     LATENCY,
+    LONGEST_GAP,
     ROLE_OF,
     ROLES,
     TRANSACTIONS,
@@ -92,6 +93,7 @@ _WORDS = {
     TRANSACTIONS.key: _Words(
         "transactions/s", "more transactions/s", "fewer transactions/s", "delivers", "faster", "slower"
     ),
+    LONGEST_GAP.key: _Words("longest gap", "longer gaps", "shorter gaps", "has", "longer gaps", "shorter gaps"),
     DISK_IOPS.key: _Words("disk IOPS", "more disk IOPS", "fewer disk IOPS", "does", "more I/O", "less I/O"),
     CPU_TRANSACTION.key: _Words(
         "CPU per transaction", "more CPU per transaction", "less CPU per transaction", "needs", "more CPU", "less CPU"

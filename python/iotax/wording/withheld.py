@@ -17,6 +17,8 @@ def because(withheld: Withheld, arm: str, base: str) -> str:
             return "the rates differ, and utilisation compares what I/Os cost at equal rates only"
         case Cause.COUNTS:
             return f"fewer than {TAIL_MIN} I/Os of a run lie beyond this percentile"
+        case Cause.BOUNDS:
+            return "on both sides gaps are so short that only upper bounds are known"
         case Cause.LOOKED:
             return "replicates were added after results were known"
         case Cause.ENDS:

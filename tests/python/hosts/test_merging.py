@@ -199,3 +199,44 @@ def test_clients_of_a_shared_volume_have_zones_that_do_not_overlap() -> None:
     assert 3 * zone_bytes(settings, 3) <= settings.volume.size
     own = Study.model_validate(document | {"load": {"working_set": "2MiB"}}).settings({"protocol": "iscsi"})
     assert zone_bytes(own, 3) == zone_bytes(own, 1) == 2 << 20
+
+
+def gaps(longest_ns: int, *listed: tuple[int, int]) -> dict[str, object]:
+    return {"gaps": {"longest_ns": longest_ns, "listed_from_ns": MS, "listed": listed}}
+
+
+def test_a_gap_of_all_clients_is_where_each_has_one_by_one_clock() -> None:
+    """The second started 10 ms later, on a clock that is 5 s ahead."""
+    one = result(0, {100: 10}, **gaps(300 * MS, (100 * MS, 300 * MS), (600 * MS, 50 * MS)))
+    two = result(5010 * MS, {100: 10}, **gaps(400 * MS, (190 * MS, 400 * MS), (700 * MS, 20 * MS)))
+    parts = [Part("a", Offset(0, MS // 10), one), Part("b", Offset(5000 * MS, MS // 10), two)]
+    together = merged(parts, CpuUse([]))
+    assert together.gaps is not None
+    assert (together.gaps.longest_ns, together.gaps.listed) == (200 * MS, [(200 * MS, 200 * MS)])
+    assert (together.gaps.is_bound, together.gaps.of) == (False, "all")
+    assert [each.longest_gap_ns for each in together.clients] == [300 * MS, 400 * MS]
+
+
+def test_clocks_that_are_known_badly_find_long_gaps_only() -> None:
+    found = gaps(30 * MS, (100 * MS, 30 * MS))
+    parts = [Part(name, Offset(0, 4 * MS), result(0, {100: 10}, **found)) for name in "ab"]
+    together = merged(parts, CpuUse([])).gaps
+    assert together is not None
+    assert (together.longest_ns, together.is_bound, together.listed_from_ns) == (30 * MS, True, 40 * MS)
+
+
+def test_gaps_of_clients_whose_clocks_have_paces_are_those_of_one_client() -> None:
+    parts = [
+        Part(name, Offset(0, 0), result(0, {100: 10}, **gaps(ms * MS, (100 * MS, ms * MS))), pace=0.9)
+        for name, ms in (("a", 30), ("b", 70))
+    ]
+    together = merged(parts, CpuUse([])).gaps
+    assert together is not None
+    assert (together.longest_ns, together.of) == (70 * MS, "client")
+
+
+def test_one_client_keeps_its_own_gaps_and_none_of_all_is_known_where_one_measured_none() -> None:
+    known = result(0, {100: 10}, **gaps(MS // 2))
+    assert merged([Part("a", Offset(0, 7), known)], CpuUse([])).gaps == known.gaps
+    parts = [Part("a", Offset(0, 7), known), Part("b", Offset(0, 7), result(0, {100: 10}))]
+    assert merged(parts, CpuUse([])).gaps is None

@@ -31,6 +31,7 @@ from iotax.trial import (
     Connected,
     CpuUse,
     Direction,
+    Gaps,
     Histogram,
     Latency,
     Open,
@@ -273,6 +274,7 @@ class Simulation:
                 per_worker=settings.load.outstanding,
                 mean=ios / duration_s * mean_us * 0.999e-6,
             ),
+            gaps=Gaps(longest_ns=round(20e9 * duration_s / (ios + 1)), listed_from_ns=0),
             verify=Verify(
                 checked_blocks=reads * 8, never_written_blocks=0, wrong_blocks=3 if trial.id in self.wrong_data else 0
             ),

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from iotax.analysis.bottleneck import bottleneck
 from iotax.cli.app import app
+from iotax.notebook import Notebook
+from iotax.rows import attempt_rows
 from iotax.study import Study
 from iotax.study.service_times import ServiceTimesError, read_service_times
 from iotax.study.source import StudyError
@@ -198,6 +200,7 @@ def test_full_queue_of_a_lun_and_want_of_credits_are_what_limits(real_engine: Pa
 def test_path_that_fails_leaves_a_dip_and_no_error(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     told = BASE | {
+        "responses": ["iops", "longest_gap", "slow_ios"],
         "lab": {"sim": WIDE | {"path_failures": [{"path": 1, "at": "5ms", "back": "12ms"}], "path_noticed": "3ms"}},
         "topology": TWO_PATHS,
     }
@@ -205,3 +208,9 @@ def test_path_that_fails_leaves_a_dip_and_no_error(real_engine: Path, tmp_path: 
     file.write_text(yaml.safe_dump(told), encoding="utf-8")
     done = CliRunner().invoke(app, ["run", str(file), str(tmp_path / "out.iotax"), "--no-report"])
     assert done.exit_code == 0, done.output
+    with Notebook(tmp_path / "out.iotax") as notebook:
+        rows = list(attempt_rows(notebook, notebook.run(None)))
+    # All outstanding I/Os have soon gone by the failed path: nothing completes until it is noticed.
+    assert rows
+    assert all(2.4e6 < row["longest_gap_ns"] < 4e6 and row["longest_gap_of"] == "all" for row in rows), rows
+    assert {row["ios_over_100_ms"] for row in rows} == {0}

@@ -376,12 +376,13 @@ pub(crate) struct ResultEvent {
 /// Times without a completed I/O, from the window's start to its end.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct GapsReport {
-    /// Of several threads together, at most this where it is shorter than `listed_from_ns`
     pub(crate) longest_ns: u64,
-    /// `list` has every gap of this length or longer
+    /// `longest_ns` is an upper bound: of several threads, none of whose common gaps is listed
+    pub(crate) is_bound: bool,
+    /// `listed` has every gap of this length or longer
     pub(crate) listed_from_ns: u64,
     /// (start from the window's start, duration) by start; of a session, from its first slice's start
-    pub(crate) list: Vec<(u64, u64)>,
+    pub(crate) listed: Vec<(u64, u64)>,
 }
 
 /// What a database did on the unit in the window.

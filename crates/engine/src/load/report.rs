@@ -13,8 +13,8 @@ use super::{
 use crate::{
     document::{
         self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, DatabaseReport, DirectionReport,
-        GapsReport, Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent,
-        SeriesPoint, StreamReport, VerifyReport, VmThreadsCpu, Window,
+        GapsReport, Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent,
+        SampleEvent, SeriesPoint, StreamReport, VerifyReport, VmThreadsCpu, Window,
     },
     version::VERSION,
 };
@@ -125,8 +125,9 @@ pub(crate) fn figures(
 
 fn gaps(gaps: &Gaps, window_start: Instant) -> GapsReport {
     let told = gaps.clone().longest(GAPS_TOLD_MAX);
-    let list = told.list.iter().map(|gap| (gap.start.since(window_start).as_nanos() as u64, gap.duration_ns()));
-    GapsReport { longest_ns: told.longest_ns, listed_from_ns: told.listed_from_ns, list: list.collect() }
+    let listed = told.list.iter().map(|gap| (gap.start.since(window_start).as_nanos() as u64, gap.duration_ns()));
+    let Gaps { longest_ns, is_bound, listed_from_ns, .. } = told;
+    GapsReport { longest_ns, is_bound, listed_from_ns, listed: listed.collect() }
 }
 
 /// `own`: the role of this process.

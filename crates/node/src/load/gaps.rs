@@ -17,8 +17,10 @@ pub struct Gap {
 /// The gaps of a window, its ends included: from its start to the first completion, and from the last to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    /// The longest of them. Of several threads or machines together, at most this where it is shorter than `listed_from_ns`.
+    /// The longest of them.
     pub longest_ns: u64,
+    /// That one is an upper bound: of several threads together, where none of their common gaps is listed.
+    pub is_bound: bool,
     /// All gaps that last as long, or longer, are in `list`.
     pub listed_from_ns: u64,
     /// By time.
@@ -114,13 +116,16 @@ impl Gaps {
         let longest = both.iter().map(|gap| gap.duration_ns()).max();
         let below = self.longest_ns.min(other.longest_ns).min(self.listed_from_ns - 1);
         self.longest_ns = longest.unwrap_or(below);
+        self.is_bound = both.is_empty();
         self.list = both;
         self.bound();
     }
 
     /// Adds those of a later window: between the two nothing was measured.
     pub(super) fn append(&mut self, later: &Self) {
-        self.longest_ns = self.longest_ns.max(later.longest_ns);
+        if later.longest_ns > self.longest_ns {
+            (self.longest_ns, self.is_bound) = (later.longest_ns, later.is_bound);
+        }
         self.listed_from_ns = self.listed_from_ns.max(later.listed_from_ns);
         self.list.extend(&later.list);
         self.list.retain(|gap| gap.duration_ns() >= self.listed_from_ns);
@@ -182,7 +187,7 @@ mod tests {
         let mut together = gaps([10 * MS, 60 * MS]);
         together.merge(&gaps([5 * MS, 30 * MS, 90 * MS]));
         assert_eq!(listed(&together), [(0, 5), (5, 10), (10, 30), (30, 60), (60, 90), (90, 100)]);
-        assert_eq!(together.longest_ns, 30 * MS);
+        assert_eq!((together.longest_ns, together.is_bound), (30 * MS, false));
         let by_one = gaps([5 * MS, 10 * MS, 30 * MS, 60 * MS, 90 * MS]);
         assert_eq!(together, by_one);
     }
@@ -191,10 +196,11 @@ mod tests {
     fn a_gap_of_threads_that_is_too_short_to_be_listed_has_a_bound() {
         let often = |start: u64| gaps((0..500).map(move |at| start + at * MS / 5));
         let mut together = often(MS / 10);
-        together.merge(&gaps([]));
-        assert_eq!(together.longest_ns, MS / 5);
+        assert_eq!((together.longest_ns, together.is_bound), (MS / 5, false));
         together.merge(&often(0));
-        assert_eq!(together.longest_ns, MS / 5);
+        assert_eq!((together.longest_ns, together.is_bound), (MS / 5, true));
+        together.append(&gaps([50 * MS]));
+        assert_eq!((together.longest_ns, together.is_bound), (50 * MS, false));
     }
 
     #[test]

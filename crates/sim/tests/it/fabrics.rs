@@ -177,6 +177,10 @@ fn path_that_fails_holds_up_what_goes_by_it_until_it_is_noticed_and_is_used_agai
             let share = ios[5] as f64 / before;
             assert!(if both { (0.45..0.75).contains(&share) } else { (0.9..1.1).contains(&share) }, "{context}");
             assert!((ios[9] as f64 / before - 1.0).abs() < 0.2, "{context}");
+            // What is told of it: nothing completes from when all outstanding I/Os have gone by the failed path until it is noticed.
+            let gaps = &simulated.measured.gaps;
+            let expected = if policy == PathPolicy::Numa { 0..5_000_000 } else { 15_000_000..25_000_000 };
+            assert!(expected.contains(&gaps.longest_ns), "{context}: {gaps:?}");
             let verify = &simulated.measured.verify;
             assert!(verify.wrong_blocks == 0 && verify.checked_blocks > 0, "{context}");
             assert_eq!((simulated.measured.read.errors, simulated.measured.write.errors), (0, 0), "{context}");

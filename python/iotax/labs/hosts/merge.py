@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pydantic import Field
 
 from iotax.labs.hosts.clock import Offset
-from iotax.merged import merged_directions, merged_latencies
+from iotax.merged import merged_directions, merged_gaps, merged_latencies
 from iotax.records import CpuRole, CpuTime, CpuUse, Record
 from iotax.records.cpu import ProcessCpu, Role
 from iotax.trial import (
@@ -19,6 +19,7 @@ from iotax.trial import (
     Client,
     CpuSecond,
     Database,
+    Gaps,
     Open,
     Outstanding,
     Second,
@@ -68,6 +69,7 @@ def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
                 per_worker=one.outstanding.per_worker,
                 mean=sum(each.outstanding.mean for each in results),
             ),
+            "gaps": _gaps(parts, first.started_ns),
             "verify": _verify([each.verify for each in results if each.verify is not None]),
             "database": _database([each.database for each in results if each.database is not None]),
             "checks": _checks([each.checks for each in results], last_ns - first.started_ns),
@@ -88,9 +90,23 @@ def _client(part: Part, first_ns: int) -> Client:
         latency_sum_ns=result.read.latency_sum_ns + result.write.latency_sum_ns,
         latency_p50_ns=result.latency_ns(50) if result.ios else None,
         latency_p99_ns=result.latency_ns(99) if result.ios else None,
+        longest_gap_ns=None if result.gaps is None else result.gaps.longest_ns,
         pace=part.pace,
         intervals=tuple((point.at_ns, point.reads + point.writes) for point in result.series),
     )
+
+
+def _gaps(parts: Sequence[Part], first_ns: int) -> Gaps | None:
+    """Of all clients at once. Where their clocks have paces of their own, the longest of any one client."""
+    known = [(part.result.gaps, part.started_ns - first_ns) for part in parts if part.result.gaps is not None]
+    if len(known) < len(parts):
+        return None
+    if len(parts) == 1:
+        return known[0][0]
+    if any(part.pace is not None for part in parts):
+        return max((gaps for gaps, _ in known), key=lambda gaps: gaps.longest_ns).model_copy(update={"of": "client"})
+    errors_ns = sorted(part.offset.error_ns for part in parts)[-2:]
+    return merged_gaps(known, sum(errors_ns))
 
 
 def _parts(parts: Sequence[StreamResult]) -> StreamResult:

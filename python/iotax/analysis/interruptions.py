@@ -1,0 +1,62 @@
+"""For how long, and for how many I/Os, a run stood still: what is shown of it, and when it is worth showing unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from iotax.analysis.responses import LONGEST_GAP, SLOW, Run
+from iotax.analysis.summary import Summary
+
+GAP_MS_MIN = 1000.0
+"""A gap that is shown though nobody asked for it,"""
+GAP_IOS_MIN = 20
+"""if at the run's mean rate so many I/Os would have completed in it: at a low rate a second without I/O is usual."""
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """Of all runs of a treatment."""
+
+    longest_ms: float | None
+    """The longest gap without I/O of any of them; None where none was measured."""
+    is_bound: bool
+    """Of which only an upper bound is known."""
+    one_client: bool
+    """Of some run the longest of any one client: their clocks cannot tell when all of them had one."""
+    slow: Mapping[str, float | None]
+    """I/Os slower than each of `SLOW`, a run; None where latencies are not known."""
+
+
+def interruptions(runs: Sequence[Run]) -> Interruptions:
+    known = [run.result.gaps for run in runs if run.result.gaps is not None]
+    longest = max(known, key=lambda gaps: gaps.longest_ns, default=None)
+    counts = {name: [run.result.slow_ios(over_ns) for run in runs] for name, over_ns in SLOW.items()}
+    return Interruptions(
+        None if longest is None else longest.longest_ns / 1e6,
+        longest is not None and longest.is_bound,
+        any(gaps.of == "client" for gaps in known),
+        {name: _mean(each) for name, each in counts.items()},
+    )
+
+
+def _mean(counts: Sequence[int | None]) -> float | None:
+    some = [count for count in counts if count is not None]
+    return sum(some) / len(some) if some and len(some) == len(counts) else None
+
+
+def asked(summary: Summary) -> bool:
+    """Whether the study asks for any of it."""
+    return bool({LONGEST_GAP.key, "slow_ios"} & {*summary.data.study.responses})
+
+
+def worth_showing(summary: Summary) -> bool:
+    """Asked for, or found."""
+    return asked(summary) or any(_stood_still(run) for cell in summary.cells for run in cell.runs)
+
+
+def _stood_still(run: Run) -> bool:
+    gap_ms = LONGEST_GAP.of(run) or 0.0
+    return (gap_ms >= GAP_MS_MIN and gap_ms / 1e3 * run.result.rate_iops >= GAP_IOS_MIN) or bool(
+        run.result.slow_ios(max(SLOW.values()))
+    )
