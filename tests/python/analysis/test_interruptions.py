@@ -61,10 +61,11 @@ def a_run(data: StudyData) -> Run:
 
 
 def shown(summary: Summary) -> str:
-    console = Console(file=StringIO(), width=200)
+    out = StringIO()
+    console = Console(file=out, width=200)
     for table in tables(console, summary, summary.responses[0]):
         console.print(table)
-    return console.file.getvalue()  # ty: ignore[unresolved-attribute]
+    return out.getvalue()
 
 
 def test_slow_ios_are_those_beyond_a_limit_of_reads_and_writes_together(data: StudyData) -> None:
