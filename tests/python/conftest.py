@@ -36,13 +36,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """What runs beside what where there are several workers (`--dist loadgroup`).
 
     Tests that load or serve on this machine go one after another, on one worker; of all others, each file is a unit.
+    So is each of `hosts` and `engine`: they have networks, ports and files of their own, and mostly wait.
     """
     if (seed := config.getoption("shuffle")) is not None:
         drawn = Random(seed)
         places = {path: drawn.random() for path in sorted({item.path for item in items})}
         items.sort(key=lambda item: (places[item.path], drawn.random()))
     for item in items:
-        loads = "interop" in item.path.parts or "real_engine" in getattr(item, "fixturenames", ())
+        apart = not {"hosts", "engine"}.isdisjoint(item.path.parts)
+        loads = "interop" in item.path.parts or ("real_engine" in getattr(item, "fixturenames", ()) and not apart)
         item.add_marker(pytest.mark.xdist_group("this machine" if loads else item.path.stem))
 
 

@@ -117,7 +117,7 @@ impl Queue {
         }
         if self.slots.peek().is_none() {
             return Err(rule!(
-                "NVMe base 2.1 §3.3.3.1: more commands outstanding than the submission queue has entries"
+                "NVMe base 2.1 §3.3.2.5: more commands outstanding than the submission queue has entries"
             ));
         }
         // NVMe base 2.1 §4.1.1: fused operations are not supported; PSDT is 01b in fabrics.
