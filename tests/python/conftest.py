@@ -25,6 +25,7 @@ from iotax.engine import EngineError, find_engine
 # A busy machine is slow, not wrong.
 settings.register_profile("iotax", deadline=None)
 settings.load_profile("iotax")
+APART = {"engine", "hosts", "serving", "sim"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,14 +37,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """What runs beside what where there are several workers (`--dist loadgroup`).
 
     Tests that load or serve on this machine go one after another, on one worker; of all others, each file is a unit.
-    So is each of `hosts` and `engine`: they have networks, ports and files of their own, and mostly wait.
+    So is each of APART: they have networks, ports and files of their own and mostly wait, or are simulated.
     """
     if (seed := config.getoption("shuffle")) is not None:
         drawn = Random(seed)
         places = {path: drawn.random() for path in sorted({item.path for item in items})}
         items.sort(key=lambda item: (places[item.path], drawn.random()))
     for item in items:
-        apart = not {"hosts", "engine"}.isdisjoint(item.path.parts)
+        apart = not APART.isdisjoint(item.path.parts)
         loads = "interop" in item.path.parts or ("real_engine" in getattr(item, "fixturenames", ()) and not apart)
         item.add_marker(pytest.mark.xdist_group("this machine" if loads else item.path.stem))
 
