@@ -74,6 +74,7 @@ class Charts:
     shifts: list[Drawing]
     cpu: list[Drawing]
     layers: list[Drawing]
+    instructions: list[Drawing]
     cpu_time: list[Drawing]
     cost: list[Drawing]
     cost_by_factor: list[Drawing]
@@ -134,6 +135,7 @@ def _draw(summary: Summary) -> Charts:
         shifts=charts.shift_functions(summary, looks),
         cpu=_some(charts.cpu_split(summary, c) for c in conditions),
         layers=_some(charts.layers(summary, c) for c in conditions),
+        instructions=charts.instructions(summary),
         cpu_time=_some(charts.cpu_over_time(summary, looks, c, role) for c in conditions for role in CPU_ROLES),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
@@ -194,6 +196,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "cpu_caption": charts.cpu_caption(summary) if drawings.cpu else "",
         "layers": charts.layers_used(summary),
         "layers_said": charts.layers_said(summary),
+        "families": charts.families_used(summary),
         "profile": profile,
         "profile_tables": profile.tables_of(summary),
         "generators": generators,

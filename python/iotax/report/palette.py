@@ -55,6 +55,8 @@ COLOURS = _colours(
     ("part-disk", "#b07f2e", "#d0a355"),
     ("part-hypervisor", "#8b79b3", "#8f7cc0"),
     ("part-both", "#4f7bb3", "#6590c9"),
+    ("part-copies", "#b5563f", "#d98268"),
+    ("part-memory", "#6f8f5e", "#8fb07c"),
 )
 
 _OWN = {**colours(), "iotax": "indigo", "fio": "pink"}

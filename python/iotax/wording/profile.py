@@ -17,6 +17,19 @@ COPIES_WEIGH = "Copies count more than on a processor; this and functions: see -
 COPIES_DIFFER = "Two kernels that copy by different instructions differ by that alone."
 OWN_INTERVALS = "Each 95 % interval is its own: of 100 functions that did not change, about 5 seem to."
 _SIDES = {"initiator": "initiator", "target": "target", "both": "initiator and target together"}
+FAMILIES = {
+    "Load, files, system calls": ("load generator", "system calls, io_uring", "VFS, page cache", "file systems"),
+    "Block, SCSI, NVMe": ("block layer", "SCSI", "NVMe", "virtual disk"),
+    "Storage protocol and target": (
+        "transport", "NFS, RPC", "SCSI target", "NVMe target", "NFS server", "target program",
+    ),
+    "TCP/IP, network": ("TCP/IP", "network core, softirq"),
+    "Copies, checksums, crypto": ("copies", "checksums, crypto"),
+    "Memory management": ("memory management", "data structures"),
+    "Scheduling, locks, interrupts": ("scheduling, wake-ups", "locks, RCU", "interrupts, timers"),
+    "Not named": ("lab", "unnamed"),
+}  # fmt: skip
+"""The layers that a chart draws as one, as an I/O meets them."""
 _LEAD_MAX = 2
 FUNCTIONS_MAX = 5
 """Named of each treatment on a terminal; the JSON has all."""
@@ -40,6 +53,13 @@ class LayerTable:
     def figures(self, layer: str) -> list[float]:
         """Instructions per I/O, by column."""
         return [each.layers.get(layer, 0.0) for each in self.profiles]
+
+
+def families(profile: CellProfile) -> dict[str, float]:
+    """Family → instructions per I/O, in the order of `FAMILIES`; those that spent some."""
+    layers = profile.layers
+    spent = {family: sum(layers.get(each, 0.0) for each in own) for family, own in FAMILIES.items()}
+    return {family: instructions for family, instructions in spent.items() if instructions > 0}
 
 
 def layer_tables(profiles: Sequence[CellProfile]) -> list[LayerTable]:

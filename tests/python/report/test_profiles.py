@@ -18,11 +18,14 @@ from iotax.analysis import StudyData, summarise
 from iotax.analysis.change import changes
 from iotax.analysis.profile import cell_profiles
 from iotax.cli.profile import print_profiles
+from iotax.labs.vm import layers
 from iotax.records import Profile
 from iotax.records.cpu import Role
 from iotax.report import draw, render
+from iotax.report.charts import families_used, instructions
 from iotax.soundness import unsound
 from iotax.trial import TrialResult
+from iotax.wording.profile import FAMILIES
 from report.factory import Simulation, study, write_notebook
 
 LAYERS = {
@@ -110,6 +113,23 @@ def test_a_page_has_the_same_figures_with_their_shares() -> None:
     assert "rpc_run_task [sunrpc]<small>NFS, RPC</small>" in page
     plain = summarise(Simulation().data(study()))
     assert "Instructions by layer" not in render(plain, draw(plain), "n.iotax")
+
+
+def test_each_bar_is_stacked_by_groups_of_layers_on_one_scale() -> None:
+    assert sorted(layer for own in FAMILIES.values() for layer in own) == sorted(layers.LAYERS)
+    summary = summarise(profiled(apart=True))
+    initiator, target = instructions(summary)
+    assert [each.title for each in (initiator, target)] == ["Initiator, outstanding 8", "Target, outstanding 8"]
+    assert "NFSv3: Storage protocol and target 3,000, TCP/IP, network 2,000" in initiator.description
+    assert "Storage protocol and target 6,000, TCP/IP, network 4,000" in target.description
+    scales = [each.draw(400)["layer"][0]["encoding"]["x"]["scale"]["domain"] for each in (initiator, target)]
+    assert scales[0] == scales[1] == [0.0, pytest.approx(12_720)]
+    assert [name for name, _ in families_used(summary)] == [
+        "Storage protocol and target", "TCP/IP, network", "Copies, checksums, crypto",
+    ]  # fmt: skip
+    page = render(summary, draw(summary), "n.iotax")
+    assert "<h3>Where the instructions go</h3>" in page
+    assert instructions(summarise(Simulation().data(study()))) == []
 
 
 def test_the_json_has_every_function(tmp_path: Path) -> None:

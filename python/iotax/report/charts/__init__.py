@@ -10,6 +10,7 @@ from iotax.report.charts.cpu import cpu_split, parts_used
 from iotax.report.charts.cpu_time import cpu_over_time
 from iotax.report.charts.effects import factor_effects, model_residuals
 from iotax.report.charts.hockey import hockey_stick
+from iotax.report.charts.instructions import families_used, instructions
 from iotax.report.charts.layers import layers, layers_said, layers_used
 from iotax.report.charts.levels import is_sweep, over_levels
 from iotax.report.charts.open_loop import achieved_rate, backlog, responses_over_rate
@@ -38,7 +39,9 @@ __all__ = [
     "cpu_split",
     "factor_effects",
     "factor_title",
+    "families_used",
     "hockey_stick",
+    "instructions",
     "is_sweep",
     "layers",
     "layers_said",

@@ -7,7 +7,7 @@ from iotax.analysis.responses import CPU, CPU_HYPERVISOR, CPU_INITIATOR, CPU_TAR
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, file_name
 from iotax.report.charts.vega import Spec, chosen, end, layer, number, picture, word
 from iotax.report.palette import ref
-from iotax.wording import figure
+from iotax.wording import figure, inside
 
 TOGETHER = "Initiator and target"
 """Of a guest that holds both."""
@@ -151,26 +151,29 @@ def stacked(
     width_px: int,
     heading: str,
     *,
+    unit: str = "µs",
     summed: Sequence[str] | None = None,
+    most: float = 0.0,
 ) -> Spec:
-    """Bars from zero, one for each arm. `kinds` are the parts with their colours; the number at a bar is the sum of
-    those that are `summed`, of all where none are named."""
+    """Bars from zero, one for each arm. `split` has values per I/O in `unit`; `kinds` are the parts with their colours;
+    the number at a bar is the sum of those that are `summed`, of all where none are named. The axis has room for a bar
+    of `most`."""
     names = arm_titles(summary)
     rows: list[Spec] = []
     totals: list[Spec] = []
     for arm, parts in split.items():
         start = 0.0
-        for part, us in parts.items():
-            text = f"{names[arm]}, {part.lower()}: {figure(us)} µs"
-            rows.append({"row": names[arm], "part": part, "x": start, "x2": start + us, "say": text})
-            start += us
-        named = sum(us for part, us in parts.items() if summed is None or part in summed)
+        for part, spent in parts.items():
+            text = f"{names[arm]}, {inside(part)}: {figure(spent)} {unit}"
+            rows.append({"row": names[arm], "part": part, "x": start, "x2": start + spent, "say": text})
+            start += spent
+        named = sum(spent for part, spent in parts.items() if summed is None or part in summed)
         totals.append({"row": names[arm], "x": start, "text": figure(named)})
-    scale = Scale([0.0, max(t["x"] for t in totals) * 1.2], zero=True, log=False)
+    scale = Scale([0.0, max(most, *(t["x"] for t in totals)) * 1.2], zero=True, log=False)
     rows_axis = {"title": None, "domain": False, "labelColor": ref("ink"), "labelFontSize": 12, "labelLimit": 110}
     y = word("row", sort=[names[arm] for arm in split], axis=rows_axis)
     x = number(
-        "x", scale.vega, axis(f"µs per {summary.counts}", scale, grid=True, labelOverlap=True, titleAnchor="start")
+        "x", scale.vega, axis(f"{unit} per {summary.counts}", scale, grid=True, labelOverlap=True, titleAnchor="start")
     )
     fill = chosen("part", [part for part, _ in kinds], [ref(name) for _, name in kinds])
     bars = layer(
