@@ -27,6 +27,8 @@ class Cause(StrEnum):
     """What carries the two protocols differs in kind: a real adapter, software in its place, a loop."""
     RATES = "rates"
     """A utilisation compares what I/Os cost at equal rates only, and the rates differ by more than the margin."""
+    ENCRYPTED = "encrypted"
+    """Another encryption, where time is a count of instructions: it takes few that take long."""
     COUNTS = "counts"
     """Of a percentile: too few I/Os of a run lie beyond it."""
     BOUNDS = "bounds"

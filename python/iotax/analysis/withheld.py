@@ -86,12 +86,15 @@ def withheld(response: Response, grid: Grid, runs: Sequence[Run]) -> Mapping[str
     for run in runs:
         of_arm.setdefault(grid.arm(grid.cell(run.trial)), []).append(run)
     for arm, own in of_arm.items():
-        both = [*own, *of_arm.get(grid.baseline_arm, ())]
+        base = of_arm.get(grid.baseline_arm, [])
+        both = [*own, *base]
         if imposed(response, both):
             found[arm] = Withheld(Cause.IMPOSED)
+        elif of_encryption(own) != of_encryption(base) and not response.key.startswith("cpu"):
+            found[arm] = Withheld(Cause.ENCRYPTED)
         elif response.tail is not None and not response.tail.told(both):
             found[arm] = Withheld(Cause.COUNTS)
-        elif response is LONGEST_GAP and all(map(_bounded, (own, of_arm.get(grid.baseline_arm, ())))):
+        elif response is LONGEST_GAP and all(map(_bounded, (own, base))):
             found[arm] = Withheld(Cause.BOUNDS)
     return found
 
@@ -99,3 +102,9 @@ def withheld(response: Response, grid: Grid, runs: Sequence[Run]) -> Mapping[str
 def _bounded(runs: Sequence[Run]) -> bool:
     """Whether of some gap only an upper bound is known."""
     return any(run.result.gaps is not None and run.result.gaps.is_bound for run in runs)
+
+
+def of_encryption(runs: Sequence[Run]) -> frozenset[str]:
+    """What encrypted the links where guests' time was a count of their instructions."""
+    facts = (run.result.facts for run in runs if run.result.facts.clock == "instructions")
+    return frozenset(each.link.encryption for each in facts if each.link.encryption)

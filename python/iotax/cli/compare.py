@@ -226,7 +226,7 @@ def _doubts(found: Changes) -> list[tuple[str, str]]:
 
 
 def _withheld(found: Changes, before: str, after: str) -> list[tuple[str, str]]:
-    told = (Cause.CARRIER, Cause.LOOKED)
+    told = (Cause.CARRIER, Cause.ENCRYPTED, Cause.LOOKED)
     reasons = [change.withheld for change in found.found if change.withheld and change.withheld.cause in told]
     return [(f"No verdict: {because(reasons[0], title(after), title(before))}.", "yellow")] if reasons else []
 

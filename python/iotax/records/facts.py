@@ -38,6 +38,8 @@ class Link(Record):
     delay_ns: int | None = None
     mtu: int | None = None
     paths: int | None = None
+    encryption: str | None = None
+    """What encrypts it, as its kernels confirmed; None: nothing, or not known."""
 
 
 class Facts(Record):

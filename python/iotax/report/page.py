@@ -42,6 +42,7 @@ from iotax.units import show_share, show_time
 from iotax.version import __version__
 from iotax.wording import SIMULATED, answer, brief, cost_cautions, figure, inside, measuring, not_sized, title, trust
 from iotax.wording import clients as wording_of_clients
+from iotax.wording.carried import encrypted
 from iotax.wording.preconditioned import preconditioned
 from iotax.wording.processors import contents
 from iotax.wording.published import agreement
@@ -194,6 +195,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "first_panels": FIRST_PANELS,
         "parts": charts.parts_used(summary),
         "cpu_caption": charts.cpu_caption(summary) if drawings.cpu else "",
+        "cpu_counted": encrypted(summary),
         "layers": charts.layers_used(summary),
         "layers_said": charts.layers_said(summary),
         "families": charts.families_used(summary),

@@ -138,6 +138,7 @@ def _vm(study: Study, settings: Settings) -> Facts:
             delay_ns=topology.link_delay,
             mtu=topology.mtu,
             paths=topology.paths,
+            encryption=None if topology.encryption == "none" else topology.encryption,
         )
     return Facts(
         lab="vm",

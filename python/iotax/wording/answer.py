@@ -12,7 +12,7 @@ from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
 from iotax.analysis.verdict import Cause, Verdict
 from iotax.units import counted, show_minutes
-from iotax.wording.carried import emulated
+from iotax.wording.carried import emulated, encrypted
 from iotax.wording.costs import by_rate, priced
 from iotax.wording.figures import ALIKE, listed, signed
 from iotax.wording.names import title
@@ -79,6 +79,8 @@ def answer(summary: Summary) -> list[Part]:
     ]
     said = " ".join(finding.text for part in parts for finding in part.findings)
     parts.append(Part("What carries it here", tuple(emulated(summary, said))))
+    if text := encrypted(summary):
+        parts.append(Part("What counts here", (Finding("", text),)))
     return [part for part in parts if part.findings]
 
 

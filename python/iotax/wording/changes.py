@@ -10,7 +10,12 @@ from iotax.wording.names import title
 from iotax.wording.verdicts import change, doubtful_runs, verdict_word
 
 TOGETHER = "all together"
-_NONE = {Cause.CARRIER: "none: carriers differ", Cause.LOOKED: "none: looked before", Cause.COUNTS: "none: small tail"}
+_NONE = {
+    Cause.CARRIER: "none: carriers differ",
+    Cause.ENCRYPTED: "none: encryption",
+    Cause.LOOKED: "none: looked before",
+    Cause.COUNTS: "none: small tail",
+}
 
 
 def treatment(found: Change) -> str:

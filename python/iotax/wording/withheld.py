@@ -15,6 +15,8 @@ def because(withheld: Withheld, arm: str, base: str) -> str:
             return f"the carriers differ ({arm}: {withheld.arm}; {base}: {withheld.baseline})"
         case Cause.RATES:
             return "the rates differ, and utilisation compares what I/Os cost at equal rates only"
+        case Cause.ENCRYPTED:
+            return "an instruction that encrypts counts as one, however long it takes, so no times are compared"
         case Cause.COUNTS:
             return f"fewer than {TAIL_MIN} I/Os of a run lie beyond this percentile"
         case Cause.BOUNDS:

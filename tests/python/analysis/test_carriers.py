@@ -6,10 +6,12 @@ from iotax.analysis import StudyData, Verdict, summarise
 from iotax.analysis.carriers import between, described
 from iotax.analysis.change import level_changes
 from iotax.analysis.verdict import Cause
+from iotax.cli.console import console
+from iotax.cli.screen import screen
 from iotax.records import Carrier
-from iotax.report import published
+from iotax.report import draw, published, render
 from iotax.wording import answer, verdicts
-from report.factory import Simulation, carried, study, with_facts
+from report.factory import Simulation, carried, encrypted, study, with_facts
 
 TCP = Carrier(kind="software", usual="software", name="TCP")
 FCOE = Carrier(kind="software", usual="hardware", name="software FCoE")
@@ -127,3 +129,42 @@ def test_a_published_figure_is_not_said_to_agree_over_an_emulated_carrier() -> N
     )
     [row, _] = published.groups(source)[0].rows
     assert row.figures[-1].value == "not judged"
+
+
+AES = (
+    "With IPsec, CPU per I/O counts instructions (250 are 1 µs), an AES instruction as one like any other: "
+    "it is no time."
+)
+
+
+def test_instructions_that_encrypt_are_compared_and_their_times_are_not() -> None:
+    plain = with_facts(Simulation().data(study()), clock="instructions")
+    summary = summarise(encrypted(plain, {"nfs3": "ipsec"}))
+    of_nfs = {o.comparison.response.key: o.comparison for o in summary.overalls if o.arm == "nfs3"}
+    causes = {key: each.withheld.cause for key, each in of_nfs.items() if each.withheld}
+    assert {*causes.values()} == {Cause.ENCRYPTED}
+    assert of_nfs["cpu"].verdict is not None
+    assert {"iops", "latency"} <= {*causes}
+    assert all(o.comparison.withheld is None for o in summary.overalls if o.arm != "nfs3")
+    said = [each.sentence for each in verdicts(summary) if "no verdict against iSCSI" in each.sentence]
+    assert said
+    assert all("an instruction that encrypts counts as one, however long it takes" in each for each in said)
+    # A link that is encrypted on both sides is the same for both.
+    alike = summarise(encrypted(plain, dict.fromkeys(["nfs3", "iscsi", "nvme-tcp", "local"], "ipsec")))
+    assert all(each.comparison.withheld is None for each in alike.overalls)
+
+
+def test_what_counts_as_one_is_said_where_the_figure_is_shown() -> None:
+    data = encrypted(Simulation().data(study()), {"nfs3": "ipsec"})
+    summary = summarise(data)
+    said = [finding.text for part in answer(summary) if part.title == "What counts here" for finding in part.findings]
+    assert said == [AES]
+    # Below the charts of CPU per I/O, and on a terminal's first screen.
+    drawn = draw(summary)
+    assert drawn.cpu
+    assert render(summary, drawn, "n.iotax").count("an AES instruction as one like any other") >= 2
+    assert AES in [str(line) for line in screen(console(), data, 40)]
+    # A processor's own time is time.
+    timed = with_facts(data, clock="time")
+    assert "What counts here" not in {part.title for part in answer(summarise(timed))}
+    assert {o.comparison.withheld for o in summarise(timed).overalls} == {None}

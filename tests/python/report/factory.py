@@ -533,6 +533,16 @@ def carried(data: StudyData, of: dict[str, Carrier]) -> StudyData:
     return _retold(data, told)
 
 
+def encrypted(data: StudyData, of: dict[str, str]) -> StudyData:
+    """The same runs, as if guests counted instructions and the link of each protocol were encrypted so."""
+
+    def told(trial: Trial, facts: Facts) -> Facts:
+        link = facts.link.model_copy(update={"encryption": of.get(str(trial.treatment["protocol"]))})
+        return facts.model_copy(update={"link": link, "clock": "instructions"})
+
+    return _retold(data, told)
+
+
 def with_facts(data: StudyData, **changes: Any) -> StudyData:
     """The same runs, of which these facts are others."""
     return _retold(data, lambda _, facts: facts.model_copy(update=changes))

@@ -22,7 +22,7 @@ _SCSI, _NVME, _NFS = "SCSI", "NVMe", "NFS, RPC"
 _TRANSPORT = "transport"
 _SCSI_TARGET, _NVME_TARGET, _NFS_SERVER = "SCSI target", "NVMe target", "NFS server"
 _TCP, _NET = "TCP/IP", "network core, softirq"
-_COPIES, _CHECKSUMS = "copies", "checksums, crypto"
+_COPIES, _CHECKSUMS, _ENCRYPTION = "copies", "checksums, crypto", "encryption"
 _SCHEDULER, _INTERRUPTS = "scheduling, wake-ups", "interrupts, timers"
 _LOCKS, _MEMORY = "locks, RCU", "memory management"
 _DATA = "data structures"
@@ -30,7 +30,7 @@ _DATA = "data structures"
 LAYERS = (
     *(LOAD, _SYSCALLS, _VFS, _FILES, _BLOCK, _SCSI, _NVME, _NFS, _TRANSPORT),
     *(_TCP, _NET, _SCSI_TARGET, _NVME_TARGET, _NFS_SERVER, TARGET_PROGRAM, VIRTUAL_DISK),
-    *(_COPIES, _CHECKSUMS, _SCHEDULER, _INTERRUPTS, _LOCKS, _DATA, _MEMORY, LAB, UNNAMED),
+    *(_COPIES, _CHECKSUMS, _ENCRYPTION, _SCHEDULER, _INTERRUPTS, _LOCKS, _DATA, _MEMORY, LAB, UNNAMED),
 )
 """In the order in which an I/O meets them, then what all of them use."""
 
@@ -45,7 +45,11 @@ _MODULES: tuple[tuple[str, str], ...] = (
     (r"sd_mod|scsi_\w+|sg|dm_multipath|dm_round_robin|dm_queue_length", _SCSI),
     (r"nfs\w*|sunrpc|lockd|auth_rpcgss|grace|fscache|netfs", _NFS),
     (r"virtio_net|net_failover|failover|veth|8021q|sch_\w+|udp_tunnel|ip6_udp_tunnel", _NET),
-    (r"crc\w+|crct10dif\w*|\w*crypto\w*|\w*aes\w*|libcrc32c|sha\w+|ghash\w*|gf128mul", _CHECKSUMS),
+    (
+        r"esp4\w*|xfrm\w*|wireguard|seqiv|gcm|ctr|(lib)?(chacha|poly1305|curve25519)\w*|\w*aes\w*|ghash\w*|cryptd|crypto_simd|tls",
+        _ENCRYPTION,
+    ),
+    (r"crc\w+|crct10dif\w*|\w*crypto\w*|libcrc32c|sha\w+|gf128mul", _CHECKSUMS),
     (r"virtio_console", LAB),
     (r"virtio\w*|vduse|vdpa", _BLOCK),
     (r"dm_\w+|loop", _BLOCK),
@@ -86,7 +90,12 @@ _NAMES: tuple[tuple[str, str], ...] = (
         _COPIES,
     ),
     (
-        r"csum_\w+|do_csum|ip_fast_csum|crc\w+|crypto_\w+|chksum_\w+|sha\d+\w*|\w*crc(32|t10)\w*|shash_\w+|chacha\w*|blake2s\w*",
+        r"xfrm\w*|policy_hash\w*|decode_session\w*|esp_\w+|scatterwalk\w*|skcipher\w*|crypto_(aead|skcipher)\w*|aead_\w+|chacha\w*|"
+        r"kernel_fpu\w*|security_xfrm\w*|simd_\w+",
+        _ENCRYPTION,
+    ),
+    (
+        r"csum_\w+|do_csum|ip_fast_csum|crc\w+|crypto_\w+|chksum_\w+|sha\d+\w*|\w*crc(32|t10)\w*|shash_\w+|blake2s\w*",
         _CHECKSUMS,
     ),
     (
