@@ -21,7 +21,7 @@ from iotax.cli.fit import fitting
 from iotax.cli.treatments import COLORS, measured_columns
 from iotax.units import counted, show_rate
 from iotax.wording import brief, figure, processors, search, title
-from iotax.wording.carried import encrypted
+from iotax.wording.carried import ENCRYPTED_BRIEF, encrypted
 from iotax.wording.conditions import under
 from iotax.wording.trust import SIMULATED_BRIEF
 
@@ -66,7 +66,8 @@ def screen(out: Console, data: StudyData, room: int) -> list[RenderableType]:
         head.append(Text(disturbed, style="bold yellow"))
     if data.simulated:
         head.append(Text(SIMULATED_BRIEF, style="yellow"))
-    said = (encrypted(summary), processors.missing(summary), brief.validity(summary), brief.precise(summary))
+    counts = ENCRYPTED_BRIEF if encrypted(summary) else ""
+    said = (counts, processors.missing(summary), brief.validity(summary), brief.precise(summary))
     tail = [Text(line, style="dim") for line in said if line]
     if not data.runs:
         return [*head, Text("The study's rules exclude every run: see --long.", style="yellow"), *tail]

@@ -11,6 +11,7 @@ from iotax.cli.screen import screen
 from iotax.records import Carrier
 from iotax.report import draw, published, render
 from iotax.wording import answer, verdicts
+from iotax.wording.carried import ENCRYPTED_BRIEF
 from report.factory import Simulation, carried, encrypted, study, with_facts
 
 TCP = Carrier(kind="software", usual="software", name="TCP")
@@ -163,7 +164,7 @@ def test_what_counts_as_one_is_said_where_the_figure_is_shown() -> None:
     drawn = draw(summary)
     assert drawn.cpu
     assert render(summary, drawn, "n.iotax").count("an AES instruction as one like any other") >= 2
-    assert AES in [str(line) for line in screen(console(), data, 40)]
+    assert ENCRYPTED_BRIEF in [str(line) for line in screen(console(), data, 40)]
     # A processor's own time is time.
     timed = with_facts(data, clock="time")
     assert "What counts here" not in {part.title for part in answer(summarise(timed))}

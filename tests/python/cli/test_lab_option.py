@@ -28,6 +28,7 @@ REFUSED = {
     "database": "loads with iotax only",
     "database-clients": "loads with iotax only",
     "datastores": "simulated guests reach the target themselves",
+    "encryption-tax": "the tables of costs know no encryption",
     "generators": "loads with iotax only",
     "oltp": "simulated machines have no database",
     "kernel-clients": "simulated clients share one volume",
