@@ -9,12 +9,15 @@ from typing import Any, cast
 
 import pytest
 
+from iotax.design import plan
 from iotax.labs.vm import preflight
 from iotax.labs.vm.encryption import Links
 from iotax.labs.vm.guests import Guests, StepFailed
-from iotax.labs.vm.image import Contents, build
+from iotax.labs.vm.image import Contents, Image, build
+from iotax.labs.vm.lab import VmLab
 from iotax.labs.vm.topology import environment, facts_of, mismatches
 from iotax.study import Settings, Study
+from iotax.study.facts import planned_facts
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 
@@ -99,6 +102,21 @@ def test_a_link_in_plain_text_is_refused_with_what_was_read() -> None:
     # And one that is encrypted where plain text was to be measured.
     other = facts_of(["FACT mtu=1500", "FACT encryption=wireguard"])
     assert mismatches(settings("none"), other) == ["encryption is wireguard in the initiator, none was asked for"]
+
+
+def test_a_distribution_without_the_tools_is_told() -> None:
+    study = parse("{a: {protocol: iscsi, encryption: wireguard}, b: iscsi}")
+    lab = VmLab(study, plan(study), Path("/engine"))
+    reason = "the package lists do not know wireguard-tools"
+    lab._images["stock"] = Image(Path("/k"), Path("/i"), "6.1", packages={}, unavailable={"wireguard": reason})
+    assert lab._obstacle(study.settings({"protocol": "a"})) == f"wireguard is not available: {reason}"
+    assert lab._obstacle(study.settings({"protocol": "b"})) is None
+
+
+def test_what_encrypts_a_link_is_of_the_facts_of_a_trial() -> None:
+    study = parse("{a: {protocol: iscsi, encryption: wireguard}, b: iscsi, c: local}")
+    links = [planned_facts(study, study.settings({"protocol": label})).link for label in "abc"]
+    assert [link.encryption for link in links] == ["wireguard", None, None]
 
 
 @dataclass
@@ -186,6 +204,7 @@ def test_what_a_kernel_counts_over_all_mounts_is_counted_once() -> None:
     assert guests.initiators[0].ran[-1] == "E; encrypted_bytes; bytes_of /mnt/; bytes_of /dev/sda"
 
 
+CIPHER = "rfc4106(gcm(aes))"
 PATTERN = b"these words of a volume must not be read on a link"
 WRITE = (
     f"yes '{PATTERN.decode()}' | head -c 65536 >/run/pattern; dd if=/run/pattern of=$DEVICE bs=4k conv=fsync,notrunc"
@@ -264,6 +283,15 @@ def test_nobody_reads_an_encrypted_pattern_on_the_link(connect: Any, encryption:
         assert "encryption_read" not in facts
         return
     assert f"by {'wg0' if encryption == 'wireguard' else 'eth0'}, {encryption}, " in facts["encryption_read"]
+
+
+@pytest.mark.timeout(400)
+def test_an_error_of_the_tools_tells_no_key(encrypting: Guests) -> None:
+    for key in ("0xdeadbeefz", "0xdeadbeef"):
+        words = f"src 10.0.0.1 dst 10.0.0.2 proto esp spi 300 mode transport aead '{CIPHER}' {key} 128"
+        with pytest.raises(StepFailed, match="ip xfrm state add") as caught:
+            encrypting["storage"].run(f"xfrm state add {words}")
+        assert "deadbeef" not in str(caught.value)
 
 
 @pytest.mark.timeout(400)
