@@ -24,7 +24,7 @@ FAMILIES = {
         "transport", "NFS, RPC", "SCSI target", "NVMe target", "NFS server", "target program",
     ),
     "TCP/IP, network": ("TCP/IP", "network core, softirq"),
-    "Copies, checksums, crypto": ("copies", "checksums, crypto"),
+    "Copies, checksums, crypto": ("copies", "checksums, crypto", "encryption"),
     "Memory management": ("memory management", "data structures"),
     "Scheduling, locks, interrupts": ("scheduling, wake-ups", "locks, RCU", "interrupts, timers"),
     "Not named": ("lab", "unnamed"),
