@@ -112,13 +112,13 @@ def _values(path: Path, columns: int, line: int) -> tuple[list[int], str]:
         for coarseness in range(7):
             stride = 1 << coarseness
             if bins // stride == columns:
-                middles = [_middle(at) for at in range(bins)]
+                middles = [bin_middle(at) for at in range(bins)]
                 values = [unit_ns * middles[at * stride + stride // 2] for at in range(columns)]
                 return values, "ns" if unit_ns == 1 else "µs"
     raise Unreadable(path, f"{columns} bins: fio 3 has 1,856, fio 2 has 1,216, or a half, a quarter … of it", line=line)
 
 
-def _middle(at: int) -> int:
+def bin_middle(at: int) -> int:
     """Of fio's bin number `at`: 64 bins a group, exact in the first two, twice as wide in each further one."""
     if at < 2 * _PER_GROUP:
         return at

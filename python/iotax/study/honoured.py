@@ -84,11 +84,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "outstanding": Row(pgbench="a client has one transaction at a time; say `workers:` for more clients"),
         "workers": _EVERYWHERE,
         "threads": _EVERYWHERE,
-        "clients": Row(
-            loopback=_ONE_MACHINE,
-            fio="fio runs in one guest; say `workers:` for more of its jobs",
-            harmless=(None, 1),
-        ),
+        "clients": Row(loopback=_ONE_MACHINE, harmless=(None, 1)),
         "working_set": _EVERYWHERE,
         "warmup": _EVERYWHERE,
         "runtime": _EVERYWHERE,
@@ -110,8 +106,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             harmless=(None,),
         ),
         "generator": Row(
-            hosts="the hosts lab loads with iotax or pgbench; what fio did on hosts `iotax import` reads",
-            hosts_too=("pgbench",),
+            hosts_too=("fio", "pgbench"),
             sim="the sim lab loads with iotax only; say `lab: loopback`",
             harmless=("iotax",),
         ),

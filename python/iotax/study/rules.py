@@ -7,14 +7,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 
-from iotax.study.database import BUFFERS_MIN, DATABASE_PAGES, LOG_IO_BYTES, buffers_bytes, database_fault
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, HOSTS_MEMORY, LAID_OUT, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, LEVEL, Cluster, Hosts
-from iotax.study.kernel_path import PREFIX
 from iotax.study.media import impossible
 from iotax.study.model import MODELLED, Level, Settings, Stream, Study, Vm, factor_names
 from iotax.study.precondition import ROUNDS_MIN
+from iotax.study.rules_generators import broken_by_generators, counted_only
 from iotax.study.rules_rounds import broken_in_rounds
 from iotax.study.rules_sim import broken_in_sim
 from iotax.study.source import Place
@@ -54,8 +53,8 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _streams(study)
     yield from _shared(study)
     yield from _durable(study)
-    yield from _generator(study)
-    yield from _counted_only(study)
+    yield from broken_by_generators(study)
+    yield from counted_only(study)
     yield from _design(study)
     yield from broken_in_rounds(study)
     yield from _search(study)
@@ -498,143 +497,6 @@ def _shares(streams: Mapping[str, Stream], place: Place) -> Iterator[tuple[Place
             (*place, fractions[0], "share"),
             f"{shares[fractions[0]]:g} beside shares above 1: give all of them in percent, or all as fractions of 1",
         )
-
-
-_OF_DATABASES = ("transactions", "cpu_per_transaction", "disk_iops")
-_NO_DATABASE = "only databases have it; say `oltp: {}` under load, or in the vm lab `generator: pgbench`"
-_OF_IO = {"iops": "transactions", "cpu_per_io": "cpu_per_transaction"}
-
-
-def _generator(study: Study) -> Iterator[tuple[Place, str]]:
-    generators = _values(study, "generator")
-    yield from _fio(study)
-    if "pgbench" in generators:
-        yield from _pgbench(study)
-        return
-    if study.load.oltp is not None:
-        yield from _oltp(study)
-        return
-    if study.load.transactions is not None and study.lab.vm is not None:
-        yield ("load", "transactions"), _NO_DATABASE
-    for index, each in enumerate(study.responses):
-        if each in _OF_DATABASES:
-            yield ("responses", index), _NO_DATABASE
-    for index, source in enumerate(study.published):
-        if source.response in _OF_DATABASES:
-            yield ("published", index, "response"), _NO_DATABASE
-
-
-def _counts_transactions(study: Study) -> Iterator[tuple[Place, str]]:
-    given = "responses" in study.model_fields_set
-    for index, each in enumerate(study.responses):
-        if each in _OF_IO:
-            where: Place = ("responses", index) if given else ("responses",)
-            yield where, f"a database counts transactions, not I/Os; say `responses: [{_OF_IO[each]}]` for {each}"
-    if study.search is not None:
-        yield ("search",), "a search holds rates of I/Os; leave it out"
-
-
-def _counted_only(study: Study) -> Iterator[tuple[Place, str]]:
-    """What has no ratio, since most runs have none of it."""
-    said = "slow_ios is counted, not compared"
-    if study.responses[0] == "slow_ios":
-        yield ("responses", 0), f"{said}; name another one first, e.g. longest_gap"
-    if study.design.stop is not None and study.design.stop.response == "slow_ios":
-        yield ("design", "stop", "response"), f"{said}; name another one, e.g. longest_gap"
-
-
-_OWN_IOS = ("read", "random", "shared", "streams", "outstanding", "durable", "fsync")
-
-
-def _oltp(study: Study) -> Iterator[tuple[Place, str]]:
-    """What iotax's own database can be asked."""
-    yield from _counts_transactions(study)
-    for name in _OWN_IOS:
-        if name in study.levels() or name in study.load.model_fields_set:
-            yield _place(study, name), "transactions choose their own I/Os, and a client has one; leave it out"
-    if max(_values(study, "threads")) > 1:
-        yield _place(study, "threads"), "the clients of a database share one thread; say 1, or leave it out"
-    if study.design.slices is not None:
-        yield ("design", "rounds"), "a slice has no whole checkpoint; say `replicates:`"
-    assert study.load.oltp is not None, "a load of transactions"
-    if study.load.oltp.checkpoint > min(_values(study, "runtime")):
-        yield ("load", "oltp", "checkpoint"), "the window is shorter, so it would have no checkpoint; say less"
-    # Hosts share a volume, each with a database of its own in an equal part.
-    sharing = 1 if study.lab.hosts is None else max(each or 1 for each in _values(study, "clients"))
-    for size, block in itertools.product(_values(study, "size"), _values(study, "block_size")):
-        for working_set in _values(study, "working_set"):
-            pages = (working_set or size // sharing) // block
-            if not DATABASE_PAGES[0] <= pages <= DATABASE_PAGES[1]:
-                place = _place(study, "working_set" if working_set else "size")
-                yield place, f"a database has {DATABASE_PAGES[0]} to {DATABASE_PAGES[1]} pages of `block_size:`"
-            if buffers_bytes(study.load.oltp, working_set or size // sharing) < BUFFERS_MIN * block:
-                yield ("load", "oltp", "memory"), f"buffers hold {BUFFERS_MIN} pages at least; say more"
-    if max(_values(study, "block_size")) > LOG_IO_BYTES:
-        yield _place(study, "block_size"), f"a page has {format_size(LOG_IO_BYTES)} at most"
-
-
-def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
-    """What pgbench's database can be asked."""
-    place = _place(study, "generator")
-    if study.lab.name == "loopback":
-        yield place, "this machine's kernel may have no initiator; say `lab: vm`, or `oltp: {}` with iotax's own"
-    if _values(study, "generator") != ["pgbench"]:
-        yield place, "transactions do not compare with I/Os; give pgbench a study of its own"
-    yield from _counts_transactions(study)
-    for name in ("size", "working_set", "verify"):
-        if name in study.levels():
-            yield ("factors", name), "the database is laid out once; give it one value"
-    if "rate_iops" in study.levels() or study.load.rate_iops is not None:
-        if _values(study, "arrivals") != ["poisson"]:
-            yield _place(study, "arrivals"), "pgbench's transactions arrive by chance; say `arrivals: poisson`"
-        if 0 in _values(study, "rate_iops"):
-            yield _place(study, "rate_iops"), "pgbench has no load of 0; leave that to `generator: iotax`"
-    timed = "runtime" in study.load.model_fields_set or "runtime" in study.levels()
-    if study.load.transactions is not None and timed:
-        yield _place(study, "runtime"), "the window ends with the last of its transactions; leave one of both out"
-    setups = study.setups().values()
-    if "attach" in study.levels() or study.topology.attach != "guest" or any("attach" in each for each in setups):
-        yield _place(study, "attach"), "the guest itself mounts the database's file system; leave it out"
-    targets = {*_values(study, "target"), *(each.get("target", "kernel") for each in setups)}
-    if targets != {"kernel"}:
-        yield _place(study, "target"), "a database's file system is served by the kernel's targets; leave it out"
-    if study.lab.hosts is not None:
-        yield from _databases_of_hosts(study)
-    elif max(each or 1 for each in _values(study, "clients")) > 1:
-        if _values(study, "volumes") != ["per client"]:
-            yield (
-                _place(study, "clients"),
-                "each guest has a database of its own; say `volumes: per client` under volume",
-            )
-        if study.load.transactions is not None:
-            yield _place(study, "clients"), "of several guests each would end at a time of its own; say `runtime:`"
-    if fault := database_fault(study.load, study.volume, max(_values(study, "workers"))):
-        yield _place(study, "working_set" if study.load.working_set else "size"), fault
-
-
-def _databases_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
-    """A file system knows one host, and one that has a device or mounts it."""
-    assert study.lab.hosts is not None, "a study of hosts"
-    several = max(each or len(study.lab.hosts.initiator_hosts()) for each in _values(study, "clients")) > 1
-    for label, endpoint in study.endpoints().items():
-        place: Place = ("factors", "protocol", label) if "protocol" in study.factors else _place(study, "protocol")
-        if not endpoint.uri.startswith((PREFIX, "local:/dev/")):
-            yield place, "PostgreSQL needs a path of the host's kernel: say kernel:iscsi://…, or local:/dev/…"
-        elif several and CLIENT not in endpoint.uri and endpoint.uri.startswith(PREFIX):
-            yield place, f"each host has a database of its own; say {CLIENT} where their volumes differ"
-
-
-def _fio(study: Study) -> Iterator[tuple[Place, str]]:
-    """What fio can be asked at all; what this machine's fio reaches, the lab looks up."""
-    if "fio" not in _values(study, "generator"):
-        return
-    if 0 in _values(study, "rate_iops"):
-        yield _place(study, "rate_iops"), "fio has no load of 0; leave that to `generator: iotax`"
-    if study.lab.vm is not None and True in _values(study, "verify"):
-        yield _place(study, "verify"), "fio checks data in a pass of its own, too long for a guest; say `verify: false`"
-    for name in ("read", "random"):
-        if any(percent != int(percent) for percent in _values(study, name)):
-            yield _place(study, name), "fio takes whole percents"
 
 
 def _design(study: Study) -> Iterator[tuple[Place, str]]:

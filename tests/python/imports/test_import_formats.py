@@ -22,7 +22,7 @@ from format_samples import (
 )
 from import_samples import BINS, fio_file, fio_job, fio_side
 
-from iotax.imports.fio_histogram import _middle
+from iotax.imports.fio_histogram import bin_middle
 from iotax.imports.formats import FORMATS
 from iotax.imports.measured import Measured, together
 from iotax.imports.problems import Notes, Unreadable
@@ -347,11 +347,11 @@ def test_the_columns_of_fio_histogram_logs_tell_their_unit(tmp_path: Path, group
     (measured,), _ = read("fio-hist", tmp_path / "x_clat_hist.1.log", "\n".join(rows) + "\n")
     result = measured.result([])
     assert result.rate_iops == 200
-    assert (result.latency_ns(50), result.latency_ns(99)) == (100 * unit_ns, _middle(300) * unit_ns)
+    assert (result.latency_ns(50), result.latency_ns(99)) == (100 * unit_ns, bin_middle(300) * unit_ns)
 
 
 def test_bins_of_fio_are_named_by_their_middle() -> None:
-    assert [_middle(at) for at in (0, 127, 128, 191, 192)] == [0, 127, 129, 255, 258]
+    assert [bin_middle(at) for at in (0, 127, 128, 191, 192)] == [0, 127, 129, 255, 258]
 
 
 def test_a_log_that_is_cut_off_loses_its_last_line_only(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from iotax.labs.base import CheckItem, Outcome, Progress
 from iotax.labs.load import Permission
+from iotax.records import CpuUse
 from iotax.study import Settings
 from iotax.study.model import Load
 from iotax.trial import TrialResult
@@ -37,6 +38,23 @@ class Job:
     """iotax's engine."""
 
 
+@dataclass(frozen=True)
+class HostJob:
+    """A trial's load on a host, until it is ended."""
+
+    settings: Settings
+    """With the working set of this host."""
+    path: str
+    """Of the device or file, there."""
+    found: Mapping[str, str]
+    """What its script's `load_ready` said of the host."""
+    seed: int
+    offset_bytes: int
+    """Where its part of the volume begins."""
+    longest_s: int
+    """When it ends by itself."""
+
+
 class Generator(ABC):
     """A program that makes load."""
 
@@ -50,6 +68,10 @@ class Generator(ABC):
     guest_program: tuple[str, str] | None = None
     """(Debian's package, program) that the vm lab runs in its guests, from `guest_job` to `guest_result`; None of what
     it runs in another way."""
+
+    host_script: str = ""
+    """What runs on a host of the hosts lab (`load_ready`, `load_begin`, `load_end`, `down_using`), from `host_job` to
+    `host_result`; empty of what is run in another way."""
 
     @abstractmethod
     def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:
@@ -82,6 +104,28 @@ class Generator(ABC):
         """What it said of its run, without CPU. Raises TrialFailed."""
         raise NotImplementedError
 
+    def host_job(self, job: HostJob) -> str:
+        """What `load_begin` is told."""
+        raise NotImplementedError
+
+    def host_result(
+        self,
+        said: Sequence[str],
+        settings: Settings,
+        *,
+        endpoint: str,
+        cpu: CpuUse,
+        start_unix_ns: int,
+        duration_ns: int,
+    ) -> TrialResult:
+        """What the lines of `load_end` say of the window. Raises TrialFailed."""
+        raise NotImplementedError
+
     @abstractmethod
     def run(self, job: Job, progress: Progress) -> Outcome:
         """Runs the load to its end. Raises TrialFailed."""
+
+
+def said_of(lines: Iterable[str], word: str) -> list[str]:
+    """What stands behind a first word of a script's lines."""
+    return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from iotax.imports.pgbench_log import Transaction, grouped, transaction_of
 from iotax.labs.base import CheckItem, Outcome, Progress, TrialFailed
-from iotax.labs.generators.base import Generator, Job
+from iotax.labs.generators.base import Generator, Job, said_of
 from iotax.records import CpuUse
 from iotax.study.database import memory_bytes, size_bytes, wal_bytes
 from iotax.study.model import Load, Settings
@@ -71,11 +71,6 @@ class Measured:
     read_bytes: int
     write_bytes: int
     checkpoints: int
-
-
-def said_of(lines: Iterable[str], word: str) -> list[str]:
-    """What stands behind a first word of a script's lines (postgres.sh)."""
-    return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]
 
 
 def measured(lines: Sequence[str], begin_us: int, end_us: int, used: Sequence[int]) -> Measured:

@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 
 import numpy as np
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators import GENERATORS
-from iotax.labs.generators.pgbench import client_options, measured, result_of, said_of, server_options
+from iotax.labs.generators.base import said_of
+from iotax.labs.generators.pgbench import client_options, measured, result_of, server_options
+from iotax.labs.hosts.beside import Beside, Member
 from iotax.labs.hosts.measure import Answer, each_of
 from iotax.labs.hosts.merge import Observed
-from iotax.labs.hosts.paths import Attached, Paths, Script
+from iotax.labs.hosts.paths import Paths, Script
 from iotax.places import Event, HostFault
-from iotax.places.host import HostPlace
 from iotax.records import CpuUse
 from iotax.study import Settings
 from iotax.study.database import memory_bytes, scale
@@ -47,23 +48,15 @@ def is_database(settings: Settings) -> bool:
     return GENERATORS[settings.load.generator].database
 
 
-@dataclass(frozen=True)
-class Member:
-    """A host with a database of its own."""
-
-    place: HostPlace
-    attached: Attached
-    """Its path, which is up."""
-
-
-class Databases:
+class Databases(Beside):
     """Of one study. What fails is HostFault."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
+        self._window = _Window(self, (), 0)
 
-    async def ready(self, on: Member) -> None:
-        """Raises HostFault where the host lacks something."""
+    async def ready(self, on: Member, settings: Settings) -> None:
+        del settings
         await self._does(on, "database_ready", on.attached.device)
 
     async def is_ours(self, on: Member) -> bool:
@@ -81,7 +74,8 @@ class Databases:
             raise
 
     async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
-        """Brings up everything but the window itself: every client of every host is connected then."""
+        """Every client of every host is connected then."""
+        self._window = _Window(self, members, settings.load.runtime)
         memory, server = memory_bytes(settings.load, settings.volume), server_options(settings)
         steps = []
         for number, on in enumerate(members):
@@ -89,19 +83,22 @@ class Databases:
             steps.append(self._does(on, "database_begin", on.attached.device, memory, server, *clients))
         await each_of(steps)
 
-    async def results(self, settings: Settings, window: Window, answers: Sequence[Answer]) -> list[Answer]:
-        """The answers, those of hosts with databases with what these did. Raises TrialFailed, too."""
-        await window.checkpointed()
-        mine = [each for each in answers if each.host in window.members]
-        ended = await each_of([self._end(window.members[each.host], each) for each in mine])
+    def hear(self, host: str, event: Event) -> None:
+        self._window.hear(host, event)
+
+    async def results(self, settings: Settings, members: Sequence[Member], answers: Sequence[Answer]) -> list[Answer]:
+        await self._window.checkpointed()
+        of = {each.place.name: each for each in members}
+        mine = [each for each in answers if each.host in of]
+        ended = await each_of([self._end(of[each.host], each) for each in mine])
         said = {each.host: lines for each, lines in zip(mine, ended, strict=True)}
         return [
-            _with_result(settings, window.members[each.host], each, said[each.host]) if each.host in said else each
+            _with_result(settings, of[each.host], each, said[each.host]) if each.host in said else each
             for each in answers
         ]
 
-    async def stop(self, members: Sequence[Member]) -> None:
-        """Ends what is there, after a failure that is told already."""
+    async def stop(self, settings: Settings, members: Sequence[Member]) -> None:
+        del settings
         await asyncio.gather(*map(self._stop, members))
 
     async def checkpoint(self, on: Member) -> None:
@@ -122,7 +119,7 @@ class Databases:
         return await self._paths.use(on.place, SCRIPT, shlex.join([function, *map(str, arguments)]), within_s)
 
 
-class Window:
+class _Window:
     """The measured window, as it is heard of: each host makes a checkpoint when a quarter of it has passed."""
 
     def __init__(self, databases: Databases, members: Sequence[Member], runtime_ns: int) -> None:

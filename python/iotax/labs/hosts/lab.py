@@ -17,7 +17,7 @@ from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.engine import engine_version
 from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
-from iotax.labs.hosts.databases import Member, Window, is_database
+from iotax.labs.hosts.beside import Beside, Member
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals
@@ -266,9 +266,9 @@ class HostsLab(Lab):
             raise _failed(fault) from fault
         progress(Step(f"measuring {trial.id} on {counted(len(places), 'host')}"))
         seed = trial_seed(self.study, trial)
-        database = is_database(settings)
+        beside = self._volumes.beside(settings)
         jobs = [
-            Job(place, self._binary.remote) if database else self._load_job(place, settings, each, index, seed)
+            Job(place, self._binary.remote) if beside else self._load_job(place, settings, each, index, seed)
             for (index, place), each in zip(taking_part, reached, strict=True)
         ]
         for index, place in enumerate(self._targets):
@@ -276,11 +276,14 @@ class HostsLab(Lab):
             watched = {"target": self._serving.pid} if serves and self._serving else {}
             jobs.append(Job(place, self._binary.remote, watch_pids=watched))
         try:
-            if database:
+            if beside is not None:
+                sharing = self._sharing(settings)
                 members = [
-                    Member(place, each.attached) for place, each in zip(places, reached, strict=True) if each.attached
+                    Member(place, each.attached, index, sharing)
+                    for (index, place), each in zip(taking_part, reached, strict=True)
+                    if each.attached
                 ]
-                answers = self._measured_databases(settings, members, seed, jobs)
+                answers = self._measured_beside(beside, settings, members, seed, jobs)
             else:
                 heard = Intervals([place.name for place in places], self._observed(settings, jobs), progress)
                 answers = self._measured(jobs, heard.hear, **_window(settings))
@@ -457,7 +460,6 @@ class HostsLab(Lab):
         return done_by(await serving.agent.expect("status", _ANSWER_S))
 
     def _load(self, settings: Settings, reached: Reached, index: int, seed: int) -> dict[str, Any]:
-        own = CLIENT in settings.endpoint.uri
         document = run_document(
             settings,
             reached.endpoint,
@@ -467,7 +469,11 @@ class HostsLab(Lab):
             watch_pids={},
             permission=reached.permission,
         )
-        return of_client(document, settings, index, sharing=1 if own else len(self._clients(settings)))
+        return of_client(document, settings, index, sharing=self._sharing(settings))
+
+    def _sharing(self, settings: Settings) -> int:
+        """How many clients have a part of one volume each."""
+        return 1 if CLIENT in settings.endpoint.uri else len(self._clients(settings))
 
     def _measured(
         self, jobs: list[Job], hear: Hear | None = None, *, warmup_ns: int, runtime_ns: int, sample_ns: int
@@ -492,18 +498,16 @@ class HostsLab(Lab):
         except HostFault as fault:
             raise _failed(fault) from fault
 
-    def _measured_databases(
-        self, settings: Settings, members: Sequence[Member], seed: int, jobs: list[Job]
+    def _measured_beside(
+        self, beside: Beside, settings: Settings, members: Sequence[Member], seed: int, jobs: list[Job]
     ) -> list[Answer]:
-        """Raises TrialFailed and HostFault; no database is up then."""
-        databases = self._volumes.databases
-        window = Window(databases, members, settings.load.runtime)
+        """Raises TrialFailed and HostFault; none of its programs runs then."""
         try:
-            wait_for(databases.begin(settings, members, seed))
-            answers = self._measured(jobs, window.hear, **_window(settings))
-            return wait_for(databases.results(settings, window, answers))
+            wait_for(beside.begin(settings, members, seed))
+            answers = self._measured(jobs, beside.hear, **_window(settings))
+            return wait_for(beside.results(settings, members, answers))
         except (HostFault, TrialFailed):
-            wait_for(databases.stop(members))
+            wait_for(beside.stop(settings, members))
             raise
 
     def _outcome(self, settings: Settings, answers: list[Answer], reached: list[Reached]) -> Outcome:

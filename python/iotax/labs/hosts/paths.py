@@ -150,7 +150,7 @@ class Paths:
         if await place.run(f"ls {FOLDER}/path-* {FOLDER}/using-* {FOLDER}/lock-* 2>/dev/null || true"):
             await PATHS.install(place)
             said = await self._script(place, "clean")
-        copied = " ".join(f"{FOLDER}/{name}" for name in ("engine-*", "paths-*.sh", "database-*.sh"))
+        copied = " ".join(f"{FOLDER}/{name}" for name in ("engine-*", "*-*.sh"))
         removed = f"rm -fv {copied} && {{ rmdir {FOLDER} 2>/dev/null || true; }}"
         return (said + await place.run(removed)).strip()
 

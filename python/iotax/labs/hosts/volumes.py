@@ -11,8 +11,10 @@ from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import CheckItem, Progress, Step, Worked
 from iotax.labs.conditioning import overwriting, worked
+from iotax.labs.generators import GENERATORS
+from iotax.labs.hosts.beside import Beside, Member, Programs
 from iotax.labs.hosts.databases import COMMANDS as DATABASE_COMMANDS
-from iotax.labs.hosts.databases import Databases, Member, is_database
+from iotax.labs.hosts.databases import Databases, is_database
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.paths import Attached, Paths
 from iotax.labs.hosts.secrets import handed_over
@@ -67,7 +69,7 @@ class Volumes:
         self._absent = absent
         self._settings, self._initiators, self._destroy = settings, initiators, destroy
         self._binary, self.paths, self._enter = binary, Paths(binary), enter
-        self.databases = Databases(self.paths)
+        self.databases, self._programs = Databases(self.paths), Programs(self.paths)
         self._identities: dict[tuple[str, str], str] = {}
         """(host, endpoint) → which device or file was judged there."""
         self._judged: dict[str, tuple[Attached, dict[str, int] | None]] = {}
@@ -186,6 +188,12 @@ class Volumes:
             document = _check_document(expanded(settings.endpoint.uri, first), settings, look_bytes=0)
             await self._task(self._initiators[first], self._binary.remote, document)
 
+    def beside(self, settings: Settings) -> Beside | None:
+        """What loads the hosts in place of the engine; None where that does."""
+        if is_database(settings):
+            return self.databases
+        return self._programs if GENERATORS[settings.load.generator].host_script else None
+
     def needed_bytes(self, settings: Settings) -> int:
         """Of each volume, by all clients that share it."""
         if is_database(settings):
@@ -251,8 +259,8 @@ class Volumes:
                 if CLIENT not in named and settings.endpoint.kernel and len(whole) > 1:
                     said = f"is {attached.identity}, and {next(iter(whole.values()))} has {next(iter(whole))}"
                     return [CheckItem("error", f"{label} ({uri})", f"{said}: all must reach one volume")]
-                if is_database(settings):
-                    await self.databases.ready(Member(place, attached))
+                if (beside := self.beside(settings)) is not None:
+                    await beside.ready(Member(place, attached), settings)
                 checked = await self._look(place, settings, attached, look_bytes)
         except HostFault as fault:
             error = EngineError(fault.kind, fault.message, named)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators import GENERATORS
-from iotax.labs.generators.pgbench import Measured, client_options, measured, result_of, said_of, server_options
+from iotax.labs.generators.base import said_of
+from iotax.labs.generators.pgbench import Measured, client_options, measured, result_of, server_options
 from iotax.labs.hosts.clock import Offset, Ours, offset_of
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.merge import Part, merged

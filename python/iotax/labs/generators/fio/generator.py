@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import resources
 
 from iotax.labs.base import CheckItem, Outcome, Progress, TrialFailed
-from iotax.labs.generators.base import Generator, Job
-from iotax.labs.generators.fio.job import Target, run_job, verifies
-from iotax.labs.generators.fio.output import read_output, result_of
-from iotax.labs.generators.fio.program import Fio, NoFio, find_fio, run_fio, run_layout, target_of
+from iotax.labs.generators.base import Generator, HostJob, Job, said_of
+from iotax.labs.generators.fio.histograms import directions, step_ms
+from iotax.labs.generators.fio.job import Target, groups, logged_job, run_job, verifies
+from iotax.labs.generators.fio.output import raise_errors, read_output, result_from, result_of
+from iotax.labs.generators.fio.program import Fio, NoFio, escaped, find_fio, run_fio, run_layout, target_of
 from iotax.records import CpuUse
 from iotax.study import Settings
 from iotax.study.model import Load
-from iotax.trial import TrialResult
+from iotax.trial import TrialResult, Window
 
 _GUEST_ENGINE = "io_uring"
 
@@ -23,6 +25,7 @@ class FioGenerator(Generator):
     name = "fio"
     foreign = True
     guest_program = ("fio", "fio")
+    host_script = (resources.files("iotax.labs.generators.fio") / "fio.sh").read_text(encoding="utf-8")
 
     def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:
         try:
@@ -63,6 +66,42 @@ class FioGenerator(Generator):
             cpu_window_ns=cpu_window_ns,
             checked_bytes=None,
             started_unix_ns=started_unix_ns,
+        )
+
+    def host_job(self, job: HostJob) -> str:
+        target = Target(job.found["ENGINE"], (f"filename={escaped(job.path)}", f"direct={job.found['DIRECT']}"))
+        return logged_job(
+            job.settings,
+            target,
+            seed=job.seed,
+            offset_bytes=job.offset_bytes,
+            step_ms=step_ms(job.settings.load.runtime),
+            longest_s=job.longest_s,
+        )
+
+    def host_result(
+        self,
+        said: Sequence[str],
+        settings: Settings,
+        *,
+        endpoint: str,
+        cpu: CpuUse,
+        start_unix_ns: int,
+        duration_ns: int,
+    ) -> TrialResult:
+        output = read_output("\n".join(said_of(said, "JSON")))
+        raise_errors(output)
+        begin_ms, end_ms = start_unix_ns / 1e6, (start_unix_ns + duration_ns) / 1e6
+        return result_from(
+            directions(said_of(said, "ROW"), groups(settings), begin_ms, end_ms),
+            settings,
+            version=str(output["fio version"]),
+            engine=str(output["jobs"][0]["job options"].get("ioengine") or output["global options"]["ioengine"]),
+            endpoint=endpoint,
+            cpu=cpu,
+            cpu_window_ns=duration_ns,
+            checked_bytes=None,
+            window=Window(start_unix_ns=start_unix_ns, start_ns=0, duration_ns=duration_ns),
         )
 
     def run(self, job: Job, progress: Progress) -> Outcome:

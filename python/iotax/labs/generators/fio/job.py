@@ -51,18 +51,30 @@ def run_job(settings: Settings, target: Target, *, seed: int, cpus: Sequence[int
     """What is measured."""
     load = settings.load
     common = [
-        f"iodepth={load.outstanding}",
-        f"randseed={seed}",
-        "time_based=1",
+        *_common(settings, seed),
         f"ramp_time={load.warmup // 1000}us",
         f"runtime={load.runtime // 1000}us",
         "lat_percentiles=1",
-        "refill_buffers=1",
     ]
-    common += _reducible(settings.volume)
     if cpus:
         common += [f"cpus_allowed={','.join(map(str, cpus))}", "cpus_allowed_policy=shared"]
     return _job(settings, target, common, [_asked(settings, group) for group in groups(settings)])
+
+
+def logged_job(
+    settings: Settings, target: Target, *, seed: int, offset_bytes: int, step_ms: int, longest_s: int
+) -> str:
+    """The same load until it is ended, at most for so long, with a histogram of each interval by the host's clock: a
+    window that others set lies within it. Its zones begin at `offset_bytes`."""
+    logs = ["write_hist_log=h", f"log_hist_msec={step_ms}", "log_unix_epoch=1"]
+    common = [*_common(settings, seed), f"runtime={longest_s}s", *logs]
+    return _job(settings, target, common, [_asked(settings, group) for group in groups(settings)], offset_bytes)
+
+
+def _common(settings: Settings, seed: int) -> list[str]:
+    load = settings.load
+    how = [f"iodepth={load.outstanding}", f"randseed={seed}", "time_based=1", "refill_buffers=1"]
+    return how + _reducible(settings.volume)
 
 
 def _reducible(volume: Volume) -> list[str]:
@@ -86,7 +98,9 @@ def _pass(settings: Settings, target: Target, asked: list[str]) -> str:
     return _job(settings, target, ["iodepth=8", "verify=crc32c"], lines)
 
 
-def _job(settings: Settings, target: Target, common: Sequence[str], each: Sequence[Sequence[str]]) -> str:
+def _job(
+    settings: Settings, target: Target, common: Sequence[str], each: Sequence[Sequence[str]], offset_bytes: int = 0
+) -> str:
     zone_bytes = _zone_bytes(settings)
     lines = ["[global]", "thread=1", "group_reporting=1", "allow_file_create=0", f"ioengine={target.engine}"]
     lines += [*target.options, f"size={zone_bytes}", *common]
@@ -95,7 +109,7 @@ def _job(settings: Settings, target: Target, common: Sequence[str], each: Sequen
             f"[{group.access.name or 'load'}]",
             "new_group",
             f"numjobs={group.workers}",
-            f"offset={group.first_worker * zone_bytes}",
+            f"offset={offset_bytes + group.first_worker * zone_bytes}",
             f"offset_increment={zone_bytes}",
             *asked,
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from iotax.labs.base import TrialFailed
@@ -55,11 +56,46 @@ def result_of(
     started_unix_ns: int,
 ) -> TrialResult:
     """What the run of a `run_job` measured. Raises TrialFailed where fio met errors or did nothing."""
-    load, jobs = settings.load, output["jobs"]
-    if failed := [job for job in jobs if job.get("error")]:
+    raise_errors(output)
+    jobs = output["jobs"]
+    return result_from(
+        [(_direction(job["read"]), _direction(job["write"])) for job in jobs],
+        settings,
+        version=str(output["fio version"]),
+        engine=engine,
+        endpoint=endpoint,
+        cpu=cpu,
+        cpu_window_ns=cpu_window_ns,
+        checked_bytes=checked_bytes,
+        window=Window(
+            start_unix_ns=started_unix_ns,
+            start_ns=0,
+            duration_ns=max(job[side]["runtime"] for job in jobs for side in ("read", "write")) * 1_000_000,
+        ),
+    )
+
+
+def raise_errors(output: dict[str, Any]) -> None:
+    """Raises TrialFailed where a job met one."""
+    if failed := [job for job in output["jobs"] if job.get("error")]:
         raise TrialFailed(f"fio: error {failed[0]['error']} in job {failed[0]['jobname']}")
-    duration_ns = max(job[side]["runtime"] for job in jobs for side in ("read", "write")) * 1_000_000
-    reads, writes = ([_direction(job[side]) for job in jobs] for side in ("read", "write"))
+
+
+def result_from(
+    parts: Sequence[tuple[Direction, Direction]],
+    settings: Settings,
+    *,
+    version: str,
+    engine: str,
+    endpoint: str,
+    cpu: CpuUse,
+    cpu_window_ns: int,
+    checked_bytes: int | None,
+    window: Window,
+) -> TrialResult:
+    """Of the reads and writes of each stream. Raises TrialFailed where nothing was done."""
+    load, duration_ns = settings.load, window.duration_ns
+    reads, writes = [one for one, _ in parts], [other for _, other in parts]
     read, write = merged_directions(reads), merged_directions(writes)
     ios = read.ios + write.ios
     if not ios:
@@ -74,10 +110,10 @@ def result_of(
             achieved=ios / max(1, offered),
             offered_sd=math.sqrt(offered) if load.arrivals == "poisson" else 0.0,
         )
-    parts = []
+    streams = []
     for group, one, other in zip(groups(settings), reads, writes, strict=True):
         access = group.access
-        parts.append(
+        streams.append(
             StreamResult(
                 name=access.name,
                 workers=group.workers,
@@ -95,13 +131,13 @@ def result_of(
     waited = cpu.initiator.run_queue_wait_ns if cpu.initiator and load.workers == 1 else None
     return TrialResult(
         generator="fio",
-        engine_version=str(output["fio version"]),
+        engine_version=version,
         driver=engine,
         endpoint=endpoint,
-        window=Window(start_unix_ns=started_unix_ns, start_ns=0, duration_ns=duration_ns),
+        window=window,
         read=read,
         write=write,
-        streams=parts if load.streams else [],
+        streams=streams if load.streams else [],
         open=held,
         cpu=cpu,
         # fio samples no number in flight: by Little's law.

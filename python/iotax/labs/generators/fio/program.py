@@ -65,7 +65,7 @@ def target_of(fio: Fio, protocol: str, endpoint: str, *, driver: str) -> Target:
             return _file(fio, endpoint.removeprefix("local:"), driver)
         case "iscsi":
             _need(fio, "libiscsi")
-            return Target("libiscsi", (f"filename={_escaped(endpoint)}",))
+            return Target("libiscsi", (f"filename={escaped(endpoint)}",))
         case "nfs3":
             raise NoFio(
                 "fio's NFS engine runs in child processes, whose CPU escapes, and crashes on reads with current "
@@ -194,7 +194,7 @@ class _Process:
 
 def _file(fio: Fio, path: str, driver: str) -> Target:
     engine = "io_uring" if driver != "epoll" and "io_uring" in fio.engines and _io_uring_allowed() else "libaio"
-    return Target(engine, (f"filename={_escaped(path)}", f"direct={int(_takes_direct(path))}"))
+    return Target(engine, (f"filename={escaped(path)}", f"direct={int(_takes_direct(path))}"))
 
 
 def _need(fio: Fio, engine: str) -> None:
@@ -204,7 +204,7 @@ def _need(fio: Fio, engine: str) -> None:
         )
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
     """fio splits names at colons."""
     return name.replace("\\", "\\\\").replace(":", "\\:")
 

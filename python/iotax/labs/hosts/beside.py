@@ -1,0 +1,138 @@
+"""Load generators of others on the initiators: each is started there before the window that the engines observe, and says
+afterwards what it did within it.
+
+The work is done by a script on the host, which is the generator's own. What is started stands in the path's journal, so
+that whoever takes the path down ends it first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from iotax.labs.base import TrialFailed
+from iotax.labs.generators import GENERATORS
+from iotax.labs.generators.base import Generator, HostJob
+from iotax.labs.hosts.measure import Answer, each_of
+from iotax.labs.hosts.merge import Observed
+from iotax.labs.hosts.paths import Attached, Paths, Script
+from iotax.labs.load import zone_bytes
+from iotax.places import Event, HostFault
+from iotax.places.host import HostPlace
+from iotax.records import CpuUse
+from iotax.study import Settings
+from iotax.trial import Connected
+
+_STEP_S = 120.0
+_SETTING_UP_S = 120.0
+"""From its begin to the window's, at most: as long as the slowest host takes to connect and to hear of the start."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A host with a load of its own."""
+
+    place: HostPlace
+    attached: Attached
+    """Its path, which is up."""
+    index: int = 0
+    """Its number among the clients that share a volume."""
+    sharing: int = 1
+
+
+class Beside(ABC):
+    """What loads the initiators while engines observe. What fails is HostFault."""
+
+    @abstractmethod
+    async def ready(self, on: Member, settings: Settings) -> None:
+        """Raises HostFault where the host lacks something."""
+
+    @abstractmethod
+    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
+        """Brings up everything but the window itself."""
+
+    def hear(self, host: str, event: Event) -> None:
+        """What comes during the window."""
+        del host, event
+
+    @abstractmethod
+    async def results(self, settings: Settings, members: Sequence[Member], answers: Sequence[Answer]) -> list[Answer]:
+        """The answers, those of its hosts with what they did; all is ended then. Raises TrialFailed, too."""
+
+    @abstractmethod
+    async def stop(self, settings: Settings, members: Sequence[Member]) -> None:
+        """Ends what is there, after a failure that is told already."""
+
+
+class Programs(Beside):
+    """Programs that say at their end what they did, by a script of their generator's."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+
+    async def ready(self, on: Member, settings: Settings) -> None:
+        await self._does(on, settings, "load_ready", on.attached.device)
+
+    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
+        await each_of([self._begin(settings, each, seed) for each in members])
+
+    async def results(self, settings: Settings, members: Sequence[Member], answers: Sequence[Answer]) -> list[Answer]:
+        of = {each.place.name: each for each in members}
+        return await each_of([self._result(settings, of.get(each.host), each) for each in answers])
+
+    async def stop(self, settings: Settings, members: Sequence[Member]) -> None:
+        await asyncio.gather(*(self._stop(settings, each) for each in members))
+
+    async def _begin(self, settings: Settings, on: Member, seed: int) -> None:
+        found = await self._does(on, settings, "load_ready", on.attached.device)
+        zone = zone_bytes(settings, on.sharing)
+        load = settings.load.model_copy(update={"working_set": zone})
+        job = HostJob(
+            settings=replace(settings, load=load),
+            path=on.attached.device,
+            found=dict(line.split(" ", 1) for line in found.splitlines() if " " in line),
+            seed=seed + on.index,
+            offset_bytes=zone * on.index if on.sharing > 1 else 0,
+            longest_s=round(2 * _SETTING_UP_S + (settings.load.warmup + settings.load.runtime) / 1e9),
+        )
+        await self._does(on, settings, "load_begin", on.attached.device, _generator(settings).host_job(job))
+
+    async def _result(self, settings: Settings, on: Member | None, answer: Answer) -> Answer:
+        if on is None:
+            return answer
+        observed = Observed.model_validate(answer.observed)
+        start_ns, duration_ns = observed.window["start_unix_ns"], observed.window["duration_ns"]
+        edges_ms = start_ns // 1_000_000, -(-(start_ns + duration_ns) // 1_000_000)
+        said = await self._does(on, settings, "load_end", *edges_ms)
+        try:
+            found = _generator(settings).host_result(
+                said.splitlines(),
+                settings,
+                endpoint=on.attached.endpoint,
+                cpu=CpuUse.model_validate({"machine": observed.machine}),
+                start_unix_ns=start_ns,
+                duration_ns=duration_ns,
+            )
+        except TrialFailed as failed:
+            raise TrialFailed(f"{answer.host}: {failed.reason}", failed.log, host=answer.host) from failed
+        connected = Connected(driver=found.driver, endpoint=on.attached.endpoint)
+        return replace(answer, result=found.model_dump(mode="json"), connected=connected.model_dump(mode="json"))
+
+    async def _stop(self, settings: Settings, on: Member) -> None:
+        try:
+            await self._does(on, settings, "down_using")
+        except HostFault:
+            # Whoever takes the path down tries again, and tells of it.
+            return
+
+    async def _does(self, on: Member, settings: Settings, function: str, *arguments: str | int) -> str:
+        generator = _generator(settings)
+        script = Script(generator.name, generator.host_script)
+        return await self._paths.use(on.place, script, shlex.join([function, *map(str, arguments)]), _STEP_S)
+
+
+def _generator(settings: Settings) -> Generator:
+    return GENERATORS[settings.load.generator]
