@@ -1,5 +1,5 @@
-"""Load generators of others on the initiators: each is started there before the window that the engines observe, and says
-afterwards what it did within it.
+"""Load generators of others on the initiators: each is started there before the window that the engines observe, and
+says afterwards what it did within it.
 
 The work is done by a script on the host, which is the generator's own. What is started stands in the path's journal, so
 that whoever takes the path down ends it first.
@@ -81,7 +81,13 @@ class Programs(Beside):
 
     async def results(self, settings: Settings, members: Sequence[Member], answers: Sequence[Answer]) -> list[Answer]:
         of = {each.place.name: each for each in members}
-        return await each_of([self._result(settings, of.get(each.host), each) for each in answers])
+        mine = [each for each in answers if each.host in of]
+        ended = await each_of([self._end(settings, of[each.host], each) for each in mine])
+        said = {each.host: text for each, text in zip(mine, ended, strict=True)}
+        return [
+            _with_result(settings, of[each.host], each, said[each.host]) if each.host in said else each
+            for each in answers
+        ]
 
     async def stop(self, settings: Settings, members: Sequence[Member]) -> None:
         await asyncio.gather(*(self._stop(settings, each) for each in members))
@@ -100,26 +106,12 @@ class Programs(Beside):
         )
         await self._does(on, settings, "load_begin", on.attached.device, _generator(settings).host_job(job))
 
-    async def _result(self, settings: Settings, on: Member | None, answer: Answer) -> Answer:
-        if on is None:
-            return answer
-        observed = Observed.model_validate(answer.observed)
-        start_ns, duration_ns = observed.window["start_unix_ns"], observed.window["duration_ns"]
-        edges_ms = start_ns // 1_000_000, -(-(start_ns + duration_ns) // 1_000_000)
-        said = await self._does(on, settings, "load_end", *edges_ms)
-        try:
-            found = _generator(settings).host_result(
-                said.splitlines(),
-                settings,
-                endpoint=on.attached.endpoint,
-                cpu=CpuUse.model_validate({"machine": observed.machine}),
-                start_unix_ns=start_ns,
-                duration_ns=duration_ns,
-            )
-        except TrialFailed as failed:
-            raise TrialFailed(f"{answer.host}: {failed.reason}", failed.log, host=answer.host) from failed
-        connected = Connected(driver=found.driver, endpoint=on.attached.endpoint)
-        return replace(answer, result=found.model_dump(mode="json"), connected=connected.model_dump(mode="json"))
+    async def _end(self, settings: Settings, on: Member, answer: Answer) -> str:
+        start_ns, end_ns = _edges_ns(answer)
+        edges_ms = start_ns // 1_000_000, -(-end_ns // 1_000_000)
+        # It waits until the program has said all that it says of the window.
+        within_s = _STEP_S + settings.load.runtime / 1e9
+        return await self._does(on, settings, "load_end", *edges_ms, within_s=within_s)
 
     async def _stop(self, settings: Settings, on: Member) -> None:
         try:
@@ -128,11 +120,37 @@ class Programs(Beside):
             # Whoever takes the path down tries again, and tells of it.
             return
 
-    async def _does(self, on: Member, settings: Settings, function: str, *arguments: str | int) -> str:
+    async def _does(
+        self, on: Member, settings: Settings, function: str, *arguments: str | int, within_s: float = _STEP_S
+    ) -> str:
         generator = _generator(settings)
         script = Script(generator.name, generator.host_script)
-        return await self._paths.use(on.place, script, shlex.join([function, *map(str, arguments)]), _STEP_S)
+        return await self._paths.use(on.place, script, shlex.join([function, *map(str, arguments)]), within_s)
 
 
 def _generator(settings: Settings) -> Generator:
     return GENERATORS[settings.load.generator]
+
+
+def _edges_ns(answer: Answer) -> tuple[int, int]:
+    """Of the window, by the host's clock."""
+    window = Observed.model_validate(answer.observed).window
+    return window["start_unix_ns"], window["start_unix_ns"] + window["duration_ns"]
+
+
+def _with_result(settings: Settings, on: Member, answer: Answer, said: str) -> Answer:
+    """Raises TrialFailed."""
+    start_ns, end_ns = _edges_ns(answer)
+    try:
+        found = _generator(settings).host_result(
+            said.splitlines(),
+            settings,
+            endpoint=on.attached.endpoint,
+            cpu=CpuUse.model_validate({"machine": Observed.model_validate(answer.observed).machine}),
+            start_unix_ns=start_ns,
+            duration_ns=end_ns - start_ns,
+        )
+    except TrialFailed as failed:
+        raise TrialFailed(f"{answer.host}: {failed.reason}", failed.log, host=answer.host) from failed
+    connected = Connected(driver=found.driver, endpoint=on.attached.endpoint)
+    return replace(answer, result=found.model_dump(mode="json"), connected=connected.model_dump(mode="json"))

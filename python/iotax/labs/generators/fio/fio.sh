@@ -36,12 +36,15 @@ fio_why() { { grep -i "fio:\|error\|sudo" "$RUN/log" || tail -n 1 "$RUN/log"; } 
 
 load_end() {
     ! fio_has_ended || die "fio ended before the window did: $(fio_why)"
+    _step=$(sed -n 's/^log_hist_msec=//p' "$RUN/job")
+    # fio logs no row that it has not filled.
+    while [ "$(date +%s)000" -lt "$(($2 + _step + 1000))" ]; do sleep 0.2; done
     : >"$RUN/over"
     until_true "$WAIT_S" fio_has_ended || die "fio does not end"
     # Two rows of each job and direction on either side: a row has what happened since the one before.
     for _file in "$RUN"/h_clat_hist.*.log; do
         _job=${_file%.log}
-        awk -F ', *' -v job="${_job##*.}" -v begin="$1" -v end="$2" -v step="$(sed -n 's/^log_hist_msec=//p' "$RUN/job")" '
+        awk -F ', *' -v job="${_job##*.}" -v begin="$1" -v end="$2" -v step="$_step" '
             $1 > begin - 2 * step && $1 < end + 2 * step {
                 row = "ROW " job " " $1 " " $2 " " $3
                 for (i = 4; i <= NF; i++) if ($i > 0) row = row " " i - 4 ":" $i
