@@ -13,7 +13,7 @@ _COLOURS = (
     "part-rest", "part-disk", "part-initiator", "part-target",
     "part-copies", "part-memory", "part-hypervisor", "part-background",
 )  # fmt: skip
-_KINDS = tuple(zip(FAMILIES, _COLOURS, strict=True))
+FAMILY_COLOURS = tuple(zip(FAMILIES, _COLOURS, strict=True))
 
 
 def instructions(summary: Summary) -> list[Drawing]:
@@ -26,7 +26,7 @@ def instructions(summary: Summary) -> list[Drawing]:
 def families_used(summary: Summary) -> list[tuple[str, str]]:
     """Those that some bar has, with their colours."""
     used = {family for profile in cell_profiles(summary.cells) for family in families(profile)}
-    return [(family, colour) for family, colour in _KINDS if family in used]
+    return [(family, colour) for family, colour in FAMILY_COLOURS if family in used]
 
 
 def _drawing(summary: Summary, table: LayerTable, most: float) -> Drawing:
@@ -41,5 +41,5 @@ def _drawing(summary: Summary, table: LayerTable, most: float) -> Drawing:
         file_name("instructions", table.side, table.condition),
         heading,
         f"Instructions per {summary.counts} by layer. {said}.",
-        lambda width: stacked(summary, split, _KINDS, width, heading, unit="instructions", most=most),
+        lambda width: stacked(summary, split, FAMILY_COLOURS, width, heading, unit="instructions", most=most),
     )
