@@ -130,7 +130,8 @@ def _vm(study: Study, settings: Settings) -> Facts:
     assert study.lab.vm is not None
     protocol, load, topology = settings.endpoint.protocol, settings.load, settings.topology
     one_guest = study.lab.vm.guests == 1 or protocol in _ONE_KERNEL
-    link = Link(kind="none")
+    encryption = None if topology.encryption == "none" else topology.encryption
+    link = Link(kind="none", encryption=encryption)
     if not one_guest:
         link = Link(
             kind="virtual",
@@ -138,7 +139,7 @@ def _vm(study: Study, settings: Settings) -> Facts:
             delay_ns=topology.link_delay,
             mtu=topology.mtu,
             paths=topology.paths,
-            encryption=None if topology.encryption == "none" else topology.encryption,
+            encryption=encryption,
         )
     return Facts(
         lab="vm",

@@ -138,7 +138,7 @@ def refused(
         yield "attach", "local I/O has no initiator above which a virtual disk could stand"
     yield from _refused_target(protocol, topology)
     yield from _refused_link(protocol, topology, guests)
-    if topology.encryption != "none" and (reason := _plain(protocol, guests)):
+    if topology.encryption != "none" and (reason := _plain(protocol)):
         yield "encryption", reason
     yield from _refused_paths(protocol, topology, guests)
     if topology.nconnect > 1 and protocol not in _NFS:
@@ -212,7 +212,7 @@ def _refused_target(protocol: str, topology: Topology) -> Iterator[tuple[str, st
 
 CLIENTS_MAX = 8
 """Initiator guests of the vm lab."""
-_OVER_TCP = ("nfs3", "nfs4.1", "iscsi", "nvme-tcp")
+OVER_TCP = ("nfs3", "nfs4.1", "iscsi", "nvme-tcp")
 """What several initiator guests are set up for, and what encrypted links carry."""
 _OF_ONE_CLIENT = ("target", "nconnect")
 
@@ -221,9 +221,9 @@ def _refused_clients(protocol: str, topology: Topology, guests: int, clients: in
     default = Topology()
     if clients > CLIENTS_MAX:
         yield "clients", f"the vm lab has {CLIENTS_MAX} initiator guests at most; say `lab: {{hosts: …}}`"
-    if protocol not in _OVER_TCP:
+    if protocol not in OVER_TCP:
         why = _NO_NETWORK.get(protocol, f"{protocol} is set up on one link")
-        yield "clients", f"{why}; several clients are for {', '.join(_OVER_TCP)}"
+        yield "clients", f"{why}; several clients are for {', '.join(OVER_TCP)}"
     elif guests == 1:
         yield "clients", "both halves stand in one kernel (`guests: 1`); several clients need `guests: 2`"
     for name in _OF_ONE_CLIENT + (("attach",) if topology.by_hypervisor else ()):
@@ -255,14 +255,14 @@ def _refused_link(protocol: str, topology: Topology, guests: int) -> Iterator[tu
             yield name, "both halves stand in one kernel (`guests: 1`), so there is no link to shape"
 
 
-def _plain(protocol: str, guests: int) -> str | None:
+def _plain(protocol: str) -> str | None:
     """Why nothing can encrypt this protocol's way; None where something can."""
     if protocol in _NO_NETWORK:
         return _NO_NETWORK[protocol]
-    if protocol not in _OVER_TCP:
+    if protocol not in OVER_TCP:
         made = "FCoE frames are no IP" if protocol == "fcp" else "RDMA in software makes packets that pass by"
-        return f"{made}; encryption is for {', '.join(_OVER_TCP)}"
-    return "both halves stand in one kernel (`guests: 1`), so there is no link to encrypt" if guests == 1 else None
+        return f"{made}; encryption is for {', '.join(OVER_TCP)}"
+    return None
 
 
 def _refused_paths(protocol: str, topology: Topology, guests: int) -> Iterator[tuple[str, str]]:

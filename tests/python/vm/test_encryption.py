@@ -11,17 +11,19 @@ import pytest
 
 from iotax.design import plan
 from iotax.labs.vm import preflight
-from iotax.labs.vm.encryption import Links
-from iotax.labs.vm.guests import Guests, StepFailed
+from iotax.labs.vm.encryption import Links, apart
+from iotax.labs.vm.guests import Guest, Guests, StepFailed
 from iotax.labs.vm.image import Contents, Image, build
 from iotax.labs.vm.lab import VmLab
 from iotax.labs.vm.topology import environment, facts_of, mismatches
+from iotax.notebook import Notebook
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 
 from .needed import require
+from .studies import start
 
 STUDY = """\
 name: links
@@ -60,7 +62,6 @@ def test_every_protocol_over_tcp_may_be_encrypted(protocol: str) -> None:
         ("{protocol: fc-nvme, encryption: wireguard}", "vm", "fc-nvme runs over a loop within one kernel"),
         ("{protocol: nvme-rdma, encryption: ipsec}", "vm", "RDMA in software makes packets that pass by"),
         ("{protocol: iser, encryption: wireguard}", "vm", "RDMA in software makes packets that pass by"),
-        ("{protocol: iscsi, encryption: ipsec}", "{vm: {guests: 1}}", "there is no link to encrypt"),
         ("{protocol: iscsi, encryption: ipsec, attach: nvme}", "vm", "over none of the guests' links"),
         ("{protocol: iscsi, encryption: ipsec}", "loopback", "there is no link to encrypt; say `lab: vm`"),
         ("{protocol: iscsi, encryption: ipsec}", "sim", "the tables of costs know no encryption"),
@@ -104,6 +105,13 @@ def test_a_link_in_plain_text_is_refused_with_what_was_read() -> None:
     assert mismatches(settings("none"), other) == ["encryption is wireguard in the initiator, none was asked for"]
 
 
+def test_in_one_guest_the_target_has_a_network_of_its_own_where_a_study_encrypts() -> None:
+    plain, ipsec, fcp = (settings(*each) for each in (("none",), ("ipsec",), ("none", "fcp")))
+    assert apart(plain, 1, [plain, ipsec, fcp]) == apart(ipsec, 1, [ipsec]) == "set -a; APART=1; "
+    # Where nothing is encrypted both halves meet on the loopback device, as ever; Fibre Channel has no such link.
+    assert apart(plain, 1, [plain, fcp]) == apart(fcp, 1, [fcp, ipsec]) == apart(ipsec, 2, [ipsec]) == ""
+
+
 def test_a_distribution_without_the_tools_is_told() -> None:
     study = parse("{a: {protocol: iscsi, encryption: wireguard}, b: iscsi}")
     lab = VmLab(study, plan(study), Path("/engine"))
@@ -117,6 +125,8 @@ def test_what_encrypts_a_link_is_of_the_facts_of_a_trial() -> None:
     study = parse("{a: {protocol: iscsi, encryption: wireguard}, b: iscsi, c: local}")
     links = [planned_facts(study, study.settings({"protocol": label})).link for label in "abc"]
     assert [link.encryption for link in links] == ["wireguard", None, None]
+    exact = parse("{a: {protocol: iscsi, encryption: wireguard}}", "{vm: {guests: 1}}")
+    assert planned_facts(exact, exact.settings({"protocol": "a"})).link.encryption == "wireguard"
 
 
 @dataclass
@@ -131,7 +141,7 @@ class FakeGuest:
 
     def run(self, script: str) -> list[str]:
         self.ran.append(script)
-        if script == "wireguard_public":
+        if "wireguard_public" in script:
             return [f"PUBLIC={self.name}="]
         if "encrypted_bytes" in script:
             self.readings += 1
@@ -149,7 +159,7 @@ class FakeGuests:
 
 
 def links(guests: FakeGuests) -> Links:
-    return Links(cast(Guests, guests))
+    return Links(cast(Guests, guests), cast(Guest, guests.storage))
 
 
 def test_keys_are_new_for_each_connection_and_both_ends_have_the_same() -> None:
@@ -159,11 +169,11 @@ def test_keys_are_new_for_each_connection_and_both_ends_have_the_same() -> None:
         of.encrypt(settings("ipsec"), "ENCRYPTION=ipsec; ")
         of.encrypt(settings("ipsec"), "ENCRYPTION=ipsec; ")  # of the same session
         of.end()
-    both = [[line.split("; ")[0] for line in guest.ran if "SECRET" in line] for guest in (guests.storage, guests[""])]
+    both = [[line.split("; ")[1] for line in guest.ran if "SECRET" in line] for guest in (guests.storage, guests[""])]
     assert both[0] == both[1]
     assert len(both[0]) == len({*both[0]}) == 2
     assert all(len(secret) == len("SECRET=") + 64 for secret in both[0])
-    assert guests.storage.ran[-1] == "ENCRYPTION=ipsec; encryption_down"
+    assert guests.storage.ran[-1] == "ENCRYPTION=ipsec; encryption_down 1"
 
 
 def test_each_end_of_a_tunnel_is_told_whom_it_meets_on_which_link() -> None:
@@ -172,13 +182,13 @@ def test_each_end_of_a_tunnel_is_told_whom_it_meets_on_which_link() -> None:
     links(guests).encrypt(study.settings({"protocol": "a", "clients": 2}), "E; ")
     told = [guest.ran[-1] for guest in (guests.storage, *guests.initiators)]
     assert told == [
-        "PEERS='0=one= 1=two='; E; encryption_up 1",
-        "PEERS='0=storage= 1=storage='; E; CLIENT=0; encryption_up 2",
-        "PEERS='0=storage= 1=storage='; E; CLIENT=1; encryption_up 2",
+        "E; PEERS='0=one= 1=two='; encryption_up 1",
+        "E; CLIENT=0; PEERS='0=storage= 1=storage='; encryption_up 2",
+        "E; CLIENT=1; PEERS='0=storage= 1=storage='; encryption_up 2",
     ]
     several = FakeGuests(FakeGuest("one"))
     links(several).encrypt(settings("wireguard", more=", paths: 2, path_policy: numa"), "E; ")
-    assert several.storage.ran[-1] == "PEERS='0=one= 1=one='; E; encryption_up 1"
+    assert several.storage.ran[-1] == "E; PEERS='0=one= 1=one='; encryption_up 1"
 
 
 def test_a_trial_whose_data_passed_by_in_plain_text_fails() -> None:
@@ -252,7 +262,7 @@ def connect(encrypting: Guests) -> Iterator[Any]:
     up: list[Nvme] = []
 
     def connected(encryption: str) -> Nvme:
-        path = Nvme(encrypting, settings(encryption), Links(encrypting))
+        path = Nvme(encrypting, settings(encryption), Links(encrypting, encrypting["storage"]))
         up.append(path)
         path.links.encrypt(path.asked, path.told)
         encrypting["storage"].run(f"{path.told}step nvme-tcp target_up")
@@ -309,3 +319,49 @@ def test_a_path_that_loses_its_encryption_is_noticed(connect: Any, encrypting: G
         lose()
     [wrong] = mismatches(path.asked, path.facts())
     assert wrong.startswith("encryption is none (10.0.0.1 by eth0, none, 0 bytes out, 0 in) in the initiator")
+
+
+ONE_GUEST = """\
+name: one-guest
+question: Do both halves of one kernel meet on an encrypted link?
+lab: {vm: {accelerator: tcg, clock: icount, guests: 1}}
+volume: {size: 16MiB, refill: block}
+factors:
+  protocol:
+    plain: nvme-tcp
+    tunnel: {protocol: nvme-tcp, encryption: wireguard}
+    secured: {protocol: iscsi, encryption: ipsec}
+    our NFS: {protocol: nfs3, target: iotax, encryption: ipsec}
+    knfsd: {protocol: nfs4.1, encryption: wireguard}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+design: {replicates: 1}
+baseline: {protocol: plain}
+"""
+
+
+@pytest.mark.timeout(400)
+def test_one_kernel_carries_verified_data_over_its_encrypted_link(tmp_path: Path, engine: Path) -> None:
+    with start(tmp_path, engine, ONE_GUEST) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
+    found = {name: each.connected.found for name, each in attempts.items() if each.connected}
+    assert {name: each["encryption"] for name, each in found.items()} == {
+        "plain": "none",
+        "tunnel": "wireguard",
+        "secured": "ipsec",
+        "our NFS": "ipsec",
+        "knfsd": "wireguard",
+    }
+    assert {name: each["target"] for name, each in found.items() if each["target"] != "kernel"} == {"our NFS": "iotax"}
+    costs = {}
+    for name, each in attempts.items():
+        result = each.result
+        assert result is not None
+        assert result.verify is not None
+        assert result.verify.wrong_blocks == 0
+        assert result.verify.checked_blocks > 0
+        assert result.cpu.initiator is not None
+        costs[name] = result.cpu.initiator.net_ns / result.ios
+    assert costs["tunnel"] > costs["plain"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from iotax.labs.vm.guests import Guest, Guests, StepFailed
 from iotax.labs.vm.topology import of_clients
 from iotax.study import Settings
+from iotax.study.topology import OVER_TCP
 
 _SECRET_BYTES = 32
 
@@ -26,8 +27,9 @@ class _End:
 class Links:
     """Of guests that are up; in plain text until `encrypt`."""
 
-    def __init__(self, guests: Guests) -> None:
-        self._guests = guests
+    def __init__(self, guests: Guests, storage: Guest) -> None:
+        """`storage` may be the initiator's guest, too."""
+        self._guests, self._storage = guests, storage
         self._kind = ""
         self._ends: list[_End] = []
         """The storage first; empty while nothing is encrypted."""
@@ -40,21 +42,21 @@ class Links:
         self._kind, clients = settings.topology.encryption, settings.load.clients or 1
         initiators = zip(self._guests.initiators, of_clients(environment, clients), strict=False)
         self._ends = [
-            _End(self._guests["storage"], environment, 1),
+            _End(self._storage, environment, 1),
             *(_End(guest, own, 2) for guest, own in initiators),
         ]
         if self._kind == "ipsec":
             said = [f"SECRET={secrets.token_hex(_SECRET_BYTES)}; "] * len(self._ends)
         else:
-            said = _peers([_public_key(end.guest) for end in self._ends], settings.topology.paths)
+            said = _peers([_public_key(end) for end in self._ends], settings.topology.paths)
         for end, word in zip(self._ends, said, strict=True):
-            end.guest.run(f"{word}{end.environment}encryption_up {end.host}")
+            end.guest.run(f"{end.environment}{word}encryption_up {end.host}")
 
     def end(self) -> None:
         """The links are in plain text again. Raises VmFault and StepFailed."""
         ends, self._ends = self._ends, []
         for each in ends:
-            each.guest.run(f"{each.environment}encryption_down")
+            each.guest.run(f"{each.environment}encryption_down {each.host}")
 
     @contextmanager
     def watched(self, paths: Sequence[Sequence[str]]) -> Generator[None]:
@@ -77,6 +79,13 @@ class Links:
                 )
 
 
+def apart(settings: Settings, guests: int, asked: Iterable[Settings]) -> str:
+    """In one guest the target stands in a network of its own, where any of the study's trials encrypts the link to it:
+    plain text goes the same way. As the guest's scripts read it, which pass all settings on."""
+    encrypts = guests == 1 and any(each.topology.encryption != "none" for each in asked)
+    return "set -a; APART=1; " if encrypts and settings.endpoint.protocol in OVER_TCP else ""
+
+
 def _bytes(end: _End, paths: Sequence[str]) -> tuple[int, int]:
     """Encrypted and decrypted so far; read and written so far."""
     asked = "; ".join(f"bytes_of {path}" for path in paths)
@@ -91,8 +100,8 @@ def _counted_once(paths: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(next((kind for kind in together if path.startswith(kind)), path) for path in paths))
 
 
-def _public_key(guest: Guest) -> str:
-    return guest.run("wireguard_public")[-1].removeprefix("PUBLIC=")
+def _public_key(end: _End) -> str:
+    return end.guest.run(f"{end.environment}wireguard_public {end.host}")[-1].removeprefix("PUBLIC=")
 
 
 def _peers(public: Sequence[str], paths: int) -> list[str]:

@@ -29,7 +29,7 @@ from iotax.labs.vm import accelerator, clients, database, datastore, fio, initia
 from iotax.labs.vm.counted import CountedGuest
 from iotax.labs.vm.counters import Clocks, Idle, LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
-from iotax.labs.vm.encryption import Links
+from iotax.labs.vm.encryption import Links, apart
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.image import Image, build
@@ -530,7 +530,7 @@ class VmLab(Lab):
         if protocol == "local":
             return _Connected(protocol, environment, (_VOLUME,)), []
         progress(Step(f"connecting {protocol}"))
-        self._encryption = self._encryption or Links(guests)
+        self._encryption = self._encryption or Links(guests, guests[self._target_guest(protocol)])
         self._encryption.encrypt(settings, environment)
         guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
         self._model_filled = None
@@ -556,7 +556,8 @@ class VmLab(Lab):
 
     def _environment(self, settings: Settings) -> str:
         """As the guests' scripts read it. What is up beside others may need a link or names of its own."""
-        return ("TURNS=1; " if self._sessions else "") + topology.environment(settings, self._vm.guests)
+        own = apart(settings, self._vm.guests, self._settings.values())
+        return ("TURNS=1; " if self._sessions else "") + own + topology.environment(settings, self._vm.guests)
 
     def _disconnect(self, progress: Progress) -> None:
         """Where the protocol does not go cleanly, its guests go."""

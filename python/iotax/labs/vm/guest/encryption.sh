@@ -2,10 +2,11 @@
 # under WireGuard a tunnel has them, and the link below it has others.
 IP=/usr/bin/ip # busybox has an ip of its own that knows no IPsec
 CIPHER="rfc4106(gcm(aes))"
-WG_KEY=/run/wireguard.key
+WG_KEY=/run/wireguard.key$IN_STORAGE
 
 # encryption_up HOST: SECRET is for ipsec, PEERS (NUMBER=KEY of the other end of each link) for wireguard.
 encryption_up() {
+    [ $1 = 2 ] || ! elsewhere || { in_storage encryption_up 1; return; }
     for path in $(paths); do ${ENCRYPTION}_up $path $1 $((3 - $1)); done
 }
 
@@ -30,8 +31,9 @@ security() { echo proto esp spi $((256 + 2 * $1 + $2)) reqid $(($1 + 1)) mode tr
 # ipsec_key NUMBER SENDER: 128 bits and 32 bits of salt (RFC 4106 section 8.1). No two directions share one.
 ipsec_key() { printf %s "$SECRET $1 $2" | sha256sum | cut -c 1-40; }
 
-# wireguard_public: a new key of this guest; what the others may know of it.
+# wireguard_public HOST: a new key of this end; what the others may know of it.
 wireguard_public() {
+    [ $1 = 2 ] || ! elsewhere || { in_storage wireguard_public 1; return; }
     (umask 077 && wg genkey >$WG_KEY) || die "wg genkey"
     echo "PUBLIC=$(wg pubkey <$WG_KEY)"
 }
@@ -50,7 +52,9 @@ wireguard_up() {
     ip addr add 10.0.$1.$2/24 dev wg$1 && ip link set wg$1 mtu $((${MTU:-1500} - 80)) up || die "wg$1 cannot be set up"
 }
 
+# encryption_down HOST
 encryption_down() {
+    [ $1 = 2 ] || ! elsewhere || { in_storage encryption_down 1; return; }
     case "$ENCRYPTION" in
     ipsec) $IP xfrm policy flush && $IP xfrm state flush || die "ip xfrm flush" ;;
     wireguard)

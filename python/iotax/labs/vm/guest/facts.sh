@@ -21,6 +21,7 @@ facts_of() {
 
 # target_facts PROTOCOL: who listens where the target is, by the name that a study gives it, and its version.
 target_facts() {
+    ! elsewhere || { in_storage target_facts "$@"; return; }
     case "$1" in
     nfs*) _port=2049 ;;
     iscsi) _port=3260 ;;
@@ -53,11 +54,12 @@ owner_of() {
 
 link_facts() {
     # A Fibre Channel frame fits only a larger one, whatever the study says of Ethernet.
-    [ "$1" = fcp ] || [ -n "$ONE_GUEST" ] || fact mtu "$(cat /sys/class/net/eth0/mtu)"
+    [ -n "$APART" ] || [ -z "$ONE_GUEST" ] || return 0
+    [ "$1" = fcp ] || fact mtu "$(cat /sys/class/net/$(link_of ${CLIENT:-0})/mtu)"
     case "$1" in
-    nfs* | iscsi | nvme-tcp) [ -n "$ONE_GUEST" ] || encryption_facts ;;
+    nfs* | iscsi | nvme-tcp) encryption_facts ;;
     esac
-    /usr/sbin/tc qdisc show dev eth0 | awk '
+    /usr/sbin/tc qdisc show dev $(link_of ${CLIENT:-0}) | awk '
         function after(word) { for (i = 1; i < NF; i++) if ($i == word) return $(i + 1) }
         $2 == "tbf" { print "FACT link_rate=" after("rate") }
         $2 == "netem" { print "FACT link_delay=" after("delay") }'

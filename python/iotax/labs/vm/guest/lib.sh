@@ -41,6 +41,9 @@ until_true() {
 # step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_down. A server that is no kernel's has
 # target functions of its own.
 step() {
+    case "$2" in
+    target_* | media_*) elsewhere && { in_storage step "$@"; return; } ;;
+    esac
     PROTOCOL=$1
     own_names
     . "/lab/protocols/$1.sh"

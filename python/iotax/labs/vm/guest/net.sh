@@ -7,7 +7,22 @@ paths() {
 }
 
 # link_of NUMBER: its device.
-link_of() { if [ -n "$CLIENT" ]; then echo eth0; else echo eth$1; fi; }
+link_of() {
+    if [ -n "$APART" ]; then echo veth$1; elif [ -n "$CLIENT" ]; then echo eth0; else echo eth$1; fi
+}
+
+# With APART both halves stand in one guest, and the target's in a network of its own, in_storage, with a link between them.
+elsewhere() { [ -n "$APART" ] && [ -z "$IN_STORAGE" ]; }
+
+# in_storage FUNCTION ARGUMENTS...: there; all settings are exported.
+in_storage() {
+    if [ ! -e /run/netns/storage ]; then
+        load veth
+        $IP netns add storage && $IP link add veth0 type veth peer name veth0 netns storage || die "no link to the storage"
+        in_storage ip link set lo up
+    fi
+    IN_STORAGE=1 nsenter -n/run/netns/storage sh -c '. /lab/lib.sh; "$@"' storage "$@"
+}
 
 # net_up HOST: every link at $MTU, shaped by $LINK_RATE and $LINK_DELAY; HOST is 1 or 2.
 net_up() {
