@@ -80,7 +80,7 @@ def answer(summary: Summary) -> list[Part]:
     said = " ".join(finding.text for part in parts for finding in part.findings)
     parts.append(Part("What carries it here", tuple(emulated(summary, said))))
     if text := encrypted(summary):
-        parts.append(Part("What counts here", (Finding("", text),)))
+        parts.append(Part("What counts here", (Finding("", text.removesuffix(".")),)))
     return [part for part in parts if part.findings]
 
 

@@ -159,7 +159,7 @@ def test_what_counts_as_one_is_said_where_the_figure_is_shown() -> None:
     data = encrypted(Simulation().data(study()), {"nfs3": "ipsec"})
     summary = summarise(data)
     said = [finding.text for part in answer(summary) if part.title == "What counts here" for finding in part.findings]
-    assert said == [AES]
+    assert said == [AES.removesuffix(".")]
     # Below the charts of CPU per I/O, and on a terminal's first screen.
     drawn = draw(summary)
     assert drawn.cpu
