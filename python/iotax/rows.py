@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from iotax.analysis.recovery import recoveries
 from iotax.analysis.responses import SLOW, Run
 from iotax.analysis.validity import Severity, against_rules, check_run, overall
 from iotax.notebook import Notebook, StudyRun
@@ -92,6 +93,7 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "latency_max_ns": result and result.latency_max_ns,
         "longest_gap_ns": result and result.gaps and result.gaps.longest_ns,
         "longest_gap_of": result and result.gaps and result.gaps.of,
+        **_events(result),
         **{f"ios_{name.replace(' ', '_')}": result and result.slow_ios(over_ns) for name, over_ns in SLOW.items()},
         **_stream("read", ios.read if ios else None, ios.duration_s if ios else 0),
         **_stream("write", ios.write if ios else None, ios.duration_s if ios else 0),
@@ -106,6 +108,18 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "verify_wrong_blocks": result and result.verify and result.verify.wrong_blocks,
     }
     return row | _factors(attempt, {*row, *figures}) | figures
+
+
+def _events(result: TrialResult | None) -> Row:
+    """What happened, from the window's start, and when throughput was back: a number for each event."""
+    events, found = (result.events, recoveries(result)) if result else ((), [])
+    told = {
+        "events": [each.what for each in events],
+        "events_began_ns": [each.began_ns for each in events],
+        "events_undone_ns": [each.undone_ns for each in events],
+        "recovery_s": [f"{'>' if each.is_bound else ''}{each.seconds:.3f}" for each in found],
+    }
+    return {name: "; ".join(map(str, each)) or None for name, each in told.items()}
 
 
 def _percent(share: float | None) -> float | None:

@@ -32,6 +32,7 @@ from iotax.records import (
     cpu_of,
     understood,
 )
+from iotax.records.interruptions import Counts, Gaps, Happened
 
 LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
@@ -178,20 +179,6 @@ class Outstanding(Record):
     def total(self) -> int | None:
         """None where not known."""
         return None if self.workers is None or self.per_worker is None else self.workers * self.per_worker
-
-
-class Gaps(Record):
-    """Times without a completed I/O, from the window's start to its end."""
-
-    longest_ns: int
-    is_bound: bool = False
-    """`longest_ns` is an upper bound: of several threads or clients, none of whose common gaps is listed."""
-    listed_from_ns: int
-    """`listed` has every gap of this length or longer."""
-    listed: list[tuple[int, int]] = Field(default=[])
-    """(start from the window's start, duration) in ns, by start."""
-    of: Literal["all", "client"] = "all"
-    """`client`: the longest of any one client, where their clocks cannot tell when all of them had one."""
 
 
 class Verify(Record):
@@ -501,6 +488,10 @@ class TrialResult(Record):
     outstanding: Outstanding
     gaps: Gaps | None = None
     """None where another program made the load, or an earlier version."""
+    counted: Counts | None = None
+    """Of a run in which something was made to happen."""
+    events: tuple[Happened, ...] = ()
+    """By time."""
     verify: Verify | None = None
     checks: Checks = Checks()
     paths: Paths | None = None

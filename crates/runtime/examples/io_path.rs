@@ -111,6 +111,7 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
         warmup: STEP * 50,
         runtime: STEP * settings.rounds,
         sample: Duration::from_secs(1),
+        count: None,
         seed: 7,
         verify: settings.verify,
         durable: false,

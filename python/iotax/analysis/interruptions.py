@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from iotax.analysis.recovery import MedianRecovery, median_recovery, recoveries
 from iotax.analysis.responses import LONGEST_GAP, SLOW, Run
 from iotax.analysis.summary import Summary
 
@@ -24,6 +25,8 @@ class Interruptions:
     """Of which only an upper bound is known."""
     one_client: bool
     """Of some run the longest of any one client: their clocks cannot tell when all of them had one."""
+    recovery: MedianRecovery | None
+    """None where nothing was made to happen, or nobody can tell."""
     slow: Mapping[str, float | None]
     """I/Os slower than each of `SLOW`, a run; None where latencies are not known."""
 
@@ -36,6 +39,7 @@ def interruptions(runs: Sequence[Run]) -> Interruptions:
         None if longest is None else longest.longest_ns / 1e6,
         longest is not None and longest.is_bound,
         any(gaps.of == "client" for gaps in known),
+        median_recovery(each for run in runs for each in recoveries(run.result)),
         {name: _mean(each) for name, each in counts.items()},
     )
 
@@ -47,12 +51,13 @@ def _mean(counts: Sequence[int | None]) -> float | None:
 
 def asked(summary: Summary) -> bool:
     """Whether the study asks for any of it."""
-    return bool({LONGEST_GAP.key, "slow_ios"} & {*summary.data.study.responses})
+    return bool({LONGEST_GAP.key, "slow_ios", "recovery_time"} & {*summary.data.study.responses})
 
 
 def worth_showing(summary: Summary) -> bool:
     """Asked for, or found."""
-    return asked(summary) or any(_stood_still(run) for cell in summary.cells for run in cell.runs)
+    runs = [run for cell in summary.cells for run in cell.runs]
+    return asked(summary) or any(run.result.events or _stood_still(run) for run in runs)
 
 
 def _stood_still(run: Run) -> bool:

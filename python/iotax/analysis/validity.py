@@ -271,6 +271,8 @@ def steadiness(run: Run) -> steady.SteadyState:
 def _steady(run: Run) -> tuple[Severity, str]:
     if run.result.idle:
         return Severity.GOOD, "nothing was asked"
+    if run.result.events:
+        return Severity.GOOD, "not judged: the study makes something happen"
     found = steadiness(run)
     if found.label is steady.Label.UNKNOWN or found.window is None:
         return Severity.UNKNOWN, str(steady.Label.UNKNOWN)

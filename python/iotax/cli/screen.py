@@ -20,7 +20,7 @@ from iotax.cli.console import console
 from iotax.cli.fit import fitting
 from iotax.cli.treatments import COLORS, measured_columns
 from iotax.units import counted, show_rate
-from iotax.wording import brief, figure, processors, search, title
+from iotax.wording import brief, figure, processors, recovery, search, title
 from iotax.wording.carried import ENCRYPTED_BRIEF, encrypted
 from iotax.wording.conditions import under
 from iotax.wording.trust import SIMULATED_BRIEF
@@ -62,6 +62,8 @@ def screen(out: Console, data: StudyData, room: int) -> list[RenderableType]:
         return [Text("No trial was measured yet.")]
     summary = summarise(data)
     head = []
+    if wrong := recovery.wrong_data(summary):
+        head.append(Text(wrong, style="bold red"))
     if disturbed := brief.disturbed(summary):
         head.append(Text(disturbed, style="bold yellow"))
     if data.simulated:
@@ -71,7 +73,8 @@ def screen(out: Console, data: StudyData, room: int) -> list[RenderableType]:
     tail = [Text(line, style="dim") for line in said if line]
     if not data.runs:
         return [*head, Text("The study's rules exclude every run: see --long.", style="yellow"), *tail]
-    tail = [*([Text(published)] if (published := brief.published(summary)) else []), *tail]
+    beside = (recovery.sentence(summary), brief.published(summary))
+    tail = [*(Text(line) for line in beside if line), *tail]
     verdicts = _folded() if disturbed else _verdicts(summary)
     others = sum(_height(out, each) for each in (*head, *verdicts, *tail))
     table: list[RenderableType] = []

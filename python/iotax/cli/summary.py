@@ -16,7 +16,19 @@ from iotax.cli.profile import print_profiles, profile_documents
 from iotax.cli.treatments import tables
 from iotax.collected import study_data
 from iotax.notebook import Notebook
-from iotax.wording import SIMULATED, answer, clients, inside, link, measuring, precision, search, trust, verdicts
+from iotax.wording import (
+    SIMULATED,
+    answer,
+    clients,
+    inside,
+    link,
+    measuring,
+    precision,
+    recovery,
+    search,
+    trust,
+    verdicts,
+)
 from iotax.wording.published import agreement, agreement_document
 
 _RESPONSES = {response.key: response for response in RESPONSES}
@@ -30,6 +42,8 @@ def print_summary(data: StudyData) -> None:
             out.print(Text(line), soft_wrap=True)
         return
     summary = summarise(data)
+    if wrong := recovery.wrong_data(summary):
+        out.print(Text(wrong, style="bold red"), soft_wrap=True)
     if data.simulated:
         out.print(Text(SIMULATED, style="yellow"), soft_wrap=True)
     if not data.runs:
@@ -51,8 +65,9 @@ def print_summary(data: StudyData) -> None:
         for finding in part.findings:
             out.print(Text(finding.sentence), soft_wrap=True)
     print_profiles(out, summary)
-    for line in (*clients.sentences(summary), *link.sentences(data)):
-        out.print(Text(line), soft_wrap=True)
+    for line in (*clients.sentences(summary), *link.sentences(data), recovery.sentence(summary)):
+        if line:
+            out.print(Text(line), soft_wrap=True)
     for line in agreement(summary.sources, "simulated" if data.simulated else "measured"):
         out.print(Text(line), soft_wrap=True)
     _print_warnings(summary)

@@ -15,7 +15,7 @@ from iotax.analysis.interruptions import interruptions
 from iotax.analysis.responses import CPU_MACHINE, DISK_IOPS, IOPS, LONGEST_GAP, ROLE_OF, SLOW, UTILISATION
 from iotax.cli.fit import fitting
 from iotax.units import show_rate
-from iotax.wording import figure, indexed, indexed_ends, verdict_word
+from iotax.wording import figure, indexed, indexed_ends, recovery, verdict_word
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _NAME_COLUMNS = 12
@@ -63,7 +63,11 @@ def _absolute(summary: Summary) -> list[_Column]:
         _Column(rate.unit.replace("/", "\n/"), lambda cell: _rate(cell, rate.key)),
         *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),
         *(_slow(over) for over in SLOW if "slow_ios" in summary.data.study.responses),
+        *([_RECOVERY] if "recovery_time" in summary.data.study.responses else []),
     ]
+
+
+_RECOVERY = _Column("recovery\ns", lambda cell: recovery.median(interruptions(cell.runs).recovery))
 
 
 def _slow(over: str) -> _Column:

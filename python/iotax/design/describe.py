@@ -9,7 +9,8 @@ from iotax.design.plan import Plan, conditions, steps_max
 from iotax.design.power import BLOCKS_ENOUGH, block_reach, detectable_ratio
 from iotax.design.treatments import candidates, fraction_of, matrix, treatments
 from iotax.study import Study
-from iotax.units import counted, show_minutes, show_rate, show_share, show_time
+from iotax.study.events import StudyEvent
+from iotax.units import counted, format_duration, show_minutes, show_rate, show_share, show_time
 
 CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 """Scatters of runs for which the detectable difference is told: what a lab has, `iotax aa` says."""
@@ -23,6 +24,7 @@ def describe(study: Study, plan: Plan) -> list[str]:
         *_treatments(study),
         *_order(study, plan),
         *_rounds(study),
+        *_events(study),
         *_stop(study),
         *_detectable(study),
         *_blocks(plan),
@@ -74,6 +76,20 @@ def _order(study: Study, plan: Plan) -> list[str]:
         at = [trial.order for trial in plan.trials if not trial.replicate]
         found.append(f"{counted(count, 'sentinel run')} of the baseline, at {', '.join(map(str, at))}, to see drift.")
     return found
+
+
+def _events(study: Study) -> list[str]:
+    return [
+        f"In each run's window, {_moment(event)}: {event.words} for {format_duration(event.lasts)}, then "
+        f"{format_duration(study.load.runtime - event.at[1] - event.lasts)} of load at least, in which throughput may "
+        "recover."
+        for event in sorted(study.events, key=lambda event: event.at)
+    ]
+
+
+def _moment(event: StudyEvent) -> str:
+    first, last = (format_duration(each) for each in event.at)
+    return f"at {first}" if first == last else f"at a random moment from {first} to {last} (the same within a block)"
 
 
 def _rounds(study: Study) -> list[str]:

@@ -158,11 +158,14 @@ def run_load(
     *,
     timeouts: Timeouts | None = None,
     place: Place = HERE,
+    starts: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
-    """Runs one trial's load to its end. Raises TrialFailed, with what was known by then."""
+    """Runs one trial's load to its end; `starts` hears when its window does. Raises TrialFailed, with what was known by
+    then."""
     runs_s = (document["warmup_ns"] + document["runtime_ns"]) / 1e9
     timeouts = timeouts or Timeouts(runs_s, CONNECT_S, SILENCE_S)
-    return outcomes_of(program, "load", document, progress, timeouts=timeouts, place=place)[""]
+    begins = lambda at_unix_ns: starts(at_unix_ns + document["warmup_ns"])  # noqa: E731
+    return outcomes_of(program, "load", document, progress, timeouts=timeouts, place=place, starts=begins)[""]
 
 
 def run_check(

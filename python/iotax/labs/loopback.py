@@ -22,6 +22,7 @@ from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.conditioning import filling, overwriting, worked
+from iotax.labs.events import COUNT_NS, Performer
 from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.feasible import impossible
 from iotax.labs.generators import GENERATORS, Generator, Job
@@ -33,8 +34,10 @@ from iotax.labs.proc import memory_free_bytes
 from iotax.labs.server import Server, serve_document
 from iotax.labs.servers import Servers, one_server, volume_uri
 from iotax.labs.session import run_session, session_document
+from iotax.records.interruptions import WRONG_DATA
 from iotax.study import Settings, Study
 from iotax.study.connection import Polling
+from iotax.study.events import happenings
 from iotax.study.facts import planned_facts
 from iotax.study.model import Volume
 from iotax.trial import Background, Trial, TrialResult
@@ -284,7 +287,19 @@ class LoopbackLab(Lab):
         self._filled[name] = replace(state, content=content)
         if content != PATTERN and settings.endpoint.embedded:
             self._foreign.add(volume_uri(settings.volume))
-        return generator.run(job, progress)
+        to_happen = happenings(self._study.events, self._study.design.seed, trial.block, trial.replicate)
+        if not to_happen:
+            return generator.run(job, progress)
+        with Performer(to_happen, watch_pids["target"]) as performer:
+            job = replace(job, count_ns=COUNT_NS, starts=performer.window_starts)
+            try:
+                outcome = generator.run(job, progress)
+            except TrialFailed as failed:
+                if failed.kind != "verify" or not performer.begun:
+                    raise
+                reason = f"{WRONG_DATA}: {failed.reason}"
+                raise TrialFailed(reason, failed.log, failed.connected, failed.kind) from failed
+            return replace(outcome, result=performer.told(outcome.result))
 
     def close(self) -> None:
         self._held.close()

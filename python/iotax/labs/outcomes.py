@@ -46,11 +46,12 @@ def outcomes_of(
     loads: Sequence[str] = ("",),
     place: Place = HERE,
     begun: Callable[[Engine], None] = lambda _: None,
+    starts: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Outcome]:
     """Load → what came of it, where all came to their end. Raises TrialFailed, with what was known by then.
 
     `loads` are the loads' ids; the only load of a task has none. `begun` hears of the task as soon as it runs, for
-    whoever would end it from another thread.
+    whoever would end it from another thread; `starts` when the load does, in ns of this machine's wall clock.
     """
     connected: dict[str, Connected] = {}
     results: dict[str, TrialResult] = {}
@@ -71,6 +72,8 @@ def outcomes_of(
                             # All stand: results come, each load with what it takes to begin.
                             left_s = timeouts.runs_s if len(connected) == len(loads) else 0.0
                             deadline_s = time.monotonic() + left_s + timeouts.silence_s
+                    case "started":
+                        starts(int(event["at_unix_ns"]))
                     case "sample":
                         progress(replace(sample_of(event), cores=cores))
                     case "cpu":

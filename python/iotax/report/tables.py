@@ -44,7 +44,7 @@ from iotax.redaction import redact
 from iotax.report.charts.cpu import BACKGROUND, parts_us
 from iotax.trial import Attempt
 from iotax.units import counted
-from iotax.wording import figure, indexed, indexed_ends, title, verdict_word
+from iotax.wording import figure, indexed, indexed_ends, recovery, title, verdict_word
 from iotax.wording.verdicts import judged
 
 SYMBOLS = {
@@ -141,11 +141,13 @@ def sync_groups(summary: Summary) -> list[Group]:
 def interruption_columns(summary: Summary) -> list[Column]:
     base = title(summary.grid.baseline_arm)
     gaps = [Column(LONGEST_GAP.title, LONGEST_GAP.unit), Column("relative", f"{base} = 100")]
-    return [
-        *gaps,
-        Column("Longest of all runs", LONGEST_GAP.unit),
-        *(Column(f"I/Os {over}", "per run") for over in SLOW),
-    ]
+    slow = [Column(f"I/Os {over}", "per run") for over in SLOW]
+    back = [Column("Recovery time", "median, s"), Column("Events", "recovered")] if had_events(summary) else []
+    return [*gaps, Column("Longest of all runs", LONGEST_GAP.unit), *slow, *back]
+
+
+def had_events(summary: Summary) -> bool:
+    return any(run.result.events for cell in summary.cells for run in cell.runs)
 
 
 def interruption_groups(summary: Summary) -> list[Group]:
@@ -155,7 +157,8 @@ def interruption_groups(summary: Summary) -> list[Group]:
         found = interruptions.interruptions(cell.runs)
         longest = "–" if found.longest_ms is None else f"{'≤ ' if found.is_bound else ''}{figure(found.longest_ms)}"
         slow = ["–" if count is None else figure(count) for count in found.slow.values()]
-        return [*_both(summary, cell, LONGEST_GAP), Figure(longest), *map(Figure, slow)]
+        back = [recovery.median(found.recovery), recovery.recovered(found.recovery)] if had_events(summary) else []
+        return [*_both(summary, cell, LONGEST_GAP), Figure(longest), *map(Figure, [*slow, *back])]
 
     return by_condition(summary.cells, figures) if interruptions.worth_showing(summary) else []
 

@@ -223,6 +223,7 @@ Response: TypeAlias = Literal[
     "disk_iops",
     "longest_gap",
     "slow_ios",
+    "recovery_time",
 ]
 _ROLE_SCHEMA = {"enum": [*_CPU_ROLES]}
 _BY_ROLE_SCHEMA = {

@@ -28,6 +28,7 @@ from pydantic import (
 
 from iotax.study.connection import Connection
 from iotax.study.endpoint import EMBEDDED, NAMED, Endpoint, parse_endpoint
+from iotax.study.events import StudyEvent
 from iotax.study.fields import (
     Accelerator,
     Arrivals,
@@ -652,6 +653,8 @@ class Study(Section):
     """What is done to each volume before anything is measured on it."""
     search: Search | None = None
     """Look for the best load instead of comparing fixed ones."""
+    events: list[StudyEvent] = Field(default=[])
+    """What happens in every run while it is measured, each undone after its time."""
     baseline: dict[str, bool | int | float | str]
     """The level of each factor named here that counts as 100."""
     floor: str | None = None

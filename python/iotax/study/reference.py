@@ -79,6 +79,7 @@ def reference() -> str:
         ("precondition", "Precondition"),
         ("search", "Search"),
         ("links: {PROTOCOL: {…}}", "Link"),
+        ("events: [{…}]", "StudyEvent"),
         ("published: [{…}]", "Published"),
         ("published: [{figures: [{…}]}]", "PublishedFigure"),
     ):

@@ -13,6 +13,7 @@ from iotax.study.hosts import CLIENT, LEVEL, Cluster, Hosts
 from iotax.study.media import impossible
 from iotax.study.model import MODELLED, Level, Settings, Stream, Study, Vm, factor_names
 from iotax.study.precondition import ROUNDS_MIN
+from iotax.study.rules_events import broken_in_events
 from iotax.study.rules_generators import broken_by_generators, counted_only
 from iotax.study.rules_rounds import broken_in_rounds
 from iotax.study.rules_sim import broken_in_sim
@@ -57,6 +58,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from counted_only(study)
     yield from _design(study)
     yield from broken_in_rounds(study)
+    yield from broken_in_events(study)
     yield from _search(study)
     yield from _links(study)
     yield from _cells(study)

@@ -49,12 +49,13 @@ def _counts_transactions(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def counted_only(study: Study) -> Iterator[tuple[Place, str]]:
-    """What has no ratio, since most runs have none of it."""
-    said = "slow_ios is counted, not compared"
-    if study.responses[0] == "slow_ios":
-        yield ("responses", 0), f"{said}; name another one first, e.g. longest_gap"
-    if study.design.stop is not None and study.design.stop.response == "slow_ios":
-        yield ("design", "stop", "response"), f"{said}; name another one, e.g. longest_gap"
+    """What has no ratio: most runs have no slow I/O, and some do not recover in time."""
+    stop = study.design.stop
+    for word, said in (("slow_ios", "slow_ios is counted"), ("recovery_time", "recovery_time is shown as a median")):
+        if study.responses[0] == word:
+            yield ("responses", 0), f"{said}, not compared; name another one first, e.g. longest_gap"
+        if stop is not None and stop.response == word:
+            yield ("design", "stop", "response"), f"{said}, not compared; name another one, e.g. longest_gap"
 
 
 _OWN_IOS = ("read", "random", "shared", "streams", "outstanding", "durable", "fsync")

@@ -131,11 +131,11 @@ pub(crate) struct ClockEvent {
     pub(crate) error_ns: Option<u64>,
 }
 
-/// The session has heard when to start, in time.
+/// A load knows when it starts: when its warm-up begins. Of a session that is told, it has heard so in time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct StartedEvent {
     pub(crate) at_unix_ns: u64,
-    /// From hearing it to the start
+    /// From this line to the start
     pub(crate) left_ns: u64,
 }
 
@@ -363,6 +363,9 @@ pub(crate) struct ResultEvent {
     pub(crate) cpu_series: Vec<CpuPoint>,
     pub(crate) outstanding: Outstanding,
     pub(crate) gaps: GapsReport,
+    /// With `count_ns`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) counted: Option<CountsReport>,
     pub(crate) verify: VerifyReport,
     pub(crate) checks: Checks,
     /// Of a simulation
@@ -383,6 +386,13 @@ pub(crate) struct GapsReport {
     pub(crate) listed_from_ns: u64,
     /// (start from the window's start, duration) by start; of a session, from its first slice's start
     pub(crate) listed: Vec<(u64, u64)>,
+}
+
+/// I/Os completed in intervals of the window, one after another.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CountsReport {
+    pub(crate) interval_ns: u64,
+    pub(crate) ios: Vec<u64>,
 }
 
 /// What a database did on the unit in the window.

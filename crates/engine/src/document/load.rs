@@ -52,6 +52,8 @@ pub(crate) struct LoadDocument {
     pub(crate) runtime_ns: u64,
     #[serde(default = "second")]
     pub(crate) sample_ns: u64,
+    /// I/Os of the window are counted in intervals of this length, too, of which no line tells while it goes on
+    pub(crate) count_ns: Option<u64>,
     #[serde(default)]
     pub(crate) seed: u64,
     #[serde(default)]

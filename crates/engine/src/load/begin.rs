@@ -115,6 +115,7 @@ pub(crate) fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
                 warmup: Duration::from_nanos(document.warmup_ns),
                 runtime: Duration::from_nanos(document.runtime_ns),
                 sample: Duration::from_nanos(document.sample_ns),
+                count: document.count_ns.map(Duration::from_nanos),
                 seed: document.seed,
                 verify: document.verify,
                 durable: document.durable,

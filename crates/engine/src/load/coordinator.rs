@@ -19,7 +19,7 @@ use super::{
     window::{Meters, Span, Window},
 };
 use crate::{
-    document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, Task},
+    document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, StartedEvent, Task},
     failure, output,
 };
 
@@ -116,6 +116,10 @@ impl Load {
         // Set here only.
         let _ = self.begin_at.set(begin_at);
         self.threads.wake();
+        output::emit(&Event::Started(StartedEvent {
+            at_unix_ns: plan.clock.unix_ns(begin_at),
+            left_ns: begin_at.since(plan.clock.now()).as_nanos() as u64,
+        }));
 
         self.pass_samples_until(plan, start, None)?;
         let mut window = meters.open(&document.watch_pids, plan.clock)?;

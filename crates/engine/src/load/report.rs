@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     document::{
-        self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, DatabaseReport, DirectionReport,
-        GapsReport, Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent,
-        SampleEvent, SeriesPoint, StreamReport, VerifyReport, VmThreadsCpu, Window,
+        self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CountsReport, CpuEvents, CpuReport, DatabaseReport,
+        DirectionReport, GapsReport, Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec,
+        ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, StreamReport, VerifyReport, VmThreadsCpu, Window,
     },
     version::VERSION,
 };
@@ -106,6 +106,7 @@ pub(crate) fn figures(
             mean: measured.mean_outstanding,
         },
         gaps: gaps(&measured.gaps, window_start),
+        counted: document.count_ns.map(|interval_ns| CountsReport { interval_ns, ios: measured.counts.clone() }),
         verify: VerifyReport {
             checked_blocks: measured.verify.checked_blocks,
             never_written_blocks: measured.verify.never_written_blocks,

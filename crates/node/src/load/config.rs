@@ -84,6 +84,8 @@ pub struct RunConfig {
     pub warmup: Duration,
     pub runtime: Duration,
     pub sample: Duration,
+    /// I/Os are counted in intervals of this length, too.
+    pub count: Option<Duration>,
     pub seed: u64,
     pub verify: bool,
     /// A write is complete when its data are on stable storage.
@@ -113,6 +115,7 @@ impl RunConfig {
             (self.outstanding <= OUTSTANDING_MAX, "must be at most 4096", "outstanding"),
             (!self.runtime.is_zero(), "must be more than 0", "runtime_ns"),
             (!self.sample.is_zero(), "must be more than 0", "sample_ns"),
+            (self.count.is_none_or(|count| count >= COUNT_MIN), "must be at least 1 ms", "count_ns"),
         ] {
             if !holds {
                 return Err(Failure::usage(message, field));
@@ -168,6 +171,8 @@ impl RunConfig {
 
 /// More than any protocol here lets one connection have under way.
 const OUTSTANDING_MAX: u32 = 4096;
+/// Shorter intervals have no I/O to count.
+const COUNT_MIN: Duration = Duration::from_millis(1);
 
 impl std::fmt::Debug for LocalUnit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

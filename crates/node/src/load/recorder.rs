@@ -82,6 +82,8 @@ pub struct Measured {
     pub mean_outstanding: f64,
     /// When no read and no write completed.
     pub gaps: Gaps,
+    /// I/Os that completed in each of the window's intervals of `Schedule::count`, without a shorter one at its end.
+    pub counts: Vec<u64>,
     pub verify: Tally,
     /// I/Os that failed outside the window.
     pub errors_outside: u64,
@@ -110,6 +112,11 @@ pub struct Recorder {
     both: Histogram,
     interval_start: Instant,
     interval_end: Instant,
+    /// When the next of `interval_end` and `count_end` comes.
+    edge: Instant,
+    count_end: Instant,
+    counted: u64,
+    counts: Vec<u64>,
     series: Vec<Sample>,
     errors_outside: u64,
     completed: u64,
@@ -166,6 +173,10 @@ impl Recorder {
             both: Histogram::default(),
             interval_start: schedule.warmup_start,
             interval_end: schedule.warmup_start,
+            edge: schedule.warmup_start,
+            count_end: Instant(u64::MAX),
+            counted: 0,
+            counts: Vec::new(),
             series: Vec::new(),
             errors_outside: 0,
             completed: 0,
@@ -174,15 +185,21 @@ impl Recorder {
         };
         recorder.interval_end = recorder.end_after(schedule.warmup_start);
         if schedule.start == schedule.warmup_start {
-            recorder.gaps.start(schedule.start);
+            recorder.start_window();
         }
+        recorder.edge = recorder.interval_end.min(recorder.count_end);
         recorder
     }
 
     /// Time has come to `now`: intervals that ended are closed. To be called before what happened at `now` is recorded.
     pub fn advance(&mut self, now: Instant) {
-        while now >= self.interval_end && self.interval_start < self.schedule.end {
-            self.close_interval();
+        while now >= self.edge && self.interval_start < self.schedule.end {
+            if self.edge == self.count_end {
+                self.close_count();
+            } else {
+                self.close_interval();
+            }
+            self.edge = self.interval_end.min(self.count_end);
         }
     }
 
@@ -256,6 +273,7 @@ impl Recorder {
             series: self.series.clone(),
             mean_outstanding: self.outstanding.until(self.schedule.end) as f64 / window_ns as f64,
             gaps: self.gaps.gaps(),
+            counts: self.counts.clone(),
             verify,
             errors_outside: self.errors_outside + self.interval_errors(),
             oltp: None,
@@ -281,6 +299,23 @@ impl Recorder {
     fn end_after(&self, at: Instant) -> Instant {
         let edge = if at < self.schedule.start { self.schedule.start } else { self.schedule.end };
         (at + self.schedule.sample).min(edge)
+    }
+
+    fn start_window(&mut self) {
+        self.gaps.start(self.schedule.start);
+        self.counted = self.completed;
+        self.count_end = self.count_end_after(self.schedule.start);
+    }
+
+    fn count_end_after(&self, at: Instant) -> Instant {
+        let end = self.schedule.count.map(|count| at + count);
+        end.filter(|end| *end <= self.schedule.end).unwrap_or(Instant(u64::MAX))
+    }
+
+    fn close_count(&mut self) {
+        self.counts.push(self.completed - self.counted);
+        self.counted = self.completed;
+        self.count_end = self.count_end_after(self.count_end);
     }
 
     fn close_interval(&mut self) {
@@ -322,7 +357,7 @@ impl Recorder {
         }
         self.interval_start = self.interval_end;
         if self.interval_start == self.schedule.start {
-            self.gaps.start(self.schedule.start);
+            self.start_window();
         } else if self.interval_start == self.schedule.end {
             self.gaps.end(self.schedule.end);
         }
@@ -507,6 +542,9 @@ impl Measured {
         }
         self.mean_outstanding += other.mean_outstanding;
         self.gaps.merge(&other.gaps);
+        for (ours, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *ours += theirs;
+        }
     }
 
     /// Adds the figures of a later slice, as long as each of the `slices` that are here.
@@ -514,6 +552,7 @@ impl Measured {
         self.add(later);
         self.series.extend(later.series.iter().cloned());
         self.gaps.append(&later.gaps);
+        self.counts.extend(&later.counts);
         let before = f64::from(slices);
         self.mean_outstanding = (self.mean_outstanding * before + later.mean_outstanding) / (before + 1.0);
     }
@@ -636,6 +675,22 @@ mod tests {
         record(&mut cold, 60 * MS, Direction::Read);
         record(&mut cold, 200 * MS, Direction::Read);
         assert_eq!(cold.measured(Tally::default()).gaps.longest_ns, 50 * MS);
+    }
+
+    #[test]
+    fn short_intervals_are_counted_in_the_window_alone() {
+        let count = Some(Duration::from_millis(7));
+        let mut recorder = recorder(Schedule { count, ..schedule() });
+        (10..150).for_each(|ms| record(&mut recorder, ms * MS, Direction::Read));
+        let measured = recorder.measured(Tally::default());
+        // The last of 100 ms are no whole interval.
+        assert_eq!(measured.counts, [7; 14]);
+        let window: Vec<_> = measured.series.iter().filter(|sample| sample.in_window).map(|each| each.reads).collect();
+        assert_eq!(window, [10; 10]);
+        let mut once = self::recorder(Schedule { count: Some(Duration::from_millis(50)), ..schedule() });
+        record(&mut once, 90 * MS, Direction::Read);
+        once.advance(Instant(200 * MS));
+        assert_eq!(once.measured(Tally::default()).counts, [0, 1]);
     }
 
     #[test]

@@ -9,11 +9,19 @@ pub struct Schedule {
     pub start: Instant,
     pub end: Instant,
     pub sample: Duration,
+    /// I/Os of the window are counted in intervals of this length, too.
+    pub count: Option<Duration>,
 }
 
 impl Schedule {
     pub fn new(at: Instant, warmup: Duration, runtime: Duration, sample: Duration) -> Self {
         let start = at + warmup;
-        Self { warmup_start: at, start, end: start + runtime, sample: sample.max(Duration::from_millis(1)) }
+        Self {
+            warmup_start: at,
+            start,
+            end: start + runtime,
+            sample: sample.max(Duration::from_millis(1)),
+            count: None,
+        }
     }
 }

@@ -155,6 +155,7 @@ impl Agent {
             warmup: Duration::ZERO,
             runtime: Duration::from_secs(1),
             sample: Duration::from_secs(1),
+            count: None,
             seed: 1,
             verify: false,
             durable: false,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,10 @@ class Job:
     """Role → another process whose CPU belongs to the result."""
     program: Path
     """iotax's engine."""
+    count_ns: int | None = None
+    """I/Os are counted in intervals of this length, too, by a generator that tells when its window starts."""
+    starts: Callable[[int], None] = lambda _: None
+    """Hears of that, in ns of the wall clock."""
 
 
 @dataclass(frozen=True)

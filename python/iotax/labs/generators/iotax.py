@@ -24,7 +24,7 @@ class Iotax(Generator):
         return load.threads
 
     def run(self, job: Job, progress: Progress) -> Outcome:
-        outcome = run_load(job.program, document(job), progress)
+        outcome = run_load(job.program, document(job), progress, starts=job.starts)
         if outcome.result.database is not None and not outcome.result.database.checkpoints:
             raise TrialFailed(
                 "no checkpoint ended within the window; say a longer `runtime:` or a shorter `checkpoint:`"
@@ -34,7 +34,8 @@ class Iotax(Generator):
 
 def document(job: Job) -> dict[str, object]:
     """The engine's task for it."""
-    return run_document(
+    counted = {"count_ns": job.count_ns} if job.count_ns is not None else {}
+    return counted | run_document(
         job.settings,
         job.endpoint,
         seed=job.seed,

@@ -249,7 +249,7 @@ impl LoadNode {
         let TaskConfig::Run(run) = &self.config.task else { return };
         if self.phase == Phase::Ready && self.begin_at.is_none() {
             self.begin_at = Some(at);
-            let schedule = Schedule::new(at, run.warmup, run.runtime, run.sample);
+            let schedule = Schedule { count: run.count, ..Schedule::new(at, run.warmup, run.runtime, run.sample) };
             let open = matches!(run.pacing, Pacing::Open(_));
             let workers = |stream| self.assigned.iter().filter(|each| **each == stream).count() as u32;
             let streams = self.all_streams.iter().cloned().enumerate().map(|(index, access)| (access, workers(index)));

@@ -30,6 +30,7 @@ pub const RUN: RunConfig = RunConfig {
     warmup: Duration::from_millis(5),
     runtime: Duration::from_millis(20),
     sample: Duration::from_millis(5),
+    count: None,
     seed: 7,
     verify: true,
     durable: false,

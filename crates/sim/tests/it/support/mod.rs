@@ -52,6 +52,8 @@ pub(crate) fn reads(outstanding: u32, runtime: Duration) -> RunConfig {
         warmup: Duration::from_millis(10),
         runtime,
         sample: runtime / 10,
+        count: None,
+        count: None,
         seed: 1,
         verify: false,
         durable: false,

@@ -1,0 +1,90 @@
+"""Stops a process and lets it go on, also when whoever stopped it is gone.
+
+A second process is armed first: it sends SIGCONT as soon as the pipe to it closes, as it does when we end, however that
+happens, or when its lease ends. It is this file, run with nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_ARMED = b"armed\n"
+_ARM_S = 30.0
+_END_S = 30.0
+
+
+class Freezer:
+    """Of one process. Raises OSError where it is gone before it is stopped."""
+
+    def __init__(self, pid: int, lease_s: float) -> None:
+        """`lease_s`: how long it may stand still, should we hang."""
+        self._process = os.pidfd_open(pid)
+        command = [sys.executable, "-I", "-S", str(Path(__file__)), str(pid), str(lease_s)]
+        # A session of its own: no interrupt from a terminal reaches it.
+        self._guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        try:
+            self._wait_until_armed()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_until_armed(self) -> None:
+        out = self._guard.stdout
+        assert out is not None
+        ready, _, _ = select.select([out], [], [], _ARM_S)
+        if not ready or out.readline() != _ARMED:
+            raise OSError("the process that would undo the event did not come up")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def freeze(self) -> None:
+        signal.pidfd_send_signal(self._process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """A process that is gone needs no undoing."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._process, signal.SIGCONT)
+
+    def close(self) -> None:
+        if self._process < 0:
+            return
+        self.thaw()
+        for pipe in (self._guard.stdin, self._guard.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._guard.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            self._guard.wait()
+        os.close(self._process)
+        self._process = -1
+
+
+def _guard(pid: int, lease_s: float) -> None:
+    for each in _IGNORED:
+        signal.signal(each, signal.SIG_IGN)
+    process = os.pidfd_open(pid)
+    os.write(1, _ARMED)
+    select.select([0], [], [], lease_s)
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(process, signal.SIGCONT)
+
+
+if __name__ == "__main__":
+    _guard(int(sys.argv[1]), float(sys.argv[2]))

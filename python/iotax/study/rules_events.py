@@ -1,0 +1,73 @@
+"""Events that cannot happen, or that nobody could see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from iotax.study.events import QUIET_NS, StudyEvent
+from iotax.study.model import Study
+from iotax.study.source import Place
+from iotax.study.varied import values
+from iotax.units import format_duration
+
+_ELSEWHERE = {
+    "sim": "the sim lab has `path_failures:` under `lab: {sim: …}`; for a frozen target say `lab: loopback`",
+    "hosts": "it is not yet done on hosts; say `lab: loopback`",
+    "vm": "it is not yet done in virtual machines; say `lab: loopback`",
+}
+
+
+def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
+    if not study.events:
+        if "recovery_time" in study.responses:
+            yield (
+                ("responses", study.responses.index("recovery_time")),
+                "nothing happens to recover from; add `events:`",
+            )
+        return
+    if (why := _ELSEWHERE.get(study.lab.name)) is not None:
+        yield ("events",), why
+    if study.design.slices is not None:
+        yield ("events",), "an event needs a run of its own; leave out `rounds:` and `sessions:` under design"
+    if study.search is not None:
+        yield ("events",), "a search looks for a load that nothing disturbs; leave out one of the two"
+    yield from _of_targets(study)
+    for index, event in enumerate(study.events):
+        yield from _in_window(study, index, event)
+    yield from _one_at_a_time(study)
+
+
+def _of_targets(study: Study) -> Iterator[tuple[Place, str]]:
+    """What freezes is a process of the lab's own that the load reaches over a protocol."""
+    for label, endpoint in study.endpoints().items():
+        place: Place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
+        if not endpoint.embedded:
+            yield place, "iotax did not start this target, and leaves it alone: leave out `events:` or this level"
+        elif endpoint.protocol == "local":
+            yield place, "local has no target that could stand still; leave it out"
+    if {*values(study, "generator")} - {"iotax"}:
+        yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
+
+
+def _in_window(study: Study, index: int, event: StudyEvent) -> Iterator[tuple[Place, str]]:
+    first, last = event.at
+    quiet = format_duration(QUIET_NS)
+    if first > last:
+        yield ("events", index, "at"), "the range ends before it starts"
+    elif first < QUIET_NS:
+        yield ("events", index, "at"), f"throughput before it must be known; say {quiet} or later"
+    if last + event.lasts + QUIET_NS > min(values(study, "runtime")):
+        needed = format_duration(last + event.lasts + QUIET_NS)
+        reason = f"recovery could not be seen: the window must last {quiet} beyond it, {needed} at least"
+        yield ("events", index, "at"), f"{reason}; say a longer `runtime:` under load"
+    if not event.lasts:
+        yield ("events", index, "for"), "it is undone at once; say how long it lasts"
+
+
+def _one_at_a_time(study: Study) -> Iterator[tuple[Place, str]]:
+    ordered = sorted(enumerate(study.events), key=lambda each: each[1].at)
+    for (_, before), (index, event) in pairwise(ordered):
+        if before.at[1] + before.lasts + QUIET_NS > event.at[0]:
+            quiet = format_duration(QUIET_NS)
+            yield ("events", index, "at"), f"the event before it may not be over; leave {quiet} between them"
