@@ -1,0 +1,169 @@
+"""When throughput is back after an event, medians of times that were cut off, and where they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from iotax.analysis import StudyData, summarise
+from iotax.analysis.recovery import Recovery, median_recovery, recoveries
+from iotax.analysis.validity import Severity, check_run
+from iotax.cli.screen import screen
+from iotax.cli.treatments import tables
+from iotax.notebook import Notebook
+from iotax.records.interruptions import WRONG_DATA, Counts, Happened
+from iotax.report.page import draw, render
+from iotax.rows import attempt_rows
+from iotax.study import Study
+from iotax.trial import Attempt, TrialResult
+from iotax.wording import recovery
+from report.factory import QUICK, Simulation, write_notebook
+
+MS = 1_000_000
+EVENT = {"at": "1s", "do": {"freeze": "target"}, "for": "500ms"}
+
+
+@pytest.fixture(scope="module")
+def data() -> StudyData:
+    told = {
+        "factors": {"protocol": ["nfs3", "iscsi", "nvme-tcp"]},
+        "responses": ["iops", "longest_gap", "slow_ios", "recovery_time"],
+        "events": [EVENT],
+    }
+    return Simulation().data(Study.model_validate(QUICK | told))
+
+
+def disturbed(result: TrialResult, ios: list[int], *began_ms: float) -> TrialResult:
+    """With these I/Os in its intervals of 10 ms, and an event of 100 ms at each of these times."""
+    events = tuple(
+        Happened(
+            what="freeze target", asked_ns=round(at * MS), began_ns=round(at * MS), undone_ns=round((at + 100) * MS)
+        )
+        for at in began_ms
+    )
+    return result.model_copy(update={"counted": Counts(interval_ns=10 * MS, ios=ios), "events": events})
+
+
+def stopped(of: int, first: int, last: int, rate: int = 100) -> list[int]:
+    """I/Os of so many intervals, none from the first to the last of these."""
+    return [0 if first <= at < last else rate for at in range(of)]
+
+
+@pytest.fixture(scope="module")
+def some(data: StudyData) -> TrialResult:
+    return data.runs[0].result
+
+
+def test_throughput_is_back_where_it_stays_for_a_second(some: TrialResult) -> None:
+    assert recoveries(disturbed(some, stopped(500, 100, 150), 1000)) == [Recovery(0.5)]
+    # Half an interval after it began.
+    assert recoveries(disturbed(some, stopped(500, 100, 150), 1005)) == [Recovery(0.495)]
+    # 88 % is not yet back, and half a second at full throughput in between does not count.
+    slow = [*stopped(150, 100, 150), *[100] * 50, *[88] * 100, *[100] * 200]
+    assert recoveries(disturbed(some, slow, 1000)) == [Recovery(2.0)]
+    # 96 % is.
+    assert recoveries(disturbed(some, [*stopped(150, 100, 150), *[96] * 200], 1000)) == [Recovery(0.5)]
+    # Nothing was to be seen of it.
+    assert recoveries(disturbed(some, [100] * 500, 1000)) == [Recovery(0.0)]
+
+
+def test_a_window_that_ends_first_gives_a_bound(some: TrialResult) -> None:
+    assert recoveries(disturbed(some, stopped(500, 100, 500), 1000)) == [Recovery(3.0, is_bound=True)]
+    # Back for half a second only when it ends.
+    assert recoveries(disturbed(some, stopped(500, 100, 450), 1000)) == [Recovery(3.0, is_bound=True)]
+
+
+def test_each_event_is_judged_up_to_the_next(some: TrialResult) -> None:
+    ios = [0 if 100 <= at < 150 or 300 <= at < 320 else 100 for at in range(500)]
+    assert recoveries(disturbed(some, ios, 1000, 3000)) == [Recovery(0.5), Recovery(0.2)]
+    ios = [0 if 100 <= at < 320 else 100 for at in range(500)]
+    assert recoveries(disturbed(some, ios, 1000, 3000)) == [Recovery(1.0, is_bound=True), Recovery(0.2)]
+
+
+def test_intervals_are_as_wide_as_the_rate_asks_for(some: TrialResult) -> None:
+    """Of less than one I/O each, 22 are taken together, so that twenty are in each; of hardly any I/O nobody can tell."""
+    assert recoveries(disturbed(some, stopped(600, 100, 150, rate=1), 1000)) == [Recovery(0.54)]
+    rare = [1 if at % 20 == 0 else 0 for at in range(600)]
+    assert recoveries(disturbed(some, rare, 1000)) == []
+    assert recoveries(some) == []
+
+
+def test_medians_are_those_of_the_product_limit_estimate() -> None:
+    """Weeks of remission (Freireich et al. 1963): with 6-MP a median of 23, with placebo 8."""
+    back = [6, 6, 6, 7, 10, 13, 16, 22, 23]
+    lost = [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    treated = median_recovery([*(Recovery(t) for t in back), *(Recovery(t, is_bound=True) for t in lost)])
+    assert treated is not None
+    assert (treated.seconds, treated.events, treated.unrecovered) == (23, 21, 12)
+    placebo = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
+    untreated = median_recovery(Recovery(t) for t in placebo)
+    assert untreated is not None
+    assert untreated.seconds == 8
+    assert median_recovery([]) is None
+
+
+def test_a_median_that_nobody_saw_is_longer_than_what_was_seen() -> None:
+    found = median_recovery([Recovery(2.0), Recovery(21.0, is_bound=True), Recovery(19.0, is_bound=True)])
+    assert found is not None
+    assert (found.seconds, found.more_than_s) == (None, 21.0)
+    assert recovery.median(found) == "more than 21.0"
+    assert recovery.recovered(found) == "1 of 3"
+    assert recovery.median(median_recovery([Recovery(2.0), Recovery(3.0, is_bound=True)])) == "2.00"
+
+
+def with_events(data: StudyData, last_of: dict[str, int]) -> StudyData:
+    def changed(attempt: Attempt) -> Attempt:
+        assert attempt.result is not None
+        last = last_of[str(attempt.trial.treatment["protocol"])]
+        return attempt.model_copy(update={"result": disturbed(attempt.result, stopped(400, 100, last), 1000)})
+
+    return replace(data, attempts=[changed(each) for each in data.attempts])
+
+
+def printed(part: Any) -> str:
+    out = StringIO()
+    console = Console(file=out, width=250)
+    for each in part(console) if callable(part) else part:
+        console.print(each, soft_wrap=True)
+    return out.getvalue()
+
+
+def test_medians_and_bounds_are_shown_and_never_compared(data: StudyData, tmp_path: Path) -> None:
+    told = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 400})
+    summary = summarise(told)
+    assert "recovery_time" not in {response.key for response in summary.responses}
+    said = "Median time until throughput was back at 95 %: NFSv3 more than 2.00 s (0 of 3 recovered), iSCSI 0.500 s, "
+    assert recovery.sentence(summary) == said + "NVMe/TCP 0.120 s."
+    assert "more than 2.00" in printed(lambda console: tables(console, summary, summary.responses[0]))
+    page = render(summary, draw(summary), "n.iotax")
+    assert "Recovery time" in page
+    assert "0 of 3" in page
+    with Notebook(write_notebook(tmp_path / "n.iotax", told)) as notebook:
+        rows = {row["trial"]: row for row in attempt_rows(notebook, notebook.run(1))}
+    row = rows["nfs3/r1"]
+    assert (row["events"], row["events_began_ns"], row["recovery_s"]) == ("freeze target", "1000000000", ">2.000")
+    assert rows["nvme-tcp/r1"]["recovery_s"] == "0.120"
+
+
+def test_a_run_with_events_is_not_called_unsteady(data: StudyData) -> None:
+    run = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 400}).runs[0]
+    steady = next(check for check in check_run(run) if check.key == "steady")
+    assert (steady.level, steady.text) == (Severity.GOOD, "not judged: the study makes something happen")
+
+
+def test_wrong_data_after_an_event_are_the_first_line(data: StudyData) -> None:
+    told = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 400})
+    reason = f"{WRONG_DATA}: block 7 at byte 3584 holds an older write (iscsi://h)"
+    first = told.attempts[0]
+    lost = first.model_copy(update={"status": "failed", "reason": reason, "result": None})
+    hit = replace(told, attempts=[lost, *told.attempts[1:]])
+    summary = summarise(hit)
+    said = f"1 attempt read {reason}. Trial {first.trial.id}. Its numbers do not count."
+    assert recovery.wrong_data(summary) == said
+    assert str(screen(Console(width=200), hit, 40)[0]) == said
+    assert recovery.wrong_data(summarise(told)) == ""

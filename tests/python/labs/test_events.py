@@ -1,0 +1,269 @@
+"""Events of a run: what may be asked for, when it happens, and that it is undone on every way out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from iotax.cli.app import app
+from iotax.labs.armed import Freezer
+from iotax.labs.base import TrialFailed
+from iotax.labs.events import Performer
+from iotax.notebook import Notebook
+from iotax.records import CpuUse
+from iotax.study import Study
+from iotax.study.events import Happening, happenings
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+from iotax.trial import Direction, Outstanding, TrialResult, Window
+from waits import wait_for
+
+MS = 1_000_000
+FREEZE = {"at": ["1s", "1200ms"], "do": {"freeze": "target"}, "for": "500ms"}
+BASE: dict[str, Any] = {
+    "name": "freeze",
+    "question": "How long does I/O stop when a target stands still?",
+    "lab": "loopback",
+    "volume": {"size": "8MiB", "fill": "pattern"},
+    "factors": {"protocol": ["nvme-tcp", "iscsi"]},
+    "load": {"outstanding": 4, "read": "50%", "warmup": "500ms", "runtime": "5s"},
+    "design": {"replicates": 1},
+    "events": [FREEZE],
+    "baseline": {"protocol": "iscsi"},
+    "responses": ["iops", "longest_gap", "recovery_time"],
+}
+
+
+def read(**more: Any) -> Study:
+    return read_study("study.yaml", yaml.safe_dump(BASE | more, sort_keys=False), Path())
+
+
+def state(pid: int) -> str:
+    """As /proc tells it: T stands still; empty of one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0].replace("Z", "")
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def is_frozen(pid: int) -> bool:
+    return state(pid) == "T"
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"events": [FREEZE | {"at": "500ms"}]}, "events[1].at: throughput before it must be known; say 1s or later"),
+        ({"events": [FREEZE | {"at": ["3s", "2s"]}]}, "events[1].at: the range ends before it starts"),
+        ({"events": [FREEZE | {"at": "4s"}]}, "the window must last 1s beyond it, 5500ms at least"),
+        ({"events": [FREEZE | {"for": "0s"}]}, "events[1].for: it is undone at once"),
+        ({"events": [FREEZE, FREEZE | {"at": "2s"}]}, "events[2].at: the event before it may not be over"),
+        ({"events": [FREEZE | {"do": {"freeze": "volume"}}]}, "events[1].do.freeze: found 'volume'"),
+        ({"design": {"sessions": 2, "rounds": 2}}, "events: an event needs a run of its own"),
+        ({"factors": {"protocol": ["local", "iscsi"]}}, "local has no target that could stand still"),
+        (
+            {"factors": {"protocol": {"a": "iscsi://h/iqn.2000-01.x:y/0", "b": "nvme-tcp://h/nqn.2000-01.x:y?ns=1"}}}
+            | {"baseline": {"protocol": "a"}},
+            "iotax did not start this target, and leaves it alone",
+        ),
+        ({"load": BASE["load"] | {"generator": "fio"}}, "only iotax's own load tells when its window starts"),
+        ({"lab": "sim"}, "events: the sim lab has `path_failures:`"),
+        ({"lab": "vm"}, "events: it is not yet done in virtual machines"),
+        ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
+        ({"responses": ["recovery_time"]}, "recovery_time is shown as a median, not compared"),
+    ],
+)
+def test_events_that_cannot_be_are_refused_with_the_reason(more: dict[str, Any], reason: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        read(**more)
+    assert reason in str(refused.value)
+
+
+def test_a_moment_is_drawn_from_the_seed_and_shared_within_a_block() -> None:
+    events = read(events=[FREEZE | {"at": ["1s", "3s"]}]).events
+    drawn = [happenings(events, 42, block, block)[0] for block in range(1, 40)]
+    assert drawn == [happenings(events, 42, block, block)[0] for block in range(1, 40)]
+    assert len({each.at_ns for each in drawn}) > 30
+    assert all(1000 * MS <= each.at_ns <= 3000 * MS for each in drawn)
+    assert drawn != [happenings(events, 43, block, block)[0] for block in range(1, 40)]
+    assert happenings(read().events, 42, 1, 1)[0].lasts_ns == 500 * MS
+
+
+def test_a_study_is_read_back_as_it_was_written() -> None:
+    study = read(events=[FREEZE, FREEZE | {"at": "3s"}])
+    again = Study.model_validate_json(study.model_dump_json())
+    assert again == study
+    assert again.events[1].at == (3000 * MS, 3000 * MS)
+    assert again.digest() == study.digest() != read().digest()
+
+
+def test_a_plan_says_what_happens_when(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(BASE), encoding="utf-8")
+    done = CliRunner().invoke(app, ["plan", str(file)], env={"COLUMNS": "400"})
+    assert done.exit_code == 0, done.output
+    assert (
+        "In each run's window, at a random moment from 1s to 1200ms (the same within a block): freeze target for "
+        "500ms, then 3300ms of load at least, in which throughput may recover."
+    ) in done.output
+
+
+def test_a_process_stands_still_and_goes_on(sleeper: subprocess.Popen[bytes]) -> None:
+    with Freezer(sleeper.pid, 60) as freezer:
+        freezer.freeze()
+        wait_for(lambda: is_frozen(sleeper.pid), "a stop")
+        freezer.thaw()
+        wait_for(lambda: not is_frozen(sleeper.pid), "a thaw")
+        freezer.freeze()
+        wait_for(lambda: is_frozen(sleeper.pid), "a second stop")
+    wait_for(lambda: state(sleeper.pid) == "S", "the end of it all")
+
+
+def test_it_goes_on_when_whoever_stopped_it_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
+    code = (
+        "import sys, time\nfrom iotax.labs.armed import Freezer\n"
+        f"Freezer({sleeper.pid}, 600).freeze()\nprint('frozen', flush=True)\ntime.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == "frozen\n"
+        assert is_frozen(sleeper.pid)
+        controller.kill()
+    wait_for(lambda: state(sleeper.pid) == "S", "a thaw after kill -9")
+
+
+def test_it_goes_on_when_its_lease_ends(sleeper: subprocess.Popen[bytes]) -> None:
+    """Though the controller is there, and says nothing."""
+    freezer = Freezer(sleeper.pid, 0.5)
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    wait_for(lambda: state(sleeper.pid) == "S", "the end of its lease")
+    freezer.close()
+
+
+def test_what_is_gone_is_not_armed() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    with pytest.raises(TrialFailed, match="cannot be undone safely, so it was not begun"):
+        Performer([Happening("freeze target", MS, MS)], process.pid)
+
+
+def result() -> TrialResult:
+    nothing = Direction(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+    return TrialResult(
+        engine_version="0",
+        driver="",
+        endpoint="",
+        window=Window(start_unix_ns=time.time_ns(), start_ns=0, duration_ns=1000 * MS),
+        read=nothing,
+        write=nothing,
+        cpu=CpuUse([]),
+        outstanding=Outstanding(workers=1, per_worker=1, mean=1.0),
+    )
+
+
+def test_a_run_whose_load_ended_before_its_event_does_not_count(sleeper: subprocess.Popen[bytes]) -> None:
+    with Performer([Happening("freeze target", 600_000 * MS, MS)], sleeper.pid) as performer:
+        performer.window_starts(time.time_ns())
+        with pytest.raises(TrialFailed, match="`freeze target` did not happen: the load ended before"):
+            performer.told(result())
+    assert state(sleeper.pid) == "S"
+
+
+def test_an_event_that_lasts_is_undone_at_once_when_the_run_ends(sleeper: subprocess.Popen[bytes]) -> None:
+    with Performer([Happening("freeze target", 0, 600_000 * MS)], sleeper.pid) as performer:
+        performer.window_starts(time.time_ns())
+        wait_for(lambda: is_frozen(sleeper.pid), "the event")
+    assert state(sleeper.pid) == "S"
+
+
+def test_a_run_keeps_what_happened_when(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    file, out = tmp_path / "study.yaml", tmp_path / "out.iotax"
+    file.write_text(yaml.safe_dump(BASE), encoding="utf-8")
+    done = CliRunner().invoke(app, ["run", str(file), str(out), "--no-report"])
+    assert done.exit_code == 0, done.output
+    with Notebook(out) as notebook:
+        attempts = [each for each in notebook.each_attempt(1) if each.status == "done"]
+    assert len(attempts) == 2
+    for each in attempts:
+        assert each.result is not None
+        [event] = each.result.events
+        assert (event.what, 1000 * MS <= event.asked_ns <= 1200 * MS) == ("freeze target", True)
+        assert event.undone_ns - event.began_ns >= 500 * MS
+        assert each.result.counted is not None
+        assert (each.result.counted.interval_ns, len(each.result.counted.ios)) == (10 * MS, 500)
+        assert sum(each.result.counted.ios) == each.result.ios
+        assert each.result.verify is not None
+        assert (each.result.verify.wrong_blocks, each.result.verify.checked_blocks > 0) == (0, True)
+
+
+@pytest.mark.machine
+def test_a_target_that_stands_still_leaves_a_gap_as_long(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    file, out = tmp_path / "study.yaml", tmp_path / "out.iotax"
+    file.write_text(yaml.safe_dump(BASE), encoding="utf-8")
+    done = CliRunner().invoke(app, ["run", str(file), str(out), "--no-report"])
+    assert done.exit_code == 0, done.output
+    assert "Median time until throughput was back at 95 %: " in done.output
+    with Notebook(out) as notebook:
+        results = [each.result for each in notebook.each_attempt(1) if each.result is not None]
+    assert results
+    for each in results:
+        assert each.gaps is not None
+        [event] = each.events
+        # What stood in sockets when the target stopped may complete a little later.
+        assert (
+            0.8 * (event.undone_ns - event.began_ns) < each.gaps.longest_ns < 1.5 * (event.undone_ns - event.began_ns)
+        )
+
+
+def servers_of(pid: int) -> list[int]:
+    """Engines that serve, among all that this process has started."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (each / "cmdline").read_bytes().split(b"\0")
+            parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == pid and b"serve" in words:
+            found.append(int(each.name))
+    return found
+
+
+def test_a_frozen_server_ends_when_iotax_is_killed(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    told = BASE | {"events": [FREEZE | {"at": "1s", "for": "600s"}], "load": BASE["load"] | {"runtime": "700s"}}
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(told), encoding="utf-8")
+    command = [sys.executable, "-m", "iotax", "run", str(file), str(tmp_path / "out.iotax"), "--no-report"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        try:
+            frozen: list[int] = []
+
+            def find() -> bool:
+                assert run.poll() is None, "the run ended by itself"
+                frozen[:] = [pid for pid in servers_of(run.pid) if is_frozen(pid)]
+                return bool(frozen)
+
+            wait_for(find, "the event", within_s=120)
+        finally:
+            run.kill()
+    wait_for(lambda: not state(frozen[0]), "the end of the server")
