@@ -86,7 +86,7 @@ def test_each_event_is_judged_up_to_the_next(some: TrialResult) -> None:
 
 
 def test_intervals_are_as_wide_as_the_rate_asks_for(some: TrialResult) -> None:
-    """Of less than one I/O each, 22 are taken together, so that twenty are in each; of hardly any I/O nobody can tell."""
+    """Of less than one I/O each, 22 are taken together, so that each has twenty; of hardly any I/O nobody can tell."""
     assert recoveries(disturbed(some, stopped(600, 100, 150, rate=1), 1000)) == [Recovery(0.54)]
     rare = [1 if at % 20 == 0 else 0 for at in range(600)]
     assert recoveries(disturbed(some, rare, 1000)) == []

@@ -31,7 +31,8 @@ SAID = """\
 bad.yaml:1:1: name: found 'bad name!': use letters, digits, dots and dashes, 64 at most
 bad.yaml:2:1: question: found 4: write text, such as '4' in quotes
 bad.yaml:3:1: volumes: unknown name, did you mean 'volume'?; a study has name, question, lab, volume, factors, load, \
-connection, topology, links, design, precondition, search, baseline, floor, responses, margin, exclude, published
+connection, topology, links, design, precondition, search, events, baseline, floor, responses, margin, exclude, \
+published
 bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback, vm, hosts, sim
 bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, \
 compress, dedupe, dedupe_block, delay, burn, volumes, servers, service, distribution, p99, service_times, \
@@ -63,7 +64,7 @@ bad.yaml:14:12: baseline.protocl: not a factor of this study, did you mean 'prot
 bad.yaml:15:13: responses[1]: found 'iop', did you mean 'iops'?; one of iops, latency, cpu_per_io, \
 cpu_initiator, cpu_target, cpu_hypervisor, cpu_machine, cpu_utilisation_initiator, cpu_utilisation_target, \
 cpu_utilisation_hypervisor, cpu_utilisation_machine, transactions, cpu_per_transaction, disk_iops, \
-longest_gap, slow_ios is meant
+longest_gap, slow_ios, recovery_time is meant
 bad.yaml:17:1: margin: given twice, first in line 16
 """
 

@@ -53,7 +53,6 @@ pub(crate) fn reads(outstanding: u32, runtime: Duration) -> RunConfig {
         runtime,
         sample: runtime / 10,
         count: None,
-        count: None,
         seed: 1,
         verify: false,
         durable: false,
