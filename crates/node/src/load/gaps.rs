@@ -27,7 +27,7 @@ pub struct Gaps {
     pub list: Vec<Gap>,
 }
 
-/// Finds them: one subtraction and one comparison for each I/O.
+/// Finds them: one subtraction and one comparison for each turn in which I/Os completed.
 #[derive(Debug)]
 pub(super) struct GapTimer {
     last: Instant,

@@ -120,6 +120,8 @@ pub struct Recorder {
     series: Vec<Sample>,
     errors_outside: u64,
     completed: u64,
+    /// Of them, those that `gaps` knows.
+    seen: u64,
     gaps: GapTimer,
     outstanding: Outstanding,
 }
@@ -180,6 +182,7 @@ impl Recorder {
             series: Vec::new(),
             errors_outside: 0,
             completed: 0,
+            seen: 0,
             gaps: GapTimer::new(),
             outstanding: Outstanding { schedule, count: 0, since: Instant(0), integral: 0 },
         };
@@ -205,7 +208,6 @@ impl Recorder {
 
     pub fn complete(&mut self, io: Completion) {
         self.completed += 1;
-        self.gaps.complete(io.completed);
         let since = |instant| io.completed.since(instant).as_nanos() as u64;
         let side = self.side(io.stream, io.direction);
         side.interval_bytes += u64::from(io.bytes);
@@ -232,9 +234,18 @@ impl Recorder {
         side.interval_errors += 1;
     }
 
-    /// `count` I/Os are outstanding from `now` on.
+    /// `count` I/Os are outstanding from `now` on. To be called once all that happened at `now` is recorded.
     pub fn outstanding(&mut self, now: Instant, count: u32) {
+        self.end_turn(now);
         self.outstanding.set(now, count);
+    }
+
+    /// Once for all I/Os that completed at `now`.
+    fn end_turn(&mut self, now: Instant) {
+        if self.completed != self.seen {
+            self.seen = self.completed;
+            self.gaps.complete(now);
+        }
     }
 
     /// When an interval ends next; `None` after the window.
@@ -611,6 +622,7 @@ mod tests {
             submitted: start,
             completed,
         });
+        recorder.end_turn(completed);
     }
 
     #[test]
