@@ -474,6 +474,9 @@ struct Outstanding {
 
 impl Outstanding {
     fn set(&mut self, now: Instant, count: u32) {
+        if count == self.count {
+            return;
+        }
         self.integral = self.until(now);
         self.since = now;
         self.count = count;
