@@ -187,7 +187,7 @@ def test_whoever_takes_the_path_down_ends_fio_first(host: FakeHost) -> None:
 
 def test_a_fio_that_ends_before_the_window_says_why(host: FakeHost) -> None:
     device = next((host.home / ".cache/iotax/mount").glob("*"))
-    does(host, "load_begin", device, JOB.format(device="/no/such/file", runtime="60s"))
+    does(host, "load_begin", device, JOB.format(device=device.with_name("missing"), runtime="60s"))
     wait_for(lambda: list((host.home / ".cache/iotax").glob("fio-*/ended")), "fio to end")
     done = host.run(PATHS_SH, "with", str(host.home / "fio.sh"), "load_end", "0", "1")
     assert done.stderr.startswith("fio ended before the window did: fio: ")

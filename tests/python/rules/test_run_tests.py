@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
@@ -88,6 +89,21 @@ def test_each_part_keeps_its_results_whatever_becomes_of_others(
     said = capsys.readouterr().out
     assert "     2  python: no such program" in said
     assert said.rstrip().endswith("2 passed, 2 failed, 2 skipped")
+
+
+def test_parts_hear_signals_that_whoever_started_them_ignores(
+    runner: ModuleType,
+) -> None:
+    """A shell ignores SIGINT for what it starts beside itself, and so would all that tests start."""
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        asks = "import signal; print(*(signal.getsignal(each) == signal.SIG_IGN for each in (1, 2)))"
+        [outcome] = runner.run_stage([runner.Part("asks", [sys.executable, "-c", asks])])
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert outcome.failed == []
+    assert (runner.OUT / "asks.log").read_text() == "False False\n"
 
 
 def test_cargos_failures_are_named_with_what_they_asserted(runner: ModuleType) -> None:
