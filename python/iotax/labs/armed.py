@@ -1,7 +1,7 @@
 """Stops a process and lets it go on, also when whoever stopped it is gone.
 
 A second process is armed first: it sends SIGCONT as soon as the pipe to it closes, as it does when we end, however that
-happens, or when its lease ends. It is this file, run with nothing but the standard library.
+happens, or when a stop outlasts its lease. It is this file, run with nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _ARMED = b"armed\n"
+_STOPS, _GOES_ON = b"s", b"g"
+"""What the second process is told."""
 _ARM_S = 30.0
 _END_S = 30.0
 
@@ -26,11 +26,17 @@ class Freezer:
     """Of one process. Raises OSError where it is gone before it is stopped."""
 
     def __init__(self, pid: int, lease_s: float) -> None:
-        """`lease_s`: how long it may stand still, should we hang."""
-        self._process = os.pidfd_open(pid)
+        """`lease_s`: how long it may stand still at a time, should we hang."""
         command = [sys.executable, "-I", "-S", str(Path(__file__)), str(pid), str(lease_s)]
-        # A session of its own: no interrupt from a terminal reaches it.
-        self._guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self._process = os.pidfd_open(pid)
+        try:
+            # A session of its own: no interrupt from a terminal reaches it.
+            self._guard = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+            )
+        except OSError:
+            os.close(self._process)
+            raise
         try:
             self._wait_until_armed()
         except BaseException:
@@ -44,21 +50,22 @@ class Freezer:
         if not ready or out.readline() != _ARMED:
             raise OSError("the process that would undo the event did not come up")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def freeze(self) -> None:
+        """Raises OSError, too, where nobody would undo it: nothing is stopped then."""
+        self._tell(_STOPS)
         signal.pidfd_send_signal(self._process, signal.SIGSTOP)
 
     def thaw(self) -> None:
         """A process that is gone needs no undoing."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, signal.SIGCONT)
+        with contextlib.suppress(OSError):
+            self._tell(_GOES_ON)
+
+    def _tell(self, word: bytes) -> None:
+        told = self._guard.stdin
+        assert told is not None
+        told.write(word)
 
     def close(self) -> None:
         if self._process < 0:
@@ -81,9 +88,15 @@ def _guard(pid: int, lease_s: float) -> None:
         signal.signal(each, signal.SIG_IGN)
     process = os.pidfd_open(pid)
     os.write(1, _ARMED)
-    select.select([0], [], [], lease_s)
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(process, signal.SIGCONT)
+    stopped, told = False, _GOES_ON
+    # Nothing is told any more once the pipe has closed.
+    while told:
+        ready, _, _ = select.select([0], [], [], lease_s if stopped else None)
+        told = os.read(0, 1) if ready else _GOES_ON
+        stopped = told == _STOPS
+        if not stopped:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGCONT)
 
 
 if __name__ == "__main__":

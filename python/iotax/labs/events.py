@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from iotax.labs.armed import Freezer
 from iotax.labs.base import TrialFailed
@@ -17,7 +15,7 @@ from iotax.trial import TrialResult
 COUNT_NS = 10_000_000
 """Intervals in which the I/Os of a run with events are counted."""
 _LEASE_S = 10.0
-"""Beyond the time that a target is to stand still: then it goes on by itself."""
+"""Beyond the longest time that a target is to stand still: then it goes on by itself."""
 
 
 class Performer:
@@ -33,19 +31,10 @@ class Performer:
         """Whether anything has happened."""
         self._fault = ""
         longest_s = max(each.lasts_ns for each in happenings) / 1e9
-        until_s = (happenings[-1].at_ns + happenings[-1].lasts_ns) / 1e9
         try:
-            self._freezer = Freezer(pid, longest_s + until_s + _LEASE_S)
+            self._freezer = Freezer(pid, longest_s + _LEASE_S)
         except OSError as error:
             raise TrialFailed(f"the event cannot be undone safely, so it was not begun: {error}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def window_starts(self, at_unix_ns: int) -> None:
         """When the load's window does. From now on events happen by themselves."""

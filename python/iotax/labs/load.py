@@ -164,8 +164,11 @@ def run_load(
     then."""
     runs_s = (document["warmup_ns"] + document["runtime_ns"]) / 1e9
     timeouts = timeouts or Timeouts(runs_s, CONNECT_S, SILENCE_S)
-    begins = lambda at_unix_ns: starts(at_unix_ns + document["warmup_ns"])  # noqa: E731
-    return outcomes_of(program, "load", document, progress, timeouts=timeouts, place=place, starts=begins)[""]
+
+    def load_starts(at_unix_ns: int) -> None:
+        starts(at_unix_ns + document["warmup_ns"])
+
+    return outcomes_of(program, "load", document, progress, timeouts=timeouts, place=place, starts=load_starts)[""]
 
 
 def run_check(

@@ -290,7 +290,7 @@ class LoopbackLab(Lab):
         to_happen = happenings(self._study.events, self._study.design.seed, trial.block, trial.replicate)
         if not to_happen:
             return generator.run(job, progress)
-        with Performer(to_happen, watch_pids["target"]) as performer:
+        with contextlib.closing(Performer(to_happen, watch_pids["target"])) as performer:
             job = replace(job, count_ns=COUNT_NS, starts=performer.window_starts)
             try:
                 outcome = generator.run(job, progress)

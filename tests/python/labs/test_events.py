@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import contextlib
 import subprocess
 import sys
 import time
@@ -126,7 +125,7 @@ def test_a_plan_says_what_happens_when(tmp_path: Path) -> None:
 
 
 def test_a_process_stands_still_and_goes_on(sleeper: subprocess.Popen[bytes]) -> None:
-    with Freezer(sleeper.pid, 60) as freezer:
+    with contextlib.closing(Freezer(sleeper.pid, 60)) as freezer:
         freezer.freeze()
         wait_for(lambda: is_frozen(sleeper.pid), "a stop")
         freezer.thaw()
@@ -150,11 +149,28 @@ def test_it_goes_on_when_whoever_stopped_it_is_killed(sleeper: subprocess.Popen[
 
 
 def test_it_goes_on_when_its_lease_ends(sleeper: subprocess.Popen[bytes]) -> None:
-    """Though the controller is there, and says nothing."""
-    freezer = Freezer(sleeper.pid, 0.5)
-    os.kill(sleeper.pid, signal.SIGSTOP)
-    wait_for(lambda: state(sleeper.pid) == "S", "the end of its lease")
-    freezer.close()
+    """Though the controller is there. The lease counts from each stop: a load may take long to start."""
+    with contextlib.closing(Freezer(sleeper.pid, 0.5)) as freezer:
+        for _ in range(2):
+            time.sleep(1)
+            freezer.freeze()
+            wait_for(lambda: state(sleeper.pid) == "S", "the end of its lease")
+
+
+def test_nothing_is_stopped_that_nobody_would_undo(sleeper: subprocess.Popen[bytes]) -> None:
+    with contextlib.closing(Freezer(sleeper.pid, 60)) as freezer:
+        subprocess.run(["pkill", "-KILL", "-f", rf"armed\.py {sleeper.pid} "], check=True)
+
+        def refused() -> bool:
+            try:
+                freezer.freeze()
+            except OSError:
+                return True
+            freezer.thaw()
+            return False
+
+        wait_for(refused, "the guard to be gone")
+        assert state(sleeper.pid) == "S"
 
 
 def test_what_is_gone_is_not_armed() -> None:
@@ -179,7 +195,7 @@ def result() -> TrialResult:
 
 
 def test_a_run_whose_load_ended_before_its_event_does_not_count(sleeper: subprocess.Popen[bytes]) -> None:
-    with Performer([Happening("freeze target", 600_000 * MS, MS)], sleeper.pid) as performer:
+    with contextlib.closing(Performer([Happening("freeze target", 600_000 * MS, MS)], sleeper.pid)) as performer:
         performer.window_starts(time.time_ns())
         with pytest.raises(TrialFailed, match="`freeze target` did not happen: the load ended before"):
             performer.told(result())
@@ -187,7 +203,7 @@ def test_a_run_whose_load_ended_before_its_event_does_not_count(sleeper: subproc
 
 
 def test_an_event_that_lasts_is_undone_at_once_when_the_run_ends(sleeper: subprocess.Popen[bytes]) -> None:
-    with Performer([Happening("freeze target", 0, 600_000 * MS)], sleeper.pid) as performer:
+    with contextlib.closing(Performer([Happening("freeze target", 0, 600_000 * MS)], sleeper.pid)) as performer:
         performer.window_starts(time.time_ns())
         wait_for(lambda: is_frozen(sleeper.pid), "the event")
     assert state(sleeper.pid) == "S"
