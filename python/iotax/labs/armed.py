@@ -88,15 +88,18 @@ def _guard(pid: int, lease_s: float) -> None:
         signal.signal(each, signal.SIG_IGN)
     process = os.pidfd_open(pid)
     os.write(1, _ARMED)
-    stopped, told = False, _GOES_ON
-    # Nothing is told any more once the pipe has closed.
-    while told:
+    stopped = False
+    while True:
         ready, _, _ = select.select([0], [], [], lease_s if stopped else None)
-        told = os.read(0, 1) if ready else _GOES_ON
-        stopped = told == _STOPS
-        if not stopped:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(process, signal.SIGCONT)
+        # Whoever tells of an end has ended the stop, and may have begun another by now.
+        if ready and (told := os.read(0, 1)):
+            stopped = told == _STOPS
+            continue
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGCONT)
+        if ready:
+            return
+        stopped = False
 
 
 if __name__ == "__main__":
