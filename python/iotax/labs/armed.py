@@ -91,7 +91,7 @@ def _guard(pid: int, lease_s: float) -> None:
     stopped = False
     while True:
         ready, _, _ = select.select([0], [], [], lease_s if stopped else None)
-        # Whoever tells of an end has ended the stop, and may have begun another by now.
+        # Whoever tells of an end has ended the stop, and may have started another by now.
         if ready and (told := os.read(0, 1)):
             stopped = told == _STOPS
             continue

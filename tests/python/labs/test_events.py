@@ -138,12 +138,12 @@ def test_a_process_stands_still_and_goes_on(sleeper: subprocess.Popen[bytes]) ->
 def test_it_goes_on_when_whoever_stopped_it_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
     code = (
         "import sys, time\nfrom iotax.labs.armed import Freezer\n"
-        f"Freezer({sleeper.pid}, 600).freeze()\nprint('frozen', flush=True)\ntime.sleep(600)\n"
+        f"freezer = Freezer({sleeper.pid}, 600)\nfreezer.freeze()\nprint('frozen', flush=True)\ntime.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as controller:
         assert controller.stdout is not None
         assert controller.stdout.readline() == "frozen\n"
-        assert is_frozen(sleeper.pid)
+        wait_for(lambda: is_frozen(sleeper.pid), "a stop")
         controller.kill()
     wait_for(lambda: state(sleeper.pid) == "S", "a thaw after kill -9")
 
