@@ -8,9 +8,7 @@ hosts. Pgbench's log, in the same clock, tells which transactions lie within it.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import resources
 
 import numpy as np
@@ -19,7 +17,7 @@ from iotax.labs.base import TrialFailed
 from iotax.labs.generators import GENERATORS
 from iotax.labs.generators.base import said_of
 from iotax.labs.generators.pgbench import client_options, measured, result_of, server_options
-from iotax.labs.hosts.beside import Beside, Member
+from iotax.labs.hosts.beside import STEP_S, Beside, Member
 from iotax.labs.hosts.measure import Answer, each_of
 from iotax.labs.hosts.merge import Observed
 from iotax.labs.hosts.paths import Paths, Script
@@ -27,7 +25,7 @@ from iotax.places import Event, HostFault
 from iotax.records import CpuUse
 from iotax.study import Settings
 from iotax.study.database import memory_bytes, scale
-from iotax.trial import Connected
+from iotax.trial import TrialResult
 
 SCRIPT = Script(
     "database",
@@ -36,8 +34,6 @@ SCRIPT = Script(
 )
 _BUILD_BYTES_PER_S = 5 << 20
 """Slower than this on laying out a database, a host counts as hung."""
-_STEP_S = 300.0
-"""PostgreSQL's start and end, which flush what it has, and pgbench's log."""
 _CHECKPOINT_AT = 0.25
 """Of a window: when a checkpoint is asked for."""
 COMMANDS = ("mke2fs", "dd", "mount", "umount", "chown", "mkdir", "rm", "rmdir", "tee")
@@ -52,78 +48,79 @@ class Databases(Beside):
     """Of one study. What fails is HostFault."""
 
     def __init__(self, paths: Paths) -> None:
-        self._paths = paths
-        self._window = _Window(self, (), 0)
+        super().__init__(paths)
+        self._window: _Window | None = None
+        """Of the trial under way."""
 
     async def ready(self, on: Member, settings: Settings) -> None:
-        del settings
-        await self._does(on, "database_ready", on.attached.device)
+        await self._does(on, settings, "database_ready", on.attached.device)
 
-    async def is_ours(self, on: Member) -> bool:
+    async def is_ours(self, on: Member, settings: Settings) -> bool:
         """Whether an earlier database is all that the device holds."""
-        return "OURS" in (await self._does(on, "database_holds", on.attached.device)).split()
+        return "OURS" in (await self._does(on, settings, "database_holds", on.attached.device)).split()
 
     async def build(self, on: Member, settings: Settings) -> None:
         load, volume = settings.load, settings.volume
         given = (on.attached.device, volume.size, scale(load, volume), "-k" if load.verify else "")
         try:
-            within_s = _STEP_S + volume.size / _BUILD_BYTES_PER_S
-            await self._does(on, "database_build", *given, within_s=within_s)
+            within_s = STEP_S + volume.size / _BUILD_BYTES_PER_S
+            await self._does(on, settings, "database_build", *given, within_s=within_s)
         except HostFault:
-            await self._stop(on)
+            await self._stop(settings, on)
             raise
 
     async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
         """Every client of every host is connected then."""
-        self._window = _Window(self, members, settings.load.runtime)
+        self._window = _Window(self, members, settings)
         memory, server = memory_bytes(settings.load, settings.volume), server_options(settings)
         steps = []
         for number, on in enumerate(members):
             clients = settings.load.workers, client_options(settings, seed + number)
-            steps.append(self._does(on, "database_begin", on.attached.device, memory, server, *clients))
+            steps.append(self._does(on, settings, "database_begin", on.attached.device, memory, server, *clients))
         await each_of(steps)
 
     def hear(self, host: str, event: Event) -> None:
-        self._window.hear(host, event)
+        if self._window is not None:
+            self._window.hear(host, event)
 
     async def results(self, settings: Settings, members: Sequence[Member], answers: Sequence[Answer]) -> list[Answer]:
-        await self._window.checkpointed()
-        of = {each.place.name: each for each in members}
-        mine = [each for each in answers if each.host in of]
-        ended = await each_of([self._end(of[each.host], each) for each in mine])
-        said = {each.host: lines for each, lines in zip(mine, ended, strict=True)}
-        return [
-            _with_result(settings, of[each.host], each, said[each.host]) if each.host in said else each
-            for each in answers
-        ]
+        if self._window is not None:
+            await self._window.checkpointed()
+        return await super().results(settings, members, answers)
 
-    async def stop(self, settings: Settings, members: Sequence[Member]) -> None:
+    async def checkpoint(self, on: Member, settings: Settings) -> None:
+        await self._does(on, settings, "database_checkpoint")
+
+    def _script(self, settings: Settings) -> Script:
         del settings
-        await asyncio.gather(*map(self._stop, members))
+        return SCRIPT
 
-    async def checkpoint(self, on: Member) -> None:
-        await self._does(on, "database_checkpoint")
+    async def _end(self, settings: Settings, on: Member, answer: Answer) -> list[str]:
+        edges_us = _edges_us(Observed.model_validate(answer.observed))
+        return (await self._does(on, settings, "database_end", *edges_us)).splitlines()
 
-    async def _end(self, on: Member, answer: Answer) -> list[str]:
-        said = await self._does(on, "database_end", *_edges_us(Observed.model_validate(answer.observed)))
-        return said.splitlines()
-
-    async def _stop(self, on: Member) -> None:
+    def _result(self, settings: Settings, on: Member, answer: Answer, said: Sequence[str]) -> TrialResult:
+        observed = Observed.model_validate(answer.observed)
+        begin_us, end_us = _edges_us(observed)
         try:
-            await self._does(on, "down_using")
-        except HostFault:
-            # Whoever takes the path down tries again, and tells of it.
-            return
-
-    async def _does(self, on: Member, function: str, *arguments: str | int, within_s: float = _STEP_S) -> str:
-        return await self._paths.use(on.place, SCRIPT, shlex.join([function, *map(str, arguments)]), within_s)
+            used = used_in(said, begin_us, end_us)
+        except ValueError:
+            raise TrialFailed(f"{answer.host}: what was read and written there is told in an unknown form") from None
+        return result_of(
+            measured(said, begin_us, end_us, used),
+            settings,
+            endpoint=on.attached.endpoint,
+            cpu=CpuUse.model_validate({"machine": observed.machine}),
+            cpu_window_ns=observed.window["duration_ns"],
+        )
 
 
 class _Window:
     """The measured window, as it is heard of: each host makes a checkpoint when a quarter of it has passed."""
 
-    def __init__(self, databases: Databases, members: Sequence[Member], runtime_ns: int) -> None:
-        self._databases, self._at_ns = databases, round(_CHECKPOINT_AT * runtime_ns)
+    def __init__(self, databases: Databases, members: Sequence[Member], settings: Settings) -> None:
+        self._databases, self._settings = databases, settings
+        self._at_ns = round(_CHECKPOINT_AT * settings.load.runtime)
         self.members = {each.place.name: each for each in members}
         self._asked: dict[str, asyncio.Task[None]] = {}
 
@@ -135,7 +132,7 @@ class _Window:
             and host not in self._asked
             and event["at_ns"] >= self._at_ns
         ):
-            asking = self._databases.checkpoint(self.members[host])
+            asking = self._databases.checkpoint(self.members[host], self._settings)
             self._asked[host] = asyncio.get_running_loop().create_task(asking)
 
     async def checkpointed(self) -> None:
@@ -150,25 +147,6 @@ def _edges_us(observed: Observed) -> tuple[int, int]:
     """Of the window, by the host's clock."""
     start_ns = observed.window["start_unix_ns"]
     return start_ns // 1000, (start_ns + observed.window["duration_ns"]) // 1000
-
-
-def _with_result(settings: Settings, on: Member, answer: Answer, said: Sequence[str]) -> Answer:
-    """Raises TrialFailed."""
-    observed = Observed.model_validate(answer.observed)
-    begin_us, end_us = _edges_us(observed)
-    try:
-        used = used_in(said, begin_us, end_us)
-    except ValueError:
-        raise TrialFailed(f"{answer.host}: what was read and written there is told in an unknown form") from None
-    found = result_of(
-        measured(said, begin_us, end_us, used),
-        settings,
-        endpoint=on.attached.endpoint,
-        cpu=CpuUse.model_validate({"machine": observed.machine}),
-        cpu_window_ns=observed.window["duration_ns"],
-    )
-    connected = Connected(driver=found.driver, endpoint=on.attached.endpoint)
-    return replace(answer, result=found.model_dump(mode="json"), connected=connected.model_dump(mode="json"))
 
 
 def used_in(lines: Sequence[str], begin_us: int, end_us: int) -> list[int]:

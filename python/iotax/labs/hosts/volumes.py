@@ -290,7 +290,7 @@ class Volumes:
         document |= {"judged": dict(attached.file)} if attached.file else {}
         checked = Checked.model_validate(await self._task(place, self._program(attached), document))
         foreign = checked.holds == "foreign" and is_database(settings)
-        if foreign and await self.databases.is_ours(Member(place, attached)):
+        if foreign and await self.databases.is_ours(Member(place, attached), settings):
             return checked.model_copy(update={"holds": "pattern", "what": "an earlier database of iotax"})
         return checked
 
