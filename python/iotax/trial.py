@@ -274,8 +274,9 @@ class Slice(Record):
     ios: int
     bytes: int
     latency_sum_ns: int
-    latency_p50_ns: int
-    latency_p99_ns: int
+    latency_p50_ns: int | None
+    """None where several hosts measured it, as the 99th percentile: those of a session are exact."""
+    latency_p99_ns: int | None
     mean_outstanding: float | None = None
     """I/Os, over the slice's time; None where an earlier version measured."""
     cpu_window_ns: int

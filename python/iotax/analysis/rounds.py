@@ -84,7 +84,7 @@ def _is_exact(result: TrialResult) -> bool:
 
 def _machine(result: TrialResult) -> CpuTime | None:
     """That the load ran in, as its slices were read."""
-    return result.cpu.part("both", "guest") or result.cpu.part("initiator", "guest")
+    return result.cpu.part("both", "guest") or result.cpu.part("initiator", "guest", "machine")
 
 
 def _idle_ns(machine: CpuTime | None, duration_ns: int) -> float:
@@ -109,8 +109,7 @@ def values_by_session(done: Iterable[tuple[Trial, TrialResult]]) -> dict[str, di
     """Trial id → response → its value, of all that was measured in slices."""
     sessions: dict[tuple[int, int], dict[str, TrialResult]] = {}
     for trial, result in done:
-        # Notebooks of several hosts once kept the slice of one of them.
-        if result.slices and not result.clients:
+        if result.slices:
             # A search that runs a knee afresh once more has a session for it, in the same block.
             sessions.setdefault((trial.block, trial.replicate), {})[trial.id] = result
     return {name: found for session in sessions.values() for name, found in session_values(session).items()}

@@ -187,7 +187,8 @@ def versus(
         typer.Argument(
             metavar="[LABEL=]ENDPOINT...",
             help=f"Two or more: protocols that iotax serves itself ({', '.join(names('loopback'))}), URIs of targets, "
-            "paths of files or devices. The first is the baseline.",
+            "paths of files or devices; kernel:iscsi://…, kernel:nvme-tcp://… or kernel:nfs://… are connected by the "
+            "kernel. The first is the baseline.",
             autocompletion=complete.endpoints,
         ),
     ],
@@ -227,6 +228,15 @@ def versus(
             show_default="2m",
         ),
     ] = 120,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            "--hosts",
+            metavar="[USER@]HOST,...",
+            help="Hosts that run the load, over SSH; this machine when not given.",
+            show_default=False,
+        ),
+    ] = None,
     destroy: Destroy = None,
     study: Annotated[
         Path | None,
@@ -256,7 +266,7 @@ def versus(
         endpoints,
         Asked(rw.value, command.mix(rw.value, rwmixread), bs, iodepth, numjobs, size),
         time,
-        command.Where(study, notebook, document, destroy or []),
+        command.Where(hosts, study, notebook, document, destroy or []),
         again=again,
         report=report,
         long=long,

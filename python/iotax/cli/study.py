@@ -168,7 +168,14 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
     if (slices := study.design.slices) is not None and (scatter := summary.session_scatter) is not None:
         made = make_plan(study)
         treatments = len(made.trials) // made.blocks
-        said = advice(treatments, slices, study.design.replicates, made.duration_ns, scatter.share_of_sessions)
+        said = advice(
+            treatments,
+            slices,
+            study.design.replicates,
+            made.duration_ns,
+            scatter.share_of_sessions,
+            hosts=study.lab.hosts is not None,
+        )
         found += [said] if said else []
     return found
 

@@ -16,7 +16,7 @@ from iotax.cli.document import STDOUT, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.notebooks import OUT
-from iotax.study.versus import RW, Asked, VersusError, name_of, study_text, targets_of
+from iotax.study.versus import RW, Asked, VersusError, initiators_of, name_of, study_text, targets_of
 from iotax.units import counted, format_duration
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Where:
-    """What goes to which file, and what may be overwritten."""
+    """Where the load runs, what goes to which file, and what may be overwritten."""
 
+    hosts: str | None
     study: Path | None
     notebook: Path | None
     document: Path | None
@@ -38,20 +39,22 @@ def versus(
 ) -> None:
     try:
         targets = _absolute(targets_of(words))
+        initiators = initiators_of(where.hosts, targets)
         echo(f"Load: {asked.words}.", err=where.document == STDOUT)
         from iotax.design.shape import SETTLE_NS, SLICE_NS
 
-        shape = _shape(len(targets), time_s)
+        shape = _shape(len(targets), time_s, hosts=bool(initiators))
     except VersusError as error:
         leave(Exit.USAGE, str(error))
     text = study_text(
         targets,
         asked,
-        command=shlex.join(["iotax", "vs", *words, *_options(asked, time_s)]),
+        command=shlex.join(["iotax", "vs", *words, *_options(asked, time_s, where.hosts)]),
         sessions=shape.sessions,
         rounds=shape.rounds,
         slice_ns=SLICE_NS,
         settle_ns=SETTLE_NS,
+        initiators=initiators,
     )
     _refuse_impossible(text)
     path = _written(where.study, name_of(targets, asked), text)
@@ -117,21 +120,22 @@ def _absolute(targets: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _shape(treatments: int, time_s: float) -> Shape:
+def _shape(treatments: int, time_s: float, *, hosts: bool) -> Shape:
     from iotax.design.shape import best_shape
 
     try:
-        return best_shape(treatments, round(time_s * 1e9))
+        return best_shape(treatments, round(time_s * 1e9), hosts=hosts)
     except ValueError as error:
         raise VersusError(f"--time {format_duration(round(time_s * 1e9))} is too short: {error}") from None
 
 
-def _options(asked: Asked, time_s: float) -> list[str]:
+def _options(asked: Asked, time_s: float, hosts: str | None) -> list[str]:
     """The load as it would be typed again."""
     words = [word.split("=") for word in asked.words.split(", ")]
     return [part for name, value in words for part in (f"--{name}", value)] + [
         "--time",
         format_duration(round(time_s * 1e9)),
+        *(["--hosts", hosts] if hosts else []),
     ]
 
 

@@ -11,6 +11,7 @@ in, and are no part of the comparison.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,11 +35,17 @@ TURN_NS = 3_000_000
 """From one slice's end to the next one's load."""
 GUEST_TURN_NS = 50_000_000
 """The same by the clocks of emulated guests: they answer the last I/Os within it, and their engines wake."""
+HOST_TURN_NS = 10_000_000
+"""The same by the clocks of hosts, which agree within a few milliseconds."""
+LOADED_PER_IDLE = 8
+"""Slices of load for each one without, where machines are judged whole."""
 LEAD_IN_NS = 200_000_000
 """Load at a session's start that is not measured. Without it the first slice of 50 ms was 3 to 7 % slower than its
 treatment's others, on a busy machine (60 sessions)."""
 GUESTS_NS = 15_000_000_000
 """Two guests, from their start until both answer: once for a study in the vm lab."""
+HOSTS_NS = 3_000_000_000
+"""A session's start on hosts: engines, a start that is told a second ahead, and clocks compared at both ends."""
 RECONNECT_NS = 3_000_000_000
 """A guest's protocol taken down and the next one brought up. Of emulated guests 1.6 s (`kernel-exact`) to 5.3 s
 (`kernel-outstanding`, on a busy host) for a change were seen."""
@@ -246,7 +253,8 @@ def _at_once(study: Study) -> int:
 def _expected(study: Study, trials: Sequence[Trial]) -> dict[str, int]:
     """Trial id → how long it takes, in this order: guests stay connected from trial to trial until one needs another
     protocol or topology."""
-    if study.lab.vm is not None and study.design.slices is not None:
+    told = study.lab.vm is not None or study.lab.hosts is not None
+    if told and study.design.slices is not None:
         return {trial.id: _turns_ns(study, trials, study.design.slices) for trial in trials}
     found: dict[str, int] = {}
     up: dict[str, LevelValue] | None = None
@@ -292,12 +300,21 @@ def _window_ns(load: Load) -> int:
     return load.transactions * load.workers * TRANSACTION_NS
 
 
+def idle_slices(treatments: int, rounds: int) -> int:
+    """Slices of a session in which nobody loads anything, where machines are judged whole: one at most in a round, and
+    one at least for every eight slices of load (`rounds.with_idle`)."""
+    return min(rounds, math.ceil(treatments * rounds / LOADED_PER_IDLE))
+
+
 def _turns_ns(study: Study, trials: Sequence[Trial], slices: Slices) -> int:
-    """A trial's slices in guests, and its share of the session: its start, and a slice without load in each round."""
+    """A trial's slices on machines that keep a schedule, and its share of the session: its start, and a slice without
+    load in each round."""
     treatments = len({tuple(trial.treatment.items()) for trial in trials})
     protocols = len({study.settings(trial.treatment).endpoint.protocol for trial in trials})
-    slice_ns = slices.rounds * (slices.settle_ns + slices.slice_ns + GUEST_TURN_NS)
-    return slice_ns + (slice_ns + GUESTS_NS + protocols * RECONNECT_NS) // treatments
+    turn_ns = GUEST_TURN_NS if study.lab.vm is not None else HOST_TURN_NS
+    start_ns = GUESTS_NS + protocols * RECONNECT_NS if study.lab.vm is not None else HOSTS_NS
+    one_ns = slices.settle_ns + slices.slice_ns + turn_ns
+    return slices.rounds * one_ns + (idle_slices(treatments, slices.rounds) * one_ns + start_ns) // treatments
 
 
 def _expected_ns(study: Study, trial: Trial) -> int:

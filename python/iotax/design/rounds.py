@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from iotax.design.plan import LOADS
+from iotax.design.plan import LOADED_PER_IDLE, LOADS
 from iotax.design.random import shuffled
 
 if TYPE_CHECKING:
@@ -43,6 +43,19 @@ def session_rounds(study: Study, trials: Sequence[Trial], session: int) -> list[
     places = [place for group in groups.values() for place in group]
     sizes = [len(group) for group in groups.values()]
     return [[places[each] for each in row] for row in rounds_of(sizes, slices.rounds, session, study.design.seed)]
+
+
+def with_idle(rounds: Sequence[Sequence[int]]) -> list[list[int | None]]:
+    """The same rounds, some of which end with a slice in which nobody loads anything (None): where machines are judged
+    whole, it says what they spend by themselves. The first does, then one for every eight slices of load."""
+    loaded = idle = 0
+    found: list[list[int | None]] = []
+    for row in rounds:
+        loaded += len(row)
+        needed = idle * LOADED_PER_IDLE < loaded
+        idle += needed
+        found.append([*row, None] if needed else [*row])
+    return found
 
 
 def rounds_of(sizes: Sequence[int], rounds: int, session: int, seed: int) -> list[list[int]]:

@@ -10,7 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from iotax.design.plan import BACKGROUND_NS, CONNECT_NS, LEAD_IN_NS, TURN_NS, plan
+from iotax.design.plan import (
+    BACKGROUND_NS,
+    CONNECT_NS,
+    HOST_TURN_NS,
+    HOSTS_NS,
+    LEAD_IN_NS,
+    TURN_NS,
+    idle_slices,
+    plan,
+)
 from iotax.design.power import block_reach
 from iotax.study.model import Slices, Study
 from iotax.units import show_share
@@ -44,10 +53,14 @@ class Shape:
     """Half of an interval, in standard deviations of one slice: to compare shapes by."""
 
 
-def session_ns(treatments: int, rounds: int, *, slice_ns: int = SLICE_NS, settle_ns: int = SETTLE_NS) -> int:
+def session_ns(
+    treatments: int, rounds: int, *, slice_ns: int = SLICE_NS, settle_ns: int = SETTLE_NS, hosts: bool = False
+) -> int:
     """What a session takes, its start included."""
-    start_ns = BACKGROUND_NS + START_NS + LEAD_IN_NS + treatments * CONNECT_NS // 2
-    return start_ns + rounds * treatments * (settle_ns + slice_ns + TURN_NS)
+    own_ns, turn_ns = (HOSTS_NS, HOST_TURN_NS) if hosts else (START_NS, TURN_NS)
+    start_ns = BACKGROUND_NS + own_ns + LEAD_IN_NS + treatments * CONNECT_NS // 2
+    slices = rounds * treatments + (idle_slices(treatments, rounds) if hosts else 0)
+    return start_ns + slices * (settle_ns + slice_ns + turn_ns)
 
 
 def best_shape(
@@ -57,17 +70,24 @@ def best_shape(
     *,
     slice_ns: int = SLICE_NS,
     settle_ns: int = SETTLE_NS,
+    hosts: bool = False,
 ) -> Shape:
-    """The narrowest interval within `duration_ns`. Raises ValueError where not even the smallest design fits."""
+    """The narrowest interval within `duration_ns`, on this machine or on `hosts`. Raises ValueError where not even the
+    smallest design fits."""
+
+    def takes_ns(rounds: int) -> int:
+        return session_ns(treatments, rounds, slice_ns=slice_ns, settle_ns=settle_ns, hosts=hosts)
+
     found = []
     for sessions in range(SESSIONS_MIN, SESSIONS_MAX + 1):
-        empty_ns, one_ns = (session_ns(treatments, rounds, slice_ns=slice_ns, settle_ns=settle_ns) for rounds in (0, 1))
-        rounds = int((duration_ns / sessions - empty_ns) // (one_ns - empty_ns))
-        if rounds >= 2:
-            took_ns = sessions * session_ns(treatments, rounds, slice_ns=slice_ns, settle_ns=settle_ns)
-            found.append(Shape(sessions, rounds, took_ns, reach(sessions, rounds, start_of_slice)))
+        # A round with a slice more than others is the longest.
+        rounds = int((duration_ns / sessions - takes_ns(0)) // (takes_ns(1) - takes_ns(0)))
+        while sessions * takes_ns(rounds + 1) <= duration_ns:
+            rounds += 1
+        if rounds >= _ROUNDS_MIN:
+            found.append(Shape(sessions, rounds, sessions * takes_ns(rounds), reach(sessions, rounds, start_of_slice)))
     if not found:
-        least_ns = SESSIONS_MIN * session_ns(treatments, 2, slice_ns=slice_ns, settle_ns=settle_ns)
+        least_ns = SESSIONS_MIN * takes_ns(_ROUNDS_MIN)
         raise ValueError(f"{treatments} treatments take {math.ceil(least_ns / 1e9)} s at least")
     return min(found, key=lambda shape: shape.reach)
 
@@ -130,7 +150,15 @@ def reach(sessions: int, rounds: int, start_of_slice: float) -> float:
     return block_reach(sessions) * math.sqrt((start_of_slice + 1 / rounds) / sessions)
 
 
-def advice(treatments: int, slices: Slices, sessions: int, duration_ns: int, share_of_sessions: float) -> str | None:
+def advice(
+    treatments: int,
+    slices: Slices,
+    sessions: int,
+    duration_ns: int,
+    share_of_sessions: float,
+    *,
+    hosts: bool = False,
+) -> str | None:
     """What a pilot says of a plan by rounds: other numbers that give narrower intervals in the same time; None where
     none gives them much narrower.
 
@@ -139,7 +167,8 @@ def advice(treatments: int, slices: Slices, sessions: int, duration_ns: int, sha
     share = min(share_of_sessions, _SHARE_MAX)
     start_of_slice = share / (1 - share) / slices.rounds
     try:
-        best = best_shape(treatments, duration_ns, start_of_slice, slice_ns=slices.slice_ns, settle_ns=slices.settle_ns)
+        own = {"slice_ns": slices.slice_ns, "settle_ns": slices.settle_ns}
+        best = best_shape(treatments, duration_ns, start_of_slice, **own, hosts=hosts)
     except ValueError:
         return None
     narrower = 1 - best.reach / reach(sessions, slices.rounds, start_of_slice) if sessions > 1 else 1.0

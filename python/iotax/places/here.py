@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from iotax.engine import EngineError
 from iotax.places.agent import Group, group, started
-from iotax.places.base import COMMAND_S, Binary, Event, Place, last_words
+from iotax.places.base import COMMAND_S, Binary, Event, HostFault, Place, last_words
+from iotax.places.host import ReachedHost, taking
 from iotax.places.piped import STOP_S, Piped
 
 _LINE_BYTES_MAX = 64 << 20
@@ -31,56 +34,131 @@ class Here(Place):
         return shlex.quote(str(binary.path))
 
     async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> Child:
-        try:
-            process = group(f"exec {command}")
-        except OSError as error:
-            raise EngineError("missing", f"sh cannot be started: {error.strerror}") from error
-        try:
-            await process.connect(_LINE_BYTES_MAX)
-        except BaseException:
-            process.end()
-            process.let_go()
-            raise
-        child = Child(command, process, document.get("lease_ns"), on_log)
+        about = f"the {shlex.split(command)[-1]} process"
+        child = await _child(about, command, None, document.get("lease_ns"), on_log)
         child.send(document)
         return child
 
     async def run(self, command: str, *, given: str = "", within_s: float = COMMAND_S) -> str:
-        child = await started(command, keep_bytes=_KEPT_BYTES)
-        if isinstance(child, str):
-            raise EngineError("missing", child)
-        try:
-            child.write(given.encode())
-            child.close_input()
-            async with asyncio.timeout(within_s):
-                await child.closed()
-                status = await child.process.wait()
-        except TimeoutError:
-            raise EngineError("lost", f"{command.split(maxsplit=1)[0]}: no answer in time") from None
-        finally:
-            child.kill()
-            child.process.let_go()
-        output, said = bytes(child.output), bytes(child.errors)
-        if status:
-            message = last_words(command, (said or output).decode(errors="replace"), status)
-            raise EngineError("io", message)
-        return output.decode(errors="replace")
+        return await _run(command, None, given, within_s)
 
 
 HERE = Here()
 
 
+class LocalHost(ReachedHost):
+    """This machine as a host of a study: commands run in our home, as a login's do, and nothing needs SSH."""
+
+    async def run(self, command: str, *, given: str = "", within_s: float = COMMAND_S) -> str:
+        try:
+            return await _run(command, Path.home(), given, within_s)
+        except EngineError as error:
+            raise HostFault(self.name, error.message, error.kind) from error
+
+    async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
+        try:
+            status, output, _ = await _asked(command, Path.home(), given, within_s, keep_bytes, together=True)
+        except EngineError as error:
+            raise HostFault(self.name, error.message, error.kind) from error
+        return None if status is None or status < 0 else status, output.decode(errors="replace")
+
+    async def start(
+        self,
+        command: str,
+        document: Event,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        on_log: Callable[[str], None] | None = None,
+    ) -> Child:
+        given = secrets or {}
+        try:
+            whole, lease_ns = taking(given, command), document.get("lease_ns")
+            child = await _child("the engine there", whole, Path.home(), lease_ns, on_log, self.name)
+        except EngineError as error:
+            raise HostFault(self.name, error.message, error.kind) from error
+        for secret in given.values():
+            child.send_line(f"{secret}\n".encode())
+        child.send(document)
+        return child
+
+    async def close(self) -> None:
+        self._installed = ""
+
+    async def _reach(self) -> None:
+        pass
+
+    async def _put(self, binary: Binary, path: str) -> None:
+        await asyncio.to_thread(shutil.copyfile, binary.path, Path.home() / path)
+
+
+async def _child(
+    about: str,
+    command: str,
+    folder: Path | None,
+    lease_ns: int | None,
+    on_log: Callable[[str], None] | None,
+    host: str = "",
+) -> Child:
+    """Raises EngineError."""
+    try:
+        process = group(f"exec {command}", folder)
+    except OSError as error:
+        raise EngineError("missing", f"sh cannot be started: {error.strerror}") from error
+    try:
+        await process.connect(_LINE_BYTES_MAX)
+    except BaseException:
+        process.end()
+        process.let_go()
+        raise
+    return Child(about, process, lease_ns, on_log, host)
+
+
+async def _run(command: str, folder: Path | None, given: str, within_s: float) -> str:
+    """Raises EngineError."""
+    try:
+        status, output, said = await _asked(command, folder, given, within_s, _KEPT_BYTES, together=False)
+    except TimeoutError:
+        raise EngineError("lost", f"{command.split(maxsplit=1)[0]}: no answer in time") from None
+    if status:
+        raise EngineError("io", last_words(command, (said or output).decode(errors="replace"), status))
+    return output.decode(errors="replace")
+
+
+async def _asked(
+    command: str, folder: Path | None, given: str, within_s: float, keep_bytes: int, *, together: bool
+) -> tuple[int | None, bytes, bytes]:
+    """Exit status, output and standard error. Raises EngineError where it cannot start, TimeoutError."""
+    child = await started(command, folder, together=together, keep_bytes=keep_bytes)
+    if isinstance(child, str):
+        raise EngineError("missing", child)
+    try:
+        child.write(given.encode())
+        child.close_input()
+        async with asyncio.timeout(within_s):
+            await child.closed()
+            status = await child.process.wait()
+    finally:
+        child.kill()
+        child.process.let_go()
+    return status, bytes(child.output), bytes(child.errors)
+
+
 class Child(Piped):
     def __init__(
-        self, command: str, process: Group, lease_ns: int | None, on_log: Callable[[str], None] | None
+        self,
+        about: str,
+        process: Group,
+        lease_ns: int | None,
+        on_log: Callable[[str], None] | None,
+        host: str = "",
     ) -> None:
+        """`host` is this machine's name, where it is one of several."""
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        about = f"the {shlex.split(command)[-1]} process"
         super().__init__(about, process.stdout, process.stderr, lease_ns=lease_ns, on_log=on_log)
         self._process, self._entry = process, process.stdin
-        self._stopped = False
+        self._stopped, self._host = False, host
 
     @property
     def pid(self) -> int:
@@ -103,6 +181,11 @@ class Child(Piped):
             await self._exit(STOP_S)
         finally:
             self._process.end()
+
+    def _fault(self, error: EngineError) -> EngineError:
+        if not self._host:
+            return super()._fault(error)
+        return HostFault(self._host, str(error), error.kind, self.log)
 
     def _let_go(self) -> None:
         self._process.let_go()

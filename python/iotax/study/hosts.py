@@ -15,11 +15,14 @@ CLIENT = "{client}"
 _NAME = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 
 
+LOCALHOST = "localhost"
+
+
 class Host(Section):
     """One host, reached over SSH as OpenSSH's configuration, agent and known hosts say."""
 
     name: _NAME
-    """How reports call it; also its address when none is given."""
+    """How reports call it; also its address when none is given. localhost alone is this machine, without SSH."""
     address: str | None = None
     """Name or address that SSH connects to."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
@@ -30,6 +33,11 @@ class Host(Section):
     """A host to jump over (bastion), [user@]host[:port]."""
     data_address: str | None = None
     """Of a target: the IP address on which it serves, in the network of the initiators."""
+
+    @property
+    def is_here(self) -> bool:
+        """This machine: nothing is said of a way to it."""
+        return self.name == LOCALHOST and not any((self.address, self.port, self.user, self.via))
 
     @property
     def data(self) -> str:

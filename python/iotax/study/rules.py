@@ -120,8 +120,6 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
     yield from _kernels_own(study)
     yield from _seen_on_the_way(study, lab)
     yield from _hooks(study, lab)
-    if study.design.slices is not None:
-        yield ("design",), "the hosts lab runs each trial on its own; leave sessions, rounds, slice and settle out"
 
 
 def _seen_on_the_way(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from iotax.study.hosts import CLIENT, Hosts
+from iotax.study.kernel_path import kernel_path
 from iotax.study.model import Slices, Study, Vm, factor_names
 from iotax.study.source import Place
-from iotax.study.topology import Topology
+from iotax.study.topology import ON_HOSTS, Topology
 from iotax.study.varied import place as _place
 from iotax.study.varied import values as _values
 from iotax.units import format_duration
@@ -18,8 +20,7 @@ _DIGESTS = ("header_digest", "data_digest")
 
 
 def broken_in_rounds(study: Study) -> Iterator[tuple[Place, str]]:
-    """What can be measured in slices: loads of one server that keeps running, by the engine, on this machine or in
-    guests."""
+    """What can be measured in slices: loads of one server that keeps running, by the engine."""
     design = study.design
     if (slices := design.slices) is None:
         return
@@ -34,13 +35,15 @@ def broken_in_rounds(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("design", "slice"), "a slice is 20 ms or longer: CPU clocks at its edges are not read more exactly"
     if study.lab.vm is not None:
         yield from _rounds_of_guests(study, study.lab.vm)
+    if study.lab.hosts is not None:
+        yield from _rounds_of_hosts(study, study.lab.hosts)
     yield from _searched_in_rounds(study, slices)
     if "fio" in _values(study, "generator"):
         yield place, "fio starts anew for each trial; say `replicates:`"
     if study.volume.refill == "trial":
         yield ("volume", "refill"), "a round has no time to fill the volume before each slice; say `refill: block`"
     for name in study.levels():
-        of_server = factor_names()[name] == "volume" or name == "polling"
+        of_server = _is_of_server(name)
         if of_server and "file" in _values(study, "media"):
             yield (
                 place,
@@ -79,28 +82,85 @@ def _rounds_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
             "`guests: 1`, or `clock: host`",
         )
 
-    def values(name: str) -> list[Any]:
-        own = (study.setups().get(label, {}) for label in study.endpoints())
-        return list(dict.fromkeys(changes.get(name, value) for changes in own for value in _values(study, name)))
-
     apart = {"paths", "attach", "target"}
     for name in (*(each for each in Topology.model_fields if each not in apart), *_DIGESTS, "size"):
-        if len(values(name)) > 1:
+        if len(_of_labels(study, name)) > 1:
             reason = _NOT_AT_ONCE.get(name, "every path is connected alike")
             at = _place(study, name) if name in study.levels() else place
-            yield at, f"{_ONE_BOOT} {reason}: {name} has {len(values(name))} levels; {instead}"
-    if max(values("paths")) > 1:
+            yield at, f"{_ONE_BOOT} {reason}: {name} has {len(_of_labels(study, name))} levels; {instead}"
+    if max(_of_labels(study, "paths")) > 1:
         yield place, f"{_ONE_BOOT} the paths of one protocol would be taken for another's; {instead}"
-    if any(each != "guest" for each in values("attach")):
+    if any(each != "guest" for each in _of_labels(study, "attach")):
         yield place, "turns in guests have no disk that the hypervisor attaches; say `replicates:`"
-    if "model" in values("media") or any(each != "kernel" for each in values("target")):
+    if "model" in _of_labels(study, "media") or any(each != "kernel" for each in _of_labels(study, "target")):
         yield place, "a server that is a program has one protocol at a time in guests; say `replicates:`"
-    if max(each or 1 for each in values("clients")) > 1:
+    if max(each or 1 for each in _of_labels(study, "clients")) > 1:
         yield place, "turns in guests have one initiator; say `replicates:`"
-    if "pgbench" in values("generator"):
+    if "pgbench" in _of_labels(study, "generator"):
         yield place, "a database starts anew for each trial; say `replicates:`"
     if study.search is not None:
         yield ("search",), "a search in turns runs on loopback only; say `replicates:`"
+
+
+_BETWEEN_SLICES = frozenset({"before level", "after level", "before trial", "after trial"})
+"""Moments that a session does not have."""
+
+
+def _rounds_of_hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
+    """What hosts can hold connected at once."""
+    place: Place = ("design", "rounds")
+    instead = "say `replicates:`, or write a study for each level"
+    kernel = [endpoint.uri for endpoint in study.endpoints().values() if endpoint.kernel]
+    for name in (*ON_HOSTS, *_DIGESTS):
+        levels = _of_labels(study, name)
+        if kernel and len(levels) > 1:
+            at = _place(study, name) if name in study.levels() else place
+            yield (
+                at,
+                "all treatments of a session are connected at once, and a host's kernel connects a target in one way: "
+                f"{name} has {len(levels)} levels; {instead}",
+            )
+    for kind, target in _named_twice(kernel):
+        yield (
+            place,
+            f"all treatments of a session are connected at once, and a host's kernel connects {target} once, for "
+            f"{kind}: name it in one endpoint; {instead}",
+        )
+    embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
+    for name in filter(_is_of_server, study.levels()):
+        if embedded and len(_values(study, name)) > 1:
+            yield _place(study, name), f"all treatments of a session share the server of the lab; {instead}"
+    if lab.hypervisors:
+        yield ("lab", "hosts", "hypervisors"), "a hypervisor is read over runs, not over slices; say `replicates:`"
+    for index, hook in enumerate(lab.hooks):
+        if hook.at in _BETWEEN_SLICES:
+            at = ("lab", "hosts", "hooks", index)
+            yield at, f"a session has no {hook.at}: its treatments take turns; say `at: before block`, or `replicates:`"
+    if "pgbench" in _values(study, "generator"):
+        yield place, "a database starts anew for each trial; say `replicates:`"
+    if study.search is not None:
+        yield ("search",), "a search in turns runs on loopback only; say `replicates:`"
+
+
+def _named_twice(uris: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Protocol and target of paths that a kernel does not tell apart: it knows a session by its target's name."""
+    seen: set[tuple[str, str]] = set()
+    for uri in uris:
+        path = kernel_path(uri.replace(CLIENT, "1"))
+        at = path.kind, f"{path.name} LUN {path.unit}" if path.kind == "fc" else path.name
+        if path.kind != "nfs" and at in seen:
+            yield at
+        seen.add(at)
+
+
+def _of_labels(study: Study, name: str) -> list[Any]:
+    """All values that a field has, those that levels of `protocol` have of their own included."""
+    own = (study.setups().get(label, {}) for label in study.endpoints())
+    return list(dict.fromkeys(changes.get(name, value) for changes in own for value in _values(study, name)))
+
+
+def _is_of_server(name: str) -> bool:
+    return factor_names()[name] == "volume" or name == "polling"
 
 
 def _searched_in_rounds(study: Study, slices: Slices) -> Iterator[tuple[Place, str]]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
+from iotax.study.hosts import LOCALHOST
 from iotax.study.model import NAME
 from iotax.study.source import without_logins
 from iotax.units import format_duration, format_percent, format_size
@@ -117,10 +118,47 @@ def name_of(targets: Mapping[str, str], asked: Asked) -> str:
     return name
 
 
+_HOST = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<name>[^@:\s]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+def initiators_of(text: str | None, targets: Mapping[str, str]) -> list[str | dict[str, Any]]:
+    """The initiators of `[USER@]HOST[:PORT],…` as a study names them; none where the load comes from here. Raises
+    VersusError."""
+    endpoints = [parse_endpoint(target) for target in targets.values()]
+    if not text:
+        # The lab on this machine makes no paths of its kernel's.
+        return [LOCALHOST] if any(endpoint.kernel for endpoint in endpoints) else []
+    if served := next((endpoint.protocol for endpoint in endpoints if endpoint.embedded), ""):
+        raise VersusError(
+            f"{served} is served by this machine; hosts need an endpoint they can reach, such as "
+            f"{'nfs://NAS/EXPORT/FILE' if served == 'nfs3' else f'kernel:{served}://ADDRESS/…'}"
+        )
+    found: list[str | dict[str, Any]] = []
+    for word in text.split(","):
+        if (host := _HOST.fullmatch(word.strip())) is None:
+            raise VersusError(f"--hosts {word.strip()!r} is no host: write [USER@]HOST[:PORT], with commas between")
+        given = {name: value for name, value in host.groupdict().items() if value is not None}
+        found.append(given["name"] if len(given) == 1 else {**given, **_port(given)})
+    return found
+
+
+def _port(given: Mapping[str, str]) -> dict[str, int]:
+    return {"port": int(given["port"])} if "port" in given else {}
+
+
 def study_text(
-    targets: Mapping[str, str], asked: Asked, *, command: str, sessions: int, rounds: int, slice_ns: int, settle_ns: int
+    targets: Mapping[str, str],
+    asked: Asked,
+    *,
+    command: str,
+    sessions: int,
+    rounds: int,
+    slice_ns: int,
+    settle_ns: int,
+    initiators: Sequence[str | Mapping[str, Any]] = (),
 ) -> str:
-    """The YAML of the study. The first endpoint is the baseline.
+    """The YAML of the study. The first endpoint is the baseline. `initiators` are hosts that run the load, where it is
+    not this machine's own process.
 
     What only reads leaves endpoints that are not iotax's own as they are: nothing fills them, so nothing is verified.
     """
@@ -130,6 +168,7 @@ def study_text(
     document: dict[str, Any] = {
         "name": name_of(targets, asked),
         "question": f"How do {_listed(list(hosts_of(targets).values()))} compare at {asked.words}?",
+        **({"lab": {"hosts": {"initiators": list(initiators)}}} if initiators else {}),
         "volume": {"size": format_size(asked.size_bytes), "fill": "pattern" if fills else "zeros"},
         "factors": {"protocol": list(targets) if list(targets) == list(targets.values()) else dict(targets)},
         "load": {

@@ -98,6 +98,34 @@ def test_what_a_study_asks_for_reaches_the_commands(host: FakeHost) -> None:
     assert [line for line in host.log if line.startswith("sudo")].count(f"sudo -n nvme disconnect -n {NQN}") == 1
 
 
+def test_paths_in_slots_stay_side_by_side_and_all_of_them_go(host: FakeHost) -> None:
+    mounts = host.folder / "proc/self/mounts"
+    for number, uri in enumerate((NVME, ISCSI, NFS), 1):
+        done = host.run(SCRIPT, "up", f"slot={number}", *words(uri, study(uri).settings({"protocol": "a"})))
+        assert done.returncode == 0, done.stderr
+    assert [entry.name[-2:] for entry in host.journal] == [".1", ".2", ".3"]
+    assert {entry.name for entry in (host.folder / "sys/block").iterdir()} == {"nvme7n1", "sdq"}
+    assert "/.cache/iotax/mount-3 " in mounts.read_text()
+    # One that is asked for anew takes its own place alone.
+    again = host.run(SCRIPT, "up", "slot=2", *words(ISCSI, study(ISCSI).settings({"protocol": "a"})))
+    assert again.returncode == 0, again.stderr
+    assert len(host.journal) == 3
+    down = host.run(SCRIPT, "down")
+    assert sorted(line.split()[1] for line in down.stdout.splitlines()) == ["iscsi", "nfs", "nvme-tcp"]
+    assert (host.journal, mounts.read_text(), list((host.folder / "sys/block").iterdir())) == ([], "", [])
+
+
+def test_a_path_in_a_slot_that_stays_keeps_no_other_one_up(host: FakeHost) -> None:
+    for number, uri in enumerate((NFS, NVME), 1):
+        host.run(SCRIPT, "up", f"slot={number}", *words(uri, study(uri).settings({"protocol": "a"})))
+    (host.folder / "busy").touch()
+    done = host.run(SCRIPT, "down")
+    assert done.returncode != 0
+    assert "target is busy" in done.stderr
+    assert [entry.name[-2:] for entry in host.journal] == [".1"]
+    assert list((host.folder / "sys/block").iterdir()) == []
+
+
 @pytest.mark.parametrize("uri", [NVME, ISCSI])
 def test_what_others_have_connected_is_neither_used_nor_taken_down(host: FakeHost, uri: str) -> None:
     up(host, uri)

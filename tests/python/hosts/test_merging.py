@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
-from iotax.analysis import summarise
 from iotax.labs.base import Sample
 from iotax.labs.hosts.clock import Offset, off_by_ns, offset_of
 from iotax.labs.hosts.intervals import Intervals
@@ -16,8 +13,7 @@ from iotax.labs.hosts.merge import HostSeries, Part, merged
 from iotax.labs.load import zone_bytes
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Study
-from iotax.trial import Client, Slice, TrialResult
-from report.factory import Simulation, study
+from iotax.trial import TrialResult
 
 MS = 1_000_000
 
@@ -125,22 +121,6 @@ def test_the_slice_of_one_host_never_stands_for_all() -> None:
     parts = [Part(name, Offset(0, 2), result(0, {100: 50}, slices=[SLICE])) for name in ("a", "b")]
     together = merged(parts, CpuUse([]))
     assert (together.ios, together.slices) == (100, ())
-
-
-def test_an_older_notebook_of_several_hosts_is_judged_by_their_total() -> None:
-    data = Simulation().data(study())
-    one = Slice.model_validate(SLICE)
-    kept = []
-    for each in data.attempts:
-        assert each.result is not None
-        clients = tuple(
-            Client(host=host, started_after_ns=0, clock_error_ns=1, duration_ns=1, ios=1, bytes=1, latency_sum_ns=1)
-            for host in ("a", "b")
-        )
-        update = {"slices": (one,), "clients": clients}
-        kept.append(each.model_copy(update={"result": each.result.model_copy(update=update)}))
-    found = {cell.cell: cell.values["iops"].value for cell in summarise(replace(data, attempts=kept)).cells}
-    assert found == {cell.cell: cell.values["iops"].value for cell in summarise(data).cells}
 
 
 def test_starts_are_compared_by_each_hosts_own_clock() -> None:

@@ -105,6 +105,35 @@ def test_a_study_of_kernel_paths_runs_to_its_report_and_leaves_nothing(hosts: Gu
         assert f">{column}<small>" in first_screen
 
 
+def test_paths_of_kernels_take_turns_side_by_side_and_leave_nothing(hosts: GuestHosts, tmp_path: Path) -> None:
+    in_turns = written(hosts, *PATHS).replace(", warmup: 200ms, runtime: 2s", "")
+    in_turns = in_turns.replace("replicates: 2", "sessions: 2, rounds: 4, slice: 500ms, settle: 150ms")
+    words, environment = command(tmp_path, hosts, require(), in_turns)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert hosts.attached() == []
+    with Notebook(tmp_path / "guests.iotax") as notebook:
+        attempts = [each for each in notebook.attempts() if each.status == "done"]
+    assert len({each.trial.id for each in attempts}) == 6
+    for each in attempts:
+        result = each.result
+        assert result is not None
+        # A guest that wakes late misses a slice.
+        assert 2 <= len(result.slices) <= 4
+        assert result.verify is not None and result.verify.wrong_blocks == 0
+        assert each.connected is not None and "clocks_agree_within" in each.connected.found
+        machines = {(part.host, part.role): part for part in result.cpu if part.layer == "machine"}
+        assert set(machines) == {("initiator", "initiator"), ("storage", "target")}
+        # Root reads idle time in nanoseconds, and paths without load are taken off.
+        assert {part.resolution_ns for part in machines.values()} == {0}
+        assert all(part.background_ns is not None and part.net_ns > 0 for part in machines.values())
+        assert all(part.target_cpu_ns is not None for part in result.slices)
+    page = next(tmp_path.glob("*.html")).read_text()
+    assert "round by round" in page
+
+
 def measured_over(path: str, found: list[str]) -> bool:
     """One engine holds the lease, another one is the load."""
     return any(path in line for line in found) and sum("engine-" in line for line in found) > 1

@@ -15,8 +15,10 @@ import pytest
 
 from iotax.engine import EngineError
 from iotax.places.agent import started
-from iotax.places.here import HERE
+from iotax.places.base import Binary, HostFault
+from iotax.places.here import HERE, LocalHost
 from iotax.places.waiting import wait_for
+from iotax.study.hosts import Host
 from waits import wait_for as until
 
 
@@ -102,6 +104,7 @@ def test_an_interrupt_ends_the_work_before_it_goes_on() -> None:
 INTERRUPTED = """\
 import asyncio, random, signal, sys
 from iotax.places.waiting import wait_for
+from iotax.study.hosts import Host
 
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -123,6 +126,7 @@ for _ in range(6000):
 INTERRUPTED_AT_FIRST = """
 import asyncio, os, sys
 from iotax.places.waiting import wait_for
+from iotax.study.hosts import Host
 
 def interrupted_at(last):
     lines = 0
@@ -196,3 +200,53 @@ def test_a_process_is_reaped_with_its_group_and_signalled_once(monkeypatch: pyte
 
     wait_for(work())
     assert len(sent) == 1
+
+
+def test_this_machine_is_a_host_in_our_home_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    program = tmp_path / "program"
+    program.write_text("""#!/bin/sh
+[ "$1" = --version ] && { echo iotax-engine 1; exit; }
+read -r line
+printf '{"event": "heard", "line": %s, "secret": "%s"}\\n' "$line" "$IT"
+""")
+    program.chmod(0o755)
+    host = LocalHost(Host(name="localhost"))
+
+    async def work() -> tuple[str, object, tuple[int | None, str]]:
+        command = await host.install(Binary(program))
+        assert (tmp_path / command).read_bytes() == program.read_bytes()
+        task = await host.start(command, {"a": 1}, secrets={"IT": "hidden"})
+        try:
+            heard = await task.expect("heard", 30)
+        finally:
+            await task.end()
+        return await host.run("pwd"), heard, await host.ask("echo no; exit 3", "", 30, 100)
+
+    folder, heard, asked = wait_for(work())
+    assert folder.strip() == str(tmp_path)
+    assert heard == {"event": "heard", "line": {"a": 1}, "secret": "hidden"}
+    assert asked == (3, "no\n")
+
+
+def test_a_task_that_fails_on_this_machine_as_a_host_is_that_hosts_fault() -> None:
+    host = LocalHost(Host(name="localhost"))
+
+    async def work() -> None:
+        task = await host.start("sh -c 'exit 7'", {})
+        try:
+            await task.event(30)
+        finally:
+            await task.end()
+
+    with pytest.raises(HostFault, match=r"^localhost: the engine there ended with exit code 7") as failed:
+        wait_for(work())
+    assert failed.value.host == "localhost"
+    with pytest.raises(HostFault, match=r"^localhost: false failed: 1$"):
+        wait_for(host.run("false"))
+
+
+def test_localhost_is_this_machine_unless_a_way_to_it_is_said() -> None:
+    assert Host(name="localhost").is_here
+    assert not any(Host(name="localhost", **more).is_here for more in ({"port": 2222}, {"user": "joe"}, {"via": "h"}))
+    assert not Host(name="h1").is_here

@@ -60,11 +60,64 @@ def test_names_and_descriptions_of_hosts_mean_the_same() -> None:
             {"factors": {"protocol": ["local", "iscsi"]}},
             "the hosts lab has no volume without a protocol",
         ),
-        ({"initiators": ["h1"], "targets": [TARGET]}, {"design": {"rounds": 4}}, "runs each trial on its own"),
     ],
 )
 def test_what_cannot_run_is_refused_with_its_reason(hosts: dict[str, Any], more: dict[str, Any], said: str) -> None:
     assert any(said in reason for reason in broken(study(hosts, **more)))
+
+
+NVME, ISCSI = "kernel:nvme-tcp://10.0.0.5/nqn.x?ns=1", "kernel:iscsi://10.0.0.5/iqn.x/0"
+IN_TURNS: dict[str, Any] = {
+    "design": {"sessions": 2, "rounds": 4},
+    "factors": {"protocol": {"a": NVME, "b": ISCSI}},
+    "baseline": {"protocol": "a"},
+}
+HOOK = {"host": "h1", "run": "true"}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "more", "said"),
+    [
+        (
+            {},
+            {"factors": IN_TURNS["factors"] | {"mtu": [1500, 9000]}},
+            "connects a target in one way: mtu has 2 levels",
+        ),
+        ({}, {"factors": {"protocol": {"a": NVME, "b": f"{NVME}&queues=2"}}}, "connects nqn.x once, for nvme-tcp"),
+        ({"hooks": [HOOK | {"at": "before trial"}]}, {}, "a session has no before trial"),
+        ({"hooks": [HOOK | {"at": "before level", "levels": {"protocol": "b"}}]}, {}, "a session has no before level"),
+        ({"hypervisors": ["hv"]}, {}, "a hypervisor is read over runs"),
+        ({}, {"load": {"generator": "pgbench", "oltp": {}, "workers": 2}}, "a database starts anew for each trial"),
+        ({}, {"load": {"generator": "fio", "verify": False}}, "fio starts anew for each trial"),
+        (
+            {"targets": [TARGET]},
+            {
+                "factors": {"protocol": ["iscsi", "nvme-tcp"], "size": ["8MiB", "16MiB"]},
+                "baseline": {"protocol": "iscsi"},
+            },
+            "share the server of the lab",
+        ),
+        ({}, {"search": {"percentile": 99, "latency_max": "2ms"}}, "runs on loopback only"),
+    ],
+)
+def test_what_a_session_on_hosts_cannot_hold_is_refused(hosts: dict[str, Any], more: dict[str, Any], said: str) -> None:
+    found = broken(study({"initiators": ["h1"]} | hosts, **IN_TURNS | more))
+    assert any(said in reason for reason in found), found
+
+
+@pytest.mark.parametrize(
+    ("hosts", "more"),
+    [
+        ({}, {}),
+        ({}, {"factors": {"protocol": {"a": NVME, "b": ISCSI}, "outstanding": [1, 8]}}),
+        ({"hooks": [HOOK | {"at": "before block"}]}, {}),
+        ({"initiators": ["h1", "h2"]}, {"factors": {"protocol": {"a": NVME, "b": ISCSI}, "clients": [1, 2]}}),
+        # One file over two versions of NFS is nobody's multipath.
+        ({}, {"factors": {"protocol": {"a": "kernel:nfs://n/e/f?vers=3", "b": "kernel:nfs://n/e/f?vers=4.1"}}}),
+    ],
+)
+def test_what_stands_side_by_side_on_hosts_is_measured_in_turns(hosts: dict[str, Any], more: dict[str, Any]) -> None:
+    assert broken(study({"initiators": ["h1"]} | hosts, **IN_TURNS | more)) == []
 
 
 def test_the_number_of_the_client_stands_in_endpoints_of_hosts_only() -> None:

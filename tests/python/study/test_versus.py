@@ -17,7 +17,7 @@ from iotax.cli.exits import Exit
 from iotax.design.shape import best_shape, reach, session_ns
 from iotax.notebook import Notebook
 from iotax.study.read import read_study
-from iotax.study.versus import Asked, VersusError, name_of, study_text, targets_of
+from iotax.study.versus import Asked, VersusError, initiators_of, name_of, study_text, targets_of
 
 LOAD = Asked(rw="randrw", rwmixread=75, bs_bytes=8192, iodepth=16, numjobs=2, size_bytes=64 << 20)
 ARRAYS = ("iscsi://h1/iqn.2001-05.x/0", "iscsi://h2/iqn.2001-05.x/0")
@@ -93,6 +93,43 @@ def test_only_reading_leaves_endpoints_of_others_as_they_are() -> None:
     assert (ours.volume.fill, ours.load.verify) == ("pattern", True)
 
 
+KERNEL = ("kernel:iscsi://h1/iqn.2001-05.x/0", "kernel:nvme-tcp://h1/nqn.x?ns=1")
+
+
+def test_hosts_run_the_load_in_turns_and_kernels_paths_need_one() -> None:
+    targets = targets_of(KERNEL)
+    assert initiators_of(None, targets_of(ARRAYS)) == []
+    assert initiators_of(None, targets) == ["localhost"]
+    named = initiators_of("h1,joe@h2:2222", targets)
+    assert named == ["h1", {"user": "joe", "name": "h2", "port": 2222}]
+    written = study_text(
+        targets, LOAD, command="iotax vs", sessions=6, rounds=8, slice_ns=250_000_000, settle_ns=10_000_000,
+        initiators=named,
+    )  # fmt: skip
+    study = read_study("vs.yaml", written, Path.cwd())
+    assert study.lab.hosts is not None
+    assert [host.name for host in study.lab.hosts.initiator_hosts()] == ["h1", "h2"]
+    assert study.design.slices is not None
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words", "said"),
+    [
+        (
+            "h1",
+            ["nfs3", "iscsi"],
+            "nfs3 is served by this machine; hosts need an endpoint they can reach, such as nfs://",
+        ),
+        ("h 1", KERNEL, "'h 1' is no host: write"),
+        ("h1,,h2", KERNEL, "'' is no host: write"),
+    ],
+)
+def test_hosts_that_cannot_be_are_refused_with_what_to_write(hosts: str, words: list[str], said: str) -> None:
+    done = vs(*words, "--hosts", hosts)
+    assert done.exit_code == Exit.USAGE
+    assert said in " ".join(done.output.split())
+
+
 def test_a_long_comparison_has_a_name_that_a_study_may_have() -> None:
     targets = {f"an array with a long name {number}": ARRAYS[0] for number in range(9)}
     assert len(name_of(targets, LOAD)) <= 64
@@ -107,6 +144,11 @@ def test_given_time_is_kept_and_used_for_the_narrowest_interval() -> None:
                 if sessions * session_ns(treatments, rounds) <= seconds * 1e9:
                     assert shape.reach <= reach(sessions, rounds, 0.1) + 1e-12
     # What a fresh start changes asks for more sessions, noise of slices alone for more rounds.
+    for treatments in (1, 2, 3, 9):
+        on_hosts = best_shape(treatments, 10**11, hosts=True)
+        took_ns = on_hosts.sessions * session_ns(treatments, on_hosts.rounds, hosts=True)
+        assert took_ns == on_hosts.duration_ns <= 10**11
+        assert on_hosts.sessions * session_ns(treatments, on_hosts.rounds + 1, hosts=True) > 10**11
     assert best_shape(2, 10**11, 1.0).sessions > best_shape(2, 10**11, 0.01).sessions
     with pytest.raises(ValueError, match="at least"):
         best_shape(12, 10**10)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from iotax.labs import turns as turns_of
 from iotax.labs.base import TrialFailed
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.measure import Answer
@@ -76,25 +77,25 @@ def test_guests_that_count_instructions_take_turns_within_one() -> None:
     read_study("s", TURNS.replace("{accelerator: tcg}", "{clock: icount, guests: 1}"), Path.cwd())
 
 
-def session(slices: int) -> tuple[Session, dict[Any, Answer]]:
+def session(slices: int) -> tuple[Session, turns_of.Session, dict[Any, Answer]]:
     """Two guests and one load of four rounds, of which so many slices were measured."""
     initiator, storage = cast(Any, "initiator"), cast(Any, "storage")
     load = Load({}, initiator, "initiator", local=False, both_ends=False)
     found = Session({"nvme": load}, [[0]] * 4, Slices(4, 100 * MS, 10 * MS), storage, cpus=1)
-    # Every second slice is nobody's; the storage spends 2 ms in those, the initiator 5 ms.
-    places = range(1, 9)
+    # The second slice is nobody's; the storage spends 2 ms in it, the initiator 5 ms.
+    places = range(1, 6)
     spent = {"initiator": (60 * MS, 5 * MS), "storage": (42 * MS, 2 * MS)}
     observed = {
         name: {
             "slices": [
-                {"place": at, "duration_ns": 100 * MS, "machine_busy_ns": busy if at % 2 else idle} for at in places
+                {"place": at, "duration_ns": 100 * MS, "machine_busy_ns": idle if at == 2 else busy} for at in places
             ]
         }
         for name, (busy, idle) in spent.items()
     }
     parts = [
         dict.fromkeys(("start_ns", "bytes", "latency_p50_ns", "latency_p99_ns", "cpu_window_ns", "initiator_cpu_ns"), 1)
-        | {"round": at, "place": 2 * at - 1, "duration_ns": 100 * MS, "ios": 50, "latency_sum_ns": 100 * MS}
+        | {"round": at, "place": at + (at > 1), "duration_ns": 100 * MS, "ios": 50, "latency_sum_ns": 100 * MS}
         | {"machine_busy_ns": 60 * MS}
         for at in range(1, slices + 1)
     ]
@@ -108,12 +109,13 @@ def session(slices: int) -> tuple[Session, dict[Any, Answer]]:
         guest: Answer(name, Offset(0, 400_000), {"nvme": said}, {"nvme": result}, observed[name], "")
         for name, guest in (("initiator", initiator), ("storage", storage))
     }
-    return found, answers
+    kept = turns_of.Session(["nvme"], found.rounds, found.slices, [])
+    return found, kept, answers
 
 
 def test_each_slice_has_what_both_guests_spent_in_it_and_idle_paths_are_taken_off() -> None:
-    turns, answers = session(slices=4)
-    measured = turns._outcomes(answers, turns._order())["nvme"]
+    load, turns, answers = session(slices=4)
+    measured = load.outcomes(answers, turns)["nvme"]
     assert [part.target_cpu_ns for part in measured.result.slices] == [40 * MS] * 4
     initiator, target = measured.result.cpu.initiator, measured.result.cpu.target
     assert initiator is not None and target is not None
@@ -123,15 +125,15 @@ def test_each_slice_has_what_both_guests_spent_in_it_and_idle_paths_are_taken_of
 
 
 def test_a_treatment_that_missed_many_slices_fails_its_session_by_name() -> None:
-    turns, answers = session(slices=1)
+    load, turns, answers = session(slices=1)
     with pytest.raises(TrialFailed, match=r"nvme missed 3 of its 4 slices: .* not answered within 50\.0 ms"):
-        turns._outcomes(answers, turns._order())
+        load.outcomes(answers, turns)
 
 
 def test_a_slice_in_which_the_target_was_not_read_is_left_out_and_the_others_stand_for_it() -> None:
-    turns, answers = session(slices=4)
+    load, turns, answers = session(slices=4)
     answers[cast(Any, "storage")].observed["slices"].pop(2)
-    measured = turns._outcomes(answers, turns._order())["nvme"]
+    measured = load.outcomes(answers, turns)["nvme"]
     assert [part.round for part in measured.result.slices] == [1, 3, 4]
     target = measured.result.cpu.target
     assert target is not None

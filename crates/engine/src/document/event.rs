@@ -172,6 +172,9 @@ pub(crate) struct ObservedSlice {
     /// Between the readings of the CPU clocks, to which the busy time is scaled where that is exact
     pub(crate) cpu_window_ns: u64,
     pub(crate) machine_busy_ns: u64,
+    /// Of the processes that are watched, by role
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) watched_ns: BTreeMap<String, u64>,
     /// As a machine's `resolution_ns`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) resolution_ns: Option<u64>,

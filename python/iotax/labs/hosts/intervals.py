@@ -1,9 +1,9 @@
-"""What hosts tell of a window that is under way: an interval of all of them, once each has told of it."""
+"""What hosts tell of a window, or of a session, that is under way: of all of them together."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,26 @@ from iotax.labs.base import HostSample, Progress, Sample
 from iotax.labs.hosts.merge import HostSeries, ObservedSecond, cpu_series
 from iotax.labs.outcomes import sample_of
 from iotax.records import CpuRole
+
+
+class Slices:
+    """What hosts tell of a session: of each trial the latest slices of all its clients together, as far as they told of
+    any. `clients` are a trial's, by its id."""
+
+    def __init__(self, clients: Mapping[str, Sequence[str]], progress: Progress) -> None:
+        self._clients, self._progress = clients, progress
+        self._latest: dict[str, dict[str, Sample]] = {name: {} for name in clients}
+
+    def hear(self, host: str, event: dict[str, Any]) -> None:
+        """Of any event; samples only are told on."""
+        if event["event"] != "sample":
+            return
+        sample = sample_of(event)
+        latest = self._latest[sample.trial]
+        latest[host] = sample
+        if len(latest) == len(self._clients[sample.trial]):
+            together = _together({name: latest[name] for name in self._clients[sample.trial]})
+            self._progress(replace(together, trial=sample.trial, round=sample.round))
 
 
 class Intervals:

@@ -14,14 +14,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from iotax.design import Plan
-from iotax.design.plan import trial_seed
+from iotax.design.plan import HOST_TURN_NS, trial_seed
+from iotax.design.rounds import session_rounds
 from iotax.engine import engine_version
 from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.hosts.beside import Beside, Member
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
-from iotax.labs.hosts.intervals import Intervals
-from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
+from iotax.labs.hosts.intervals import Intervals, Slices
+from iotax.labs.hosts.measure import Answer, Hear, Job, compare_clocks, each_of, measure
 from iotax.labs.hosts.merge import (
     HostSeries,
     Observed,
@@ -37,11 +38,13 @@ from iotax.labs.hosts.moved import moved
 from iotax.labs.hosts.reach import Reach, untried
 from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import Asked, Survey, with_companions
+from iotax.labs.hosts.turns import SERVER, HostSession, Told
 from iotax.labs.hosts.volumes import Reached, Volumes
 from iotax.labs.load import SAMPLE_NS, Permission, of_client, run_document
 from iotax.labs.media import done_by, with_media
 from iotax.labs.outcomes import malformed
 from iotax.labs.server import serve_document
+from iotax.labs.turns import Session, Station
 from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.host import HostPlace
 from iotax.places.waiting import wait_for
@@ -119,7 +122,15 @@ class HostsLab(Lab):
             await self._hooks.enter(next(at for at, each in zip(treatments, settings, strict=True) if each is wanted))
 
         self.absent = self._absent = dict[str, str]()
-        self._volumes = Volumes(settings, self._initiators, self._absent, self._binary, destroy, enter)
+        self._volumes = Volumes(
+            settings,
+            self._initiators,
+            self._absent,
+            self._binary,
+            destroy,
+            enter,
+            together=study.design.slices is not None,
+        )
         mine: dict[str, HostPlace] = {each.name: each for each in [*self._places(), *self._hypervisors.esxi]}
         others = [self._spec.hook_host(hook) for hook in self._spec.hooks]
         mine |= {host.name: over_ssh(host) for host in others if host.name not in mine}
@@ -174,6 +185,7 @@ class HostsLab(Lab):
             wait_for(self._hooks.run("before study"))
             self._prepared = True
             findings += wait_for(self._volumes.check(progress))
+            findings += self._volumes.joined() if self.study.design.slices is not None else []
             if any(each.kind in ("error", "refused") for each in findings):
                 raise LabUnusable(findings)
             wait_for(self._volumes.fill(progress))
@@ -297,6 +309,94 @@ class HostsLab(Lab):
             raise TrialFailed(f"{ending}; then {failed.reason}", failed.log, failed.connected) from failed
         outcome = with_media(self._outcome(settings, answers, reached), before, after)
         return replace(outcome, result=outcome.result.model_copy(update={"left_out": left_out}))
+
+    @_seldom_collected()
+    def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
+        """One session: every path of every host is connected, and each host keeps the schedule by its own clock."""
+        slices = self.study.design.slices
+        assert slices is not None, "only a study by rounds has sessions"
+        self.tell = lambda said: progress(Step(said))
+        self._enter(trials[0].block)
+        some = {trial.id: self.study.settings(trial.treatment) for trial in trials}
+        embedded = next((each for each in some.values() if each.endpoint.embedded), None)
+        try:
+            stations, reached = wait_for(self._stations(trials, progress))
+            before = wait_for(self._modelled(embedded)) if embedded else None
+            rounds = session_rounds(self.study, trials, trials[0].block)
+            session = Session(list(some), rounds, slices, stations, HOST_TURN_NS)
+            progress(Step(f"measuring {counted(len(trials), 'treatment')} in turns"))
+            answers = wait_for(self._in_turns(session, progress))
+            after = wait_for(self._modelled(embedded)) if embedded else None
+        except HostFault as fault:
+            ending = wait_for(self._server_ending()) if embedded else ""
+            raise TrialFailed(
+                f"{ending}; then {fault}" if ending else str(fault), kind=fault.kind, host=fault.host
+            ) from fault
+        taken = HostSession(session, answers, [place.name for place in self._targets])
+        found = []
+        for name, settings in some.items():
+            outcome = self._outcome_of(taken, name, settings, reached[name][0])
+            found.append(with_media(outcome, before, after) if settings.endpoint.embedded else outcome)
+        return found
+
+    async def _stations(
+        self, trials: Sequence[Trial], progress: Progress
+    ) -> tuple[list[Station], dict[str, list[Reached]]]:
+        """An engine for each host; a second one where some loads need root and others must not have it. Raises
+        HostFault and TrialFailed."""
+        loads: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+        secrets: dict[tuple[str, str], dict[str, str]] = {}
+        reached: dict[str, list[Reached]] = {}
+        for number, trial in enumerate(trials, 1):
+            settings = self.study.settings(trial.treatment)
+            clients = [(at, each) for at, each in enumerate(self._clients(settings)) if each.name not in self._absent]
+            if not clients:
+                raise TrialFailed(f"all clients of {trial.id} are lost", kind="missing")
+            reached[trial.id] = await self._reach(settings, [index for index, _ in clients], progress)
+            for (index, place), each in zip(clients, reached[trial.id], strict=True):
+                load = self._load(settings, each, index, trial_seed(self.study, trial))
+                at = place.name, each.program
+                loads.setdefault(at, {})[trial.id], more = handed_over(place.name, load, number)
+                secrets.setdefault(at, {}).update(more)
+        places = {place.name: place for place in self._initiators}
+        stations = [
+            Station(places[name], program, of_host, secrets=secrets[name, program])
+            for (name, program), of_host in loads.items()
+        ]
+        for index, place in enumerate(self._targets):
+            watched = {SERVER: self._serving.pid} if index == 0 and self._serving is not None else {}
+            stations.append(Station(place, self._binary.remote, watch_pids=watched))
+        return stations, reached
+
+    async def _in_turns(self, session: Session, progress: Progress) -> list[Answer]:
+        """Raises HostFault and TrialFailed."""
+        hosts = [Job(each.place, self._binary.remote) for each in session.stations]
+        clients = {
+            name: [each.place.name for each in session.stations if name in each.loads] for name in session.trials
+        }
+        grouped = self._reached_by.groups
+        await self._connect()
+        return await session.measure(Slices(clients, progress).hear, lambda: compare_clocks(hosts, grouped), grouped)
+
+    def _outcome_of(self, taken: HostSession, name: str, settings: Settings, reached: Reached) -> Outcome:
+        """Raises TrialFailed."""
+        facts = planned_facts(self.study, settings)
+        told = Told(
+            kernel=facts.stack == "kernel",
+            threads=min(settings.load.threads, settings.load.workers),
+            server_threads=self._spec.threads if settings.endpoint.embedded else None,
+        )
+        try:
+            result, connected, log = taken.trial(name, told)
+        except ValidationError as error:
+            raise TrialFailed(malformed(error)) from error
+        left_out = tuple(each.name for each in self._clients(settings) if each.name in self._absent)
+        result = result.model_copy(update={"facts": facts, "left_out": left_out})
+        if reached.facts is not None:
+            # Of a path of the kernel's own the engine saw but a device.
+            result = result.model_copy(update={"endpoint": settings.endpoint.uri})
+            connected = connected.told(settings.endpoint.uri, reached.facts)
+        return Outcome(result, connected, "\n".join(log))
 
     def answers(self, trial: Trial) -> bool:
         settings = self.study.settings(trial.treatment)

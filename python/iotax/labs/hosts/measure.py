@@ -122,6 +122,26 @@ async def measure(
     return [of_job[id(job)] for job in jobs]
 
 
+async def compare_clocks(
+    jobs: Sequence[Job], grouped: Callable[[Sequence[Job], Window], Awaitable[Sequence[Group]]] | None = None
+) -> list[Offset]:
+    """Of each job's host as it is now; nothing runs there. Raises EngineError, of the first host that fails."""
+    window = Window(0, 1, 1)
+    groups = [Directly(jobs, window)] if grouped is None else await grouped(jobs, window)
+    ours = Ours()
+    try:
+        await each_of([group.arm() for group in groups])
+        offsets = await each_of([group.compare(ours) for group in groups])
+    finally:
+        await asyncio.gather(*(group.end() for group in groups))
+    of_job = {
+        id(job): offset
+        for group, of_group in zip(groups, offsets, strict=True)
+        for job, offset in zip(group.jobs, of_group, strict=True)
+    }
+    return [of_job[id(job)] for job in jobs]
+
+
 @dataclass(frozen=True)
 class Schedule:
     """Of a session: so many slices, each of the window's settling and run."""

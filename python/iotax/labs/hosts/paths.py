@@ -1,4 +1,5 @@
-"""What the initiators' own kernels bring up: one path a host, read back, and taken down whatever happens to us.
+"""What the initiators' own kernels bring up: one path a host, or several side by side, read back, and taken down
+whatever happens to us.
 
 The work is done by a script on the host (remote/paths.sh). As long as a study runs, it holds the lock of the host and a
 lease; when the lease ends, for whatever reason, the script takes down what the journal of the host holds.
@@ -75,18 +76,21 @@ class Attached:
 
 
 class Paths:
-    """Of one study."""
+    """Of one study. `together`: a path stays up beside those that follow, each in a slot of its own on the host."""
 
-    def __init__(self, binary: Binary) -> None:
-        self._binary = binary
+    def __init__(self, binary: Binary, *, together: bool = False) -> None:
+        self._binary, self._together = binary, together
         self._keepers: dict[str, Task] = {}
-        self._up: dict[str, tuple[tuple[str, ...], Attached]] = {}
-        """Host → what was asked for, and what came of it."""
+        self._up: dict[str, dict[tuple[str, ...], Attached]] = {}
+        """Host → what was asked for → what came of it."""
+        self._slots: dict[str, list[tuple[str, ...]]] = {}
+        """Host → what was asked for in each slot, from 1."""
         self._users: set[tuple[str, str]] = set()
         """Hosts with what uses their paths, where it was copied."""
 
     async def up(self, place: HostPlace, uri: str, settings: Settings) -> Attached:
-        """The path of an endpoint, with `{client}` settled; another one is taken down first. Raises HostFault.
+        """The path of an endpoint, with `{client}` settled; another one is taken down first, if it may not stay. Raises
+        HostFault.
 
         What is on the host anyway is looked up each time, since its name may lead elsewhere by now.
         """
@@ -103,15 +107,27 @@ class Paths:
         else:
             known = asked
         await self._keep(place)
-        if place.name in self._up and self._up[place.name][0] == known and not uri.startswith(_LOCAL):
-            return self._up[place.name][1]
-        self._up.pop(place.name, None)
+        up = self._up.setdefault(place.name, {})
+        if known in up and not uri.startswith(_LOCAL):
+            return up[known]
+        if self._together:
+            asked = (f"slot={self._slot(place.name, known)}", *asked)
+            up.pop(known, None)
+        else:
+            up.clear()
         attached = attached_of(place.name, await self._script(place, f"up {shlex.join(asked)}", secrets))
         if wrong := mismatches(uri, settings, attached.facts):
+            up.clear()
             await self._script(place, "down")
             raise HostFault(place.name, f"{uri}: {'; '.join(wrong)}", "usage")
-        self._up[place.name] = known, attached
+        up[known] = attached
         return attached
+
+    def _slot(self, host: str, known: tuple[str, ...]) -> int:
+        slots = self._slots.setdefault(host, [])
+        if known not in slots:
+            slots.append(known)
+        return 1 + slots.index(known)
 
     async def use(self, place: HostPlace, script: Script, words: str, within_s: float) -> str:
         """Runs a function of what uses the path that is up, and gives what it says. Raises HostFault."""
@@ -123,7 +139,7 @@ class Paths:
     async def rest(self, places: Sequence[HostPlace]) -> None:
         """Takes down what is up on these hosts, and keeps the hosts. Raises HostFault."""
         for place in places:
-            if self._up.pop(place.name, (("local",), None))[0][0] != "local":
+            if any(asked[0] != "local" for asked in self._up.pop(place.name, {})):
                 await self._script(place, "down")
 
     async def close(self, places: list[HostPlace]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from iotax.labs.hosts.measure import Directly, Group, Job, Window, each_of
 from iotax.labs.hosts.survey import Asked, Survey, survey
 from iotax.places import Binary
+from iotax.places.here import LocalHost
 from iotax.places.host import HostPlace
 from iotax.places.ssh import HANDSHAKES_MAX, SshHost
 from iotax.study.hosts import Host, Hosts
@@ -34,7 +35,7 @@ class Reach:
 
     def initiator(self, host: Host) -> HostPlace:
         """Behind a relay, where the study has relays."""
-        if self._relays is None:
+        if self._relays is None or host.is_here:
             return self.place(host)
         from iotax.labs.hosts.relayed import Relayed  # noqa: PLC0415
 
@@ -42,6 +43,8 @@ class Reach:
 
     def place(self, host: Host) -> HostPlace:
         """A host on which the engine runs."""
+        if host.is_here:
+            return LocalHost(host)
         if self._workers is None:
             return self.over_ssh(host)
         from iotax.places.workers import OnWorker  # noqa: PLC0415

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from iotax.engine import EngineError
 from iotax.labs.hosts.clock import Offset, Ours
-from iotax.labs.hosts.measure import Answer, Directly, Job, Window, each_of
+from iotax.labs.hosts.measure import Answer, Directly, Job, Turn, Window, each_of
 from iotax.labs.hosts.survey import Asked, Survey, survey
 from iotax.places import LEASE_NS, Binary, Event, HostFault
 from iotax.places.agent import Child, HostAgent
@@ -47,6 +47,7 @@ class Errand(NamedTuple):
     load: dict[str, Any] | None
     watch_pids: Mapping[str, int] | None
     secrets: Mapping[str, str] | None
+    turns: Turn | None
 
 
 def _answering(
@@ -142,7 +143,8 @@ class Relay(HostAgent):
     async def arm(self, errands: Sequence[Errand], window: Window) -> None:
         await self._end_group()
         jobs = [
-            Job(self._places[each.host], each.program, each.load, each.watch_pids, each.secrets) for each in errands
+            Job(self._places[each.host], each.program, each.load, each.watch_pids, each.secrets, each.turns)
+            for each in errands
         ]
         self._ours = Ours()
         self._group = Directly(jobs, window)

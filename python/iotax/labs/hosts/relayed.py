@@ -265,7 +265,8 @@ class ByRelay(Group):
 
     async def arm(self) -> None:
         errands = [
-            Errand(each.place.name, each.program, each.load, each.watch_pids, each.secrets) for each in self.jobs
+            Errand(each.place.name, each.program, each.load, each.watch_pids, each.secrets, each.turns)
+            for each in self.jobs
         ]
         # Hosts that are slow fail by their own limits, within it.
         await self._held.call("arm", errands, self._window, within_s=2 * READY_S + _EACH_S * len(errands))

@@ -45,17 +45,17 @@ def carried(uri: str, settings: Settings) -> str:
     return "".join(f"{name}={value}\n" for name, value in found.items())
 
 
-def handed_over(host: str, document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def handed_over(host: str, document: Mapping[str, Any], number: int = 0) -> tuple[dict[str, Any], dict[str, str]]:
     """A task of the engine's for a host, whose options name variables where they named our own files and variables, and
-    these variables with the secrets. Raises HostFault."""
+    these variables with the secrets. `number` tells apart those of several tasks. Raises HostFault."""
     try:
-        options, secrets = _by_variables(document["options"])
+        options, secrets = _by_variables(document["options"], f"IOTAX_{number or ''}")
     except NoSecret as error:
         raise HostFault(host, f"{document['endpoint']}: {error}", "usage") from error
     return {**document, "options": options}, secrets
 
 
-def _by_variables(options: Mapping[str, Any], place: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+def _by_variables(options: Mapping[str, Any], prefix: str, place: str = "") -> tuple[dict[str, Any], dict[str, str]]:
     """All that stands nested in options are credentials (`chap.mutual`). Raises NoSecret."""
     named = {name: value for name, value in options.items() if name not in ("secret_file", "secret_env")}
     found: dict[str, str] = {}
@@ -63,12 +63,12 @@ def _by_variables(options: Mapping[str, Any], place: str = "") -> tuple[dict[str
         secret = _read(options.get("secret_file"), options.get("secret_env"), place)
         if not secret.isprintable():
             raise NoSecret(f"{place}: it holds what is no character of a line")
-        variable = f"IOTAX_{place.upper().replace('.', '_')}"
+        variable = f"{prefix}{place.upper().replace('.', '_')}"
         found[variable] = secret
         named["secret_env"] = variable
     for name, value in options.items():
         if isinstance(value, Mapping):
-            named[name], more = _by_variables(value, f"{place}.{name}".strip("."))
+            named[name], more = _by_variables(value, prefix, f"{place}.{name}".strip("."))
             found |= more
     return named, found
 

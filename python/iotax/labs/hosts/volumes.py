@@ -63,17 +63,20 @@ class Volumes:
         binary: Binary,
         destroy: frozenset[str],
         enter: Callable[[Settings], Awaitable[None]],
+        *,
+        together: bool,
     ) -> None:
         """`absent` holds the names of initiators that are left out, as soon as they are. `enter` has the
-        user's commands bring what settings need, before anything is looked at or written there."""
+        user's commands bring what settings need, before anything is looked at or written there. `together`: all
+        endpoints stay connected."""
         self._absent = absent
         self._settings, self._initiators, self._destroy = settings, initiators, destroy
-        self._binary, self.paths, self._enter = binary, Paths(binary), enter
+        self._binary, self.paths, self._enter = binary, Paths(binary, together=together), enter
         self.databases, self._programs = Databases(self.paths), Programs(self.paths)
         self._identities: dict[tuple[str, str], str] = {}
         """(host, endpoint) → which device or file was judged there."""
-        self._judged: dict[str, tuple[Attached, dict[str, int] | None]] = {}
-        """Host → the path that is up, and the engine's identity of it, since it was looked at."""
+        self._judged: dict[tuple[str, str], tuple[Attached, dict[str, int] | None]] = {}
+        """(host, endpoint) → the path that is up, and the engine's identity of it, since it was looked at."""
 
     def asked(self, server: Host | None) -> Asked:
         """What each initiator must be able to do; `server` serves the embedded protocols."""
@@ -106,6 +109,20 @@ class Volumes:
             whole: dict[str, str] = {}
             for index in self._viewers(settings):
                 found += await self._check(settings, index, whole, progress)
+        return found
+
+    def joined(self) -> list[CheckItem]:
+        """Endpoints that are one disk on a host: its kernel may join their paths, so that neither is compared. Known
+        once they were looked at."""
+        found: list[CheckItem] = []
+        first: dict[tuple[str, str], str] = {}
+        for (host, uri), identity in self._identities.items():
+            is_disk = uri.startswith(PREFIX) and kernel_path(uri).kind != "nfs"
+            other = first.setdefault((host, identity), uri) if is_disk else uri
+            if other != uri:
+                said = f"{other} is the same disk ({identity}), and multipathd would join both paths"
+                asked = "map each path a LUN of its own, or measure in runs: `replicates:`"
+                found.append(CheckItem("error", f"{uri} on {host}", f"{said}; {asked}"))
         return found
 
     async def fill(self, progress: Progress) -> None:
@@ -168,14 +185,14 @@ class Volumes:
         if known != attached.identity:
             said = f"{uri} is {attached.identity} now; what was judged is {known}. Nothing was written"
             raise HostFault(place.name, said, "swapped")
-        since, identity = self._judged.get(place.name, (None, None))
+        since, identity = self._judged.get((place.name, uri), (None, None))
         if since is not attached:
             checked = await self._look(place, settings, attached, look_bytes=_GLANCE_BYTES)
             if settings.writes and checked.holds == "foreign" and not given_away:
                 said = f"{uri} holds {checked.what or 'data'} that iotax did not write. Nothing was changed"
                 raise HostFault(place.name, said, "foreign_data")
             identity = checked.identity
-            self._judged[place.name] = attached, identity
+            self._judged[place.name, uri] = attached, identity
         permission = Permission(judged=identity, destroy=given_away)
         return Reached(attached.endpoint, self._program(attached), permission, attached)
 

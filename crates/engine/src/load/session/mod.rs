@@ -213,8 +213,9 @@ impl Session {
     /// This machine while another one's load works.
     fn observe_slice(&self, slice: &Slice) -> Result<Usage, Failure> {
         let none = BTreeMap::new();
+        let watched = self.observe.as_ref().map_or(&none, |spec| &spec.watch_pids);
         std::thread::sleep(slice.start().since(self.clock.now()));
-        let window = self.meters.open(&none, self.clock)?;
+        let window = self.meters.open(watched, self.clock)?;
         std::thread::sleep(slice.end().since(self.clock.now()));
         window.close()
     }
@@ -317,13 +318,15 @@ fn hold_shared(documents: &mut [&mut LoadDocument]) -> Result<Vec<Local>, Failur
 
 fn observed_slice(slice: &Slice, usage: Usage) -> ObservedSlice {
     let cpu_window_ns = usage.duration_ns;
-    let machine = usage.scaled_to(slice.runtime).machine;
+    let usage = usage.scaled_to(slice.runtime);
+    let machine = &usage.machine;
     ObservedSlice {
         place: slice.place,
         start_ns: slice.start().0,
         duration_ns: slice.runtime.as_nanos() as u64,
         cpu_window_ns,
         machine_busy_ns: machine.busy_ns(),
+        watched_ns: usage.watched.iter().map(|(role, process)| (role.clone(), process.times.total_ns)).collect(),
         resolution_ns: machine.exact_ns.map(|_| 0),
     }
 }

@@ -2,8 +2,8 @@
 # needs root goes through `sudo -n`. Every path is written into a journal before it is made, so that whoever comes next takes down
 # what was left, and nothing else.
 #
-#   paths.sh up [secrets=stdin] [mtu=N] [policy=P] [depth=N] [portals=A,B] KIND ARGUMENTS...
-#                                   lines NAME=SECRET on standard input where it is said; DEVICE=…, ID=… and FACT name=value on standard output
+#   paths.sh up [slot=N] [secrets=stdin] [mtu=N] [policy=P] [depth=N] [portals=A,B] KIND ARGUMENTS...
+#                                   takes down what is up, with a slot only what that one holds; lines NAME=SECRET on standard input where it is said; DEVICE=…, ID=… and FACT name=value on standard output
 #   paths.sh down                   takes down all that the journal of this host holds
 #   paths.sh clean                  the same, where no study is at work
 #   paths.sh with SCRIPT FUNCTION ARGUMENTS...
@@ -17,7 +17,10 @@ PATH=$PATH:/usr/sbin:/sbin
 FOLDER=$HOME/.cache/iotax
 # Homes may be shared between hosts, and nothing outlives a boot.
 BOOT=$(cat "$PROCFS/sys/kernel/random/boot_id") || exit 1
-JOURNAL=$FOLDER/path-$(uname -n)-$BOOT
+JOURNALS=$FOLDER/path-$(uname -n)-$BOOT
+# Of one path: paths that are up side by side have a slot each.
+JOURNAL=$JOURNALS
+SLOT=
 # What uses the path: the first line is the script that knows how to end it, by its function `down_using`.
 USING=$FOLDER/using-$(uname -n)-$BOOT
 WAIT_S=${WAIT_S:-20}
@@ -447,7 +450,7 @@ nfs_stats() {
 
 # up_nfs ADDRESS PORT EXPORT FILE VERSION CONNECTIONS
 up_nfs() {
-    _mount=$FOLDER/mount
+    _mount=$FOLDER/mount${SLOT:+-$SLOT}
     not_mounted "$_mount" || die "in_use something is mounted on $_mount on this host, and no journal tells of it; unmount it"
     note nfs "$_mount"
     mtus_up "$1"
@@ -620,7 +623,8 @@ earlier() {
 
 down() {
     for _old in "$FOLDER/path-$(uname -n)-"*; do
-        [ "$_old" = "$JOURNAL" ] || [ ! -f "$_old" ] || earlier "$_old"
+        case "$_old" in "$JOURNALS" | "$JOURNALS".*) continue ;; esac
+        [ ! -f "$_old" ] || earlier "$_old"
     done
     # Nothing of it outlives a boot.
     for _old in "$FOLDER/using-$(uname -n)-"*; do
@@ -630,6 +634,18 @@ down() {
         read -r _script <"$USING"
         (. "$_script" && down_using) || exit 1
     fi
+    # One that stays must not keep the others up.
+    _stays=0
+    for JOURNAL in "$JOURNALS" "$JOURNALS".*; do
+        (down_one) || _stays=1
+    done
+    JOURNAL=$JOURNALS
+    return "$_stays"
+}
+
+# down_one: what its journal holds.
+down_one() {
+    case "$JOURNAL" in *.part) return 0 ;; esac
     [ -f "$JOURNAL" ] || return 0
     { read -r _kind; read -r _first; read -r _second; read -r _third; } <"$JOURNAL"
     case "$_kind" in
@@ -647,8 +663,17 @@ down() {
 }
 
 up() {
+    case "$1" in
+    slot=*)
+        SLOT=${1#*=}
+        JOURNAL=$JOURNALS.$SLOT
+        shift
+        _mine=down_one
+        ;;
+    *) _mine=down ;;
+    esac
     # What is asked of us on standard input is nobody else's to read.
-    down >/dev/null </dev/null
+    "$_mine" >/dev/null </dev/null || exit 1
     MTU='' POLICY='' DEPTH='' PORTALS=''
     HIDDEN='' CHAP_USER='' CHAP_SECRET='' MUTUAL_USER='' MUTUAL_SECRET='' DHCHAP_SECRET='' DHCHAP_CTRL_SECRET=''
     while :; do
@@ -674,7 +699,7 @@ up() {
     esac
     # What came up half is taken down; why it did not come up is what is said.
     ("$@") || {
-        (down) >/dev/null 2>&1
+        ("$_mine") >/dev/null 2>&1
         exit 1
     }
 }
@@ -688,7 +713,7 @@ lock() {
 
 clean() {
     lock
-    down
+    down || exit 1
     rm -f "$FOLDER/lock-$(uname -n)"
 }
 
