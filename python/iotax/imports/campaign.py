@@ -181,7 +181,8 @@ def _placed(found: list[tuple[Measured, dict[str, str]]], naming: Naming, notes:
         for _, values in found
     ]
     results = [result for result, _ in found]
-    own = _own_factors(results, given, naming, notes)
+    replicates = [values.get(REPLICATE) for _, values in found]
+    own = _own_factors(results, given, replicates, naming, notes)
     placed = []
     for (result, values), treatment in zip(found, given, strict=True):
         whole = treatment | {name: _setting(result, name) for name in own if name not in treatment}
@@ -202,21 +203,27 @@ def _setting(result: Measured, name: str) -> LevelValue:
 
 
 def _own_factors(
-    results: Sequence[Measured], given: Sequence[Mapping[str, LevelValue]], naming: Naming, notes: Notes
+    results: Sequence[Measured],
+    given: Sequence[Mapping[str, LevelValue]],
+    replicates: Sequence[str | None],
+    naming: Naming,
+    notes: Notes,
 ) -> list[str]:
-    """Settings within the files that tell treatments apart: those that were asked for, or, where nobody named any
-    factor, all that vary. Where factors were named, what else varies within a treatment is told."""
+    """Settings within the files that distinguish treatments: those of `--by`; without it, all that vary within a
+    treatment, unless the files' names say that these results are replicates. A note names those that vary all the
+    same."""
     settings = list(dict.fromkeys(name for result in results for name in result.settings))
     unknown = [name for name in naming.by if name not in settings and name != PART]
     if unknown and results:
         raise PatternError(f"--by {unknown[0]}: the files say {', '.join(settings) or 'no settings'}")
     chosen = list(naming.by)
-    free = not naming.by and not any(given)
+    named = any(given)
+    runs = [{**levels, REPLICATE: number} for levels, number in zip(given, replicates, strict=True)]
     for name in settings:
         if name in chosen:
             continue
         varying = _varies_within(results, given, chosen, name)
-        if varying and free:
+        if varying and not naming.by and (not named or _varies_within(results, runs, chosen, name)):
             chosen.append(name)
         elif varying:
             treatment, values = varying
@@ -231,7 +238,7 @@ def _own_factors(
 
 
 def _varies_within(
-    results: Sequence[Measured], given: Sequence[Mapping[str, LevelValue]], chosen: Sequence[str], name: str
+    results: Sequence[Measured], given: Sequence[Mapping[str, LevelValue | None]], chosen: Sequence[str], name: str
 ) -> tuple[str, list[str]] | None:
     """A treatment in which the setting has several values, and these; None where it has one in each."""
     of: dict[tuple, dict[LevelValue, Path]] = {}

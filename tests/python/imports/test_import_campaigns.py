@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,31 @@ PATTERN = ("--name-pattern", "{protocol}-{bs}-r{replicate}.json")
 
 def imported(iotax, *words: object, code: int = 0) -> dict:
     return json.loads(iotax("import", *words, "--json", code=code).stdout)
+
+
+def two_folders(place: Path) -> None:
+    """The same jobs in `before` and in `after`: two queue depths, three runs each."""
+    for at, array in enumerate(("before", "after")):
+        (place / array).mkdir()
+        for run in range(6):
+            job = fio_job(options={"iodepth": ("8", "16")[run // 3]})
+            fio_file(place / array / f"{run}.json", job, timestamp_ms=1_700_000_000_000 + (6 * at + run) * 10_000)
+
+
+def test_the_readmes_commands_for_results_run_as_they_stand(tmp_path: Path, iotax) -> None:
+    """In a folder whose name nobody knows: no command may name a notebook that the one before it did not write."""
+    two_folders(tmp_path)
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    typed = [
+        shlex.split(line.partition(" #")[0])[1:]
+        for line in readme.partition("**Results you already have**")[2].partition("**Your NAS")[0].splitlines()
+        if line.startswith("    iotax ")
+    ]
+    assert [words[0] for words in typed] == ["import", "report", "compare"]
+    for words in typed:
+        said = iotax(*words).stdout
+    assert "Throughput" in said
+    assert len(list(tmp_path.glob("out/*.html"))) == 1
 
 
 def test_factors_come_from_names_and_from_the_command_line(tmp_path: Path, iotax) -> None:
@@ -69,6 +95,17 @@ def test_settings_that_differ_within_a_treatment_are_told(tmp_path: Path, iotax)
     assert any(place in note for note in said["notes"])
     by = imported(iotax, *words, "-n", "d.iotax", "--by", "outstanding")
     assert by["factors"]["outstanding"] == ["8", "16"]
+
+
+def test_settings_that_differ_within_a_named_folder_are_factors(tmp_path: Path, iotax) -> None:
+    """Two folders of one set of jobs: results at different queue depths are not replicates."""
+    two_folders(tmp_path)
+    said = imported(iotax, "fio", "before", "after", "--name-pattern", "{array}/*.json")
+    assert said["factors"] == {"array": ["before", "after"], "outstanding": ["8", "16"]}
+    assert not any("differing settings" in note for note in said["notes"])
+    only = imported(iotax, "fio", "before", "after", "--name-pattern", "{array}/*.json", "--by", "block_size")
+    assert "outstanding" not in only["factors"]
+    assert any("outstanding is" in note for note in only["notes"])
 
 
 def test_mixed_versions_are_told(tmp_path: Path, iotax) -> None:
