@@ -218,6 +218,16 @@ def versus(
             show_default="512m",
         ),
     ] = 512 << 20,
+    iops: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="NUMBER",
+            help="Offer this rate, of all jobs together, whatever the endpoints answer; as fast as they answer when "
+            "not given. `iotax size` then has the CPU per I/O at that rate.",
+            show_default=False,
+        ),
+    ] = 0,
     time: Annotated[
         float,
         typer.Option(
@@ -264,7 +274,7 @@ def versus(
 
     command.versus(
         endpoints,
-        Asked(rw.value, command.mix(rw.value, rwmixread), bs, iodepth, numjobs, size),
+        Asked(rw.value, command.mix(rw.value, rwmixread), bs, iodepth, numjobs, size, iops),
         time,
         command.Where(hosts, study, notebook, document, destroy or []),
         again=again,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,9 @@ def run(
     simulated: bool = False,
     long: bool = False,
     time_s: float | None = None,
+    spoken: Callable[[str], str] = str,
 ) -> None:
+    """`spoken` puts why a study cannot start into the words of the command in use."""
     study, source = load(name, driver, simulated=simulated)
     if time_s is not None:
         study, source = within_time(study, source, time_s)
@@ -75,6 +77,7 @@ def run(
             again=again,
             wait_for_target_s=wait_for_target_s,
             without_lost_hosts=without_lost_hosts,
+            spoken=spoken,
         )
     _conclude(study, path, summary, document, report=report, quiet=quiet, long=long)
 
@@ -118,6 +121,7 @@ def measure(
     again: bool = False,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
     without_lost_hosts: bool = False,
+    spoken: Callable[[str], str] = str,
 ) -> Ending:
     """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin.
 
@@ -149,7 +153,7 @@ def measure(
             )
     except LabUnusable as unusable:
         display.close()
-        leave(Exit.REFUSED if unusable.refused else Exit.LAB, f"study not started\n{unusable}")
+        leave(Exit.REFUSED if unusable.refused else Exit.LAB, spoken(f"study not started\n{unusable}"))
     except EngineError as error:
         display.close()
         leave(Exit.LAB, str(error))

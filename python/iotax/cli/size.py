@@ -206,7 +206,8 @@ def _from_notebook(
             leave(
                 Exit.NOTEBOOK,
                 f"{notebook.path}: nothing to size {rate_iops:,.0f} IOPS by:{reasons}\n"
-                f"Size a rate that was measured, measure with `rate_iops: {rate_iops:.0f}`, or give --cpu-us 81",
+                f"Size a rate that was measured, or measure this one: `iotax vs … --iops {rate_iops:.0f}`, or "
+                f"`rate_iops: {rate_iops:.0f}` under load; or give --cpu-us 81 (µs per I/O)",
             )
         judged(document, notebook.path)
         for reason in not_sized(found):

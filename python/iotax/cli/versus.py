@@ -3,13 +3,12 @@ imported after the first line is on the screen."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from iotax.cli import run as command
 from iotax.cli.document import STDOUT, write_output
@@ -62,22 +61,18 @@ def versus(
         f"Study: {path}, {counted(shape.sessions, 'session')} of {counted(shape.rounds, 'round')}.",
         err=where.document == STDOUT,
     )
-    try:
-        command.run(
-            str(path),
-            where.notebook,
-            "",
-            list(where.destroy),
-            None,
-            where.document,
-            again=again,
-            report=report,
-            long=long,
-        )
-    except typer.Exit as ended:
-        if ended.exit_code == Exit.REFUSED:
-            echo("iotax: here `--rw read` or `--rw randread` only reads, and fills nothing", err=True)
-        raise
+    command.run(
+        str(path),
+        where.notebook,
+        "",
+        list(where.destroy),
+        None,
+        where.document,
+        again=again,
+        report=report,
+        long=long,
+        spoken=in_options,
+    )
 
 
 def mix(rw: str, given: float | None) -> float:
@@ -94,8 +89,25 @@ _OPTIONS = {
     ("load", "outstanding"): "--iodepth",
     ("load", "workers"): "--numjobs",
     ("volume", "size"): "--size",
+    ("load", "rate_iops"): "--iops",
 }
 """Place in the study → the option that says it."""
+
+
+_SAID = {
+    r"`(working_set|size):` under (load|volume)": "`--size`",
+    r"`read: 100%` and `verify: false` under load and `fill: zeros` under volume": "`--rw read` or `--rw randread`",
+    r"`block_size:`": "`--bs`",
+    r"`outstanding: (\d+)`": r"`--iodepth \1`",
+    r"`workers: (\d+)`": r"`--numjobs \1`",
+}
+"""How a message names fields of a study → the options that say the same."""
+
+
+def in_options(message: str) -> str:
+    for fields, options in _SAID.items():
+        message = re.sub(fields, options, message)
+    return message
 
 
 def _refuse_impossible(text: str) -> None:

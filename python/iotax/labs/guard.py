@@ -16,7 +16,7 @@ from iotax.units import format_size
 
 _HINTS = {
     "unreachable": "the host does not answer: is the address right, is a firewall in between?",
-    "too_small": "the unit is smaller than the working set: say a smaller `working_set:` under load",
+    "too_small": "say a smaller `working_set:` under load",
     "disk_full": "say a smaller `size:` under volume, or name a file on a larger file system",
 }
 

@@ -10,7 +10,7 @@ Polling: TypeAlias = Literal["never", "auto", "always"]
 
 
 class Secret(Section):
-    """A user and where its secret is; the secret itself is in no study."""
+    """A user and where its secret is; a study never holds the secret itself."""
 
     user: str
     """The CHAP name."""
@@ -21,14 +21,14 @@ class Secret(Section):
 
 
 class Chap(Secret):
-    """CHAP: who the initiator proves to be."""
+    """CHAP credentials of the initiator."""
 
     mutual: Secret | None = None
     """Credentials that the target must prove; none when not given."""
 
 
 class DhSecret(Section):
-    """Where a secret of the form `DHHC-1:…:` is; the secret itself is in no study."""
+    """Where a secret of the form `DHHC-1:…:` is; a study never holds the secret itself."""
 
     secret_file: str | None = None
     """A file that holds the secret; a relative path starts at the study file."""
@@ -37,7 +37,7 @@ class DhSecret(Section):
 
 
 class DhChap(DhSecret):
-    """DH-HMAC-CHAP: how the host proves itself to an NVMe controller."""
+    """DH-HMAC-CHAP: how the host authenticates to an NVMe controller."""
 
     controller: DhSecret | None = None
     """Credentials that the controller must prove; none when not given."""
@@ -53,7 +53,7 @@ class Connection(Section):
     protocol: str | None = None
     """The protocol or endpoint of every trial, when `protocol` is not a factor."""
     initiator: str | None = None
-    """The initiator's own name (IQN or NQN); one of iotax's when not given."""
+    """The initiator's own name (IQN or NQN); default: a name of iotax."""
     header_digest: bool = False
     """CRC32C over headers (iSCSI, NVMe/TCP)."""
     data_digest: bool = False

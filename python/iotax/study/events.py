@@ -35,13 +35,13 @@ class Action(Section):
 
 
 class StudyEvent(Section):
-    """Something that happens in every run, and is undone."""
+    """Something that happens in every run and is undone afterwards."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
     at: Moment
-    """When, from the start of the measured window: 4s, or [4s, 8s] for a moment between them that the design's seed \
-draws, the same for all treatments of a block."""
+    """When, from the start of the measured window: 4s, or [4s, 8s] for a random moment between them, the same for all \
+treatments of a block."""
     do: Action
     """What: {freeze: target}."""
     lasts: Duration = Field(alias="for")

@@ -19,20 +19,20 @@ LOCALHOST = "localhost"
 
 
 class Host(Section):
-    """One host, reached over SSH as OpenSSH's configuration, agent and known hosts say."""
+    """One host, reached over SSH with your OpenSSH configuration, agent and known hosts."""
 
     name: _NAME
-    """How reports call it; also its address when none is given. localhost alone is this machine, without SSH."""
+    """Its name in reports; also its address when none is given. localhost alone is this machine, without SSH."""
     address: str | None = None
     """Name or address that SSH connects to."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Of its SSH server."""
+    """Port of its SSH server."""
     user: str | None = None
-    """Who logs in."""
+    """User to log in as."""
     via: str | None = None
     """A host to jump over (bastion), [user@]host[:port]."""
     data_address: str | None = None
-    """Of a target: the IP address on which it serves, in the network of the initiators."""
+    """For a target: the IP address on which it serves, in the initiators' network."""
 
     @property
     def is_here(self) -> bool:
@@ -49,10 +49,10 @@ class Hypervisor(Host):
     """A host under virtual initiators, whose CPU is read over the same window."""
 
     kind: Literal["linux", "esxi"] = "linux"
-    """linux: the engine observes it. esxi: esxtop over SSH, in steps of 2 s; nothing is copied there."""
+    """linux: the engine measures it. esxi: esxtop over SSH, every 2 s; nothing is copied there."""
     guests: list[_NAME] = Field(default=[])
-    """Which initiators and targets run on it: their own time is taken off the host's figure. All initiators when not \
-given. linux: QEMU guests by name."""
+    """Which initiators and targets run on it; their own time is subtracted from the host's. Default: all initiators. \
+linux: QEMU guests by name."""
 
 
 HostName: TypeAlias = _NAME | Host
@@ -100,12 +100,12 @@ class Tls(Section):
 
 
 class Cluster(Section):
-    """Dask workers. Those of a `cluster` run on the hosts: a host is the worker that has its name (`dask worker --name
-    h1`), else the one on the machine with its name, else the one at its address. Those of `relays` run elsewhere."""
+    """Dask workers. Workers of a `cluster` run on the hosts and are matched by name (`dask worker --name h1`), else \
+by their machine's name, else by address. Workers of `relays` run elsewhere."""
 
     scheduler: str
-    """Of a scheduler that runs already: tcp://HOST:PORT or tls://HOST:PORT. Whoever reaches one over tcp can run
-    commands on every host."""
+    """Address of a running scheduler: tcp://HOST:PORT or tls://HOST:PORT. Anyone who reaches it over tcp can run \
+commands on every host."""
     tls: Tls | None = None
     """For tls://."""
 
@@ -121,19 +121,19 @@ class Cluster(Section):
 
 
 class Slurm(Section):
-    """A job for each host: the node of its name is asked for whole, and runs a Dask worker until the study ends."""
+    """One job per host: it allocates the whole node of that name and runs a Dask worker until the study ends."""
 
     options: list[Annotated[str, Field(pattern=r"^--?[A-Za-z]")]] = Field(default=[])
     """For sbatch, such as --partition=bench or --account=storage."""
     python: str | None = None
-    """On the nodes, with `distributed` and iotax's own minor version; iotax's own by its path when not given, which
-    takes a file system that all share."""
+    """Python on the nodes, with `distributed` and the same minor version as iotax's; default: the path of iotax's \
+own, which requires a shared file system."""
     setup: list[str] = Field(default=[])
-    """Lines of shell before the worker starts, such as module load python."""
+    """Shell lines to run before the worker starts, such as module load python."""
     address: str | None = None
-    """IP address of this machine that the nodes reach; the one on the way to the first host when not given."""
+    """IP address of this machine as the nodes reach it; default: the one that routes to the first host."""
     time: Duration = 4 * 3600 * 1_000_000_000
-    """Limit of each job. A longer study asks for another one then, and repeats the trial."""
+    """Time limit of each job. A longer study submits another job and repeats the trial."""
     wait: Duration = 3600 * 1_000_000_000
     """How long a job may wait in the queue."""
 
@@ -151,30 +151,30 @@ def _kind(given: object) -> str:
 
 
 class Hosts(Section):
-    """Real hosts over SSH: one start, one window, every host's CPU. Nothing is installed on them but the engine, a
-    single file in ~/.cache/iotax."""
+    """Real hosts over SSH: one start, one window, every host's CPU. The only file installed on them is the engine, in \
+~/.cache/iotax."""
 
     initiators: Annotated[list[HostName], Field(min_length=1)]
-    """Hosts that run the load: names as for `ssh`, or {name: h1, address: 10.0.0.11, user: bench, via: bastion}."""
+    """Hosts that run the load: names for `ssh`, or {name: h1, address: 10.0.0.11, user: bench, via: bastion}."""
     targets: list[HostName] = Field(default=[])
-    """Hosts whose CPU is read too. The first one serves the embedded protocols, at its `data_address`."""
+    """Hosts whose CPU is measured too. The first one serves the embedded protocols at its `data_address`."""
     hypervisors: list[_NAME | Hypervisor] = Field(default=[])
-    """Hosts that the initiators run on, where they are virtual: names, or {name: esx1, kind: esxi, user: root}."""
+    """Hosts below virtual initiators: names, or {name: esx1, kind: esxi, user: root}."""
     cluster: Annotated[
         Annotated[Literal["ssh"], Tag("[ssh]")]
         | Annotated[Cluster, Tag("[cluster]")]
         | Annotated[SlurmCluster, Tag("[slurm]")],
         Discriminator(_kind),
     ] = "ssh"
-    """How the hosts are reached: ssh, by Dask workers that run on them, as {scheduler: "tcp://10.0.0.1:8786"}, or by
-    those that iotax starts itself, as {slurm: {options: [--partition=bench]}}."""
+    """How the hosts are reached: ssh; Dask workers that run on them: {scheduler: "tcp://10.0.0.1:8786"}; or workers \
+that iotax starts through Slurm: {slurm: {options: [--partition=bench]}}."""
     relays: Cluster | None = None
-    """Dask workers with iotax, on machines of their own, that hold the SSH connections to the initiators, as
-    {scheduler: "tcp://10.0.0.1:8786"}: for more hosts than one controller carries."""
+    """Dask workers with iotax, on separate machines, that hold the SSH connections to the initiators: {scheduler: \
+"tcp://10.0.0.1:8786"}. For more hosts than one controller can handle."""
     driver: Driver = "auto"
     """How the engines do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
     threads: Annotated[int, Field(ge=1)] = 1
-    """Threads of the server, where a target serves."""
+    """Threads of the server, if a target serves."""
     hooks: list[Hook] = Field(default=[])
     """Commands on named hosts before and after the study, each block, level or trial, in the order of the file."""
 

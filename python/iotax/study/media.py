@@ -43,32 +43,32 @@ controller."""
     distribution: Distribution = "constant"
     """Of the service time; uniform is from 0 to twice the mean; lognormal has a `p99`."""
     p99: Duration | None = None
-    """Of a lognormal service time: what 99 % of operations do not exceed."""
+    """For a lognormal service time: its 99th percentile."""
     service_times: ServiceTimes | None = None
-    """Service times of a real drive, in place of `service`: a file with one on each line, such as 85us. Each is as \
-likely as the others."""
+    """Service times of a real drive, in place of `service`: a file with one time per line, such as 85us. All are \
+equally likely."""
     collect: Duration | None = None
-    """Flash: how long a server stops to collect garbage. Each server then has places and a queue of its own, and what \
-lies there waits."""
+    """Flash: how long a server pauses for garbage collection. Each server then has its own part of the volume and its \
+own queue."""
     collect_every: Size | None = None
-    """After so much was written to it, a server collects garbage."""
+    """How much is written to a server between garbage collections."""
     seek: Duration | None = None
-    """Disks that turn, in place of `service`: the mean seek between random places."""
+    """Rotating disks, in place of `service`: the mean seek time between random positions."""
     rpm: Turns | None = None
-    """Turns a minute of disks that turn."""
+    """Rotational speed of the disks, in revolutions per minute."""
     cache: Size | None = None
     """Read cache of each controller before disks that turn. It answers as much of the random reads as it holds of \
 `data`."""
     data: Size | None = None
     """Data of each virtual machine, for `cache`; the simulated volume itself may be smaller."""
     destage: Percent | None = None
-    """A cache that lasts answers writes before they are on disks that turn. Of a disk's operation, what each costs \
-later."""
+    """Non-volatile write cache in front of rotating disks: what each write costs later, as a share of a disk \
+operation."""
     parity: Parity | None = None
-    """RAID: disks of parity in each stripe, 1 (RAID 5) or 2 (RAID 6). A write reads, then writes its block and \
-theirs, of which `destage` is a share."""
+    """RAID: parity disks per stripe, 1 (RAID 5) or 2 (RAID 6). A write reads and then writes its block and the parity \
+blocks; `destage` is a share of that."""
     raid_group: RaidGroup | None = None
-    """Disks of each RAID group; all are one when not given."""
+    """Disks per RAID group; default: all disks form one group."""
 
     @model_serializer(mode="wrap")
     def _without_disks(self, handler: Any) -> dict[str, Any]:

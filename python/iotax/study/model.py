@@ -96,8 +96,8 @@ class Volume(Section):
     size: Size = 1 << 30
     """Size of the volume."""
     media: Media = "memory"
-    """memory; file (with `path`); null (reads give zeros, writes vanish); model (memory whose operations take as long \
-as on `servers`, or on disks that turn)."""
+    """memory; file (with `path`); null (reads give zeros, writes vanish); model (memory with the service times of \
+`servers`, or of rotating disks)."""
     path: str | None = None
     """The file behind `media: file`, created by the server."""
     fill: Fill = "pattern"
@@ -105,13 +105,13 @@ as on `servers`, or on disks that turn)."""
     refill: Refill = "never"
     """When the pattern is restored: never, before each block, or before each trial."""
     compress: Compress = 1.0
-    """Compression ratio of the data, 1 to 8: 2 is 2:1. Reads are verified all the same."""
+    """Compression ratio of the data, 1 to 8: 2 is 2:1. Reads are still verified."""
     dedupe: Dedupe = 1.0
-    """Deduplication ratio of the data, 1 to 20: with 3, two of three blocks are one of 32 that repeat. Reads are \
-verified all the same."""
+    """Deduplication ratio of the data, 1 to 20: with 3, two of three blocks repeat one of 32 blocks. Reads are still \
+verified."""
     dedupe_block: Size = 4096
-    """Of `dedupe`: size of the blocks that repeat, as large as those that the storage compares. I/Os are as large at \
-least, and multiples of it."""
+    """For `dedupe`: size of the repeated blocks; set it to the block size that the storage compares. I/Os must be \
+multiples of it."""
     delay: Duration = 0
     """Delay that the lab's own server adds to each operation: a known tax, to validate the measurement. `local` has
     no server."""
@@ -119,39 +119,40 @@ least, and multiples of it."""
     """CPU time that the lab's own server adds to each operation: a known tax, to validate the measurement. `local`
     has no server."""
     volumes: Volumes = "shared"
-    """Several `clients` in the vm lab. shared: one volume, divided among the clients. per client: a LUN, a namespace \
-or a file of this size for each."""
+    """For several `clients` in the vm lab. shared: one volume, divided among the clients. per client: a LUN, \
+namespace or file of this size each."""
     servers: MediaServers = 1
-    """Of `media: model`: operations that are worked on at once; the others wait in the order of their coming. With \
-`seek`: disks."""
+    """For `media: model`: operations served in parallel; others wait, first come, first served. With `seek`: number \
+of disks."""
     service: Duration | None = None
-    """Of `media: model`: mean time of an operation."""
+    """For `media: model`: mean time of an operation."""
     distribution: Distribution = "constant"
-    """Of the service time of `media: model`; uniform is from 0 to twice the mean; lognormal has a `p99`."""
+    """Distribution of the service time of `media: model`; uniform is from 0 to twice the mean; lognormal needs \
+`p99`."""
     p99: Duration | None = None
-    """Of a lognormal service time: what 99 % of operations do not exceed."""
+    """For a lognormal service time: its 99th percentile."""
     service_times: ServiceTimes | None = None
-    """Service times of a real drive, in place of `service`: a file with one on each line, such as 85us. Each is as \
-likely as the others."""
+    """Service times of a real drive, in place of `service`: a file with one time per line, such as 85us. All are \
+equally likely."""
     collect: Duration | None = None
-    """Flash: how long a server stops to collect garbage. Each server then has places and a queue of its own, and what \
-lies there waits."""
+    """Flash: how long a server pauses for garbage collection. Each server then has its own part of the volume and its \
+own queue."""
     collect_every: Size | None = None
-    """After so much was written to it, a server collects garbage."""
+    """How much is written to a server between garbage collections."""
     seek: Duration | None = None
-    """Disks that turn, in place of `service`: the mean seek between random places."""
+    """Rotating disks, in place of `service`: the mean seek time between random positions."""
     rpm: Turns | None = None
-    """Turns a minute of disks that turn."""
+    """Rotational speed of the disks, in revolutions per minute."""
     cache: Size | None = None
-    """Read cache before disks that turn. It answers as much of the reads as it holds of the volume's `size`."""
+    """Read cache in front of rotating disks. Its hit rate is its share of the volume's `size`."""
     destage: Percent | None = None
-    """A cache that lasts answers writes before they are on disks that turn. Of a disk's operation, what each costs \
-later."""
+    """Non-volatile write cache in front of rotating disks: what each write costs later, as a share of a disk \
+operation."""
     parity: Parity | None = None
-    """RAID: disks of parity in each stripe, 1 (RAID 5) or 2 (RAID 6). A write reads, then writes its block and \
-theirs, of which `destage` is a share."""
+    """RAID: parity disks per stripe, 1 (RAID 5) or 2 (RAID 6). A write reads and then writes its block and the parity \
+blocks; `destage` is a share of that."""
     raid_group: RaidGroup | None = None
-    """Disks of each RAID group; all are one when not given."""
+    """Disks per RAID group; default: all disks form one group."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: Any) -> dict[str, Any]:
@@ -180,11 +181,11 @@ class Stream(Section):
     read: Percent | None = None
     """Share of reads; the rest writes."""
     random: Percent | None = None
-    """Share of I/Os at random places; the rest follows in sequence."""
+    """Share of random I/Os; the rest is sequential."""
     shared: bool | None = None
-    """Whether its workers go on with one sequence."""
+    """Whether its workers share one sequential stream."""
     share: Share = 1.0
-    """Its weight among the streams: of the workers, and of an open loop's arrivals."""
+    """Its weight: its share of the workers, and of an open loop's arrivals."""
 
     @model_serializer(mode="wrap")
     def _without_shared(self, handler: Any) -> dict[str, Any]:
@@ -226,47 +227,48 @@ class Load(Section):
     read: Percent = 100.0
     """Share of reads; the rest writes."""
     random: Percent = 100.0
-    """Share of I/Os at random places; the rest follows in sequence."""
+    """Share of random I/Os; the rest is sequential."""
     shared: bool = False
     """true: all workers share one sequential stream (DiskSpd -si); false: one per worker. With `random: 0%`."""
     outstanding: Count = 1
-    """I/Os in flight for each worker (fio: iodepth); in an open loop the most in flight."""
+    """I/Os in flight per worker (fio: iodepth); in an open loop the maximum."""
     workers: Count = 1
     """Independent workers, each with its own connection (fio: numjobs; pgbench and `oltp`: clients of the database)."""
     threads: Count = 1
     """Threads that drive the workers."""
     clients: Count | None = None
-    """Number of initiators; each runs the whole load, the first N listed. All initiators of the lab when not given; \
-in the vm lab one, 8 at most."""
+    """Number of initiators, the first N listed; each runs the whole load. Default: all initiators of the lab; in the \
+vm lab one (at most 8)."""
     working_set: Size | None = None
-    """Bytes used, from the start of the unit; the volume's size when not given. pgbench: of the database's tables and \
-indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
+    """Bytes used, from the start of the unit; default: the volume's size. pgbench: size of tables and indexes, \
+rounded down to a multiple of 16 MiB; default: half the volume."""
     warmup: Duration = 1_000_000_000
     """Load before the measured window (fio: ramp_time)."""
     runtime: Duration = 5_000_000_000
     """The measured window."""
     transactions: Count | None = None
-    """pgbench: how many each client does, in place of `runtime` (pgbench -t); the window lasts until all are done."""
+    """pgbench: transactions per client, in place of `runtime` (pgbench -t); the window lasts until all are done."""
     verify: bool = True
     """Check the data that reads return against what was written."""
     durable: bool = False
     """Each write is complete only when its data are on stable storage: FUA over iSCSI, FC and NVMe, FILE_SYNC over \
 NFS, O_DSYNC for files and devices."""
     fsync: WritesAFlush = 0
-    """Each worker flushes after so many of its writes (fio: fsync); 0: never. Flushes are no I/Os: \
-their latency is reported apart, and their CPU counts towards the load's I/Os."""
+    """Each worker flushes after this many of its writes (fio: fsync); 0: never. Flushes do not count as I/Os: their \
+latency is reported separately, and their CPU is part of CPU per I/O."""
     rate_iops: Rate | None = None
-    """Open loop: I/Os a second of all workers together, whatever the target does; 0 connects and sends nothing. Without
-    it each completion starts the next I/O. pgbench and `oltp`: transactions a second."""
+    """Open loop: I/Os per second of all workers together, whatever the target does; 0 connects and sends nothing. \
+Without it each completion starts the next I/O. pgbench and `oltp`: transactions per second."""
     arrivals: Arrivals = "constant"
     """Arrivals of an open loop: constant (evenly spaced) or poisson."""
     backlog: Backlog = 65536
-    """I/Os of an open loop that may wait for a slot; what finds it full is dropped and counted."""
+    """I/Os of an open loop that may wait for a slot; an I/O that finds the backlog full is dropped and counted."""
     streams: Streams | None = None
-    """Several patterns side by side: {random: {random: 100%}, sequential: {random: 0%}}; as many workers at least."""
+    """Several patterns side by side: {random: {random: 100%}, sequential: {random: 0%}}; needs at least as many \
+workers."""
     oltp: Oltp | None = None
-    """Transactions in place of single I/Os, by iotax itself: {checkpoint: 1s}. Pages are of `block_size`; the \
-database and its log fill the working set; `workers` are its clients."""
+    """Transactions in place of single I/Os, by iotax itself: {checkpoint: 1s}. `block_size` is the page size; \
+database and log fill the working set; `workers` is the number of clients."""
     generator: Generator = "iotax"
     """What issues the I/O: iotax, fio (where it reaches the endpoint) or, in the vm and hosts labs, pgbench with \
 PostgreSQL on the volume. fio measures latency from submission, even in an open loop, and can verify only read-only \
@@ -316,14 +318,14 @@ class Vm(Section):
     """The lab of two virtual machines with real kernels, initiator and storage: QEMU, no root."""
 
     accelerator: Accelerator = "auto"
-    """kvm, tcg (emulation), or auto for kvm where a kernel really boots in it."""
+    """kvm, tcg (emulation), or auto: kvm if a kernel really boots with it."""
     clock: Clock = "auto"
-    """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each. auto: icount where \
+    """host: guests use real time. icount: a guest's time counts its instructions, 4 ns each. auto: icount if \
 processors are emulated; host for several `clients`, whose clocks must agree."""
     guests: Annotated[int, Field(ge=1, le=2)] = 2
     """2: initiator and storage each have a machine. 1: both in one kernel; icount then gives its CPU exactly."""
     cpus: Annotated[int, Field(ge=1, le=4)] = 1
-    """Processors of each machine. icount counts the instructions of one, so auto means host where there are more."""
+    """Processors of each machine. icount supports only one, so with more auto means host."""
     profile: bool = False
     """Count instructions by kernel layer and function. With `clock: icount`; needs gcc and a QEMU with plugins."""
 
@@ -358,17 +360,17 @@ class Lab(Section):
 
 
 class Search(Section):
-    """What load is best within a latency objective. With factors `workers` or `outstanding`: the best of their levels.
-    With `rate_max`: the highest rate that meets the objective (the knee), by bisection. Both are measured again."""
+    """Finds the best load within a latency objective. With factors `workers` or `outstanding`: the best of their \
+levels. With `rate_max`: the highest rate that meets the objective (the knee), by bisection. Both are measured again."""
 
     latency_max: Duration
     """The objective: `percentile` of the I/Os complete within it (an open loop's from their intended start)."""
     percentile: Annotated[Percent, Field(gt=0)] = 99.0
-    """Of the latencies of a run."""
+    """Which percentile of a run's latencies."""
     rate_min: RateLimit = 100
-    """Where the search for the knee begins; below it there is none."""
+    """Lowest rate of the search for the knee."""
     rate_max: RateLimit | None = None
-    """Where it ends."""
+    """Highest rate of the search."""
     precision: Annotated[Percent, Field(ge=1)] = 5.0
     """How closely the knee is bracketed."""
     confirm: Annotated[int, Field(ge=2)] = 3
@@ -379,14 +381,14 @@ LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm, "hosts": Hosts
 
 
 class Stop(Section):
-    """When to end before the last replicate. It belongs to the study because it must be chosen before any data."""
+    """When to end before the last replicate. Part of the study because it must be chosen before any data."""
 
     half_width: Percent
-    """Half of the 95 % interval of every ratio to the baseline is at most this."""
+    """Stop when half of the 95 % interval of every ratio to the baseline is at most this."""
     at_least: Annotated[int, Field(ge=2)] = 3
-    """Replicates that run in any case."""
+    """Replicates that always run."""
     response: Response | None = None
-    """Of which response; the study's primary one when not given."""
+    """Which response; default: the study's primary one."""
 
 
 _BY_ROUNDS: dict[str, Any] = {"sessions": 6, "rounds": 10, "slice": "250ms", "settle": "10ms"}
@@ -406,32 +408,32 @@ class Design(Section):
     """How the treatments are chosen, repeated and ordered."""
 
     replicates: Count = 3
-    """How often each treatment runs; with `stop` the most. By rounds: `sessions`."""
+    """How often each treatment runs; with `stop` the maximum. In rounds: use `sessions`."""
     sessions: Count | None = None
-    """Rounds: how often everything starts afresh, with new processes, memory and connections; with `stop` the most. \
-Intervals take the sessions as their sample. 6 when not given."""
+    """Rounds: how often everything starts afresh, with new processes, memory and connections; with `stop` the \
+maximum. Sessions are the sample of intervals. 6 when not given."""
     rounds: Count | None = None
-    """Rounds: how often each session measures every treatment, a slice of time each. 10 when not given."""
+    """Rounds: how often each session measures every treatment, for one slice each. 10 when not given."""
     slice: Duration | None = None
     """Rounds: how long a treatment is measured each time. 250 ms when not given."""
     settle: Duration | None = None
-    """Rounds: load before each slice that is not measured. 10 ms when not given."""
+    """Rounds: unmeasured load before each slice. 10 ms when not given."""
     blocks: Blocks = "replicate"
     """replicate: each replicate is a complete block in random order. none: all trials in one random order."""
     seed: Seed = 42
-    """Draws the order and the addresses; the same seed gives the same study."""
+    """Seed of order and addresses; the same seed gives the same study."""
     hard_to_change: list[str] = Field(default=[])
-    """Factors that change rarely (split plot): within a replicate, trials of equal levels run together."""
+    """Factors that change rarely (split plot): within a replicate, trials with the same level run together."""
     fraction: Fraction = "1"
-    """1/2, 1/4, …: a fractional factorial of factors with two levels; `iotax plan` shows what is aliased with what."""
+    """1/2, 1/4, …: a fractional factorial of two-level factors; `iotax plan` shows the aliases."""
     runs: Count | None = None
-    """So many treatments for each replicate, chosen D-optimally."""
+    """Number of treatments per replicate, chosen D-optimally."""
     effects: Effects = "two-factor"
     """What a D-optimal design must be able to estimate: main effects, or two-factor interactions too."""
     exclude: list[dict[str, bool | int | float | str]] = Field(default=[])
-    """Combinations of levels that cannot or must not run: [{protocol: iscsi, block_size: 1MiB}]."""
+    """Combinations of levels to leave out: [{protocol: iscsi, block_size: 1MiB}]."""
     sentinels: Annotated[int, Field(ge=0, le=100)] = 0
-    """Runs of the baseline spread evenly over the whole plan, to see drift: 3 are start, middle and end."""
+    """Runs of the baseline spread evenly over the plan, to detect drift: 3 means start, middle and end."""
     stop: Stop | None = None
     """Ends the study early, by a rule chosen before any data."""
 
@@ -465,14 +467,14 @@ Intervals take the sessions as their sample. 6 when not given."""
 
 
 class Link(Section):
-    """A protocol's link, where links are unequal: throughput is then also given as a share of each."""
+    """A protocol's link, if links have different rates: throughput is then also shown as a share of each."""
 
     rate: Literal["1GbE", "10GbE", "25GbE", "40GbE", "50GbE", "100GbE", "200GbE", "4GFC", "8GFC", "16GFC", "32GFC"]
-    """By its name: 25GbE, 32GFC."""
+    """By name: 25GbE, 32GFC."""
     mtu: Annotated[int, Field(ge=576, le=9216)] = 1500
     """Bytes of an Ethernet frame's payload; Fibre Channel's are 2112."""
     count: Annotated[int, Field(ge=1, le=1024)] = 1
-    """How many of them carry the load at once: the paths that multipathing spreads it over, of all clients together."""
+    """How many links carry the load at once: the paths that multipathing uses, over all clients."""
 
     @model_serializer(mode="wrap")
     def _without_count(self, handler: Any) -> dict[str, Any]:
@@ -647,29 +649,30 @@ class Study(Section):
     connection: Connection = Connection()
     topology: Topology = Topology()
     links: dict[str, Link] = Field(default={})
-    """Level of `protocol` → its link, where links have unequal rates."""
+    """Level of `protocol` → its link, if links have different rates."""
     design: Design = Design()
     precondition: Precondition | None = None
     """What is done to each volume before anything is measured on it."""
     search: Search | None = None
     """Look for the best load instead of comparing fixed ones."""
     events: list[StudyEvent] = Field(default=[])
-    """What happens in every run while it is measured, each undone after its time."""
+    """Events during the measured window of every run; each is undone after its time."""
     baseline: dict[str, bool | int | float | str]
-    """The level of each factor named here that counts as 100."""
+    """Factor → level that counts as 100."""
     floor: str | None = None
-    """The level of `protocol` that names the same volume by its path, such as the disk behind a target: what the others
-    cost beyond it is their tax. The lab's own `local` is the floor by default."""
+    """The level of `protocol` that reaches the same volume directly, such as the disk behind a target; the tax is \
+what other levels cost beyond it. Default: the lab's own `local`."""
     responses: Responses = Field(default=["iops", "latency", "cpu_per_io"])
-    """What the report compares, the primary one first. `{cpu_per_io: {of: hypervisor}}` and `{cpu_utilisation: {of: \
+    """What the report compares, the primary response first. `{cpu_per_io: {of: hypervisor}}` and `{cpu_utilisation: \
+{of: \
 [machine, target]}}` name roles, as do the words cpu_hypervisor and cpu_utilisation_machine. longest_gap: the longest \
-time without a completed I/O; slow_ios: those over 100 ms and over 1 s, counted and not compared."""
+time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted but not compared."""
     margin: Percent = 5.0
     """Differences within this count as equivalent; fixed before any data."""
     exclude: list[Rule] = Field(default=[])
-    """Checks whose findings leave a run out, such as [errors, achieved]. What is left out is listed and counted."""
+    """Runs with findings of these checks are left out, e.g. [errors, achieved]. The report lists and counts them."""
     published: list[Published] = Field(default=[])
-    """Figures that others have published for this question; the report shows them beside the measured ones."""
+    """Published figures for this question; the report shows them beside the measured ones."""
 
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """Factor → levels, both in the file's order. A level of `protocol` or `streams` is its label."""

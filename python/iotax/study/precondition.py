@@ -14,21 +14,21 @@ ROUNDS_MIN = 5
 
 class Precondition(Section):
     """Before the first trial each volume of the endpoints is filled in sequence, then overwritten at random in rounds
-    until its rate is steady (SNIA SSS PTS): over five rounds within 20% of their mean, the line through them within
-    10%. What was done is kept in the notebook; a study that is continued goes on with what is missing."""
+    until its rate is steady (SNIA SSS PTS): over five rounds within 20% of their mean, the line through them within \
+10%. The notebook keeps what was done, so a continued study does only what is missing."""
 
     fill: Annotated[Percent, Field(gt=0)] = 100.0
-    """How much of the volume's size is filled and overwritten, from its start; at least what the load uses."""
+    """Share of the volume that is filled and overwritten, from its start; at least what the load uses."""
     passes: Annotated[int, Field(ge=1, le=10)] = 2
-    """How often it is filled in sequence, with iotax's pattern."""
+    """How often it is filled sequentially with iotax's pattern."""
     rounds_max: Annotated[int, Field(ge=0, le=1000)] = 25
-    """Rounds of random writes at most; 0: none, as for volumes on disks. Not steady by then, the study goes on, and the
-    report says so."""
+    """Maximum rounds of random writes; 0: none, e.g. for volumes on disks. If the volume is not steady by then, the \
+study continues and the report says so."""
     round: Annotated[Duration, Field(ge=100_000_000)] = 60_000_000_000
     """How long a round takes."""
     block_size: Size = 4096
     """Bytes of each random write."""
     workers: Count = 1
-    """Connections of each host that overwrite."""
+    """Connections per host for overwriting."""
     outstanding: Count = 32
-    """Writes in flight of each worker."""
+    """Writes in flight per worker."""

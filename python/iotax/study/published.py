@@ -51,18 +51,18 @@ def rounding(value: float) -> float:
 
 
 class PublishedFigure(Section):
-    """What the source says of one treatment: `relative`, `absolute`, or both."""
+    """The source's figure for one treatment: `relative`, `absolute`, or both."""
 
     of: Annotated[dict[str, bool | int | float | str], Field(min_length=1)]
-    """The treatment, by levels of this study's factors; the mean over those not named."""
+    """The treatment, by levels of this study's factors; the mean over factors not named."""
     relative: Span | None = None
-    """Where the baseline is 100: a number, or [low, high]."""
+    """Relative to the baseline = 100: a number, or [low, high]."""
     absolute: Span | None = None
     """In IOPS, MiB/s, µs or percent: a number, or [low, high]."""
     cores: Annotated[int, Field(gt=0)] | None = None
-    """How many cores the source has `rate_iops` take, at the cost that `absolute` gives."""
+    """Cores that the source gives for `rate_iops`, at the cost in `absolute`."""
     called: str = ""
-    """What the source measured, where the study's treatment only stands for it."""
+    """What the source measured, if the study's treatment only represents it."""
 
 
 class Published(Section):
@@ -76,19 +76,20 @@ cpu_initiator, cpu_target, cpu_hypervisor and cpu_machine (µs per I/O), cpu_uti
 cpu_utilisation_target, cpu_utilisation_hypervisor and cpu_utilisation_machine (percent of the role's processors; \
 relative figures are judged only where rates are equal); of databases transactions (a second) and disk_iops."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
-    """One for each treatment that the source covers."""
+    """One entry for each treatment that the source covers."""
     statistic: Statistic = "geometric mean"
-    """How the source made one number of several treatments, and how ours is made: geometric mean (of the ratios),
+    """How the source averages several treatments into one number; ours are averaged in the same way: geometric mean \
+(of the ratios),
     mean of \
 ratios (arithmetic), or ratio of means (arithmetic means of the values, as of IOPS over all block sizes)."""
     reason: str = ""
-    """Where ours differs: the likely reason, for the summary."""
+    """The likely reason if our result differs, for the summary."""
     rate_iops: Annotated[int, Field(gt=0)] | None = None
-    """For which rate the source tells `cores`."""
+    """The rate to which `cores` applies."""
     baseline: dict[str, bool | int | float | str] | None = None
-    """What the source counts as 100; the study's baseline when not given."""
+    """The source's baseline (100); default: the study's baseline."""
     remarks: str = ""
-    """How the source measured, and why its figures may differ."""
+    """How the source measured, and why its figures may differ from ours."""
 
 
 class PublishedPart(Section):

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from pydantic import BaseModel, PlainSerializer
 
 from iotax.study.documented import describe
 from iotax.study.fields import Section
-from iotax.study.model import LABS, SECTIONS, Design, Study
-from iotax.units import format_percent
+from iotax.study.model import LABS, SECTIONS, Study
 
 _INVENTORY: list[dict[str, Any]] = [
     {"type": "string", "description": "An inventory: a file with the fields of `hosts`."},
@@ -30,11 +32,10 @@ def study_schema() -> dict[str, Any]:
         kinds = [each for each in factor.pop("anyOf") if each != {"type": "null"}]
         factor.pop("default", None)
         factor.update(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
-    for section in (*SECTIONS.values(), *LABS.values(), Design):
-        _say_defaults(
-            schema["$defs"][section.__name__]["properties"], section.model_construct().model_dump(mode="json")
-        )
-    _say_defaults(schema["properties"], {"margin": format_percent(Study.model_fields["margin"].default)})
+    for section in _sections(Section):
+        if section.__name__ in schema["$defs"]:
+            _say_defaults(schema["$defs"][section.__name__]["properties"], section)
+    _say_defaults(schema["properties"], Study)
     for name in (*SECTIONS, "design"):
         schema["properties"][name].pop("default", None)
     lab = schema["properties"]["lab"]
@@ -47,15 +48,25 @@ def study_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": TITLE}
 
 
+def _sections(kind: type[Section]) -> Iterator[type[Section]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _sections(each)
+
+
 def _asks(section: type[Section]) -> bool:
     """Whether a file must say something of it: its bare name is not enough."""
     return any(field.is_required() for field in section.model_fields.values())
 
 
-def _say_defaults(properties: dict[str, Any], defaults: dict[str, Any]) -> None:
+def _say_defaults(properties: dict[str, Any], model: type[BaseModel]) -> None:
     """Defaults as a file would say them: `1s`, where the model has a count of nanoseconds."""
-    for name, value in defaults.items():
-        properties[name]["default"] = value
+    for name, field in model.model_fields.items():
+        written: Callable[[Any], str] | None = next(
+            (each.func for each in field.metadata if isinstance(each, PlainSerializer)), None
+        )
+        if written and properties.get(name, {}).get("default") is not None:
+            properties[name]["default"] = written(field.default)
 
 
 def schema_text() -> str:

@@ -84,65 +84,64 @@ class Zone(Section):
 
 
 class Sim(Section):
-    """The lab that exists in virtual time only: initiators and target of iotax itself on simulated processors, links
-    and media. Its results are simulated, and marked so everywhere."""
+    """iotax's own initiators and targets in virtual time, on simulated processors, links and media. Results are \
+marked as simulated everywhere."""
 
     costs: str = "loopback"
-    """What the work costs: a built-in table, or a file (docs/guide/simulator.md)."""
+    """Cost table: a built-in one, or a file (docs/guide/simulator.md)."""
     vms: Many = 1
-    """Virtual machines on each client, each of which runs the load, all of it."""
+    """Virtual machines on each client; each runs the whole load."""
     cores: Cores = 2
-    """Processors of each client, which its virtual machines share."""
+    """Processors of each client, shared by its virtual machines."""
     target_cores: Cores = 2
     """Processors of the server."""
     threads: Many = 1
     """Threads of the server."""
     controllers: Annotated[int, Field(ge=1, le=64)] = 1
-    """Servers, each with processors, ports, media and a volume of its own; the clients are shared out among them."""
+    """Servers, each with its own processors, ports, media and volume; clients are distributed over them."""
     target_ports: Annotated[int, Field(ge=1, le=64)] = 1
-    """Ports of each server, among which its clients are shared out."""
+    """Ports of each server; its clients are distributed over them."""
     luns: Annotated[int, Field(ge=1, le=1024)] = 1
-    """LUNs among which the workers of each client are shared out, each with a queue of `queue_depth`; all stand on \
-the one simulated volume."""
+    """LUNs of the one simulated volume, each with a queue of `queue_depth`; the workers of each client are \
+distributed over them."""
     adapter_depth: Annotated[int, Field(ge=1, le=65536)] | None = None
-    """Commands that each port of a client's adapter has outstanding, for all LUNs together; all when not given."""
+    """Outstanding commands per port of a client's adapter, over all LUNs; no limit when not given."""
     credits: Credits | None = None
-    """Buffer-to-buffer credits of each Fibre Channel port, and of the switch's port at the other end of its link; as \
-many as the link needs when not given."""
+    """Buffer-to-buffer credits of each Fibre Channel port and of the switch port at the other end; default: as many \
+as the link needs."""
     loss: Loss | None = None
-    """Share of the segments that Ethernet loses, as drawn, 0.0001 % to 10 %; none when not given."""
+    """Share of Ethernet segments lost at random, 0.0001 % to 10 %; none when not given."""
     port_buffer: Annotated[Size, Field(ge=9216)] | None = None
-    """Bytes that wait for a port of Ethernet at most; segments beyond it are lost, and none when not given."""
+    """Bytes that an Ethernet port buffers; segments beyond are lost. Unlimited when not given."""
     switches: Annotated[int, Field(ge=0, le=2)] = 0
     """Switches between clients and targets. 0: links go from port to port. 1: all links go to one switch. 2: \
 clients' links go to one, targets' to the other, with a trunk between them. With `paths: 2` each path has its \
 own fabric."""
     trunk_rate: BitRate | None = None
-    """Rate of the trunk between two switches, in each direction; that of the other links when not given."""
+    """Rate of the trunk between two switches, in each direction; default: that of the other links."""
     trunk_credits: Credits | None = None
     """Buffer-to-buffer credits of each end of the trunk; `credits` when not given."""
     zones: Annotated[dict[str, Zone], Field(min_length=1)] | None = None
-    """Which clients see which target ports: zones of Fibre Channel, or VLANs of Ethernet; all see all when not \
-given."""
+    """Which clients see which target ports: Fibre Channel zones or Ethernet VLANs. All see all when not given."""
     paths_to: PathsTo = "owner"
-    """Controllers that paths lead to: a volume's owner, its partner, which forwards over the interconnect, or both in \
+    """Where paths lead: to the volume's owner, to its partner (which forwards over the interconnect), or to both in \
 turn. Controllers 1 and 2 are partners, 3 and 4, and so on."""
     interconnect_rate: BitRate | None = None
-    """Rate between partners, in each direction: your array's, there is no default."""
+    """Rate of the interconnect between partners, in each direction; required, there is no default."""
     interconnect_delay: Duration | None = None
-    """One-way delay between them, likewise."""
+    """One-way delay of the interconnect; required."""
     interconnect_cpu: Duration | None = None
-    """CPU time of each for a message between them, 32 KiB at most, likewise."""
+    """CPU time of both partners per message (at most 32 KiB); required."""
     takeover: Takeover = "none"
-    """Number of a controller that is gone: its partner serves both volumes."""
+    """Number of a failed controller: its partner serves both volumes."""
     coalesce: Annotated[Duration, Field(le=10_000_000)] = 0
     """Interrupt coalescing of every adapter, up to 10 ms."""
     path_failures: Annotated[list[PathFailure], Field(min_length=1, max_length=64)] | None = None
     """Paths that fail while the load runs."""
     path_noticed: Duration = 0
-    """From a failure until clients know of it, and from its end until they use the path again."""
+    """Time until clients notice a failure, and until they use the path again after its end."""
     media: MediaModel | None = None
-    """What the volume is kept on; memory that takes no time when not given."""
+    """The media of the volume; default: memory that takes no time."""
 
     @property
     def controllers_there(self) -> int:

@@ -18,15 +18,15 @@ _MTU = Annotated[int, Field(ge=576, le=9216)]
 
 
 class Topology(Section):
-    """The network between initiator and storage, and how it is used: in the vm lab the network is made so; in the
-    hosts lab each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on paths of its own kernel."""
+    """The network between initiator and storage, and how it is used. The vm lab builds this network. In the hosts lab \
+each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on its kernel paths."""
 
     mtu: _MTU = 1500
-    """Bytes of an Ethernet frame's payload; 9000 are jumbo frames."""
+    """Payload bytes of an Ethernet frame; 9000 means jumbo frames."""
     link_rate: BitRate | None = None
-    """Rate of each path in each direction, such as 100Mbit; unlimited when not given."""
+    """Rate of each path, in each direction, e.g. 100Mbit; unlimited when not given."""
     link_delay: Duration = 0
-    """Delay of each frame, one way."""
+    """One-way delay of each frame."""
     paths: Annotated[int, Field(ge=1, le=4)] = 1
     """Links between the machines, each with its own address, portal or port."""
     path_policy: PathPolicy | None = None
@@ -37,20 +37,20 @@ round-robin, queue-depth (Linux 6.11)."""
     io_queues: Annotated[int, Field(ge=1, le=1024)] = 1
     """I/O queues of an NVMe controller; Linux creates at most one per processor: `lab: {vm: {cpus: 4}}`."""
     queue_depth: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Commands outstanding at a SCSI disk on each path to it: kernel:iscsi and kernel:fc in the hosts lab (the \
-host's own when not given), iscsi and fcp in the sim lab (no limit when not given)."""
+    """Outstanding commands per SCSI disk and path: kernel:iscsi and kernel:fc in the hosts lab (default: the host's \
+setting), iscsi and fcp in the sim lab (default: no limit)."""
     attach: Attach = "guest"
-    """Who initiates. guest: the guest's kernel. vduse: the same, with QEMU's block layer and a virtual disk above \
-it. Else the hypervisor, which shows the guest a disk behind this controller: a datastore."""
+    """Who is the initiator. guest: the guest's kernel. vduse: the same, below QEMU's block layer and a virtual disk. \
+Other values: the hypervisor, which gives the guest a disk behind this controller (a datastore)."""
     target: Target = "kernel"
-    """Who serves. kernel: knfsd, LIO or nvmet. Else a program in the storage guest: ganesha (NFS), tgt (iSCSI), or \
-iotax (nfs3, iscsi, nvme-tcp)."""
+    """The target. kernel: knfsd, LIO or nvmet. Other values: a program in the storage guest: ganesha (NFS), tgt \
+(iSCSI), or iotax (nfs3, iscsi, nvme-tcp)."""
     kernel: Release = "stock"
-    """Linux of both guests, by its release: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
-"6.1.0-56-cloud-amd64" a certain one; stock is the distribution's default."""
+    """Linux release of both guests: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
+"6.1.0-56-cloud-amd64" an exact version; stock is the distribution's default."""
     encryption: Encryption = "none"
-    """Of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each connection. \
-Data in plain text fail the trial."""
+    """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each \
+connection. A trial with data in plain text fails."""
 
     @property
     def paths_used(self) -> int:

@@ -44,6 +44,8 @@ class Asked:
     iodepth: int
     numjobs: int
     size_bytes: int
+    rate_iops: int = 0
+    """Of all jobs together, in an open loop; 0: as fast as the endpoints answer."""
 
     @property
     def read_percent(self) -> float:
@@ -61,6 +63,7 @@ class Asked:
             "iodepth": self.iodepth,
             "numjobs": self.numjobs,
             "size": format_size(self.size_bytes),
+            **({"iops": self.rate_iops} if self.rate_iops else {}),
         }
         return ", ".join(f"{name}={value}" for name, value in found.items())
 
@@ -111,7 +114,8 @@ def hosts_of(targets: Mapping[str, str]) -> dict[str, str]:
 
 def name_of(targets: Mapping[str, str], asked: Asked) -> str:
     """Says what is compared under which load, within what a study may be called."""
-    load = f"{asked.rw}-{format_size(asked.bs_bytes)}-{asked.iodepth}x{asked.numjobs}"
+    rate = f"-{asked.rate_iops}iops" if asked.rate_iops else ""
+    load = f"{asked.rw}-{format_size(asked.bs_bytes)}-{asked.iodepth}x{asked.numjobs}{rate}"
     arms = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(targets))
     name = f"vs-{arms[: _NAME_MAX - len(load) - 4]}-{load}"
     assert re.fullmatch(NAME, name), name
@@ -177,6 +181,7 @@ def study_text(
             "random": format_percent(RW[asked.rw][1]),
             "outstanding": asked.iodepth,
             "workers": asked.numjobs,
+            **({"rate_iops": asked.rate_iops, "arrivals": "poisson"} if asked.rate_iops else {}),
             "verify": fills,
         },
         "design": {

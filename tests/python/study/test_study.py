@@ -87,6 +87,21 @@ def test_yaml_words_stay_words() -> None:
     assert study.name == "no"
 
 
+def test_defaults_are_written_with_their_units() -> None:
+    """An editor completes them: 60000000000 under `round:` would be a round of 1,900 years."""
+    schema = study_schema()
+    defaults = {
+        f"{name}.{field}": said["default"]
+        for name, each in schema["$defs"].items()
+        for field, said in each.get("properties", {}).items()
+        if said.get("default") is not None
+    }
+    assert (defaults["Precondition.round"], defaults["Slurm.time"]) == ("1min", "4h")
+    assert (defaults["Volume.dedupe_block"], defaults["Search.precision"]) == ("4KiB", "5%")
+    large = {name for name, value in defaults.items() if isinstance(value, int | float) and value > 1_000}
+    assert large == {"Load.backlog"}
+
+
 def test_the_reference_is_the_one_checked_in() -> None:
     page = ROOT / "docs" / "reference" / "study.md"
     assert page.read_text() == reference(), "python -m iotax.study.reference > docs/reference/study.md"

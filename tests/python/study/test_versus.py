@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from faked import FakeEngine
 from iotax.cli import complete
 from iotax.cli.app import app
 from iotax.cli.exits import Exit
+from iotax.cli.versus import in_options
 from iotax.design.shape import best_shape, reach, session_ns
 from iotax.notebook import Notebook
 from iotax.study.read import read_study
@@ -47,6 +49,15 @@ def test_fios_words_become_the_load_of_a_study() -> None:
     assert "rw=randrw, rwmixread=75, bs=8KiB, iodepth=16, numjobs=2, size=64MiB" in study.question
     assert study.design.slices is not None
     assert (study.design.sessions, study.design.slices.rounds) == (6, 8)
+
+
+def test_a_rate_makes_an_open_loop_that_size_can_use() -> None:
+    asked = dataclasses.replace(LOAD, rate_iops=70_000)
+    study = read_study("vs.yaml", text(targets_of(["nvme-tcp", "iscsi"]), asked), Path.cwd())
+    assert (study.load.rate_iops, study.load.arrivals) == (70_000, "poisson")
+    assert "iops=70000" in study.question
+    assert study.name.endswith("-16x2-70000iops")
+    assert "rate_iops" not in text(targets_of(["nvme-tcp", "iscsi"]))
 
 
 @pytest.mark.parametrize(
@@ -189,6 +200,14 @@ def test_study_that_somebody_changed_is_never_replaced(engine: FakeEngine) -> No
     assert mine.read_text() == changed
 
 
+def test_messages_name_the_options_of_vs_and_no_fields_of_a_study() -> None:
+    said = "accepts at most 4KiB per I/O, and `block_size:` is 8KiB; `outstanding: 9000` is more than one connection"
+    assert in_options(said) == said.replace("`block_size:`", "`--bs`").replace(
+        "`outstanding: 9000`", "`--iodepth 9000`"
+    )
+    assert in_options("say a smaller `size:` under volume") == "say a smaller `--size`"
+
+
 def test_too_short_a_time_says_how_long_it_takes() -> None:
     done = vs("nfs3", "iscsi", "--time", "1s")
     assert done.exit_code == Exit.USAGE
@@ -207,7 +226,10 @@ def test_foreign_data_are_read_but_not_written_without_destroy(tmp_path: Path) -
     assert read.exit_code == 0, read.output
     refused = vs(*words, "--rw", "randwrite")
     assert refused.exit_code == Exit.REFUSED, refused.output
-    assert "randread` only reads" in refused.output
+    assert "to only read, say `--rw read` or `--rw randread`" in " ".join(refused.output.split())
+    small = vs("./a", "./b", "--size", "64m", "--time", "10s", "--no-report")
+    assert small.exit_code == Exit.LAB, small.output
+    assert "the working set is 64MiB; say a smaller `--size`" in " ".join(small.output.split())
     assert (tmp_path / "a").read_bytes() == before
     given = vs(*words, "--rw", "randwrite", "--destroy", tmp_path / "a", "--destroy", tmp_path / "b")
     assert given.exit_code == 0, given.output
