@@ -77,7 +77,7 @@ def run(
         typer.Argument(help="Where results are kept; out/NAME.iotax when not given.", show_default=False),
     ] = None,
     notebook_option: NotebookOption = None,
-    label: Annotated[str, typer.Option(help="Distinguishes runs of one study, such as `before` and `after`.")] = "",
+    label: Annotated[str, typer.Option(help="Name of this run, such as `before` or `after`.")] = "",
     time: TimeBudget = None,
     destroy: Destroy = None,
     driver: Annotated[
@@ -111,8 +111,7 @@ def run(
         typer.Option(
             "--live",
             metavar="[[ADDRESS:]PORT]",
-            help="Show the run in a browser and as metrics, at a free port when none is given; on this machine alone, "
-            "unless an address is named.",
+            help="Show the run in a browser and as metrics; default: a free port, reachable only from this machine.",
             show_default=False,
         ),
     ] = None,
@@ -133,9 +132,9 @@ def run(
 ) -> None:
     """Run a study and write its report.
 
-    An interrupted run, or one with failed trials, continues where it stopped when the same study is run again with
-    the same notebook. With more `replicates:` than before, the missing ones are added; if there were results by then,
-    the ratios get no verdict. A finished run stays as it is, unless you pass --again.
+    To continue an interrupted run, or one with failed trials, run the same study again with the same notebook. If
+    `replicates:` is higher than before, the missing ones are added, and the ratios get no verdict. A finished run
+    stays as it is, unless you pass --again.
     """
     from iotax.cli import run as command
 
@@ -172,8 +171,8 @@ def live_(
 ) -> None:
     """Show a run of another process in a browser and as metrics.
 
-    Reads the notebook that the run writes, until Ctrl-C. Shows trials as they end; the rates of the trial under way
-    need `iotax run --live`.
+    Reads the notebook that the run writes, until Ctrl-C. Shows trials when they end; rates of the current trial need
+    `iotax run --live`.
     """
     from iotax.cli import live as command
 
@@ -186,20 +185,20 @@ def versus(
         list[str],
         typer.Argument(
             metavar="[LABEL=]ENDPOINT...",
-            help=f"Two or more: protocols that iotax serves itself ({', '.join(names('loopback'))}), URIs of targets, "
-            "paths of files or devices; kernel:iscsi://…, kernel:nvme-tcp://… or kernel:nfs://… are connected by the "
-            "kernel. The first is the baseline.",
+            help=f"Two or more of: protocols that iotax serves itself ({', '.join(names('loopback'))}), URIs of "
+            "targets, paths of files or devices; kernel:iscsi://…, kernel:nvme-tcp://… or kernel:nfs://… are connected "
+            "by the kernel. The first is the baseline.",
             autocompletion=complete.endpoints,
         ),
     ],
-    rw: Annotated[Rw, typer.Option("--rw", help="fio's: what is read or written, and where.")] = Rw.RANDREAD,
+    rw: Annotated[Rw, typer.Option("--rw", help="Access pattern, as in fio.")] = Rw.RANDREAD,
     rwmixread: Annotated[
         float | None,
         typer.Option(
             "--rwmixread",
             parser=quantity.percent,
             metavar="PERCENT",
-            help="Share of reads where --rw is a mix: rw, readwrite or randrw.",
+            help="Share of reads if --rw is rw, readwrite or randrw.",
             show_default="50",
         ),
     ] = None,
@@ -214,7 +213,7 @@ def versus(
             "--size",
             parser=quantity.size_bytes,
             metavar="SIZE",
-            help="Bytes of each endpoint that are used, from its start.",
+            help="Bytes used of each endpoint, from its start.",
             show_default="512m",
         ),
     ] = 512 << 20,
@@ -223,8 +222,8 @@ def versus(
         typer.Option(
             min=0,
             metavar="NUMBER",
-            help="Offer this rate, of all jobs together, whatever the endpoints answer; as fast as they answer when "
-            "not given. `iotax size` then has the CPU per I/O at that rate.",
+            help="I/Os per second of all jobs together, whatever the endpoints do; as fast as they answer when not "
+            "given. `iotax size` then uses the CPU per I/O at this rate.",
             show_default=False,
         ),
     ] = 0,
@@ -234,7 +233,7 @@ def versus(
             "--time",
             parser=quantity.seconds,
             metavar="DURATION",
-            help="How long it may take in all.",
+            help="Time limit for the whole comparison.",
             show_default="2m",
         ),
     ] = 120,
@@ -267,7 +266,7 @@ def versus(
 ) -> None:
     """Compare endpoints or protocols without a study file.
 
-    The load is given in fio's words. The study that this makes is written to a file, to be kept, changed and run again.
+    The load options have fio's names. iotax writes the study to a file that you can keep, change and run again.
     """
     from iotax.cli import versus as command
     from iotax.study.versus import Asked
@@ -312,7 +311,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Size of the volume, such as 10GiB; all of the file or device, or 1GiB of memory, when not given.",
+            help="Size of the volume, such as 10GiB; default: the whole file or device, or 1GiB of memory.",
             show_default=False,
         ),
     ] = None,
@@ -322,9 +321,9 @@ def serve(
     ] = False,
     destroy: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Let clients overwrite the data of others that PATH holds."),
+        typer.Option(metavar="PATH", help="Let clients overwrite data at PATH that iotax did not write."),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Let no client write.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writes.")] = False,
     listen: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address of this machine to listen on; 0.0.0.0 for all of them.")
     ] = "127.0.0.1",
@@ -332,7 +331,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="PROTOCOL=PORT",
-            help="Port of nfs3, iscsi or nvme-tcp in place of 2049, 3260, 4420; 0 takes a free one; may be repeated.",
+            help="Port of nfs3, iscsi or nvme-tcp instead of 2049, 3260 or 4420; 0 takes a free one; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -340,7 +339,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="WHO",
-            help="A network, address, IQN or NQN that may connect, instead of everybody; may be repeated.",
+            help="Admit only this network, address, IQN or NQN; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -349,16 +348,16 @@ def serve(
     polling: Annotated[
         PollingChoice,
         typer.Option(
-            help="How it waits for clients: asleep (never), looking first while I/Os come soon (auto), or always "
-            "looking, which keeps a processor busy for each thread."
+            help="Busy polling: never (sleep), auto (poll briefly before sleeping), or always (keeps one processor "
+            "busy per thread)."
         ),
     ] = PollingChoice.AUTO,
     document: JsonFile = None,
 ) -> None:
     """Serve one volume over NFS, iSCSI and NVMe/TCP.
 
-    Until Ctrl-C. Prints the endpoints and the commands with which Linux clients connect. Data that iotax did not
-    write are served only with --keep.
+    Runs until Ctrl-C. Prints the endpoints and the commands for Linux clients. Serves data that iotax did not write
+    only with --keep.
     """
     from iotax.cli import serve as command
 
@@ -388,15 +387,17 @@ def aa(
     notebook_option: NotebookOption = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="Which protocol or endpoint of the study; its baseline when not given.", show_default=False),
+        typer.Option(help="Protocol or endpoint of the study; default: its baseline.", show_default=False),
     ] = None,
-    replicates: Annotated[int | None, typer.Option(min=2, help="Runs of each of the two.", show_default="10")] = None,
+    replicates: Annotated[
+        int | None, typer.Option(min=2, help="Runs of each of the two sides.", show_default="10")
+    ] = None,
     document: JsonFile = None,
 ) -> None:
     """Compare a treatment with itself: the noise floor of this lab.
 
-    Prints how many replicates are needed to detect a difference of a given size. Of a notebook with imported results,
-    the noise floor of the runs in it.
+    Prints how many replicates it takes to detect a difference of a given size. For a notebook with imported results,
+    it prints the noise floor of those runs.
     """
     from iotax.cli import aa as command
 
@@ -437,10 +438,9 @@ def init(
         typer.Option(
             "--from",
             metavar="NAME",
-            help="Start from this built-in study (`iotax studies`), a job file of fio (JOB.fio), a profile of DiskSpd "
-            "(FILE.xml), its command line, a script of such lines or what it printed, a parameter file of vdbench, "
-            "or a "
-            "configuration of Iometer (FILE.icf).",
+            help="Start from a built-in study (`iotax studies`), a fio job file (JOB.fio), a DiskSpd profile "
+            "(FILE.xml), "
+            "command line, script or output, a vdbench parameter file, or an Iometer configuration (FILE.icf).",
             show_default=False,
             autocompletion=complete.study_names,
         ),
@@ -450,16 +450,15 @@ def init(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="A variable of fio's job file, which has it as ${NAME}; the environment's when not given; may be "
-            "repeated.",
+            help="Value of ${NAME} in fio's job file; default: from the environment; may be repeated.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
     """Write a study to start from.
 
-    On a terminal it asks six questions; elsewhere, or with --from, it asks nothing. Also writes the JSON Schema,
-    with which editors complete and check the file.
+    On a terminal it asks six questions; with --from, or without a terminal, it asks none. It also writes the JSON
+    Schema with which editors complete and check the file.
     """
     from iotax.cli import study as command
 

@@ -19,10 +19,10 @@ lab.add_typer(hosts, name="hosts")
 
 @hosts.command("check", cls=JsonCommand)
 def hosts_check(study: StudyName, document: JsonFile = None) -> None:
-    """Show what each host of a study is.
+    """Check each host of a study.
 
-    Kernel, cores, clock, engine, protocols, sudo, link to the target, what its disks hold. Copies the engine to each
-    host; changes nothing else.
+    Shows kernel, cores, clock, engine, protocols, sudo, link to the target, and what its disks hold. Copies the engine
+    to each host; changes nothing else.
     """
     from iotax.cli import hosts as command
 
@@ -31,9 +31,9 @@ def hosts_check(study: StudyName, document: JsonFile = None) -> None:
 
 @hosts.command("clean", cls=PlainCommand)
 def hosts_clean(study: StudyName) -> None:
-    """Take down the paths of earlier studies, and remove engines.
+    """Clean up the hosts of a study.
 
-    On the hosts of a study: the paths that earlier studies left, and the engines copied there.
+    Takes down paths that earlier studies left, and removes the engines copied there.
     """
     from iotax.cli import hosts as command
 
@@ -45,7 +45,7 @@ def vm_build(
     update: Annotated[bool, typer.Option("--update", help="Use newer packages if there are any.")] = False,
     document: JsonFile = None,
 ) -> None:
-    """Build the guests' image.
+    """Build the guest image.
 
     Downloads packages into the cache and installs nothing.
     """
@@ -71,9 +71,9 @@ def vm_shell(
         str, typer.Argument(help="A protocol to bring up first, such as nvme-tcp.", show_default=False)
     ] = "",
 ) -> None:
-    """Boot both guests and read commands for them.
+    """Boot both guests and open a shell for them.
 
-    From the terminal: `storage COMMAND` or `initiator COMMAND`.
+    Type `storage COMMAND` or `initiator COMMAND`.
     """
     from iotax.cli import lab as command
 

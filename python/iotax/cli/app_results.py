@@ -45,7 +45,7 @@ def import_(
         typer.Option(
             "--factor",
             metavar="NAME=VALUE",
-            help="A factor of all these files, such as protocol=iscsi; may be repeated.",
+            help="A factor level that applies to all files, such as protocol=iscsi; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -54,8 +54,8 @@ def import_(
         typer.Option(
             "--column",
             metavar="NAME=TITLE",
-            help="Of `table`: what stands under a title, such as 'iops=IO/s', 'latency_ms=Avg ms' or 'protocol=Setup'. "
-            "A number in place of a title holds for all rows (duration_s=60); may be repeated.",
+            help="For `table`: which column holds NAME, such as 'iops=IO/s', 'latency_ms=Avg ms' or 'protocol=Setup'. "
+            "A number instead of a title applies to all rows (duration_s=60); may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -72,7 +72,7 @@ def import_(
         typer.Option(
             "--by",
             metavar="SETTING",
-            help="A setting within the files that is a factor, such as outstanding; may be repeated.",
+            help="Use this setting in the files as a factor, such as outstanding; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -99,14 +99,14 @@ def import_(
     baseline: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=LEVEL", help="What counts as 100; the first level when not given.", show_default=False
+            metavar="NAME=LEVEL", help="The level that counts as 100; default: the first one.", show_default=False
         ),
     ] = None,
     floor: Annotated[
         str, typer.Option(metavar="LEVEL", help="The level of protocol that is the volume without a protocol.")
     ] = "",
-    name: Annotated[str, typer.Option(help="What the study is called; as the first path when not given.")] = "",
-    question: Annotated[str, typer.Option(help="What it is to answer, for the report.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the study; default: from the paths.")] = "",
+    question: Annotated[str, typer.Option(help="The question that the study answers, for the report.")] = "",
     margin: Annotated[
         float,
         typer.Option(
@@ -126,20 +126,24 @@ def import_(
         typer.Option(
             "--response",
             metavar="NAME",
-            help="What is compared, the primary first, such as cpu_hypervisor or cpu_utilisation_machine; may be "
+            help="What to compare, the primary response first, such as cpu_hypervisor or cpu_utilisation_machine; may "
+            "be "
             "repeated.",
             show_default=False,
         ),
     ] = None,
-    label: Annotated[str, typer.Option(help="Distinguishes imports, such as `before` and `after`.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Go on and add files as they appear, until Ctrl-C.")] = False,
+    label: Annotated[str, typer.Option(help="Name of this import, such as `before` or `after`.")] = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep running and add files as they appear, until Ctrl-C.")
+    ] = False,
     long: Long = False,
     document: JsonFile = None,
 ) -> None:
     """Read other programs' results into a notebook.
 
-    The notebook is for report, compare, size and export. Without factors of your own, the settings that differ
-    between the files are the factors. What cannot be read is named with file, line and field; the rest is kept.
+    `iotax report`, `compare`, `size` and `export` then read the notebook. Settings that differ between the files
+    become factors, unless --by chooses them. iotax names what it cannot read, with file, line and field, and imports
+    the rest.
     """
     from iotax.cli import imports as command
 
@@ -193,7 +197,8 @@ def report(
         typer.Option("--output", "-o", help="The HTML file; beside the notebook when not given.", show_default=False),
     ] = None,
     charts: Annotated[
-        Path | None, typer.Option(help="Also write each chart as SVG and PNG into this folder.", show_default=False)
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write each chart as SVG and PNG into this folder.", show_default=False),
     ] = None,
     pdf: Annotated[
         Path | None,
@@ -217,8 +222,8 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            help="Default: from the extension of --output, else csv. csv and parquet: a row for each attempt; "
-            "json: everything; bencher: Bencher Metric Format, a benchmark for each treatment; "
+            help="Default: from the extension of --output, else csv. csv and parquet: one row per attempt; "
+            "json: everything; bencher: Bencher Metric Format, one benchmark per treatment; "
             "asv: airspeed velocity's results.",
             show_default=False,
         ),
@@ -236,16 +241,16 @@ def export(
         str | None,
         typer.Option("--run", help="Which run, or `all` of them; the latest when not given.", show_default=False),
     ] = None,
-    series: Annotated[bool, typer.Option("--series", help="A row for each interval within each attempt.")] = False,
+    series: Annotated[bool, typer.Option("--series", help="Write one row per interval of each attempt.")] = False,
     cpu_series: Annotated[
-        bool, typer.Option("--cpu-series", help="A row for each interval of CPU time and each role.")
+        bool, typer.Option("--cpu-series", help="Write one row per interval of CPU time and role.")
     ] = False,
 ) -> None:
     """Write a notebook's results for other programs."""
     from iotax.cli import export as command
 
     if series and cpu_series:
-        leave(Exit.USAGE, "--series and --cpu-series have rows of their own; name one of them")
+        leave(Exit.USAGE, "--series and --cpu-series write different rows; choose one of them")
     table: command.Table = "series" if series else "cpu series" if cpu_series else "attempts"
     command.export(one_notebook(notebook, notebook_option), form.value if form else None, output, run, table)
 
@@ -274,15 +279,24 @@ def size(
     ] = None,
     cap: Annotated[
         float,
-        typer.Option(parser=quantity.percent, metavar="PERCENT", help="How busy the cores may be.", show_default="80%"),
+        typer.Option(
+            parser=quantity.percent,
+            metavar="PERCENT",
+            help="Highest allowed utilisation of the cores.",
+            show_default="80%",
+        ),
     ] = 80,
     response: Annotated[
         str | None,
         typer.Option(
-            help="Mean response time: 1.25x the service time, or 120us including the storage's own.", show_default=False
+            metavar="LIMIT",
+            help="Limit on the mean response time: 1.25x the service time, or 120us including the storage.",
+            show_default=False,
         ),
     ] = None,
-    storage: Annotated[str, typer.Option(help="Time that the storage itself takes per I/O.")] = "0us",
+    storage: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time that the storage itself takes per I/O.")
+    ] = "0us",
     cores: Annotated[int, typer.Option(min=1, help="Cores in the table of response times.")] = 8,
     run: RunNumber = None,
     long: Long = False,
@@ -322,7 +336,7 @@ def compare(
         typer.Option(
             parser=quantity.percent,
             metavar="PERCENT",
-            help="What counts as equivalent, such as 5%; A's own when not given.",
+            help="Differences that count as equivalent, such as 5%; default: the margin of A.",
             show_default=False,
         ),
     ] = None,
@@ -338,7 +352,7 @@ def compare(
             "--output",
             "-o",
             metavar="FILE",
-            help="Also write it as Markdown for a pull request (.md), or as a page (.html).",
+            help="Also write the comparison as Markdown for a pull request (.md), or as a page (.html).",
             show_default=False,
         ),
     ] = None,

@@ -7,8 +7,16 @@ from typing import Annotated
 
 import typer
 
-from iotax.cli import complete, quantity
-from iotax.cli.options import JsonCommand, JsonFile, RunNumber, StudyName
+from iotax.cli import quantity
+from iotax.cli.options import (
+    JsonCommand,
+    JsonFile,
+    NotebookOption,
+    NotebookPath,
+    RunNumber,
+    StudyName,
+    one_notebook,
+)
 
 sim = typer.Typer(
     help="Costs for simulated studies (`lab: sim`), and their limits.",
@@ -22,30 +30,19 @@ def _group() -> None:
     """Costs for simulated studies (`lab: sim`), and their limits."""
 
 
-_Measurements = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="NOTEBOOK",
-        help="A notebook with measurements; the newest one in out/ when not given.",
-        show_default=False,
-        autocompletion=complete.notebooks,
-    ),
-]
-
-
 @sim.command(cls=JsonCommand)
 def costs(
-    notebook: _Measurements = None,
+    notebook: NotebookPath = None,
+    notebook_option: NotebookOption = None,
     run: RunNumber = None,
     base: Annotated[
-        str, typer.Option(metavar="TABLE", help="Where figures come from that the measurements do not tell apart.")
+        str, typer.Option(metavar="TABLE", help="Source of the figures that the measurements cannot determine.")
     ] = "loopback",
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FACTOR=LEVEL,...",
-            help="Make it from treatments with one of these levels alone, and show what it says of the others; may be "
+            help="Use only treatments with one of these levels, and show how well it predicts the others; may be "
             "repeated.",
             show_default=False,
         ),
@@ -55,34 +52,35 @@ def costs(
     ),
     document: JsonFile = None,
 ) -> None:
-    """Make a table of costs from measurements.
+    """Make a cost table from measurements.
 
-    The table is what `costs:` of `lab: sim` names. Each figure has its interval, and says which notebook, run, date
-    and machine it comes from. An existing file is not overwritten.
+    Name the table under `lab: {sim: {costs: FILE}}`. Each figure has its interval and its source: notebook, run, date
+    and machine. An existing file is not overwritten.
     """
     from iotax.cli import sim_costs as command
 
-    command.costs(notebook, run, base, only or [], output, document)
+    command.costs(one_notebook(notebook, notebook_option), run, base, only or [], output, document)
 
 
 @sim.command(cls=JsonCommand)
 def predict(
-    notebook: _Measurements = None,
+    notebook: NotebookPath = None,
+    notebook_option: NotebookOption = None,
     run: RunNumber = None,
     table: Annotated[
-        str, typer.Option("--costs", metavar="TABLE", help="A built-in table of costs, or a file.")
+        str, typer.Option("--costs", metavar="TABLE", help="A built-in cost table, or a file.")
     ] = "loopback",
     document: JsonFile = None,
 ) -> None:
-    """Compare a table of costs with measurements.
+    """Compare a cost table with measurements.
 
-    Simulates each treatment of a notebook at the table's costs, and shows rate and CPU per I/O beside what was
-    measured: how far to trust simulations with that table. Measure what the table was not made from, on its machine.
-    Keeps nothing.
+    Simulates each treatment of a notebook with the table's costs, and shows rate and CPU per I/O beside the measured
+    ones: how far to trust simulations with that table. Use measurements from the table's machine that the table was
+    not made from. Keeps nothing.
     """
     from iotax.cli import sim_predict as command
 
-    command.predicted(notebook, run, table, document)
+    command.predicted(one_notebook(notebook, notebook_option), run, table, document)
 
 
 @sim.command("what-if", cls=JsonCommand)
@@ -90,30 +88,31 @@ def what_if(
     study: StudyName,
     hosts: Annotated[
         float | None,
-        typer.Option(parser=quantity.times, metavar="xN", help="So many times the clients.", show_default=False),
+        typer.Option(
+            parser=quantity.times, metavar="xN", help="Multiply the number of clients by N.", show_default=False
+        ),
     ] = None,
     link: Annotated[
         int | None,
         typer.Option(
-            parser=quantity.link, metavar="RATE", help="Every link of this rate, such as 25GbE.", show_default=False
+            parser=quantity.link, metavar="RATE", help="Give every link this rate, such as 25GbE.", show_default=False
         ),
     ] = None,
     mtu: Annotated[
         int | None,
         typer.Option(
-            min=576, max=9216, metavar="BYTES", help="Every link of this MTU, such as 9000.", show_default=False
+            min=576, max=9216, metavar="BYTES", help="Give every link this MTU, such as 9000.", show_default=False
         ),
     ] = None,
     media: Annotated[
         float | None,
-        typer.Option(parser=quantity.times, metavar="xN", help="Media so many times as fast.", show_default=False),
+        typer.Option(parser=quantity.times, metavar="xN", help="Make media N times as fast.", show_default=False),
     ] = None,
     document: JsonFile = None,
 ) -> None:
-    """Show what limits a simulated study, and what would next.
+    """Show what limits a simulated study now and next.
 
-    Of each treatment, and what a change would bring. Simulates each treatment once as the study says and once with
-    the changes; keeps nothing.
+    Simulates each treatment once as in the study and once with the changes. Keeps nothing.
     """
     from iotax.cli import sim_what_if as command
     from iotax.labs.sim.what_if import Change
@@ -125,9 +124,8 @@ def what_if(
 def sensitivity(study: StudyName, document: JsonFile = None) -> None:
     """Show how sensitive simulated ratios are to each assumption.
 
-    Simulates with each assumption half as large, and half as large again. Costs, media and the links' delay, one
-    after another; where the study has published figures, also how many are met. Simulates each treatment once for
-    each of them; keeps nothing.
+    Multiplies costs, media times and link delays, one after another, by 0.5 and by 1.5, and simulates each treatment
+    once for each. If the study has published figures, it also shows how many agree. Keeps nothing.
     """
     from iotax.cli import sim_sensitivity as command
 

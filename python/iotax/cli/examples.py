@@ -37,8 +37,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "lab vm build": ("iotax lab vm build --update",),
     "lab vm check": ("iotax lab vm check",),
     "lab vm shell": ("iotax lab vm shell nvme-tcp",),
-    "sim costs": ("iotax sim costs --from out/quick.iotax --output mine.yaml",),
-    "sim predict": ("iotax sim predict --from out/other.iotax --costs mine.yaml",),
+    "sim costs": ("iotax sim costs out/quick.iotax --output mine.yaml",),
+    "sim predict": ("iotax sim predict out/other.iotax --costs mine.yaml",),
     "sim what-if": ("iotax sim what-if sim-quick --link 25GbE --hosts x2",),
     "sim sensitivity": ("iotax sim sensitivity sim-quick",),
 }

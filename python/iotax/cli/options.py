@@ -34,12 +34,12 @@ JsonFile = Annotated[
     typer.Option(
         "--json",
         metavar="[FILE.json]",
-        help="Print JSON in place of the text; with a file, the text and JSON in that file.",
+        help="Print JSON instead of the text; with a file, print the text and write JSON to that file.",
         show_default=False,
     ),
 ]
 Long = Annotated[
-    bool, typer.Option("--long", help="Print every table and the answer in sentences, in place of the first screen.")
+    bool, typer.Option("--long", help="Print every table and the answer in sentences, instead of the first screen.")
 ]
 NewNotebook = Annotated[
     Path | None,
@@ -62,7 +62,7 @@ TimeBudget = Annotated[
         "--time",
         parser=quantity.seconds,
         metavar="DURATION",
-        help="How long it may take in all, such as 30s: fewer sessions and rounds. For studies in rounds.",
+        help="Time limit for the whole run, such as 30s: fewer sessions and rounds. For studies in rounds.",
         show_default=False,
     ),
 ]
@@ -76,7 +76,7 @@ OtherLab = Annotated[
     LabChoice | None,
     typer.Option(
         "--lab",
-        help="Simulate the study in place of measuring it (docs/guide/simulator.md), as NAME-sim.",
+        help="Simulate the study instead of measuring it, under the name NAME-sim (docs/guide/simulator.md).",
         show_default=False,
     ),
 ]
@@ -95,8 +95,7 @@ ToBeDestroyed = Annotated[
     typer.Option(
         "--destroy",
         metavar="ENDPOINT",
-        help="Check for a run with this --destroy: the data on this endpoint do not count as an obstacle; may be "
-        "repeated.",
+        help="Check as if `iotax run` had this --destroy: data on this endpoint are then no obstacle; may be repeated.",
         show_default=False,
     ),
 ]
@@ -106,12 +105,15 @@ class PlainCommand(TyperCommand):
     """Help in words: options and arguments have names for their values, never types of Python."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        params = super().get_params(ctx)
+        params: list[Any] = super().get_params(ctx)
         for each in params:
             if each.param_type_name == "argument":
                 _name_argument(each)
             elif each.metavar is None and not getattr(each, "is_flag", False):
                 each.metavar = _value_name(each, ctx)
+            if isinstance(getattr(each, "show_default", None), str):
+                # Typer would put it in parentheses: [default: (80%)].
+                each.help, each.show_default = f"{each.help}  [default: {each.show_default}]", False
         return params
 
 

@@ -44,6 +44,9 @@ def test_every_help_text_has_an_example_and_no_types_of_python(words: tuple[str,
     example = said.partition("Example:\n")[2]
     assert example.strip().startswith(("iotax " + " ".join(words), 'eval "$(iotax')), said
     assert not re.search(r"<[^<>\n]*>|list\[|\bPath\b|\{[^}\n]*\}\.\.\.", said.partition("Example:")[0]), said
+    assert "[default: (" not in said
+    named = re.search(r"^  -.*\bNOTEBOOK\b", said.partition("Options:")[2], re.MULTILINE)
+    assert not named, f"a notebook is an argument, as of every other command: {named and named[0]}"
 
 
 def test_examples_are_commands_that_exist() -> None:

@@ -290,7 +290,7 @@ def measured(real_engine: Path, tmp_path: Path) -> Path:
 
 def test_a_table_is_made_from_a_notebook_and_runs_a_study(measured: Path, tmp_path: Path) -> None:
     costs = tmp_path / "made.yaml"
-    done = CliRunner().invoke(app, ["sim", "costs", "--from", str(measured), "-o", str(costs)])
+    done = CliRunner().invoke(app, ["sim", "costs", str(measured), "-o", str(costs)])
     assert done.exit_code == 0, done.output
     assert "local is not simulated" in done.output
     made = read_costs(str(costs))
@@ -380,7 +380,7 @@ def test_making_a_table_overwrites_nothing_and_takes_no_simulation_for_a_measure
     del real_engine
 
     def costs(notebook: Path, *options: str) -> Any:
-        return CliRunner().invoke(app, ["sim", "costs", "--from", str(notebook), *options])
+        return CliRunner().invoke(app, ["sim", "costs", str(notebook), *options])
 
     there = tmp_path / "there.yaml"
     there.write_text("mine", encoding="utf-8")
@@ -401,10 +401,10 @@ def test_making_a_table_overwrites_nothing_and_takes_no_simulation_for_a_measure
 
 def test_a_made_table_is_told_as_json(measured: Path, tmp_path: Path) -> None:
     costs = tmp_path / "made.yaml"
-    done = CliRunner().invoke(app, ["sim", "costs", "--from", str(measured), "-o", str(costs), "--json", "-"])
+    done = CliRunner().invoke(app, ["sim", "costs", str(measured), "-o", str(costs), "--json", "-"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert said["costs"] == str(costs)
     assert len(said["checks"]) == 8
     assert said["table"]["protocols"]["iscsi"]["target"]["io"]["ns"] >= 0
-    assert CliRunner().invoke(app, ["sim", "costs", "--from", str(measured), "-o", str(costs)]).exit_code == 2
+    assert CliRunner().invoke(app, ["sim", "costs", str(measured), "-o", str(costs)]).exit_code == 2

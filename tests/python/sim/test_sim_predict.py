@@ -37,12 +37,12 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("real_engine")
 def test_each_treatment_is_told_beside_what_was_measured(measured: Path) -> None:
-    done = CliRunner().invoke(app, ["sim", "predict", "--from", str(measured)], env={"COLUMNS": "120"})
+    done = CliRunner().invoke(app, ["sim", "predict", str(measured)], env={"COLUMNS": "120"})
     assert done.exit_code == 0, done.output
     assert "of 4 simulated within 10 % of what was measured" in done.output
     assert "Left out: 4 runs: local is not simulated." in done.output
     assert "over loopback alone" not in done.output
-    done = CliRunner().invoke(app, ["sim", "predict", "--from", str(measured), "--json", "-"])
+    done = CliRunner().invoke(app, ["sim", "predict", str(measured), "--json", "-"])
     told = json.loads(done.stdout)
     names = [each["treatment"] for each in told["treatments"]]
     assert names == ["iscsi/8", "iscsi/1", "nvme-tcp/8", "nvme-tcp/1"], "the study's order"
@@ -81,9 +81,9 @@ def test_rates_are_compared_where_nothing_but_threads_takes_time(real_engine: Pa
 
 @pytest.mark.usefixtures("real_engine")
 def test_what_cannot_be_compared_is_refused_with_its_reason(measured: Path, tmp_path: Path) -> None:
-    unknown = CliRunner().invoke(app, ["sim", "predict", "--from", str(measured), "--costs", "nowhere"])
+    unknown = CliRunner().invoke(app, ["sim", "predict", str(measured), "--costs", "nowhere"])
     assert (unknown.exit_code, "--costs: there is no file nowhere" in unknown.output) == (2, True)
-    other = CliRunner().invoke(app, ["sim", "predict", "--from", str(measured), "--costs", "esx-3.5"])
+    other = CliRunner().invoke(app, ["sim", "predict", str(measured), "--costs", "esx-3.5"])
     assert other.exit_code == 0
     assert "Left out: 4 runs: the table has no costs of nvme-tcp." in other.output
     file, notebook = tmp_path / "s.yaml", tmp_path / "s.iotax"
@@ -94,7 +94,7 @@ def test_what_cannot_be_compared_is_refused_with_its_reason(measured: Path, tmp_
     }
     file.write_text(yaml.safe_dump(MEASURED | simulated), encoding="utf-8")
     assert CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"]).exit_code == 0
-    refused = CliRunner().invoke(app, ["sim", "predict", "--from", str(notebook)])
+    refused = CliRunner().invoke(app, ["sim", "predict", str(notebook)])
     assert refused.exit_code == 2
     assert "is simulated: costs come from measurements" in refused.output
 
@@ -105,8 +105,8 @@ def test_a_table_is_not_overwritten_by_what_is_told_of_it(measured: Path, tmp_pa
     costs.write_bytes((Path(sim.__file__).with_name("costs") / "loopback.yaml").read_bytes())
     before = costs.read_bytes()
     for words in (
-        ["predict", "--from", str(measured), "--costs", str(costs)],
-        ["costs", "--from", str(measured), "--base", str(costs), "--output", str(tmp_path / "new.yaml")],
+        ["predict", str(measured), "--costs", str(costs)],
+        ["costs", str(measured), "--base", str(costs), "--output", str(tmp_path / "new.yaml")],
     ):
         done = CliRunner().invoke(app, ["sim", *words, "--json", str(costs)])
         assert done.exit_code == 2, done.output

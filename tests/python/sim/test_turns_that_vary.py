@@ -119,7 +119,7 @@ def test_rates_that_tell_nothing_leave_the_other_tables_figure(
 def test_a_table_made_of_some_treatments_is_tried_on_the_others(measured: Path, tmp_path: Path) -> None:
     def costs(name: str, *only: str) -> tuple[int, str]:
         options = [word for each in only for word in ("--only", each)]
-        words = ["sim", "costs", "--from", str(measured), "-o", str(tmp_path / name), *options]
+        words = ["sim", "costs", str(measured), "-o", str(tmp_path / name), *options]
         done = CliRunner().invoke(app, words, env={"COLUMNS": "120"})
         return done.exit_code, " ".join(done.output.split())
 
