@@ -127,8 +127,8 @@ class Results:
         return pd.DataFrame(self._series)
 
     def cpu_series(self) -> pd.DataFrame:
-        """A row for each interval and role of each attempt whose CPU time was read over time: busy time in ns, what
-        machines do without load included and guests aside."""
+        """A row for each interval and role of each attempt whose CPU time was read over time: busy time in ns, with
+        the machines' background, without their guests."""
         return pd.DataFrame(self._cpu_series)
 
     def cells(self) -> pd.DataFrame:

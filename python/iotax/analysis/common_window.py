@@ -26,7 +26,7 @@ SHORTER_MIN = 0.001
 
 @dataclass(frozen=True)
 class Straggler:
-    """A host that did I/Os for less of the window than the others."""
+    """A host that did I/Os for a shorter part of the window than the others."""
 
     host: str
     late_ns: int

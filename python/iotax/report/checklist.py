@@ -69,21 +69,21 @@ def _before(summary: Summary) -> Item:
     rules = f"; runs with findings of {', '.join(study.exclude)} are left out" if study.exclude else ""
     ask = "Question, primary response, margin and stopping rule fixed before any data"
     if isinstance(study, ImportedStudy):
-        return Item(ask, "no", "The results were imported: nothing shows what was fixed before the data.")
+        return Item(ask, "no", "The results were imported: it is unknown what was fixed before the data.")
     if not summary.data.planned_count:
-        return Item(ask, "no", "The notebook holds no plan: nothing shows what was fixed before the data.")
+        return Item(ask, "no", "The notebook holds no plan: it is unknown what was fixed before the data.")
     if summary.data.looks:
         return Item(ask, "no", f"{looked(summary.data)}: no verdict is given.")
     beyond = len(summary.data.measured) - summary.data.planned_count
     if beyond > 0:
         return Item(ask, "no", f"{beyond} more trials were measured than the plan holds.")
-    text = f"They stand in the study: {inside(primary)} first, margin {study.margin:g} %, {ending}{rules}"
+    text = f"The study fixes them: {inside(primary)} first, margin {study.margin:g} %, {ending}{rules}"
     if summary.data.earlier_runs:
         number = summary.data.earlier_runs + 1
         text += f". It is run {number} of this study in the notebook: each has its own 5 % of false alarms"
     if (untried := summary.data.untried) and not _ended_by_rule(summary):
-        text += f". {len(untried)} of {summary.data.planned_count} trials have not run: what a part of a study says is "
-        return Item(ask, "partly", f"{text}no reason to end there.")
+        text += f". {len(untried)} of {summary.data.planned_count} trials have not run: results of a partial study are "
+        return Item(ask, "partly", f"{text}no reason to stop.")
     return Item(ask, "yes", f"{text}.")
 
 
@@ -119,7 +119,7 @@ def _shown(summary: Summary) -> Item:
     data = summary.data
     ask = "Design, blocks, seed, actual order, failed and excluded runs shown"
     if isinstance(data.study, ImportedStudy):
-        return Item(ask, "no", "Imported files tell what was measured, not what was planned, failed or left out.")
+        return Item(ask, "no", "Imported files show what was measured, not what was planned, failed or left out.")
     if not data.planned_count:
         return Item(ask, "no", "The notebook holds no plan to compare the runs with.")
     complete = len(data.measured) == data.planned_count
@@ -151,10 +151,10 @@ def _sound(summary: Summary) -> Item:
     if Severity.INVALID in levels or Severity.DOUBTFUL in levels:
         return Item(ask, "no", "See the findings under Validity.")
     if Severity.UNKNOWN in _of(summary, "errors"):
-        return Item(ask, "partly", "Whether I/Os failed, or read what had been written, was not recorded for all runs.")
+        return Item(ask, "partly", "For some runs it was not recorded whether I/Os failed or data were correct.")
     if Severity.UNKNOWN in levels or not levels:
         return Item(ask, "partly", "No I/O failed; not all data read were checked.")
-    return Item(ask, "yes", "No I/O failed, and every block read was what had been written.")
+    return Item(ask, "yes", "No I/O failed, and all data read were correct.")
 
 
 def _beyond(summary: Summary) -> str:
@@ -175,7 +175,7 @@ def _beyond(summary: Summary) -> str:
 def _repeats(summary: Summary) -> Item:
     ask = "Replicated, and the noise floor is known"
     if summary.data.simulated:
-        return Item(ask, "none", "Simulated runs have no noise of a machine.")
+        return Item(ask, "none", "Simulated runs have no machine noise.")
     if not summary.noise:
         return Item(ask, "no", "Without replicates the scatter of runs is unknown.")
     noise = summary.noise[0]
@@ -210,9 +210,7 @@ def _generator(summary: Summary) -> Item:
     levels = _of(summary, "generator")
     late = sum(level == Severity.DOUBTFUL for level in _of(summary, "lateness"))
     if late:
-        return Item(
-            ask, "no", f"In {late} of {len(levels)} runs it issued I/Os late enough to show in their response time."
-        )
+        return Item(ask, "no", f"In {late} of {len(levels)} runs it issued I/Os so late that response times show it.")
     waited = sum(level >= Severity.DOUBTFUL for level in _of(summary, "wait"))
     if waited:
         return Item(ask, "no", f"In {waited} of {len(levels)} runs it was ready to work but waited for a processor.")
@@ -221,12 +219,12 @@ def _generator(summary: Summary) -> Item:
         return Item(
             ask,
             "partly",
-            f"In {busy} of {len(levels)} runs its processor was busy throughout: there the throughput is bounded by "
-            "the initiator (protocol and generator), not by the target.",
+            f"In {busy} of {len(levels)} runs its processor was busy throughout: there the initiator (protocol and "
+            f"generator) limits the throughput, not the target.",
         )
     unknown = sum(level == Severity.UNKNOWN for level in levels)
     if unknown or not levels:
-        return Item(ask, "partly", f"How busy it was is unknown for {unknown} of {len(levels)} runs.")
+        return Item(ask, "partly", f"Its utilisation is unknown for {unknown} of {len(levels)} runs.")
     if unwaited := sum(level == Severity.UNKNOWN for level in _of(summary, "wait")):
         return Item(
             ask,

@@ -88,13 +88,13 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
     idle = "runs without load" if costs.idle_runs else "measurements before each block"
     background = f"{_cores(model.background_cores)}; "
     if not model.idle:
-        background += "nothing was measured without load, so it comes from the fitted line alone; "
+        background += "nothing was measured without load, so it comes only from the fitted line; "
     else:
         background += f"fitted as a treatment with {model.idle} {idle}, which gave {model.idle_cores:.4f}; "
     p = model.background_p
     if p is not None:
         background += f"{'' if p < 0.05 else 'not '}significantly different from zero (p {_p(p)}); "
-    background += "the model keeps it in any case"
+    background += "the model keeps it anyway"
     facts = [Fact("Blocks", _blocks(model)), Fact("Background", background)]
     facts += [Fact(f"Equation, {title(arm)}", _equation(model, arm)) for arm in model.arms]
     facts.append(Fact("Linear in IOPS", _linear(costs)))
@@ -190,7 +190,7 @@ def sized_by_sources(summary: Summary) -> list[Sized]:
             Column("Mean response", "µs on them, M/M/c"),
             Column(name, "cores, and mean response"),
         ]
-        note = "The source divides the rate by what one core can do, which keeps its cores as good as fully busy."
+        note = "The source divides the rate by what one core can do, which keeps its cores almost fully busy."
         if busiest:
             more = figure(100 * (1 / max(busiest) - 1))
             note += (
@@ -241,7 +241,7 @@ def _blocks(model: CpuModel) -> str:
     """How exactly the cost in µs is known from so many blocks."""
     count = len(model.blocks)
     if count < 2:
-        return "one: the µs hold for the time of this block only; drift between blocks is not in their intervals"
+        return "one: the µs are valid only for the time of this block, and drift is not in their intervals"
     text = (
         f"{count}: the µs are means over them, so their intervals use Student’s t with {count - 1} degrees of freedom, "
         f"{figure(block_reach(count))} standard errors to each side"

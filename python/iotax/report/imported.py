@@ -12,8 +12,8 @@ _LATENCY: dict[LatencyKnown | Literal["apart"], str] = {
     "histogram": "histograms: percentiles of several runs are those of their counts together",
     "percentiles": "percentiles of each run only: they are shown as geometric means over runs, since percentiles of "
     "several runs cannot be merged; there are no percentile curves and no shift functions",
-    "apart": "percentiles of reads and of writes apart, as the files have them; there are none of both together",
-    "mean": "means only: no percentile can be given",
+    "apart": "percentiles of reads and of writes separately, as in the files; none for both together",
+    "mean": "means only, no percentiles",
     "none": "no latency",
 }
 
@@ -48,7 +48,7 @@ def _of(count: int, whole: int) -> str:
 def _no_cpu(summary: Summary) -> str:
     if any(run.result.cpu.initiator for run in summary.data.measured):
         return (
-            "none. The files count the load program's own time only; the kernel's threads and interrupts are not in "
-            "it. Record sar, mpstat or esxtop beside the runs and import it with --cpu."
+            "none. The files count only the load program's own time, without the kernel's threads and interrupts. "
+            "Record sar, mpstat or esxtop beside the runs and import it with --cpu."
         )
     return "none. The files hold no CPU time; record sar, mpstat or esxtop beside the runs and import it with --cpu."

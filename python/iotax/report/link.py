@@ -71,7 +71,7 @@ def note(summary: Summary) -> str:
         return f"No link carried {floor} of that on both sides of a comparison: no difference here comes from its rate."
     return (
         f"In {counted(bound, 'comparison')} both links carried {floor} of that or more: there the raw difference "
-        "is that of the links, and shares compare the protocols. Latency and CPU are not normalised and "
+        f"comes from the links, and the shares compare the protocols. Latency and CPU are not normalised and "
         "stay as measured."
     )
 

@@ -334,9 +334,8 @@ def _how_local(summary: Summary) -> str:
         return ""
     if run.result.facts.stack == "user":
         return (
-            "The load process maps the memory of the server's own volume and copies blocks from and to it: the same "
-            "bytes, without a protocol, a socket or a system call. It is the floor for every protocol here, not a "
-            "disk."
+            "The load process maps the memory of the server's own volume and copies blocks: the same bytes, without "
+            "protocol, socket or system call. It is the lower bound for every protocol here, not a disk."
         )
     return (
         f"The load process opens {redact(run.result.endpoint.partition(':')[2])} itself and reads and writes it "
@@ -345,29 +344,29 @@ def _how_local(summary: Summary) -> str:
 
 
 _HOW_CPU_SIMULATED = (
-    "Nothing was measured: each thread's work is charged to a simulated processor by the table of costs, for what the "
-    "stacks did in the measured window, and divided by the I/Os that completed inside it."
+    "Nothing was measured: the cost table assigns CPU time to the work that the stacks did in the measured window; it "
+    "is divided by the I/Os that completed in the window."
 )
 _HOW_CPU_DATABASE = (
-    "The initiator's guest holds PostgreSQL and pgbench too, and CPU is divided by the transactions that ended in the "
+    "The initiator's guest also runs PostgreSQL and pgbench; CPU is divided by the transactions that ended in the "
     "window."
 )
 _HOW_CPU_VM = (
-    "Under emulation the thread that stands for a guest's processor is left out of the hypervisor with the guest, and "
-    "what devices do in it; where guests count instructions, their microseconds are 4 ns an instruction, and the "
-    "hypervisor's are this host's: do not add the two."
+    "Under emulation the hypervisor's figure leaves out the thread of the guest's processor, and with it the device "
+    "emulation in that thread. If guests count instructions, a guest's microsecond is 250 instructions and the "
+    "hypervisor's is real time: do not add the two."
 )
 _HOW_CPU_DISK = (
-    "Where the load has a virtual disk (VDUSE), the initiator's figure holds all that stands between load and "
-    "initiator, as on a hypervisor's host: the virtio driver, VDUSE with its copy of the data, and QEMU's storage "
-    "daemon. It holds no entry into a guest and no exit from one."
+    "With a virtual disk (VDUSE), the initiator's figure includes everything between load and initiator, as on a "
+    "hypervisor's host: the virtio driver, VDUSE with its copy of the data, and QEMU's storage daemon. It includes no "
+    "guest entries or exits."
 )
 
 
 def _how_events(summary: Summary) -> list[str]:
     parts = [part for run in summary.data.runs for part in run.result.cpu]
     if any(part.events is not None for part in parts):
-        return ["Instructions and cycles are those that the processor counted in the threads of both processes."]
+        return ["The processor counted instructions and cycles in the threads of both processes."]
     reason = next((part.no_events for part in parts if part.no_events), None)
     return [] if reason is None else [f"Instructions and cycles were not counted: {reason}."]
 
@@ -383,7 +382,7 @@ def _how_workers(summary: Summary) -> list[str]:
     if not shares:
         return []
     return [
-        "The hosts were reached by a Dask worker on each, which runs beside what is measured: it took up to "
+        "A Dask worker runs on each host beside the load; it took up to "
         f"{show_share(max(shares))} of a core over a window. It is part of the machines' figures, not of the "
         "processes'."
     ]
@@ -405,7 +404,7 @@ def _how_cpu(summary: Summary) -> list[str]:
             _HOW_CPU_VM,
             *([_HOW_CPU_DISK] if disks else []),
         ]
-    text += ["Each is read over the measured window and divided by the I/Os that completed inside it."]
+    text += ["Each is measured over the window and divided by the I/Os that completed in it."]
     text += _how_events(summary)
     text += _how_workers(summary)
     cores = data.background_cores

@@ -106,8 +106,7 @@ def words(source: Source, runs: Doubt, gained: str) -> str:
         aside += f" {_are(len(emulated))} not judged: here over {over}."
     if unequal := sum(each.agreement == "rates" for each in source.figures):
         aside += (
-            f" {_are(unequal)} not judged: utilisation compares what I/Os cost at equal rates only, and the rates "
-            "differ here."
+            f" {_are(unequal)} not judged: utilisation compares costs only at equal rates, and the rates differ here."
         )
     if not known:
         return aside.strip() or f"None of these figures was {gained} with an interval in this run."

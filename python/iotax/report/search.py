@@ -20,14 +20,14 @@ def objective(summary: Summary) -> str:
     asked = f"Objective: p{search.percentile:g} within {show_time(search.latency_max)}."
     if search.rate_max:
         return (
-            f"{asked} In each of {search.confirm} blocks the highest rate that held was searched for anew, by "
-            f"bisection to {search.precision:g} %, and measured in a fresh run. A knee whose fresh runs missed the "
+            f"{asked} In each of {search.confirm} blocks the highest rate that held was searched again, by bisection "
+            f"to {search.precision:g} %, and measured in a fresh run. A knee whose fresh runs missed the "
             "objective is withdrawn. The interval is that of the knees over the blocks."
         )
     return (
         f"{asked} Every combination ran as designed; of those that met the objective in every run, the one with the "
         f"most IOPS wins. The winner is then measured again in {search.confirm} fresh runs, since the best of many is "
-        "partly best by chance."
+        f"partly luck."
     )
 
 

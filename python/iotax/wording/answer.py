@@ -63,7 +63,7 @@ def answer(summary: Summary) -> list[Part]:
     several = sum(len(each) for each in (significant, equivalent, open_, withheld)) > _SENTENCES_MANY
     parts = [
         Part("In short", tuple(in_short(summary)) if several else ()),
-        Part("What an I/O costs at the held rates", (*costs, *by_rate(summary))),
+        Part("What each I/O costs at the rates of the study", (*costs, *by_rate(summary))),
         Part("What each protocol adds to an I/O", tuple(adds)),
         Part("Significant differences", tuple(significant)),
         Part(f"No difference beyond the margin of {margin}", tuple(equivalent)),
@@ -73,12 +73,12 @@ def answer(summary: Summary) -> list[Part]:
         Part("Offered and not completed", tuple(not_achieved(summary))),
         Part("Not measured", tuple(not_measured(summary))),
         Part("What CPU per I/O leaves out", tuple(left_out(summary))),
-        Part("What CPU per I/O holds", tuple(within(summary))),
+        Part("What CPU per I/O includes", tuple(within(summary))),
         Part("Simulated controllers", tuple(controllers(summary))),
         Part("Why doubtful", tuple(doubts.reasons())),
     ]
     said = " ".join(finding.text for part in parts for finding in part.findings)
-    parts.append(Part("What carries it here", tuple(emulated(summary, said))))
+    parts.append(Part("Transport used here", tuple(emulated(summary, said))))
     if text := encrypted(summary):
         parts.append(Part("What counts here", (Finding("", text.removesuffix(".")),)))
     return [part for part in parts if part.findings]

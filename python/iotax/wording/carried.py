@@ -8,7 +8,7 @@ from iotax.wording.figures import listed
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding
 
-ENCRYPTED_BRIEF = "1 µs is 250 instructions; an AES instruction counts as one, so it is no time."
+ENCRYPTED_BRIEF = "1 µs is 250 instructions; an AES instruction counts as one, so this is not a time."
 """What `encrypted` says, in one line of a terminal."""
 _ENCRYPTIONS = {"ipsec": "IPsec", "wireguard": "WireGuard"}
 
@@ -33,6 +33,5 @@ def encrypted(summary: Summary) -> str:
         return ""
     named = listed([_ENCRYPTIONS.get(kind, kind) for kind in sorted(kinds)])
     return (
-        f"With {named}, CPU per I/O counts instructions (250 are 1 µs), an AES instruction as one like any other: "
-        "it is no time."
+        f"With {named}, CPU per I/O counts instructions (250 are 1 µs), an AES instruction as one, so it is not a time."
     )

@@ -25,8 +25,8 @@ def took_part(summary: Summary) -> list[str]:
     return [
         *named,
         *(
-            f"{_treatment(each)}of {counted(len(each.rates_iops), 'client')}, {host} did {summary.counts}s for less of "
-            f"the window than the others in {runs} of {_runs(each)}."
+            f"{_treatment(each)}of {counted(len(each.rates_iops), 'client')}, {host} did {summary.counts}s for a "
+            f"shorter part of the window than the others in {runs} of {_runs(each)}."
             for each in found
             for host, runs in each.stragglers.items()
         ),
@@ -42,7 +42,8 @@ def _sentence(clients: Clients, summary: Summary) -> str:
         text += f", from {show_rate(rates[least])} ({least}) to {show_rate(rates[most])} ({most}) each"
         text += f"; fairness (Jain's index) {clients.fairness:.2f}"
     for host, runs in clients.stragglers.items():
-        text += f"; {host} did {summary.counts}s for less of the window than the others in {runs} of {_runs(clients)}"
+        shorter = f"did {summary.counts}s for a shorter part of the window than the others"
+        text += f"; {host} {shorter} in {runs} of {_runs(clients)}"
     costs = [f"{figure(cost / 1e3)} µs on {role}s" for role, cost in clients.cpu_per_io_ns.items()]
     said = f"{text}. CPU per {summary.counts}: {', '.join(costs)}" if costs else text
     return f"{said}; doubtful." if clients.cell.doubt.most else f"{said}."
@@ -54,7 +55,7 @@ def _names(clients: Clients) -> str:
 
 
 def _own(clients: Clients) -> str:
-    return ", each on a volume of its own" if clients.cell.runs[0].result.facts.volumes else ""
+    return ", each on its own volume" if clients.cell.runs[0].result.facts.volumes else ""
 
 
 def _treatment(clients: Clients) -> str:

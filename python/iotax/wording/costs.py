@@ -34,7 +34,7 @@ def _against(summary: Summary, arm: str, base: str) -> str:
     cpu, model = summary.models[CPU.key], summary.costs.model
     ends = cpu.brackets.arms(summary.grid, base)
     if arm in [each for _, each in ends]:
-        return f"; {title(base)} and {title(arm)} are two ends, and a real adapter lies between"
+        return f"; {title(base)} and {title(arm)} are bounds; a real adapter lies between them"
     own = f"{title(base)}’s"
     ratios = [_times(model.ratio(arm, end), f"{own} over {carrier}") for carrier, end in ends]
     told = " and ".join(ratios or [_times(model.ratio(arm, base), own)])

@@ -58,12 +58,9 @@ def _measured(role: CpuRole, run: Run) -> str:
     if role == "hypervisor":
         return _of_host(first)
     if first.layer == "process":
-        return (
-            f"the {'load' if role == 'initiator' else 'server'} process, by its own clock, which is precise to the "
-            "nanosecond"
-        )
+        return f"the {'load' if role == 'initiator' else 'server'} process, by its own CPU clock in nanoseconds"
     what = f"the {role}’s {'virtual machine' if first.layer == 'guest' else 'machine'}"
-    less = ", less what it does without load" if first.background_ns is not None else ""
+    less = ", minus its background without load" if first.background_ns is not None else ""
     return (
         f"all busy time of {what} by /proc/stat (ticks of 10 ms), since kernel threads and interrupts do the work{less}"
     )
@@ -78,14 +75,14 @@ def _machines(parts: Sequence[CpuTime]) -> str:
 
 def _of_host(part: CpuTime) -> str:
     if part.layer == "process":
-        return "the QEMU processes of the guests, less their guests’ own time"
+        return "the QEMU processes of the guests, minus their guests’ own time"
     meter = "esxtop (Physical Cpu(_Total), % Util Time × processors)" if part.meter == "esxtop" else "/proc/stat"
     own = (
-        "less the guests’ own user and system time"
+        "minus the guests’ own user and system time"
         if part.meter == "esxtop"
-        else "less the time of its guests, which the kernel counts (the column `guest`)"
+        else "minus the time of its guests as the kernel counts it (column `guest`)"
     )
-    less = " and what it does without load" if part.background_ns is not None else ""
+    less = " and its background without load" if part.background_ns is not None else ""
     return f"all busy time of the host by {meter}, {own}{less}"
 
 
@@ -100,32 +97,30 @@ def _recorded(role: CpuRole, parts: Sequence[CpuTime]) -> str:
         hosts = ", guests within their hosts and counted once" if any(p.role == "hypervisor" for p in parts) else ""
         # Notebooks of earlier versions do not say what read them.
         meters = listed([*dict.fromkeys(part.meter for part in parts if part.meter)] or ["their own monitors"])
-        return f"all that was busy while a run lasted, by {meters}, what machines do without load included{hosts}"
-    taken = ["less its guests’ own time"] if first.guests_ns is not None else []
-    idle = "less what it does without load" if first.background_ns is not None else "what it does without load is in it"
+        return f"all busy time during a run, by {meters}, including the machines’ background{hosts}"
+    taken = ["minus its guests’ own time"] if first.guests_ns is not None else []
+    without = "its background without load"
+    idle = f"minus {without}" if first.background_ns is not None else f"including {without}"
     what = "the guest" if first.layer == "guest" else "the host" if role == "hypervisor" else "the machine"
     by = f" by {first.meter}" if first.meter else ""
-    return f"all that {what} did while a run lasted{by}, {', '.join([*taken, idle])}"
+    return f"all busy time of {what} during a run{by}, {', '.join([*taken, idle])}"
 
 
 _SIMULATED: dict[CpuRole, str] = {
-    "initiator": "what the table of costs charges to the simulated initiators; to their guests where it has costs "
-    "of a hypervisor",
-    "target": "what the table of costs charges to the simulated targets",
-    "hypervisor": "what the table of costs charges to the hypervisor of the simulated initiators, their guests aside",
-    "machine": "all simulated machines, which do nothing besides; guests and their hypervisor once each",
+    "initiator": "the cost table’s CPU time of the simulated initiators, or of their guests if the table has costs of "
+    "a hypervisor",
+    "target": "the cost table’s CPU time of the simulated targets",
+    "hypervisor": "the cost table’s CPU time of the hypervisor of the simulated initiators, without their guests",
+    "machine": "all simulated machines, which do nothing else; guests and their hypervisor are counted once",
 }
 _VM: dict[CpuRole, str] = {
-    "initiator": "all of the initiator’s guest by its own clock (wall time less idle time) over the measured "
-    "window, less what "
-    "it spends idle",
-    "target": "all of the target’s guest by its own clock, from before the load to after it and for the I/Os of the "
-    "same "
-    "interval, less what it spends idle",
-    "hypervisor": "the QEMU process that runs the initiator’s guest, the guest itself aside, by this host’s clock, "
-    "less what it "
-    "spends idle",
-    "machine": "both guests by their own clocks, idle work included; the host below them is not in it",
+    "initiator": "the whole initiator guest by its own clock (wall time minus idle time) over the measured window, "
+    "minus its idle background",
+    "target": "the whole target guest by its own clock, from before the load to after it and for the I/Os of that "
+    "interval, minus its idle background",
+    "hypervisor": "the QEMU process of the initiator’s guest, without the guest itself, by this host’s clock, minus "
+    "its idle background",
+    "machine": "both guests by their own clocks, including their background; the host below them is not included",
 }
 
 
@@ -134,7 +129,7 @@ def _why(role: CpuRole, lack: Lack | None, summary: Summary) -> str:
     match lack:
         case Lack.GUESTS if imported:
             return (
-                "its guests’ own time was not recorded, and a host’s monitor counts them in: record sar or "
+                "its guests’ own time was not recorded, and a host’s monitor includes it: record sar or "
                 "mpstat in "
                 "each guest and import it with --cpu guest=FILE"
             )
@@ -144,17 +139,17 @@ def _why(role: CpuRole, lack: Lack | None, summary: Summary) -> str:
                 "among the initiators and targets"
             )
         case Lack.BACKGROUND:
-            return "its kernel makes the path, and what the machine does without load was not measured"
+            return "its kernel provides the path, and the machine’s background without load was not measured"
         case Lack.TOGETHER:
-            return "one machine holds initiator and target, and only their sum is known"
+            return "initiator and target share a machine, and only their sum is known"
         case Lack.NOBODY:
-            return "nobody serves the volume"
+            return "no server: the volume is local"
         case Lack.NOT_READ if imported:
             said = "guest" if role == "hypervisor" else ""
             word = "hypervisor" if said else role if role != "machine" else "initiator"
             also = " and --cpu guest=FILE" if said else ""
             return (
-                "nobody recorded it: record sar, mpstat or esxtop beside the runs and import it with --cpu "
+                "it was not recorded: record sar, mpstat or esxtop beside the runs and import it with --cpu "
                 f"{word}=FILE{also}"
             )
         case Lack.NOT_READ:
@@ -164,10 +159,10 @@ def _why(role: CpuRole, lack: Lack | None, summary: Summary) -> str:
 
 
 _NOT_READ: dict[CpuRole, str] = {
-    "initiator": "its CPU was not read",
-    "target": "the target’s machine is not one that this lab reads",
-    "hypervisor": "no hypervisor was read: the hosts lab reads those under `hypervisors:`, the vm lab its own",
-    "machine": "no whole machine was read",
+    "initiator": "its CPU was not measured",
+    "target": "this lab does not measure the target’s machine",
+    "hypervisor": "no hypervisor was measured: the hosts lab measures those under `hypervisors:`, the vm lab its own",
+    "machine": "no whole machine was measured",
 }
 
 
@@ -192,17 +187,19 @@ def missing(summary: Summary) -> str:
 def _briefly(role: CpuRole, lack: Lack | None, summary: Summary) -> str:
     match lack:
         case Lack.GUESTS:
-            return "its guests were not read"
+            return "its guests were not measured"
         case Lack.BACKGROUND:
             return "its idle load is unknown"
         case Lack.TOGETHER:
             return "both ends share a machine"
         case Lack.NOBODY:
-            return "nobody serves the volume"
+            return "no server: the volume is local"
         case Lack.NOT_READ if isinstance(summary.data.study, ImportedStudy):
             return "nobody recorded it"
         case Lack.NOT_READ:
-            return {"target": "this lab does not read it", "hypervisor": "none was read"}.get(role, "it was not read")
+            return {"target": "this lab does not measure it", "hypervisor": "none was read"}.get(
+                role, "it was not read"
+            )
         case None:
             return "its processors are unknown"
 
@@ -234,8 +231,8 @@ def within(summary: Summary) -> list[Finding]:
 
 
 _FORWARDING = (
-    "The interconnect’s rate, delay and CPU time are the study’s own figures; a controller that forwards is assumed to "
-    "spend on its ports what receiving and sending cost a target"
+    "The interconnect’s rate, delay and CPU time come from the study; a forwarding controller is assumed to spend as "
+    "much CPU on its ports as a target does on receiving and sending"
 )
 
 

@@ -14,8 +14,8 @@ STRINGS = (
     "instruction, so copies weigh more than on a processor."
 )
 COPIES_WEIGH = "Copies count more than on a processor; this and functions: see --long."
-COPIES_DIFFER = "Two kernels that copy by different instructions differ by that alone."
-OWN_INTERVALS = "Each 95 % interval is its own: of 100 functions that did not change, about 5 seem to."
+COPIES_DIFFER = "Kernels that copy with different instructions differ for that reason alone."
+OWN_INTERVALS = "Each 95 % interval stands alone: of 100 unchanged functions, about 5 seem to change."
 _SIDES = {"initiator": "initiator", "target": "target", "both": "initiator and target together"}
 FAMILIES = {
     "Load, files, system calls": ("load generator", "system calls, io_uring", "VFS, page cache", "file systems"),

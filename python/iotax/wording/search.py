@@ -137,7 +137,7 @@ def _without(knee: Knee) -> str:
             f"{_share(knee.withdrawn, knee)} withdrawn, since fresh runs at the rate found missed the objective"
         )
     if knee.unconfirmed:
-        parts.append(f"{_share(knee.unconfirmed, knee)} left out for want of a fresh run that meets the objective")
+        parts.append(f"{_share(knee.unconfirmed, knee)} left out, since no fresh run met the objective")
     return "; ".join(parts)
 
 

@@ -23,21 +23,21 @@ _NAMED_MAX = 8
 
 
 SIMULATED = (
-    "Simulated: no machine was measured; processors, links and media existed in virtual time, "
-    "and CPU times are those of a table of costs."
+    "Simulated: nothing was measured on a machine. Processors, links and media are models in virtual time; CPU times "
+    "come from a cost table."
 )
 """Said before all else wherever such results are shown."""
-SIMULATED_BRIEF = "Simulated: no machine was measured; costs are those of a table."
+SIMULATED_BRIEF = "Simulated: nothing was measured on a machine; costs come from a table."
 """The same in one line of a terminal."""
 
 _DRAWN = (
-    "Each replicate drew its costs from the intervals of their table: the intervals here hold what is not known of the "
+    "Each replicate drew its costs from the table’s intervals, so the intervals here include the uncertainty of the "
     "costs."
 )
 
 _SEEDS = (
     "Replicates differ only by random seed; the intervals leave out the uncertainty of the assumed costs. "
-    "`iotax sim sensitivity` shows what each of them decides."
+    "`iotax sim sensitivity` shows how much each one matters."
 )
 
 
@@ -64,7 +64,7 @@ def trust(summary: Summary) -> list[Finding]:
         found.append(Finding("disturbed", text, "warning"))
     if data.looks:
         text = f"{looked(data)}. Ratios get no verdict: adding until something differs finds differences that are not "
-        found.append(Finding("looks", f"{text}there. A new run, with another `seed:`, gets verdicts.", "warning"))
+        found.append(Finding("looks", f"{text}there. A new run with another `seed:` gets verdicts.", "warning"))
     if data.apart:
         found.append(_apart(data))
     if data.excluded:
@@ -194,11 +194,11 @@ def _carried_over(found: CarryOver) -> Finding:
     """Whether slices show what ran before them."""
     name, test = inside(found.response.short), f"Kruskal-Wallis, p = {found.p:.2g}"
     if found.p >= _CARRIED_P:
-        return Finding("carry-over", f"No significant effect on {name} of what ran in the slice before ({test}).")
+        return Finding("carry-over", f"No significant effect on {name} of the preceding slice ({test}).")
     return Finding(
         "carry-over",
-        f"What ran in the slice before changes {name} ({test}): by {signed(found.percent / 100)} after "
-        f"{title(found.after)}. Of treatments that are compared each follows each other one equally often, so the "
+        f"The preceding slice changes {name} ({test}): by {signed(found.percent / 100)} after "
+        f"{title(found.after)}. Compared treatments follow each other equally often, so the "
         "comparison stays fair; a longer `settle:` under design reduces the effect.",
     )
 

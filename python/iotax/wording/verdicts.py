@@ -263,7 +263,7 @@ def _compared(comparison: Comparison, arm: str, base: str, found: str) -> str:
     return _difference(response, ratio, base)
 
 
-_WHATEVER = "however much of the transport an adapter does"
+_WHATEVER = "however much of the transport the adapter handles"
 
 
 def _at_ends(comparison: Comparison, arm: str, base: str, found: str) -> str:
@@ -406,7 +406,7 @@ def taxed(summary: Summary) -> list[tuple[Finding, Doubt]]:
                 text += f" and loses {_share(lost)} of the throughput"
             text += f", compared with the same volume reached locally {under(tax.condition)}".rstrip()
             if tax.carrier.emulated:
-                text += f"; it runs here over {described(tax.carrier)}, whose cost is in these figures"
+                text += f"; it runs here over {described(tax.carrier)}, whose cost is included"
             said.append((Finding(title(arm), text), summary.tax_doubt(tax)))
     return said
 

@@ -14,7 +14,7 @@ def because(withheld: Withheld, arm: str, base: str) -> str:
         case Cause.CARRIER:
             return f"the carriers differ ({arm}: {withheld.arm}; {base}: {withheld.baseline})"
         case Cause.RATES:
-            return "the rates differ, and utilisation compares what I/Os cost at equal rates only"
+            return "the rates differ, and utilisation compares costs only at equal rates"
         case Cause.ENCRYPTED:
             return "an instruction that encrypts counts as one, however long it takes, so no times are compared"
         case Cause.COUNTS:
@@ -24,4 +24,4 @@ def because(withheld: Withheld, arm: str, base: str) -> str:
         case Cause.LOOKED:
             return "replicates were added after results were known"
         case Cause.ENDS:
-            return "it depends on how much of the transport an adapter does"
+            return "it depends on how much of the transport the adapter handles"

@@ -53,7 +53,7 @@ def test_a_verdict_against_fibre_channel_is_that_of_both_ends() -> None:
         assert end.ratio.low < true < end.ratio.high
     assert found.ends[0].ratio == found.ratio
     assert re.search(
-        r"^NFSv3 needs more .*CPU per I/O than FCP however much of the transport an adapter does: "
+        r"^NFSv3 needs more .*CPU per I/O than FCP however much of the transport the adapter handles: "
         r"\d+ % more .*CPU per I/O \(95 % CI .*\) over software FCoE and "
         r"3\.\d+ times the .*CPU per I/O \(95 % CI .* times\) over a loop within one kernel, without frames\.$",
         sentence(summary, "NFSv3"),
@@ -106,7 +106,7 @@ def test_two_ends_that_disagree_give_no_verdict() -> None:
     assert found.withheld.cause is Cause.ENDS
     assert {end.verdict for end in found.ends} == {Verdict.BETTER, Verdict.WORSE}
     said = sentence(summary, "NFSv3")
-    assert "it depends on how much of the transport an adapter does; measured: " in said
+    assert "it depends on how much of the transport the adapter handles; measured: " in said
     assert "% less" in said
     assert "% more" in said
 
@@ -187,7 +187,7 @@ def test_a_price_is_told_as_a_multiple_of_both_ends() -> None:
     assert re.search(
         r"times FCP’s over software FCoE \(.*\) and .* times FCP’s over a loop within one kernel", said["NFSv3"]
     )
-    assert said["FCP (no transport)"].endswith("are two ends, and a real adapter lies between")
+    assert said["FCP (no transport)"].endswith("are bounds; a real adapter lies between them")
 
 
 def test_a_price_beside_one_end_alone_says_that_the_carriers_differ() -> None:

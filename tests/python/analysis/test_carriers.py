@@ -92,7 +92,7 @@ def test_a_tax_over_an_emulated_carrier_says_so(emulated: StudyData) -> None:
 def test_a_carrier_that_no_verdict_brings_up_is_named_beside_them(emulated: StudyData) -> None:
     def named(data: StudyData) -> list[str]:
         parts = {part.title: part.findings for part in answer(summarise(data))}
-        return [each.text for each in parts.get("What carries it here", ())]
+        return [each.text for each in parts.get("Transport used here", ())]
 
     assert named(emulated) == []  # the withheld verdict says it
     assert named(Simulation().data(study())) == []
@@ -132,10 +132,7 @@ def test_a_published_figure_is_not_said_to_agree_over_an_emulated_carrier() -> N
     assert row.figures[-1].value == "not judged"
 
 
-AES = (
-    "With IPsec, CPU per I/O counts instructions (250 are 1 µs), an AES instruction as one like any other: "
-    "it is no time."
-)
+AES = "With IPsec, CPU per I/O counts instructions (250 are 1 µs), an AES instruction as one, so it is not a time."
 
 
 def test_instructions_that_encrypt_are_compared_and_their_times_are_not() -> None:
@@ -163,7 +160,7 @@ def test_what_counts_as_one_is_said_where_the_figure_is_shown() -> None:
     # Below the charts of CPU per I/O, and on a terminal's first screen.
     drawn = draw(summary)
     assert drawn.cpu
-    assert render(summary, drawn, "n.iotax").count("an AES instruction as one like any other") >= 2
+    assert render(summary, drawn, "n.iotax").count("an AES instruction as one, so it is not a time") >= 2
     assert ENCRYPTED_BRIEF in [str(line) for line in screen(console(), data, 40)]
     # A processor's own time is time.
     timed = with_facts(data, clock="time")

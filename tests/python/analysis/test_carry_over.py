@@ -60,7 +60,7 @@ def test_carry_over_is_found_with_its_treatment_and_size() -> None:
     assert found.after == "t2"
     assert found.percent == pytest.approx(9, abs=3)
     said = _carried_over(found).text
-    assert "What ran in the slice before changes throughput" in said
+    assert "The preceding slice changes throughput" in said
     assert "after t2" in said
 
 
@@ -71,7 +71,7 @@ def test_without_carry_over_one_in_twenty_is_an_alarm(groups: Sequence[int]) -> 
     alarms = sum(each is not None and each.p < 0.05 for each in some)
     assert alarms / 300 <= 0.05 + 0.03
     calm = next(each for each in some if each is not None and each.p >= 0.05)
-    assert _carried_over(calm).text.startswith("No significant effect on throughput of what ran in the slice before")
+    assert _carried_over(calm).text.startswith("No significant effect on throughput of the preceding slice")
 
 
 def test_too_few_slices_and_responses_without_slices_say_nothing() -> None:

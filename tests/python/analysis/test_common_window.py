@@ -131,7 +131,7 @@ def test_the_sentences_of_terminal_and_report_name_the_straggler(run: Run) -> No
     summary = summarise(data)
     line = wording.sentences(summary)[0]
     runs = len(summary.cells[0].runs)
-    assert f"; h2 did I/Os for less of the window than the others in {runs} of {runs} runs" in line
+    assert f"; h2 did I/Os for a shorter part of the window than the others in {runs} of {runs} runs" in line
     page = render(summary, draw(summary), "n.iotax")
     assert "h2 completed nothing in the last " in page
-    assert "h2 did I/Os for less of the window" in page
+    assert "h2 did I/Os for a shorter part of the window" in page

@@ -148,7 +148,7 @@ def test_utilisation_gets_no_verdict_where_the_rates_differ() -> None:
     assert overall.comparison.withheld.cause is Cause.RATES
     assert overall.comparison.ratio.low is not None
     [said] = [f.sentence for each in answer(summary) for f in each.findings if "utilisation" in f.sentence]
-    assert "the rates differ, and utilisation compares what I/Os cost at equal rates only" in said
+    assert "the rates differ, and utilisation compares costs only at equal rates" in said
 
 
 def test_utilisation_is_judged_where_the_rates_are_equal() -> None:
@@ -167,7 +167,7 @@ def test_what_the_study_asks_for_and_nobody_read_is_said_with_its_reason() -> No
     summary = summarise(Simulation().data(of))
     [missing] = [each for each in answer(summary) if each.title == "Not measured"]
     [finding] = missing.findings
-    assert "No CPU per I/O, initiator's hypervisor: no hypervisor was read" in finding.sentence
+    assert "No CPU per I/O, initiator's hypervisor: no hypervisor was measured" in finding.sentence
     assert [each.response for each in summary.unread] == [CPU_HYPERVISOR]
 
 

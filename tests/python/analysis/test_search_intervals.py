@@ -184,7 +184,7 @@ def test_carriers_are_known_where_no_fresh_run_was_made() -> None:
         attempts += [attempt(each, *truth(each), template) for each in probes]
         left = next_trials(of, [each.trial for each in attempts], attempts)
     assert sentences(of, attempts)[0] == (
-        "NFSv3: no knee: 1 of 1 search left out for want of a fresh run that meets the objective."
+        "NFSv3: no knee: 1 of 1 search left out, since no fresh run met the objective."
     )
 
 

@@ -59,7 +59,7 @@ def test_counts_and_histograms_are_added_and_percentiles_are_those_of_all() -> N
     assert (together.outstanding.workers, together.outstanding.mean) == (4, 15.0)
     assert together.series[0].reads == 200
     assert together.series[0].latency_p50_ns is None
-    # What each did when: who worked for less of the window than the others is seen there.
+    # What each did when: who worked for a shorter part of the window than the others is seen there.
     assert [each.intervals for each in together.clients] == [((0, 100),), ((0, 100),)]
     assert [(each.host, each.ios, each.latency_p50_ns) for each in together.clients] == [
         ("a", 100, 100),

@@ -48,7 +48,9 @@ def test_the_true_costs_of_both_protocols_are_found(shown) -> None:
         assert costs == pytest.approx([HYPERVISOR_US[protocol]] * 3, rel=0.02)
     for costs in values(document, "cpu_initiator").values():
         assert costs == pytest.approx([GUEST_US] * 3, rel=0.02)
-    [held] = [part for part in document["answer"] if part["title"].startswith("What an I/O costs at the held rates")]
+    [held] = [
+        part for part in document["answer"] if part["title"].startswith("What each I/O costs at the rates of the study")
+    ]
     fc, nfs, *_ = held["sentences"]
     assert _first_number(fc) == pytest.approx(41, rel=0.01)
     assert _first_number(nfs) == pytest.approx(81, rel=0.01)
@@ -113,4 +115,4 @@ def test_a_report_says_what_each_column_holds_and_of_no_process_clock(shown, iot
     iotax("report", "c.iotax")
     page = Path("c.html").read_text()
     assert "process clock" not in page
-    assert "esxtop" in page and "less its guests’ own time" in page
+    assert "esxtop" in page and "minus its guests’ own time" in page

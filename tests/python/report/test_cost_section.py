@@ -77,7 +77,7 @@ def test_each_cost_says_that_most_of_its_runs_are_doubtful(summary):
 
 def test_the_first_screen_begins_with_the_price_at_the_held_rates(summary):
     first = answer(summary)[0]
-    assert first.title == "What an I/O costs at the held rates"
+    assert first.title == "What each I/O costs at the rates of the study"
     base, other = (each.sentence for each in first.findings)
     assert re.fullmatch(r"iSCSI costs [\d.]+ µs \(95 % CI [\d.]+ to [\d.]+\) of CPU per I/O\.", base)
     assert re.search(r"^NFSv3 costs .* of CPU per I/O, [\d.]+ times iSCSI’s \(95 % CI [\d.]+ to [\d.]+\)\.$", other)

@@ -97,7 +97,7 @@ def test_a_process_that_serves_a_virtual_disk_is_no_part_of_the_initiators_kerne
 
 def test_the_report_says_what_a_virtual_disk_adds_to_the_initiators_figure() -> None:
     plain, above = (render(each, draw(each), "n.iotax") for each in (guests(), with_virtual_disk(guests())))
-    said = "holds all that stands between load and initiator"
+    said = "includes everything between load and initiator"
     assert said in above
     assert said not in plain
 

@@ -205,7 +205,7 @@ def test_compare_names_the_functions_on_the_terminal_and_in_the_json(tmp_path: P
     assert "most in TCP/IP +2,000; copies +100" in brief.stdout
     assert "tcp_ack" in long.stdout
     assert "copies" in long.stdout
-    assert "of 100 functions that did not change, about 5 seem to" in long.stdout
+    assert "of 100 unchanged functions, about 5 seem to" in long.stdout
     assert "emulator counts each step of a string instruction" in long.stdout
     assert "Copies count more than on a processor" in brief.stdout
     document = json.loads(ran("compare", before, later, "--json").stdout)

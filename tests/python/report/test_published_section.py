@@ -112,7 +112,7 @@ def test_relative_utilisation_is_judged_at_equal_rates_only():
     assert [each.agreement for each in (source(1.0).figures[0], source(0.8).figures[0])] == ["agrees", "rates"]
     differing = measured(0.8)
     said = published.words(differing.sources[0], differing.doubt_of(differing.cells), "measured")
-    assert "not judged: utilisation compares what I/Os cost at equal rates only" in said
+    assert "not judged: utilisation compares costs only at equal rates" in said
 
 
 def test_agreement_from_mostly_doubtful_runs_says_so(data):

@@ -70,7 +70,7 @@ def test_where_nothing_draws_charts_their_words_stand_in_their_place(tmp_path, m
         page = report.write(notebook, tmp_path / "words.html").read_text()
         with pytest.raises(report.NoRendererError, match="which is not installed here"):
             report.write(notebook, tmp_path / "again.html", tmp_path / "charts")
-    assert "Words in place of charts." in page and "Words in place of charts." not in drawn
+    assert "No charts." in page and "No charts." not in drawn
     sections = re.compile(r'<section id="(\w+)"')
     assert sections.findall(page) == sections.findall(drawn)
     assert '<svg role="img"' not in page

@@ -58,9 +58,9 @@ def test_latency_of_reads_and_of_writes_stands_apart_under_mixed_loads_only(tmp_
     assert [group.condition for group in shown] == ["Read 50%"]
     assert all(figure.value != "–" and figure.interval for row in shown[0].rows for figure in row.figures)
     page, _ = written(mixed, tmp_path)
-    assert "Reads and writes apart" in page
+    assert "Reads and writes separately" in page
     _, pure, _ = sweep
-    assert "Reads and writes apart" not in pure
+    assert "Reads and writes separately" not in pure
 
 
 def test_rows_of_ratios_name_their_whole_condition(tmp_path):

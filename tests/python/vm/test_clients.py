@@ -66,7 +66,7 @@ def test_two_guests_put_load_on_one_volume_or_two_over_each_protocol_to_totals_o
         assert guests == ["initiator 1 guest", "initiator 2 guest", "storage guest"]
     words = [sys.executable, "-m", "iotax", "show", "kernels.iotax", "--long"]
     said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert "2 clients (initiator 1, initiator 2), each on a volume of its own" in " ".join(said.split())
+    assert "2 clients (initiator 1, initiator 2), each on its own volume" in " ".join(said.split())
     assert "µs on initiators" in said
     assert "µs on targets" in said
     assert machines_of(tmp_path) == []

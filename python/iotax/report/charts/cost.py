@@ -57,8 +57,7 @@ def cost_effects(costs: CpuCosts, looks: dict[str, Look]) -> Drawing | None:
     return Drawing(
         "cpu-model-effects",
         "Change of the CPU time per I/O",
-        "From a factor's first level to another, in percent of the CPU time at the first, with 95 % intervals. "
-        f"{said}.",
+        f"Change from a factor's first level, in percent of the CPU time there, with 95 % intervals. {said}.",
         lambda width: _effects(model, looks, width),
         HALF_PX,
     )
@@ -71,8 +70,8 @@ def cost_interactions(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
         Drawing(
             file_name("cpu model", factor),
             f"CPU time per I/O, {_name(factor)}",
-            "Means over the other factors, with 95 % intervals. Lines that are not parallel show that the protocols "
-            "react differently.",
+            "Means over the other factors, with 95 % intervals. If lines are not parallel, the protocols react "
+            "differently.",
             lambda width, factor=factor: _interaction(model, looks, factor, width),
         )
         for factor, levels in model.factors.items()
@@ -90,7 +89,7 @@ def cost_half_normal(costs: CpuCosts, looks: dict[str, Look], base: str) -> Draw
         "cpu-model-half-normal",
         "Effects in order of size",
         "Each effect on the cost per I/O, and each protocol’s difference to the baseline, in standard errors over "
-        "half-normal quantiles. Those near the line are as large as chance makes them; those far above it are not. "
+        "half-normal quantiles. Effects near the line are consistent with chance; effects far above it are not. "
         f"Largest: {largest}.",
         lambda width: _half_normal(effects, looks, costs.model.arms, width),
         HALF_PX,
@@ -104,19 +103,19 @@ def cost_residuals(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
         Drawing(
             "cpu-model-residuals-fitted",
             "Residuals over fitted values",
-            "A band of even width around zero is what the model expects; a bow is a missing term.",
+            "The model expects a band of even width around zero; a bow means a missing term.",
             lambda width: _residuals(model, looks, width, "Fitted (busy processors)", "fitted"),
         ),
         Drawing(
             "cpu-model-residuals-order",
             "Residuals in run order",
             "A slope or a step is drift within blocks.",
-            lambda width: _residuals(model, looks, width, "Run, in the order in which they ran", "order"),
+            lambda width: _residuals(model, looks, width, "Runs in run order", "order"),
         ),
         Drawing(
             "cpu-model-residuals-normal",
             "Residuals against a normal distribution",
-            "Points on the line are normal; ends off the line are rare large residuals.",
+            "Points on the line are normal; ends off the line are outliers.",
             lambda width: _residuals(model, looks, width, "Normal quantile", "normal"),
         ),
     ]

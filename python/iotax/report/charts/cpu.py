@@ -110,18 +110,16 @@ def caption(summary: Summary) -> str:
     if any(cpu in c.values and not all(run.local for run in c.runs) for c in cells):
         ends = "initiator, hypervisor and target" if within else "initiator and target"
         said.append(f"The number at a bar is {ends} together")
-        said += [f"of {alone} the initiator alone: its target was not read"] if alone else []
+        said += [f"for {alone} only the initiator: its target was not measured"] if alone else []
         said += [f"{local} has no target"] if local else []
     else:
         said.append("The number at a bar is the initiator" + (": no target was read" if alone else ""))
     if any(HYPERVISOR in parts_us(summary, c) for c in cells) and not within:
         said.append("the hypervisor’s part is drawn, and not in that number")
     elif any(hypervisor in c.values for c in cells) and not within:
-        said.append("the hypervisor’s part is in the table only: its clock is another than the guests’")
+        said.append("the hypervisor’s part is in the table only: its clock differs from the guests’")
     if whole:
-        said.append(
-            f"of {whole} it is the whole machine’s time less its background, as the kernel’s threads do the work"
-        )
+        said.append(f"of {whole} it is the whole machine’s time minus its background, since kernel threads do the work")
     return "; ".join(said) + "."
 
 

@@ -31,7 +31,7 @@ def cpu_over_time(summary: Summary, looks: dict[str, Look], condition: str, role
     return Drawing(
         file_name("cpu over time", role, condition),
         heading,
-        f"Busy processors of the {ROLES[role]} over each run, what it does without load included. {said}.",
+        f"Busy processors of the {ROLES[role]} over each run, including its background without load. {said}.",
         lambda width: _draw(lines, looks, names, width, heading),
     )
 

@@ -37,7 +37,8 @@ def factor_effects(summary: Summary, looks: dict[str, Look], response: Response)
     return Drawing(
         file_name("effects", response.key),
         heading,
-        f"Geometric mean at a level over that at the factor’s first, other factors averaged, 95 % intervals. {said}.",
+        f"Geometric mean relative to the factor’s first level, averaged over other factors, with 95 % intervals. "
+        f"{said}.",
         lambda width: _effects(found, looks, width, heading),
     )
 
@@ -49,12 +50,12 @@ def model_residuals(summary: Summary, looks: dict[str, Look], response: Response
         return []
     found = residuals(model)
     kinds = (
-        ("fitted", "Over fitted values", "An even band is what the model expects of logarithms; a fan is not."),
+        ("fitted", "Over fitted values", "The model expects an even band; a fan contradicts it."),
         ("order", "In run order", "A slope or a step is drift within blocks."),
         (
             "normal",
             "Against a normal distribution",
-            "Points on the line are normal; ends off the line are rare large residuals.",
+            "Points on the line are normal; ends off the line are outliers.",
         ),
     )
     return [
@@ -170,7 +171,7 @@ def _residuals(
         rows.append({"x": x, "y": 100 * each.share, "arm": each.arm, "say": f"{text}: {signed(each.share)}"})
     x_title = {
         "fitted": f"Fitted ({response.unit})",
-        "order": "Run, in the order in which they ran",
+        "order": "Runs in run order",
         "normal": "Normal quantile",
     }[kind]
     spread = (sum(row["y"] ** 2 for row in rows) / len(rows)) ** 0.5 if kind == "normal" else None

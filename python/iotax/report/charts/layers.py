@@ -40,16 +40,17 @@ _INCLUDES = {
         "above it are in the kernel’s part"
     ),
     INITIATOR: (
-        "all else in the initiator’s machine: system calls, file system or block layer, the protocol’s initiator, "
+        "everything else in the initiator’s machine: system calls, file system or block layer, the protocol’s "
+        "initiator, "
         "TCP/IP or Fibre Channel, the network card’s driver, interrupts"
     ),
-    BOTH: "all else in the guest that holds both ends, initiator’s side and target’s, which cannot be separated there",
-    HYPERVISOR: "the QEMU process below the initiator, its guest aside: the emulated network card and the link",
+    BOTH: "everything else in the guest, initiator and target together, which cannot be separated there",
+    HYPERVISOR: "the QEMU process below the initiator, without its guest: the emulated network card and the link",
     TARGET: (
-        "all of the target’s machine: the network card’s driver, TCP/IP or Fibre Channel, the kernel’s target, the "
+        "the whole target machine: the network card’s driver, TCP/IP or Fibre Channel, the kernel’s target, the "
         "volume’s file in memory"
     ),
-    MACHINE: "all of it: what serves, and the kernel below",
+    MACHINE: "everything: the server and the kernel below",
 }
 
 
@@ -125,15 +126,15 @@ def _reason(summary: Summary) -> str:
     if not any(run.result.cpu_initiator is not None for run in runs):
         return ""
     if any(part.layer == "guest" for run in runs for part in run.result.cpu) and summary.database:
-        return "database and pgbench share their guest with its kernel, and only the whole guest was read"
+        return "database and pgbench share their guest with its kernel, and only the whole guest was measured"
     if summary.data.simulated:
-        return "simulated costs are those of initiator and target as wholes"
+        return "simulated costs exist only for initiator and target as a whole"
     if any(_is_process(run) for run in runs):
         return (
-            "initiator and target are processes in user space, each with its own part of this kernel’s work; "
-            "`lab: vm` measures kernels’ own paths"
+            "initiator and target are processes in user space, each including this kernel’s work for it; `lab: vm` "
+            "measures kernel paths"
         )
-    return "what the load process spent in user space was not read"
+    return "the load process’s user time was not measured"
 
 
 def _is_process(run: Run) -> bool:

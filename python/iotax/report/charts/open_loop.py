@@ -54,8 +54,8 @@ def achieved_rate(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
     return Drawing(
         "achieved-over-offered",
         "Rate achieved (% of the offered)",
-        f"Every run. Below {100 * ACHIEVED_MIN:.0f} % the rate was not achieved, unless chance explains it where "
-        "arrivals are random, and the treatment is flagged.",
+        f"Every run. Below {100 * ACHIEVED_MIN:.0f} % the rate was not achieved and the treatment is flagged, unless "
+        f"random arrivals explain it.",
         lambda width: _shares(summary, looks, rows, width, "Rate achieved (% of the offered)", 100 * ACHIEVED_MIN),
         HALF_PX,
     )

@@ -56,7 +56,7 @@ def _draw(summary: Summary, looks: dict[str, Look], response: Response, width_px
         labels.append({"x": min(places) - 0.4, "y": reach, "text": f"block {block}"})
         if min(places) > 1:
             edges.append({"x": min(places) - 0.5})
-    places_axis = {"title": "Run, in the order in which they ran", "tickMinStep": 1, "format": "d", "tickCount": 8}
+    places_axis = {"title": "Runs in run order", "tickMinStep": 1, "format": "d", "tickCount": 8}
     x = number("x", {"domain": [0.3, len(rows) + 0.7], "nice": False}, places_axis)
     percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
     y = number("y", scale.vega, axis(None, scale, labelExpr=percent))

@@ -37,8 +37,8 @@ def rounds(summary: Summary, looks: dict[str, Look], response: Response) -> Draw
         file_name("rounds", response.key),
         heading,
         f"Percent above or below {base} in the same round, the mean over all loads; lines are each session's value. "
-        "Vertical lines separate the sessions. A single point far off is a disturbed slice; a step between sessions is "
-        "what a fresh start changes. The sample of the intervals is the sessions.",
+        "Vertical lines separate the sessions. An outlier is a disturbed slice; a step between sessions is the effect "
+        "of a fresh start. Intervals are computed over sessions.",
         lambda width: _draw(summary, looks, arms, width, heading if width > PANEL_PX else response.title),
         WIDE_PX,
     )

@@ -42,7 +42,7 @@ def probes(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
     return Drawing(
         "search-probes",
         heading,
-        "Filled points met the objective, open ones did not; the line is the objective. "
+        "Filled points met the objective, open points did not; the line is the objective. "
         f"Knees found, search by search: {found}.",
         lambda width: _draw(rows, looks, search.latency_max / 1e3, width, heading),
         HALF_PX,
