@@ -119,9 +119,8 @@ def _taken_up(
     listener.replicated(more, study.design.unit)
     if writer.looks(smaller):
         listener.warning(
-            "This run had results when replicates were added, so its ratios get no verdict: adding runs until "
-            "something differs finds differences that do not exist. Another `seed:` in the study begins a new run, "
-            "which does."
+            "This run had results when replicates were added, so its ratios get no verdict: adding until something "
+            "differs finds differences that are not there. Another `seed:` in the study begins a new run, which does."
         )
     return smaller, True
 

@@ -1,6 +1,6 @@
 """Does a slice show what ran before it?
 
-Compared treatments follow each other equally often (`design.rounds`), so that what a slice leaves
+Of treatments that are compared each follows each other one equally often (`design.rounds`), so that what a slice leaves
 behind favours none of them; whether it leaves anything is tested: slices, less their treatment's and their round's
 medians, are ranked and grouped by what ran before them (Kruskal and Wallis 1952). Ranks, since a burst of the machine
 must not decide.

