@@ -22,6 +22,7 @@ from iotax.analysis.search import next_trials
 from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.design.plan import added
+from iotax.design.rounds import session_of
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Sample, Step, TrialFailed
 from iotax.listener import Ending, Listener
 from iotax.notebook import Writer
@@ -232,9 +233,10 @@ class _Runner:
 
     def _together(self, left: list[Trial]) -> list[list[Trial]]:
         """Trials that are measured in turns, a session each; one by one where each is a run of its own."""
-        if self._writer.study(self._run).design.slices is None:
+        study = self._writer.study(self._run)
+        if study.design.slices is None:
             return [[trial] for trial in left]
-        return [list(session) for _, session in itertools.groupby(left, lambda trial: trial.block)]
+        return [list(session) for _, session in itertools.groupby(left, lambda trial: session_of(study, trial))]
 
     def _measure(self, trials: list[Trial]) -> list[Outcome]:
         progress = _progress(self._listener)

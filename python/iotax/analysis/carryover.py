@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc
 
-from iotax.analysis.data import Grid
+from iotax.analysis.data import Cell, Grid
 from iotax.analysis.responses import Response, Run
 from iotax.analysis.rounds import SLICED
 
@@ -41,12 +41,13 @@ def carry_over(runs: Sequence[Run], grid: Grid, response: Response) -> CarryOver
     value = SLICED.get(response.key)
     if value is None:
         return None
-    sessions: dict[int, dict[int, tuple[str, int, float]]] = {}
+    sessions: dict[tuple[int, Cell], dict[int, tuple[str, int, float]]] = {}
     for run in runs:
-        name = " · ".join(grid.cell(run.trial))
+        cell = grid.cell(run.trial)
+        name, session = " · ".join(cell), (run.trial.block, grid.hard_levels(cell))
         for part in run.result.slices:
             if (found := value(run.result, part)) is not None and found > 0:
-                sessions.setdefault(run.trial.block, {})[part.place] = name, part.round, math.log(found)
+                sessions.setdefault(session, {})[part.place] = name, part.round, math.log(found)
     behind: dict[str, list[float]] = {}
     for places in sessions.values():
         left = _residuals(places)

@@ -118,7 +118,7 @@ class StudyData:
             for a in self.attempts
             if a.status == "done" and a.result is not None and a.trial.role == role
         }
-        values = values_by_session(kept.values())
+        values = values_by_session(kept.values(), self.study.design.hard_to_change)
         done = {name: Run(trial, result, values.get(name, {})) for name, (trial, result) in kept.items()}
         return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
 

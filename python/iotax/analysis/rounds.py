@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from iotax.records import CpuTime
-from iotax.trial import Slice, Trial, TrialResult
+from iotax.trial import LevelValue, Slice, Trial, TrialResult
 
 SliceValue: TypeAlias = Callable[[TrialResult, Slice], float | None]
 """Of one slice, positive; None where it has none."""
@@ -105,13 +105,16 @@ SLICED: Mapping[str, SliceValue] = {
 """Response → its value in one slice. Of quantiles, a session's histogram says more than its slices'."""
 
 
-def values_by_session(done: Iterable[tuple[Trial, TrialResult]]) -> dict[str, dict[str, float]]:
-    """Trial id → response → its value, of all that was measured in slices."""
-    sessions: dict[tuple[int, int], dict[str, TrialResult]] = {}
+def values_by_session(
+    done: Iterable[tuple[Trial, TrialResult]], hard: Sequence[str] = ()
+) -> dict[str, dict[str, float]]:
+    """Trial id → response → its value, of all that was measured in slices. `hard` are the factors of whole plots."""
+    sessions: dict[tuple[LevelValue | None, ...], dict[str, TrialResult]] = {}
     for trial, result in done:
         if result.slices:
             # A search that runs a knee afresh once more has a session for it, in the same block.
-            sessions.setdefault((trial.block, trial.replicate), {})[trial.id] = result
+            plot = (trial.treatment.get(name) for name in hard)
+            sessions.setdefault((trial.block, trial.replicate, *plot), {})[trial.id] = result
     return {name: found for session in sessions.values() for name, found in session_values(session).items()}
 
 

@@ -53,7 +53,7 @@ class SessionScatter:
 def arm_rounds(runs: Sequence[Run], grid: Grid, response: Response) -> list[ArmRounds]:
     """Each arm but the baseline and local. Empty for a response that slices do not have, or without rounds.
 
-    Of a round only conditions count in which both arms were measured in all of it.
+    Of a round only conditions count in which both arms were measured in all of it: never those of two whole plots.
     """
     value = SLICED.get(response.key)
     if value is None:
@@ -65,7 +65,8 @@ def arm_rounds(runs: Sequence[Run], grid: Grid, response: Response) -> list[ArmR
     apart: dict[str, dict[tuple[int, int], list[float]]] = {}
     for (session, cell), own in logs.items():
         base = logs.get((session, grid.baseline_of(cell)))
-        if base is None or base is own or grid.is_local(cell):
+        apart_in_time = grid.hard_levels(cell) != grid.hard_levels(grid.baseline_of(cell))
+        if base is None or base is own or apart_in_time or grid.is_local(cell):
             continue
         rounds = apart.setdefault(grid.arm(cell), {})
         for number in own.keys() & base.keys():

@@ -96,12 +96,20 @@ def _rounds(study: Study) -> list[str]:
     slices, count = study.design.slices, len(treatments(study))
     if slices is None:
         return []
+    names = list(study.levels())
+    hard = [names.index(name) for name in study.design.hard_to_change]
+    plots = len({tuple(levels[at] for at in hard) for levels in treatments(study)})
+    sessions = counted(study.design.replicates, "session") + (" of each whole plot" if hard else "")
+    if study.lab.vm is not None or study.lab.hosts is not None:
+        starts = "each with every path connected anew; every machine keeps the schedule by its own clock"
+    else:
+        starts = (
+            "each with new processes, memory and connections; server and load exchange processors in every second one"
+        )
     return [
-        f"{counted(study.design.replicates, 'session')}, each with new processes, memory and connections; "
-        "server and load exchange processors "
-        f"in every second one. A session is {counted(slices.rounds, 'round')} of {counted(count, 'slice')}: each "
-        f"treatment once per round, for {show_time(slices.slice_ns)} after {show_time(slices.settle_ns)} of load that "
-        f"is not measured. {_neighbours(study)} The sample of the intervals is the sessions."
+        f"{sessions}, {starts}. A session is {counted(slices.rounds, 'round')} of {counted(count // plots, 'slice')}: "
+        f"each treatment once per round, for {show_time(slices.slice_ns)} after {show_time(slices.settle_ns)} of load "
+        f"that is not measured. {_neighbours(study)} The sample of the intervals is the sessions."
     ]
 
 

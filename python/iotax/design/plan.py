@@ -309,8 +309,11 @@ def idle_slices(treatments: int, rounds: int) -> int:
 def _turns_ns(study: Study, trials: Sequence[Trial], slices: Slices) -> int:
     """A trial's slices on machines that keep a schedule, and its share of the session: its start, and a slice without
     load in each round."""
-    treatments = len({tuple(trial.treatment.items()) for trial in trials})
+    hard = study.design.hard_to_change
+    plots = len({tuple(trial.treatment[name] for name in hard) for trial in trials})
+    treatments = len({tuple(trial.treatment.items()) for trial in trials}) // plots
     protocols = len({study.settings(trial.treatment).endpoint.protocol for trial in trials})
+    protocols //= plots if "protocol" in hard else 1
     turn_ns = GUEST_TURN_NS if study.lab.vm is not None else HOST_TURN_NS
     start_ns = GUESTS_NS + protocols * RECONNECT_NS if study.lab.vm is not None else HOSTS_NS
     one_ns = slices.settle_ns + slices.slice_ns + turn_ns

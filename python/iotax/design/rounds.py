@@ -45,6 +45,11 @@ def session_rounds(study: Study, trials: Sequence[Trial], session: int) -> list[
     return [[places[each] for each in row] for row in rounds_of(sizes, slices.rounds, session, study.design.seed)]
 
 
+def session_of(study: Study, trial: Trial) -> tuple[LevelValue, ...]:
+    """Which session measures a trial: its block and, of a split plot, the levels of its whole plot."""
+    return (trial.block, *(trial.treatment[name] for name in study.design.hard_to_change))
+
+
 def with_idle(rounds: Sequence[Sequence[int]]) -> list[list[int | None]]:
     """The same rounds, some of which end with a slice in which nobody loads anything (None): where machines are judged
     whole, it says what they spend by themselves. The first does, then one for every eight slices of load."""

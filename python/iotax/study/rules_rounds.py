@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from iotax.study.hosts import CLIENT, Hosts
+from iotax.study.hosts import CLIENT, LEVEL, Hosts
 from iotax.study.kernel_path import kernel_path
 from iotax.study.model import Slices, Study, Vm, factor_names
 from iotax.study.source import Place
@@ -51,9 +51,10 @@ def broken_in_rounds(study: Study) -> Iterator[tuple[Place, str]]:
             )
     if "always" in _values(study, "polling"):
         yield place, "`polling: always` keeps its processor from the other treatments of a round; say `polling: auto`"
-    for name in ("hard_to_change", "sentinels"):
-        if getattr(design, name):
-            yield ("design", name), "rounds hold every treatment; leave this out"
+    if design.sentinels:
+        yield ("design", "sentinels"), "rounds hold every treatment; leave this out"
+    if design.hard_to_change and study.lab.vm is None and study.lab.hosts is None:
+        yield ("design", "hard_to_change"), "on this machine a session holds every treatment; leave this out"
     if design.blocks != "replicate":
         yield ("design", "blocks"), "sessions are the blocks of a design by rounds; leave this out"
 
@@ -74,7 +75,6 @@ _NOT_AT_ONCE = {
 def _rounds_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
     """What guests can hold connected at once. A difference that they cannot takes runs, or a study for each level."""
     place = ("design", "rounds")
-    instead = "say `replicates:`, or write a study for each level"
     if vm.guests > 1 and vm.clock == "icount":
         yield (
             ("lab", "vm", "clock"),
@@ -84,12 +84,12 @@ def _rounds_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
 
     apart = {"paths", "attach", "target"}
     for name in (*(each for each in Topology.model_fields if each not in apart), *_DIGESTS, "size"):
-        if len(_of_labels(study, name)) > 1:
+        if len(levels := _at_once(study, name)) > 1:
             reason = _NOT_AT_ONCE.get(name, "every path is connected alike")
             at = _place(study, name) if name in study.levels() else place
-            yield at, f"{_ONE_BOOT} {reason}: {name} has {len(_of_labels(study, name))} levels; {instead}"
+            yield at, f"{_ONE_BOOT} {reason}: {name} has {len(levels)} levels; {_instead(study, name)}"
     if max(_of_labels(study, "paths")) > 1:
-        yield place, f"{_ONE_BOOT} the paths of one protocol would be taken for another's; {instead}"
+        yield place, f"{_ONE_BOOT} the paths of one protocol would be taken for another's; say `replicates:`"
     if any(each != "guest" for each in _of_labels(study, "attach")):
         yield place, "turns in guests have no disk that the hypervisor attaches; say `replicates:`"
     if "model" in _of_labels(study, "media") or any(each != "kernel" for each in _of_labels(study, "target")):
@@ -102,44 +102,53 @@ def _rounds_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
         yield ("search",), "a search in turns runs on loopback only; say `replicates:`"
 
 
-_BETWEEN_SLICES = frozenset({"before level", "after level", "before trial", "after trial"})
+_BETWEEN_SLICES = frozenset({"before trial", "after trial"})
 """Moments that a session does not have."""
 
 
 def _rounds_of_hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
     """What hosts can hold connected at once."""
     place: Place = ("design", "rounds")
-    instead = "say `replicates:`, or write a study for each level"
+    hard = study.design.hard_to_change
     kernel = [endpoint.uri for endpoint in study.endpoints().values() if endpoint.kernel]
     for name in (*ON_HOSTS, *_DIGESTS):
-        levels = _of_labels(study, name)
+        levels = _at_once(study, name)
         if kernel and len(levels) > 1:
             at = _place(study, name) if name in study.levels() else place
             yield (
                 at,
                 "all treatments of a session are connected at once, and a host's kernel connects a target in one way: "
-                f"{name} has {len(levels)} levels; {instead}",
+                f"{name} has {len(levels)} levels; {_instead(study, name)}",
             )
-    for kind, target in _named_twice(kernel):
+    for kind, target in _named_twice(kernel) if "protocol" not in hard else ():
         yield (
             place,
             f"all treatments of a session are connected at once, and a host's kernel connects {target} once, for "
-            f"{kind}: name it in one endpoint; {instead}",
+            f"{kind}: name it in one endpoint, or say `hard_to_change: [protocol]`",
         )
     embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
     for name in filter(_is_of_server, study.levels()):
-        if embedded and len(_values(study, name)) > 1:
-            yield _place(study, name), f"all treatments of a session share the server of the lab; {instead}"
+        if embedded and len(_at_once(study, name)) > 1:
+            said = f"all treatments of a session share the server of the lab; {_instead(study, name)}"
+            yield _place(study, name), said
     if lab.hypervisors:
         yield ("lab", "hosts", "hypervisors"), "a hypervisor is read over runs, not over slices; say `replicates:`"
     for index, hook in enumerate(lab.hooks):
+        at = ("lab", "hosts", "hooks", index)
         if hook.at in _BETWEEN_SLICES:
-            at = ("lab", "hosts", "hooks", index)
             yield at, f"a session has no {hook.at}: its treatments take turns; say `at: before block`, or `replicates:`"
+        elif hook.at in LEVEL and (free := [name for name in hook.levels if name not in hard]):
+            yield at, f"within a session {free[0]} takes turns; say `hard_to_change: [{free[0]}]`"
     if "pgbench" in _values(study, "generator"):
         yield place, "a database starts anew for each trial; say `replicates:`"
     if study.search is not None:
         yield ("search",), "a search in turns runs on loopback only; say `replicates:`"
+
+
+def _instead(study: Study, name: str) -> str:
+    """A factor may be one of whole plots, each a session of its own."""
+    plots = f"say `hard_to_change: [{name}]` for a session of each, or" if name in study.levels() else "say"
+    return f"{plots} `replicates:`"
 
 
 def _named_twice(uris: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -151,6 +160,16 @@ def _named_twice(uris: Sequence[str]) -> Iterator[tuple[str, str]]:
         if path.kind != "nfs" and at in seen:
             yield at
         seen.add(at)
+
+
+def _at_once(study: Study, name: str) -> list[Any]:
+    """The most values of a field that meet in one session: a whole plot has one level of what is hard to change."""
+    hard = study.design.hard_to_change
+    own = [study.setups().get(label, {}) for label in study.endpoints()]
+    met = [[changes] for changes in own] if "protocol" in hard else [own]
+    values = _values(study, name)[:1] if name in hard else _values(study, name)
+    found = [dict.fromkeys(changes.get(name, value) for changes in some for value in values) for some in met]
+    return list(max(found, key=len))
 
 
 def _of_labels(study: Study, name: str) -> list[Any]:

@@ -15,7 +15,7 @@ from iotax.analysis.responses import IOPS, P99
 from iotax.design.rounds import rounds_of
 from iotax.wording.trust import _carried_over
 
-GRID: Any = SimpleNamespace(cell=lambda trial: (trial.name,))
+GRID: Any = SimpleNamespace(cell=lambda trial: (trial.name,), hard_levels=lambda _: ())
 
 
 def runs(

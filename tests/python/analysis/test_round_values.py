@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,9 +200,9 @@ def test_one_session_or_one_round_cannot_be_split() -> None:
     assert scatter([[0.1], [0.2]]) is None
 
 
-def sliced():
+def sliced(**design: Any):
     """The factory's study measured in rounds: each run cut into slices of which one is disturbed."""
-    whole = Simulation().data(study(design={"sessions": 3, "rounds": 5, "slice": "100ms"}))
+    whole = Simulation().data(study(design={"sessions": 3, "rounds": 5, "slice": "100ms"} | design))
     rng = np.random.default_rng(8)
 
     def cut(attempt, place: int):
@@ -248,6 +249,18 @@ def test_report_of_rounds_shows_each_session_and_says_what_scatters() -> None:
     drawing = draw_rounds(summary, {}, summary.responses[0])
     assert drawing is not None
     assert "ratio to iSCSI, round by round" in drawing.title
+
+
+def test_slices_of_two_whole_plots_are_compared_session_by_session_and_never_round_by_round() -> None:
+    whole, split = sliced(), sliced(hard_to_change=["protocol"])
+    assert arm_rounds(split.data.runs, split.grid, split.responses[0]) == []
+    assert session_scatter(split.data.runs, split.grid, split.responses[0]) is None
+    # What a round has in common is that of one session: here each treatment of a plot is alone with its own.
+    name = whole.data.runs[0].trial.id
+    [one], [other] = ([run for run in each.data.runs if run.trial.id == name] for each in (whole, split))
+    assert one.by_slices["iops"] == pytest.approx(other.by_slices["iops"], rel=0.05)
+    assert one.by_slices["iops"] != other.by_slices["iops"]
+    assert split.models["iops"].split
 
 
 def test_value_of_a_treatment_is_that_of_its_undisturbed_slices() -> None:

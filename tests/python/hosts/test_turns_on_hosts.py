@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +16,7 @@ from iotax.labs.base import Outcome, Sample, TrialFailed
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.volumes import Volumes
 from iotax.labs.turns import Seen, Session, Station
+from iotax.notebook import Notebook
 from iotax.places import Binary
 from iotax.study.model import Slices
 from iotax.study.read import read_study
@@ -95,6 +99,31 @@ def test_hosts_keep_one_schedule_and_every_slice_counts_all_clients(network: Net
     assert sorted(places) == [at for at in range(1, 7 * ROUNDS + 1) if at % 7]
     assert heard
     assert {len(each.hosts) for each in heard} <= {1, 2}
+
+
+def test_a_whole_plot_is_a_session_of_its_own_and_the_study_runs_to_its_report(
+    network: Network, real_engine: Path, tmp_path: Path
+) -> None:
+    text = written(network).replace("sessions: 1, rounds: 3", "sessions: 2, rounds: 2, hard_to_change: [clients]")
+    (tmp_path / "turns.yaml").write_text(text.replace("[iscsi, nvme-tcp, nfs3]", "[iscsi, nvme-tcp]"))
+    environment = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
+    environment |= {"HOME": str(network.folder / "home"), "IOTAX_ENGINE": str(real_engine)}
+    done = subprocess.run(
+        [sys.executable, "-m", "iotax", "run", "turns.yaml", "-n", "turns.iotax"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Notebook(tmp_path / "turns.iotax") as notebook:
+        attempts = [each for each in notebook.attempts() if each.result is not None]
+    sessions: dict[tuple[object, ...], list[int]] = {}
+    for each in attempts:
+        assert each.result is not None
+        plot = each.trial.block, each.number, each.trial.treatment["clients"]
+        sessions.setdefault(plot, []).extend(part.place for part in each.result.slices)
+    # Four slices of load in each, and those of nobody between.
+    assert len({(block, clients) for block, _, clients in sessions}) == 4
+    assert all(len(places) == len(set(places)) and max(places) <= 6 for places in sessions.values())
+    assert "round by round" in next(tmp_path.glob("*.html")).read_text()
 
 
 class Named:

@@ -81,11 +81,15 @@ HOOK = {"host": "h1", "run": "true"}
         (
             {},
             {"factors": IN_TURNS["factors"] | {"mtu": [1500, 9000]}},
-            "connects a target in one way: mtu has 2 levels",
+            "one way: mtu has 2 levels; say `hard_to_change: [mtu]`",
         ),
         ({}, {"factors": {"protocol": {"a": NVME, "b": f"{NVME}&queues=2"}}}, "connects nqn.x once, for nvme-tcp"),
         ({"hooks": [HOOK | {"at": "before trial"}]}, {}, "a session has no before trial"),
-        ({"hooks": [HOOK | {"at": "before level", "levels": {"protocol": "b"}}]}, {}, "a session has no before level"),
+        (
+            {"hooks": [HOOK | {"at": "before level", "levels": {"protocol": "b"}}]},
+            {},
+            "say `hard_to_change: [protocol]`",
+        ),
         ({"hypervisors": ["hv"]}, {}, "a hypervisor is read over runs"),
         ({}, {"load": {"generator": "pgbench", "oltp": {}, "workers": 2}}, "a database starts anew for each trial"),
         ({}, {"load": {"generator": "fio", "verify": False}}, "fio starts anew for each trial"),
@@ -112,6 +116,28 @@ def test_what_a_session_on_hosts_cannot_hold_is_refused(hosts: dict[str, Any], m
         ({}, {"factors": {"protocol": {"a": NVME, "b": ISCSI}, "outstanding": [1, 8]}}),
         ({"hooks": [HOOK | {"at": "before block"}]}, {}),
         ({"initiators": ["h1", "h2"]}, {"factors": {"protocol": {"a": NVME, "b": ISCSI}, "clients": [1, 2]}}),
+        # What cannot be had at once is a whole plot: a session for each of its levels.
+        (
+            {},
+            {
+                "factors": IN_TURNS["factors"] | {"mtu": [1500, 9000]},
+                "design": {"rounds": 4, "hard_to_change": ["mtu"]},
+            },
+        ),
+        (
+            {},
+            {
+                "factors": {"protocol": {"a": NVME, "b": f"{NVME}&queues=2"}, "outstanding": [1, 8]},
+                "design": {"rounds": 4, "hard_to_change": ["protocol"]},
+            },
+        ),
+        (
+            {"hooks": [HOOK | {"at": "before level", "levels": {"protocol": "b"}}]},
+            {
+                "factors": {"protocol": {"a": NVME, "b": ISCSI}, "outstanding": [1, 8]},
+                "design": {"rounds": 4, "hard_to_change": ["protocol"]},
+            },
+        ),
         # One file over two versions of NFS is nobody's multipath.
         ({}, {"factors": {"protocol": {"a": "kernel:nfs://n/e/f?vers=3", "b": "kernel:nfs://n/e/f?vers=4.1"}}}),
     ],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from iotax.design import Plan, plan
+from iotax.design.describe import describe
+from iotax.design.rounds import session_of
 from iotax.labs import turns as turns_of
 from iotax.labs.base import TrialFailed
 from iotax.labs.hosts.clock import Offset
@@ -15,9 +19,11 @@ from iotax.labs.hosts.measure import Answer
 from iotax.labs.vm.guests import Guests
 from iotax.labs.vm.turns import Load, Session
 from iotax.notebook import Notebook
+from iotax.study import Study
 from iotax.study.model import Slices
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
+from iotax.trial import Trial
 from report.factory import Simulation
 from report.factory import study as simulated
 
@@ -71,6 +77,25 @@ def test_paths_that_stand_side_by_side_are_accepted() -> None:
 def test_what_one_boot_cannot_hold_at_once_is_refused_with_the_reason(now: str, then: str, why: str) -> None:
     assert now in TURNS
     assert why in faults(TURNS.replace(now, then, 1))
+
+
+@pytest.mark.parametrize("varied", ["mtu: [1500, 9000]", 'kernel: [stock, "6.12"]', "link_rate: [1Gbit, 10Gbit]"])
+def test_what_one_boot_cannot_hold_is_a_whole_plot_with_a_session_of_its_own(varied: str) -> None:
+    text = TURNS.replace("outstanding: [1, 8]", varied).replace("sessions: 1,", "sessions: 2, hard_to_change: [PLOT],")
+    text = text.replace("PLOT", varied.partition(":")[0]).replace("local, ", "")
+    study = read_study("s", text, Path.cwd())
+    made = plan(study)
+    sessions = [len({trial.treatment["protocol"] for trial in trials}) for trials in by_session(study, made)]
+    assert sessions == [3] * 4
+    [said] = [line for line in describe(study, made) if "session" in line and "round" in line]
+    assert "2 sessions of each whole plot, each with every path connected anew" in said
+    assert "4 rounds of 3 slices" in said
+    # A boot for each of four sessions.
+    assert made.duration_ns > 4 * 15_000_000_000
+
+
+def by_session(study: Study, made: Plan) -> list[list[Trial]]:
+    return [list(some) for _, some in itertools.groupby(made.trials, lambda trial: session_of(study, trial))]
 
 
 def test_guests_that_count_instructions_take_turns_within_one() -> None:

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use iotax_proto::Instant;
 
+/// By so much of its time a slice's readings may be late.
+const LATE_PART: u64 = 10;
+
 /// When and how long a load works next.
 #[derive(Clone, Copy)]
 pub(super) struct Slice {
@@ -32,5 +35,32 @@ impl Slice {
 
     pub(super) fn end(&self) -> Instant {
         self.start() + self.runtime
+    }
+
+    /// Whether its clocks were read near enough to its ends. A machine that slept over one of them, as an emulated one does beside
+    /// other work, has measured another time than the slice's.
+    pub(super) fn is_whole(&self, read_ns: u64) -> bool {
+        let wanted_ns = self.runtime.as_nanos() as u64;
+        read_ns.abs_diff(wanted_ns) <= wanted_ns / LATE_PART
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_whose_clocks_were_read_late_is_not_whole() {
+        let slice = Slice {
+            round: 1,
+            place: 1,
+            begin_at: Instant(0),
+            settle: Duration::ZERO,
+            runtime: Duration::from_millis(250),
+            run: 0,
+        };
+        let whole = [225, 250, 275].map(|read_ms| slice.is_whole(read_ms * 1_000_000));
+        let cut = [0, 6, 224, 276, 500].map(|read_ms| slice.is_whole(read_ms * 1_000_000));
+        assert_eq!((whole, cut), ([true; 3], [false; 5]));
     }
 }

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import HOST_TURN_NS, trial_seed
-from iotax.design.rounds import session_rounds
+from iotax.design.rounds import session_of, session_rounds
 from iotax.engine import engine_version
 from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.hosts.beside import Beside, Member
@@ -54,7 +54,7 @@ from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
 from iotax.study.hosts import CLIENT, Host, Hosts, Moment
 from iotax.study.model import Volume
-from iotax.trial import Background, Connected, ModelledMedia, Trial, TrialResult
+from iotax.trial import Background, Connected, LevelValue, ModelledMedia, Trial, TrialResult
 from iotax.units import counted, format_size
 
 _BACKGROUND_NS = 1_000_000_000
@@ -105,6 +105,9 @@ class HostsLab(Lab):
         self.study = study
         self._spec: Hosts = study.lab.hosts
         self._binary = Binary(program)
+        design = study.design
+        self._together = design.slices is not None and "protocol" not in design.hard_to_change
+        """Whether several paths of a host's kernel are up side by side."""
         self._reached_by = Reach(self._spec, self._told)
         place, over_ssh = self._reached_by.place, self._reached_by.over_ssh
         self._initiators = [self._reached_by.initiator(host) for host in self._spec.initiator_hosts()]
@@ -129,7 +132,7 @@ class HostsLab(Lab):
             self._binary,
             destroy,
             enter,
-            together=study.design.slices is not None,
+            together=self._together,
         )
         mine: dict[str, HostPlace] = {each.name: each for each in [*self._places(), *self._hypervisors.esxi]}
         others = [self._spec.hook_host(hook) for hook in self._spec.hooks]
@@ -137,6 +140,8 @@ class HostsLab(Lab):
         self._hooks = Hooks(study, self._spec, mine, lambda: self._volumes.paths.rest(self._present()))
         self._block = 0
         """Whose hooks have run; 0 for none."""
+        self._plot: list[LevelValue] = []
+        """Of the latest session: the levels of what is hard to change."""
         self._prepared = False
         self._serving: _Serving | None = None
         self._left: list[str] = []
@@ -185,7 +190,7 @@ class HostsLab(Lab):
             wait_for(self._hooks.run("before study"))
             self._prepared = True
             findings += wait_for(self._volumes.check(progress))
-            findings += self._volumes.joined() if self.study.design.slices is not None else []
+            findings += self._volumes.joined() if self._together else []
             if any(each.kind in ("error", "refused") for each in findings):
                 raise LabUnusable(findings)
             wait_for(self._volumes.fill(progress))
@@ -317,6 +322,7 @@ class HostsLab(Lab):
         assert slices is not None, "only a study by rounds has sessions"
         self.tell = lambda said: progress(Step(said))
         self._enter(trials[0].block)
+        self._enter_plot(trials[0])
         some = {trial.id: self.study.settings(trial.treatment) for trial in trials}
         embedded = next((each for each in some.values() if each.endpoint.embedded), None)
         try:
@@ -338,6 +344,14 @@ class HostsLab(Lab):
             outcome = self._outcome_of(taken, name, settings, reached[name][0])
             found.append(with_media(outcome, before, after) if settings.endpoint.embedded else outcome)
         return found
+
+    def _enter_plot(self, trial: Trial) -> None:
+        """Runs what belongs to its levels; paths of another whole plot are taken down. Raises TrialFailed."""
+        _, *plot = session_of(self.study, trial)
+        if plot != self._plot:
+            self._told_to(self._volumes.paths.rest(self._present()))
+        self._plot = plot
+        self._told_to(self._hooks.enter(trial.treatment))
 
     async def _stations(
         self, trials: Sequence[Trial], progress: Progress

@@ -18,7 +18,7 @@ from typing import Any
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
-from iotax.design.rounds import session_rounds
+from iotax.design.rounds import session_of, session_rounds
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.generators import GENERATORS
@@ -110,10 +110,10 @@ class VmLab(Lab):
         self._session: tuple[tuple[str, ...], dict[str, _Connected]] | None = None
         """In a design by rounds: the trials of the session that is up, and what is connected, by protocol."""
         self._sessions: dict[int, list[Trial]] = {}
-        """Of such a design, by block."""
+        """Of such a design the first one of each block."""
         if study.design.slices is not None:
-            for trial in plan.trials:
-                self._sessions.setdefault(trial.block, []).append(trial)
+            for (block, *_), session in itertools.groupby(plan.trials, lambda trial: session_of(study, trial)):
+                self._sessions.setdefault(int(block), list(session))
 
     def check(self) -> list[CheckItem]:
         found = preflight.findings(list(self._settings.values()), self._kept_bytes())

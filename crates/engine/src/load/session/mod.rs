@@ -181,7 +181,7 @@ impl Session {
                     Some(index) => self.measure_load(index, &slice, &mut told_at)?,
                     None => self.observe_slice(&slice)?,
                 };
-                if self.gap.is_some() && self.observe.is_some() {
+                if self.gap.is_some() && self.observe.is_some() && slice.is_whole(usage.duration_ns) {
                     seen.push(observed_slice(&slice, usage));
                 }
             }
@@ -206,7 +206,9 @@ impl Session {
             let sample = SampleEvent { id, round: Some(slice.round), at_ns: slice.end().0, ..report::sample(last) };
             output::emit(&Event::Sample(sample));
         }
-        self.records[index].add(slice, measured, usage.clone());
+        if self.gap.is_none() || slice.is_whole(usage.duration_ns) {
+            self.records[index].add(slice, measured, usage.clone());
+        }
         Ok(usage)
     }
 
