@@ -1,0 +1,93 @@
+"""CPU of a machine in short slices, against the kernel's own account of how long tasks ran."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from iotax.labs.hosts.measure import Job, Schedule, Turn, measure
+from iotax.labs.turns import Seen
+from iotax.labs.vm.guests import Guest, Guests
+from iotax.labs.vm.image import build
+from iotax.places.guest import ENGINE
+from iotax.places.waiting import wait_for
+
+from .needed import require
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+MS = 1_000_000
+SLICES = 24
+OFF_CORES = 0.03
+"""The busier the machine, the less of what burns runs while the clocks are read."""
+BURN = """
+exec >/dev/null 2>&1 </dev/null
+[ -p /tmp/never ] || mkfifo /tmp/never
+exec 9<>/tmp/never
+while [ -e /tmp/burn ]; do
+    step=0
+    while [ "$step" -lt {steps} ]; do step=$((step + 1)); done
+    read -t 0.05 -r nothing <&9
+done
+"""
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
+    engine = require()
+    image = build(engine, lambda _: None)
+    # Its time is a count of its instructions: other work on this machine takes none of it.
+    guests = Guests(image, accelerator="tcg", clock="icount", volume_bytes=16 << 20)
+    yield guests["initiator"]
+    guests.close()
+
+
+def tasks(guest: Guest) -> tuple[float, float]:
+    """When, and how long tasks ran until then on all processors; seconds. What interrupts do in idle time is no
+    task's."""
+    uptime, *rows = guest.run("cat /proc/uptime /proc/schedstat")
+    spent_ns = sum(int(row.split()[7]) for row in rows if row.startswith("cpu"))
+    return float(uptime.split()[0]), spent_ns / 1e9
+
+
+def slices_of(guest: Guest, slices: int) -> Seen:
+    turns = Turn({}, [[None] * slices])
+    [answer] = wait_for(
+        measure(
+            [Job(guest.port, ENGINE, turns=turns)],
+            warmup_ns=10 * MS,
+            runtime_ns=250 * MS,
+            sample_ns=250 * MS,
+            schedule=Schedule(slices, 0, 10 * MS, 1),
+        )
+    )
+    return Seen.of(answer.observed, [None] * slices)
+
+
+def busy_and_burned(guest: Guest, steps: int | None) -> tuple[float, float]:
+    """Cores, by the slices and by the scheduler, while something burns; None for nothing."""
+    if steps is not None:
+        guest.run(f"touch /tmp/burn; ({BURN.format(steps=steps)}) & :")
+    try:
+        # What starting and ending take is the same in both, and goes out.
+        marks = [tasks(guest)]
+        for slices in (SLICES // 4, SLICES):
+            seen = slices_of(guest, slices)
+            marks.append(tasks(guest))
+    finally:
+        guest.run("rm -f /tmp/burn; sleep 0.3")
+    assert seen.is_exact
+    assert len(seen.busy_ns) >= SLICES // 2
+    first, last = ((at - before_at, spent - before) for (before_at, before), (at, spent) in itertools.pairwise(marks))
+    return seen.idle_cores, (last[1] - first[1]) / (last[0] - first[0])
+
+
+def test_short_slices_find_what_tasks_burn_from_little_to_most_of_a_processor(guest: Guest) -> None:
+    """Less what the readings themselves take, which stand between slices: it is the same without anything to find."""
+    idle_found, idle_burned = busy_and_burned(guest, None)
+    for steps in (100, 400, 1600):
+        found, burned = busy_and_burned(guest, steps)
+        print(f"{steps} steps: {found - idle_found:.3f} cores in slices, {burned - idle_burned:.3f} by the scheduler")
+        assert found - idle_found == pytest.approx(burned - idle_burned, abs=OFF_CORES)
