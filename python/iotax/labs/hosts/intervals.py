@@ -13,7 +13,7 @@ from iotax.labs.outcomes import sample_of
 from iotax.records import CpuRole
 
 
-class Slices:
+class SessionNews:
     """What hosts tell of a session: of each trial the latest slices of all its clients together, as far as they told of
     any. `clients` are a trial's, by its id."""
 

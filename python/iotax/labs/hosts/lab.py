@@ -21,7 +21,7 @@ from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progr
 from iotax.labs.hosts.beside import Beside, Member
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
-from iotax.labs.hosts.intervals import Intervals, Slices
+from iotax.labs.hosts.intervals import Intervals, SessionNews
 from iotax.labs.hosts.measure import Answer, Hear, Job, compare_clocks, each_of, measure
 from iotax.labs.hosts.merge import (
     HostSeries,
@@ -160,7 +160,7 @@ class HostsLab(Lab):
                 replace(each, kind="warning", message=f"{each.message}: {said}") if each.kind == "error" else each
                 for each in volumes
             ]
-        return [*found, *volumes]
+        return [*found, *volumes, *self._joined()]
 
     def connect(self) -> None:
         """To every host, with its engine there. Raises HostFault."""
@@ -190,7 +190,7 @@ class HostsLab(Lab):
             wait_for(self._hooks.run("before study"))
             self._prepared = True
             findings += wait_for(self._volumes.check(progress))
-            findings += self._volumes.joined() if self._together else []
+            findings += self._joined()
             if any(each.kind in ("error", "refused") for each in findings):
                 raise LabUnusable(findings)
             wait_for(self._volumes.fill(progress))
@@ -339,9 +339,11 @@ class HostsLab(Lab):
                 f"{ending}; then {fault}" if ending else str(fault), kind=fault.kind, host=fault.host
             ) from fault
         taken = HostSession(session, answers, [place.name for place in self._targets])
+        said = self._hooks.take()
         found = []
         for name, settings in some.items():
             outcome = self._outcome_of(taken, name, settings, reached[name][0])
+            outcome = replace(outcome, log="\n".join([*said, outcome.log]))
             found.append(with_media(outcome, before, after) if settings.endpoint.embedded else outcome)
         return found
 
@@ -390,7 +392,9 @@ class HostsLab(Lab):
         }
         grouped = self._reached_by.groups
         await self._connect()
-        return await session.measure(Slices(clients, progress).hear, lambda: compare_clocks(hosts, grouped), grouped)
+        return await session.measure(
+            SessionNews(clients, progress).hear, lambda: compare_clocks(hosts, grouped), grouped
+        )
 
     def _outcome_of(self, taken: HostSession, name: str, settings: Settings, reached: Reached) -> Outcome:
         """Raises TrialFailed."""
@@ -436,6 +440,10 @@ class HostsLab(Lab):
 
     def closing(self) -> Closing:
         return Closing("\n".join(self._hooks.take()), tuple(self._left))
+
+    def _joined(self) -> list[CheckItem]:
+        """Paths that cannot be up side by side. Known once the volumes were looked at."""
+        return self._volumes.joined() if self._together else []
 
     def _told(self, said: str) -> None:
         """Who hears it may change."""

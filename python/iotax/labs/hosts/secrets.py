@@ -49,7 +49,7 @@ def handed_over(host: str, document: Mapping[str, Any], number: int = 0) -> tupl
     """A task of the engine's for a host, whose options name variables where they named our own files and variables, and
     these variables with the secrets. `number` tells apart those of several tasks. Raises HostFault."""
     try:
-        options, secrets = _by_variables(document["options"], f"IOTAX_{number or ''}")
+        options, secrets = _by_variables(document["options"], f"IOTAX_{number}_" if number else "IOTAX_")
     except NoSecret as error:
         raise HostFault(host, f"{document['endpoint']}: {error}", "usage") from error
     return {**document, "options": options}, secrets

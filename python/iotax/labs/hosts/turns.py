@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.hosts.measure import Answer
-from iotax.labs.hosts.merge import Part, initiator_cpu, merged
+from iotax.labs.hosts.merge import Part, initiator_cpu, merged, worker_cpu, worker_said
 from iotax.labs.turns import Seen, Session
 from iotax.records import CpuTime, CpuUse
 from iotax.records.cpu import TICK_NS, Role
@@ -103,8 +103,17 @@ class HostSession:
         )
         connected = Connected.model_validate((clients[0].answer.connected or {})[name])
         connected = connected.told(connected.endpoint, self._session.facts(self._answers))
-        log = [f"{missed} of {self._session.slices.rounds} slices were too late on a host, and are left out"]
-        return result, connected, log if missed else []
+        of = f"{missed} of {self._session.slices.rounds} slices"
+        log = [f"{of} were too late on a host, and are left out"] if missed else []
+        return result, connected, log + self._workers()
+
+    def _workers(self) -> list[str]:
+        """What the processes took over the session by which hosts are reached."""
+        return [
+            worker_said(worker_cpu(each.host, each.beside, each.observed["window"]["duration_ns"]))
+            for each in self._answers
+            if each.beside is not None
+        ]
 
     def _clients(self, name: str) -> list[Client]:
         found = []
