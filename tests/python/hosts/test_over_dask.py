@@ -123,6 +123,19 @@ def test_two_workers_are_two_clients_of_one_window(cluster: DaskHosts, opened: O
     assert all(clock is not None and abs(clock.ahead_ns) <= clock.error_ns for clock in offsets)
 
 
+def test_workers_keep_one_schedule_of_a_session_and_say_what_they_took(cluster: DaskHosts, opened: Open) -> None:
+    text = written(cluster).replace(", warmup: 100ms, runtime: 1s", "")
+    text = text.replace("replicates: 2", "sessions: 1, rounds: 2, slice: 500ms, settle: 50ms")
+    lab = opened(text)
+    lab.prepare(quiet)
+    for outcome in lab.run_rounds(make_plan(lab.study).trials, quiet):
+        assert [each.host for each in outcome.result.clients] == ["h1", "h2"]
+        assert [each.round for each in outcome.result.slices] == [1, 2]
+        assert sum(each.ios for each in outcome.result.slices) == outcome.result.ios
+        assert all(each.target_cpu_ns for each in outcome.result.slices)
+        assert all(f"{name}: Dask worker: " in outcome.log for name in cluster.names)
+
+
 def test_a_study_runs_to_its_report(cluster: DaskHosts, real_engine: Path, tmp_path: Path) -> None:
     (tmp_path / "clients.yaml").write_text(written(cluster))
     words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "-n", "clients.iotax"]

@@ -15,7 +15,7 @@ import pytest
 
 from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, Sample, Step, TrialFailed
-from iotax.labs.hosts.clock import Offset
+from iotax.labs.hosts.clock import Offset, Turns
 from iotax.places import Binary
 from iotax.places.waiting import wait_for as awaited
 from iotax.study.hosts import Host
@@ -27,7 +27,7 @@ pytest.importorskip("distributed", reason="the extra `cluster` is not installed"
 
 from iotax.labs.hosts import relay as on_relay
 from iotax.labs.hosts.lab import HostsLab
-from iotax.labs.hosts.measure import Answer
+from iotax.labs.hosts.measure import Answer, Job, Turn, Window
 from iotax.labs.hosts.relay import Relay
 from iotax.labs.hosts.relayed import ByRelay, Held, Relayed
 from iotax.places.workers import Agent, Worker
@@ -90,6 +90,22 @@ def test_hosts_behind_two_relays_are_one_trial(started: Started) -> None:
 def test_the_table_of_hosts_says_which_relay_holds_each(started: Started) -> None:
     rows = started(5).survey()
     assert [each.relay.partition(" ")[0] for each in rows] == ["r1", "r1", "r1", "r2", "r2"]
+
+
+def test_a_relay_is_handed_all_that_a_host_does_in_a_session() -> None:
+    turns = Turn({"a": {"endpoint": "x"}}, [[0, None]])
+    job = Job(Relayed(Host(name="h1"), cast(Any, None)), "engine", watch_pids={"target": 7}, turns=turns)
+    called: list[Any] = []
+
+    class Relaying:
+        async def call(self, method: str, *given: Any, within_s: float) -> None:
+            called.append((method, *given))
+
+    window = Window(1, 2, 3)
+    awaited(ByRelay(cast(Any, Relaying()), [job], window, Turns()).arm())
+    [(method, [errand], told)] = called
+    assert (method, told) == ("arm", window)
+    assert (errand.host, errand.program, errand.watch_pids, errand.turns) == ("h1", "engine", {"target": 7}, turns)
 
 
 def test_errors_of_two_clocks_add_up() -> None:
