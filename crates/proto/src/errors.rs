@@ -84,12 +84,13 @@ pub struct Rule {
 }
 
 /// What rules are cited from.
-const SPECS: [&str; 14] = [
+const SPECS: [&str; 15] = [
     "RFC 1813",
     "RFC 3643",
     "RFC 3821",
     "RFC 5531",
     "RFC 7143",
+    "RFC 8881",
     "NVMe base 2.1",
     "NVMe/TCP 1.1",
     "FC-FS-5",

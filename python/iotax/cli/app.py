@@ -331,7 +331,8 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="PROTOCOL=PORT",
-            help="Port of nfs3, iscsi or nvme-tcp instead of 2049, 3260 or 4420; 0 takes a free one; may be repeated.",
+            help="Port of nfs3, nfs4.1, iscsi or nvme-tcp instead of 2049, 2050, 3260 or 4420; 0 takes a free one; "
+            "may be repeated.",
             show_default=False,
         ),
     ] = None,

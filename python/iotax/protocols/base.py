@@ -67,6 +67,8 @@ class Protocol:
     """Of a study's `connection`, those that only a host's kernel is told of."""
     kernel_module: str = ""
     """Of Linux, for the side that connects; empty where hosts are not asked for it."""
+    served_port: int = 0
+    """Where `iotax serve` offers it, if its scheme's port is another protocol's there."""
     client: Callable[[str, int, str, Query, bool], list[str]] | None = None
     """Commands of a Linux client, from host, port, path, query and whether the volume is read-only."""
 

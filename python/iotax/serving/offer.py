@@ -11,8 +11,13 @@ from typing import Any, TypeAlias
 from iotax.protocols import schemes
 from iotax.study.connection import Polling
 
-PORTS = {protocol.name: scheme.port for scheme, protocol in schemes().values() if protocol.client is not None}
-"""Where clients look for each protocol that others have clients of: IANA's nfs, iscsi-target, nvme."""
+PORTS = {
+    protocol.name: protocol.served_port or scheme.port
+    for scheme, protocol in schemes().values()
+    if protocol.client is not None and scheme is protocol.scheme
+}
+"""Where clients look for each protocol that others have clients of: IANA's nfs, iscsi-target, nvme. Both versions of
+NFS are at home at one port, and each is served at its own."""
 Address: TypeAlias = IPv4Address | IPv6Address
 _GROUP = "allowed"
 _LOOPBACK = IPv4Address("127.0.0.1")

@@ -235,6 +235,7 @@ SHARED_NAMES = {
         "message": "messages as bytes",
         "reserve": "commands about reservations",
         "session": "one session of an initiator",
+        "sessions": "the sessions that a target has with its clients",
     },
     "node": {
         "connector": "how a load connects",

@@ -25,7 +25,7 @@ from iotax.serving.offer import Offer
 from waits import wait_for
 
 SIZE = 8 << 20
-FREE_PORTS = tuple(word for protocol in ("nfs3", "iscsi", "nvme-tcp") for word in ("--port", f"{protocol}=0"))
+FREE_PORTS = tuple(word for protocol in ("nfs3", "nfs4.1", "iscsi", "nvme-tcp") for word in ("--port", f"{protocol}=0"))
 
 
 class Serving:
@@ -110,7 +110,7 @@ def test_one_volume_is_reached_over_every_protocol_and_a_signal_stops_it(
     serving, said = start("--size", "8MiB")
     assert (said["volume"], said["size_bytes"], said["path"], said["read_only"]) == ("v0", SIZE, None, False)
     by_protocol = {each["protocol"]: each["endpoint"] for each in said["endpoints"]}
-    assert list(by_protocol) == ["nfs3", "iscsi", "nvme-tcp"]
+    assert list(by_protocol) == ["nfs3", "nfs4.1", "iscsi", "nvme-tcp"]
     engine_load(real_engine, by_protocol["iscsi"], task="fill")
     for endpoint in by_protocol.values():
         found = engine_load(real_engine, endpoint)

@@ -40,7 +40,7 @@ collect, collect_every, seek, rpm, cache, destage, parity, raid_group
 bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null, model is meant
 bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
 bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, \
-iscsi, nvme-tcp, fcp, fc-nvme
+nfs4.1, iscsi, nvme-tcp, fcp, fc-nvme
 bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label, `protocol: {array: 'nvme://x/y', …}`
 bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, streams, \
 block_size, read, random, shared, outstanding, workers, threads, clients, working_set, warmup, runtime, verify, \
@@ -167,9 +167,10 @@ def test_one_problem_is_said_with_its_line(before: str, after: str, expected: st
         ("iscsi://host/disk/0", "'disk' is no iSCSI name"),
         ("iscsi://host/iqn.x/a", "the LUN 'a' is no number"),
         ("nfs://host/export", "the export or the file is missing"),
+        ("nfs41://host/export", "the export or the file is missing"),
         ("nfs://host/export/file?port=1", "?port= means nothing here"),
         ("smb://host/share", "smb:// is not a protocol that iotax speaks"),
-        ("nfs4", ", did you mean 'nfs3'?"),
+        ("nfs4", ", did you mean 'nfs4.1'?"),
     ],
 )
 def test_an_endpoint_that_is_none_is_explained(target: str, expected: str) -> None:

@@ -237,4 +237,4 @@ def test_foreign_data_are_read_but_not_written_without_destroy(tmp_path: Path) -
 
 
 def test_endpoints_are_completed_by_protocols() -> None:
-    assert list(complete.endpoints("n")) == ["nfs3", "nvme-tcp"]
+    assert list(complete.endpoints("n")) == ["nfs3", "nfs4.1", "nvme-tcp"]

@@ -12,7 +12,7 @@ use super::{ChapSpec, DataSpec, DhChapSpec, DriverChoice, Identity, Polling};
 #[serde(deny_unknown_fields)]
 pub(crate) struct LoadDocument {
     pub(crate) task: Task,
-    /// `nfs://…`, `iscsi://…`, `nvme-tcp://…` or `local:PATH`; not needed by `idle`
+    /// `nfs://…`, `nfs41://…`, `iscsi://…`, `nvme-tcp://…` or `local:PATH`; not needed by `idle`
     pub(crate) endpoint: Option<String>,
     #[serde(default)]
     pub(crate) options: Options,

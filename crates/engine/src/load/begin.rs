@@ -9,7 +9,7 @@ use iotax_node::{
         Arrivals, Cursor, Endpoint, LoadConfig, OltpConfig, Open, Pacing, RunConfig, StreamConfig, TaskConfig,
         connector::ConnectionConfig,
     },
-    protocols::{iscsi, nfs3},
+    protocols::iscsi,
 };
 
 use crate::{
@@ -46,6 +46,7 @@ pub(crate) fn with_options(
     let ConnectionConfig { settings, options } = &mut connection;
     settings.initiator.clone_from(&asked.initiator);
     (settings.header_digest, settings.data_digest) = (asked.header_digest, asked.data_digest);
+    (settings.uid, settings.gid) = (asked.uid, asked.gid);
     options.iscsi = iscsi::Options {
         immediate_data: asked.immediate_data,
         initial_r2t: asked.initial_r2t,
@@ -55,7 +56,6 @@ pub(crate) fn with_options(
         chap: asked.chap.as_ref().map(|spec| secret::chap(spec, "options.chap")).transpose()?,
     };
     options.nvme_tcp.dhchap = asked.dhchap.as_ref().map(|spec| secret::dhchap(spec, "options.dhchap")).transpose()?;
-    options.nfs3 = nfs3::Options { uid: asked.uid, gid: asked.gid };
     Ok(connection)
 }
 

@@ -18,11 +18,23 @@ pub struct Settings {
     pub initiator: Option<String>,
     pub header_digest: bool,
     pub data_digest: bool,
+    /// Credentials for files; 0 where there are none.
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
 }
 
 impl Settings {
     pub fn new(address: IpAddr, instance: u32, randomness: Randomness) -> Self {
-        Self { address, instance, randomness, initiator: None, header_digest: false, data_digest: false }
+        Self {
+            address,
+            instance,
+            randomness,
+            initiator: None,
+            header_digest: false,
+            data_digest: false,
+            uid: None,
+            gid: None,
+        }
     }
 
     /// The options that are set, as documents name them.
@@ -31,6 +43,8 @@ impl Settings {
             (self.initiator.is_some(), "initiator"),
             (self.header_digest, "header_digest"),
             (self.data_digest, "data_digest"),
+            (self.uid.is_some(), "uid"),
+            (self.gid.is_some(), "gid"),
         ];
         options.into_iter().filter_map(|(is_given, name)| is_given.then_some(name))
     }

@@ -7,9 +7,11 @@ mod describe;
 pub mod fc_nvme;
 pub mod fcp;
 mod fibre_channel;
+mod file_export;
 pub mod iscsi;
 mod logical_unit;
 pub mod nfs3;
+pub mod nfs41;
 mod nvm_subsystem;
 pub mod nvme_tcp;
 mod query;
@@ -46,6 +48,7 @@ table::protocols! {
     NvmeTcp in nvme_tcp,
     Fcp in fcp,
     FcNvme in fc_nvme,
+    Nfs41 in nfs41,
     #[cfg(test)]
     Toy in toy,
 }

@@ -359,7 +359,7 @@ mod tests {
         };
         assert_eq!(refused(|connection| connection.settings.data_digest = true), "options.data_digest");
         assert_eq!(refused(|connection| connection.options.iscsi.initial_r2t = Some(true)), "options.initial_r2t");
-        assert_eq!(refused(|connection| connection.options.nfs3.gid = Some(0)), "options.gid");
+        assert_eq!(refused(|connection| connection.settings.gid = Some(0)), "options.gid");
         let mut describer = Protocol::Toy.describe(Digests::default());
         assert_eq!(describer.describe(&[3; 20]), Ok((17, "operation 3".to_owned())));
     }

@@ -39,12 +39,16 @@ fn every_block_size_in_pieces_of_every_size() {
     for protocol in [Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme] {
         run_in_pieces(protocol, &[(512, 1), (8192, 100), (65_536, 10_000), (262_144, 100_000)]);
     }
-    run_in_pieces(Protocol::Nfs3, &[(512, 1), (8192, 100), (65_536, 10_000)]);
+    for protocol in [Protocol::Nfs3, Protocol::Nfs41] {
+        run_in_pieces(protocol, &[(512, 1), (8192, 100), (65_536, 10_000)]);
+    }
 }
 
 #[test]
 fn large_nfs_pieces_after_a_split_head() {
-    run_in_pieces(Protocol::Nfs3, &[(262_144, 100_000)]);
+    for protocol in [Protocol::Nfs3, Protocol::Nfs41] {
+        run_in_pieces(protocol, &[(262_144, 100_000)]);
+    }
 }
 
 fn run_in_pieces(protocol: Protocol, sizes: &[(u32, u64)]) {
@@ -129,7 +133,7 @@ fn only_members_of_a_group_come_in() {
     for protocol in PROTOCOLS {
         let mut bench = Bench::with(|_| {}, |export| export.groups = Some(group(&names)));
         let by_name = bench.task(protocol, TaskConfig::Check { look_bytes: None });
-        if protocol == Protocol::Nfs3 {
+        if matches!(protocol, Protocol::Nfs3 | Protocol::Nfs41) {
             assert_eq!(by_name.expect_err("NFS has no names").kind, FailureKind::Denied);
         } else if protocol == Protocol::Fcp {
             by_name.expect("let in by name");

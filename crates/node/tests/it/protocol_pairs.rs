@@ -17,7 +17,10 @@ use iotax_node::{
 };
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, fc_nvme, fcp, iscsi,
-    nfs::v3::{self, Stability},
+    nfs::{
+        v3::{self, Stability},
+        v41,
+    },
     nvme::{QueueId, fabrics::host::SessionConfig},
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue},
 };
@@ -103,7 +106,7 @@ impl World {
     }
 
     fn connect(&mut self, protocol: Protocol, thread: usize, initiator: Box<dyn Initiator>) -> usize {
-        let listener = PROTOCOLS.iter().position(|known| *known == protocol).expect("one of them");
+        let listener = place_of(protocol);
         let (conn, peer) = (ConnId(self.conns), SocketAddr::from(([127, 0, 0, 1], 50_000 + self.conns as u16)));
         self.conns += 1;
         let listener = ListenerId(listener as u32);
@@ -116,8 +119,7 @@ impl World {
     }
 
     fn client(&mut self, protocol: Protocol, thread: usize) -> usize {
-        let index = PROTOCOLS.iter().position(|known| *known == protocol).expect("one of them");
-        let endpoint = self.server.endpoint(index);
+        let endpoint = self.server.endpoint(place_of(protocol));
         let name = endpoint.split('/').nth(3).unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
         match protocol {
             Protocol::Nfs3 => {
@@ -128,6 +130,15 @@ impl World {
                     ..v3::initiator::Config::default()
                 };
                 self.connect(protocol, thread, Box::new(v3::initiator::Mount::new(NOW, config)))
+            }
+            Protocol::Nfs41 => {
+                let config = v41::initiator::Config {
+                    file: format!("/{name}/data"),
+                    owner: self.conns.to_be_bytes().to_vec(),
+                    stability: v41::operations::Stability::FileSync,
+                    ..v41::initiator::Config::default()
+                };
+                self.connect(protocol, thread, Box::new(v41::initiator::Client::new(NOW, config)))
             }
             Protocol::Iscsi => {
                 let mut config = iscsi::initiator::Config::new("iqn.2026-11.x:i", &name, 0);
@@ -158,7 +169,7 @@ impl World {
 
     /// The admin queue of a controller, which stays open; gives its I/O queue.
     fn connect_admin(&mut self, thread: usize, config: &ConnectConfig) -> IoQueue {
-        let listener = ListenerId(2);
+        let listener = ListenerId(place_of(Protocol::NvmeTcp) as u32);
         let (conn, peer) = (ConnId(self.conns), SocketAddr::from(([127, 0, 0, 1], 50_000 + self.conns as u16)));
         self.conns += 1;
         let node = &mut self.threads[thread];
@@ -232,13 +243,18 @@ impl World {
     }
 }
 
+/// Of its export and its listener.
+fn place_of(protocol: Protocol) -> usize {
+    PROTOCOLS.iter().position(|known| *known == protocol).expect("one of them")
+}
+
 /// What a client of a protocol writes, and where in the block: the second of two never touches what the first's alone.
 fn write_of(protocol: Protocol, is_second: bool) -> (u64, Vec<u8>) {
     let value = if is_second { 2 } else { 1 };
     match protocol {
         // A part of the block.
-        Protocol::Nfs3 if is_second => (700, vec![value; 100]),
-        Protocol::Nfs3 => (100, vec![value; 100]),
+        Protocol::Nfs3 | Protocol::Nfs41 if is_second => (700, vec![value; 100]),
+        Protocol::Nfs3 | Protocol::Nfs41 => (100, vec![value; 100]),
         Protocol::Iscsi | Protocol::NvmeTcp | Protocol::Fcp | Protocol::FcNvme => (0, vec![value; BLOCK]),
     }
 }

@@ -245,6 +245,7 @@ fn portmapper_tells_where_nfs_and_mount_are() {
 fn volume_on_a_disk_is_served_by_every_protocol() {
     for (protocol, block_size) in [
         (Protocol::Nfs3, 512),
+        (Protocol::Nfs41, 512),
         (Protocol::Iscsi, 512),
         (Protocol::NvmeTcp, 4096),
         (Protocol::Fcp, 512),

@@ -1,4 +1,4 @@
-//! NFS over TCP: what every version speaks of (`common`), the MOUNT protocol, and version 3 (`v3`). See README.md.
+//! NFS over TCP: what every version speaks of (`common`), the MOUNT protocol, version 3 (`v3`) and version 4.1 (`v41`). See README.md.
 //!
 //! What an NFS target asks of the server behind it, beyond `Backend`: exports, attributes, a name space. No XDR here.
 
@@ -16,6 +16,7 @@ use crate::{
 pub mod common;
 pub mod mount;
 pub mod v3;
+pub mod v41;
 
 /// NFS's RPC program number.
 pub const PROGRAM: u32 = 100_003;
@@ -46,6 +47,7 @@ pub trait NfsBackend: Backend {
 pub struct ServerState {
     duplicates: DuplicateCache,
     mounts: MountTable,
+    v41: v41::state::Shared,
 }
 
 /// An export's files for the time of one call.

@@ -43,6 +43,12 @@ pub struct Credentials {
     groups_len: u8,
 }
 
+impl Default for Credentials {
+    fn default() -> Self {
+        Self::nobody()
+    }
+}
+
 impl Credentials {
     /// Groups beyond `MAX_GROUPS` are left out, as `AUTH_SYS` cannot say them.
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Self {

@@ -1,5 +1,7 @@
 //! Record marking (RFC 5531 §11): messages on a byte stream, each in one or more fragments.
 
+use alloc::vec::Vec;
+
 use super::xdr::LAST_FRAGMENT;
 use crate::Violation;
 
@@ -113,10 +115,23 @@ impl Records {
     }
 }
 
+/// The record at the front of `bytes`, of at most `max_len` bytes, and how many of `bytes` it takes.
+pub(crate) fn first_record(bytes: &[u8], max_len: u32) -> Result<(usize, Vec<u8>), Violation> {
+    let mut records = Records::new(max_len);
+    let (mut input, mut record) = (bytes, Vec::new());
+    while let Some(piece) = records.next(&mut input)? {
+        record.extend_from_slice(piece.bytes);
+        if piece.end {
+            return Ok((bytes.len() - input.len(), record));
+        }
+    }
+    Err(malformed!("RFC 5531 §11: the bytes end within a record"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::{vec, vec::Vec};
+    use alloc::vec;
 
     fn fragmented(record: &[u8], fragment: usize) -> Vec<u8> {
         let mut bytes = Vec::new();

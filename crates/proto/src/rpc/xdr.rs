@@ -79,6 +79,12 @@ impl Encoder {
         &self.bytes
     }
 
+    /// Writes over the four bytes at `at`, which were put before.
+    #[inline]
+    pub fn patch(&mut self, at: usize, value: u32) {
+        self.bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    }
+
     /// Drops everything after the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);

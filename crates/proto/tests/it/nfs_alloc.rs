@@ -15,10 +15,22 @@ use iotax_proto::{
 
 use crate::{
     counted::{NOW, Pair, Volume},
-    nfs_support::{config, server::Server},
+    nfs_support::{config, config_41, server::Server},
 };
 
-impl NfsBackend for Volume<Attributes> {
+/// A file, and what the connections to its server share.
+struct Served {
+    file: Attributes,
+    state: ServerState,
+}
+
+impl Served {
+    fn new() -> Self {
+        Self { file: file(), state: ServerState::default() }
+    }
+}
+
+impl NfsBackend for Volume<Served> {
     fn exports(&self) -> Vec<Export> {
         Vec::new()
     }
@@ -28,11 +40,11 @@ impl NfsBackend for Volume<Attributes> {
     }
 
     fn open(&mut self, _: ExportId, _: FileId, _: &Credentials, _: bool) -> Result<OpenFile, FileError> {
-        Ok(OpenFile { unit: UnitId(0), attributes: self.export, is_copied: false })
+        Ok(OpenFile { unit: UnitId(0), attributes: self.export.file, is_copied: false })
     }
 
     fn attributes(&mut self, _: ExportId, _: FileId) -> Option<Attributes> {
-        Some(self.export)
+        Some(self.export.file)
     }
 
     fn write_verifier(&self) -> [u8; 8] {
@@ -41,13 +53,14 @@ impl NfsBackend for Volume<Attributes> {
 
     fn with_files(&mut self, _: Instant, _: ExportId, _: &mut dyn FnMut(&mut Files<'_>)) {}
 
-    fn with_state(&mut self, _: &mut dyn FnMut(&mut ServerState)) {}
+    fn with_state(&mut self, use_it: &mut dyn FnMut(&mut ServerState)) {
+        use_it(&mut self.export.state);
+    }
 }
 
-#[test]
-fn reads_and_writes_allocate_nothing() {
+fn file() -> Attributes {
     let time = Time::default();
-    let file = Attributes {
+    Attributes {
         kind: FileType::Regular,
         mode: 0o666,
         links: 1,
@@ -61,8 +74,23 @@ fn reads_and_writes_allocate_nothing() {
         accessed: time,
         modified: time,
         changed: time,
-    };
+    }
+}
+
+#[test]
+fn reads_and_writes_allocate_nothing() {
     let mount = crate::nfs_support::Pair::new(config(), Server::new(1 << 20)).ready().mount;
-    Pair::new(mount, Connection::new(NOW, Config::new(Handles::new([9; 32]))), Volume::new(file))
+    Pair::new(mount, Connection::new(NOW, Config::new(Handles::new([9; 32]))), Volume::new(Served::new()))
         .assert_nothing_is_allocated();
+}
+
+/// The server of an I/O is the one that was asked for the session, so its state moves into what counts.
+#[test]
+fn reads_and_writes_of_version_4_1_allocate_nothing() {
+    let crate::nfs_support::Pair { mount, connection, mut server, .. } =
+        crate::nfs_support::Pair::of_41(config_41(), Server::new(1 << 20)).ready();
+    let mut state = None;
+    server.with_state(&mut |shared| state = Some(core::mem::take(shared)));
+    let volume = Volume::new(Served { file: file(), state: state.expect("a state") });
+    Pair::new(mount, connection, volume).assert_nothing_is_allocated();
 }

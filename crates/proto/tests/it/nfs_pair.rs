@@ -1,9 +1,9 @@
-//! A mount and its server, byte for byte.
+//! A client and its server, byte for byte: of both versions, but for what only one of them has.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
-use crate::nfs_support::{Pair, config, pattern, server::Server};
+use crate::nfs_support::{Pair, V3, V41, Version, config, config_41, pattern, server::Server};
 use iotax_proto::{
     Initiator, Io, IoError, Misuse, Payload, Refusal, Target, UnitError, UnitOp, ViolationKind,
     nfs::{
@@ -12,12 +12,40 @@ use iotax_proto::{
             Stability,
             initiator::{Config, STATUS_VERIFIER_CHANGED},
         },
+        v41::initiator as nfs41,
     },
     rpc::{Credentials, auth::Identity},
 };
 
+macro_rules! of_both_versions {
+    ($($name:ident,)+) => {
+        mod of_v3 {
+            $(#[test] fn $name() { super::$name::<super::V3>(); })+
+        }
+        mod of_v41 {
+            $(#[test] fn $name() { super::$name::<super::V41>(); })+
+        }
+    };
+}
+
+of_both_versions! {
+    a_session_is_the_same_at_every_split_of_the_byte_stream,
+    a_session_goes_the_same_way_with_fragments_of_every_size,
+    a_session_goes_the_same_way_when_the_backend_queues,
+    the_largest_io_goes_through,
+    errors_of_the_backend_become_the_statuses_of_the_standard,
+    a_busy_server_is_asked_again_later,
+    a_flush_fails_once_when_the_write_verifier_changed,
+    what_nfs_does_not_have_completes_as_unsupported,
+    misuse_is_refused_and_sends_nothing,
+    a_lost_connection_completes_everything_and_aborts_what_the_backend_had,
+    a_silent_server_and_a_record_never_ended_are_given_up,
+    a_client_that_says_nothing_for_six_minutes_is_given_up,
+    a_mount_closed_while_busy_ends_its_ios_first,
+}
+
 /// Mounts, writes, reads back, flushes, leaves.
-fn exercise(mut pair: Pair) -> Pair {
+fn exercise<I: Initiator, T: Target<Server>>(mut pair: Pair<I, T>) -> Pair<I, T> {
     pair.run().unwrap();
     let geometry = pair.log.geometry.clone().unwrap();
     assert_eq!((geometry.size_bytes, geometry.block_size, geometry.max_io_bytes), (4096, 1, 1 << 20));
@@ -49,13 +77,12 @@ fn exercise(mut pair: Pair) -> Pair {
     pair
 }
 
-#[test]
-fn a_session_is_the_same_at_every_split_of_the_byte_stream() {
-    let whole = exercise(Pair::new(config(), Server::new(4096)));
+fn a_session_is_the_same_at_every_split_of_the_byte_stream<V: Version>() {
+    let whole = exercise(V::pair(Server::new(4096)));
     for in_place in [false, true] {
         let mut named = 0;
         for step in 1..400 {
-            let mut pair = Pair::new(config(), Server::new(4096));
+            let mut pair = V::pair(Server::new(4096));
             (pair.step, pair.server.in_place) = (step, in_place);
             let split = exercise(pair);
             assert_eq!(split.to_server, whole.to_server);
@@ -66,31 +93,28 @@ fn a_session_is_the_same_at_every_split_of_the_byte_stream() {
     }
 }
 
-#[test]
-fn a_session_goes_the_same_way_with_fragments_of_every_size() {
+fn a_session_goes_the_same_way_with_fragments_of_every_size<V: Version>() {
     for fragment in 1..400 {
         for (step, in_place) in [(1, false), (7, false), (usize::MAX, false), (1, true), (7, true), (50, true)] {
-            let mut pair = Pair::new(config(), Server::new(4096));
+            let mut pair = V::pair(Server::new(4096));
             (pair.fragment, pair.step, pair.server.in_place) = (Some(fragment), step, in_place);
             exercise(pair);
         }
     }
 }
 
-#[test]
-fn a_session_goes_the_same_way_when_the_backend_queues() {
+fn a_session_goes_the_same_way_when_the_backend_queues<V: Version>() {
     for step in [1, 5, 64, usize::MAX] {
         let mut server = Server::new(4096);
         server.queues = true;
-        let mut pair = Pair::new(config(), server);
+        let mut pair = V::pair(server);
         pair.step = step;
         exercise(pair);
     }
 }
 
-#[test]
-fn the_largest_io_goes_through() {
-    let mut pair = Pair::new(config(), Server::new(2 << 20)).ready();
+fn the_largest_io_goes_through<V: Version>() {
+    let mut pair = V::pair(Server::new(2 << 20)).ready();
     (pair.step, pair.server.in_place) = (65_537, true);
     let data = pattern(1 << 20, 9);
     pair.mount
@@ -120,8 +144,7 @@ fn write_asks_for_the_stability_configured() {
     }
 }
 
-#[test]
-fn errors_of_the_backend_become_the_statuses_of_the_standard() {
+fn errors_of_the_backend_become_the_statuses_of_the_standard<V: Version>() {
     let cases = [
         (UnitError::Medium, 5),
         (UnitError::NoSpace, 28),
@@ -136,7 +159,7 @@ fn errors_of_the_backend_become_the_statuses_of_the_standard() {
             Io::Flush,
         ] {
             for (error, expected) in cases {
-                let mut pair = Pair::new(config(), Server::new(64)).ready();
+                let mut pair = V::pair(Server::new(64)).ready();
                 pair.server.queues = queues;
                 pair.server.error = Some(error);
                 pair.mount.submit(pair.now, 5, io.clone()).unwrap();
@@ -151,9 +174,8 @@ fn errors_of_the_backend_become_the_statuses_of_the_standard() {
     }
 }
 
-#[test]
-fn a_busy_server_is_asked_again_later() {
-    let mut pair = Pair::new(config(), Server::new(64)).ready();
+fn a_busy_server_is_asked_again_later<V: Version>() {
+    let mut pair = V::pair(Server::new(64)).ready();
     pair.server.error = Some(UnitError::Busy);
     pair.mount.submit(pair.now, 0, Io::Read { offset: 0, len: 8 }).unwrap();
     pair.run().unwrap();
@@ -167,10 +189,9 @@ fn a_busy_server_is_asked_again_later() {
     assert!(pair.mount.poll_timeout() > Some(after), "nothing but to see to an idle connection");
 }
 
-#[test]
-fn a_flush_fails_once_when_the_write_verifier_changed() {
-    let mut pair = Pair::new(config(), Server::new(64)).ready();
-    let write = |pair: &mut Pair| {
+fn a_flush_fails_once_when_the_write_verifier_changed<V: Version>() {
+    let mut pair = V::pair(Server::new(64)).ready();
+    let write = |pair: &mut Pair<V::Initiator, V::Target>| {
         pair.mount
             .submit(pair.now, 0, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 8]), durable: false })
             .unwrap();
@@ -188,13 +209,22 @@ fn a_flush_fails_once_when_the_write_verifier_changed() {
         results[..],
         [Ok(()), Ok(()), Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, .. }), Ok(())]
     ));
-    assert_eq!(pair.mount.verifier(), Some(*b"boot two"));
-    // A later connection that knows the verifier finds the restart too.
+}
+
+#[test]
+fn a_later_connection_that_knows_the_verifier_finds_the_restart_too() {
     let known = Config { verifier: Some(*b"boot two"), ..config() };
     let mut pair = Pair::new(known, Server::new(64)).ready();
     pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
     pair.run().unwrap();
     assert!(matches!(pair.log.completed[..], [(0, Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, .. }))]));
+    assert_eq!(pair.mount.verifier(), Some(*b"boot one"));
+    let known = nfs41::Config { verifier: Some(*b"boot two"), ..config_41() };
+    let mut pair = Pair::of_41(known, Server::new(64)).ready();
+    pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
+    pair.run().unwrap();
+    assert!(matches!(pair.log.completed[..], [(0, Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, .. }))]));
+    assert_eq!(pair.mount.verifier(), Some(*b"boot one"));
 }
 
 #[test]
@@ -232,9 +262,8 @@ fn who_may_not_mount_read_or_write_is_told_so() {
     assert!(matches!(read_only.log.completed[..], [(0, Err(IoError::Failed { status: 30, .. }))]));
 }
 
-#[test]
-fn what_nfs_does_not_have_completes_as_unsupported() {
-    let mut pair = Pair::new(config(), Server::new(64)).ready();
+fn what_nfs_does_not_have_completes_as_unsupported<V: Version>() {
+    let mut pair = V::pair(Server::new(64)).ready();
     pair.mount.submit(pair.now, 3, Io::Unmap { offset: 0, len: 8 }).unwrap();
     assert_eq!(pair.mount.submit(pair.now, 3, Io::Flush), Err(Misuse::BadTag));
     assert_eq!(pair.mount.credits(), 7);
@@ -243,9 +272,8 @@ fn what_nfs_does_not_have_completes_as_unsupported() {
     assert_eq!(pair.mount.credits(), 8);
 }
 
-#[test]
-fn misuse_is_refused_and_sends_nothing() {
-    let mut pair = Pair::new(config(), Server::new(64));
+fn misuse_is_refused_and_sends_nothing<V: Version>() {
+    let mut pair = V::pair(Server::new(64));
     assert_eq!(pair.mount.submit(pair.now, 0, Io::Flush), Err(Misuse::NoCredit));
     pair.run().unwrap();
     for (io, misuse) in [
@@ -259,11 +287,10 @@ fn misuse_is_refused_and_sends_nothing() {
     assert!(pair.mount.transmit().is_empty());
 }
 
-#[test]
-fn a_lost_connection_completes_everything_and_aborts_what_the_backend_had() {
+fn a_lost_connection_completes_everything_and_aborts_what_the_backend_had<V: Version>() {
     let mut server = Server::new(4096);
     server.queues = true;
-    let mut pair = Pair::new(config(), server).ready();
+    let mut pair = V::pair(server).ready();
     pair.mount.submit(pair.now, 0, Io::Read { offset: 0, len: 8 }).unwrap();
     pair.mount
         .submit(pair.now, 1, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 999]), durable: false })
@@ -280,37 +307,34 @@ fn a_lost_connection_completes_everything_and_aborts_what_the_backend_had() {
     assert_eq!(pair.server.volume(), [0; 4096]);
 }
 
-#[test]
-fn a_silent_server_and_a_record_never_ended_are_given_up() {
-    let mut pair = Pair::new(config(), Server::new(64)).ready();
+fn a_silent_server_and_a_record_never_ended_are_given_up<V: Version>() {
+    let mut pair = V::pair(Server::new(64)).ready();
     pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
     let bytes = pair.mount.transmit().take_bytes();
     pair.connection.receive(pair.now, &bytes[..20], &mut pair.server).unwrap();
     assert_eq!(pair.wake().unwrap_err().kind, ViolationKind::TimedOut);
-    let late = Target::<Server>::poll_timeout(&pair.connection).unwrap();
+    let late = pair.connection.poll_timeout().unwrap();
     let given_up = pair.connection.handle_timeout(late, &mut pair.server).unwrap_err();
     assert_eq!(given_up.kind, ViolationKind::TimedOut);
 }
 
-#[test]
-fn a_client_that_says_nothing_for_six_minutes_is_given_up() {
-    let mut pair = Pair::new(config(), Server::new(64)).ready();
-    let due = Target::<Server>::poll_timeout(&pair.connection).unwrap();
+fn a_client_that_says_nothing_for_six_minutes_is_given_up<V: Version>() {
+    let mut pair = V::pair(Server::new(64)).ready();
+    let due = pair.connection.poll_timeout().unwrap();
     pair.now = pair.now + Duration::from_secs(359);
     assert!(due > pair.now, "not yet");
     pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
     pair.run().unwrap();
     pair.connection.handle_timeout(due, &mut pair.server).unwrap();
-    let due = Target::<Server>::poll_timeout(&pair.connection).unwrap();
+    let due = pair.connection.poll_timeout().unwrap();
     let given_up = pair.connection.handle_timeout(due, &mut pair.server).unwrap_err();
     assert_eq!(given_up.kind, ViolationKind::TimedOut);
 }
 
-#[test]
-fn a_mount_closed_while_busy_ends_its_ios_first() {
+fn a_mount_closed_while_busy_ends_its_ios_first<V: Version>() {
     let mut server = Server::new(64);
     server.queues = true;
-    let mut pair = Pair::new(config(), server).ready();
+    let mut pair = V::pair(server).ready();
     pair.mount.submit(pair.now, 0, Io::Read { offset: 0, len: 8 }).unwrap();
     pair.mount.close(pair.now);
     assert_eq!(pair.mount.credits(), 0);
@@ -318,7 +342,7 @@ fn a_mount_closed_while_busy_ends_its_ios_first() {
     assert_eq!(pair.log.completed, [(0, Ok(()))]);
     assert!(pair.log.closed);
     // And one closed before it was ready never is.
-    let mut pair = Pair::new(config(), Server::new(64));
+    let mut pair = V::pair(Server::new(64));
     pair.mount.close(pair.now);
     pair.run().unwrap();
     assert!(pair.log.closed && pair.log.geometry.is_none());

@@ -13,10 +13,10 @@ use iotax_proto::{
             initiator::{Config, Mount, Root},
         },
     },
-    rpc::{ControlCall, Credentials, Xid, auth::Identity, portmap},
+    rpc::{ControlCall, Xid, auth::Identity, portmap},
 };
 
-use super::{Options, Unit};
+use super::Unit;
 use crate::{
     failure::{Failure, FailureKind},
     load::{
@@ -24,6 +24,7 @@ use crate::{
         link::{Control, ControlStep, Link},
         settings::{Settings, Workers},
     },
+    protocols::file_export::identity,
 };
 
 /// Calls of this module and those of each worker begin at xids of their own.
@@ -64,13 +65,12 @@ enum Answer {
 }
 
 impl Mounting {
-    pub(super) fn new(unit: &Unit, settings: &Settings, options: &Options, workers: Workers) -> Self {
-        let credentials = Credentials::new(options.uid.unwrap_or(0), options.gid.unwrap_or(0), &[]);
+    pub(super) fn new(unit: &Unit, settings: &Settings, workers: Workers) -> Self {
         Self {
             settings: settings.clone(),
             export: unit.export.clone(),
             file: unit.file.clone(),
-            identity: Identity::Sys { machine: "iotax".to_owned(), credentials },
+            identity: identity(settings),
             workers,
             port: unit.port,
             mount_port: unit.mount_port,

@@ -2,8 +2,6 @@
 
 mod connector;
 mod describer;
-mod options;
-mod service;
 
 use std::net::SocketAddr;
 
@@ -11,7 +9,6 @@ use iotax_proto::{
     Instant,
     nfs::{
         PROGRAM,
-        common::Handles,
         mount::PROGRAM as MOUNT_PROGRAM,
         v3::{
             VERSION,
@@ -22,7 +19,11 @@ use iotax_proto::{
     rpc::Peer,
 };
 
-use super::{About, Definition, Describe, Digests, query::number};
+use super::{
+    About, Definition, Describe, Digests,
+    file_export::{FileCommon, FileExport},
+    query::number,
+};
 use crate::{
     failure::Failure,
     fs::Tree,
@@ -33,8 +34,6 @@ use crate::{
     },
     server::{Guarded, ServerBackend, ServerConfig},
 };
-pub use options::Options;
-use service::{Common, Exported, VOLUME_FILE};
 
 #[derive(Debug)]
 pub struct Nfs3;
@@ -56,13 +55,13 @@ impl Definition for Nfs3 {
         title: "NFS",
         scheme: "nfs",
         form: "nfs://HOST[:PORT]/EXPORT/FILE",
-        common_options: &[],
+        common_options: &["uid", "gid"],
         is_multipath: false,
         rpc_programs: &[(PROGRAM, VERSION), (MOUNT_PROGRAM, VERSION)],
     };
 
     type Unit = Unit;
-    type Options = Options;
+    type Options = ();
     type Initiator = Mount;
 
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
@@ -77,11 +76,11 @@ impl Definition for Nfs3 {
     fn control(
         unit: &Unit,
         settings: &Settings,
-        options: &Options,
+        (): &(),
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        Ok(Box::new(connector::Mounting::new(unit, settings, options, workers)))
+        Ok(Box::new(connector::Mounting::new(unit, settings, workers)))
     }
 
     fn facts(mount: &Mount) -> Facts {
@@ -89,29 +88,28 @@ impl Definition for Nfs3 {
     }
 
     type Target = Connection;
-    type Exported = Exported;
-    type Common = Common;
+    type Exported = FileExport;
+    type Common = FileCommon;
 
-    fn common(config: &ServerConfig) -> Common {
-        Common::new(config)
+    fn common(config: &ServerConfig) -> FileCommon {
+        FileCommon::new(config)
     }
 
-    fn export(config: &ServerConfig, index: usize) -> Exported {
-        Exported::new(config, index)
+    fn export(config: &ServerConfig, index: usize) -> FileExport {
+        FileExport::new(config, index)
     }
 
-    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
-        format!("nfs://{address}{}/{VOLUME_FILE}", exported.path)
+    fn endpoint(exported: &FileExport, address: SocketAddr) -> String {
+        format!("nfs://{address}{}", exported.volume_path())
     }
 
-    fn tree(exported: &Exported) -> Option<&Guarded<Tree>> {
-        Some(&exported.tree)
+    fn tree(exported: &FileExport) -> Option<&Guarded<Tree>> {
+        Some(exported.tree())
     }
 
     fn accept(now: Instant, backend: &ServerBackend) -> Connection {
         let peer = Peer { address: backend.peer.ip(), port: backend.peer.port() };
-        let handles = Handles::new(backend.state.server.common.nfs3.handle_key);
-        Connection::new(now, Config { peer, ..Config::new(handles) })
+        Connection::new(now, Config { peer, ..Config::new(backend.state.server.common.nfs3.handles()) })
     }
 
     fn describe(_: Digests) -> Box<dyn Describe> {

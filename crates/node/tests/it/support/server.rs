@@ -17,8 +17,9 @@ use iotax_proto::{Instant, Region};
 use super::{DiskCounts, Heap, Lab, World, allocate, load};
 
 pub const SIZE: usize = 4 << 20;
-pub const PROTOCOLS: [Protocol; 5] =
-    [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme];
+/// In the order of the table.
+pub const PROTOCOLS: [Protocol; 6] =
+    [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme, Protocol::Nfs41];
 const LIMIT: Instant = Instant(120_000_000_000);
 
 pub struct Bench {

@@ -69,6 +69,11 @@ impl Handles {
         if file.generation == FileId::LASTING { NO_TAG } else { self.secret_tag(named) }
     }
 
+    /// What makes a number one that nobody guesses, for whatever else a peer is given a name of.
+    pub(crate) fn tag_of(&self, named: &[u8]) -> [u8; TAG_LEN] {
+        self.secret_tag(named)
+    }
+
     fn secret_tag(&self, named: &[u8]) -> [u8; TAG_LEN] {
         // RFC 2104 §2: a key shorter than a block is followed by zeros.
         let mut block = [0; 64];

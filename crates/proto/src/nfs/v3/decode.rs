@@ -1,6 +1,6 @@
 //! Messages in words, for people who look at a capture.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{format, string::String};
 
 use super::{MAX_CONTROL_LEN, MAX_IO_BYTES, Procedure, VERSION, arguments::Arguments, results::Results, types::Status};
 use crate::{
@@ -10,9 +10,10 @@ use crate::{
         mount::{self, MAX_EXPORT_PATH_LEN, MountProcedure},
     },
     rpc::{
-        Call, Credentials, HeadError, Records,
+        Call, Credentials, HeadError,
         message::decode_reply,
         portmap::{self, Mapping},
+        record::first_record,
         xdr,
     },
     wire::Reader,
@@ -22,7 +23,7 @@ use crate::{
 ///
 /// A reply does not say what it replies to; see `describe_reply`.
 pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
-    let (used, record) = first_record(bytes)?;
+    let (used, record) = first_record(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN)?;
     let mut reader = Reader::new(&record);
     let text = match Call::decode(&mut reader) {
         Ok(call) => describe_call(&call, &mut reader),
@@ -37,7 +38,7 @@ pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
 
 /// Describes the record at the front of `bytes` as the reply to a call of `procedure` of NFS.
 pub fn describe_reply(procedure: Procedure, bytes: &[u8]) -> Result<(usize, String), Violation> {
-    let (used, record) = first_record(bytes)?;
+    let (used, record) = first_record(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN)?;
     let mut reader = Reader::new(&record);
     let (xid, outcome) =
         decode_reply(&mut reader).map_err(|_| malformed!("RFC 5531 §9: a reply that does not decode"))?;
@@ -52,18 +53,6 @@ pub fn describe_reply(procedure: Procedure, bytes: &[u8]) -> Result<(usize, Stri
         Err(error) => format!("reply xid {xid:#010x} {procedure:?}: {error}"),
     };
     Ok((used, text))
-}
-
-fn first_record(bytes: &[u8]) -> Result<(usize, Vec<u8>), Violation> {
-    let mut records = Records::new(MAX_IO_BYTES + MAX_CONTROL_LEN);
-    let (mut input, mut record) = (bytes, Vec::new());
-    while let Some(piece) = records.next(&mut input)? {
-        record.extend_from_slice(piece.bytes);
-        if piece.end {
-            return Ok((bytes.len() - input.len(), record));
-        }
-    }
-    Err(malformed!("RFC 5531 §11: the bytes end within a record"))
 }
 
 fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {

@@ -10,6 +10,7 @@ use iotax_proto::{
         initiator::{Config, Mount},
         target_side::{self, Connection},
     },
+    nfs::v41,
     rpc::{Credentials, auth::Identity},
 };
 
@@ -51,10 +52,10 @@ impl InitiatorEvents for Log {
 }
 
 /// A mount and its server, joined by a wire that delivers `step` bytes at a time.
-pub struct Pair {
+pub struct Pair<I = Mount, T = Connection> {
     pub now: Instant,
-    pub mount: Mount,
-    pub connection: Connection,
+    pub mount: I,
+    pub connection: T,
     pub server: Server,
     pub log: Log,
     pub step: usize,
@@ -83,10 +84,65 @@ pub fn config() -> Config {
 impl Pair {
     pub fn new(config: Config, server: Server) -> Self {
         let now = Instant::default();
+        Self::of(Mount::new(now, config), Connection::new(now, served()), server)
+    }
+}
+
+impl Pair<v41::initiator::Client, v41::target_side::Connection> {
+    pub fn of_41(config: v41::initiator::Config, server: Server) -> Self {
+        let now = Instant::default();
+        let target = v41::target_side::Config::new(Handles::new([9; 32]));
+        Self::of(v41::initiator::Client::new(now, config), v41::target_side::Connection::new(now, target), server)
+    }
+}
+
+/// As `config`, of version 4.1.
+pub fn config_41() -> v41::initiator::Config {
+    v41::initiator::Config {
+        file: "/export/volume".into(),
+        identity: config().identity,
+        depth: 8,
+        ..v41::initiator::Config::default()
+    }
+}
+
+/// A version of NFS, as its tests use it.
+pub trait Version {
+    type Initiator: Initiator;
+    type Target: Target<Server>;
+
+    /// Both sides, not yet acquainted.
+    fn pair(server: Server) -> Pair<Self::Initiator, Self::Target>;
+}
+
+pub struct V3;
+pub struct V41;
+
+impl Version for V3 {
+    type Initiator = Mount;
+    type Target = Connection;
+
+    fn pair(server: Server) -> Pair {
+        Pair::new(config(), server)
+    }
+}
+
+impl Version for V41 {
+    type Initiator = v41::initiator::Client;
+    type Target = v41::target_side::Connection;
+
+    fn pair(server: Server) -> Pair<Self::Initiator, Self::Target> {
+        Pair::of_41(config_41(), server)
+    }
+}
+
+impl<I: Initiator, T: Target<Server>> Pair<I, T> {
+    /// Two machines at the beginning of time.
+    pub fn of(mount: I, connection: T, server: Server) -> Self {
         Self {
-            now,
-            mount: Mount::new(now, config),
-            connection: Connection::new(Instant::default(), served()),
+            now: Instant::default(),
+            mount,
+            connection,
             server,
             log: Log::default(),
             step: usize::MAX,
@@ -108,7 +164,7 @@ impl Pair {
             for (id, result) in self.server.finish_queued() {
                 self.connection.complete(self.now, id, result, &mut self.server);
             }
-            let answer = refragment(Target::<Server>::transmit(&mut self.connection).take_bytes(), self.fragment);
+            let answer = refragment(self.connection.transmit().take_bytes(), self.fragment);
             self.to_client.extend(&answer);
             for chunk in answer.chunks(self.step.min(answer.len().max(1))) {
                 self.mount.receive(self.now, chunk, &mut self.log)?;

@@ -66,7 +66,7 @@ def target_of(fio: Fio, protocol: str, endpoint: str, *, driver: str) -> Target:
         case "iscsi":
             _need(fio, "libiscsi")
             return Target("libiscsi", (f"filename={escaped(endpoint)}",))
-        case "nfs3":
+        case "nfs3" | "nfs4.1":
             raise NoFio(
                 "fio's NFS engine runs in child processes, whose CPU escapes, and crashes on reads with current "
                 f"libnfs: mount the export and name a file on it, {_LEAVE}"

@@ -1,4 +1,4 @@
-//! What NFS asks of the server.
+//! An export as NFS of any version shows it, what it asks of the server, and who a load is to it.
 
 use std::sync::Arc;
 
@@ -6,47 +6,55 @@ use iotax_proto::{
     Instant,
     nfs::{
         Files, NfsBackend, ServerState,
-        common::{Attributes, Export, ExportAccess, ExportId, FileError, FileId, NameSpace as _, OpenFile, Time},
+        common::{
+            Attributes, Export, ExportAccess, ExportId, FileError, FileId, Handles, NameSpace as _, OpenFile, Time,
+        },
     },
-    rpc::{Credentials, Peer},
+    rpc::{Credentials, Peer, auth::Identity},
 };
+
+use super::{Exported as Any, Protocol};
 
 use crate::{
     fs::{Limits, Tree, VolumeFile},
-    protocols::Exported as Any,
+    load::settings::Settings,
     random::Unpredictable,
-    server::{Group, Guarded, ServerBackend, ServerConfig},
+    server::{Group, Guarded, ServerBackend, ServerConfig, Service},
     volume::unit_of,
 };
 
 /// The file that is an export's volume.
-pub(super) const VOLUME_FILE: &str = "data";
+const VOLUME_FILE: &str = "data";
 
-/// What all exports share.
+/// What all exports of a version share.
 #[derive(Debug)]
-pub struct Common {
+pub struct FileCommon {
     state: Guarded<ServerState>,
     /// Of file handles.
-    pub(super) handle_key: [u8; 32],
+    handle_key: [u8; 32],
 }
 
 #[derive(Clone, Debug)]
-pub struct Exported {
-    pub(super) path: String,
-    pub(super) tree: Guarded<Tree>,
+pub struct FileExport {
+    path: String,
+    tree: Guarded<Tree>,
     file: Arc<VolumeFile>,
     file_id: FileId,
 }
 
-impl Common {
+impl FileCommon {
     pub(super) fn new(config: &ServerConfig) -> Self {
         let mut handle_key = [0; 32];
         Unpredictable::new(&config.secret, "file handles", 0).fill(&mut handle_key);
         Self { state: Guarded::new(ServerState::default()), handle_key }
     }
+
+    pub(super) fn handles(&self) -> Handles {
+        Handles::new(self.handle_key)
+    }
 }
 
-impl Exported {
+impl FileExport {
     pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
         let export = &config.exports[index];
         let volume = &config.volumes[export.volume];
@@ -60,14 +68,30 @@ impl Exported {
         let file_id = file.id();
         Self { path: format!("/{}", volume.name), tree: Guarded::new(tree), file, file_id }
     }
+
+    /// Of the volume's file, from the export on.
+    pub(super) fn volume_path(&self) -> String {
+        format!("{}/{VOLUME_FILE}", self.path)
+    }
+
+    pub(super) fn tree(&self) -> &Guarded<Tree> {
+        &self.tree
+    }
 }
 
 impl ServerBackend {
-    fn nfs(&self, export: ExportId) -> Option<&Exported> {
+    #[inline]
+    fn nfs(&self, export: ExportId) -> Option<&FileExport> {
         match self.state.server.exported.get(export as usize)? {
-            Any::Nfs3(export) => Some(export),
+            Any::Nfs3(export) | Any::Nfs41(export) => Some(export),
             _ => None,
         }
+    }
+
+    /// What all connections of the version that is spoken here share.
+    fn nfs_common(&self) -> &FileCommon {
+        let common = &self.state.server.common;
+        if self.portal().service == Service::Protocol(Protocol::Nfs41) { &common.nfs41 } else { &common.nfs3 }
     }
 }
 
@@ -115,9 +139,9 @@ impl NfsBackend for ServerBackend {
     }
 
     fn with_files(&mut self, now: Instant, export: ExportId, use_it: &mut dyn FnMut(&mut Files<'_>)) {
-        let Some(Exported { tree, .. }) = self.nfs(export) else { return };
+        let Some(FileExport { tree, .. }) = self.nfs(export) else { return };
         let server = &self.state.server;
-        let (mut tree, mut state) = (tree.lock(), server.common.nfs3.state.lock());
+        let (mut tree, mut state) = (tree.lock(), self.nfs_common().state.lock());
         use_it(&mut Files { names: &mut *tree, state: &mut state, time: server.time(now) });
         if tree.has_remains() {
             self.state.has_remains(export as usize);
@@ -125,6 +149,12 @@ impl NfsBackend for ServerBackend {
     }
 
     fn with_state(&mut self, use_it: &mut dyn FnMut(&mut ServerState)) {
-        use_it(&mut self.state.server.common.nfs3.state.lock());
+        use_it(&mut self.nfs_common().state.lock());
     }
+}
+
+/// Who a load is to a server of files.
+pub(super) fn identity(settings: &Settings) -> Identity {
+    let credentials = Credentials::new(settings.uid.unwrap_or(0), settings.gid.unwrap_or(0), &[]);
+    Identity::Sys { machine: "iotax".to_owned(), credentials }
 }

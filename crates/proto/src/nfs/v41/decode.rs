@@ -1,0 +1,141 @@
+//! Messages in words, for people who look at a capture.
+
+use alloc::{format, string::String};
+use core::fmt::Write as _;
+
+use super::{
+    MAX_CONTROL_LEN, MAX_IO_BYTES, PROC_COMPOUND, PROC_NULL, VERSION,
+    codec::{CompoundHead, MAX_TAG_LEN, OpCode, Status},
+    operations::Operation,
+};
+use crate::{
+    Violation,
+    nfs::PROGRAM,
+    rpc::{
+        Call, Credentials, Garbage, HeadError,
+        message::decode_reply,
+        record::first_record,
+        xdr::{self, padding},
+    },
+    wire::Reader,
+};
+
+/// Describes the record at the front of `bytes`, which begin with its mark: bytes used, and what it says. Results have no lengths, so
+/// of a reply only the first is told, which is SEQUENCE's in most.
+pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
+    let (used, record) = first_record(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN)?;
+    let mut reader = Reader::new(&record);
+    let text = match Call::decode(&mut reader) {
+        Ok(call) => describe_call(&call, &mut reader),
+        Err(HeadError::Answer { xid, error }) => format!("call xid {xid:#010x}: {error}"),
+        Err(HeadError::WrongDirection) => describe_reply(&record)?,
+        Err(HeadError::Short | HeadError::Malformed) => {
+            return Err(malformed!("RFC 5531 §9: a record too short for a message"));
+        }
+    };
+    Ok((used, text))
+}
+
+fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
+    let what = match (call.program, call.version, call.procedure) {
+        (PROGRAM, VERSION, PROC_NULL) => String::from("NFS NULL"),
+        (PROGRAM, VERSION, PROC_COMPOUND) => describe_compound(reader),
+        (program, version, procedure) => format!("program {program} version {version} procedure {procedure}"),
+    };
+    let who = match Credentials::decode(call.credential) {
+        Ok(who) => format!("uid {} gid {}", who.uid, who.gid),
+        Err(_) => format!("credential flavor {}", call.credential.flavor),
+    };
+    format!("call xid {:#010x} {who} {what}", call.xid)
+}
+
+fn describe_compound(reader: &mut Reader<'_>) -> String {
+    let Ok(head) = CompoundHead::decode(reader) else { return String::from("NFS COMPOUND that does not decode") };
+    let mut text = format!("NFS 4.{}", head.minor);
+    for _ in 0..head.operations {
+        let Ok(operation) = describe_operation(head.minor, reader) else {
+            text.push_str(" and what does not decode");
+            break;
+        };
+        let _ = write!(text, " {operation}");
+    }
+    text
+}
+
+fn describe_operation(minor: u32, reader: &mut Reader<'_>) -> Result<String, Garbage> {
+    let number = reader.u32_be()?;
+    let Some(code) = OpCode::of_minor_version(number, minor) else { return Ok(format!("operation {number}")) };
+    let operation = Operation::decode(code, reader)?;
+    if let Operation::Write(head) = &operation {
+        let len = head.len as usize;
+        reader.skip(len)?;
+        reader.skip(padding(len))?;
+    }
+    Ok(if operation == Operation::Unserved { String::from(code.text()) } else { format!("{operation:?}") })
+}
+
+fn describe_reply(record: &[u8]) -> Result<String, Violation> {
+    let mut reader = Reader::new(record);
+    let (xid, outcome) =
+        decode_reply(&mut reader).map_err(|_| malformed!("RFC 5531 §9: a reply that does not decode"))?;
+    Ok(match outcome {
+        Err(error) => format!("reply xid {xid:#010x}: {error}"),
+        Ok(()) if reader.remaining() == 0 => format!("reply xid {xid:#010x}: success, no results"),
+        Ok(()) => match describe_results(&mut reader) {
+            Ok(text) => format!("reply xid {xid:#010x}: {text}"),
+            Err(Garbage) => format!("reply xid {xid:#010x}: results that do not decode"),
+        },
+    })
+}
+
+fn describe_results(reader: &mut Reader<'_>) -> Result<String, Garbage> {
+    let status = Status::decode(reader)?;
+    xdr::opaque(reader, MAX_TAG_LEN)?;
+    let count = reader.u32_be()?;
+    let mut text = match status {
+        Ok(()) => format!("{count} results"),
+        Err(status) => format!("{count} results, {}", status.text()),
+    };
+    if count > 0 && OpCode::from_number(reader.u32_be()?) == Some(OpCode::Sequence) && Status::decode(reader)?.is_ok() {
+        reader.skip(16)?;
+        let _ = write!(text, ", slot {1} sequence {0}", reader.u32_be()?, reader.u32_be()?);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        nfs::v41::{codec::SessionId, operations::SequenceArguments},
+        rpc::{
+            Encoder, Xid,
+            auth::Identity,
+            message::{encode_call, encode_success},
+        },
+    };
+
+    #[test]
+    fn calls_are_described_by_their_operations_and_replies_by_slot_and_status() {
+        let mut call = Encoder::default();
+        let identity = Identity::None.encode();
+        encode_call(call.begin_record(), Xid(1), PROGRAM, VERSION, PROC_COMPOUND, &identity);
+        CompoundHead { tag: b"", minor: 1, operations: 3 }.encode(&mut call);
+        let session = SessionId([7; 16]);
+        let sequence = SequenceArguments { session, seqid: 5, slot: 2, highest_slot: 3, cache_this: false };
+        Operation::Sequence(sequence).encode(&mut call);
+        Operation::PutRootFh.encode(&mut call);
+        call.u32(OpCode::LayoutGet as u32);
+        let bytes = call.end_record(0);
+        let (used, text) = describe(bytes).expect("a description");
+        assert_eq!(used, bytes.len());
+        let expected = format!("NFS 4.1 {:?} PutRootFh LAYOUTGET", Operation::Sequence(sequence));
+        assert_eq!(text, format!("call xid 0x00000001 uid 65534 gid 65534 {expected}"));
+        let mut reply = Encoder::default();
+        encode_success(reply.begin_record(), Xid(2));
+        reply.u32(Status::Stale as u32).opaque(b"").u32(2).u32(OpCode::Sequence as u32).u32(0);
+        reply.raw(&session.0).u32(5).u32(2).u32(3).u32(3).u32(0);
+        let (_, text) = describe(reply.end_record(0)).expect("a description");
+        assert_eq!(text, "reply xid 0x00000002: 2 results, stale file handle, slot 2 sequence 5");
+    }
+}

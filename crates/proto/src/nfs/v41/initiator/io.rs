@@ -1,0 +1,481 @@
+//! I/Os: READ, WRITE and COMMIT, each behind SEQUENCE and PUTFH. Nothing here allocates or searches once it is warm.
+
+use alloc::vec::Vec;
+
+use super::{
+    CONTROL_TAG, Client, Incoming, StateId,
+    establish::{Step, malformed},
+    failed, rpc_failed,
+    slot_table::{Sequenced, Slots, foreign, lost_session, result_of, skip_head},
+};
+use crate::{
+    InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
+    nfs::{
+        PROGRAM,
+        v41::{
+            MINOR_VERSION, PROC_COMPOUND, VERSION,
+            codec::{CompoundHead, OpCode, Status},
+            operations::{Operation, ReadArguments, SequenceArguments, Stability, WriteHead},
+        },
+    },
+    rpc::{
+        Encoder, Garbage, RpcError, Xid,
+        message::encode_call,
+        xdr::{self, LAST_FRAGMENT, padding},
+    },
+    wire::{Payload, Reader},
+};
+use core::time::Duration;
+
+/// `IoError::Failed::status` of a flush that found the server restarted: writes since the last flush may be lost.
+pub const STATUS_VERIFIER_CHANGED: u32 = u32::MAX;
+
+/// How long to wait before a call that the server put off is sent again.
+const PUT_OFF_DELAY: Duration = Duration::from_millis(100);
+
+/// An I/O under way, at its tag's place.
+#[derive(Debug, Default)]
+pub(super) struct IoSlot {
+    xid: Xid,
+    /// Of the session.
+    slot: u32,
+    work: Option<Work>,
+    /// The server answered `Delay`: send the call again then.
+    again_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Read { offset: u64, len: u32, done: u32 },
+    Write { offset: u64, data: Payload, done: u32, stability: Stability },
+    Flush,
+}
+
+impl IoSlot {
+    pub(super) fn again_at(&self) -> Option<Instant> {
+        self.again_at
+    }
+}
+
+/// The results of an I/O's COMPOUND, up to those of its own operation.
+enum Results {
+    Done,
+    Failed(Failed),
+    /// Of another request.
+    Foreign,
+}
+
+/// Why there is no result.
+#[derive(Clone, Copy)]
+struct Failed {
+    status: Status,
+    /// The slot has not moved.
+    by_sequence: bool,
+}
+
+/// A READ whose data are arriving.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadUnderway {
+    tag: Tag,
+    /// Where the next byte goes in the I/O's buffer, and how many are to come.
+    at: u32,
+    left: u32,
+    count: u32,
+    eof: bool,
+}
+
+impl ReadUnderway {
+    /// Hands on data; what follows them (padding) is dropped.
+    pub(super) fn take(&mut self, bytes: &[u8], events: &mut dyn InitiatorEvents) {
+        let bytes = &bytes[..bytes.len().min(self.left as usize)];
+        if !bytes.is_empty() {
+            events.data(self.tag, self.at, bytes);
+            self.at += bytes.len() as u32;
+            self.left -= bytes.len() as u32;
+        }
+    }
+}
+
+impl Client {
+    pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        if self.step != Step::Ready {
+            return Err(Misuse::NoCredit);
+        }
+        let slot = self.ios.get(tag as usize).ok_or(Misuse::BadTag)?;
+        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
+            return Err(Misuse::BadTag);
+        }
+        let work = match io {
+            Io::Read { offset, len } => {
+                self.check_range(offset, len as usize)?;
+                Work::Read { offset, len, done: 0 }
+            }
+            Io::Write { offset, data, durable } => {
+                self.check_range(offset, data.len())?;
+                let stability = if durable { Stability::FileSync } else { self.config.stability };
+                Work::Write { offset, data, done: 0, stability }
+            }
+            Io::Flush => Work::Flush,
+            Io::WriteZeroes { .. } | Io::Unmap { .. } | Io::Reserve(_) => {
+                self.unsupported.push(tag);
+                return Ok(());
+            }
+        };
+        let slot = self.slots.take().ok_or(Misuse::NoCredit)?;
+        if !self.awaits_something() {
+            self.last_progress = now;
+        }
+        let io = &mut self.ios[tag as usize];
+        (io.work, io.slot) = (Some(work), slot);
+        self.outstanding += 1;
+        self.send(tag);
+        Ok(())
+    }
+
+    /// `xid` with `low` as its lower half; the upper half tells calls of the same tag apart.
+    pub(super) fn next_xid(&mut self, low: u32) -> Xid {
+        self.next_generation = self.next_generation.wrapping_add(1);
+        Xid(self.next_generation << 16 | low)
+    }
+
+    /// Takes a reply to an I/O; false when it has to wait for more bytes.
+    pub(super) fn take_io_reply(
+        &mut self,
+        now: Instant,
+        xid: Xid,
+        outcome: Result<(), RpcError>,
+        reader: &mut Reader<'_>,
+        end: bool,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<bool, Violation> {
+        let tag = xid.0 & CONTROL_TAG;
+        let (slot, work) = match self.ios.get(tag as usize) {
+            Some(IoSlot { xid: sent, slot, work: Some(work), again_at: None }) if *sent == xid => (*slot, work),
+            _ => return Err(misbehaved!("RFC 5531 §9: a reply to no call")),
+        };
+        if let Err(error) = outcome {
+            if !end {
+                return Ok(false);
+            }
+            // Nobody knows whether the slot has moved: it is not used again.
+            self.complete(now, tag, Err(rpc_failed(error)), events);
+            return Err(Violation::refused(
+                error.refusal(),
+                "RFC 5531 §9: the server could not carry out an I/O's call",
+            ));
+        }
+        let code = match work {
+            Work::Read { .. } => OpCode::Read,
+            Work::Write { .. } => OpCode::Write,
+            Work::Flush => OpCode::Commit,
+        };
+        let results = match self.read_results(slot, code, reader) {
+            Ok(results) => results,
+            Err(Garbage) if !end => return Ok(false),
+            Err(garbage) => return Err(malformed(garbage)),
+        };
+        match results {
+            Results::Foreign => Err(foreign()),
+            Results::Failed(refused) => {
+                if !end {
+                    self.incoming = Incoming::Skip;
+                }
+                self.fail(now, tag, refused, events)?;
+                Ok(true)
+            }
+            Results::Done if code == OpCode::Read => self.take_read_reply(now, tag, reader, end, events),
+            Results::Done if !end => Ok(false),
+            Results::Done if code == OpCode::Commit => {
+                let verifier = reader.array().map_err(|short| malformed(short.into()))?;
+                self.take_commit_reply(now, tag, verifier, events);
+                Ok(true)
+            }
+            Results::Done => self.take_write_reply(now, tag, reader, events).map(|()| true),
+        }
+    }
+
+    /// The results that stand before an I/O's own: how they went, and its status.
+    #[inline]
+    fn read_results(&self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> Result<Results, Garbage> {
+        if let Err(status) = skip_head(reader)? {
+            return Ok(Results::Failed(Failed { status, by_sequence: true }));
+        }
+        match self.slots.check(slot, reader)? {
+            Sequenced::Done => {}
+            Sequenced::Foreign => return Ok(Results::Foreign),
+            Sequenced::Refused(status) => return Ok(Results::Failed(Failed { status, by_sequence: true })),
+        }
+        for code in [OpCode::PutFh, code] {
+            if let Err(status) = result_of(code, reader)? {
+                return Ok(Results::Failed(Failed { status, by_sequence: false }));
+            }
+        }
+        Ok(Results::Done)
+    }
+
+    /// All of a READ's reply has come.
+    pub(super) fn read_ended(
+        &mut self,
+        now: Instant,
+        read: ReadUnderway,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        if read.left > 0 {
+            return Err(malformed(Garbage));
+        }
+        let Some(Work::Read { len, done, .. }) = &mut self.ios[read.tag as usize].work else {
+            unreachable!("data are taken for a read only")
+        };
+        *done += read.count;
+        if done == len {
+            self.complete(now, read.tag, Ok(()), events);
+        } else if read.eof {
+            let error =
+                IoError::Failed { status: 0, refusal: Refusal::Other, what: "the file ended before the range read" };
+            self.complete(now, read.tag, Err(error), events);
+        } else if read.count == 0 {
+            return Err(misbehaved!("RFC 8881 §18.22: READ gave nothing before the end of the file"));
+        } else {
+            self.send(read.tag);
+        }
+        Ok(())
+    }
+
+    /// Sends again what the server put off and is due.
+    pub(super) fn send_delayed(&mut self, now: Instant) {
+        if self.delayed == 0 {
+            return;
+        }
+        for tag in 0..self.ios.len() {
+            if self.ios[tag].again_at.is_some_and(|at| at <= now) {
+                if !self.awaits_something() {
+                    self.last_progress = now;
+                }
+                self.ios[tag].again_at = None;
+                self.delayed -= 1;
+                self.send(tag as Tag);
+            }
+        }
+    }
+
+    pub(super) fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        while let Some(tag) = self.unsupported.pop() {
+            events.complete(now, tag, Err(IoError::Unsupported));
+        }
+        for tag in 0..self.ios.len() {
+            if self.ios[tag].work.is_some() {
+                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
+            }
+        }
+    }
+
+    fn check_range(&self, offset: u64, len: usize) -> Result<(), Misuse> {
+        let end = offset.checked_add(len as u64).ok_or(Misuse::BadRange)?;
+        let fits = len > 0 && len <= self.geometry.max_io_bytes as usize && end <= self.geometry.size_bytes;
+        if fits { Ok(()) } else { Err(Misuse::BadRange) }
+    }
+
+    /// Sends the call for what is left of an I/O.
+    fn send(&mut self, tag: Tag) {
+        let xid = self.next_xid(tag);
+        let io = &mut self.ios[tag as usize];
+        io.xid = xid;
+        let (slot, seqid) = (io.slot, self.slots.next(io.slot));
+        let sequence_at = self.templates.sequence_at;
+        let put = |call: &mut [u8]| {
+            call[4..8].copy_from_slice(&xid.0.to_be_bytes());
+            let sequence = u64::from(seqid) << 32 | u64::from(slot);
+            call[sequence_at..sequence_at + 8].copy_from_slice(&sequence.to_be_bytes());
+        };
+        match io.work.as_ref().expect("a slot with work") {
+            Work::Read { offset, len, done } => {
+                let (offset, count) = (offset + u64::from(*done), len - done);
+                let size = self.templates.read.len();
+                self.transmit.put(&self.templates.read);
+                let call = self.transmit.tail_mut(size);
+                put(call);
+                call[size - 12..size - 4].copy_from_slice(&offset.to_be_bytes());
+                call[size - 4..].copy_from_slice(&count.to_be_bytes());
+            }
+            Work::Write { offset, data, done, stability } => {
+                let offset = offset + u64::from(*done);
+                let data = data.slice(*done as usize, data.len() - *done as usize);
+                let size = self.templates.write.len();
+                let mark = LAST_FRAGMENT | (size - 4 + data.len() + padding(data.len())) as u32;
+                self.transmit.put(&self.templates.write);
+                let call = self.transmit.tail_mut(size);
+                put(call);
+                call[..4].copy_from_slice(&mark.to_be_bytes());
+                call[size - 16..size - 8].copy_from_slice(&offset.to_be_bytes());
+                let how = (*stability as u64) << 32 | data.len() as u64;
+                call[size - 8..].copy_from_slice(&how.to_be_bytes());
+                let pad = padding(data.len());
+                self.transmit.payload(data);
+                self.transmit.zeros(pad);
+            }
+            Work::Flush => {
+                let size = self.templates.commit.len();
+                self.transmit.put(&self.templates.commit);
+                put(self.transmit.tail_mut(size));
+            }
+        }
+    }
+
+    fn take_read_reply(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        reader: &mut Reader<'_>,
+        end: bool,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<bool, Violation> {
+        let Some(Work::Read { len, done, .. }) = &self.ios[tag as usize].work else {
+            unreachable!("the caller looked")
+        };
+        let (left, done) = (len - done, *done);
+        let head = xdr::boolean(reader).and_then(|eof| Ok((eof, reader.u32_be()?)));
+        let (eof, count) = match head {
+            Ok(head) => head,
+            Err(Garbage) if !end => return Ok(false),
+            Err(garbage) => return Err(malformed(garbage)),
+        };
+        if count > left {
+            return Err(misbehaved!("RFC 8881 §18.22: READ gave more than was asked for"));
+        }
+        let mut read = ReadUnderway { tag, at: done, left: count, count, eof };
+        read.take(reader.take(reader.remaining()).unwrap_or_default(), events);
+        if end {
+            self.read_ended(now, read, events)?;
+        } else {
+            self.incoming = Incoming::ReadData(read);
+        }
+        Ok(true)
+    }
+
+    fn take_write_reply(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        reader: &mut Reader<'_>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let WriteDone { count, committed, verifier } = WriteDone::decode(reader).map_err(malformed)?;
+        if committed == Stability::Unstable {
+            self.note_verifier(verifier);
+        }
+        let Some(Work::Write { data, done, stability, .. }) = &mut self.ios[tag as usize].work else {
+            unreachable!("the caller looked")
+        };
+        if committed < *stability {
+            return Err(misbehaved!("RFC 8881 §18.32: WRITE less stable than was asked for"));
+        }
+        if count == 0 || count as usize > data.len() - *done as usize {
+            return Err(misbehaved!("RFC 8881 §18.32: WRITE of nothing, or of more than was sent"));
+        }
+        *done += count;
+        if *done as usize == data.len() {
+            self.complete(now, tag, Ok(()), events);
+        } else {
+            self.send(tag);
+        }
+        Ok(())
+    }
+
+    fn take_commit_reply(&mut self, now: Instant, tag: Tag, verifier: [u8; 8], events: &mut dyn InitiatorEvents) {
+        self.note_verifier(verifier);
+        let result = if core::mem::take(&mut self.verifier_changed) {
+            let what = "the server restarted: writes since the last flush may be lost";
+            Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, refusal: Refusal::Other, what })
+        } else {
+            Ok(())
+        };
+        self.complete(now, tag, result, events);
+    }
+
+    /// RFC 8881 §18.3.3: a verifier that changed says that unstable data may be gone.
+    fn note_verifier(&mut self, verifier: [u8; 8]) {
+        self.verifier_changed |= self.verifier.is_some_and(|earlier| earlier != verifier);
+        self.verifier = Some(verifier);
+    }
+
+    fn fail(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        refused: Failed,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let slot = self.ios[tag as usize].slot;
+        if refused.by_sequence {
+            self.slots.take_back(slot);
+            if refused.status != Status::Delay {
+                return Err(lost_session(refused.status));
+            }
+        }
+        if refused.status == Status::Delay {
+            self.ios[tag as usize].again_at = Some(now + PUT_OFF_DELAY);
+            self.delayed += 1;
+        } else {
+            self.complete(now, tag, Err(failed(refused.status)), events);
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
+        let io = &mut self.ios[tag as usize];
+        io.work = None;
+        self.slots.give_back(io.slot);
+        if io.again_at.take().is_some() {
+            self.delayed -= 1;
+        }
+        self.outstanding -= 1;
+        events.complete(now, tag, result);
+        self.leave_if_drained(now);
+    }
+}
+
+/// What of a WRITE's results is of use here.
+struct WriteDone {
+    count: u32,
+    committed: Stability,
+    verifier: [u8; 8],
+}
+
+impl WriteDone {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Ok(Self { count: reader.u32_be()?, committed: Stability::decode(reader)?, verifier: reader.array()? })
+    }
+}
+
+/// Whole calls with everything in place but xid, slot, sequence number, offset and count.
+#[derive(Debug, Default)]
+pub(super) struct Templates {
+    read: Vec<u8>,
+    write: Vec<u8>,
+    commit: Vec<u8>,
+    /// Where sequence number and slot stand in all of them.
+    sequence_at: usize,
+}
+
+impl Templates {
+    pub(super) fn new(handle: &[u8], state: StateId, identity: &[u8], slots: &Slots, stability: Stability) -> Self {
+        let mut sequence_at = 0;
+        let mut template = |operation: Operation<'_>| {
+            let mut encoder = Encoder::default();
+            encode_call(encoder.begin_record(), Xid(0), PROGRAM, VERSION, PROC_COMPOUND, identity);
+            CompoundHead { tag: b"", minor: MINOR_VERSION, operations: 3 }.encode(&mut encoder);
+            // Behind the operation's number and the session.
+            sequence_at = encoder.len() + 4 + slots.session.0.len();
+            let (session, highest_slot) = (slots.session, slots.highest());
+            let sequence = SequenceArguments { session, seqid: 0, slot: 0, highest_slot, cache_this: false };
+            Operation::Sequence(sequence).encode(&mut encoder);
+            Operation::PutFh(handle).encode(&mut encoder);
+            operation.encode(&mut encoder);
+            encoder.end_record(0).to_vec()
+        };
+        let read = template(Operation::Read(ReadArguments { state, offset: 0, count: 0 }));
+        let write = template(Operation::Write(WriteHead { state, offset: 0, stability, len: 0 }));
+        let commit = template(Operation::Commit { offset: 0, count: 0 });
+        Self { read, write, commit, sequence_at }
+    }
+}

@@ -1,0 +1,364 @@
+//! The client's side of a connection: a session, one file (found or made) that it opens, and I/O on that file.
+
+mod establish;
+mod io;
+mod slot_table;
+
+pub use io::STATUS_VERIFIER_CHANGED;
+
+use alloc::{string::String, vec::Vec};
+use core::time::Duration;
+
+use self::{
+    establish::Step,
+    io::{IoSlot, ReadUnderway, Templates},
+    slot_table::Slots,
+};
+use super::{
+    MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES,
+    codec::{ChannelAttributes, StateId, Status},
+    operations::Stability,
+};
+use crate::{
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
+    rpc::{Encoder, HeadError, Piece, Records, RpcError, Xid, auth::Identity, message::decode_reply},
+    wire::{Reader, Transmit},
+};
+
+/// Low half of the xid of every call that is no I/O; I/Os have their tag there.
+const CONTROL_TAG: u32 = 0xffff;
+
+/// What to open, and how to use it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Path of the file, from the root of the server: with the export before it.
+    pub file: String,
+    pub identity: Identity,
+    /// Names this client among all of the server, the same whenever it comes back.
+    pub owner: Vec<u8>,
+    /// Most I/Os outstanding; below 65535. The server may grant fewer.
+    pub depth: usize,
+    /// What WRITE asks for.
+    pub stability: Stability,
+    /// Makes the file where there is none, and makes it at least so many bytes large.
+    pub create: Option<u64>,
+    /// Of an earlier connection to the same server: whether writes that it left uncommitted were lost shows against it.
+    pub verifier: Option<[u8; 8]>,
+    /// Where xids begin, by its upper half; connections of one client should differ.
+    pub first_xid: Xid,
+    /// How long the server may be silent while something is asked of it.
+    pub timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            file: String::new(),
+            identity: Identity::None,
+            owner: b"iotax".to_vec(),
+            depth: 32,
+            stability: Stability::Unstable,
+            create: None,
+            verifier: None,
+            first_xid: Xid::default(),
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// One connection to a server, for one file.
+#[derive(Debug)]
+pub struct Client {
+    config: Config,
+    transmit: Transmit,
+    records: Records,
+    incoming: Incoming,
+    /// First bytes of a reply that did not come whole.
+    held: Vec<u8>,
+    scratch: Encoder,
+    identity: Vec<u8>,
+    /// Tells this client from an earlier one of the same owner.
+    instance: [u8; 8],
+    step: Step,
+    /// The server put the step's call off: send it again then.
+    step_again_at: Option<Instant>,
+    /// Until when it may.
+    step_limit: Instant,
+    /// `close` came before the file was ready.
+    closing: bool,
+    /// A SEQUENCE alone is under way, that keeps session and lease.
+    pinging: bool,
+    control_xid: Xid,
+    control_slot: Option<u32>,
+    /// What the server calls it.
+    id: Option<u64>,
+    slots: Slots,
+    channel: ChannelAttributes,
+    lease: Duration,
+    state: Option<StateId>,
+    handle: Vec<u8>,
+    geometry: Geometry,
+    templates: Templates,
+    ios: Vec<IoSlot>,
+    outstanding: usize,
+    /// I/Os whose call the server wants to be sent again later.
+    delayed: usize,
+    /// Operations that NFS does not have, to be completed as such.
+    unsupported: Vec<Tag>,
+    next_generation: u32,
+    /// The server's write verifier, and whether it changed since the last COMMIT.
+    verifier: Option<[u8; 8]>,
+    verifier_changed: bool,
+    last_progress: Instant,
+}
+
+/// What the rest of the current record is.
+#[derive(Debug)]
+enum Incoming {
+    Head,
+    ReadData(ReadUnderway),
+    Skip,
+}
+
+impl Client {
+    /// Begins to make itself known: the first call is in `transmit`.
+    pub fn new(now: Instant, config: Config) -> Self {
+        assert!(config.depth < CONTROL_TAG as usize, "tags and control calls share the xid's lower half");
+        let identity = config.identity.encode();
+        let mut client = Self {
+            transmit: Transmit::default(),
+            records: Records::new(MAX_IO_BYTES + MAX_CONTROL_LEN),
+            incoming: Incoming::Head,
+            held: Vec::new(),
+            scratch: Encoder::default(),
+            identity,
+            instance: now.0.wrapping_add(u64::from(config.first_xid.0) << 32).to_be_bytes(),
+            step: Step::Exchange,
+            step_again_at: None,
+            step_limit: now,
+            closing: false,
+            pinging: false,
+            control_xid: Xid::default(),
+            control_slot: None,
+            id: None,
+            slots: Slots::default(),
+            channel: ChannelAttributes::default(),
+            lease: config.timeout,
+            state: None,
+            handle: Vec::new(),
+            geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
+            templates: Templates::default(),
+            ios: (0..config.depth).map(|_| IoSlot::default()).collect(),
+            outstanding: 0,
+            delayed: 0,
+            unsupported: Vec::with_capacity(config.depth),
+            next_generation: config.first_xid.0 >> 16,
+            verifier: config.verifier,
+            verifier_changed: false,
+            last_progress: now,
+            config,
+        };
+        client.begin_step(now, Step::Exchange);
+        client
+    }
+
+    /// What was agreed on for the session's requests; there once the file is ready.
+    pub fn channel(&self) -> &ChannelAttributes {
+        &self.channel
+    }
+
+    /// How long the server keeps what a silent client has opened.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// The write verifier last seen, for a later connection's `Config::verifier`.
+    pub fn verifier(&self) -> Option<[u8; 8]> {
+        self.verifier
+    }
+
+    fn take_piece(
+        &mut self,
+        now: Instant,
+        piece: Piece<'_>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
+            // The rest of a head that came split, with data behind it that are not to be held.
+            let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
+            self.take_piece(now, Piece { bytes: head, end: false }, events)?;
+            return self.take_piece(now, Piece { bytes: rest, end: piece.end }, events);
+        }
+        match &mut self.incoming {
+            Incoming::Head if self.held.is_empty() => {
+                if !self.take_head(now, piece.bytes, piece.end, events)? {
+                    self.hold(piece.bytes)?;
+                }
+            }
+            Incoming::Head => {
+                self.hold(piece.bytes)?;
+                let mut held = core::mem::take(&mut self.held);
+                let taken = self.take_head(now, &held, piece.end, events);
+                if taken != Ok(false) {
+                    held.clear();
+                }
+                self.held = held;
+                taken?;
+            }
+            Incoming::ReadData(read) => {
+                read.take(piece.bytes, events);
+                if piece.end {
+                    let read = *read;
+                    self.read_ended(now, read, events)?;
+                }
+            }
+            Incoming::Skip => {}
+        }
+        if piece.end {
+            self.incoming = Incoming::Head;
+        }
+        Ok(())
+    }
+
+    /// Looks at the bytes of a reply so far; false when they have to wait for more.
+    fn take_head(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        end: bool,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<bool, Violation> {
+        let mut reader = Reader::new(bytes);
+        let (xid, outcome) = match decode_reply(&mut reader) {
+            Ok(reply) => reply,
+            Err(HeadError::Short) if !end => return Ok(false),
+            Err(HeadError::WrongDirection) => {
+                return Err(misbehaved!("RFC 5531 §9: a client is sent replies only"));
+            }
+            Err(_) => return Err(malformed!("RFC 5531 §9: a reply that does not decode")),
+        };
+        if xid.0 & CONTROL_TAG != CONTROL_TAG {
+            return self.take_io_reply(now, xid, outcome, &mut reader, end, events);
+        }
+        if !end {
+            return Ok(false);
+        }
+        if xid != self.control_xid || !self.awaits_control() {
+            return Err(misbehaved!("RFC 5531 §9: a reply to no call"));
+        }
+        self.take_control_reply(now, outcome, &mut reader, events)?;
+        Ok(true)
+    }
+
+    fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+        if self.held.len() + bytes.len() > MAX_CONTROL_LEN as usize {
+            return Err(misbehaved!("RFC 8881 §18: a reply longer than any that was asked for"));
+        }
+        self.held.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn awaits_something(&self) -> bool {
+        self.outstanding > self.delayed || self.awaits_control()
+    }
+
+    fn awaits_control(&self) -> bool {
+        self.pinging || self.step.awaits_reply() && self.step_again_at.is_none()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.step == Step::Ready && self.outstanding == 0 && !self.pinging
+    }
+
+    /// Half of the lease, so that one SEQUENCE may be lost.
+    fn ping_at(&self) -> Instant {
+        self.last_progress + (self.lease / 2).min(self.config.timeout)
+    }
+}
+
+impl Initiator for Client {
+    fn receive(&mut self, now: Instant, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        self.last_progress = now;
+        let mut input = bytes;
+        while let Some(piece) = self.records.next(&mut input)? {
+            self.take_piece(now, piece, events)?;
+        }
+        Ok(())
+    }
+
+    fn credits(&self) -> usize {
+        if self.step != Step::Ready {
+            return 0;
+        }
+        let left = self.ios.len() - self.outstanding - self.unsupported.len();
+        left.min(self.slots.free())
+    }
+
+    fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        self.submit_io(now, tag, io)
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if !self.unsupported.is_empty() {
+            return Some(self.last_progress);
+        }
+        let silence = self.awaits_something().then(|| self.last_progress + self.config.timeout);
+        let ping = self.is_idle().then(|| self.ping_at());
+        let again = if self.delayed > 0 { self.ios.iter().filter_map(IoSlot::again_at).min() } else { None };
+        [silence, ping, again, self.step_again_at].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        while let Some(tag) = self.unsupported.pop() {
+            events.complete(now, tag, Err(IoError::Unsupported));
+        }
+        self.send_delayed(now);
+        if self.step_again_at.is_some_and(|at| at <= now) {
+            self.step_again_at = None;
+            self.last_progress = now;
+            self.send_step();
+        }
+        if self.awaits_something() && now >= self.last_progress + self.config.timeout {
+            return Err(Violation::timed_out("RFC 5531 §9: no reply to a call"));
+        }
+        if self.is_idle() && now >= self.ping_at() {
+            self.ping(now);
+        }
+        self.leave_if_drained(now);
+        Ok(())
+    }
+
+    fn close(&mut self, now: Instant) {
+        if !self.awaits_something() {
+            self.last_progress = now;
+        }
+        self.begin_close(now);
+    }
+
+    fn disconnected(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        self.step = Step::Closed;
+        self.lose_all(now, events);
+    }
+}
+
+/// `IoError::Failed::status` of a call that RPC refused: beyond what an `nfsstat4` can be.
+const STATUS_RPC_FAILED: u32 = u32::MAX - 1;
+
+/// An I/O's error for a status.
+fn failed(status: Status) -> IoError {
+    IoError::Failed { status: status as u32, refusal: status.refusal(), what: status.text() }
+}
+
+fn rpc_failed(error: RpcError) -> IoError {
+    let what = match error {
+        RpcError::Authentication(_) => "the server refused the credential",
+        RpcError::GarbageArguments => "the server could not decode the call",
+        RpcError::SystemError => "the server failed",
+        _ => "the server does not serve the call",
+    };
+    IoError::Failed { status: STATUS_RPC_FAILED, refusal: error.refusal(), what }
+}

@@ -1,0 +1,125 @@
+//! The slots of a session, as its client uses them (RFC 8881 §2.10.6.1), and what of a reply belongs to its slot.
+
+use alloc::vec::Vec;
+
+use crate::{
+    Violation,
+    nfs::v41::{
+        codec::{MAX_TAG_LEN, OpCode, SessionId, Status},
+        operations::SequenceArguments,
+    },
+    rpc::{Garbage, xdr},
+    wire::Reader,
+};
+
+/// Slots that are free, and the sequence number that each had last.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    pub(super) session: SessionId,
+    seqids: Vec<u32>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    pub(super) fn new(session: SessionId, count: u32) -> Self {
+        Self { session, seqids: (0..count).map(|_| 0).collect(), free: (0..count).rev().collect() }
+    }
+
+    /// There is a session.
+    pub(super) fn stand(&self) -> bool {
+        !self.seqids.is_empty()
+    }
+
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A free slot.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    pub(super) fn give_back(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    /// The sequence number of a slot's next request.
+    #[inline]
+    pub(super) fn next(&mut self, slot: u32) -> u32 {
+        let seqid = &mut self.seqids[slot as usize];
+        *seqid = seqid.wrapping_add(1);
+        *seqid
+    }
+
+    /// SEQUENCE itself failed: the slot is where it was.
+    pub(super) fn take_back(&mut self, slot: u32) {
+        let seqid = &mut self.seqids[slot as usize];
+        *seqid = seqid.wrapping_sub(1);
+    }
+
+    pub(super) fn highest(&self) -> u32 {
+        (self.seqids.len() as u32).saturating_sub(1)
+    }
+
+    /// SEQUENCE of a request that is not kept.
+    pub(super) fn arguments(&mut self, slot: u32) -> SequenceArguments {
+        let (session, highest_slot) = (self.session, self.highest());
+        SequenceArguments { session, seqid: self.next(slot), slot, highest_slot, cache_this: false }
+    }
+
+    /// The result of SEQUENCE, for the request that the slot has.
+    #[inline]
+    pub(super) fn check(&self, slot: u32, reader: &mut Reader<'_>) -> Result<Sequenced, Garbage> {
+        if let Err(status) = result_of(OpCode::Sequence, reader)? {
+            return Ok(Sequenced::Refused(status));
+        }
+        let (session, seqid, number) = (reader.array()?, reader.u32_be()?, reader.u32_be()?);
+        reader.skip(12)?;
+        let is_ours = SessionId(session) == self.session && number == slot && seqid == self.seqids[slot as usize];
+        Ok(if is_ours { Sequenced::Done } else { Sequenced::Foreign })
+    }
+}
+
+/// How SEQUENCE went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sequenced {
+    Done,
+    Refused(Status),
+    /// Of another request.
+    Foreign,
+}
+
+/// What is wrong with a reply of another slot.
+pub(super) fn foreign() -> Violation {
+    misbehaved!("RFC 8881 §18.46: SEQUENCE of another session, slot or sequence number")
+}
+
+/// SEQUENCE refused a request for good.
+pub(super) fn lost_session(status: Status) -> Violation {
+    Violation::refused(
+        status.refusal(),
+        match status {
+            Status::BadSession | Status::DeadSession => "RFC 8881 §18.46: the server has lost the session",
+            _ => "RFC 8881 §18.46: the server refuses the session's request",
+        },
+    )
+}
+
+/// What stands before the results of a reply: the status of the last one. It says nothing that the results do not.
+#[inline]
+pub(super) fn skip_head(reader: &mut Reader<'_>) -> Result<Result<(), Status>, Garbage> {
+    let status = Status::decode(reader)?;
+    xdr::opaque(reader, MAX_TAG_LEN)?;
+    // Without results the status is that of the whole.
+    if reader.u32_be()? == 0 && status.is_err() { Ok(status) } else { Ok(Ok(())) }
+}
+
+/// The status of an operation whose result comes next.
+#[inline]
+pub(super) fn result_of(code: OpCode, reader: &mut Reader<'_>) -> Result<Result<(), Status>, Garbage> {
+    if reader.u32_be()? != code as u32 {
+        return Err(Garbage);
+    }
+    Status::decode(reader)
+}

@@ -1,0 +1,479 @@
+//! A COMPOUND from its first operation to its reply (RFC 8881 §2.10.6 and §16.2), and the operations on clients and sessions.
+
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+
+use super::{
+    Connection,
+    opening::on_state,
+    work::{SPARE_LEN, STATUS_AT, Slot, Step, Work, with_shared},
+};
+use crate::{
+    Instant, Origin,
+    nfs::{
+        NfsBackend,
+        v41::{
+            MINOR_VERSIONS,
+            codec::{CompoundHead, OpCode, SessionId, StateId, Status, exchange},
+            operations::{CreateSessionArguments, ExchangeArguments, Operation, SequenceArguments},
+            sessions::{Asker, Turn},
+        },
+    },
+    rpc::{Credentials, Encoder, Xid, message::encode_success},
+    wire::{Reader, Transmit},
+};
+
+/// Name of this implementation, for EXCHANGE_ID.
+const DOMAIN: &[u8] = b"iotax";
+
+impl Connection {
+    #[inline]
+    pub(super) fn begin_work(&mut self, xid: Xid, who: Credentials, head: &CompoundHead<'_>) -> Box<Work> {
+        let mut work = self.spare.pop().unwrap_or_default();
+        work.xid = xid;
+        work.who = who;
+        work.minor = head.minor;
+        (work.total, work.stop_at, work.done) = (head.operations, head.operations, 0);
+        work.status = (!MINOR_VERSIONS.contains(&head.minor)).then_some(Status::MinorVersionMismatch);
+        encode_success(work.reply.begin_record(), xid);
+        work.reply.u32(0).opaque(head.tag);
+        work.count_at = work.reply.len();
+        work.reply.u32(0);
+        work
+    }
+
+    /// Carries operations out. `arguments` is all of the COMPOUND, and `reader` stands at its next operation.
+    #[inline]
+    pub(super) fn run<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: Box<Work>,
+        arguments: Reader<'_>,
+        reader: Reader<'_>,
+        backend: &mut B,
+    ) {
+        let paused = self.run_until_paused(now, work, arguments, reader, backend);
+        debug_assert!(paused.is_none(), "it runs to its end");
+    }
+
+    /// As `run`; gives the COMPOUND back where it was to be paused and no operation failed.
+    pub(super) fn run_until_paused<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        mut work: Box<Work>,
+        arguments: Reader<'_>,
+        mut reader: Reader<'_>,
+        backend: &mut B,
+    ) -> Option<Box<Work>> {
+        while work.status.is_none() && work.done < work.stop_at {
+            match self.step(now, &mut work, arguments, &mut reader, backend) {
+                Ok(Step::Done) => work.end_result(Ok(())),
+                Ok(Step::Queued(id)) => {
+                    work.rest.extend_from_slice(reader.take(reader.remaining()).unwrap_or_default());
+                    self.ios.park(id, work);
+                    return None;
+                }
+                Err(status) => work.end_result(Err(status)),
+            }
+            if work.is_answered {
+                self.put_away(work);
+                return None;
+            }
+        }
+        if work.status.is_none() && work.done < work.total {
+            return Some(work);
+        }
+        self.finish(work, backend);
+        None
+    }
+
+    /// Goes on after an operation that was waited for.
+    pub(super) fn go_on<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        mut work: Box<Work>,
+        outcome: Result<(), Status>,
+        backend: &mut B,
+    ) {
+        work.end_result(outcome);
+        work.stop_at = work.total;
+        let mut rest = core::mem::take(&mut work.rest);
+        self.run(now, work, Reader::new(&[]), Reader::new(&rest), backend);
+        if let Some(last) = self.spare.last_mut() {
+            // Its memory is for the next one.
+            rest.clear();
+            last.rest = rest;
+        }
+    }
+
+    /// One operation.
+    #[inline]
+    fn step<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        arguments: Reader<'_>,
+        reader: &mut Reader<'_>,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        let Ok(number) = reader.u32_be() else {
+            work.begin_result(OpCode::Illegal as u32);
+            return Err(Status::BadXdr);
+        };
+        let Some(code) = OpCode::of_minor_version(number, work.minor) else {
+            work.begin_result(OpCode::Illegal as u32);
+            return Err(Status::IllegalOperation);
+        };
+        work.begin_result(number);
+        if work.done == 1 {
+            if code == OpCode::Sequence {
+                let asked = SequenceArguments::decode(reader)?;
+                return self.sequence(now, work, &asked, arguments, backend);
+            }
+            check_without_session(code, work.total)?;
+        } else if work.is_uncached_repeat {
+            return Err(Status::RetryUncached);
+        }
+        match code {
+            OpCode::PutFh => {
+                work.current = Some(self.put_handle(work, reader, backend)?);
+                work.state = StateId::ANONYMOUS;
+                Ok(Step::Done)
+            }
+            OpCode::Read => self.read(now, work, reader, backend),
+            OpCode::Write => self.write(now, work, reader, backend),
+            _ => {
+                self.rpc.transmit.charge(cost(code));
+                if changes(code) {
+                    work.check_room_to_change()?;
+                }
+                let operation = Operation::decode(code, reader)?;
+                self.operate(now, work, code, &operation, backend)
+            }
+        }
+    }
+
+    fn operate<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        code: OpCode,
+        operation: &Operation<'_>,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        match operation {
+            Operation::Commit { offset, count } => return self.commit(now, work, *offset, *count, backend),
+            Operation::Sequence(_) => return Err(Status::SequencePosition),
+            Operation::ExchangeId(asked) => self.exchange(now, work, asked, backend)?,
+            Operation::CreateSession(asked) => self.create_session(now, work, asked, backend)?,
+            Operation::DestroySession(id) => self.destroy_session(work, id, backend)?,
+            Operation::BindConnToSession { session, direction, .. } => {
+                self.bind(work, session, *direction, backend)?;
+            }
+            Operation::DestroyClientId(client) => {
+                let client = *client;
+                with_shared(backend, |shared| {
+                    if !shared.clients.is_idle(client)? || shared.opens.has_state(client) {
+                        return Err(Status::ClientIdBusy);
+                    }
+                    shared.remove_client(client);
+                    Ok(())
+                })?;
+            }
+            Operation::ReclaimComplete { of_one_file_system } => {
+                let client = work.client()?;
+                if !*of_one_file_system {
+                    with_shared(backend, |shared| shared.clients.reclaimed(client))?;
+                }
+            }
+            // Nobody is called back, so whatever calls would carry is right.
+            Operation::BackchannelCtl { .. } => {}
+            Operation::Open(_)
+            | Operation::Close { .. }
+            | Operation::OpenDowngrade { .. }
+            | Operation::Lock { .. }
+            | Operation::LockT { .. }
+            | Operation::LockU { .. }
+            | Operation::TestStateId(_)
+            | Operation::FreeStateId(_) => on_state(now, work, operation, backend)?,
+            // RFC 8881 §18.47: without SP4_SSV there is no SSV to set.
+            Operation::Unserved if code == OpCode::SetSsv => return Err(Status::Invalid),
+            Operation::Unserved => return Err(Status::NotSupported),
+            _ => self.on_place(now, work, operation, backend)?,
+        }
+        Ok(Step::Done)
+    }
+
+    /// SEQUENCE (RFC 8881 §18.46).
+    #[inline]
+    fn sequence<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        asked: &SequenceArguments,
+        arguments: Reader<'_>,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        let session = match &self.session {
+            Some(session) if session.id == asked.session && !session.is_gone() => Arc::clone(session),
+            _ => {
+                let found = with_shared(backend, |shared| Ok(shared.clients.session(&asked.session).cloned()))?;
+                let session = found.ok_or(Status::BadSession)?;
+                self.session = Some(Arc::clone(&session));
+                session
+            }
+        };
+        if asked.slot > session.highest_slot() {
+            return Err(Status::BadSlot);
+        }
+        if asked.highest_slot > session.highest_slot() {
+            return Err(Status::BadHighSlot);
+        }
+        if work.total > session.fore.max_operations {
+            return Err(Status::TooManyOperations);
+        }
+        if arguments.remaining() > session.fore.max_request as usize {
+            return Err(Status::RequestTooBig);
+        }
+        match session.begin(now, asked.slot, asked.seqid)? {
+            Turn::New => {}
+            Turn::Repeated => return self.repeat(work, asked, arguments, backend),
+            Turn::RepeatedUncached => work.is_uncached_repeat = true,
+        }
+        let highest = session.highest_slot();
+        let mut bytes = [0; 36];
+        bytes[..16].copy_from_slice(&asked.session.0);
+        let words = [asked.seqid, asked.slot, highest, highest, 0];
+        for (place, word) in bytes[16..].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        work.reply.raw(&bytes);
+        if !work.is_uncached_repeat {
+            let slot = Slot { session, number: asked.slot, seqid: asked.seqid, is_kept: asked.cache_this };
+            work.slot = Some(slot);
+            if asked.cache_this {
+                work.note_request(arguments);
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// Sends the reply that the request got before.
+    fn repeat<B: NfsBackend + ?Sized>(
+        &mut self,
+        work: &mut Work,
+        asked: &SequenceArguments,
+        mut arguments: Reader<'_>,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        let request = arguments.take(arguments.remaining()).unwrap_or_default();
+        let (xid, transmit) = (work.xid, &mut self.rpc.transmit);
+        with_shared(backend, |shared| {
+            let reply = shared.clients.recall(&asked.session, asked.slot, request)?;
+            transmit.put(reply);
+            transmit.tail_mut(reply.len())[4..8].copy_from_slice(&xid.0.to_be_bytes());
+            Ok(())
+        })?;
+        work.is_answered = true;
+        Ok(Step::Done)
+    }
+
+    /// Sends the reply, and keeps it where the client asked for that.
+    pub(super) fn finish<B: NfsBackend + ?Sized>(&mut self, mut work: Box<Work>, backend: &mut B) {
+        work.reply.patch(STATUS_AT, work.status.map_or(0, |status| status as u32));
+        work.reply.patch(work.count_at, work.done);
+        work.reply.end_record(work.spliced);
+        if let Some(Slot { session, number, seqid, is_kept }) = work.slot.take() {
+            if is_kept {
+                let reply = work.whole_reply();
+                let request = &work.request;
+                let _ = with_shared(backend, |shared| {
+                    shared.clients.keep(&session.id, number, request, &reply);
+                    Ok(())
+                });
+            }
+            session.end(number, seqid, is_kept);
+        }
+        work.send(&mut self.rpc.transmit);
+        self.put_away(work);
+    }
+
+    /// A COMPOUND that ends with its connection: what it did is kept for a repeat of it, or it was not carried out at all.
+    pub(super) fn give_up<B: NfsBackend + ?Sized>(&mut self, mut work: Box<Work>, backend: &mut B) {
+        match &work.slot {
+            Some(slot) if slot.is_kept => {
+                work.end_result(Err(Status::Delay));
+                self.finish(work, backend);
+            }
+            _ => {
+                if let Some(slot) = work.slot.take() {
+                    slot.session.forget(slot.number, slot.seqid);
+                }
+            }
+        }
+    }
+
+    fn put_away(&mut self, mut work: Box<Work>) {
+        work.splices.clear();
+        work.spliced = 0;
+        work.rest.clear();
+        (work.current, work.saved) = (None, None);
+        (work.state, work.saved_state) = (StateId::ANONYMOUS, StateId::ANONYMOUS);
+        work.slot = None;
+        (work.is_uncached_repeat, work.is_answered) = (false, false);
+        if work.reply.len() > SPARE_LEN {
+            work.reply = Encoder::default();
+        }
+        self.spare.push(work);
+    }
+
+    fn exchange<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        asked: &ExchangeArguments<'_>,
+        backend: &mut B,
+    ) -> Result<(), Status> {
+        let verifier = backend.write_verifier();
+        let (boot, from) = (boot_of(verifier), self.asker(work));
+        let exchanged = with_shared(backend, |shared| {
+            shared.opens.set_boot(boot);
+            let mut gone = Vec::new();
+            let exchanged = shared.clients.exchange(now, boot, asked, from, &mut gone);
+            shared.remove_clients(&gone);
+            exchanged
+        })?;
+        let confirmed = if exchanged.is_confirmed { exchange::CONFIRMED } else { 0 };
+        let encoder = &mut work.reply;
+        encoder.u64(exchanged.client).u32(exchanged.sequence).u32(exchange::USE_NON_PNFS | confirmed);
+        encoder.u32(0); // SP4_NONE
+        // This start of the server is one for all who reach it, whatever its address, and none other.
+        encoder.u64(0).opaque(&verifier).opaque(&verifier);
+        encoder.u32(1).opaque(DOMAIN).opaque(DOMAIN).u64(0).u32(0);
+        Ok(())
+    }
+
+    fn create_session<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        asked: &CreateSessionArguments,
+        backend: &mut B,
+    ) -> Result<(), Status> {
+        let (from, handles) = (self.asker(work), self.config.handles);
+        let created = with_shared(backend, |shared| {
+            let mut gone = Vec::new();
+            let tag = |number: u64| handles.tag_of(&number.to_be_bytes());
+            let created = shared.clients.create_session(now, asked, &from, tag, &mut gone);
+            shared.remove_clients(&gone);
+            created
+        })?;
+        // No session lasts longer than the server, none has a way back, and none RDMA.
+        let encoder = &mut work.reply;
+        encoder.raw(&created.session.id.0).u32(created.sequence).u32(0);
+        created.session.fore.encode(encoder);
+        created.back.encode(encoder);
+        self.session = Some(created.session);
+        Ok(())
+    }
+
+    fn destroy_session<B: NfsBackend + ?Sized>(
+        &mut self,
+        work: &Work,
+        id: &SessionId,
+        backend: &mut B,
+    ) -> Result<(), Status> {
+        // RFC 8881 §18.37.3: within the session that it ends it is the last operation.
+        if work.session().is_some_and(|session| session.id == *id) && work.done < work.total {
+            return Err(Status::NotOnlyOperation);
+        }
+        with_shared(backend, |shared| shared.clients.destroy_session(id))?;
+        self.session.take_if(|session| session.id == *id);
+        Ok(())
+    }
+
+    /// BIND_CONN_TO_SESSION (RFC 8881 §18.34): every connection may carry every session's requests, and none calls back.
+    fn bind<B: NfsBackend + ?Sized>(
+        &mut self,
+        work: &mut Work,
+        id: &SessionId,
+        direction: u32,
+        backend: &mut B,
+    ) -> Result<(), Status> {
+        const FORE: u32 = 1;
+        const BACK: u32 = 2;
+        const DIRECTIONS: [u32; 4] = [FORE, BACK, 3, 7];
+        if work.total != 1 {
+            return Err(Status::NotOnlyOperation);
+        }
+        if !DIRECTIONS.contains(&direction) {
+            return Err(Status::Invalid);
+        }
+        let session = with_shared(backend, |shared| Ok(shared.clients.session(id).cloned()))?;
+        self.session = Some(session.ok_or(Status::BadSession)?);
+        work.reply.raw(&id.0).u32(if direction == BACK { BACK } else { FORE }).boolean(false);
+        Ok(())
+    }
+
+    fn asker(&self, work: &Work) -> Asker {
+        Asker { principal: work.who.uid, origin: Origin::of_address(self.config.peer.address) }
+    }
+}
+
+/// What may begin a COMPOUND in the place of SEQUENCE, and then is all of it (RFC 8881 §2.10.2 and §2.10.8.3).
+fn check_without_session(code: OpCode, total: u32) -> Result<(), Status> {
+    match code {
+        OpCode::ExchangeId
+        | OpCode::CreateSession
+        | OpCode::DestroySession
+        | OpCode::BindConnToSession
+        | OpCode::DestroyClientId => {
+            if total == 1 {
+                Ok(())
+            } else {
+                Err(Status::NotOnlyOperation)
+            }
+        }
+        _ => Err(Status::OperationNotInSession),
+    }
+}
+
+/// What cannot be taken back once its result turns out to be too long.
+fn changes(code: OpCode) -> bool {
+    matches!(
+        code,
+        OpCode::Close
+            | OpCode::Create
+            | OpCode::Link
+            | OpCode::Lock
+            | OpCode::LockU
+            | OpCode::Open
+            | OpCode::OpenDowngrade
+            | OpCode::Remove
+            | OpCode::Rename
+            | OpCode::SetAttr
+            | OpCode::FreeStateId
+            | OpCode::ReclaimComplete
+    )
+}
+
+/// What an operation costs at most, as `Transmit::charge` has it.
+fn cost(code: OpCode) -> usize {
+    match code {
+        // Hundreds of entries, each with attributes and a handle; all directories above one; all clients.
+        OpCode::ReadDir | OpCode::Rename | OpCode::Create | OpCode::ExchangeId | OpCode::CreateSession => {
+            Transmit::TURN / 2
+        }
+        // A file may be cut, and what it had put aside; all opens and locks of a file are looked at.
+        OpCode::SetAttr | OpCode::Open | OpCode::Remove | OpCode::Lock | OpCode::LockT | OpCode::Close => {
+            Transmit::TURN / 8
+        }
+        OpCode::GetAttr | OpCode::GetFh => Transmit::REQUEST / 4,
+        _ => Transmit::REQUEST,
+    }
+}
+
+/// A number that tells this start of a server from others.
+fn boot_of(verifier: [u8; 8]) -> u32 {
+    let verifier = u64::from_be_bytes(verifier);
+    (verifier >> 32) as u32 ^ verifier as u32
+}

@@ -1,0 +1,459 @@
+//! READ, WRITE and COMMIT: the path of an I/O. Nothing here allocates, locks or searches once it is warm.
+
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::Relaxed;
+
+use slab::Slab;
+
+use super::{
+    CHECKED, Connection, Incoming, MAX_CONTROL_LEN,
+    work::{Place, Reached, Step, Work, with_shared},
+};
+use crate::{
+    Instant, IoId, Started, UnitError, UnitOp, Violation,
+    nfs::{
+        NfsBackend,
+        common::{FileType, OpenFile},
+        v41::{
+            MAX_IO_BYTES,
+            codec::{StateId, Status},
+            operations::{ReadArguments, Stability, WriteHead},
+            state::FileKey,
+        },
+    },
+    rpc::{Piece, xdr::padding},
+    wire::{Payload, Reader, Transmit},
+};
+
+/// What stands before and after the data of a READ in its result, and after it: status and eof, length, padding.
+const READ_RESULT_LEN: usize = 20;
+
+/// How a WRITE stands once it is started.
+enum Begun {
+    NeedsData(IoId),
+    Step(Step),
+}
+
+/// A WRITE whose data are arriving.
+#[derive(Debug)]
+pub(super) struct WriteUnderway {
+    id: IoId,
+    work: Box<Work>,
+    len: u32,
+    placed: u32,
+    /// Bytes of padding that came.
+    padded: usize,
+    is_too_long: bool,
+}
+
+impl WriteUnderway {
+    /// Takes data; operations that follow them wait for their end.
+    pub(super) fn place<B: NfsBackend + ?Sized>(&mut self, bytes: &[u8], backend: &mut B) {
+        let (data, after) = bytes.split_at(bytes.len().min((self.len - self.placed) as usize));
+        if !data.is_empty() {
+            backend.place(self.id, self.placed, data);
+            self.placed += data.len() as u32;
+        }
+        let pad = after.len().min(padding(self.len as usize) - self.padded);
+        self.padded += pad;
+        let operations = &after[pad..];
+        if self.work.rest.len() + operations.len() > MAX_CONTROL_LEN as usize {
+            self.is_too_long = true;
+        } else {
+            self.work.rest.extend_from_slice(operations);
+        }
+    }
+
+    /// Memory for as many of the next `len` bytes as are data, where nobody need see them.
+    pub(super) fn memory<B: NfsBackend + ?Sized>(&self, len: u32, backend: &B) -> Option<Payload> {
+        let len = len.min(self.len - self.placed);
+        if len == 0 { None } else { backend.memory(self.id, self.placed, len) }
+    }
+
+    /// The next `len` bytes are in the memory that was named.
+    pub(super) fn on_placed(&mut self, len: u32) {
+        assert!(len <= self.len - self.placed, "more than the data that were to come");
+        self.placed += len;
+    }
+}
+
+/// A stateid that was found good for a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CheckedState {
+    client: u64,
+    state: StateId,
+    file: Option<FileKey>,
+    writes: bool,
+    epoch: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Read { len: u32, eof: bool },
+    Write { len: u32, stability: Stability },
+    Commit,
+}
+
+impl Connection {
+    #[inline]
+    pub(super) fn read<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        reader: &mut Reader<'_>,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        let ReadArguments { state, offset, count } = ReadArguments::decode(reader)?;
+        let open = self.open_for_io(work, &state, false, backend)?;
+        let left = open.attributes.size.saturating_sub(offset);
+        let room = work.room().saturating_sub(READ_RESULT_LEN) as u64;
+        let len = u64::from(count.min(MAX_IO_BYTES)).min(left).min(room) as u32;
+        let eof = u64::from(len) == left;
+        if len == 0 {
+            put_read(work, eof, None);
+            return Ok(Step::Done);
+        }
+        if open.is_copied {
+            self.rpc.transmit.charge(Transmit::REQUEST + len as usize);
+        }
+        let id = self.ios.begin(Kind::Read { len, eof })?;
+        match backend.start(now, id, open.unit, UnitOp::Read { offset, len, durable: false }) {
+            Started::Done(result) => {
+                self.ios.end(id);
+                read_done(work, len, eof, result).map(|()| Step::Done)
+            }
+            Started::Queued => Ok(Step::Queued(id)),
+            Started::NeedData => unreachable!("a read takes no data"),
+        }
+    }
+
+    /// A WRITE of which all data are there.
+    #[inline]
+    pub(super) fn write<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        reader: &mut Reader<'_>,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        let head = WriteHead::decode(reader)?;
+        let data = reader.take(head.len as usize).map_err(|_| Status::BadXdr)?;
+        reader.skip(padding(data.len())).map_err(|_| Status::BadXdr)?;
+        match self.start_write(now, work, &head, backend)? {
+            Begun::NeedsData(id) => {
+                backend.place(id, 0, data);
+                let finished = backend.finish(now, id);
+                self.write_finished(id, work, finished, backend)
+            }
+            Begun::Step(step) => Ok(step),
+        }
+    }
+
+    /// Begins the WRITE of a COMPOUND whose first operations were carried out and whose data are still to come. `Err` where nothing
+    /// of them is wanted: the COMPOUND has to be answered, or it waits for the backend.
+    pub(super) fn begin_write<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        mut work: Box<Work>,
+        head: &WriteHead,
+        backend: &mut B,
+    ) -> Result<WriteUnderway, Option<Box<Work>>> {
+        work.begin_write_result();
+        match self.start_write(now, &mut work, head, backend) {
+            Ok(Begun::NeedsData(id)) => {
+                Ok(WriteUnderway { id, work, len: head.len, placed: 0, padded: 0, is_too_long: false })
+            }
+            // It takes no data, so it fails, and nothing of what follows them is done.
+            Ok(Begun::Step(Step::Queued(id))) => {
+                self.ios.park(id, work);
+                Err(None)
+            }
+            Ok(Begun::Step(Step::Done)) => {
+                work.fail(Status::ServerFault);
+                Err(Some(work))
+            }
+            Err(status) => {
+                work.fail(status);
+                Err(Some(work))
+            }
+        }
+    }
+
+    /// Starts a WRITE. One without data is done.
+    #[inline]
+    fn start_write<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        head: &WriteHead,
+        backend: &mut B,
+    ) -> Result<Begun, Status> {
+        let WriteHead { ref state, offset, stability, len } = *head;
+        if len > MAX_IO_BYTES || offset.checked_add(len.into()).is_none() {
+            return Err(Status::Invalid);
+        }
+        let open = self.open_for_io(work, state, true, backend)?;
+        if len == 0 {
+            put_write(work, 0, stability, backend);
+            return Ok(Begun::Step(Step::Done));
+        }
+        let id = self.ios.begin(Kind::Write { len, stability })?;
+        let durable = stability != Stability::Unstable;
+        match backend.start(now, id, open.unit, UnitOp::Write { offset, len, durable }) {
+            Started::NeedData => Ok(Begun::NeedsData(id)),
+            started => self.write_finished(id, work, started, backend).map(Begun::Step),
+        }
+    }
+
+    #[inline]
+    fn write_finished<B: NfsBackend + ?Sized>(
+        &mut self,
+        id: IoId,
+        work: &mut Work,
+        finished: Started,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        match finished {
+            Started::Done(result) => {
+                let kind = self.ios.end(id);
+                io_done(work, kind, result, backend).map(|()| Step::Done)
+            }
+            Started::Queued => Ok(Step::Queued(id)),
+            Started::NeedData => unreachable!("all data were placed"),
+        }
+    }
+
+    /// More of a WRITE's data, and at the record's end the WRITE itself.
+    pub(super) fn take_data<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        piece: Piece<'_>,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let Incoming::WriteData(write) = &mut self.incoming else { return Ok(()) };
+        write.place(piece.bytes, backend);
+        if write.is_too_long {
+            return Err(misbehaved!("RFC 8881 §16.2: more behind the data of a WRITE than any operations"));
+        }
+        if piece.end
+            && let Incoming::WriteData(write) = core::mem::replace(&mut self.incoming, Incoming::Head)
+        {
+            self.end_write(now, write, backend);
+        }
+        Ok(())
+    }
+
+    /// The record of a WRITE has ended.
+    fn end_write<B: NfsBackend + ?Sized>(&mut self, now: Instant, write: WriteUnderway, backend: &mut B) {
+        let WriteUnderway { id, mut work, len, placed, padded, .. } = write;
+        let outcome = if placed < len || padded < padding(len as usize) {
+            self.ios.end(id);
+            backend.abort(id, None);
+            Err(Status::BadXdr)
+        } else {
+            let finished = backend.finish(now, id);
+            match self.write_finished(id, &mut work, finished, backend) {
+                Ok(Step::Queued(id)) => return self.ios.park(id, work),
+                Ok(Step::Done) => Ok(()),
+                Err(status) => Err(status),
+            }
+        };
+        self.go_on(now, work, outcome, backend);
+    }
+
+    pub(super) fn commit<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        offset: u64,
+        count: u32,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        if offset.checked_add(count.into()).is_none() {
+            return Err(Status::Invalid);
+        }
+        let reached = work.file()?;
+        let open = open(&reached, true, backend)?;
+        let id = self.ios.begin(Kind::Commit)?;
+        let started = backend.start(now, id, open.unit, UnitOp::Flush);
+        self.write_finished(id, work, started, backend)
+    }
+
+    /// The backend is done with an operation: goes on with its COMPOUND.
+    pub(super) fn complete_io<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        id: IoId,
+        result: Result<Option<Payload>, UnitError>,
+        backend: &mut B,
+    ) {
+        let Outstanding { kind, work } = self.ios.slots.remove(id as usize);
+        let mut work = work.expect("a COMPOUND waits for what was queued");
+        let outcome = io_done(&mut work, kind, result, backend);
+        self.go_on(now, work, outcome, backend);
+    }
+
+    /// Gives up all that waits, since the connection is gone.
+    pub(super) fn abort_all<B: NfsBackend + ?Sized>(&mut self, backend: &mut B) {
+        if let Incoming::WriteData(write) = core::mem::replace(&mut self.incoming, Incoming::Skip) {
+            self.ios.end(write.id);
+            backend.abort(write.id, None);
+            self.give_up(write.work, backend);
+        }
+        for (id, Outstanding { work, .. }) in core::mem::take(&mut self.ios.slots) {
+            backend.abort(id as IoId, None);
+            if let Some(work) = work {
+                self.give_up(work, backend);
+            }
+        }
+    }
+
+    /// The file of an I/O, which its stateid allows.
+    #[inline]
+    fn open_for_io<B: NfsBackend + ?Sized>(
+        &mut self,
+        work: &Work,
+        state: &StateId,
+        writes: bool,
+        backend: &mut B,
+    ) -> Result<OpenFile, Status> {
+        let Some(Place::File(reached)) = &work.current else {
+            return work.file().and(Err(Status::IsDirectory));
+        };
+        self.check_state(work, state, (reached.export, reached.file), writes, backend)?;
+        open(reached, writes, backend)
+    }
+
+    /// Whether a stateid is good for an I/O on a file. What was found good stays so until somebody opens, closes or locks.
+    #[inline]
+    pub(super) fn check_state<B: NfsBackend + ?Sized>(
+        &mut self,
+        work: &Work,
+        state: &StateId,
+        file: FileKey,
+        writes: bool,
+        backend: &mut B,
+    ) -> Result<(), Status> {
+        let session = work.session().ok_or(Status::OperationNotInSession)?;
+        let (client, epoch) = (session.client, session.epoch.load(Relaxed));
+        let kept = usize::from(state.other[11]) % CHECKED;
+        let checked = &self.checked[kept];
+        if checked.state == *state
+            && checked.file == Some(file)
+            && (checked.client, checked.epoch) == (client, epoch)
+            && (checked.writes || !writes)
+            && *state != StateId::CURRENT
+        {
+            return Ok(());
+        }
+        let named = work.named_state(state)?;
+        with_shared(backend, |shared| shared.opens.check_io(client, file, &named, writes))?;
+        self.checked[kept] = CheckedState { client, state: *state, file: Some(file), writes, epoch };
+        Ok(())
+    }
+}
+
+#[inline]
+fn open<B: NfsBackend + ?Sized>(reached: &Reached, writes: bool, backend: &mut B) -> Result<OpenFile, Status> {
+    if writes && reached.access.read_only {
+        return Err(Status::ReadOnly);
+    }
+    let open = backend.open(reached.export, reached.file, &reached.who, writes)?;
+    match open.attributes.kind {
+        FileType::Regular => Ok(open),
+        FileType::Directory => Err(Status::IsDirectory),
+        FileType::Symlink => Err(Status::Symlink),
+        _ => Err(Status::WrongType),
+    }
+}
+
+fn io_done<B: NfsBackend + ?Sized>(
+    work: &mut Work,
+    kind: Kind,
+    result: Result<Option<Payload>, UnitError>,
+    backend: &B,
+) -> Result<(), Status> {
+    match kind {
+        Kind::Read { len, eof } => return read_done(work, len, eof, result),
+        Kind::Write { len, stability } => {
+            result.map_err(status_of)?;
+            put_write(work, len, stability, backend);
+        }
+        Kind::Commit => {
+            result.map_err(status_of)?;
+            work.reply.raw(&backend.write_verifier());
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn read_done(work: &mut Work, len: u32, eof: bool, result: Result<Option<Payload>, UnitError>) -> Result<(), Status> {
+    let data = result.map_err(status_of)?;
+    // The file may have become shorter since its size was looked at.
+    let got = data.as_ref().map_or(0, Payload::len);
+    let data = data.map(|data| if got > len as usize { data.slice(0, len as usize) } else { data });
+    put_read(work, eof || got < len as usize, data);
+    Ok(())
+}
+
+#[inline]
+fn put_read(work: &mut Work, eof: bool, data: Option<Payload>) {
+    let len = data.as_ref().map_or(0, Payload::len) as u32;
+    work.reply.boolean(eof).u32(len);
+    if let Some(data) = data {
+        work.splice(data);
+    }
+}
+
+fn put_write<B: NfsBackend + ?Sized>(work: &mut Work, count: u32, stability: Stability, backend: &B) {
+    // The backend knows durable or not; durable data come with durable attributes.
+    let committed = if stability == Stability::Unstable { stability } else { Stability::FileSync };
+    work.reply.u32(count).u32(committed as u32).raw(&backend.write_verifier());
+}
+
+/// Operations that the backend has, by their `IoId`, and the COMPOUNDs that wait for them.
+#[derive(Debug)]
+pub(super) struct IoTable {
+    slots: Slab<Outstanding>,
+    max: u32,
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    kind: Kind,
+    work: Option<Box<Work>>,
+}
+
+impl IoTable {
+    pub(super) fn new(max: u32) -> Self {
+        Self { slots: Slab::new(), max }
+    }
+
+    fn begin(&mut self, kind: Kind) -> Result<IoId, Status> {
+        if self.slots.len() >= self.max as usize {
+            return Err(Status::Delay);
+        }
+        Ok(self.slots.insert(Outstanding { kind, work: None }) as IoId)
+    }
+
+    fn end(&mut self, id: IoId) -> Kind {
+        self.slots.remove(id as usize).kind
+    }
+
+    /// A COMPOUND waits for an operation.
+    pub(super) fn park(&mut self, id: IoId, work: Box<Work>) {
+        self.slots[id as usize].work = Some(work);
+    }
+}
+
+fn status_of(error: UnitError) -> Status {
+    match error {
+        UnitError::NoUnit => Status::Stale,
+        UnitError::OutOfRange => Status::FileTooBig,
+        UnitError::ReadOnly => Status::ReadOnly,
+        UnitError::NoSpace => Status::NoSpace,
+        UnitError::Busy => Status::Delay,
+        UnitError::Miscompare(_) | UnitError::Medium | UnitError::Aborted => Status::Io,
+    }
+}

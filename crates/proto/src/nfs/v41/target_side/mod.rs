@@ -1,0 +1,346 @@
+//! The server's side of a connection: from a record to the COMPOUND in it, and every answer that is RPC's own (RFC 5531 §9).
+
+mod interpreter;
+mod io;
+mod opening;
+mod places;
+mod work;
+
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+
+use self::{
+    io::{CheckedState, IoTable, WriteUnderway},
+    work::Work,
+};
+use super::{
+    MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, PROC_COMPOUND, PROC_NULL, VERSION,
+    codec::{CompoundHead, OpCode},
+    operations::{SequenceArguments, WriteHead},
+    sessions::Session,
+};
+use crate::{
+    Instant, IoId, Target, UnitError, Violation,
+    nfs::{Admissions, NfsBackend, PROGRAM, common::Handles},
+    rpc::{Call, Credentials, Encoder, Garbage, HeadError, Peer, Piece, RpcError, Server, auth::LastCaller, xdr},
+    wire::{Payload, Reader, Transmit},
+};
+
+/// How a connection is served.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub peer: Peer,
+    pub handles: Handles,
+    /// READs, WRITEs and COMMITs that the backend may have queued at a time; beyond it they are answered `Delay`.
+    pub max_outstanding: u32,
+}
+
+impl Config {
+    /// `handles` has the server's key, which no peer must be able to guess.
+    pub fn new(handles: Handles) -> Self {
+        Self { peer: Peer::default(), handles, max_outstanding: 4096 }
+    }
+}
+
+/// One connection of a client.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    rpc: Server,
+    incoming: Incoming,
+    /// First bytes of a record that did not come whole.
+    held: Vec<u8>,
+    /// The entries of a directory listing, and attributes to be compared.
+    scratch: Encoder,
+    ios: IoTable,
+    /// COMPOUNDs that are done, for the next ones.
+    #[allow(clippy::vec_box)] // They wait in boxes, so they move by name alone.
+    spare: Vec<Box<Work>>,
+    last_caller: LastCaller,
+    admissions: Admissions,
+    /// The session of the last SEQUENCE.
+    session: Option<Arc<Session>>,
+    checked: [CheckedState; CHECKED],
+}
+
+/// Stateids whose check is kept.
+const CHECKED: usize = 8;
+
+/// What the rest of the current record is.
+#[derive(Debug)]
+enum Incoming {
+    /// The head of a call, which may turn out to be a WRITE whose data need not wait for its end.
+    Head,
+    /// A call that is carried out when all of it is there.
+    Call,
+    WriteData(WriteUnderway),
+    /// The rest of a call that was answered already.
+    Skip,
+}
+
+impl Connection {
+    pub fn new(now: Instant, config: Config) -> Self {
+        let ios = IoTable::new(config.max_outstanding);
+        let admissions = Admissions::new(config.peer);
+        Self {
+            config,
+            rpc: Server::new(now, MAX_IO_BYTES + MAX_CONTROL_LEN),
+            incoming: Incoming::Head,
+            held: Vec::new(),
+            scratch: Encoder::default(),
+            ios,
+            spare: Vec::new(),
+            last_caller: LastCaller::default(),
+            admissions,
+            session: None,
+            checked: Default::default(),
+        }
+    }
+
+    fn take_piece<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        piece: Piece<'_>,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
+            // The rest of a head that came split, with data behind it that are not to be held.
+            let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
+            self.take_piece(now, Piece { bytes: head, end: false }, backend)?;
+            return self.take_piece(now, Piece { bytes: rest, end: piece.end }, backend);
+        }
+        match &self.incoming {
+            Incoming::Head | Incoming::Call if self.held.is_empty() => {
+                if !self.take_head(now, piece.bytes, piece.end, backend)? {
+                    self.hold(piece.bytes)?;
+                }
+            }
+            Incoming::Head | Incoming::Call => {
+                self.hold(piece.bytes)?;
+                let mut held = core::mem::take(&mut self.held);
+                let taken = self.take_head(now, &held, piece.end, backend);
+                if taken != Ok(false) {
+                    held.clear();
+                    held.shrink_to(MAX_CONTROL_LEN as usize);
+                }
+                self.held = held;
+                taken?;
+            }
+            Incoming::WriteData(_) => self.take_data(now, piece, backend)?,
+            Incoming::Skip => {}
+        }
+        if piece.end {
+            self.incoming = Incoming::Head;
+        }
+        Ok(())
+    }
+
+    /// Looks at the bytes of a record so far; false when they have to wait for more.
+    fn take_head<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        end: bool,
+        backend: &mut B,
+    ) -> Result<bool, Violation> {
+        if end {
+            self.take_call(now, bytes, backend)?;
+            return Ok(true);
+        }
+        match self.incoming {
+            Incoming::Head => Ok(self.take_write_head(now, bytes, backend)),
+            _ => Ok(false),
+        }
+    }
+
+    /// Only who has a session may send more than heads.
+    fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+        let longest = if self.session.is_some() { MAX_IO_BYTES + MAX_CONTROL_LEN } else { MAX_CONTROL_LEN };
+        if self.held.len() + bytes.len() > longest as usize {
+            return Err(misbehaved!("RFC 8881 §18.36: a request longer than any session's"));
+        }
+        self.held.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Carries out a call of which all bytes are there.
+    fn take_call<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        record: &[u8],
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let mut reader = Reader::new(record);
+        let Some(call) = self.rpc.take_call(&mut reader)? else { return Ok(()) };
+        let result = match (call.program, call.version, call.procedure) {
+            (PROGRAM, VERSION, PROC_NULL) => {
+                self.rpc.reply_null(call.xid);
+                Ok(())
+            }
+            (PROGRAM, VERSION, PROC_COMPOUND) => self.take_compound(now, &call, reader, backend),
+            (PROGRAM, VERSION, _) => Err(RpcError::ProcedureUnavailable),
+            (PROGRAM, ..) => Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION }),
+            _ => Err(RpcError::ProgramUnavailable),
+        };
+        if let Err(error) = result {
+            self.rpc.reply_error(call.xid, error);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take_compound<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        call: &Call<'_>,
+        mut reader: Reader<'_>,
+        backend: &mut B,
+    ) -> Result<(), RpcError> {
+        let who = *self.caller(call)?;
+        let arguments = reader;
+        let head = CompoundHead::decode(&mut reader).map_err(|Garbage| RpcError::GarbageArguments)?;
+        let work = self.begin_work(call.xid, who, &head);
+        self.run(now, work, arguments, reader, backend);
+        Ok(())
+    }
+
+    fn caller(&mut self, call: &Call<'_>) -> Result<&Credentials, RpcError> {
+        self.last_caller.decode(call.credential).map_err(|status| RpcError::Authentication(status as u32))
+    }
+
+    /// Looks whether a record that is not all there is SEQUENCE, PUTFH, WRITE, and begins it; false when it has to wait for more
+    /// bytes.
+    fn take_write_head<B: NfsBackend + ?Sized>(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> bool {
+        let mut reader = Reader::new(bytes);
+        let call = match Call::decode(&mut reader) {
+            Ok(call) => call,
+            Err(HeadError::Short) => return false,
+            Err(_) => {
+                self.incoming = Incoming::Call;
+                return false;
+            }
+        };
+        if (call.program, call.version, call.procedure) != (PROGRAM, VERSION, PROC_COMPOUND) {
+            self.incoming = Incoming::Call;
+            return false;
+        }
+        let arguments = reader;
+        let Ok(head) = CompoundHead::decode(&mut reader) else { return self.is_no_write(bytes) };
+        let operations = reader;
+        let write = match write_in(&head, &mut reader) {
+            Ok(Some(write)) if write.len > 0 => write,
+            Ok(_) => {
+                self.incoming = Incoming::Call;
+                return false;
+            }
+            Err(Garbage) => return self.is_no_write(bytes),
+        };
+        let who = match self.caller(&call) {
+            Ok(who) => *who,
+            Err(error) => {
+                self.rpc.reply_error(call.xid, error);
+                self.incoming = Incoming::Skip;
+                return true;
+            }
+        };
+        let mut work = self.begin_work(call.xid, who, &head);
+        work.pause_after(2);
+        let Some(work) = self.run_until_paused(now, work, arguments, operations, backend) else {
+            self.incoming = Incoming::Skip;
+            return true;
+        };
+        self.incoming = match self.begin_write(now, work, &write, backend) {
+            Ok(mut write) => {
+                write.place(&bytes[reader.position()..], backend);
+                Incoming::WriteData(write)
+            }
+            Err(Some(work)) => {
+                self.finish(work, backend);
+                Incoming::Skip
+            }
+            Err(None) => Incoming::Skip,
+        };
+        true
+    }
+
+    /// Bytes that are no head of a WRITE yet: false, to wait for more, and not for a head longer than any.
+    fn is_no_write(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() >= MAX_HEAD_LEN {
+            self.incoming = Incoming::Call;
+        }
+        false
+    }
+}
+
+/// The WRITE of a COMPOUND that begins with SEQUENCE, PUTFH, WRITE; `None` of any other. A request whose reply is kept for repeats is
+/// carried out as a whole.
+fn write_in(head: &CompoundHead<'_>, reader: &mut Reader<'_>) -> Result<Option<WriteHead>, Garbage> {
+    if head.operations < 3 || reader.u32_be()? != OpCode::Sequence as u32 {
+        return Ok(None);
+    }
+    if SequenceArguments::decode(reader)?.cache_this || reader.u32_be()? != OpCode::PutFh as u32 {
+        return Ok(None);
+    }
+    xdr::opaque(reader, super::codec::MAX_HANDLE_LEN)?;
+    if reader.u32_be()? != OpCode::Write as u32 {
+        return Ok(None);
+    }
+    WriteHead::decode(reader).map(Some)
+}
+
+impl<B: NfsBackend + ?Sized> Target<B> for Connection {
+    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
+        self.rpc.heard(now);
+        let mut input = bytes;
+        while !input.is_empty()
+            && !self.rpc.transmit.is_full()
+            && let Some(piece) = self.rpc.records.next(&mut input)?
+        {
+            self.take_piece(now, piece, backend)?;
+        }
+        Ok(bytes.len() - input.len())
+    }
+
+    #[inline]
+    fn place(&mut self, at_least: usize, backend: &mut B) -> Option<Payload> {
+        let left = self.rpc.records.plain_data();
+        let Incoming::WriteData(write) = &self.incoming else { return None };
+        if (left as usize) < at_least {
+            return None;
+        }
+        write.memory(left, backend).filter(|place| place.len() >= at_least)
+    }
+
+    fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
+        self.rpc.heard(now);
+        let end = self.rpc.records.skip(len as u32);
+        if let Incoming::WriteData(write) = &mut self.incoming {
+            write.on_placed(len as u32);
+        }
+        self.take_piece(now, Piece { bytes: &[], end }, backend)
+    }
+
+    fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
+        self.complete_io(now, id, result, backend);
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.rpc.transmit
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.rpc.poll_timeout())
+    }
+
+    fn handle_timeout(&mut self, now: Instant, _backend: &mut B) -> Result<(), Violation> {
+        self.rpc.handle_timeout(now)
+    }
+
+    fn is_closing(&self) -> bool {
+        false // An NFS client just closes.
+    }
+
+    fn disconnected(&mut self, _now: Instant, backend: &mut B) {
+        self.abort_all(backend);
+        self.incoming = Incoming::Skip;
+    }
+}
