@@ -69,7 +69,7 @@ _NFS41 = Scheme(
     wrong=_wrong,
     elsewhere=dict.fromkeys(("version", "vers", "nfsvers"), _VERSIONS),
     hints={
-        "refused": "does the server speak NFSv4.1, and is it the right port ({usual_port} unless the endpoint names one)?",
+        "refused": "is the NFS server up, and is it the right port ({usual_port} unless the endpoint names one)?",
         "not_found": "the server answers: check the export and the file, from the root that the server shows",
         "wrong_kind": "name a regular file in the export",
         "denied": f"check the hosts that the export allows, its squashing, and `uid:` and `gid:` {WHERE}; "

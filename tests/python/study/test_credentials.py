@@ -137,5 +137,7 @@ def test_an_ipv6_zone_is_no_secret() -> None:
 
 def test_a_version_of_nfs_names_what_supports_it() -> None:
     for word in ("version", "vers", "nfsvers"):
-        with pytest.raises(ValueError, match=r"NFSv4\.1 is nfs41://HOST/EXPORT/FILE, .*kernel:nfs://HOST/EXPORT/FILE\?vers=4\.2"):
+        with pytest.raises(
+            ValueError, match=r"NFSv4\.1 is nfs41://HOST/EXPORT/FILE, .*kernel:nfs://HOST/EXPORT/FILE\?vers=4\.2"
+        ):
             parse_endpoint(f"nfs://h/vol/data?{word}=4.1")

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::{
     Client, MAX_CONTROL_LEN, MAX_IO_BYTES,
     io::Templates,
-    slot_table::{Sequenced, Slots, foreign, lost_session, result_of, skip_head},
+    slot_table::{Sequenced, Slots, foreign, lost_session, malformed, result_of, skip_head},
 };
 use crate::{
     InitiatorEvents, Instant, Refusal, Violation,
@@ -524,10 +524,6 @@ fn skip_no_delegation(reader: &mut Reader<'_>) -> Result<bool, Garbage> {
         }
         _ => Ok(false),
     }
-}
-
-pub(super) fn malformed(_: Garbage) -> Violation {
-    malformed!("RFC 8881 §18: results that do not decode")
 }
 
 fn refused_call(error: RpcError) -> Violation {

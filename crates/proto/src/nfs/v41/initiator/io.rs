@@ -3,10 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    CONTROL_TAG, Client, Incoming, StateId,
-    establish::{Step, malformed},
-    failed, rpc_failed,
-    slot_table::{Sequenced, Slots, foreign, lost_session, result_of, skip_head},
+    CONTROL_TAG, Client, Incoming, StateId, failed, rpc_failed,
+    slot_table::{Sequenced, Slots, foreign, lost_session, malformed, result_of, skip_head},
 };
 use crate::{
     InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
@@ -98,7 +96,7 @@ impl ReadUnderway {
 
 impl Client {
     pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
-        if self.step != Step::Ready {
+        if !self.is_ready() {
             return Err(Misuse::NoCredit);
         }
         let slot = self.ios.get(tag as usize).ok_or(Misuse::BadTag)?;

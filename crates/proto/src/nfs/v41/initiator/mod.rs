@@ -266,8 +266,12 @@ impl Client {
         self.pinging || self.step.awaits_reply() && self.step_again_at.is_none()
     }
 
+    fn is_ready(&self) -> bool {
+        self.step == Step::Ready
+    }
+
     fn is_idle(&self) -> bool {
-        self.step == Step::Ready && self.outstanding == 0 && !self.pinging
+        self.is_ready() && self.outstanding == 0 && !self.pinging
     }
 
     /// Half of the lease, so that one SEQUENCE may be lost.
@@ -287,7 +291,7 @@ impl Initiator for Client {
     }
 
     fn credits(&self) -> usize {
-        if self.step != Step::Ready {
+        if !self.is_ready() {
             return 0;
         }
         let left = self.ios.len() - self.outstanding - self.unsupported.len();

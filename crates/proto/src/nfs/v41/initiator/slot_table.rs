@@ -95,6 +95,10 @@ pub(super) fn foreign() -> Violation {
     misbehaved!("RFC 8881 §18.46: SEQUENCE of another session, slot or sequence number")
 }
 
+pub(super) fn malformed(_: Garbage) -> Violation {
+    malformed!("RFC 8881 §18: results that do not decode")
+}
+
 /// SEQUENCE refused a request for good.
 pub(super) fn lost_session(status: Status) -> Violation {
     Violation::refused(
