@@ -228,8 +228,9 @@ class _Runner:
         except TrialFailed as failed:
             self._listener.warning(f"block {block}: the background could not be measured: {failed.reason}")
             return
-        self._writer.add_background(self._session, self._run, background)
-        self._listener.background(background)
+        if background is not None:
+            self._writer.add_background(self._session, self._run, background)
+            self._listener.background(background)
 
     def _together(self, left: list[Trial]) -> list[list[Trial]]:
         """Trials that are measured in turns, a session each; one by one where each is a run of its own."""

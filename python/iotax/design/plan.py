@@ -35,8 +35,8 @@ TURN_NS = 3_000_000
 """From one slice's end to the next one's load."""
 GUEST_TURN_NS = 50_000_000
 """The same by the clocks of emulated guests: they answer the last I/Os within it, and their engines wake."""
-HOST_TURN_NS = 10_000_000
-"""The same by the clocks of hosts, which agree within a few milliseconds."""
+HOST_TURN_NS = 20_000_000
+"""The same by the clocks of hosts: they agree within a few milliseconds, and slow arrays answer within it."""
 LOADED_PER_IDLE = 8
 """Slices of load for each one without, where machines are judged whole."""
 LEAD_IN_NS = 200_000_000
@@ -44,7 +44,7 @@ LEAD_IN_NS = 200_000_000
 treatment's others, on a busy machine (60 sessions)."""
 GUESTS_NS = 15_000_000_000
 """Two guests, from their start until both answer: once for a study in the vm lab."""
-HOSTS_NS = 3_000_000_000
+HOSTS_NS = 2_000_000_000
 """A session's start on hosts: engines, a start that is told a second ahead, and clocks compared at both ends."""
 RECONNECT_NS = 3_000_000_000
 """A guest's protocol taken down and the next one brought up. Of emulated guests 1.6 s (`kernel-exact`) to 5.3 s

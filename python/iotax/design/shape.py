@@ -57,8 +57,8 @@ def session_ns(
     treatments: int, rounds: int, *, slice_ns: int = SLICE_NS, settle_ns: int = SETTLE_NS, hosts: bool = False
 ) -> int:
     """What a session takes, its start included."""
-    own_ns, turn_ns = (HOSTS_NS, HOST_TURN_NS) if hosts else (START_NS, TURN_NS)
-    start_ns = BACKGROUND_NS + own_ns + LEAD_IN_NS + treatments * CONNECT_NS // 2
+    own_ns, turn_ns = (HOSTS_NS, HOST_TURN_NS) if hosts else (BACKGROUND_NS + START_NS, TURN_NS)
+    start_ns = own_ns + LEAD_IN_NS + treatments * CONNECT_NS // 2
     slices = rounds * treatments + (idle_slices(treatments, rounds) if hosts else 0)
     return start_ns + slices * (settle_ns + slice_ns + turn_ns)
 

@@ -182,8 +182,8 @@ class Lab(ABC):
         return {}
 
     @abstractmethod
-    def background(self, block: int) -> Background:
-        """Measures the lab without load. Raises TrialFailed."""
+    def background(self, block: int) -> Background | None:
+        """Measures the lab without load; None where its sessions do. Raises TrialFailed."""
 
     def expect(self, trials: Sequence[Trial]) -> None:
         """What is to run next, in this order, as far as is known. Where trials cannot disturb each other, some may be

@@ -72,14 +72,16 @@ def test_hosts_keep_one_schedule_and_every_slice_counts_all_clients(network: Net
     text = written(network)
     lab = opened(text)
     lab.prepare(lambda _: None)
+    # Its own slices without load stand for it.
+    assert lab.background(1) is None
     found, heard = session(lab, text)
     assert len(found) == 6
     for (protocol, clients), outcome in found.items():
         result = outcome.result
-        assert len(result.slices) == ROUNDS
-        assert [each.round for each in result.slices] == [1, 2, 3]
+        # On a busy machine one may be too late; with more the session fails.
+        assert 2 <= len(result.slices) <= ROUNDS
         assert len(result.clients) == clients
-        assert sum(each.ios for each in result.slices) == result.ios == sum(each.ios for each in result.clients)
+        assert 0 < sum(each.ios for each in result.slices) <= result.ios == sum(each.ios for each in result.clients)
         assert min(each.ios for each in result.clients) > 0
         assert result.facts.lab == "hosts" and result.facts.protocol == protocol
         assert result.verify is not None and result.verify.checked_blocks > 0 and result.verify.wrong_blocks == 0
@@ -93,10 +95,13 @@ def test_hosts_keep_one_schedule_and_every_slice_counts_all_clients(network: Net
             assert each.target_cpu_ns is not None and each.target_cpu_ns > 0
         target = result.cpu.target
         assert target is not None
-        assert target.busy_ns == pytest.approx(sum(each.target_cpu_ns or 0 for each in result.slices), abs=10)
+        spent_ns = sum(each.target_cpu_ns or 0 for each in result.slices)
+        slices_ns = sum(each.duration_ns for each in result.slices)
+        assert target.busy_ns == pytest.approx(spent_ns * result.window.duration_ns / slices_ns, rel=1e-6)
     places = [each.place for outcome in found.values() for each in outcome.result.slices]
-    # One of seven is nobody's.
-    assert sorted(places) == [at for at in range(1, 7 * ROUNDS + 1) if at % 7]
+    assert len(set(places)) == len(places)
+    # One round is six slices of load and one of nobody's.
+    assert not {7, 14, 21} & set(places)
     assert heard
     assert {len(each.hosts) for each in heard} <= {1, 2}
 

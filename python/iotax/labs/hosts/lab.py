@@ -227,8 +227,11 @@ class HostsLab(Lab):
             found |= {"engine": version, "engine_path": str(self._binary.path)}
         return found
 
-    def background(self, block: int) -> Background:
+    def background(self, block: int) -> Background | None:
         self._enter(block)
+        if self.study.design.slices is not None:
+            # A session has slices without load, with everything connected.
+            return None
         jobs = [Job(place, self._binary.remote) for place in [*self._present(), *self._targets]]
         started_ns = time.time_ns()
         runtime_ns = _BACKGROUND_ESXI_NS if self._hypervisors.esxi else _BACKGROUND_NS
