@@ -59,16 +59,19 @@ def publish(site: Path) -> None:
     """A page with each report's question, date and picture, and the reports beside it."""
     site.mkdir(parents=True, exist_ok=True)
     lines = ["# Gallery of reports", ""]
-    made = sorted(MADE.glob("*/*.html"), key=lambda each: each.stat().st_mtime)
-    if made:
-        folder = made[-1].parent
-        lines += [f"Complete reports as iotax writes them, from runs of commit {folder.name}. Each is one file.", ""]
-        for study in STUDIES:
-            if (folder / f"{study}.html").is_file():
-                lines += shown(study, folder, site)
+    if made := {study: folder for study in STUDIES if (folder := newest(study)) is not None}:
+        lines += ["Complete reports as iotax writes them. Each is one file that opens offline.", ""]
+        for study, folder in made.items():
+            lines += shown(study, folder, site)
     else:
         lines += ["This copy of the site has no reports: `make gallery`, then `make site`."]
     (site / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def newest(study: str) -> Path | None:
+    """The folder of the study's newest report, whichever commit it is of; one that is being made has no picture yet."""
+    made = [page for page in MADE.glob(f"*/{study}.html") if page.with_suffix(".png").is_file()]
+    return max(made, key=lambda page: page.stat().st_mtime).parent if made else None
 
 
 def shown(study: str, folder: Path, site: Path) -> list[str]:
@@ -80,7 +83,7 @@ def shown(study: str, folder: Path, site: Path) -> list[str]:
     return [
         f"## [{study}]({study}.html)",
         "",
-        f"{question} `iotax run {study}`, {began:%-d %B %Y}.",
+        f"{question} `iotax run {study}`, {began:%-d %B %Y}, commit {folder.name}.",
         "",
         f"[![The first page of the report]({study}.png)]({study}.html)",
         "",
