@@ -89,7 +89,7 @@ def forest(summary: Summary) -> Forest | None:
         found[ROWS_MAX:],
         at(1.0),
         (at(1 / margin), at(margin)),
-        [(at(ratio), _percent(ratio)) for ratio in _ticks(math.exp(reach))],
+        [(at(ratio), said) for ratio, said in _ticks(math.exp(reach))],
         lead(summary, found),
     )
 
@@ -105,16 +105,10 @@ def lead(summary: Summary, rows: Sequence[Row]) -> str:
     return (primary or differing)[0].sentence
 
 
-def _ticks(reach: float) -> list[float]:
-    """No difference, and the furthest round ratio that has room to both sides."""
+def _ticks(reach: float) -> list[tuple[float, str]]:
+    """No difference, and the furthest round ratio that has room to both sides; in percent, from 2 on as ratios."""
     furthest = max(ratio for ratio in _TICKS if ratio <= reach)
-    return sorted({1 / furthest, 1.0, furthest})
-
-
-def _percent(ratio: float) -> str:
-    if ratio >= 2:
-        return f"{ratio:g}×"
-    if ratio <= 0.5:
-        return f"1/{round(1 / ratio, 2):g}×"
-    share = round(100 * (ratio - 1))
-    return f"{share:+d} %".replace("-", "−") if share else "0"
+    if furthest >= 2:
+        return [(1 / furthest, f"1/{furthest:g}×"), (1.0, "1×"), (furthest, f"{furthest:g}×")]
+    more, less = (round(100 * (ratio - 1)) for ratio in (furthest, 1 / furthest))
+    return [(1 / furthest, f"−{-less} %"), (1.0, "0"), (furthest, f"+{more} %")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,21 @@ def test_the_page_leads_to_the_newest_reports(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(gallery, "MADE", tmp_path / "made")
     gallery.publish(tmp_path / "none")
     assert "make gallery" in (tmp_path / "none" / "README.md").read_text()
-    folder = tmp_path / "made" / "0123456789ab"
-    folder.mkdir(parents=True)
-    write_notebook(folder / "patterns.iotax", Simulation().data(study()))
-    for kind in ("html", "png"):
-        (folder / f"patterns.{kind}").write_text(kind)
+    for name, commit, written_s in (
+        ("patterns", "0123456789ab", 2),
+        ("patterns", "older", 1),
+        ("kernel-exact", "old", 1),
+    ):
+        folder = tmp_path / "made" / commit
+        folder.mkdir(parents=True)
+        write_notebook(folder / f"{name}.iotax", Simulation().data(study()))
+        for kind in ("html", "png"):
+            (folder / f"{name}.{kind}").write_text(commit)
+            os.utime(folder / f"{name}.{kind}", (written_s, written_s))
     gallery.publish(tmp_path / "site")
     page = (tmp_path / "site" / "README.md").read_text()
-    assert "runs of commit 0123456789ab" in page
+    assert "commit 0123456789ab" in page and "commit older" not in page
     assert "[patterns](patterns.html)" in page
-    assert "kernel-exact" not in page
-    assert sorted(each.name for each in (tmp_path / "site").iterdir()) == ["README.md", "patterns.html", "patterns.png"]
+    assert (tmp_path / "site" / "patterns.html").read_text() == "0123456789ab"
+    assert "commit old." in page, "a study that was not run again keeps its report"
+    assert "tr-3808-full" not in page
