@@ -141,13 +141,14 @@ Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
 Encryption: TypeAlias = Literal["none", "ipsec", "wireguard"]
 Target: TypeAlias = Literal["kernel", "ganesha", "tgt", "iotax"]
+_RELEASE = r"^(stock|\d[\w.+~-]*|(~|\.{1,2})?/.+)$"
 Release: TypeAlias = Annotated[
     str,
     BeforeValidator(_in_quotes),
-    Field(pattern=r"^(stock|\d[\w.+~-]*)$"),
-    WithJsonSchema({"type": "string", "pattern": r"^(stock|\d[\w.+~-]*)$", "examples": ["6.12"]}),
+    Field(pattern=_RELEASE),
+    WithJsonSchema({"type": "string", "pattern": _RELEASE, "examples": ["6.12", "./linux/tar-install"]}),
 ]
-"""Of a distribution's kernel."""
+"""Of a distribution's kernel; or the folder that holds one."""
 Attach: TypeAlias = Literal["guest", "vduse", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
 PathsTo: TypeAlias = Literal["owner", "partner", "both"]
 PathPolicy: TypeAlias = Literal["fixed", "numa", "round-robin", "queue-depth"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import types
 from collections.abc import Iterable
 from importlib import resources
@@ -81,6 +82,7 @@ def read_study(name: str, text: str, folder: Path) -> Study:
     problems += _factor_problems(document)
     _settle_endpoints(document, folder, problems)
     _settle_secrets(document.data, folder)
+    _settle_kernels(document.data, folder)
     study: Study | None = None
     try:
         study = Study.model_validate(document.data)
@@ -196,6 +198,25 @@ def _settle_secrets(section: object, folder: Path) -> None:
             section[name] = str(folder / value)
         else:
             _settle_secrets(value, folder)
+
+
+def _settle_kernels(section: object, folder: Path) -> None:
+    """Makes the folder of every `kernel:` absolute: as a factor, a setting, or a level of the baseline."""
+    if isinstance(section, list):
+        for each in section:
+            _settle_kernels(each, folder)
+    if not isinstance(section, dict):
+        return
+
+    def absolute(value: object) -> object:
+        named = isinstance(value, str) and value.startswith(("./", "../", "~/", "/"))
+        return str(Path(os.path.normpath(folder / Path(value).expanduser()))) if named else value
+
+    for name, value in section.items():
+        if name == "kernel":
+            section[name] = [absolute(each) for each in value] if isinstance(value, list) else absolute(value)
+        else:
+            _settle_kernels(value, folder)
 
 
 def _settle_setup(document: Document, setup: dict, place: Place, folder: Path, problems: list[Problem]) -> None:

@@ -47,7 +47,8 @@ Other values: the hypervisor, which gives the guest a disk behind this controlle
 (iSCSI), or iotax (nfs3, iscsi, nvme-tcp)."""
     kernel: Release = "stock"
     """Linux release of both guests: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
-"6.1.0-56-cloud-amd64" an exact version; stock is the distribution's default."""
+"6.1.0-56-cloud-amd64" an exact version; stock is the distribution's default. Or a folder with a kernel of your own, \
+such as ./linux/tar-install after `make dir-pkg`: boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
     encryption: Encryption = "none"
     """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each \
 connection. A trial with data in plain text fails."""

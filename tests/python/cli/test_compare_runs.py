@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +98,35 @@ def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
     unknown = RUN.invoke(app, ["compare", "before", "after", "--notebook", str(a)])
     assert unknown.exit_code == 2
     assert "neither notebooks, nor labels" in unknown.output
+
+
+@pytest.mark.parametrize(
+    ("build", "run", "compare", "said"),
+    [(0, 0, 0, 0), (0, 0, 6, 1), (0, 0, 2, 125), (0, 0, 5, 125), (0, 4, 0, 125), (0, 1, 6, 125), (2, 0, 6, 125)],
+)
+def test_a_step_of_git_bisect_judges_by_regressions_alone(
+    tmp_path: Path, build: int, run: int, compare: int, said: int
+) -> None:
+    """What does not build, does not boot or cannot be compared is skipped; git would take any other code as bad."""
+    words = tmp_path / "words"
+    program = tmp_path / "bin" / "iotax"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {words}\ncase $1 in run) exit {run};; *) exit {compare};; esac\n')
+    program.chmod(0o755)
+    around = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.org"]
+    subprocess.run([*git, "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "one"], cwd=tmp_path, check=True)
+    step = Path(__file__).parents[3] / "examples" / "bisect" / "step"
+    done = subprocess.run(
+        [step, "good", "price.yaml", "b.iotax", "sh", "-c", f"exit {build}"], cwd=tmp_path, env=around, check=False
+    )
+    assert done.returncode == said
+    if build == 0:
+        label = words.read_text().split("--label ")[1].split()[0]
+        assert re.fullmatch("[0-9a-f]{12}", label)
+        if run == 0:
+            assert f"compare good {label} b.iotax --fail-on-regression" in words.read_text()
 
 
 def test_changes_of_mostly_doubtful_runs_say_so_wherever_they_are_told(tmp_path: Path):

@@ -71,6 +71,23 @@ def test_paths_start_at_the_study_file(tmp_path: Path) -> None:
     assert study.endpoints()["disk"].uri == f"local:{tmp_path}/scratch.img"
 
 
+def test_the_folder_of_a_kernel_starts_at_the_study_file(tmp_path: Path) -> None:
+    text = """
+name: kernels
+question: Which kernel takes fewer instructions?
+lab: vm
+factors: {protocol: [nvme-tcp], kernel: [stock, "6.12", ./good/tar-install, ../bad]}
+baseline: {protocol: nvme-tcp, kernel: ./good/tar-install}
+"""
+    study = read_study("kernels.yaml", text, tmp_path / "here")
+    good = str(tmp_path / "here" / "good" / "tar-install")
+    assert [level.label for level in study.levels()["kernel"]] == ["stock", "6.12", good, str(tmp_path / "bad")]
+    assert study.baseline["kernel"] == good
+    one = read_study("kernels.yaml", text.replace(", kernel: [", ", outstanding: [1]}\ntopology: {kernel: ./k}  # [")
+                     .replace(", kernel: ./good/tar-install", ""), tmp_path)  # fmt: skip
+    assert one.topology.kernel == str(tmp_path / "k")
+
+
 def test_a_baseline_may_be_written_as_its_level_is() -> None:
     text = TEMPLATE.replace("outstanding: [1, 8, 32]", "block_size: [4KiB, 64KiB]\n  verify: [true, false]")
     text = text.replace("block_size: 4KiB  ", "#").replace("verify: true  ", "#")

@@ -23,7 +23,7 @@ from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import read_modinfo, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Contents, _Ingredients, _ingredients, _modules
-from iotax.labs.vm.kernel import unpacked
+from iotax.labs.vm.kernel import own_kernel, unpacked
 from iotax.labs.vm.libraries import host_closure
 from iotax.labs.vm.modules import ModuleTree, index_files
 from iotax.labs.vm.packages import LEFT_OUT, Package, Store, likeliest
@@ -49,6 +49,40 @@ def packed(payload: bytes, version: int = 0x20F) -> bytes:
 def test_a_kernel_is_unpacked_where_it_can_start_so(pack: Callable[[bytes], bytes]) -> None:
     kernel = with_note("Xen", 18)
     assert unpacked(packed(pack(kernel))) == kernel
+
+
+def own(folder: Path) -> Path:
+    """A kernel as `make dir-pkg` leaves it, with one module."""
+    modules = folder / "lib" / "modules" / RELEASE
+    for place in (folder / "boot", modules):
+        place.mkdir(parents=True)
+    (folder / "boot" / f"vmlinuz-{RELEASE}").write_bytes(b"kernel")
+    (modules / "nvme-tcp.ko").write_bytes(kernel_module())
+    return folder
+
+
+def test_a_kernel_of_ones_own_is_known_by_its_files(tmp_path: Path) -> None:
+    folder = own(tmp_path / "tar-install")
+    first = own_kernel(folder)
+    assert (first.version, first.root) == (RELEASE, folder)
+    assert own_kernel(folder) == first
+    module = folder / "lib" / "modules" / RELEASE / "nvme-tcp.ko"
+    module.write_bytes(kernel_module() + b"patched")
+    assert own_kernel(folder).sha256 != first.sha256, "the image of the kernel before would be booted"
+    (folder / "boot" / f"vmlinuz-{RELEASE}").write_bytes(b"another kernel")
+    assert len({first.sha256, own_kernel(folder).sha256}) == 2
+
+
+def test_a_folder_without_a_kernel_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(VmFault, match=r"holds 0 files vmlinuz-RELEASE.*make dir-pkg"):
+        own_kernel(tmp_path)
+    folder = own(tmp_path / "tar-install")
+    (folder / "boot" / "vmlinuz-6.2.0").write_bytes(b"second")
+    with pytest.raises(VmFault, match="holds 2 files"):
+        own_kernel(folder)
+    (folder / "boot" / f"vmlinuz-{RELEASE}").unlink()
+    with pytest.raises(VmFault, match=r"no lib/modules/6\.2\.0: install its modules too"):
+        own_kernel(folder)
 
 
 NOT_UNPACKED = {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from iotax.labs.vm.cache import cache_root
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.packages import kernel_of
+from iotax.labs.vm.packages import Store, kernel_of
 from iotax.notebook import Notebook
 
 from .studies import machines_of, start, with_machines_up
@@ -43,6 +45,40 @@ load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 1s}
 design: {replicates: 1}
 baseline: {protocol: fixed}
 """
+
+
+OWN = """\
+name: kernels
+question: Does a kernel of one's own boot, and with its own modules?
+lab: {vm: {accelerator: tcg, clock: icount, guests: 1}}
+volume: {size: 16MiB}
+topology: {kernel: ./tar-install}
+factors: {protocol: [nvme-tcp]}
+load: {read: 75%, outstanding: 4, warmup: 100ms, runtime: 500ms}
+design: {replicates: 1}
+baseline: {protocol: nvme-tcp}
+"""
+
+
+def test_a_kernel_of_ones_own_boots_from_its_folder(tmp_path: Path, engine: Path) -> None:
+    store = Store(cache_root() / "packages")
+    name = store.kernel_package()
+    root = store.fetch([name])[name].root
+    folder = tmp_path / "tar-install"
+    folder.mkdir()
+    for part in ("boot", "lib"):
+        (folder / part).symlink_to(root / part)
+    with start(tmp_path, engine, OWN) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        (attempt,) = notebook.attempts(1)
+        environment = notebook.environment(1)
+    assert attempt.status == "done"
+    release = name.removeprefix("linux-image-")
+    assert f"Linux {release}" in json.dumps(environment)
+    assert attempt.connected is not None
+    assert release in repr(attempt.connected)
 
 
 @pytest.mark.smoke

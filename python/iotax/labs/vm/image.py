@@ -20,7 +20,7 @@ from iotax.labs.vm.cache import by_use, cache_root, keep, locked, need_space, ne
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import is_elf, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.kernel import unpacked
+from iotax.labs.vm.kernel import is_folder, own_kernel, unpacked
 from iotax.labs.vm.libraries import host_closure, package_closure
 from iotax.labs.vm.modules import Module, ModuleTree, index_files
 from iotax.labs.vm.packages import STOCK, Package, Store, exists
@@ -57,7 +57,7 @@ class Contents:
     """What an image holds beside what every image holds."""
 
     kernel: str = STOCK
-    """The release that a study names, or the distribution's stock one."""
+    """The release that a study names, the distribution's stock one, or the folder of a kernel."""
     servers: tuple[str, ...] = ()
     """Targets that are programs of the distribution."""
     fc_nvme: bool = True
@@ -86,16 +86,18 @@ def build(engine: Path, report: Report, *, update: bool = False, contents: Conte
 
 def _build(root: Path, engine: Path, report: Report, contents: Contents, *, update: bool) -> Image:
     store = Store(root / "packages", update=update)
-    kernel = store.kernel_package(contents.kernel)
+    own = own_kernel(Path(contents.kernel)) if is_folder(contents.kernel) else None
+    kernel = own.name if own else store.kernel_package(contents.kernel)
     report(f"packages: {kernel} and tools")
-    made_of = _ingredients(root, store, kernel, contents, report)
-    store.decide(contents.kernel, kernel)
+    made_of = _ingredients(root, store, own or kernel, contents, report)
+    if own is None:
+        store.decide(contents.kernel, kernel)
     place = root / "images" / _key(engine, made_of)
     if not sound(place):
         report("image: modules, programs and libraries")
         need_space(root, _IMAGE_BYTES)
         store.strict = True
-        made_of = _ingredients(root, store, kernel, contents, report)
+        made_of = _ingredients(root, store, own or kernel, contents, report)
         place = root / "images" / _key(engine, made_of)
         with new_entry(place) as entry:
             _assemble(entry, engine, store, made_of)
@@ -119,7 +121,9 @@ class _Ingredients:
     """Parts whose programs cannot be had, with the reason."""
 
 
-def _ingredients(root: Path, store: Store, kernel: str, contents: Contents, report: Report) -> _Ingredients:
+def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Contents, report: Report) -> _Ingredients:
+    """Of a kernel's package by its name, or of a kernel in a folder."""
+    own, kernel = (wanted, wanted.name) if isinstance(wanted, Package) else (None, wanted)
     asked = {name: recipe.SERVERS[name] for name in contents.servers}
     asked |= {name: recipe.ENCRYPTION[name] for name in contents.encryption}
     asked |= {recipe.VDUSE: recipe.STORAGE_DAEMON} if contents.vduse else {}
@@ -132,10 +136,10 @@ def _ingredients(root: Path, store: Store, kernel: str, contents: Contents, repo
         package for part in parts.values() for package, _ in (*part.programs, *part.files, *part.libraries, *part.trees)
     ]
     extra = [] if not kernel.endswith("-generic") else _split_kernel(kernel)
-    packages = store.fetch([kernel, *extra, *named])
+    packages = store.fetch([*extra, *named]) | {kernel: own} if own else store.fetch([kernel, *extra, *named])
     unavailable |= {name: reason for name in asked if name in parts and (reason := _lack(packages, parts[name]))}
     parts = {name: part for name, part in parts.items() if name not in unavailable}
-    release = kernel.removeprefix("linux-image-")
+    release = own.version if own else kernel.removeprefix("linux-image-")
     kernels = [packages[name] for name in (kernel, *extra)]
     tree = ModuleTree([each.root for each in kernels], release)
     built = {

@@ -1,4 +1,4 @@
-"""Unpacks a kernel on the host, so that guests do not: an emulated processor spends half of its boot on that.
+"""Kernels in folders, and kernels unpacked on the host: an emulated processor spends half of its boot on that.
 
 The packed image is laid out by Linux's Documentation/arch/x86/boot.rst; what is in it starts by itself where it has the
 PVH entry point (Documentation/arch/x86/xen-pvh, a note of type 18 by the name Xen), which QEMU goes by.
@@ -6,10 +6,14 @@ PVH entry point (Documentation/arch/x86/xen-pvh, a note of type 18 by the name X
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
+from pathlib import Path
 
 from iotax.labs.vm.elf import notes
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.packages import Package
 
 _SETUP_SECTORS, _MAGIC, _VERSION, _PAYLOAD = 0x1F1, 0x202, 0x206, 0x248
 _PAYLOAD_SINCE = 0x208
@@ -37,3 +41,33 @@ def unpacked(image: bytes) -> bytes | None:
         return kernel if packing.eof and _PVH_ENTRY in notes(kernel) else None
     except (lzma.LZMAError, zlib.error, ValueError, struct.error):
         return None
+
+
+def is_folder(release: str) -> bool:
+    """Whether a study's `kernel:` is a folder; reading the study makes its path absolute."""
+    return release.startswith("/")
+
+
+def release_in(folder: Path) -> str:
+    """The release of the kernel in a folder. Raises VmFault where it holds none, or several."""
+    found = sorted((folder / "boot").glob("vmlinuz-*"))
+    if len(found) != 1:
+        raise VmFault(
+            "kernel",
+            f"{folder}/boot holds {len(found)} files vmlinuz-RELEASE, and one is needed: run `make dir-pkg` in the "
+            "kernel's source and name its tar-install, or unpack a package with `dpkg -x linux-image-*.deb DIR`",
+        )
+    return found[0].name.removeprefix("vmlinuz-")
+
+
+def own_kernel(folder: Path) -> Package:
+    """The kernel in a folder, as the kernel's `make dir-pkg` or an unpacked package leaves it. Raises VmFault."""
+    release = release_in(folder)
+    modules = [place for lib in ("lib", "usr/lib") if (place := folder / lib / "modules" / release).is_dir()]
+    if not modules:
+        raise VmFault("kernel", f"{folder} holds Linux {release} but no lib/modules/{release}: install its modules too")
+    digest = hashlib.sha256((folder / "boot" / f"vmlinuz-{release}").read_bytes())
+    for path in sorted(path for place in modules for path in place.rglob("*.ko*")):
+        state = path.stat()
+        digest.update(f"{path.relative_to(folder)} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return Package(f"Linux {release}", release, digest.hexdigest(), folder, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 from iotax.labs.base import CheckItem
 from iotax.labs.generators import GENERATORS
@@ -12,6 +13,7 @@ from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Contents
+from iotax.labs.vm.kernel import is_folder, own_kernel
 from iotax.labs.vm.packages import STOCK, Store, require_tools
 from iotax.labs.vm.qemu import require_qemu
 from iotax.protocols import without_transport
@@ -107,7 +109,7 @@ def _packages() -> CheckItem:
 def _kernel(settings: list[Settings]) -> CheckItem:
     """What a path policy asks of the kernel."""
     store = Store(cache_root() / "packages")
-    packages = {release: store.kernel_package(release) for release in releases(settings)}
+    packages = {release: _named(store, release) for release in releases(settings)}
     for each in settings:
         package = packages[each.topology.kernel]
         version = tuple(int(part) for part in re.findall(r"\d+", package)[:2])
@@ -119,6 +121,14 @@ def _kernel(settings: list[Settings]) -> CheckItem:
                 "say numa or round-robin",
             )
     return CheckItem("ok", "kernel", ", ".join(packages.values()))
+
+
+def _named(store: Store, release: str) -> str:
+    """The kernel's package, or its release and folder."""
+    if not is_folder(release):
+        return store.kernel_package(release)
+    found = own_kernel(Path(release))
+    return f"Linux {found.version} in {release}"
 
 
 def _memory(volume_bytes: int, clients: int) -> CheckItem:

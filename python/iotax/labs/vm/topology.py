@@ -6,10 +6,12 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from iotax.labs.generators import GENERATORS
 from iotax.labs.server import volume_document
+from iotax.labs.vm.kernel import is_folder, release_in
 from iotax.labs.vm.packages import STOCK
 from iotax.protocols import of_family
 from iotax.study import Settings
@@ -88,6 +90,8 @@ def _read(name: str, facts: dict[str, str]) -> str:
 def _same(name: str, asked: Any, found: str) -> bool:
     """The kernel keeps rates and delays in units of its own."""
     if name == "kernel":
+        if is_folder(asked):
+            return found == release_in(Path(asked))
         return asked == STOCK or re.match(rf"{re.escape(asked)}(?!\d)", found) is not None
     parse = {"link_rate": parse_bit_rate, "link_delay": parse_duration}.get(name)
     if parse is None:
