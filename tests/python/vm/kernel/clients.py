@@ -23,9 +23,12 @@ class Client:
     up: str
     data: str
     down: str
+    version: str = ""
+    """Of the protocol, where its server speaks several."""
 
     def script(self, server: Server, text: str) -> str:
-        return f"PORT={server.port(self.protocol)}; . /test/{self.functions}; {text}"
+        version = f"VERSION={self.version}; " if self.version else ""
+        return f"PORT={server.port(self.protocol)}; {version}. /test/{self.functions}; {text}"
 
     def attached(self, server: Server, text: str) -> str:
         """Up, a text that goes by $DATA, and down."""
@@ -36,5 +39,7 @@ ISCSI = Client("iscsi", "iscsi.sh", f"iscsid_up; login {IQN}", "/dev/sd?", f"log
 NVME = Client("nvme-tcp", "nvme.sh", f"connect {NQN} -i 4", "/dev/nvme?n1", f"disconnect {NQN}")
 NFS = Client("nfs3", "nfs.sh", "mount_nfs v0", "$M/data", "unmount_nfs")
 CLIENTS = (ISCSI, NVME, NFS)
+NFS41 = Client("nfs4.1", "nfs.sh", "mount_nfs v0", "$M/data", "unmount_nfs", "4.1")
+NFS42 = Client("nfs4.1", "nfs.sh", "mount_nfs v0", "$M/data", "unmount_nfs", "4.2")
 NFS_DISK = Client("nfs3", "nfs.sh", "mount_nfs v0; attach", "/dev/loop0", "detach; unmount_nfs")
 """The volume's file as a block device."""

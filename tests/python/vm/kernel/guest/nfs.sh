@@ -1,12 +1,14 @@
-# The kernel's NFSv3 client against an export at $GATEWAY:$PORT.
-load nfsv3
+# The kernel's NFS client against an export at $GATEWAY:$PORT, of version $VERSION (3 where it is not set).
+VERSION=${VERSION:-3}
+load nfsv${VERSION%.*}
 M=/mnt/nfs
 
 # mount_nfs EXPORT OPTIONS
 mount_nfs() {
     mkdir -p $M
-    checked mount.nfs $GATEWAY:/$1 $M \
-        -o "vers=3,proto=tcp,hard,nolock,mountproto=tcp,port=$PORT,mountport=$PORT,timeo=50${2:+,$2}"
+    of_version=""
+    [ $VERSION = 3 ] && of_version=",nolock,mountproto=tcp,mountport=$PORT"
+    checked mount.nfs $GATEWAY:/$1 $M -o "vers=$VERSION,proto=tcp,hard,port=$PORT,timeo=50$of_version${2:+,$2}"
 }
 
 unmount_nfs() { checked umount $M; }
