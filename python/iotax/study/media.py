@@ -1,4 +1,4 @@
-"""Media as a model: servers that work on one queue, or disks that turn; in virtual time and in real time alike."""
+"""Media as a model: servers that work on one queue, or rotating disks; in virtual time and in real time alike."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Turns: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class MediaModel(Section):
-    """What a simulated volume is kept on: servers that work on one queue, or disks that turn, each with a queue."""
+    """What a simulated volume is kept on: servers that work on one queue, or rotating disks, each with a queue."""
 
     servers: MediaServers = 1
     """Operations that are worked on at once; the others wait in the order of their coming. With `seek`: disks of each \
@@ -57,7 +57,7 @@ own queue."""
     rpm: Turns | None = None
     """Rotational speed of the disks, in revolutions per minute."""
     cache: Size | None = None
-    """Read cache of each controller before disks that turn. It answers as much of the random reads as it holds of \
+    """Read cache of each controller in front of rotating disks. Its hit rate for random reads is its share of \
 `data`."""
     data: Size | None = None
     """Data of each virtual machine, for `cache`; the simulated volume itself may be smaller."""
@@ -115,7 +115,7 @@ def impossible(media: MediaModel) -> Iterator[tuple[str, str]]:
     if media.seek is None:
         for name in ("rpm", "cache", "destage", "parity", "raid_group"):
             if getattr(media, name) is not None:
-                yield name, "it belongs to disks that turn; say their `seek:` too"
+                yield name, "it belongs to rotating disks; say their `seek:` too"
         if media.service is None and media.service_times is None:
             yield "", "say how long an operation takes: `service: 100us`, or `seek: 3.4ms` and `rpm: 15000`"
         if (media.collect is None) != (media.collect_every is None):
@@ -127,12 +127,12 @@ def impossible(media: MediaModel) -> Iterator[tuple[str, str]]:
             yield "collect", "a pause that takes no time is none; leave `collect` and `collect_every` out"
     else:
         if media.service is not None:
-            yield "service", "disks that turn take a seek and half a turn; leave this out"
+            yield "service", "rotating disks take a seek and half a turn; leave this out"
         for name in ("service_times", "collect", "collect_every"):
             if getattr(media, name) is not None:
-                yield name, "disks that turn take a seek and half a turn, and collect no garbage; leave this out"
+                yield name, "rotating disks take a seek and half a turn, and collect no garbage; leave this out"
         if media.rpm is None:
-            yield "seek", "disks that turn have a speed; say `rpm: 15000`"
+            yield "seek", "rotating disks have a speed; say `rpm: 15000`"
         yield from _of_parity(media)
 
 
