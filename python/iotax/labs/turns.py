@@ -80,7 +80,7 @@ class Session:
             sample_ns=self.slices.slice_ns,
             schedule=Schedule(len(self.order), LEAD_IN_NS, self.turn_ns, time.time_ns()),
         )
-        if len(jobs) > 1:
+        if len({station.place.name for station in self.stations}) > 1:
             self._kept_together([answer.offset for answer in answers], await offsets())
         return answers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from iotax.labs.base import TrialFailed
@@ -46,14 +46,15 @@ class Client:
         first = self.result.slices[0]
         return self.result.window.start_unix_ns - self.answer.offset.ahead_ns - first.start_ns
 
-    def machine(self, places: Set[int]) -> TrialResult:
+    @property
+    def whole(self) -> TrialResult:
         """Its result, with the machine's CPU time of all its slices as it was read most exactly."""
         own = [each for each in self.result.slices if each.place in self.seen.busy_ns]
         over_ns = sum(each.duration_ns for each in own)
         busy_ns = sum(self.seen.busy_ns[each.place] for each in own)
         read = {
             "busy_ns": round(busy_ns * self.result.window.duration_ns / over_ns) if over_ns else 0,
-            "resolution_ns": _resolution_ns(self.seen, len(places)),
+            "resolution_ns": _resolution_ns(self.seen, len(own)),
         }
         parts = [part.model_copy(update=read) if part.layer == "machine" else part for part in self.result.cpu]
         return self.result.model_copy(update={"cpu": CpuUse(parts)})
@@ -77,7 +78,7 @@ class HostSession:
             raise TrialFailed(f"no I/O completed within the slices of {name} on {', '.join(silent)}")
         cpu: list[CpuTime] = []
         for each in clients:
-            result, window_ns = each.machine(places), each.result.window.duration_ns
+            result, window_ns = each.whole, each.result.window.duration_ns
             idle_ns = round(each.seen.idle_cores * window_ns)
             cpu += initiator_cpu(each.answer.host, result, told.threads, idle_ns, kernel=told.kernel)
         slices = [self._slice(place, clients, told) for place in sorted(places)]
