@@ -23,6 +23,7 @@ mod iscsi_nexuses;
 mod iscsi_pair;
 mod iscsi_support;
 mod iscsi_target;
+mod nfs41_hostile;
 mod nfs41_pair;
 mod nfs_alloc;
 mod nfs_hostile;

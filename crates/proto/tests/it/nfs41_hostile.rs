@@ -1,0 +1,144 @@
+//! Bytes that no honest peer of NFSv4.1 sends.
+#![allow(clippy::unwrap_used)]
+
+use crate::nfs_support::{Pair, config_41, give, pattern, server::Server};
+use arbtest::arbitrary::{Result, Unstructured};
+use iotax_proto::{
+    Initiator, Instant, Io, Payload, Target,
+    nfs::{
+        PROGRAM,
+        common::Handles,
+        v41::{
+            PROC_COMPOUND, VERSION,
+            codec::{CompoundHead, OpCode},
+            decode::describe,
+            operations::{Operation, SequenceArguments},
+            target_side::{Config, Connection},
+        },
+    },
+    rpc::{Encoder, Xid, auth::Identity, message::encode_call},
+};
+
+const NOW: Instant = Instant(0);
+
+/// Bytes of an honest session of each side.
+fn honest() -> (Vec<u8>, Vec<u8>) {
+    let mut pair = Pair::of_41(config_41(), Server::new(4096)).ready();
+    let data = Payload::from_vec(pattern(99, 1));
+    pair.mount.submit(pair.now, 0, Io::Write { offset: 1, data, durable: false }).unwrap();
+    pair.mount.submit(pair.now, 1, Io::Read { offset: 3, len: 77 }).unwrap();
+    pair.run().unwrap();
+    pair.mount.submit(pair.now, 2, Io::Flush).unwrap();
+    pair.run().unwrap();
+    pair.mount.close(pair.now);
+    pair.run().unwrap();
+    (pair.to_server, pair.to_client)
+}
+
+/// Some bytes are changed, dropped or doubled; then the rest is cut up.
+fn spoil(u: &mut Unstructured<'_>, honest: &[u8]) -> Result<Vec<u8>> {
+    let mut bytes = honest.to_vec();
+    for _ in 0..u.int_in_range(1..=8)? {
+        let at = u.choose_index(bytes.len())?;
+        match u.int_in_range(0..=4)? {
+            0 => bytes[at] = u.arbitrary()?,
+            1 => bytes[at] ^= 1 << u.int_in_range(0..=7)?,
+            2 => drop(bytes.remove(at)),
+            3 => bytes.insert(at, u.arbitrary()?),
+            _ => bytes.truncate(at + 1),
+        }
+    }
+    Ok(bytes)
+}
+
+fn pieces<'a>(u: &mut Unstructured<'_>, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>> {
+    let step = *u.choose(&[1, 3, 17, 200, usize::MAX])?;
+    Ok(bytes.chunks(step.min(bytes.len().max(1))).collect())
+}
+
+#[test]
+fn a_target_survives_a_spoiled_session() {
+    let (honest, _) = honest();
+    arbtest::arbtest(|u| {
+        let bytes = spoil(u, &honest)?;
+        let mut server = Server::new(4096);
+        let mut connection = Connection::new(NOW, Config::new(Handles::new([9; 32])));
+        server.queues = u.arbitrary()?;
+        for piece in pieces(u, &bytes)? {
+            server.in_place = u.arbitrary()?;
+            if give(&mut connection, NOW, piece, &mut server).is_err() {
+                break;
+            }
+            for (id, result) in server.finish_queued() {
+                connection.complete(NOW, id, result, &mut server);
+            }
+        }
+        connection.disconnected(NOW, &mut server);
+        let _ = describe(&bytes);
+        Ok(())
+    });
+}
+
+/// A session that stands, and then any operations with any arguments, one after the other in a COMPOUND.
+#[test]
+fn a_target_survives_garbage_behind_every_operations_number() {
+    arbtest::arbtest(|u| {
+        let mut pair = Pair::of_41(config_41(), Server::new(4096)).ready();
+        let session = session_of(&pair.to_server);
+        for turn in 0..6 {
+            let mut call = Encoder::default();
+            encode_call(call.begin_record(), Xid(turn), PROGRAM, VERSION, PROC_COMPOUND, &Identity::None.encode());
+            let count = u.int_in_range(1..=6)?;
+            let minor = u.int_in_range(1..=2)?;
+            CompoundHead { tag: b"", minor, operations: count + 1 }.encode(&mut call);
+            let sequence =
+                SequenceArguments { session, seqid: turn + 1, slot: 5, highest_slot: 5, cache_this: u.arbitrary()? };
+            Operation::Sequence(sequence).encode(&mut call);
+            if u.arbitrary()? {
+                call.u32(OpCode::PutRootFh as u32);
+            }
+            for _ in 0..count {
+                call.u32(*u.choose(OpCode::ALL)? as u32);
+                let len = u.int_in_range(0..=80)?;
+                call.raw(u.bytes(len.min(u.len()))?);
+            }
+            let bytes = call.end_record(0).to_vec();
+            let _ = describe(&bytes);
+            for piece in pieces(u, &bytes)? {
+                let _ = give(&mut pair.connection, NOW, piece, &mut pair.server);
+            }
+            for (id, result) in pair.server.finish_queued() {
+                pair.connection.complete(NOW, id, result, &mut pair.server);
+            }
+        }
+        pair.connection.disconnected(NOW, &mut pair.server);
+        Ok(())
+    });
+}
+
+fn session_of(to_server: &[u8]) -> iotax_proto::nfs::v41::SessionId {
+    // In the first SEQUENCE that the client sent.
+    let number = (OpCode::Sequence as u32).to_be_bytes();
+    let at = to_server.windows(4).position(|window| window == number).expect("a SEQUENCE");
+    iotax_proto::nfs::v41::SessionId(to_server[at + 4..at + 20].try_into().unwrap())
+}
+
+#[test]
+fn an_initiator_survives_spoiled_replies() {
+    let (_, honest) = honest();
+    arbtest::arbtest(|u| {
+        let bytes = spoil(u, &honest)?;
+        let mut pair = Pair::of_41(config_41(), Server::new(4096));
+        for piece in pieces(u, &bytes)? {
+            if pair.mount.receive(NOW, piece, &mut pair.log).is_err() {
+                break;
+            }
+            if pair.mount.credits() > 0 && pair.log.completed.is_empty() {
+                let _ = pair.mount.submit(NOW, 1, Io::Read { offset: 3, len: 77 });
+            }
+            pair.mount.transmit().clear();
+        }
+        pair.mount.disconnected(NOW, &mut pair.log);
+        Ok(())
+    });
+}
