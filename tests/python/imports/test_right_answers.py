@@ -256,7 +256,7 @@ def test_a_mix_of_fio_shows_the_percentiles_of_reads_and_of_writes_apart(tmp_pat
     assert re.search(r"10\.0k\s+100\s+400\s+200\s+900", shown)
     iotax("report", "n.iotax")
     page = (tmp_path / "n.html").read_text()
-    assert "no percentile can be given" not in page and "percentiles of reads and of writes apart" in page
+    assert "means only, no percentiles" not in page and "percentiles of reads and of writes separately" in page
     assert "Median latency of writes" in page
 
 

@@ -18,7 +18,8 @@ def test_libiscsi_and_libnfs_find_what_is_printed(start: Start, tmp_path: Path) 
         for name, package in (("iscsi-ls", "libiscsi-bin"), ("nfs-cp", "libnfs-utils"), ("nfs-cat", "libnfs-utils"))
     )
     _, said = start("--size", "8MiB")
-    nfs, iscsi, _ = (each["endpoint"] for each in said["endpoints"])
+    endpoints = {each["protocol"]: each["endpoint"] for each in said["endpoints"]}
+    nfs, iscsi = endpoints["nfs3"], endpoints["iscsi"]
     portal, name = iscsi.split("/")[2:4]
     found = subprocess.run([list_targets, "-s", f"iscsi://{portal}"], capture_output=True, text=True, check=True)
     assert f"Target:{name} Portal:{portal}" in found.stdout

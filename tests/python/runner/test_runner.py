@@ -106,7 +106,9 @@ def test_the_engine_is_asked_what_the_treatment_says(engine: FakeEngine, tiny: P
     assert (some["warmup_ns"], some["runtime_ns"], some["working_set_bytes"]) == (0, 10_000_000, 1 << 20)
     assert len({each["seed"] for each in documents}) == 2
     [server] = engine.documents("serve")
-    assert [each["protocol"] for each in server["exports"]] == ["nfs3", "iscsi", "nvme-tcp", "fcp", "fc-nvme"]
+    assert [each["protocol"] for each in server["exports"]] == [
+        "nfs3", "nfs4.1", "iscsi", "nvme-tcp", "fcp", "fc-nvme",
+    ]  # fmt: skip
     assert server["volumes"][0]["size_bytes"] == 1 << 20
 
 

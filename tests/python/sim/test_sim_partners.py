@@ -231,7 +231,7 @@ def test_run_tells_how_busy_each_controller_was_and_who_took_over(real_engine: P
     assert re.search(r"owner, controller 2 taken over by controller 1: controller 1 [\d.]+ % busy\.", text)
     assert re.search(r"owner: controller 1 [\d.]+ % busy, controller 2 [\d.]+ % busy\.", text)
     assert re.search(r"MB/s forwarded, interconnect [\d.]+ % busy", text)
-    assert "The interconnect’s rate, delay and CPU time are the study’s own figures" in text
+    assert "The interconnect’s rate, delay and CPU time come from the study" in text
     per_io = {}
     with Notebook(notebook) as stored:
         for attempt in stored.attempts():
