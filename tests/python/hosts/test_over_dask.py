@@ -125,7 +125,7 @@ def test_two_workers_are_two_clients_of_one_window(cluster: DaskHosts, opened: O
 
 def test_workers_keep_one_schedule_of_a_session_and_say_what_they_took(cluster: DaskHosts, opened: Open) -> None:
     text = written(cluster).replace(", warmup: 100ms, runtime: 1s", "")
-    text = text.replace("replicates: 2", "sessions: 1, rounds: 2, slice: 500ms, settle: 50ms")
+    text = text.replace("replicates: 2", "sessions: 1, rounds: 2, slice: 1s, settle: 200ms")
     lab = opened(text)
     lab.prepare(quiet)
     for outcome in lab.run_rounds(make_plan(lab.study).trials, quiet):

@@ -39,7 +39,7 @@ lab: {{{{hosts: {{{{initiators: [{{initiators}}], targets: [{{target}}]}}}}}}}}
 volume: {{{{size: 32MiB}}}}
 factors: {{{{protocol: [iscsi, nvme-tcp, nfs3], clients: [1, 2]}}}}
 load: {{{{outstanding: 4, read: 75%}}}}
-design: {{{{sessions: 1, rounds: {ROUNDS}, slice: 500ms, settle: 50ms}}}}
+design: {{{{sessions: 1, rounds: {ROUNDS}, slice: 1s, settle: 200ms}}}}
 baseline: {{{{protocol: iscsi}}}}
 """
 
