@@ -11,9 +11,9 @@ use crate::nfs_support::{Client, Server};
 use capture::pcap;
 use iotax_node::fs::Limits;
 use iotax_proto::nfs::{
-    common::{CreateHow, FileHandle, NodeKind, SetAttributes, SetTime, Time},
+    common::{CreateHow, FileHandle, NodeKind, SetAttributes, SetTime, Stability, Time},
     mount::PROGRAM as MOUNT_PROGRAM,
-    v3::{Arguments, FileRange, Place, Stability, VERSION, arguments::WriteHead, decode::describe, results::Results},
+    v3::{Arguments, FileRange, Place, VERSION, arguments::WriteHead, decode::describe, results::Results},
 };
 use iotax_proto::rpc::portmap;
 

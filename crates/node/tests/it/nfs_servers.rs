@@ -13,9 +13,10 @@ use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag,
     nfs::{
         self, PROGRAM,
+        common::Stability,
         mount::PROGRAM as MOUNT_PROGRAM,
         v3::{
-            Stability, VERSION,
+            VERSION,
             initiator::{Config, Mount, Root},
         },
         v41,
@@ -201,9 +202,7 @@ fn ganesha_is_mounted_written_and_read() {
 #[ignore = "runs beside nfs-ganesha, by ganesha_serves_our_client"]
 fn ganesha_opens_a_file_of_version_4_1_for_us() {
     let identity = Identity::Sys { machine: "iotax".into(), credentials: Credentials::root() };
-    for (name, stability) in
-        [("unstable 4.1", v41::operations::Stability::Unstable), ("stable 4.1", v41::operations::Stability::FileSync)]
-    {
+    for (name, stability) in [("unstable 4.1", Stability::Unstable), ("stable 4.1", Stability::FileSync)] {
         let config = v41::initiator::Config {
             file: format!("/export/{name}"),
             identity: identity.clone(),

@@ -8,10 +8,10 @@ use iotax_node::fs::Limits;
 use iotax_proto::{
     nfs::{
         PROGRAM,
-        common::{CreateHow, FileHandle, FileType, NodeKind, SetAttributes, SetTime, Squash, Time, access},
+        common::{CreateHow, FileHandle, FileType, NodeKind, SetAttributes, SetTime, Squash, Stability, Time, access},
         mount::{MountEntry, MountError, PROGRAM as MOUNT_PROGRAM, decode_exports, decode_mounts},
         v3::{
-            Arguments, FileRange, MAX_IO_BYTES, Place, Procedure, Stability, Status, VERSION,
+            Arguments, FileRange, MAX_IO_BYTES, Place, Procedure, Status, VERSION,
             arguments::WriteHead,
             results::{FailureContext, Results},
         },

@@ -17,10 +17,7 @@ use iotax_node::{
 };
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, fc_nvme, fcp, iscsi,
-    nfs::{
-        v3::{self, Stability},
-        v41,
-    },
+    nfs::{common::Stability, v3, v41},
     nvme::{QueueId, fabrics::host::SessionConfig},
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue},
 };
@@ -135,7 +132,7 @@ impl World {
                 let config = v41::initiator::Config {
                     file: format!("/{name}/data"),
                     owner: self.conns.to_be_bytes().to_vec(),
-                    stability: v41::operations::Stability::FileSync,
+                    stability: Stability::FileSync,
                     ..v41::initiator::Config::default()
                 };
                 self.connect(protocol, thread, Box::new(v41::initiator::Client::new(NOW, config)))

@@ -1,8 +1,7 @@
 //! Bytes that no honest peer of NFSv4.1 sends.
 #![allow(clippy::unwrap_used)]
 
-use crate::nfs_support::{Pair, config_41, give, pattern, server::Server};
-use arbtest::arbitrary::{Result, Unstructured};
+use crate::nfs_support::{Pair, config_41, give, pattern, pieces, server::Server, spoil};
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target,
     nfs::{
@@ -33,27 +32,6 @@ fn honest() -> (Vec<u8>, Vec<u8>) {
     pair.mount.close(pair.now);
     pair.run().unwrap();
     (pair.to_server, pair.to_client)
-}
-
-/// Some bytes are changed, dropped or doubled; then the rest is cut up.
-fn spoil(u: &mut Unstructured<'_>, honest: &[u8]) -> Result<Vec<u8>> {
-    let mut bytes = honest.to_vec();
-    for _ in 0..u.int_in_range(1..=8)? {
-        let at = u.choose_index(bytes.len())?;
-        match u.int_in_range(0..=4)? {
-            0 => bytes[at] = u.arbitrary()?,
-            1 => bytes[at] ^= 1 << u.int_in_range(0..=7)?,
-            2 => drop(bytes.remove(at)),
-            3 => bytes.insert(at, u.arbitrary()?),
-            _ => bytes.truncate(at + 1),
-        }
-    }
-    Ok(bytes)
-}
-
-fn pieces<'a>(u: &mut Unstructured<'_>, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>> {
-    let step = *u.choose(&[1, 3, 17, 200, usize::MAX])?;
-    Ok(bytes.chunks(step.min(bytes.len().max(1))).collect())
 }
 
 #[test]

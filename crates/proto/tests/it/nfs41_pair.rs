@@ -5,8 +5,8 @@ use crate::nfs_support::{Pair, config_41, server::Server};
 use iotax_proto::{
     Initiator, Io, IoError, Payload, Refusal, Target, UnitOp, ViolationKind,
     nfs::{
-        common::{ExportAccess, Squash},
-        v41::{initiator::Config, operations::Stability},
+        common::{ExportAccess, Squash, Stability},
+        v41::initiator::Config,
     },
     rpc::{Credentials, auth::Identity},
 };

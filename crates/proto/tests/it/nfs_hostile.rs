@@ -1,15 +1,14 @@
 //! Bytes that no honest peer sends.
 #![allow(clippy::unwrap_used)]
 
-use crate::nfs_support::{Pair, config, give, pattern, served, server::Server};
-use arbtest::arbitrary::{Result, Unstructured};
+use crate::nfs_support::{Pair, config, give, pattern, pieces, served, server::Server, spoil};
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target, ViolationKind,
     nfs::{
         PROGRAM,
-        common::FileId,
+        common::{FileId, Stability},
         v3::{
-            Arguments, MAX_CONTROL_LEN, MAX_IO_BYTES, Procedure, Stability, VERSION,
+            Arguments, MAX_CONTROL_LEN, MAX_IO_BYTES, Procedure, VERSION,
             arguments::WriteHead,
             decode::describe,
             target_side::{Config, Connection},
@@ -41,27 +40,6 @@ fn honest() -> (Vec<u8>, Vec<u8>) {
     pair.mount.submit(pair.now, 2, Io::Flush).unwrap();
     pair.run().unwrap();
     (pair.to_server, pair.to_client)
-}
-
-/// Some bytes are changed, dropped or doubled; then the rest is cut up.
-fn spoil(u: &mut Unstructured<'_>, honest: &[u8]) -> Result<Vec<u8>> {
-    let mut bytes = honest.to_vec();
-    for _ in 0..u.int_in_range(1..=8)? {
-        let at = u.choose_index(bytes.len())?;
-        match u.int_in_range(0..=4)? {
-            0 => bytes[at] = u.arbitrary()?,
-            1 => bytes[at] ^= 1 << u.int_in_range(0..=7)?,
-            2 => drop(bytes.remove(at)),
-            3 => bytes.insert(at, u.arbitrary()?),
-            _ => bytes.truncate(at + 1),
-        }
-    }
-    Ok(bytes)
-}
-
-fn pieces<'a>(u: &mut Unstructured<'_>, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>> {
-    let step = *u.choose(&[1, 3, 17, 200, usize::MAX])?;
-    Ok(bytes.chunks(step.min(bytes.len().max(1))).collect())
 }
 
 #[test]

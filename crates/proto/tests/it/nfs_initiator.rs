@@ -5,10 +5,10 @@ use crate::nfs_support::{Log, Pair, config, server::Server};
 use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Refusal, Target, Violation, ViolationKind,
     nfs::{
-        common::FileHandle,
+        common::{FileHandle, Stability},
         mount::{self, MountProcedure},
         v3::{
-            Arguments, Failure, FileRange, Procedure, Results, Stability, Status, Wcc,
+            Arguments, Failure, FileRange, Procedure, Results, Status, Wcc,
             arguments::WriteHead,
             initiator::{Config, Mount, Root},
             results::FailureContext,

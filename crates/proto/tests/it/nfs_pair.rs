@@ -7,11 +7,8 @@ use crate::nfs_support::{Pair, V3, V41, Version, config, config_41, pattern, ser
 use iotax_proto::{
     Initiator, Io, IoError, Misuse, Payload, Refusal, Target, UnitError, UnitOp, ViolationKind,
     nfs::{
-        common::{ExportAccess, Squash},
-        v3::{
-            Stability,
-            initiator::{Config, STATUS_VERIFIER_CHANGED},
-        },
+        common::{ExportAccess, STATUS_VERIFIER_CHANGED, Squash, Stability},
+        v3::initiator::Config,
         v41::initiator as nfs41,
     },
     rpc::{Credentials, auth::Identity},

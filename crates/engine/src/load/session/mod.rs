@@ -188,7 +188,7 @@ impl Session {
         }
         for (index, member) in self.members.iter().enumerate() {
             if self.records[index].is_empty() && self.rounds.iter().flatten().any(|load| *load == Some(index)) {
-                let message = "none of its slices could begin in time: the I/Os before were still to be answered";
+                let message = "none of its slices was measured in time: I/Os before were still to be answered, or this machine woke late";
                 return Err(Failure::new(FailureKind::Late, message, &member.id));
             }
         }

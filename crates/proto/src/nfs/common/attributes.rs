@@ -165,3 +165,37 @@ pub enum FileError {
     #[error("operation not supported")]
     NotSupported,
 }
+
+/// A version's status of each `FileError`, which it calls alike.
+macro_rules! numbered_file_errors {
+    ($status:ty) => {
+        impl From<$crate::nfs::common::FileError> for $status {
+            fn from(error: $crate::nfs::common::FileError) -> Self {
+                use $crate::nfs::common::FileError;
+                match error {
+                    FileError::NotOwner => Self::NotOwner,
+                    FileError::NoEntry => Self::NoEntry,
+                    FileError::Access => Self::Access,
+                    FileError::Exists => Self::Exists,
+                    FileError::CrossDevice => Self::CrossDevice,
+                    FileError::NotDirectory => Self::NotDirectory,
+                    FileError::IsDirectory => Self::IsDirectory,
+                    FileError::Invalid => Self::Invalid,
+                    FileError::FileTooBig => Self::FileTooBig,
+                    FileError::NoSpace => Self::NoSpace,
+                    FileError::ReadOnly => Self::ReadOnly,
+                    FileError::TooManyLinks => Self::TooManyLinks,
+                    FileError::NameTooLong => Self::NameTooLong,
+                    FileError::NotEmpty => Self::NotEmpty,
+                    FileError::Stale => Self::Stale,
+                    FileError::BadHandle => Self::BadHandle,
+                    FileError::BadCookie => Self::BadCookie,
+                    FileError::Io => Self::Io,
+                    FileError::NotSupported => Self::NotSupported,
+                }
+            }
+        }
+    };
+}
+
+pub(in crate::nfs) use numbered_file_errors;

@@ -2,14 +2,18 @@
 
 mod attributes;
 mod handles;
+mod io;
 mod names;
 
 pub use self::attributes::FileError;
 pub use self::handles::FileHandle;
+pub(in crate::nfs) use attributes::numbered_file_errors;
 pub use attributes::{
     Attributes, CreateHow, FileType, NodeKind, PathConf, SetAttributes, SetTime, Space, Time, access,
 };
 pub use handles::Handles;
+pub(in crate::nfs) use io::{PUT_OFF_DELAY, ReadUnderway, Verifier, Work, reply_head};
+pub use io::{STATUS_VERIFIER_CHANGED, Stability};
 pub use names::{Caller, Export, ExportAccess, ExportId, FileId, Listed, ListingEnd, NameSpace, OpenFile, Squash};
 
 /// Longest name of a directory entry.

@@ -2,7 +2,7 @@
 
 use super::{MAX_IO_BYTES, Procedure};
 use crate::{
-    nfs::common::{CreateHow, FileHandle, FileType, MAX_PATH_LEN, NodeKind, SetAttributes, SetTime, Time},
+    nfs::common::{CreateHow, FileHandle, FileType, MAX_PATH_LEN, NodeKind, SetAttributes, SetTime, Stability, Time},
     rpc::{Encoder, Garbage, xdr},
     wire::Reader,
 };
@@ -12,26 +12,6 @@ use crate::{
 pub struct Place<'a> {
     pub directory: FileHandle,
     pub name: &'a [u8],
-}
-
-/// `stable_how`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Stability {
-    Unstable = 0,
-    DataSync = 1,
-    FileSync = 2,
-}
-
-impl Stability {
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
-        Ok(match reader.u32_be()? {
-            0 => Self::Unstable,
-            1 => Self::DataSync,
-            2 => Self::FileSync,
-            _ => return Err(Garbage),
-        })
-    }
 }
 
 /// What READ and COMMIT are about.

@@ -12,7 +12,7 @@ pub mod types;
 
 pub use self::types::Procedure;
 pub use super::common::MAX_IO_BYTES;
-pub use arguments::{Arguments, FileRange, Place, Stability};
+pub use arguments::{Arguments, FileRange, Place};
 pub use results::{Failure, Results, Wcc};
 pub use types::Status;
 

@@ -1,8 +1,8 @@
 //! Results of every NFS procedure (RFC 1813 §3.3), as replies carry them.
 
-use super::{Procedure, arguments::Stability, types::Status};
+use super::{Procedure, types::Status};
 use crate::{
-    nfs::common::{Attributes, FileHandle, MAX_NAME_LEN, MAX_PATH_LEN, PathConf, Space, Time},
+    nfs::common::{Attributes, FileHandle, MAX_NAME_LEN, MAX_PATH_LEN, PathConf, Space, Stability, Time},
     rpc::{Encoder, Garbage, xdr},
     wire::Reader,
 };

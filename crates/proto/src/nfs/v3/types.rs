@@ -4,7 +4,7 @@
 
 use crate::{
     Refusal,
-    nfs::common::{Attributes, FileError, FileType, Time},
+    nfs::common::{Attributes, FileType, Time, numbered_file_errors},
     rpc::{Encoder, Garbage},
     wire::Reader,
 };
@@ -131,31 +131,7 @@ impl Status {
     }
 }
 
-impl From<FileError> for Status {
-    fn from(error: FileError) -> Self {
-        match error {
-            FileError::NotOwner => Self::NotOwner,
-            FileError::NoEntry => Self::NoEntry,
-            FileError::Access => Self::Access,
-            FileError::Exists => Self::Exists,
-            FileError::CrossDevice => Self::CrossDevice,
-            FileError::NotDirectory => Self::NotDirectory,
-            FileError::IsDirectory => Self::IsDirectory,
-            FileError::Invalid => Self::Invalid,
-            FileError::FileTooBig => Self::FileTooBig,
-            FileError::NoSpace => Self::NoSpace,
-            FileError::ReadOnly => Self::ReadOnly,
-            FileError::TooManyLinks => Self::TooManyLinks,
-            FileError::NameTooLong => Self::NameTooLong,
-            FileError::NotEmpty => Self::NotEmpty,
-            FileError::Stale => Self::Stale,
-            FileError::BadHandle => Self::BadHandle,
-            FileError::BadCookie => Self::BadCookie,
-            FileError::Io => Self::Io,
-            FileError::NotSupported => Self::NotSupported,
-        }
-    }
-}
+numbered_file_errors!(Status);
 
 /// `nfstime3`.
 impl Time {

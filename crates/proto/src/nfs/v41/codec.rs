@@ -2,7 +2,7 @@
 
 use crate::{
     Refusal,
-    nfs::common::FileError,
+    nfs::common::numbered_file_errors,
     rpc::{Encoder, Garbage, xdr},
     wire::Reader,
 };
@@ -170,31 +170,7 @@ impl Status {
     }
 }
 
-impl From<FileError> for Status {
-    fn from(error: FileError) -> Self {
-        match error {
-            FileError::NotOwner => Self::NotOwner,
-            FileError::NoEntry => Self::NoEntry,
-            FileError::Access => Self::Access,
-            FileError::Exists => Self::Exists,
-            FileError::CrossDevice => Self::CrossDevice,
-            FileError::NotDirectory => Self::NotDirectory,
-            FileError::IsDirectory => Self::IsDirectory,
-            FileError::Invalid => Self::Invalid,
-            FileError::FileTooBig => Self::FileTooBig,
-            FileError::NoSpace => Self::NoSpace,
-            FileError::ReadOnly => Self::ReadOnly,
-            FileError::TooManyLinks => Self::TooManyLinks,
-            FileError::NameTooLong => Self::NameTooLong,
-            FileError::NotEmpty => Self::NotEmpty,
-            FileError::Stale => Self::Stale,
-            FileError::BadHandle => Self::BadHandle,
-            FileError::BadCookie => Self::BadCookie,
-            FileError::Io => Self::Io,
-            FileError::NotSupported => Self::NotSupported,
-        }
-    }
-}
+numbered_file_errors!(Status);
 
 impl From<Garbage> for Status {
     fn from(_: Garbage) -> Self {

@@ -5,7 +5,7 @@ use super::{
     fattr::{Bitmap, RawAttributes},
 };
 use crate::{
-    nfs::common::{MAX_PATH_LEN, NodeKind},
+    nfs::common::{MAX_PATH_LEN, NodeKind, Stability},
     rpc::{Encoder, Garbage, xdr},
     wire::Reader,
 };
@@ -14,26 +14,6 @@ use crate::{
 const MAX_LIST: u32 = 1024;
 /// Longest entry of such a list.
 const MAX_LISTED_LEN: usize = 4096;
-
-/// `stable_how4`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Stability {
-    Unstable = 0,
-    DataSync = 1,
-    FileSync = 2,
-}
-
-impl Stability {
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
-        Ok(match reader.u32_be()? {
-            0 => Self::Unstable,
-            1 => Self::DataSync,
-            2 => Self::FileSync,
-            _ => return Err(Garbage),
-        })
-    }
-}
 
 /// SEQUENCE (RFC 8881 §18.46).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

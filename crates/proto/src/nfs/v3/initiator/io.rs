@@ -4,10 +4,9 @@ use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::MountStep};
 use crate::{
     InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
     nfs::{
-        common::Attributes,
+        common::{Attributes, PUT_OFF_DELAY, ReadUnderway, Stability, Work},
         v3::{
             Procedure,
-            arguments::Stability,
             results::{PreOp, Results},
             types::Status,
         },
@@ -16,15 +15,8 @@ use crate::{
         Garbage, RpcError, Xid,
         xdr::{self, LAST_FRAGMENT, padding},
     },
-    wire::{Payload, Reader},
+    wire::Reader,
 };
-use core::time::Duration;
-
-/// `IoError::Failed::status` of a flush that found the server restarted: writes since the last flush may be lost.
-pub const STATUS_VERIFIER_CHANGED: u32 = u32::MAX;
-
-/// How long to wait before a call that the server put off is sent again.
-const JUKEBOX_DELAY: Duration = Duration::from_millis(100);
 
 /// An I/O under way, at its tag's place.
 #[derive(Debug, Default)]
@@ -35,39 +27,9 @@ pub(super) struct IoSlot {
     again_at: Option<Instant>,
 }
 
-#[derive(Debug)]
-enum Work {
-    Read { offset: u64, len: u32, done: u32 },
-    Write { offset: u64, data: Payload, done: u32, stability: Stability },
-    Flush,
-}
-
 impl IoSlot {
     pub(super) fn again_at(&self) -> Option<Instant> {
         self.again_at
-    }
-}
-
-/// A READ whose data are arriving.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReadUnderway {
-    tag: Tag,
-    /// Where the next byte goes in the I/O's buffer, and how many are to come.
-    at: u32,
-    left: u32,
-    count: u32,
-    eof: bool,
-}
-
-impl ReadUnderway {
-    /// Hands on data; what follows them (padding) is dropped.
-    pub(super) fn take(&mut self, bytes: &[u8], events: &mut dyn InitiatorEvents) {
-        let bytes = &bytes[..bytes.len().min(self.left as usize)];
-        if !bytes.is_empty() {
-            events.data(self.tag, self.at, bytes);
-            self.at += bytes.len() as u32;
-            self.left -= bytes.len() as u32;
-        }
     }
 }
 
@@ -80,21 +42,9 @@ impl Mount {
         if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
             return Err(Misuse::BadTag);
         }
-        let work = match io {
-            Io::Read { offset, len } => {
-                self.check_range(offset, len as usize)?;
-                Work::Read { offset, len, done: 0 }
-            }
-            Io::Write { offset, data, durable } => {
-                self.check_range(offset, data.len())?;
-                let stability = if durable { Stability::FileSync } else { self.config.stability };
-                Work::Write { offset, data, done: 0, stability }
-            }
-            Io::Flush => Work::Flush,
-            Io::WriteZeroes { .. } | Io::Unmap { .. } | Io::Reserve(_) => {
-                self.unsupported.push(tag);
-                return Ok(());
-            }
+        let Some(work) = Work::of(io, &self.geometry, self.config.stability)? else {
+            self.unsupported.push(tag);
+            return Ok(());
         };
         if !self.awaits_something() {
             self.last_progress = now;
@@ -201,12 +151,6 @@ impl Mount {
         }
     }
 
-    fn check_range(&self, offset: u64, len: usize) -> Result<(), Misuse> {
-        let end = offset.checked_add(len as u64).ok_or(Misuse::BadRange)?;
-        let fits = len > 0 && len <= self.geometry.max_io_bytes as usize && end <= self.geometry.size_bytes;
-        if fits { Ok(()) } else { Err(Misuse::BadRange) }
-    }
-
     /// Sends the call for what is left of an I/O.
     fn send(&mut self, tag: Tag) {
         let xid = self.next_xid(tag);
@@ -302,7 +246,7 @@ impl Mount {
             }
         };
         if committed == Stability::Unstable {
-            self.note_verifier(verifier);
+            self.verifier.note(verifier);
         }
         let Some(Work::Write { data, done, stability, .. }) = &mut self.slots[tag as usize].work else {
             unreachable!("the caller looked")
@@ -331,13 +275,7 @@ impl Mount {
     ) -> Result<(), Violation> {
         match Results::decode(Procedure::Commit, reader).map_err(malformed)? {
             Ok(Results::Commit { verifier, .. }) => {
-                self.note_verifier(verifier);
-                let result = if core::mem::take(&mut self.verifier_changed) {
-                    let what = "the server restarted: writes since the last flush may be lost";
-                    Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, refusal: Refusal::Other, what })
-                } else {
-                    Ok(())
-                };
+                let result = self.verifier.flushed(verifier);
                 self.complete(now, tag, result, events);
                 Ok(())
             }
@@ -349,15 +287,9 @@ impl Mount {
         }
     }
 
-    /// RFC 1813 §3.3.21: a verifier that changed says that unstable data may be gone.
-    fn note_verifier(&mut self, verifier: [u8; 8]) {
-        self.verifier_changed |= self.verifier.is_some_and(|earlier| earlier != verifier);
-        self.verifier = Some(verifier);
-    }
-
     fn fail(&mut self, now: Instant, tag: Tag, status: Status, events: &mut dyn InitiatorEvents) {
         if status == Status::Jukebox {
-            self.slots[tag as usize].again_at = Some(now + JUKEBOX_DELAY);
+            self.slots[tag as usize].again_at = Some(now + PUT_OFF_DELAY);
             self.delayed += 1;
         } else {
             self.complete(now, tag, Err(failed(status)), events);

@@ -3,20 +3,18 @@
 mod io;
 mod setup;
 
-pub use io::STATUS_VERIFIER_CHANGED;
-
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
 use self::{
-    io::{IoSlot, ReadUnderway},
+    io::IoSlot,
     setup::{MountStep, Templates},
 };
-use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, arguments::Stability, results::FsInfo, types::Status};
+use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, results::FsInfo, types::Status};
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
-    nfs::common::FileHandle,
-    rpc::{Encoder, HeadError, Piece, Records, RpcError, Xid, auth::Identity, message::decode_reply},
+    nfs::common::{FileHandle, ReadUnderway, Stability, Verifier, reply_head},
+    rpc::{Encoder, Piece, Records, RpcError, Xid, auth::Identity},
     wire::{Reader, Transmit},
 };
 
@@ -100,9 +98,7 @@ pub struct Mount {
     /// Operations that NFS does not have, to be completed as such.
     unsupported: Vec<Tag>,
     next_generation: u32,
-    /// The server's write verifier, and whether it changed since the last COMMIT.
-    verifier: Option<[u8; 8]>,
-    verifier_changed: bool,
+    verifier: Verifier,
     last_progress: Instant,
 }
 
@@ -138,8 +134,7 @@ impl Mount {
             delayed: 0,
             unsupported: Vec::with_capacity(config.depth),
             next_generation: config.first_xid.0 >> 16,
-            verifier: config.verifier,
-            verifier_changed: false,
+            verifier: Verifier::new(config.verifier),
             last_progress: now,
             config,
         };
@@ -154,7 +149,7 @@ impl Mount {
 
     /// The write verifier last seen, for a later connection's `Config::verifier`.
     pub fn verifier(&self) -> Option<[u8; 8]> {
-        self.verifier
+        self.verifier.last()
     }
 
     fn take_piece(
@@ -209,14 +204,7 @@ impl Mount {
         events: &mut dyn InitiatorEvents,
     ) -> Result<bool, Violation> {
         let mut reader = Reader::new(bytes);
-        let (xid, outcome) = match decode_reply(&mut reader) {
-            Ok(reply) => reply,
-            Err(HeadError::Short) if !end => return Ok(false),
-            Err(HeadError::WrongDirection) => {
-                return Err(misbehaved!("RFC 5531 §9: a client is sent replies only"));
-            }
-            Err(_) => return Err(malformed!("RFC 5531 §9: a reply that does not decode")),
-        };
+        let Some((xid, outcome)) = reply_head(&mut reader, end)? else { return Ok(false) };
         if xid.0 & CONTROL_TAG != CONTROL_TAG {
             return self.take_io_reply(now, xid, outcome, &mut reader, end, events);
         }

@@ -9,11 +9,11 @@ use crate::{
     InitiatorEvents, Instant, Refusal, Violation,
     nfs::{
         PROGRAM,
-        common::{CreateHow, FileHandle, FileType, SetAttributes, access},
+        common::{CreateHow, FileHandle, FileType, SetAttributes, Stability, access},
         mount::{self, MountError, MountProcedure, decode_mounted},
         v3::{
             MAX_IO_BYTES, Procedure, VERSION,
-            arguments::{Arguments, FileRange, Place, Stability, WriteHead},
+            arguments::{Arguments, FileRange, Place, WriteHead},
             results::{Reply, Results},
             types::Status,
         },

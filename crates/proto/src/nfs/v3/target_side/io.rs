@@ -7,10 +7,10 @@ use crate::{
     Instant, IoId, Started, UnitError, UnitOp,
     nfs::{
         NfsBackend,
-        common::{Attributes, ExportId, FileHandle, FileId, FileType, OpenFile},
+        common::{Attributes, ExportId, FileHandle, FileId, FileType, OpenFile, Stability},
         v3::{
             MAX_IO_BYTES, Procedure,
-            arguments::{FileRange, Stability, WriteHead},
+            arguments::{FileRange, WriteHead},
             results::{PreOp, Results, Wcc},
             types::Status,
         },

@@ -10,10 +10,11 @@ use crate::{
     InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
     nfs::{
         PROGRAM,
+        common::{PUT_OFF_DELAY, ReadUnderway, Stability, Work},
         v41::{
             MINOR_VERSION, PROC_COMPOUND, VERSION,
             codec::{CompoundHead, OpCode, Status},
-            operations::{Operation, ReadArguments, SequenceArguments, Stability, WriteHead},
+            operations::{Operation, ReadArguments, SequenceArguments, WriteHead},
         },
     },
     rpc::{
@@ -21,15 +22,8 @@ use crate::{
         message::encode_call,
         xdr::{self, LAST_FRAGMENT, padding},
     },
-    wire::{Payload, Reader},
+    wire::Reader,
 };
-use core::time::Duration;
-
-/// `IoError::Failed::status` of a flush that found the server restarted: writes since the last flush may be lost.
-pub const STATUS_VERIFIER_CHANGED: u32 = u32::MAX;
-
-/// How long to wait before a call that the server put off is sent again.
-const PUT_OFF_DELAY: Duration = Duration::from_millis(100);
 
 /// An I/O under way, at its tag's place.
 #[derive(Debug, Default)]
@@ -40,13 +34,6 @@ pub(super) struct IoSlot {
     work: Option<Work>,
     /// The server answered `Delay`: send the call again then.
     again_at: Option<Instant>,
-}
-
-#[derive(Debug)]
-enum Work {
-    Read { offset: u64, len: u32, done: u32 },
-    Write { offset: u64, data: Payload, done: u32, stability: Stability },
-    Flush,
 }
 
 impl IoSlot {
@@ -71,29 +58,6 @@ struct Failed {
     by_sequence: bool,
 }
 
-/// A READ whose data are arriving.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReadUnderway {
-    tag: Tag,
-    /// Where the next byte goes in the I/O's buffer, and how many are to come.
-    at: u32,
-    left: u32,
-    count: u32,
-    eof: bool,
-}
-
-impl ReadUnderway {
-    /// Hands on data; what follows them (padding) is dropped.
-    pub(super) fn take(&mut self, bytes: &[u8], events: &mut dyn InitiatorEvents) {
-        let bytes = &bytes[..bytes.len().min(self.left as usize)];
-        if !bytes.is_empty() {
-            events.data(self.tag, self.at, bytes);
-            self.at += bytes.len() as u32;
-            self.left -= bytes.len() as u32;
-        }
-    }
-}
-
 impl Client {
     pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
         if !self.is_ready() {
@@ -103,21 +67,9 @@ impl Client {
         if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
             return Err(Misuse::BadTag);
         }
-        let work = match io {
-            Io::Read { offset, len } => {
-                self.check_range(offset, len as usize)?;
-                Work::Read { offset, len, done: 0 }
-            }
-            Io::Write { offset, data, durable } => {
-                self.check_range(offset, data.len())?;
-                let stability = if durable { Stability::FileSync } else { self.config.stability };
-                Work::Write { offset, data, done: 0, stability }
-            }
-            Io::Flush => Work::Flush,
-            Io::WriteZeroes { .. } | Io::Unmap { .. } | Io::Reserve(_) => {
-                self.unsupported.push(tag);
-                return Ok(());
-            }
+        let Some(work) = Work::of(io, &self.geometry, self.config.stability)? else {
+            self.unsupported.push(tag);
+            return Ok(());
         };
         let slot = self.slots.take().ok_or(Misuse::NoCredit)?;
         if !self.awaits_something() {
@@ -185,7 +137,8 @@ impl Client {
             Results::Done if !end => Ok(false),
             Results::Done if code == OpCode::Commit => {
                 let verifier = reader.array().map_err(|short| malformed(short.into()))?;
-                self.take_commit_reply(now, tag, verifier, events);
+                let flushed = self.verifier.flushed(verifier);
+                self.complete(now, tag, flushed, events);
                 Ok(true)
             }
             Results::Done => self.take_write_reply(now, tag, reader, events).map(|()| true),
@@ -265,12 +218,6 @@ impl Client {
                 self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
             }
         }
-    }
-
-    fn check_range(&self, offset: u64, len: usize) -> Result<(), Misuse> {
-        let end = offset.checked_add(len as u64).ok_or(Misuse::BadRange)?;
-        let fits = len > 0 && len <= self.geometry.max_io_bytes as usize && end <= self.geometry.size_bytes;
-        if fits { Ok(()) } else { Err(Misuse::BadRange) }
     }
 
     /// Sends the call for what is left of an I/O.
@@ -359,7 +306,7 @@ impl Client {
     ) -> Result<(), Violation> {
         let WriteDone { count, committed, verifier } = WriteDone::decode(reader).map_err(malformed)?;
         if committed == Stability::Unstable {
-            self.note_verifier(verifier);
+            self.verifier.note(verifier);
         }
         let Some(Work::Write { data, done, stability, .. }) = &mut self.ios[tag as usize].work else {
             unreachable!("the caller looked")
@@ -377,23 +324,6 @@ impl Client {
             self.send(tag);
         }
         Ok(())
-    }
-
-    fn take_commit_reply(&mut self, now: Instant, tag: Tag, verifier: [u8; 8], events: &mut dyn InitiatorEvents) {
-        self.note_verifier(verifier);
-        let result = if core::mem::take(&mut self.verifier_changed) {
-            let what = "the server restarted: writes since the last flush may be lost";
-            Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, refusal: Refusal::Other, what })
-        } else {
-            Ok(())
-        };
-        self.complete(now, tag, result, events);
-    }
-
-    /// RFC 8881 §18.3.3: a verifier that changed says that unstable data may be gone.
-    fn note_verifier(&mut self, verifier: [u8; 8]) {
-        self.verifier_changed |= self.verifier.is_some_and(|earlier| earlier != verifier);
-        self.verifier = Some(verifier);
     }
 
     fn fail(

@@ -4,24 +4,22 @@ mod establish;
 mod io;
 mod slot_table;
 
-pub use io::STATUS_VERIFIER_CHANGED;
-
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
 use self::{
     establish::Step,
-    io::{IoSlot, ReadUnderway, Templates},
+    io::{IoSlot, Templates},
     slot_table::Slots,
 };
 use super::{
     MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES,
     codec::{ChannelAttributes, StateId, Status},
-    operations::Stability,
 };
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
-    rpc::{Encoder, HeadError, Piece, Records, RpcError, Xid, auth::Identity, message::decode_reply},
+    nfs::common::{ReadUnderway, Stability, Verifier, reply_head},
+    rpc::{Encoder, Piece, Records, RpcError, Xid, auth::Identity},
     wire::{Reader, Transmit},
 };
 
@@ -106,9 +104,7 @@ pub struct Client {
     /// Operations that NFS does not have, to be completed as such.
     unsupported: Vec<Tag>,
     next_generation: u32,
-    /// The server's write verifier, and whether it changed since the last COMMIT.
-    verifier: Option<[u8; 8]>,
-    verifier_changed: bool,
+    verifier: Verifier,
     last_progress: Instant,
 }
 
@@ -153,8 +149,7 @@ impl Client {
             delayed: 0,
             unsupported: Vec::with_capacity(config.depth),
             next_generation: config.first_xid.0 >> 16,
-            verifier: config.verifier,
-            verifier_changed: false,
+            verifier: Verifier::new(config.verifier),
             last_progress: now,
             config,
         };
@@ -174,7 +169,7 @@ impl Client {
 
     /// The write verifier last seen, for a later connection's `Config::verifier`.
     pub fn verifier(&self) -> Option<[u8; 8]> {
-        self.verifier
+        self.verifier.last()
     }
 
     fn take_piece(
@@ -229,14 +224,7 @@ impl Client {
         events: &mut dyn InitiatorEvents,
     ) -> Result<bool, Violation> {
         let mut reader = Reader::new(bytes);
-        let (xid, outcome) = match decode_reply(&mut reader) {
-            Ok(reply) => reply,
-            Err(HeadError::Short) if !end => return Ok(false),
-            Err(HeadError::WrongDirection) => {
-                return Err(misbehaved!("RFC 5531 §9: a client is sent replies only"));
-            }
-            Err(_) => return Err(malformed!("RFC 5531 §9: a reply that does not decode")),
-        };
+        let Some((xid, outcome)) = reply_head(&mut reader, end)? else { return Ok(false) };
         if xid.0 & CONTROL_TAG != CONTROL_TAG {
             return self.take_io_reply(now, xid, outcome, &mut reader, end, events);
         }

@@ -13,11 +13,11 @@ use crate::{
     Instant, IoId, Started, UnitError, UnitOp, Violation,
     nfs::{
         NfsBackend,
-        common::{FileType, OpenFile},
+        common::{FileType, OpenFile, Stability},
         v41::{
             MAX_IO_BYTES,
             codec::{StateId, Status},
-            operations::{ReadArguments, Stability, WriteHead},
+            operations::{ReadArguments, WriteHead},
             state::FileKey,
         },
     },
