@@ -93,12 +93,12 @@ def _moment(event: StudyEvent) -> str:
 
 
 def _rounds(study: Study) -> list[str]:
-    slices, count = study.design.slices, len(treatments(study))
+    slices = study.design.slices
     if slices is None:
         return []
-    names = list(study.levels())
+    some, names = treatments(study), list(study.levels())
     hard = [names.index(name) for name in study.design.hard_to_change]
-    plots = len({tuple(levels[at] for at in hard) for levels in treatments(study)})
+    plots = len({tuple(levels[at] for at in hard) for levels in some})
     sessions = counted(study.design.replicates, "session") + (" of each whole plot" if hard else "")
     if study.lab.vm is not None or study.lab.hosts is not None:
         starts = "each with every path connected anew; every machine keeps the schedule by its own clock"
@@ -107,9 +107,10 @@ def _rounds(study: Study) -> list[str]:
             "each with new processes, memory and connections; server and load exchange processors in every second one"
         )
     return [
-        f"{sessions}, {starts}. A session is {counted(slices.rounds, 'round')} of {counted(count // plots, 'slice')}: "
-        f"each treatment once per round, for {show_time(slices.slice_ns)} after {show_time(slices.settle_ns)} of load "
-        f"that is not measured. {_neighbours(study)} The sample of the intervals is the sessions."
+        f"{sessions}, {starts}. A session is {counted(slices.rounds, 'round')} of "
+        f"{counted(len(some) // plots, 'slice')}: each treatment once per round, for {show_time(slices.slice_ns)} "
+        f"after {show_time(slices.settle_ns)} of load that is not measured. {_neighbours(study)} "
+        "The sample of the intervals is the sessions."
     ]
 
 

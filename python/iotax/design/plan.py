@@ -307,8 +307,8 @@ def idle_slices(treatments: int, rounds: int) -> int:
 
 
 def _turns_ns(study: Study, trials: Sequence[Trial], slices: Slices) -> int:
-    """A trial's slices on machines that keep a schedule, and its share of the session: its start, and a slice without
-    load in each round."""
+    """A trial's slices on machines that keep a schedule, and its share of the session: its start, and the slices
+    without load."""
     hard = study.design.hard_to_change
     plots = len({tuple(trial.treatment[name] for name in hard) for trial in trials})
     treatments = len({tuple(trial.treatment.items()) for trial in trials}) // plots

@@ -17,8 +17,8 @@ from typing import Any
 from iotax.design.plan import GUEST_TURN_NS, LEAD_IN_NS
 from iotax.design.rounds import with_idle
 from iotax.labs.base import Progress, Sample, TrialFailed
-from iotax.labs.hosts.clock import Offset
-from iotax.labs.hosts.measure import Answer, Group, Hear, Job, Schedule, Turn, Window, measure
+from iotax.labs.hosts.clock import Offset, Ours
+from iotax.labs.hosts.measure import Answer, Grouped, Hear, Job, Schedule, Turn, measure
 from iotax.labs.outcomes import sample_of
 from iotax.places import Event, Place
 from iotax.study.model import Slices
@@ -62,11 +62,12 @@ class Session:
     async def measure(
         self,
         hear: Hear,
-        offsets: Callable[[], Awaitable[list[Offset]]],
-        grouped: Callable[[Sequence[Job], Window], Awaitable[Sequence[Group]]] | None = None,
+        offsets: Callable[[Ours], Awaitable[list[Offset]]],
+        grouped: Grouped | None = None,
     ) -> list[Answer]:
-        """An answer for each station. `offsets` compares the stations' clocks once more, in this order. Raises
-        TrialFailed where clocks moved apart, and EngineError."""
+        """An answer for each station. `offsets` compares the stations' clocks with ours once more, in this order.
+        Raises TrialFailed where clocks moved apart, and EngineError."""
+        ours = Ours()
         jobs = [
             Job(each.place, each.program, watch_pids=each.watch_pids, secrets=each.secrets, turns=self._turn(each))
             for each in self.stations
@@ -79,9 +80,10 @@ class Session:
             runtime_ns=self.slices.slice_ns,
             sample_ns=self.slices.slice_ns,
             schedule=Schedule(len(self.order), LEAD_IN_NS, self.turn_ns, time.time_ns()),
+            ours=ours,
         )
         if len({station.place.name for station in self.stations}) > 1:
-            self._kept_together([answer.offset for answer in answers], await offsets())
+            self._kept_together([answer.offset for answer in answers], await offsets(ours))
         return answers
 
     def missed(self, name: str, measured: int) -> int:
@@ -90,7 +92,8 @@ class Session:
         if measured < (1 - _MISSED_MAX) * self.slices.rounds:
             raise TrialFailed(
                 f"{name} missed {missed} of its {counted(self.slices.rounds, 'slice')}: I/Os of the slices before "
-                f"were not answered within {show_time(self.turn_ns)}; lower `outstanding:`, or settle for longer"
+                f"were not answered within {show_time(self.turn_ns)}, or a machine woke late; lower `outstanding:`, "
+                "settle for longer, or repeat it when the machines are less busy"
             )
         return missed
 
@@ -116,8 +119,8 @@ class Session:
         unsure_ns = sum(max(each.error_ns for each in some) for some in (before, after))
         if apart_ns <= self.slices.settle_ns + unsure_ns:
             return
-        usual_ns = statistics.median(moved)
-        at = max(range(len(moved)), key=lambda index: abs(moved[index] - usual_ns))
+        # By ours, which counts on from when it was first read: nobody sets it meanwhile.
+        at = max(range(len(moved)), key=lambda index: abs(moved[index]))
         name = self.stations[at].place.name
         raise TrialFailed(
             f"the clocks moved apart by {show_time(apart_ns)} during the session ({name}'s the most), longer than "

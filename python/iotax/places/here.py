@@ -7,10 +7,11 @@ standard input close and ends by itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 from iotax.engine import EngineError
@@ -21,6 +22,8 @@ from iotax.places.piped import STOP_S, Piped
 
 _LINE_BYTES_MAX = 64 << 20
 """A result with full histograms is about 100 KiB; what is longer than this is no result."""
+_HOST_STOP_S = 60.0
+"""How long a host's script may take to end after its input closed: it may have paths to take down."""
 _KEPT_BYTES = 64 << 20
 """Of what a command prints; of more, its end."""
 
@@ -50,16 +53,12 @@ class LocalHost(ReachedHost):
     """This machine as a host of a study: commands run in our home, as a login's do, and nothing needs SSH."""
 
     async def run(self, command: str, *, given: str = "", within_s: float = COMMAND_S) -> str:
-        try:
+        with self._faults():
             return await _run(command, Path.home(), given, within_s)
-        except EngineError as error:
-            raise HostFault(self.name, error.message, error.kind) from error
 
     async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
-        try:
+        with self._faults():
             status, output, _ = await _asked(command, Path.home(), given, within_s, keep_bytes, together=True)
-        except EngineError as error:
-            raise HostFault(self.name, error.message, error.kind) from error
         return None if status is None or status < 0 else status, output.decode(errors="replace")
 
     async def start(
@@ -71,11 +70,9 @@ class LocalHost(ReachedHost):
         on_log: Callable[[str], None] | None = None,
     ) -> Child:
         given = secrets or {}
-        try:
-            whole, lease_ns = taking(given, command), document.get("lease_ns")
+        whole, lease_ns = taking(given, command), document.get("lease_ns")
+        with self._faults():
             child = await _child("the engine there", whole, Path.home(), lease_ns, on_log, self.name)
-        except EngineError as error:
-            raise HostFault(self.name, error.message, error.kind) from error
         for secret in given.values():
             child.send_line(f"{secret}\n".encode())
         child.send(document)
@@ -83,6 +80,14 @@ class LocalHost(ReachedHost):
 
     async def close(self) -> None:
         self._installed = ""
+
+    @contextlib.contextmanager
+    def _faults(self) -> Generator[None]:
+        """What is raised within is this host's."""
+        try:
+            yield
+        except EngineError as error:
+            raise HostFault(self.name, error.message, error.kind) from error
 
     async def _reach(self) -> None:
         pass
@@ -178,7 +183,7 @@ class Child(Piped):
         self._stopped = True
         try:
             self._entry.close()
-            await self._exit(STOP_S)
+            await self._exit(_HOST_STOP_S if self._host else STOP_S)
         finally:
             self._process.end()
 

@@ -246,6 +246,18 @@ def test_a_task_that_fails_on_this_machine_as_a_host_is_that_hosts_fault() -> No
         wait_for(host.run("false"))
 
 
+def test_what_a_host_takes_down_at_its_end_is_not_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = "trap '' HUP PIPE; cat >/dev/null; sleep 4; touch down"
+
+    async def work() -> None:
+        task = await LocalHost(Host(name="localhost")).start(f"sh -c {shlex.quote(script)}", {})
+        await task.end()
+
+    wait_for(work())
+    assert (tmp_path / "down").exists()
+
+
 def test_localhost_is_this_machine_unless_a_way_to_it_is_said() -> None:
     assert Host(name="localhost").is_here
     assert not any(Host(name="localhost", **more).is_here for more in ({"port": 2222}, {"user": "joe"}, {"via": "h"}))

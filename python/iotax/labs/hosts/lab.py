@@ -396,7 +396,7 @@ class HostsLab(Lab):
         grouped = self._reached_by.groups
         await self._connect()
         return await session.measure(
-            SessionNews(clients, progress).hear, lambda: compare_clocks(hosts, grouped), grouped
+            SessionNews(clients, progress).hear, lambda ours: compare_clocks(hosts, ours, grouped), grouped
         )
 
     def _outcome_of(self, taken: HostSession, name: str, settings: Settings, reached: Reached) -> Outcome:

@@ -7,7 +7,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from iotax.engine import EngineError
 from iotax.labs.hosts.clock import Offset, Ours, Turns, off_by_ns, offset_of
@@ -33,6 +33,9 @@ _OFF_NS, _OFF_SHARE = 10_000_000, 0.001
 
 Hear: TypeAlias = Callable[[str, Event], None]
 """A host, and what its engine said."""
+Grouped: TypeAlias = "Callable[[Sequence[Job], Window], Awaitable[Sequence[Group]]]"
+"""Says who speaks with which hosts."""
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -89,20 +92,20 @@ async def measure(
     jobs: Sequence[Job],
     hear: Hear | None = None,
     *,
-    grouped: Callable[[Sequence[Job], Window], Awaitable[Sequence[Group]]] | None = None,
+    grouped: Grouped | None = None,
     warmup_ns: int,
     runtime_ns: int,
     sample_ns: int,
     schedule: Schedule | None = None,
+    ours: Ours | None = None,
 ) -> list[Answer]:
     """An answer for each job. Raises EngineError, of the first host that fails; the others are ended then.
 
     `hear` is told what comes between the start and the answers; `grouped` says who speaks with which hosts, all from
-    here where nothing is said.
+    here where nothing is said. `ours` is the clock to compare with, where that is compared again.
     """
-    window = Window(warmup_ns, runtime_ns, sample_ns, schedule)
-    groups = [Directly(jobs, window)] if grouped is None else await grouped(jobs, window)
-    ours = Ours()
+    groups = await _grouped(jobs, Window(warmup_ns, runtime_ns, sample_ns, schedule), grouped)
+    ours = ours or Ours()
     try:
         await each_of([group.arm() for group in groups])
         # When nothing else is left to do: that would lengthen the round trips.
@@ -114,30 +117,30 @@ async def measure(
         answers = await each_of([group.answers(hear) for group in groups])
     finally:
         await asyncio.gather(*(group.end() for group in groups))
-    of_job = {
-        id(job): answer
-        for group, of_group in zip(groups, answers, strict=True)
-        for job, answer in zip(group.jobs, of_group, strict=True)
-    }
-    return [of_job[id(job)] for job in jobs]
+    return _by_job(jobs, groups, answers)
 
 
-async def compare_clocks(
-    jobs: Sequence[Job], grouped: Callable[[Sequence[Job], Window], Awaitable[Sequence[Group]]] | None = None
-) -> list[Offset]:
+async def compare_clocks(jobs: Sequence[Job], ours: Ours, grouped: Grouped | None = None) -> list[Offset]:
     """Of each job's host as it is now; nothing runs there. Raises EngineError, of the first host that fails."""
-    window = Window(0, 1, 1)
-    groups = [Directly(jobs, window)] if grouped is None else await grouped(jobs, window)
-    ours = Ours()
+    groups = await _grouped(jobs, Window(0, 1, 1), grouped)
     try:
         await each_of([group.arm() for group in groups])
         offsets = await each_of([group.compare(ours) for group in groups])
     finally:
         await asyncio.gather(*(group.end() for group in groups))
+    return _by_job(jobs, groups, offsets)
+
+
+async def _grouped(jobs: Sequence[Job], window: Window, grouped: Grouped | None) -> Sequence[Group]:
+    return [Directly(jobs, window)] if grouped is None else await grouped(jobs, window)
+
+
+def _by_job(jobs: Sequence[Job], groups: Sequence[Group], found: Sequence[Sequence[_Found]]) -> list[_Found]:
+    """What was found of each group's jobs, in the order of all jobs."""
     of_job = {
-        id(job): offset
-        for group, of_group in zip(groups, offsets, strict=True)
-        for job, offset in zip(group.jobs, of_group, strict=True)
+        id(job): each
+        for group, of_group in zip(groups, found, strict=True)
+        for job, each in zip(group.jobs, of_group, strict=True)
     }
     return [of_job[id(job)] for job in jobs]
 
