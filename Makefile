@@ -35,6 +35,7 @@ check: check-rust check-python
 check-rust:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- --deny warnings
+	CARGO_TARGET_DIR=target cargo check --locked --manifest-path fuzz/Cargo.toml --quiet
 
 check-python: $(VENV)/.installed
 	$(BIN)/ruff format --check python bench tests/python

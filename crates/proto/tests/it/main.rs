@@ -40,3 +40,4 @@ mod nvme_tcp_initiator;
 mod nvme_tcp_io;
 mod nvme_tcp_pair;
 mod scsi;
+mod spoiled;

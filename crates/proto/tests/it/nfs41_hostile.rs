@@ -1,7 +1,10 @@
 //! Bytes that no honest peer of NFSv4.1 sends.
 #![allow(clippy::unwrap_used)]
 
-use crate::nfs_support::{Pair, config_41, give, pattern, pieces, server::Server, spoil};
+use crate::{
+    nfs_support::{Pair, config_41, give, pattern, server::Server},
+    spoiled::{pieces, spoil},
+};
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target,
     nfs::{

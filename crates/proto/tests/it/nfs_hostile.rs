@@ -1,7 +1,10 @@
 //! Bytes that no honest peer sends.
 #![allow(clippy::unwrap_used)]
 
-use crate::nfs_support::{Pair, config, give, pattern, pieces, served, server::Server, spoil};
+use crate::{
+    nfs_support::{Pair, config, give, pattern, served, server::Server},
+    spoiled::{pieces, spoil},
+};
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target, ViolationKind,
     nfs::{

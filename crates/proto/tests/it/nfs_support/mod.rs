@@ -3,7 +3,6 @@
 
 pub mod server;
 
-use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Target, Violation,
     nfs::common::Handles,
@@ -212,25 +211,4 @@ pub fn refragment(bytes: Vec<u8>, len: Option<usize>) -> Vec<u8> {
 /// Bytes that differ from place to place.
 pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed).collect()
-}
-
-/// Some bytes are changed, dropped or doubled; then the rest is cut up.
-pub fn spoil(u: &mut Unstructured<'_>, honest: &[u8]) -> Arbitrary<Vec<u8>> {
-    let mut bytes = honest.to_vec();
-    for _ in 0..u.int_in_range(1..=8)? {
-        let at = u.choose_index(bytes.len())?;
-        match u.int_in_range(0..=4)? {
-            0 => bytes[at] = u.arbitrary()?,
-            1 => bytes[at] ^= 1 << u.int_in_range(0..=7)?,
-            2 => drop(bytes.remove(at)),
-            3 => bytes.insert(at, u.arbitrary()?),
-            _ => bytes.truncate(at + 1),
-        }
-    }
-    Ok(bytes)
-}
-
-pub fn pieces<'a>(u: &mut Unstructured<'_>, bytes: &'a [u8]) -> Arbitrary<Vec<&'a [u8]>> {
-    let step = *u.choose(&[1, 3, 17, 200, usize::MAX])?;
-    Ok(bytes.chunks(step.min(bytes.len().max(1))).collect())
 }
