@@ -60,6 +60,8 @@ class ServiceCost:
     """The one whose runs it rests on; None of the CPU model, which takes all."""
     doubt: Doubt | None = None
     """Of those runs."""
+    part: str = ""
+    """Whose CPU time: "initiator", "initiator and target", …"""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def _by_load(model: Model, throughput: Model, grid: Grid, rate_iops: float) -> S
         known = model.absolute(cell)
         if known is not None and _off(rate, rate_iops) <= math.log(NEAR):
             source = f"the measured load nearest to {rate_iops:,.0f} IOPS ({where}; {part})"
-            costs.append(ServiceCost(arm, known, source, grid.condition(cell)))
+            costs.append(ServiceCost(arm, known, source, grid.condition(cell), part=part))
         else:
             why = (
                 f"CPU per I/O depends on the load, and none was measured within a factor of {NEAR:g} of "

@@ -11,6 +11,7 @@ from iotax.cli import quantity
 from iotax.cli.options import (
     JsonCommand,
     JsonFile,
+    Long,
     NotebookOption,
     NotebookPath,
     RunNumber,
@@ -108,16 +109,26 @@ def what_if(
         float | None,
         typer.Option(parser=quantity.times, metavar="xN", help="Make media N times as fast.", show_default=False),
     ] = None,
+    trunk: Annotated[
+        int | None,
+        typer.Option(
+            parser=quantity.link,
+            metavar="RATE",
+            help="Put two switches between clients and target, with a trunk of this rate between them.",
+            show_default=False,
+        ),
+    ] = None,
+    long: Long = False,
     document: JsonFile = None,
 ) -> None:
-    """Show what limits a simulated study now and next.
+    """Show what limits a simulated study: links, switches, CPU or media.
 
     Simulates each treatment once as in the study and once with the changes. Keeps nothing.
     """
     from iotax.cli import sim_what_if as command
     from iotax.labs.sim.what_if import Change
 
-    command.what_if(study, Change(hosts, link, mtu, media), document)
+    command.what_if(study, Change(hosts, link, mtu, media, trunk), document, long=long)
 
 
 @sim.command(cls=JsonCommand)

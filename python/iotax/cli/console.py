@@ -6,10 +6,12 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, nullcontext
 from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
@@ -111,6 +113,26 @@ def height(prose: str) -> int:
     """Lines that it takes on standard output."""
     out = console()
     return 1 + (broken(prose, out.width).count("\n") if out.is_terminal else 0)
+
+
+@contextmanager
+def steps(count: int) -> Generator[Callable[[str], None]]:
+    """Call the result with each step's name as it begins. On a terminal, one line of standard error that vanishes at
+    the end; elsewhere a line for each."""
+    out = console_on(sys.stderr)
+    number = 0
+    with Live(console=out, auto_refresh=False, transient=True) if out.is_terminal else nullcontext() as live:
+
+        def step(name: str) -> None:
+            nonlocal number
+            number += 1
+            line = Text(f"{number}/{count} {name}", no_wrap=True, overflow="ellipsis")
+            if live is None:
+                out.print(line, soft_wrap=True)
+            else:
+                live.update(line, refresh=True)
+
+        yield step
 
 
 def say(prose: str, *, err: bool = False) -> None:

@@ -22,6 +22,7 @@ from iotax.units import counted, show_minutes, show_rate, show_share, show_time
 
 if TYPE_CHECKING:
     # The first line of a run is printed before what is heavy.
+    from iotax.analysis.responses import CpuPart
     from iotax.design import Plan
     from iotax.labs.base import Closing, Sample, Step
     from iotax.study import Study
@@ -112,19 +113,24 @@ class _SoFar:
     def table(self, rows_max: int) -> Table | None:
         if not self._results:
             return None
+        from iotax.wording import figure
+
+        # Nothing reads the CPU time of a target that is not ours.
+        both = any(_cpu_ns(each, "both") for results in self._results.values() for each in results)
+        part: CpuPart = "both" if both else "initiator"
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("so far", no_wrap=True)
-        for name in ("trials", "IOPS", "latency µs", "CPU µs/IO"):
+        for name in ("trials", "IOPS", "latency µs", "CPU µs/IO" if both else "initiator CPU µs/IO"):
             table.add_column(name, justify="right", no_wrap=True)
         for arm, results in [*self._results.items()][:rows_max]:
             latencies = [result.latency_mean_ns / 1e3 for result in results if result.ios]
-            cpu = [ns / 1e3 / result.ios for result in results if result.ios and (ns := _cpu_ns(result))]
+            cpu = [ns / 1e3 / result.ios for result in results if result.ios and (ns := _cpu_ns(result, part))]
             table.add_row(
-                escape(" · ".join(titles().get(part, part) for part in arm.split(" · "))),
+                escape(" · ".join(titles().get(name, name) for name in arm.split(" · "))),
                 str(len(results)),
                 show_rate(_mean([result.rate_iops for result in results])),
-                f"{_mean(latencies):,.3g}" if latencies else "–",
-                f"{_mean(cpu):,.3g}" if cpu else "–",
+                figure(_mean(latencies)) if latencies else "–",
+                figure(_mean(cpu)) if cpu else "–",
             )
         return table
 
@@ -135,11 +141,11 @@ def _mean(values: Sequence[float]) -> float:
     return geometric_mean(positive) if positive else 0.0
 
 
-def _cpu_ns(result: TrialResult) -> int:
-    """Of initiator and target, as far as they were read."""
+def _cpu_ns(result: TrialResult, part: CpuPart) -> int:
+    """0 where it was not read."""
     from iotax.analysis.responses import cpu_ns
 
-    return cpu_ns(result, "both") or 0
+    return cpu_ns(result, part) or 0
 
 
 class LiveDisplay(Display):

@@ -39,7 +39,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "lab vm shell": ("iotax lab vm shell nvme-tcp",),
     "sim costs": ("iotax sim costs out/quick.iotax --output mine.yaml",),
     "sim predict": ("iotax sim predict out/other.iotax --costs mine.yaml",),
-    "sim what-if": ("iotax sim what-if sim-quick --link 25GbE --hosts x2",),
+    "sim what-if": (
+        "iotax sim what-if sim-quick --link 25GbE",
+        "iotax sim what-if sim-quick --hosts x4 --trunk 10GbE",
+    ),
     "sim sensitivity": ("iotax sim sensitivity sim-quick",),
 }
 
@@ -56,7 +59,7 @@ Three ways in:
 
   Nothing at hand               iotax run quick --time 30s
   (this machine, virtual        iotax run kernel-exact
-  machines, simulation)         iotax sim what-if sim-quick --link 25GbE
+  machines, simulation)         iotax sim what-if sim-quick --hosts x4 --trunk 10GbE
 
 `iotax doctor` says what this machine can run and what to install; `iotax --help` lists the commands.
 """

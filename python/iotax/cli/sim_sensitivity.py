@@ -16,10 +16,9 @@ from iotax.analysis import StudyData, Summary, summarise
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.published import Beside, beside_published
 from iotax.analysis.responses import Response
-from iotax.cli.console import console, say
+from iotax.cli.console import console, say, steps
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
-from iotax.cli.letters import echo
 from iotax.cli.loading import load
 from iotax.design import plan
 from iotax.engine import EngineError, find_engine
@@ -78,21 +77,22 @@ def sensitivity(name: str, document: Path | None) -> None:
     # Replicates differ only by random seed where costs are not drawn.
     study = study.model_copy(update={"design": study.design.model_copy(update={"replicates": 1, "stop": None})})
     if document != STDOUT:
-        echo(f"{study.name}: {study.question}")
+        say(f"{study.name}: {study.question}")
         sys.stdout.flush()
     asked = assumptions(study)
     count = 1 + 2 * len(asked)
     try:
         program = find_engine()
-        _tell(1, count, "as it is")
-        now = _world(study, program, Assumption("", ""), 1)
-        rows = []
-        for number, each in enumerate(asked):
-            worlds = []
-            for at, times in enumerate((_LESS, _MORE)):
-                _tell(2 + 2 * number + at, count, f"{each.name} ×{times:g}")
-                worlds.append(_world(study, program, each, times))
-            rows.append(_Row(each, *worlds))
+        with steps(count) as step:
+            step("as it is")
+            now = _world(study, program, Assumption("", ""), 1)
+            rows = []
+            for each in asked:
+                worlds = []
+                for times in (_LESS, _MORE):
+                    step(f"{each.name} ×{times:g}")
+                    worlds.append(_world(study, program, each, times))
+                rows.append(_Row(each, *worlds))
     except (EngineError, TrialFailed) as error:
         leave(Exit.LAB, f"a treatment could not be simulated: {error}")
     if document != STDOUT:
@@ -107,10 +107,6 @@ def _reason_against(study: Study) -> str:
     if study.search is not None:
         return f"{study.name} searches for a load; sensitivity is of a study whose loads are given"
     return ""
-
-
-def _tell(number: int, count: int, what: str) -> None:
-    echo(f"{number}/{count} {what}", err=True)
 
 
 def _world(study: Study, program: Path, assumption: Assumption, times: float) -> _World:

@@ -87,7 +87,10 @@ def _print(
         if len(costs) > 1 and (given or comparable(costs)):
             out.print(_hidden(costs, cores), soft_wrap=True)
     sources = _sources(costs)
-    for source in sources if long or len(sources) < 2 else ["Costs: several sources, see --long."]:
+    if len(sources) > 1 and not long:
+        parts = ", ".join(dict.fromkeys(cost.part for cost in costs if cost.part))
+        sources = [f"Costs: CPU of {parts}, of each one's measured load nearest to this rate; see --long."]
+    for source in sources:
         out.print(Text(source, style="dim"), soft_wrap=True)
     for line in cost_cautions(costs):
         out.print(line, style="yellow", soft_wrap=True)
@@ -244,7 +247,7 @@ def _asked(demand: Demand) -> str:
         parts.append(f"mean response at most {target.response_max_s * 1e6:g} µs")
     if demand.storage_us:
         parts.append(f"of which the storage takes {demand.storage_us:g} µs")
-    return "; ".join(parts) + ". In brackets: at both ends of the interval of the cost."
+    return "; ".join(parts) + ". In brackets: the 95 % interval of the cost, and cores at its ends."
 
 
 def _responses(costs: list[ServiceCost], cores: int) -> Table:

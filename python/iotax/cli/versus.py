@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from iotax.cli import run as command
+from iotax.cli.console import say
 from iotax.cli.document import STDOUT, write_output
 from iotax.cli.exits import Exit, leave
-from iotax.cli.letters import echo
 from iotax.cli.notebooks import OUT
 from iotax.study.versus import RW, Asked, VersusError, initiators_of, name_of, study_text, targets_of
 from iotax.units import counted, format_duration
@@ -39,7 +39,7 @@ def versus(
     try:
         targets = _absolute(targets_of(words))
         initiators = initiators_of(where.hosts, targets)
-        echo(f"Load: {asked.words}.", err=where.document == STDOUT)
+        say(f"Load: {asked.words}.", err=where.document == STDOUT)
         from iotax.design.shape import SETTLE_NS, SLICE_NS
 
         shape = _shape(len(targets), time_s, hosts=bool(initiators))
@@ -57,7 +57,7 @@ def versus(
     )
     _refuse_impossible(text)
     path = _written(where.study, name_of(targets, asked), text)
-    echo(
+    say(
         f"Study: {path}, {counted(shape.sessions, 'session')} of {counted(shape.rounds, 'round')}.",
         err=where.document == STDOUT,
     )

@@ -216,7 +216,7 @@ def test_thin_interconnect_and_a_survivor_are_what_limits(real_engine: Path, tmp
     # One processor and one thread for each controller: the survivor has half of what there was.
     found = what_if(BASE | STATES | busy | {"lab": {"sim": WIDE | PAIR | narrow}}, tmp_path)
     both, survivor, partner = found["owner/none"], found["owner/2"], found["partner/none"]
-    assert both["limit"] == survivor["limit"] == partner["limit"] == "target's processors"
+    assert both["limit"] == survivor["limit"] == partner["limit"] == "target's CPU"
     assert survivor["rate_iops"] / both["rate_iops"] == pytest.approx(0.5, rel=0.05)
     assert partner["rate_iops"] < 0.8 * both["rate_iops"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import yaml
 from typer.testing import CliRunner
 
 from iotax.analysis.bottleneck import bottleneck
+from iotax.cli import console
 from iotax.cli.app import app
+from iotax.cli.screen import LINES
 from iotax.wording import SIMULATED
 
 LINK_BOUND: dict[str, Any] = {
@@ -65,7 +68,7 @@ def test_a_faster_link_moves_the_limit_elsewhere(real_engine: Path, tmp_path: Pa
     for each in asked(LINK_BOUND, tmp_path, "--link", "100GbE"):
         now, then = each["as_it_is"], each["what_if"]
         assert now["limit"] == "link"
-        assert then["limit"] in ("initiators' processors", "target's processors")
+        assert then["limit"] in ("initiators' CPU", "target's CPU")
         assert then["rate_iops"] > 2 * now["rate_iops"]
     for each in asked(LINK_BOUND, tmp_path, "--hosts", "x4"):
         assert each["what_if"]["limit"] == "target's link"
@@ -92,7 +95,7 @@ def test_faster_media_and_more_hosts_do_what_they_say(real_engine: Path, tmp_pat
 
 def test_without_a_change_it_says_what_limits_and_that_it_is_simulated(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
-    done = what_if(MEDIA_BOUND, tmp_path)
+    done = what_if(MEDIA_BOUND, tmp_path, "--long")
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
     assert SIMULATED in said
@@ -101,7 +104,45 @@ def test_without_a_change_it_says_what_limits_and_that_it_is_simulated(real_engi
     assert [each["what_if"] for each in asked(MEDIA_BOUND, tmp_path)] == [None, None]
 
 
+def test_a_trunk_between_switches_limits_hosts_that_share_it(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    fast = LINK_BOUND | {"topology": {"link_rate": "25Gbit"}}
+    for each in asked(fast, tmp_path, "--hosts", "x2", "--trunk", "1GbE"):
+        assert each["as_it_is"]["limit"] != "trunk"
+        assert each["what_if"]["limit"] == "trunk"
+
+
+def test_one_screen_says_first_how_often_what_limits(
+    real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del real_engine
+    monkeypatch.setattr(console, "PIPE_COLUMNS", 80)
+    monkeypatch.setattr(console._Screen, "is_terminal", True)
+    for name, value in {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    many = LINK_BOUND | {
+        "factors": {**LINK_BOUND["factors"], "outstanding": list(range(1, 13))},
+        "load": {"warmup": "2ms", "runtime": "10ms"},
+    }
+    for options in ((), ("--hosts", "x4", "--link", "25GbE", "--mtu", "9000", "--trunk", "10GbE")):
+        done = what_if(many, tmp_path, *options)
+        assert done.exit_code == 0, done.output
+        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", done.stdout).splitlines()
+        assert len(lines) <= LINES
+        assert max(map(len, lines)) <= 80
+        assert not any("…" in line for line in lines)
+        counts = re.findall(r"\((\d+)", done.stdout.partition("Limits now:")[2].partition(".")[0])
+        assert sum(map(int, counts)) == 24
+        shown = sum(bool(re.match(r"\d+/(iscsi|nvme-tcp) ", line)) for line in lines)
+        assert f"{24 - shown} more treatments; --long" in done.stdout
+
+
 REFUSED = [
+    (
+        LINK_BOUND | {"topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "round-robin"}},
+        ("--trunk", "1GbE"),
+        "a target port of its own",
+    ),
     (LINK_BOUND, ("--media", "x2"), "there are no media to be faster"),
     (LINK_BOUND, ("--hosts", "x1.5"), "no whole number of hosts"),
     (LINK_BOUND, ("--hosts", "many"), "such as x2"),

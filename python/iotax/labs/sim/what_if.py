@@ -1,4 +1,4 @@
-"""The same study in another world: more hosts, another link, another MTU, faster media."""
+"""The same study with more hosts, another link, a trunk between switches, another MTU or faster media."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iotax.study.sim import Sim
 from iotax.trial import TrialResult
 from iotax.units import format_bit_rate
 
-INITIATORS, TARGET = "initiators' processors", "target's processors"
+INITIATORS, TARGET = "initiators' CPU", "target's CPU"
 LINK, INITIATOR_LINKS, TARGET_LINK = "link", "initiators' links", "target's link"
 TRUNK = "trunk"
 INTERCONNECT = "interconnect"
@@ -31,6 +31,8 @@ class Change:
     mtu: int | None = None
     media: float | None = None
     """So many times as fast."""
+    trunk_rate: int | None = None
+    """Bit/s of a trunk between two switches, clients at one and targets at the other."""
 
     @property
     def words(self) -> str:
@@ -40,6 +42,7 @@ class Change:
             f"link {format_bit_rate(self.link_rate)}" if self.link_rate else "",
             f"MTU {self.mtu}" if self.mtu else "",
             f"media {self.media:g}× as fast" if self.media else "",
+            f"trunk {format_bit_rate(self.trunk_rate)}" if self.trunk_rate else "",
         ]
         return ", ".join(part for part in parts if part)
 
@@ -57,6 +60,11 @@ class Change:
         counts = {level.value for level in study.levels().get("clients", ())} or {study.load.clients or 1}
         if self.hosts and any(float(count) * self.hosts != round(float(count) * self.hosts) for count in counts):
             return f"{self.hosts:g} times the hosts is no whole number of hosts"
+        paths = {level.value for level in study.levels().get("paths", ())} or {study.topology.paths}
+        if self.trunk_rate and any(int(count) > lab.target_ports for count in paths):
+            return (
+                f"each path of {study.name} needs a switch and a target port of its own; say `target_ports:` under sim"
+            )
         return ""
 
     def of_study(self, study: Study) -> Study:
@@ -71,10 +79,14 @@ class Change:
         topology: dict[str, Any] = {"link_rate": self.link_rate, "mtu": self.mtu}
         topology = {name: value for name, value in topology.items() if value}
         load = {"clients": round((settings.load.clients or 1) * self.hosts)} if self.hosts else {}
+        lab = settings.sim
+        if lab is not None and self.trunk_rate:
+            lab = lab.model_copy(update={"switches": 2, "trunk_rate": self.trunk_rate})
         return replace(
             settings,
             load=settings.load.model_copy(update=load),
             topology=settings.topology.model_copy(update=topology),
+            sim=lab,
         )
 
 
