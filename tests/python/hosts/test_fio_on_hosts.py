@@ -163,7 +163,7 @@ rate_iops=200
 
 
 def switches_of_fio(host: FakeHost) -> int:
-    """How often the threads of the host's fio have given up a processor: a load of a given rate does so before each I/O."""
+    """How often threads of the host's fio gave up a processor: a load of a given rate does so before each I/O."""
     found = subprocess.run(["pgrep", "-f", f"trigger-file={host.home}"], capture_output=True, text=True, check=False)
     switches = 0
     for process in found.stdout.split():
