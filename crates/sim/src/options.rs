@@ -53,7 +53,7 @@ pub enum Canary {
     DroppedFlush,
     /// Reads that get each other's answer.
     WrongTag,
-    /// Calls sent again that the server does not know: they come from another port, by which it knows who asks.
+    /// Calls sent again that the server does not know: as another call, in another session where there are any.
     ForgottenCall,
     /// Clients that preempted another take it for done, and never asked for it: the other's reservation is as it was.
     StaleReservation,
@@ -68,13 +68,19 @@ impl Canary {
     ];
 }
 
-pub const PROTOCOLS: [(Protocol, &str); 5] = [
+pub const PROTOCOLS: [(Protocol, &str); 6] = [
     (Protocol::NvmeTcp, "nvme-tcp"),
     (Protocol::Iscsi, "iscsi"),
     (Protocol::Nfs3, "nfs3"),
     (Protocol::Fcp, "fcp"),
     (Protocol::FcNvme, "fc-nvme"),
+    (Protocol::Nfs41, "nfs4.1"),
 ];
+
+/// Over which files have names, and no reservations.
+pub(crate) fn is_of_files(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Nfs3 | Protocol::Nfs41)
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -117,7 +123,7 @@ impl Options {
             depth: random.below(6) as u32 + 1,
             threads: random.below(2) as u32 + 1,
             block_size,
-            names: protocol == Protocol::Nfs3,
+            names: is_of_files(protocol),
             reserves: false,
             commands: 200 + random.below(200),
             canary: None,
@@ -129,7 +135,7 @@ impl Options {
     }
 
     fn can_reserve(&self) -> bool {
-        self.protocol != Protocol::Nfs3
+        !is_of_files(self.protocol)
     }
 
     pub fn has(&self, fault: Fault) -> bool {
@@ -193,7 +199,7 @@ impl FromStr for Options {
                 },
                 "names" => match (number(value)?, options.protocol) {
                     (0, _) => options.names = false,
-                    (1, Protocol::Nfs3) => options.names = true,
+                    (1, protocol) if is_of_files(protocol) => options.names = true,
                     _ => return Err("names is 0, or 1 over NFS".to_owned()),
                 },
                 "reserves" => match (number(value)?, options.can_reserve()) {

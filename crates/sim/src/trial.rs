@@ -9,7 +9,7 @@ use crate::{
     board::{Board, Counts, Phase, SharedBoard},
     disk::{Disk, Media, SECTOR},
     link::{Frames, Link, Side},
-    names::Names,
+    names::{self, Names},
     options::{Canary, Fault, Options},
     server::{Exporter, Store, Volume},
     world::{HostId, World, WorldStep},
@@ -128,10 +128,12 @@ impl<'a> Trial<'a> {
             agents.push((host, agent));
         }
         let names = options.names.then(|| {
-            let node = Names::new(server.address(), Rc::clone(&board), options.seed);
+            let forgets = options.canary == Some(Canary::ForgottenCall);
+            let speech = names::speech(options.protocol);
+            let node = Names::new(server.address(), Rc::clone(&board), options.seed, speech, forgets);
             let node = Rc::new(RefCell::new(node));
-            // The server tells calls sent again by where they come from.
-            let port = (options.canary != Some(Canary::ForgottenCall)).then_some(NAMES_PORT);
+            // Over NFSv3 the server tells calls sent again by where they come from.
+            let port = Some(NAMES_PORT);
             let host = world.add_host(node.clone(), IpAddr::from([10, 3, 0, 1]), port, links[0], Vec::new());
             world.settle(host);
             (host, node)

@@ -3,6 +3,7 @@ cannot be is refused by the rules of the lab."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from iotax.study.endpoint import NAMED, SIM
 from iotax.study.model import MODELLED, Study
 from iotax.study.read import builtin_studies, load_study, read_study
+from iotax.study.sim import Sim, read_costs
 from iotax.study.source import read_yaml
 from iotax.units import parse_size
 
@@ -48,16 +50,19 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     data |= {"name": f"{data['name'][:60]}-sim", "lab": {"sim": {}}}
     factors = dict(data.get("factors") or {})
     load, topology, volume, design = (dict(data.get(part) or {}) for part in ("load", "topology", "volume", "design"))
-    left_out = _without_unknown(factors)
+    costs = Sim().costs if kernel is None else _ONE_KERNEL if kernel.get("guests") == 1 else _TWO_KERNELS
+    left_out = _without(factors, _ELSEWHERE)
     if "local" in left_out:
         said.append("the simulator serves no volume without a protocol: `local` is left out")
         if data.get("floor") == "local":
             del data["floor"]
     if others := [name for name in left_out if name != "local"]:
         said.append(f"the simulator does not speak {', '.join(others)}: left out")
+    told_costs = read_costs(costs).protocols
+    if free := _without(factors, [name for name in SIM if name not in told_costs]):
+        said.append(f"{costs} has no costs of {', '.join(free)}: left out")
     _without_published(data, factors)
     if kernel is not None:
-        costs = _ONE_KERNEL if kernel.get("guests") == 1 else _TWO_KERNELS
         data["lab"] = {"sim": {"costs": costs, "cores": 1, "target_cores": 1}}
         said.append(
             f"a simulation runs no kernel: what Linux 6.1 costs is the table {costs}, each end on one processor"
@@ -103,14 +108,14 @@ def _kernel(data: dict[str, Any]) -> dict[str, Any] | None:
     return (lab["vm"] or {}) if isinstance(lab, dict) and "vm" in lab else None
 
 
-def _without_unknown(factors: dict[str, Any]) -> list[str]:
-    """Takes protocols that the simulator does not have away where another stays, and names them."""
+def _without(factors: dict[str, Any], protocols: Sequence[str]) -> list[str]:
+    """Takes these protocols away where another stays, and names them."""
     levels = factors.get("protocol")
     if isinstance(levels, dict):
-        unknown = {label: name for label, level in levels.items() if (name := _protocol(level)) in _ELSEWHERE}
+        unknown = {label: name for label, level in levels.items() if (name := _protocol(level)) in protocols}
         left: Any = {label: level for label, level in levels.items() if label not in unknown}
     elif isinstance(levels, list):
-        unknown = {level: level for level in levels if level in _ELSEWHERE}
+        unknown = {level: level for level in levels if level in protocols}
         left = [level for level in levels if level not in unknown]
     else:
         return []

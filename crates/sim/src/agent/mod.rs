@@ -18,7 +18,10 @@ use iotax_node::{
 };
 use iotax_proto::{Instant, Transmit, Violation, ViolationKind};
 
-use crate::board::{Phase, SharedBoard};
+use crate::{
+    board::{Phase, SharedBoard},
+    options::is_of_files,
+};
 use worker::Worker;
 
 /// Before it connects again.
@@ -345,7 +348,7 @@ impl Agent {
         }
         match phase {
             Phase::Safety => {
-                let zeroes = self.endpoint.unit.protocol() != Some(Protocol::Nfs3);
+                let zeroes = !self.endpoint.unit.protocol().is_some_and(is_of_files);
                 for worker in &mut self.workers {
                     worker.do_anything(now, &mut self.random, &self.board, self.character.pause, zeroes);
                 }

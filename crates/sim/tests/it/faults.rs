@@ -2,12 +2,16 @@
 //! the bugs that are put in for them.
 
 use iotax_node::server::Protocol;
-use iotax_sim::{Canary, Options, trial};
+use iotax_sim::{Canary, Options, PROTOCOLS, trial};
 
 /// Of each protocol in every test run; `make sim-test` runs more.
 const SEEDS: u64 = 300;
 /// A canary is found within so many.
 const CANARY_SEEDS: u64 = 1_000;
+
+fn protocols() -> impl Iterator<Item = Protocol> {
+    PROTOCOLS.iter().map(|(protocol, _)| *protocol)
+}
 
 fn all_pass(protocol: Protocol) {
     let (mut commands, mut faults, mut lost) = (0, 0, 0);
@@ -50,8 +54,13 @@ fn fc_nvme_keeps_what_it_acknowledged() {
 }
 
 #[test]
-fn nfs_keeps_what_it_acknowledged() {
+fn nfs3_keeps_what_it_acknowledged() {
     all_pass(Protocol::Nfs3);
+}
+
+#[test]
+fn nfs41_keeps_what_it_acknowledged() {
+    all_pass(Protocol::Nfs41);
 }
 
 /// How many seeds it takes until the checkers see a canary.
@@ -65,21 +74,23 @@ fn seeds_until_found(protocol: Protocol, canary: Canary) -> u64 {
 
 #[test]
 fn flush_that_never_reaches_the_disk_is_found() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp, Protocol::FcNvme] {
+    for protocol in protocols() {
         seeds_until_found(protocol, Canary::DroppedFlush);
     }
 }
 
 #[test]
 fn answer_to_another_command_is_found() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp, Protocol::FcNvme] {
+    for protocol in protocols() {
         seeds_until_found(protocol, Canary::WrongTag);
     }
 }
 
 #[test]
 fn call_that_is_carried_out_twice_is_found() {
-    seeds_until_found(Protocol::Nfs3, Canary::ForgottenCall);
+    for protocol in [Protocol::Nfs3, Protocol::Nfs41] {
+        seeds_until_found(protocol, Canary::ForgottenCall);
+    }
 }
 
 #[test]
@@ -106,7 +117,7 @@ fn clients_preempt_each_other_and_are_refused() {
 
 #[test]
 fn seed_gives_the_same_trace_again_and_another_seed_another() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp, Protocol::FcNvme] {
+    for protocol in protocols() {
         for seed in 0..10 {
             let options = Options::draw(protocol, seed);
             let (first, again) = (trial::run(&options), trial::run(&options));

@@ -9,10 +9,11 @@ use iotax_node::{
     server::Protocol,
 };
 use iotax_proto::Instant;
-use iotax_sim::{Choice, Disk, Exporter, HostId, Link, Media, Store, Volume, World, add_load, connection_config};
+use iotax_sim::{
+    Choice, Disk, Exporter, HostId, Link, Media, PROTOCOLS, Store, Volume, World, add_load, connection_config,
+};
 
 const SIZE: u64 = 4 << 20;
-const PROTOCOLS: [Protocol; 5] = [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme];
 const LIMIT: Instant = Instant(60_000_000_000);
 
 fn run(outstanding: u32) -> RunConfig {
@@ -74,7 +75,7 @@ fn over(link: &Link, protocol: Protocol, run: RunConfig, on_disk: bool, seed: u6
 #[test]
 #[allow(clippy::cast_precision_loss)]
 fn one_io_at_a_time_takes_two_latencies_and_the_medium() {
-    for protocol in PROTOCOLS {
+    for (protocol, _) in PROTOCOLS {
         for (on_disk, expected_ns) in [(false, 200_000), (true, 400_000)] {
             let link = Link { latency: Duration::from_micros(100), ..Link::default() };
             let (measured, _) = over(&link, protocol, run(1), on_disk, 1);
@@ -88,7 +89,7 @@ fn one_io_at_a_time_takes_two_latencies_and_the_medium() {
 #[test]
 #[allow(clippy::cast_precision_loss)]
 fn many_ios_at_a_time_take_what_the_link_carries() {
-    for protocol in PROTOCOLS {
+    for (protocol, _) in PROTOCOLS {
         let link = Link { rate_bytes_per_s: Some(100_000_000), ..Link::default() };
         let (measured, _) = over(&link, protocol, run(32), false, 1);
         let data = measured.read.ios as f64 * 4096.0 / 0.1 / 100e6;
@@ -98,7 +99,7 @@ fn many_ios_at_a_time_take_what_the_link_carries() {
 
 #[test]
 fn same_seed_is_the_same_run_and_another_is_not() {
-    for protocol in PROTOCOLS {
+    for (protocol, _) in PROTOCOLS {
         let link = Link { splits: true, piece_bytes: 3000, ..Link::default() };
         let mixed = || RunConfig { read_percent: 50.0, ..run(4) };
         let first = over(&link, protocol, mixed(), true, 5);

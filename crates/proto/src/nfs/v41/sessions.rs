@@ -60,6 +60,9 @@ const BUSY: u64 = 1;
 const KEPT: u64 = 2;
 const PHASE_BITS: u32 = 2;
 
+/// Of a client's identifier, what tells this start of the server from others.
+const BOOT_OF_CLIENT: u64 = (u32::MAX as u64) << 32;
+
 /// How a request stands to its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -182,7 +185,7 @@ pub struct Clients {
     known: BTreeMap<u64, Client>,
     sessions: BTreeMap<SessionId, Kept>,
     next_client: u32,
-    next_session: u64,
+    next_session: u32,
     slots: usize,
     epoch: Arc<AtomicU64>,
 }
@@ -252,7 +255,8 @@ impl Clients {
         Ok(Exchanged { client: id, sequence: 1, is_confirmed: false })
     }
 
-    /// CREATE_SESSION (RFC 8881 §18.36.4). `tag` makes an identifier that nobody guesses of a number.
+    /// CREATE_SESSION (RFC 8881 §18.36.4). `tag` makes an identifier that nobody guesses of a number, which is none of an earlier
+    /// start of the server.
     pub fn create_session(
         &mut self,
         now: Instant,
@@ -297,10 +301,11 @@ impl Clients {
             // The client has restarted: what it had before goes.
             gone.extend(self.of_owner(&owner, true).map(|(id, _)| id));
         }
-        self.next_session += 1;
+        self.next_session = self.next_session.wrapping_add(1);
+        let number = asked.client & BOOT_OF_CLIENT | u64::from(self.next_session);
         let mut id = [0; 16];
-        id[..8].copy_from_slice(&self.next_session.to_be_bytes());
-        id[8..].copy_from_slice(&tag(self.next_session));
+        id[..8].copy_from_slice(&number.to_be_bytes());
+        id[8..].copy_from_slice(&tag(number));
         let session = Arc::new(Session {
             id: SessionId(id),
             client: asked.client,

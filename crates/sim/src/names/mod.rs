@@ -1,5 +1,8 @@
 //! An NFS client that makes, renames and removes names, one call at a time: a call whose connection is lost is sent again as it
-//! was, and must be carried out once (RFC 1813 §4.3).
+//! was, and must be carried out once (RFC 1813 §4.3, RFC 8881 §2.10.6).
+
+mod v3;
+mod v41;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,19 +10,14 @@ use std::{
     time::Duration,
 };
 
-use iotax_node::{ConnId, Input, Node, Output, seeded::SeededRng};
+use iotax_node::{ConnId, Input, Node, Output, seeded::SeededRng, server::Protocol};
 use iotax_proto::{
     Instant, Transmit,
-    nfs::{
-        self,
-        common::{CreateHow, FileHandle, SetAttributes},
-        mount::{self, PROGRAM as MOUNT_PROGRAM},
-        v3::{self, Arguments, Procedure, Results, Status, arguments::Place},
-    },
+    nfs::common::FileError,
     rpc::{
-        Credentials, Encoder,
+        Credentials,
         auth::Identity,
-        message::{Xid, decode_reply, encode_call},
+        message::{Xid, decode_reply},
     },
     wire::Reader,
 };
@@ -27,14 +25,44 @@ use iotax_proto::{
 use crate::board::{Phase, SharedBoard};
 
 const CONN: ConnId = ConnId(0);
-const EXPORT: &[u8] = b"/v0";
-/// MNT of the mount protocol (RFC 1813 §5.2.1).
-const MNT: u32 = 1;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
 /// How long an answer may take before the connection is given up, and how long it stays away.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 const BACKOFF: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// A version of NFS, as this client speaks it.
+pub(crate) trait Speech {
+    /// Nothing but names is left to be asked for.
+    fn is_ready(&self) -> bool;
+    /// A call as a record; of `Prepare`, the next step towards `is_ready`.
+    fn call(&mut self, xid: Xid, call: Call) -> Vec<u8>;
+    /// What the results of a call say.
+    fn results(&mut self, call: Call, reader: &mut Reader<'_>) -> Result<Answer, String>;
+    /// The server is to know nothing of earlier calls.
+    fn begin_anew(&mut self);
+    /// The one call that removes takes files and directories alike.
+    fn removes_any(&self) -> bool;
+}
+
+/// What came of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Prepared,
+    Named(Result<(), FileError>),
+    /// The call is to be sent again as it is.
+    Later,
+    /// The server does not know the client.
+    Stranger,
+}
+
+/// Of a protocol that has names.
+pub(crate) fn speech(protocol: Protocol) -> Box<dyn Speech> {
+    match protocol {
+        Protocol::Nfs41 => Box::<v41::Compounds>::default(),
+        _ => Box::<v3::Calls>::default(),
+    }
+}
 
 pub(crate) struct Names {
     to: SocketAddr,
@@ -44,9 +72,14 @@ pub(crate) struct Names {
     transmit: Transmit,
     outputs: VecDeque<Output>,
     has_bytes: bool,
-    root: Option<FileHandle>,
+    speech: Box<dyn Speech>,
+    /// A canary: calls are sent again in a way that the server takes for new ones.
+    forgets: bool,
     xid: Xid,
     pending: Option<Pending>,
+    /// A call to be made once the server knows the client again, which it may only have forgotten in a crash.
+    postponed: Option<Call>,
+    server_forgot: bool,
     received: Vec<u8>,
     /// What there is by now: whether each name is a directory.
     there: BTreeMap<&'static [u8], bool>,
@@ -72,9 +105,10 @@ struct Pending {
     until: Instant,
 }
 
+/// What may be asked for.
 #[derive(Clone, Copy, Debug)]
-enum Call {
-    Mount,
+pub(crate) enum Call {
+    Prepare,
     Create(&'static [u8]),
     MkDir(&'static [u8]),
     Remove(&'static [u8]),
@@ -84,7 +118,7 @@ enum Call {
 }
 
 impl Names {
-    pub(crate) fn new(to: SocketAddr, board: SharedBoard, seed: u64) -> Self {
+    pub(crate) fn new(to: SocketAddr, board: SharedBoard, seed: u64, speech: Box<dyn Speech>, forgets: bool) -> Self {
         Self {
             to,
             board,
@@ -93,9 +127,12 @@ impl Names {
             transmit: Transmit::default(),
             outputs: VecDeque::new(),
             has_bytes: false,
-            root: None,
+            speech,
+            forgets,
             xid: Xid(1000),
             pending: None,
+            postponed: None,
+            server_forgot: false,
             received: Vec::new(),
             there: BTreeMap::new(),
             looked: 0,
@@ -117,6 +154,7 @@ impl Names {
     /// Names are kept in the server's memory. What it says after this comes from one that has none.
     pub(crate) fn server_crashed(&mut self) {
         self.there.clear();
+        self.server_forgot = true;
         if matches!(self.state, State::Connecting | State::Up(_) | State::Leaving) {
             self.give_up();
         }
@@ -144,8 +182,11 @@ impl Names {
     }
 
     fn next_call(&mut self, now: Instant) {
-        if self.root.is_none() {
-            return self.send(now, Call::Mount);
+        if !self.speech.is_ready() {
+            return self.send(now, Call::Prepare);
+        }
+        if let Some(call) = self.postponed.take() {
+            return self.send(now, call);
         }
         let phase = self.board.borrow().phase;
         let call = match (phase, NAMES.get(self.looked)) {
@@ -169,52 +210,40 @@ impl Names {
         self.send(now, call);
     }
 
-    /// Those of a call of NFS; none of MNT.
-    fn arguments(&self, call: Call) -> Option<Arguments<'static>> {
-        let directory = self.root?;
-        let place = |name| Place { directory, name };
-        let attributes = SetAttributes::default();
-        Some(match call {
-            Call::Mount => return None,
-            Call::Create(name) => Arguments::Create { place: place(name), how: CreateHow::Guarded(attributes) },
-            Call::MkDir(name) => Arguments::MkDir { place: place(name), attributes },
-            Call::Remove(name) => Arguments::Remove(place(name)),
-            Call::RmDir(name) => Arguments::RmDir(place(name)),
-            Call::Rename(from, to) => Arguments::Rename { from: place(from), to: place(to) },
-            Call::Lookup(name) => Arguments::Lookup(place(name)),
-        })
-    }
-
     fn send(&mut self, now: Instant, call: Call) {
         self.xid = self.xid.wrapping_add(1);
-        let identity = Identity::Sys { machine: "sim".into(), credentials: Credentials::new(0, 0, &[]) }.encode();
-        let mut encoder = Encoder::default();
-        let arguments = self.arguments(call);
-        let (program, procedure) = match &arguments {
-            None => (MOUNT_PROGRAM, MNT),
-            Some(arguments) => (nfs::PROGRAM, arguments.procedure() as u32),
-        };
-        encode_call(encoder.begin_record(), self.xid, program, v3::VERSION, procedure, &identity);
-        match &arguments {
-            None => _ = encoder.opaque(EXPORT),
-            Some(arguments) => arguments.encode(&mut encoder),
-        }
-        let bytes = encoder.end_record(0).to_vec();
+        let bytes = self.speech.call(self.xid, call);
         self.transmit.put(&bytes);
         self.has_bytes = true;
         self.pending = Some(Pending { call, bytes, until: now + ANSWER_TIME_MAX });
     }
 
+    /// Sends the call under way once more, in a connection that has carried none.
+    fn send_again(&mut self, now: Instant) {
+        let Some(pending) = &mut self.pending else { return };
+        if self.forgets {
+            let call = pending.call;
+            self.pending = None;
+            self.speech.begin_anew();
+            self.postponed = Some(call).filter(|call| !matches!(call, Call::Prepare)).or(self.postponed);
+            return self.next_call(now);
+        }
+        pending.until = now + ANSWER_TIME_MAX;
+        self.transmit.put(&pending.bytes);
+        self.has_bytes = true;
+    }
+
     /// What the one server that carried out every call once says to the next.
-    fn expected(&mut self, call: Call) -> Result<(), Status> {
+    fn expected(&mut self, call: Call) -> Result<(), FileError> {
+        let any = self.speech.removes_any();
         let there = &mut self.there;
         let is_directory = |name: &[u8], there: &BTreeMap<&[u8], bool>| there.get(name).copied();
         match call {
-            Call::Mount => Ok(()),
-            Call::Lookup(name) => is_directory(name, there).map(|_| ()).ok_or(Status::NoEntry),
+            Call::Prepare => Ok(()),
+            Call::Lookup(name) => is_directory(name, there).map(|_| ()).ok_or(FileError::NoEntry),
             Call::Create(name) | Call::MkDir(name) => {
                 if there.contains_key(name) {
-                    return Err(Status::Exists);
+                    return Err(FileError::Exists);
                 }
                 there.insert(name, matches!(call, Call::MkDir(_)));
                 Ok(())
@@ -222,9 +251,9 @@ impl Names {
             Call::Remove(name) | Call::RmDir(name) => {
                 let wants_directory = matches!(call, Call::RmDir(_));
                 match is_directory(name, there) {
-                    None => Err(Status::NoEntry),
-                    Some(true) if !wants_directory => Err(Status::IsDirectory),
-                    Some(false) if wants_directory => Err(Status::NotDirectory),
+                    None => Err(FileError::NoEntry),
+                    Some(true) if !wants_directory && !any => Err(FileError::IsDirectory),
+                    Some(false) if wants_directory && !any => Err(FileError::NotDirectory),
                     Some(_) => {
                         there.remove(name);
                         Ok(())
@@ -232,12 +261,12 @@ impl Names {
                 }
             }
             Call::Rename(from, to) => {
-                let Some(kind) = is_directory(from, there) else { return Err(Status::NoEntry) };
+                let Some(kind) = is_directory(from, there) else { return Err(FileError::NoEntry) };
                 match is_directory(to, there) {
                     _ if from == to => Ok(()),
                     // As POSIX and Linux have it; RFC 1813 §3.3.14 would say Exists of both.
-                    Some(true) if !kind => Err(Status::IsDirectory),
-                    Some(false) if kind => Err(Status::NotDirectory),
+                    Some(true) if !kind => Err(FileError::IsDirectory),
+                    Some(false) if kind => Err(FileError::NotDirectory),
                     _ => {
                         there.remove(from);
                         there.insert(to, kind);
@@ -257,22 +286,28 @@ impl Names {
             return Err(format!("an answer to call {xid:#010x}, which is not under way"));
         };
         let call = pending.call;
-        let procedure = match call {
-            Call::Mount => {
-                let mounted = mount::decode_mounted(&mut reader).map_err(|_| "no answer to MNT")?;
-                self.root = Some(mounted.map_err(|error| format!("no mount: {error:?}"))?);
+        let status = match self.speech.results(call, &mut reader)? {
+            Answer::Prepared => {
                 self.state = State::Up(now);
                 return Ok(());
             }
-            Call::Create(_) => Procedure::Create,
-            Call::MkDir(_) => Procedure::MkDir,
-            Call::Remove(_) => Procedure::Remove,
-            Call::RmDir(_) => Procedure::RmDir,
-            Call::Rename(..) => Procedure::Rename,
-            Call::Lookup(_) => Procedure::Lookup,
+            Answer::Later => {
+                self.transmit.put(&pending.bytes);
+                self.has_bytes = true;
+                self.pending = Some(pending);
+                return Ok(());
+            }
+            Answer::Stranger => {
+                if !self.server_forgot {
+                    return Err(format!("the server forgot a client, and did not crash: {call:?}"));
+                }
+                self.speech.begin_anew();
+                self.postponed = Some(call).filter(|call| !matches!(call, Call::Prepare)).or(self.postponed);
+                self.state = State::Up(now);
+                return Ok(());
+            }
+            Answer::Named(status) => status,
         };
-        let results = Results::decode(procedure, &mut reader).map_err(|_| format!("no results of {procedure:?}"))?;
-        let status = results.map(|_| ()).map_err(|failure| failure.status);
         let expected = self.expected(call);
         if status != expected {
             return Err(format!("{call:?} gave {status:?}, and {expected:?} where each call is carried out once"));
@@ -303,11 +338,7 @@ impl Node for Names {
         match input {
             Input::Connected { .. } if self.state == State::Connecting => {
                 self.state = State::Up(now);
-                if let Some(pending) = &mut self.pending {
-                    pending.until = now + ANSWER_TIME_MAX;
-                    self.transmit.put(&pending.bytes);
-                    self.has_bytes = true;
-                }
+                self.send_again(now);
             }
             Input::Received { bytes, .. } => self.received(now, bytes),
             Input::Closed { .. } => {
@@ -350,4 +381,15 @@ impl std::fmt::Debug for Names {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.standing())
     }
+}
+
+fn identity() -> Vec<u8> {
+    Identity::Sys { machine: "sim".into(), credentials: Credentials::new(0, 0, &[]) }.encode()
+}
+
+/// The error that a status stands for, of those that a call for a name may give.
+fn named<S: From<FileError> + PartialEq + std::fmt::Debug>(status: &S) -> Result<Answer, String> {
+    let errors = [FileError::NoEntry, FileError::Exists, FileError::IsDirectory, FileError::NotDirectory];
+    let error = errors.into_iter().find(|error| S::from(*error) == *status);
+    error.map(|error| Answer::Named(Err(error))).ok_or_else(|| format!("a call for a name gave {status:?}"))
 }
