@@ -85,6 +85,10 @@ class _Screen(Console):
 
 def broken(prose: str, width: int) -> str:
     """The same letters, with line breaks in place of some spaces, so that no line is wider where words allow it."""
+    return "\n".join(_broken_line(line, width) for line in prose.split("\n"))
+
+
+def _broken_line(prose: str, width: int) -> str:
     begins, at = 0, -1
     letters = list(prose)
     for space in [found.start() for found in _BETWEEN.finditer(prose)] + [len(prose)]:

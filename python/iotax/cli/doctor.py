@@ -83,7 +83,7 @@ def _here() -> Ability:
         return Ability(name, "no", str(error))
     few = [] if (os.cpu_count() or 1) > 1 else ["with one processor, server and load share it"]
     small = [] if _memory_bytes() >= _MEMORY_MIN_BYTES else ["less than 2 GiB of memory: choose a smaller volume"]
-    text = "; ".join([f"NFSv3, iSCSI, NVMe/TCP with {engine.name}", *few, *small])
+    text = "; ".join([f"NFS, iSCSI, NVMe/TCP with {engine.name}", *few, *small])
     return Ability(name, "partly" if few or small else "yes", text)
 
 
@@ -95,7 +95,11 @@ def _vm() -> Ability:
         return Ability(name, "no", "install QEMU: sudo apt-get install qemu-system-x86")
     if shutil.which("apt-get") is None:
         return Ability(name, "no", "needs Debian or Ubuntu, whose packages the guests are made of")
-    kvm = "with KVM" if os.access("/dev/kvm", os.R_OK | os.W_OK) else "emulated: /dev/kvm cannot be used, so slower"
+    kvm = (
+        "QEMU with KVM"
+        if os.access("/dev/kvm", os.R_OK | os.W_OK)
+        else "QEMU, emulated and slower: /dev/kvm cannot be used"
+    )
     compilers = [each for each in ("gcc", "make") if shutil.which(each) is None]
     if compilers:
         return Ability(

@@ -49,19 +49,20 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 WAYS_IN = """\
 Three ways in:
 
-  Results you already have      iotax import fio results/*.json
-  (no hardware, no risk)        iotax report
-                                iotax compare nfs iscsi
+  Results you have         iotax import fio results/*.json
+  (no hardware, no risk)   iotax report
+                           iotax compare nfs iscsi
 
-  Your NAS or array             iotax vs nfs://HOST/EXPORT/FILE iscsi://HOST/IQN/0
-  (no root)                     iotax show --long
-                                iotax size --iops 70000
+  Your NAS or array        iotax vs nfs://HOST/EXPORT/FILE iscsi://HOST/IQN/0
+  (no root)                iotax show --long
+                           iotax size --iops 70000
 
-  Nothing at hand               iotax run quick --time 30s
-  (this machine, virtual        iotax run kernel-exact
-  machines, simulation)         iotax sim what-if sim-quick --hosts x4 --trunk 10GbE
+  Nothing at hand          iotax run quick --time 30s
+  (this machine, virtual   iotax run kernel-exact
+  machines, simulation)    iotax sim what-if sim-quick --hosts x4 --trunk 10GbE
 
-`iotax doctor` says what this machine can run and what to install; `iotax --help` lists the commands.
+`iotax doctor` says what this machine can run and what to install.
+`iotax --help` lists the commands.
 """
 """What `iotax` alone prints."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from enum import IntEnum
 from typing import NoReturn
 
 import typer
-
-from iotax.cli.letters import echo
 
 
 class Exit(IntEnum):
@@ -34,6 +31,7 @@ HELP = (
 
 def leave(code: Exit, message: str) -> NoReturn:
     """Says why on standard error and ends, with the same code where a terminal that hung up hears nothing."""
-    with contextlib.suppress(OSError):
-        echo(f"iotax: {message}", err=True)
+    from iotax.cli.console import say
+
+    say(f"iotax: {message}", err=True)
     raise typer.Exit(code)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
+from iotax.cli.console import say
 from iotax.cli.exits import Exit, leave
-from iotax.cli.letters import echo
 from iotax.study import Study
 from iotax.study.as_simulated import load_simulated
 from iotax.study.notes import notes
@@ -28,12 +28,12 @@ def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tu
         study, source, said = load_simulated(name) if simulated else (*load_study(name), [])
     except StudyError as error:
         for line in error.lines():
-            echo(line, err=True)
+            say(line, err=True)
         raise typer.Exit(Exit.USAGE) from None
     if name in builtin_studies() and Path(name).is_file():
         said.append(f"{name} is a built-in study, and the file {name} here was not read; for that say ./{name}")
     for line in [*notes(source), *said]:
-        echo(f"note: {line}", err=True)
+        say(f"note: {line}", err=True)
     if driver is not None and study.lab.vm is not None:
         leave(
             Exit.USAGE,
@@ -66,7 +66,7 @@ def within_time(study: Study, source: str, time_s: float) -> tuple[Study, str]:
         if found.wider > _AS_WIDE
         else "intervals as narrow as the study's own, or narrower"
     )
-    echo(f"note: --time {duration}: {shape}, in place of {before}; {wide}", err=True)
+    say(f"note: --time {duration}: {shape}, in place of {before}; {wide}", err=True)
     return found.study, f"# iotax run --time {duration}: {shape}\n{source}"
 
 

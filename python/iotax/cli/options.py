@@ -111,10 +111,18 @@ class PlainCommand(TyperCommand):
                 _name_argument(each)
             elif each.metavar is None and not getattr(each, "is_flag", False):
                 each.metavar = _value_name(each, ctx)
+            _say_range(each)
             if isinstance(getattr(each, "show_default", None), str):
                 # Typer would put it in parentheses: [default: (80%)].
                 each.help, each.show_default = f"{each.help}  [default: {each.show_default}]", False
         return params
+
+
+def _say_range(parameter: Any) -> None:
+    """ "1 or more", "576 to 9216", in place of a formula."""
+    if parameter.min is not None:
+        said = f"{parameter.min} or more" if parameter.max is None else f"{parameter.min} to {parameter.max}"
+        parameter._get_number_range_help_str = lambda: said  # noqa: SLF001  # there is no public place for it
 
 
 def _name_argument(argument: Any) -> None:

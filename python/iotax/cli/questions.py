@@ -32,11 +32,11 @@ def asked_study() -> str:
     echo("Six questions; Enter takes what stands in brackets.")
     targets = _ask(
         "1. Compare which protocols or endpoints? The first is the baseline\n"
-        "   (local, nfs3, iscsi, nvme-tcp, or nfs://…, iscsi://…, nvme-tcp://…, /dev/…)",
+        "   (local, nfs3, iscsi, nvme-tcp, or nfs://…, iscsi://…, nvme-tcp://…, /dev/…)\n  ",
         "iscsi nvme-tcp",
         lambda text: targets_of(shlex.split(text.replace(",", " "))),
     )
-    rw = _ask(f"2. Which accesses? ({', '.join(RW)})", "randrw", _pattern)
+    rw = _ask(f"2. Which accesses? ({', '.join(RW)})\n  ", "randrw", _pattern)
     share = 50.0
     if RW[rw][0] is None:
         share = _ask("3. Share of reads", "75%", quantity.percent)

@@ -51,7 +51,8 @@ NFS = Scheme(
     query=("mountport",),
     elsewhere=dict.fromkeys(("version", "vers", "nfsvers"), _VERSIONS),
     hints={
-        "refused": "is the NFS server up, and is it the right port ({usual_port} unless the endpoint names one)?",
+        "refused": "is the NFS server up, and is it the right port ({usual_port} unless the endpoint names one)? "
+        "Without a port in the endpoint, the portmapper on port 111 must answer too",
         "not_found": "the server answers: check the export and the file; `showmount -e {host}` lists its exports",
         "wrong_kind": "name a regular file in the export",
         "denied": f"check the hosts that the export allows, its squashing, and `uid:` and `gid:` {WHERE}; "

@@ -36,6 +36,7 @@ def test_iotax_alone_shows_the_three_ways_in() -> None:
     for part in ("iotax import", "iotax vs", "iotax run quick --time 30s", "iotax doctor"):
         assert part in said
     assert len(said.splitlines()) <= 24
+    assert max(map(len, said.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
@@ -45,6 +46,7 @@ def test_every_help_text_has_an_example_and_no_types_of_python(words: tuple[str,
     assert example.strip().startswith(("iotax " + " ".join(words), 'eval "$(iotax')), said
     assert not re.search(r"<[^<>\n]*>|list\[|\bPath\b|\{[^}\n]*\}\.\.\.", said.partition("Example:")[0]), said
     assert "[default: (" not in said
+    assert not re.search(r"x[<>]=|<=x", said), said
     named = re.search(r"^  -.*\bNOTEBOOK\b", said.partition("Options:")[2], re.MULTILINE)
     assert not named, f"a notebook is an argument, as of every other command: {named and named[0]}"
 
