@@ -9,7 +9,7 @@ from iotax.trial import Direction, Gaps, Histogram, Latency, LatencyKnown, merge
 
 def merged_directions(streams: Sequence[Direction]) -> Direction:
     """Of reads, or of writes."""
-    # One without any I/O says 0, which is nobody's latency.
+    # One without any I/O says 0, which is not a latency.
     active = [each for each in streams if each.ios]
     services = [each.service for each in streams if each.service is not None]
     return Direction(

@@ -47,7 +47,7 @@ FREE_BYTES_MIN = 16 << 20
 """Below this much free disk no attempt is started: its result (well below 1 MiB) might not be kept."""
 
 _LOCK_PATIENCE_S = 0.5
-"""A reader that looks whether somebody writes holds the lock for some microseconds."""
+"""A reader that checks for a writer holds the lock for some microseconds."""
 ABANDONED = "the run ended without a message (killed, or the machine went down)"
 
 _ATTEMPTS = """

@@ -1,4 +1,4 @@
-"""What a notebook's file is made of: its tables, how they are made, and whether a file that somebody sent is one.
+"""What a notebook's file is made of: its tables, how they are made, and whether a given file is one.
 
 A notebook from a stranger is data. It is opened so that nothing in it is carried out: a file with a view, a trigger or
 an index that this format does not have is refused before any of its tables is read.

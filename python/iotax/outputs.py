@@ -1,4 +1,4 @@
-"""What a command writes for people and other programs: files, never over what somebody measured, never half of one;
+"""What a command writes for people and other programs: files, never over measurements, never half of one;
 text for terminals; and what a page of its own may carry out."""
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """An empty file is nobody's."""
+    """An empty file belongs to no one."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
         if not head or _OURS.match(head):

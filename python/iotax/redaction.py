@@ -1,8 +1,8 @@
 """Secrets are taken out of all that is kept, shown or passed on: values that are known, and what is one by its form.
 
 Words are no secrets: "CHAP authentication failed" stays as it is. What a study names as a secret is read once, when it
-runs (`learn`), so that its value is taken out of whatever a program says. A report is made from a notebook, perhaps by
-somebody else, who knows no values: there only the form tells.
+runs (`learn`), so that its value is taken out of whatever a program says. A report is made from a notebook, perhaps on
+another machine, where the values are not known: there only the form tells.
 """
 
 from __future__ import annotations

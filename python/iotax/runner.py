@@ -52,8 +52,8 @@ def run_study(
 ) -> Ending:
     """Runs every trial that has no result yet. Raises LabUnusable before the first trial, NotebookError at any time.
 
-    The latest run of an equal study under the same label is taken up again, or of one with fewer replicates, to which
-    those that are missing are added, unless all of them draw what is unknown of the costs. `anew` begins another run
+    The latest run of an equal study under the same label continues. A run with fewer replicates gets the missing
+    ones, unless all of them draw their costs. `anew` begins another run
     whatever there is.
     """
     started_unix_ns = time.time_ns()

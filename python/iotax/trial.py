@@ -333,7 +333,7 @@ class SiteWork(Record):
     busiest_port_ns: int | None = None
     """How long the busiest of them was, in the direction that was busier; None where no zones load them unequally."""
     credits_ns: int = 0
-    """And idle with frames to send, for want of credits."""
+    """And idle with frames to send, because no credits are left."""
     lost: int = 0
     """Segments that they sent and that were lost."""
     timeouts: int = 0
@@ -368,7 +368,7 @@ class LaneWork(Record):
 
     busy_ns: int
     credits_ns: int
-    """Idle with frames to send, for want of credits."""
+    """Idle with frames to send, because no credits are left."""
     lost: int
     """Segments that found no room in front of it."""
 
@@ -496,7 +496,7 @@ class TrialResult(Record):
     verify: Verify | None = None
     checks: Checks = Checks()
     paths: Paths | None = None
-    """Where there are several, and somebody counted."""
+    """Where there are several, and they were counted."""
     facts: Facts = Facts()
     """How it came about, as the lab knows."""
     clients: tuple[Client, ...] = ()
@@ -716,7 +716,7 @@ class Attempt(Record):
 
 
 class Look(Record):
-    """Replicates were added to a run that had results, which somebody may have seen."""
+    """Replicates were added to a run that had results, which may have been seen."""
 
     at_unix_ns: int
     results: int

@@ -1,4 +1,4 @@
-//! Whose data a file or a block device holds. Asked before anything is written, of all of it: what lies behind a working set is somebody's too.
+//! Whose data a file or a block device holds. Asked before anything is written, of all of it: data beyond a working set have an owner too.
 
 use std::{io, ops::Range, os::unix::fs::FileExt as _};
 

@@ -33,7 +33,7 @@ pub(crate) fn within<T>(limit: Duration, wait: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Renewed by each line that is heard. Without a length it never ends.
+/// Renewed by each line received. Without a length it never ends.
 #[derive(Clone)]
 pub(crate) struct Lease {
     clock: Clock,
@@ -41,7 +41,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// From now on the process ends where nothing is heard for `lease_ns`.
+    /// From now on the process ends when nothing is received for `lease_ns`.
     pub(crate) fn start(lease_ns: Option<u64>) -> Self {
         let lease = Self { clock: Clock::start(), heard_ns: Arc::default() };
         if let Some(lease_ns) = lease_ns {
@@ -69,7 +69,7 @@ fn give_up(silent: Duration) -> ! {
     end(format!("heard nothing for {} s: whoever started this is gone", silent.as_secs_f64()))
 }
 
-/// Standard input ended before the task did: nobody is left to measure for.
+/// Standard input ended before the task did: the caller is gone.
 pub(crate) fn input_ended() -> ! {
     end("standard input ended before the task did: keep it open until the result has come".to_owned())
 }

@@ -55,7 +55,7 @@ pub(crate) fn finish() {
     }
 }
 
-/// The thread that writes: standard error may be a pipe that nobody empties, or a file on a full disk.
+/// The thread that writes: standard error may be a pipe without a reader, or a file on a full disk.
 fn start() -> Option<SyncSender<Entry>> {
     let (sender, entries) = mpsc::sync_channel(WAITING_MAX);
     let write = move || {

@@ -18,7 +18,7 @@ pub(crate) fn emit_last(event: &Event) {
     std::mem::forget(stdout);
 }
 
-/// Writes one line. A reader that went away ends the process: nobody is left to measure for.
+/// Writes one line. A reader that went away ends the process: the caller is gone.
 pub(crate) fn emit(event: &Event) {
     let mut line = serde_json::to_vec(event).expect("plain data, whose keys are strings");
     line.push(b'\n');

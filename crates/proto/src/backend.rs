@@ -111,7 +111,7 @@ pub struct Allocation {
 #[derive(Clone, Debug, Default)]
 pub struct Ending(Arc<()>);
 
-/// What somebody who aborted it waits for.
+/// What the one who aborted it waits for.
 #[derive(Clone, Debug, Default)]
 pub struct Endings(Vec<Weak<()>>);
 

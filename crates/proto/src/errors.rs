@@ -1,4 +1,4 @@
-//! What can go wrong between two sides of a protocol, as types: nobody reads a message to decide anything.
+//! What can go wrong between two sides of a protocol, as types: no code decides by the text of a message.
 
 use core::fmt;
 

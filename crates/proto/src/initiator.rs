@@ -47,7 +47,7 @@ pub enum Io {
 pub enum Reserve {
     /// Registers with a key. Over SCSI it replaces the port's key; over NVMe a host that has another is refused.
     Register { key: u64 },
-    /// Takes the reservation where nobody has it.
+    /// Takes the reservation where it is free.
     Hold { key: u64 },
     /// Removes whoever is registered with another key and ends their commands; takes the reservation where it was theirs.
     PreemptAndAbort { key: u64, victim: u64 },

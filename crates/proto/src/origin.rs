@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::net::IpAddr;
 
-/// A peer that proved its name, or an address: names that nobody proves are as many as a stranger likes.
+/// A peer that proved its name, or an address: a stranger can send any number of unauthenticated names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     Name(String),

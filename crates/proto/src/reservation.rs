@@ -59,7 +59,7 @@ pub(crate) enum Notice {
     ReservationPreempted = 3,
 }
 
-/// Notices, and whom they are for; never for who caused them.
+/// Notices, and their receivers; never for who caused them.
 pub(crate) type Notices<Who> = Vec<(Notice, Vec<Who>)>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,7 +219,7 @@ impl<Who: Clone + PartialEq> Reservations<Who> {
         Ok(notices)
     }
 
-    /// What registrants hear where a reservation of that type is released.
+    /// The notice to registrants where a reservation of that type is released.
     fn released(&self, kind: Kind, by: &Who) -> Notices<Who> {
         if kind.spares_registrants { vec![(Notice::ReservationReleased, self.others(by))] } else { Vec::new() }
     }

@@ -145,7 +145,7 @@ impl Region for SharedRegion {
     #[inline]
     fn copy_out(&self, offset: usize, into: &mut [u8]) {
         self.0.check(offset, into.len());
-        // SAFETY: the range lies inside the mapping, and `into` is other memory: nobody can hold a reference into the mapping.
+        // SAFETY: the range lies inside the mapping, and `into` is other memory: no reference into the mapping can exist.
         unsafe { self.0.base.add(offset).copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
     }
 

@@ -73,7 +73,7 @@ class Tax:
     initiator_us: Estimate | None
     """Of CPU, beyond what the local load spends."""
     target_us: Estimate | None
-    """Of CPU: all of it, since nobody serves what is local."""
+    """Of CPU: all of it, since local access has no server."""
 
 
 class Model:

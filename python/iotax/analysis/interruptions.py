@@ -10,7 +10,7 @@ from iotax.analysis.responses import LONGEST_GAP, SLOW, Run
 from iotax.analysis.summary import Summary
 
 GAP_MS_MIN = 1000.0
-"""A gap that is shown though nobody asked for it,"""
+"""A gap that is shown without being asked for,"""
 GAP_IOS_MIN = 20
 """if at the run's mean rate so many I/Os would have completed in it: at a low rate a second without I/O is usual."""
 
@@ -26,7 +26,7 @@ class Interruptions:
     one_client: bool
     """Of some run the longest of any one client: their clocks cannot tell when all of them had one."""
     recovery: MedianRecovery | None
-    """None where nothing was made to happen, or nobody can tell."""
+    """None without events, or where it cannot be known."""
     slow: Mapping[str, float | None]
     """I/Os slower than each of `SLOW`, a run; None where latencies are not known."""
 

@@ -61,7 +61,7 @@ class Beside:
     measured_absolute: Estimate | None
     is_baseline: bool
     carrier: Carrier
-    """An emulated one, of its own or of its baseline; else as nobody knows it."""
+    """An emulated one, of its own or of its baseline; else an unknown one."""
     at_equal_rates: bool = True
     """False of a relative utilisation where the rates differ."""
     levels: tuple[tuple[str, str], ...] = ()

@@ -89,7 +89,7 @@ def steady_state(values: Sequence[float]) -> SteadyState:
     if len(values) < MSER_SAMPLES_MIN:
         return SteadyState(label, window, batches=batch_means(values))
     cut = mser5(values)
-    # Of noise alone MSER-5 would cut more than half one time in four: what counts is what that changes.
+    # Of noise alone MSER-5 would cut more than half one time in four: only the resulting change counts.
     kept = np.asarray(values[cut if cut is not None else len(values) // 2 :], dtype=float).mean()
     whole = float(np.mean(values))
     bias = abs(whole - kept) / kept if kept > 0 else float("inf")

@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Made:
-    """A table, how it fits what it was made of, what it says of the other treatments, and what was left out."""
+    """A table, its fit to the measurements behind it, its predictions for other treatments, and what was left out."""
 
     table: CostTable
     checks: list[Check]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NAMES = ("A", "B")
 REPLICATES = 10
-"""Runs of A and of B, where nobody says how many."""
+"""Runs of A and of B, where no number is given."""
 
 
 def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None, document: Path | None) -> None:

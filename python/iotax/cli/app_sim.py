@@ -121,7 +121,7 @@ def what_if(
     long: Long = False,
     document: JsonFile = None,
 ) -> None:
-    """Show what limits a simulated study: links, switches, CPU or media.
+    """Show what limits a simulated study, now and after a change.
 
     Simulates each treatment once as in the study and once with the changes. Keeps nothing.
     """

@@ -27,7 +27,7 @@ unwritten: list[OSError] = []
 
 
 class _Lasting:
-    """A stream that goes on in silence where nobody reads any more: a run must not end with its reader, be it a pipe
+    """A stream that ignores writes once its reader is gone: a run must not end with its reader, be it a pipe
     that was closed or a terminal that hung up. A full disk does not end it either."""
 
     def __init__(self, stream: TextIO) -> None:

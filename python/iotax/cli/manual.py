@@ -71,7 +71,7 @@ def _epilog(text: str) -> list[str]:
 
 
 def _told(command: Any, context: Any, kind: str) -> list[tuple[str, str]]:
-    """(what is written, what it does) of arguments or options that `--help` shows."""
+    """(spelling, meaning) of the arguments or options that `--help` shows."""
     chosen = [each for each in command.get_params(context) if each.param_type_name == kind]
     records = [each.get_help_record(context) for each in chosen if not getattr(each, "hidden", False)]
     return [record for record in records if record]

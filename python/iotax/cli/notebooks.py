@@ -8,7 +8,7 @@ from iotax.cli.exits import Exit, leave
 from iotax.notebook import Notebook, NotebookError
 
 OUT = Path("out")
-"""Where notebooks and reports go when nobody says otherwise."""
+"""Where notebooks and reports go by default."""
 
 
 def open_notebook(path: Path | None, instead: str = "") -> Notebook:

@@ -21,7 +21,7 @@ _SIZE_BYTES = 512 << 20
 
 
 def on_terminal() -> bool:
-    """Whether somebody is there who can answer."""
+    """Whether a user can answer."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -220,7 +220,7 @@ def _is_younger(page: Path, notebook: Notebook, run: int) -> bool:
 
 
 def _nothing_run(notebook: Notebook, run: int) -> str:
-    """The last word, so that nobody takes earlier figures for new ones; a script reads `trials_done_now`."""
+    """The last word, so that earlier figures are not taken for new ones; a script reads `trials_done_now`."""
     trials, partial = len(notebook.trials(run)), notebook.partial(run)
     waiting = f" {len(partial)} of them ran with fewer clients and wait for their hosts." if partial else ""
     return (

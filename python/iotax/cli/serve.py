@@ -194,7 +194,7 @@ class _Display(Protocol):
 
 
 class _Lines:
-    """Where nobody watches: a line whenever the number of connections has changed."""
+    """Where no terminal watches: a line whenever the number of connections has changed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -240,7 +240,7 @@ def _status(connections: int, cores: float) -> str:
 
 
 def _follow(engine: Engine, display: _Display) -> None:
-    """Asks how the server stands until it ends or somebody says stop."""
+    """Asks for the server's status until it ends or is stopped."""
     before_ns = before_s = 0.0
     engine.send({"command": "status"})
     while True:

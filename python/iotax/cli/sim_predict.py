@@ -1,4 +1,4 @@
-"""`iotax sim predict`: what a table of costs says of treatments that were measured, beside what was measured."""
+"""`iotax sim predict`: a cost table's predictions beside measurements of the same treatments."""
 
 from __future__ import annotations
 

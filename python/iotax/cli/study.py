@@ -302,7 +302,7 @@ def _begun(source: str | None, name: str, variables: Mapping[str, str]) -> str:
 
 
 def _by_lines_of_job(source: str, error: StudyError, lines: Mapping[tuple[str, ...], str]) -> list[str]:
-    """What is wrong with the study that a job became, with the lines of the job: nobody has seen those of the study."""
+    """What is wrong with the study that a job became, with the lines of the job: those of the study are unknown."""
     found = []
     for problem in error.problems:
         place: tuple[str, ...] = tuple(str(each) for each in problem.place)

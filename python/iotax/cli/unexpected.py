@@ -1,6 +1,6 @@
 """What no command foresaw: one line for whoever typed the command, and a file for whoever mends iotax.
 
-Nothing else in the command line turns an error that nobody expected into words: elsewhere such errors pass through.
+Nothing else in the command line describes an unexpected error: elsewhere such errors pass through.
 """
 
 from __future__ import annotations

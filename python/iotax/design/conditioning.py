@@ -9,7 +9,7 @@ from iotax.study.precondition import ROUNDS_MIN, Precondition
 from iotax.units import counted, format_duration, format_size, show_minutes
 
 FILL_BYTES_PER_S = 500 << 20
-"""What a volume behind a network may take; nobody knows before it runs."""
+"""What a volume behind a network may take; it is not known before it runs."""
 
 
 @dataclass(frozen=True)

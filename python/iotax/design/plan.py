@@ -301,7 +301,7 @@ def _window_ns(load: Load) -> int:
 
 
 def idle_slices(treatments: int, rounds: int) -> int:
-    """Slices of a session in which nobody loads anything, where machines are judged whole: one at most in a round, and
+    """Slices of a session without any load, where machines are judged whole: one at most in a round, and
     one at least for every eight slices of load (`rounds.with_idle`)."""
     return min(rounds, math.ceil(treatments * rounds / LOADED_PER_IDLE))
 

@@ -51,7 +51,7 @@ def session_of(study: Study, trial: Trial) -> tuple[LevelValue, ...]:
 
 
 def with_idle(rounds: Sequence[Sequence[int]]) -> list[list[int | None]]:
-    """The same rounds, some of which end with a slice in which nobody loads anything (None): where machines are judged
+    """The same rounds, some of which end with a slice without load (None): where machines are judged
     whole, it says what they spend by themselves. The first does, then one for every eight slices of load."""
     loaded = idle = 0
     found: list[list[int | None]] = []

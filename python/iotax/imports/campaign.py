@@ -43,7 +43,7 @@ class Times:
         return self.written or self.all_ns is not None or path.resolve() in self.of_ns
 
     def begin_ns(self, path: Path) -> int | None:
-        """When the first of a file's runs began; None where nobody said so."""
+        """When the first of a file's runs began; None where it was not given."""
         return self.of_ns.get(path.resolve(), self.all_ns)
 
 

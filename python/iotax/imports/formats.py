@@ -45,7 +45,7 @@ class Format:
 
     @property
     def reader(self) -> Reader:
-        """Imported when it is used: nobody pays for formats that they do not have."""
+        """Imported when it is used: formats that are not used cost nothing."""
         found = importlib.import_module(f"iotax.imports.{self.module}").read
         return found if self.columns is None else functools.partial(found, columns=self.columns)
 

@@ -112,7 +112,7 @@ def study_of(campaign: Campaign, wanted: Wanted, recorded: Sequence[Recorded] = 
 
 
 _OF_HYPERVISORS = ("cpu_hypervisor", "iops", "latency", "cpu_per_io")
-"""What a campaign answers whose hypervisors were recorded with their guests: nobody does that for another question."""
+"""What a campaign answers whose hypervisors were recorded with their guests: no other question is answered so."""
 
 
 def _responses(words: Sequence[str]) -> list[str]:

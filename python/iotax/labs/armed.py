@@ -51,7 +51,7 @@ class Freezer:
             raise OSError("the process that would undo the event did not come up")
 
     def freeze(self) -> None:
-        """Raises OSError, too, where nobody would undo it: nothing is stopped then."""
+        """Raises OSError, too, where it would not be undone: nothing is stopped then."""
         self._tell(_STOPS)
         signal.pidfd_send_signal(self._process, signal.SIGSTOP)
 

@@ -37,7 +37,7 @@ class Sample:
     hosts: tuple[HostSample, ...] = ()
     """Where the load comes from other machines: each one's part. Percentiles of several cannot be put together."""
     cores: Mapping[CpuRole, float] = field(default_factory=dict)
-    """Processors that each role kept busy lately, background included; empty where nobody looks meanwhile."""
+    """Processors that each role kept busy lately, background included; empty where it is not watched."""
 
 
 @dataclass(frozen=True)

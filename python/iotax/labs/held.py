@@ -58,7 +58,7 @@ class Held:
                 raise EngineError("in_use", message, str(self.path)) from None
 
     def _locked_by_others(self) -> bool:
-        """Whether somebody locks any byte, as a virtual machine does of its image (fcntl(2))."""
+        """Whether another process locks any byte, as a virtual machine does of its image (fcntl(2))."""
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         with contextlib.suppress(OSError):
             found, *_ = struct.unpack(_FLOCK, fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, asked))
@@ -84,7 +84,7 @@ class Held:
         self._state = self._look()
 
     def changed(self) -> bool:
-        """Whether somebody wrote to the file since. Of a device this cannot be told."""
+        """Whether the file was written to since. Of a device this cannot be told."""
         return self._look() != self._state
 
     def _look(self) -> tuple[int, int]:
@@ -127,7 +127,7 @@ class Holdings:
         return self._held[uri].descriptor_path if uri in self._held else None
 
     def changed(self, uri: str) -> bool:
-        """Whether somebody wrote to it. Raises EngineError where another stands in its place."""
+        """Whether it was written to. Raises EngineError where another stands in its place."""
         if uri not in self._held:
             return False
         self._held[uri].check_in_place()

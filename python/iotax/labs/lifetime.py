@@ -8,5 +8,5 @@ SETPRIV = "setpriv"
 
 
 def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
-    """The command such that the kernel kills it when the thread that started it ends, however that ends."""
+    """The command, wrapped so that the kernel kills it when the thread that started it ends."""
     return [SETPRIV, "--pdeathsig", "KILL", "--", *command]

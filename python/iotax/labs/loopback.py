@@ -490,7 +490,7 @@ class LoopbackLab(Lab):
         return found
 
     def _judge_again(self, settings: Settings, progress: Progress) -> None:
-        """Refuses what was replaced since it was judged; judges anew what somebody wrote to. Raises EngineError."""
+        """Refuses what was replaced since it was judged; judges anew what was written to. Raises EngineError."""
         uri = settings.endpoint.uri
         if not settings.writes or not self._held.changed(uri) or self._may_destroy(uri):
             return

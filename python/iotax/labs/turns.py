@@ -2,7 +2,7 @@
 clock.
 
 The schedule is told once. The machine of a load submits in that load's slices; the others only read what they spend
-over them, as exactly as their kernels tell. In some slices nobody loads anything: what connected paths spend by
+over them, as exactly as their kernels tell. Some slices have no load: what connected paths spend by
 themselves (keep-alives, path checkers) is taken off.
 """
 
@@ -119,7 +119,7 @@ class Session:
         unsure_ns = sum(max(each.error_ns for each in some) for some in (before, after))
         if apart_ns <= self.slices.settle_ns + unsure_ns:
             return
-        # By ours, which counts on from when it was first read: nobody sets it meanwhile.
+        # By ours, which counts on from when it was first read: nothing else sets it meanwhile.
         at = max(range(len(moved)), key=lambda index: abs(moved[index]))
         name = self.stations[at].place.name
         raise TrialFailed(

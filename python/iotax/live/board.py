@@ -29,7 +29,7 @@ from iotax.trial import Attempt, Trial, TrialResult
 from iotax.wording.names import title
 
 State: TypeAlias = Literal["starting", "running", "ended", "interrupted", "stopped"]
-"""`ended`: the plan has, whatever came of its trials. `stopped`: nobody runs what is left."""
+"""`ended`: the plan has, whatever came of its trials. `stopped`: nothing runs what is left."""
 
 SAMPLES_KEPT = 480
 """Four minutes at two a second: what a page that comes later is given."""
@@ -159,7 +159,7 @@ class Board:
         )
 
     def _keep_busy(self, attempt: Attempt, result: TrialResult) -> None:
-        """Processors of the roles that nobody told of meanwhile, over a run that is over, when they were busy."""
+        """How busy the roles' processors were, for a finished run whose samples were not sent live."""
         over_time = result.cpu_over_time
         if not over_time:
             return

@@ -1,7 +1,7 @@
 """A guest of the vm lab, behind its control port: a script in, its lines and its exit status out.
 
 The port is a device of its own: nothing of this runs over the network under test. It carries one script's lines at a
-time; what is sent to a task, and what ends it, are scripts that say nothing and run beside it.
+time; silent scripts run beside a task: one sends to it, one ends it.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Jobs:
         self._ids.clear()
 
     async def _submit(self, host: str, contact: Contact) -> None:
-        """An interrupt meanwhile leaves no job that nobody knows of."""
+        """An interrupt meanwhile leaves no unknown job behind."""
         words = [
             "sbatch", "--parsable", f"--job-name=iotax-{host}", f"--nodelist={host}", "--nodes=1", "--ntasks=1",
             "--exclusive", "--no-requeue", f"--time={math.ceil(self._asked.time / 60e9)}",

@@ -1,6 +1,6 @@
 """A host behind SSH, with AsyncSSH: one connection for the whole study, the engine copied once, by its hash.
 
-How a host is reached, as whom and with which key follows OpenSSH's own configuration, agent and known hosts.
+How a host is reached, with which user and key, follows OpenSSH's own configuration, agent and known hosts.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ async def _actor(client: Client, scheduler: str, worker: Worker, packed: bytes, 
 class _Started:
     """A scheduler of our own, in this process, and the jobs whose workers come to it.
 
-    Both sides prove themselves by a certificate made for this study: nobody else can have the workers run anything.
+    Both sides prove themselves by a certificate made for this study: no one else can have the workers run anything.
     """
 
     def __init__(self, asked: Slurm, hosts: Sequence[Host], tell: Callable[[str], None]) -> None:

@@ -65,7 +65,7 @@ class Facts(Record):
     clients: int | None = None
     """Hosts that ran the load at once; None where only one could."""
     volumes: int | None = None
-    """That the clients had, one each; None where they shared one, or nobody knows."""
+    """That the clients had, one each; None where they shared one, or where that is unknown."""
     target_threads: int | None = None
     polling: Literal["never", "auto", "always", "unknown"] = "unknown"
     """How both sides waited; where they looked for news, their processors were busy without work, too."""

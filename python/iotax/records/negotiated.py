@@ -1,4 +1,4 @@
-"""What the two ends of a connection agreed on, a record for each kind of protocol. What nobody said is None.
+"""What the two ends of a connection agreed on, a record for each kind of protocol. What was not reported is None.
 
 The engine and the kernels say it in words, by the names of the standards (docs/reference/engine.md); so did the
 notebooks of earlier versions. `understood` makes records of words, and `words` words of a record.
@@ -107,7 +107,7 @@ class NfsAgreed(Agreed):
 
 
 class NothingAgreed(Agreed):
-    """Of a connection whose protocol agrees on nothing, or of which nobody said anything."""
+    """Of a connection whose protocol agrees on nothing, or of which nothing was reported."""
 
     protocol: Literal["unknown"] = "unknown"
 

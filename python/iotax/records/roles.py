@@ -87,7 +87,7 @@ def cpu_of(cpu: CpuUse, facts: Facts, role: CpuRole) -> RoleCpu:
 
 def _initiator(cpu: CpuUse, facts: Facts) -> RoleCpu:
     if (own := cpu.part("initiator", "machine")) is not None:
-        # A machine that does nothing but initiate, as somebody who imported its figures said, is taken whole.
+        # A machine that does nothing but initiate, as stated when its figures were imported, is taken whole.
         return RoleCpu((own,))
     if facts.stack == "kernel" and cpu.part("initiator", "guest") is None:
         machine = cpu.part("other", "machine", "guest")

@@ -151,7 +151,7 @@ def had_events(summary: Summary) -> bool:
 
 
 def interruption_groups(summary: Summary) -> list[Group]:
-    """How long no I/O completed, and how many were slow; empty where nobody asks and nothing stood still."""
+    """How long no I/O completed, and how many were slow; empty where it was not asked for and nothing stood still."""
 
     def figures(cell: CellSummary) -> list[Figure]:
         found = interruptions.interruptions(cell.runs)
@@ -259,7 +259,7 @@ def utilisation_columns(summary: Summary) -> list[Column]:
 
 
 def utilisation_groups(summary: Summary) -> list[Group]:
-    """By role, of the role's own processors; empty where nobody knows how many these are."""
+    """By role, of the role's own processors; empty where their number is unknown."""
     responses = _utilisation(summary)
     known = {each.key for each in responses}
     cells = [cell for cell in summary.cells if known & cell.values.keys()]

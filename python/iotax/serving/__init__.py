@@ -1,1 +1,1 @@
-"""One volume for anybody's clients: what is served, where, to whom, and how clients reach it."""
+"""One volume for anybody's clients: what is served, where, to which clients, and how they reach it."""

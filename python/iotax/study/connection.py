@@ -1,4 +1,4 @@
-"""How an initiator connects, and as whom."""
+"""How an initiator connects, and as which user."""
 
 from __future__ import annotations
 

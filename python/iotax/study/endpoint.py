@@ -1,4 +1,4 @@
-"""Where I/O goes: an embedded protocol, a URI of somebody's target, or a file or device of this machine."""
+"""Where I/O goes: an embedded protocol, the URI of an external target, or a file or device of this machine."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _loopback(study: Study, settings: Settings) -> Facts:
 def _hosts(lab: Hosts, settings: Settings) -> Facts:
     protocol, load = settings.endpoint.protocol, settings.load
     served = settings.endpoint.embedded
-    # Of a device or file of a host nobody knows what is behind it.
+    # What is behind a device or file of a host is unknown.
     device = protocol == "local"
     return Facts(
         lab="hosts",
@@ -159,7 +159,7 @@ def _vm(study: Study, settings: Settings) -> Facts:
 
 
 def _endpoint(study: Study, settings: Settings) -> Facts:
-    """Somebody's target, a device or a file. Of a path of this machine nobody knows what is behind it, unless the
+    """An external target, a device or a file. What is behind a path of this machine is unknown, unless the
     study says that it is the volume without a protocol."""
     protocol, load = settings.endpoint.protocol, settings.load
     path = protocol == "local"

@@ -274,7 +274,7 @@ tells by treatment."""
 
 
 def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
-    """Every field that the study gives and that its lab would not heed."""
+    """Every field of the study that its lab would ignore."""
     given = [name for name in LABS if name in study.lab.model_fields_set and getattr(study.lab, name) is not None]
     if len(given) > 1:
         yield ("lab", given[0]), f"a study runs in one lab; leave `{given[0]}:` or `{given[1]}:` out"

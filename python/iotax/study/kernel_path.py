@@ -1,4 +1,4 @@
-"""A path that a host's own kernel makes to somebody's target: NFS, iSCSI, NVMe/TCP, Fibre Channel."""
+"""A path that a host's own kernel makes to an external target: NFS, iSCSI, NVMe/TCP, Fibre Channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that cannot happen, or that nobody could see."""
+"""Events that cannot happen, or that nothing would show."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _paths(study: Study, *, with_switches: bool = False) -> set[int]:
 
 
 def _partners(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """Paths by partners that are not there, and takeovers of what is not there or that leave clients without a path."""
+    """Paths by missing partners, and takeovers of missing controllers or that leave clients without a path."""
     found: dict[tuple[Place, str], None] = {}
     forwards = False
     for treatment in combinations(study, ("protocol", *_OF_PARTNERS, "loss", "port_buffer", "queue_depth")):

@@ -19,8 +19,8 @@ class ServiceTimesError(ValueError):
 
 
 def settle_service_times(document: Document, folder: Path) -> list[Problem]:
-    """Puts what its file holds in place of each `service_times` that names one, so that a study says all of what it
-    asks. Relative paths start at `folder`. What is wrong, where."""
+    """Puts the contents of its file in place of each `service_times` that names one, so that a study says all that
+    it asks. Relative paths start at `folder`. What is wrong, where."""
     found = []
     for section, place in _media(document.data):
         name = section.get("service_times")

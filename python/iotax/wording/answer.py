@@ -23,12 +23,12 @@ _PERCENT_MAX = 100
 """What is known no better than to a factor of two is not known to a tenth of a percent."""
 
 _SENTENCES_MANY = 10
-"""More, and nobody finds the answer among them: then it stands in front of them, in few lines."""
+"""With more, the answer is hard to find among them: then it stands in front of them, in few lines."""
 _LINES_MAX = 8
 _STEP = math.log(1.1)
 """Ratios that differ by less are about the same."""
 _SHOWN_MIN = 0.05
-"""What is known better is written as that, and nobody needs to know it better still."""
+"""More precision than this is not needed."""
 _ALIKE_PERCENT = 1e-7
 
 

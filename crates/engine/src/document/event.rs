@@ -275,7 +275,7 @@ pub(crate) struct TrunksReport {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct LaneReport {
     pub(crate) busy_ns: u64,
-    /// Idle with frames to send, for want of credits
+    /// Idle with frames to send, because no credits are left
     pub(crate) credits_ns: u64,
     /// Segments that found no room in front of it
     pub(crate) lost: u64,
@@ -300,7 +300,7 @@ pub(crate) struct SiteReport {
     /// How long the busiest of them was, in the direction that was busier; absent where no zones load them unequally
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) busiest_port_ns: Option<u64>,
-    /// And how long they were idle with frames to send, for want of credits
+    /// And how long they were idle with frames to send, because no credits are left
     pub(crate) credits_ns: u64,
     /// Segments that they sent and that were lost, and how often a connection waited for its timeout to send one again; none
     /// where the link loses nothing

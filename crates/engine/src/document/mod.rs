@@ -48,7 +48,7 @@ pub(crate) enum Polling {
     Always,
 }
 
-/// What tells a file or a block device of this machine from all others while somebody holds it open.
+/// Identifies a file or a block device of this machine while it is held open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {

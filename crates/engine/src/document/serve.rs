@@ -24,7 +24,7 @@ pub(crate) struct ServeDocument {
     /// How a thread waits for work
     #[serde(default)]
     pub(crate) polling: Polling,
-    /// The server ends where it hears no line for so long; absent: only where its input ends
+    /// The server ends when it receives no line for so long; absent: only where its input ends
     pub(crate) lease_ns: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum SquashSpec {
     /// Their own, root's too
     #[default]
     None,
-    /// Their own, but root has nobody's
+    /// Their own, but root becomes nobody
     Root,
     /// Nobody's
     All,

@@ -37,7 +37,7 @@ pub(crate) struct SessionDocument {
     /// Read the machine's CPU time and counters over the slices; of several, which need `gap_ns`, over each as exactly as the
     /// kernel tells
     pub(crate) observe: Option<ObserveSpec>,
-    /// The session ends where it hears no line for so long; absent: only where its input ends
+    /// The session ends when it receives no line for so long; absent: only where its input ends
     pub(crate) lease_ns: Option<u64>,
 }
 

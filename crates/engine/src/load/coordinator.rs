@@ -27,7 +27,7 @@ use crate::{
 const OPENING_PERIOD: Duration = Duration::from_millis(1);
 const FINISH_PERIOD: Duration = Duration::from_millis(5);
 const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
-/// From the decision to begin to the beginning: every thread has heard by then.
+/// From the decision to begin to the beginning: every thread has received it by then.
 const BEGIN_AFTER: Duration = Duration::from_millis(5);
 
 pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {

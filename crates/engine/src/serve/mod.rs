@@ -1,4 +1,4 @@
-//! `iotax-engine serve`: volumes behind exports until somebody says stop.
+//! `iotax-engine serve`: volumes behind exports until told to stop.
 
 mod burn;
 mod connection_count;

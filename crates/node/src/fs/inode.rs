@@ -68,7 +68,7 @@ impl Inode {
             Content::Volume(volume) => return volume.attributes(),
             Content::File(data) => (FileType::Regular, data.size(), data.used(), (0, 0)),
             Content::Directory(directory) => {
-                // As if an entry took 32 bytes of a file: nobody may rely on it, but many look whether it is zero.
+                // As if an entry took 32 bytes of a file: callers may not rely on it, but many check whether it is zero.
                 let size = 4096_u64.max(32 * directory.len() as u64);
                 (FileType::Directory, size, size, (0, 0))
             }

@@ -1,4 +1,4 @@
-//! What a run remembers of its own writes, so that a block that lost a write is told from one that never had it.
+//! What a run remembers of its own writes: it shows whether a block lost a write or never had one.
 
 use super::verdict::{Verdict, Wrong, describe, describe_copy};
 use crate::pattern::{BLOCK_BYTES, Copied, Reduction, Stamp};
@@ -9,7 +9,7 @@ const UNTOUCHED: u32 = 0;
 /// A write of this block failed: old and new are both right.
 const UNKNOWN: u32 = u32::MAX;
 
-/// The writes of one worker to its own zone, which nobody else writes during the run.
+/// The writes of one worker to its own zone, which no other worker writes during the run.
 #[derive(Debug)]
 pub struct Ledger {
     run: u64,

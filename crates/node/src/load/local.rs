@@ -159,7 +159,7 @@ pub struct DiskInitiator {
     under_way: Vec<Option<Pending>>,
     outstanding: usize,
     asked: Vec<(Tag, DiskOp)>,
-    /// Through which what was read is shown; empty where nobody looks at it.
+    /// Through which what was read is shown; empty where it is not used.
     piece: Vec<u8>,
     turn: Instant,
     transmit: Transmit,

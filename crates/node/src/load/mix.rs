@@ -52,7 +52,7 @@ impl Mix {
         self.unflushed += 1;
     }
 
-    /// What was written before is nobody's business any more.
+    /// What was written before no longer matters.
     pub fn forget(&mut self) {
         self.unflushed = 0;
     }

@@ -1,4 +1,4 @@
-//! What a load's connections are asked for, and for whom, whatever their protocol.
+//! What a load's connections are asked for, and as which user, whatever their protocol.
 
 use std::net::IpAddr;
 

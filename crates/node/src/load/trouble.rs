@@ -58,7 +58,7 @@ fn failed_io(error: &IoError) -> FailureKind {
     }
 }
 
-/// A connection that ended although nobody here asked for it.
+/// A connection that ended unexpectedly.
 pub(super) fn closed(reason: &CloseReason, opening: bool, place: &str) -> Failure {
     let (kind, message) = match reason {
         CloseReason::Ended if opening => {

@@ -5,7 +5,7 @@ use crate::pattern::{Copied, Stamp};
 /// What a right block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All zeros: nobody wrote it yet.
+    /// All zeros: it was not written yet.
     NeverWritten,
     Ours(Stamp),
     /// Data that repeat: of no place, and nobody's.

@@ -1,4 +1,4 @@
-//! A protocol that only tests know: all that a new one takes here, and what shows that nothing else is needed.
+//! A protocol that only tests know: all that a new protocol takes here, as proof that nothing else is needed.
 //!
 //! The server begins with the unit's size. A request is an operation, a tag, an offset, a length and, of a write, its data; an
 //! answer is the tag, a status, a length and, of a read, its data. Integers are big-endian.

@@ -47,7 +47,7 @@ impl Arithmetic {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Done at once where nobody else does it; refused where too much waits.
+    /// Done at once where no other thread does it; refused where too much waits.
     pub(crate) fn ask(&self, requester: Requester, origin: Origin, work: Work) -> Option<Worked> {
         let mut state = self.lock();
         if !state.has_worker {

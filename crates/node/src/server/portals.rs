@@ -72,7 +72,7 @@ impl Export {
         self.groups.is_none() || self.group(name, address).is_some()
     }
 
-    /// The first group that lets somebody in.
+    /// The first group that admits the caller.
     pub(crate) fn group(&self, name: Option<&str>, address: std::net::IpAddr) -> Option<&Group> {
         self.groups.iter().flatten().find(|group| group.has(name, address))
     }

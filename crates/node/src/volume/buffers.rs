@@ -1,4 +1,4 @@
-//! Staging memory, used again once nobody holds it any more.
+//! Staging memory, used again once it is released.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,7 +13,7 @@ use crate::node::ConnId;
 /// Memory that one thread may have staged at a time: three connections that each hold 128 writes of 1 MiB leave as much to all
 /// others as one of them holds.
 const STAGED_MAX_BYTES: usize = 512 << 20;
-/// Of that, what is kept while nobody uses it.
+/// Of that, what is kept while unused.
 const IDLE_MAX_BYTES: usize = 64 << 20;
 const SMALLEST: usize = 4096;
 /// Powers of two from `SMALLEST` to twice an I/O: compare-and-write takes two.
@@ -41,7 +41,7 @@ struct Pool {
     held_by: RefCell<Vec<usize>>,
 }
 
-/// A buffer while somebody holds it.
+/// A buffer in use.
 struct Lease {
     buffer: Option<Rc<dyn Region>>,
     class: usize,

@@ -1,7 +1,7 @@
 //! Who may change a part of a volume now, among all connections, protocols and threads of a server.
 //!
 //! What reads blocks, changes them and writes them back (an unaligned write, COMPARE AND WRITE, ORWRITE) claims them for itself;
-//! what writes whole blocks shares them with its like. While nobody claims anything for itself, a whole-block write costs two
+//! what writes whole blocks shares them with its like. While there are no exclusive claims, a whole-block write costs two
 //! additions to a counter of its thread for its part of the volume: no lock, and nothing that another thread writes. Claims that must
 //! wait are served in the order in which they came.
 
@@ -42,7 +42,7 @@ struct Writes(Box<[CacheLine; STRIPES / COUNTERS_A_LINE]>);
 #[repr(align(64))]
 struct CacheLine([AtomicU32; COUNTERS_A_LINE]);
 
-/// Claims that are held alone, and all that wait, in the order in which they came.
+/// Exclusive claims, and all waiting claims in order of arrival.
 #[derive(Debug, Default)]
 struct Entries {
     list: Vec<Entry>,
@@ -267,7 +267,7 @@ impl Claimant {
     }
 
     /// A write puts its data in place as they come: it shares its blocks until `write_ends`. False, and nothing is shared, where
-    /// somebody has blocks of it alone or waits to.
+    /// blocks of it are claimed exclusively or an exclusive claim waits.
     #[inline]
     pub(super) fn write_begins(&self, offset: u64, len: u64) -> bool {
         match Part::only_stripe(offset, len) {

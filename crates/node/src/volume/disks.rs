@@ -43,7 +43,7 @@ struct Entry {
 #[derive(Debug)]
 enum Waiting {
     For(ConnId, IoId),
-    /// The operation was aborted; the disk still works on it, which somebody may wait for, and whose blocks are claimed.
+    /// The operation was aborted; the disk still works on it, an operation may wait for it, and its blocks are claimed.
     Abandoned {
         _ending: Option<Ending>,
         _claim: Option<Claim>,
@@ -74,7 +74,7 @@ impl Disks {
         self.requests.pop_front()
     }
 
-    /// Whose operation ended, if somebody still waits for it.
+    /// Whose operation ended, if it is still awaited.
     pub fn done(&mut self, token: DiskToken) -> Option<(ConnId, IoId)> {
         let entry = self.waiting.try_remove(token.0 as usize)?;
         self.pieces -= usize::from(entry.is_piece);
@@ -98,7 +98,7 @@ impl Disks {
         self.in_memory.pop_front()
     }
 
-    /// Operations that somebody waits for, or whose disk still works on them.
+    /// Operations that are awaited, or that a disk still works on.
     pub fn under_way(&self) -> usize {
         self.waiting.len() + self.in_memory.len() + self.on_disk.len() + self.barred.len()
     }

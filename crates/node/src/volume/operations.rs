@@ -21,7 +21,7 @@ use crate::node::{ConnId, DiskOp, DiskToken};
 const AT_ONCE_BYTES: u64 = 16 << 10;
 const TURN_BYTES: u64 = 1 << 20;
 /// How long an operation in memory waits for blocks of others: a write has its blocks until its initiator has sent all data. On a
-/// disk nobody's blocks wait for an initiator.
+/// disk no blocks wait for an initiator.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The number of no entry of `delayed`.

@@ -226,7 +226,7 @@ pub fn decode_encapsulation(bytes: &[u8; ENCAPSULATION_LEN]) -> Result<Kind, Vio
     if flags != !word(10..12) & 0xffff || words != !word(14..16) & 0xffff {
         return Err(malformed!("RFC 3643 §3.1: a field and its complement differ").at(8));
     }
-    // The six bits above Frame Length are flags: CRCV is the only one, and nobody here sets it.
+    // The six bits above Frame Length are flags: CRCV is the only one, and no code here sets it.
     let len = words as usize * 4;
     let of_frame = BEFORE_DATA + BEHIND_DATA..=BEFORE_DATA + DATA_LEN_MAX + BEHIND_DATA;
     let flags = (flags >> 8) as u8;
@@ -239,7 +239,7 @@ pub fn decode_encapsulation(bytes: &[u8; ENCAPSULATION_LEN]) -> Result<Kind, Vio
     }
 }
 
-/// The FCIP Special Frame (RFC 3821 §7), with which a connection begins. Whoever connects says who it is and whom it wants; it is
+/// The FCIP Special Frame (RFC 3821 §7), with which a connection begins. The initiator names itself and the port that it wants; it is
 /// echoed where that port is here, and changed where it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Special {

@@ -124,7 +124,7 @@ fn words(bhs: &Bhs, data: &[u8]) -> Result<String, Violation> {
 fn text(data: &[u8]) -> Result<String, Violation> {
     let mut words = String::new();
     for (key, value) in pairs(data)? {
-        // A trace is no place for what proves who somebody is.
+        // A trace leaves out passwords and what is derived from them.
         let value = if key == "CHAP_R" { "…" } else { value };
         // Writing to a `String` cannot fail.
         let _ = write!(words, " {key}={value}");

@@ -118,7 +118,7 @@ impl SubsystemConfig {
         }
     }
 
-    /// The discovery subsystem: no namespaces, no I/O queues, and nobody proves anything.
+    /// The discovery subsystem: no namespaces, no I/O queues and no authentication.
     pub fn discovery() -> Self {
         Self { max_io_queues: 0, max_controllers: 1024, ..Self::new(DISCOVERY_NQN) }
     }
@@ -160,7 +160,7 @@ pub struct HostIdentity {
 struct Controller {
     cntlid: ControllerId,
     host: HostIdentity,
-    /// `None` until the host has proved itself: such a controller counts for nothing and keeps nobody out.
+    /// `None` until the host has proved itself: such a controller does not count against any limit.
     origin: Option<Origin>,
     generation: Generation,
     is_ready: bool,

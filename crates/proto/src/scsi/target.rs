@@ -125,7 +125,7 @@ impl<T: ScsiTransport> TaskManager<T> {
 
     /// The backend is done with an operation.
     pub(crate) fn complete(&mut self, slot: IoId, result: Result<Option<Payload>, UnitError>, transport: &mut T) {
-        // Another nexus may have aborted the task, which was heard of just now.
+        // Another nexus may have aborted the task in the meantime.
         let Some(task) = self.tasks.get(slot) else { return };
         let response = task.medium_done(&mut self.nexus, result);
         self.finish(slot, &response, transport);
@@ -282,7 +282,7 @@ pub(crate) enum Work {
     Medium(AfterMedium),
     /// Parameters for the command itself.
     Parameters(Vec<u8>),
-    /// The end of data that nobody wants; then this answer.
+    /// The end of data that are dropped; then this answer.
     Answer(Response),
     /// The end of commands of other nexuses; then this answer.
     Await(Wait, Response),

@@ -1,7 +1,7 @@
 //! What every protocol needs of bytes: payloads that are named instead of copied, a queue of bytes to send, a cursor, digests, base64.
 //! Knows no protocol.
 //!
-//! Text of a peer that somebody will read on a terminal.
+//! Text of a peer that may be printed on a terminal.
 
 use alloc::string::String;
 

@@ -168,7 +168,7 @@ impl Counter {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call gave this descriptor, which nobody else has.
+        // SAFETY: the call gave this descriptor to this process alone.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) }))
     }
 

@@ -107,7 +107,7 @@ impl MachineTimes {
         }
     }
 
-    /// Time in which some core did something for somebody: neither idle, nor waiting for I/O, nor stolen. Of a difference;
+    /// Time in which some core was busy: neither idle, nor waiting for I/O, nor stolen. Of a difference;
     /// by ticks, the kernel samples what it is made of.
     pub fn busy_ns(&self) -> u64 {
         if let Some(span_ns) = self.exact_ns {

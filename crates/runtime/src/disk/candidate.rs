@@ -20,7 +20,7 @@ use super::{
     in_use,
 };
 
-/// How long a lock may be awaited: udev looks at a device that somebody has just closed, under a shared lock.
+/// How long a lock may be awaited: udev looks at a device that was just closed, under a shared lock.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PERIOD: Duration = Duration::from_millis(50);
 
@@ -78,7 +78,7 @@ impl Candidate {
         Err(DiskError::Swapped { path: self.path.clone(), found: self.identity })
     }
 
-    /// Refuses what somebody else uses: a file system, swap space, a loop device, a volume manager.
+    /// Refuses what is in use elsewhere: a file system, swap space, a loop device, a volume manager.
     pub fn expect_free(&self) -> Result<(), DiskError> {
         let fail = |source: io::Error| DiskError::Io { path: self.path.clone(), source };
         match in_use::holder_of(&self.file).map_err(fail)? {

@@ -4,7 +4,7 @@ use std::{fmt, io, os::fd::AsFd};
 
 use rustix::fs::{major, minor};
 
-/// What tells a file or a block device from all others for as long as somebody holds it open.
+/// Identifies a file or a block device for as long as it is held open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Of a file the device number of its file system, of a block device its own.

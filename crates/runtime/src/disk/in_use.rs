@@ -1,4 +1,4 @@
-//! Whether a file or a block device serves somebody else already: mounted, swapped to, behind a loop device, part of another device,
+//! Whether a file or a block device is already in use elsewhere: mounted, swapped to, behind a loop device, part of another device,
 //! or locked by the program that uses it.
 
 use std::{

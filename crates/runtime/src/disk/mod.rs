@@ -198,7 +198,7 @@ impl Disk {
     }
 }
 
-/// Waits a few seconds, longer each time, for a device that somebody holds alone: the ring of a process that was killed lets go of its
+/// Waits a few seconds, longer each time, for a device that another process holds exclusively: the ring of a process that was killed lets go of its
 /// files some time after the process has ended.
 fn once_released(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let is_held = |result: &io::Result<File>| matches!(result, Err(error) if error.raw_os_error() == Some(libc::EBUSY));

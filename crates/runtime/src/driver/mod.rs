@@ -191,7 +191,7 @@ impl Driver {
         self.fallback_reason.as_deref()
     }
 
-    /// Drives the node on this thread until it is finished or somebody stops it. `control` is called once at the start and after
+    /// Drives the node on this thread until it is finished or stopped. `control` is called once at the start and after
     /// every `Waker::wake`; what it does to the node is carried out when it returns.
     pub fn run<N: Node + ?Sized>(
         self,

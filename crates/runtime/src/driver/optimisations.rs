@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// All on, unless somebody measures what one of them brings (`raw_limit --without`).
+/// All on, except to measure what one of them brings (`raw_limit --without`).
 #[derive(Clone, Copy, Debug)]
 pub struct Optimisations {
     /// Receives are small at the start of a streak (`FIRST_RECEIVE_BYTES`).

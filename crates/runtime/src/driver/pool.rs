@@ -104,7 +104,7 @@ impl Pool {
             let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || shared.work());
             match thread {
                 Ok(thread) => self.threads.push(thread),
-                // Without any thread nobody would do it.
+                // Without any thread it would not be done.
                 Err(_) if self.threads.is_empty() => {
                     if let Some(job) = lock(&self.shared.work).jobs.pop_back() {
                         lock(&self.shared.done).push((job.slot, job.op.perform(job.fd)));

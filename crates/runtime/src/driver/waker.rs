@@ -13,7 +13,7 @@ use std::{
 use iotax_node::ListenerId;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A flag that a sleeping driver notices: an eventfd, written only when nobody else has since the driver last looked.
+/// A flag that a sleeping driver notices: an eventfd, written only if no other thread has since the driver last looked.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     event: OwnedFd,

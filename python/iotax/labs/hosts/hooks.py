@@ -24,7 +24,7 @@ _OUTPUT_BYTES_MAX = 64 << 10
 
 @dataclass
 class Hooks:
-    """Of one study. What commands said is collected until somebody takes it into an attempt's log."""
+    """Of one study. What commands printed is collected until it goes into an attempt's log."""
 
     study: Study
     lab: Hosts

@@ -711,7 +711,7 @@ class HostsLab(Lab):
         return HostSeries(host, (), own, virtual=virtual, hypervisor=hypervisor)
 
     def _idle_ns(self, host: str, window_ns: int) -> int | None:
-        """The host's background over such a window; None where nobody measured it."""
+        """The host's background over such a window; None where it was not measured."""
         if host not in self._background:
             return None
         busy_ns, over_ns = self._background[host]

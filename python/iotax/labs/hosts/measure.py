@@ -112,7 +112,7 @@ async def measure(
         offsets = await each_of([group.compare(ours) for group in groups])
         ahead_s = ahead_of([offset for of_group in offsets for offset in of_group])
         at_ns = ours.now_ns() + round(ahead_s * 1e9)
-        # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
+        # Whoever has not heard by the start would answer `late`, or is gone: no host measures before all are ready.
         await each_of([group.start(at_ns, ahead_s) for group in groups])
         answers = await each_of([group.answers(hear) for group in groups])
     finally:

@@ -235,7 +235,7 @@ def target_cpu(
 
 
 def worker_cpu(host: str, worker: Mapping[str, object], window_ns: int) -> CpuTime:
-    """Of the Dask worker by which a host is reached: it takes from what is measured there, and is nobody's load."""
+    """Of the Dask worker by which a host is reached: it takes from what is measured there, and belongs to no load."""
     [part] = CpuUse.model_validate({"initiator": worker})
     known: dict[str, object] = {"host": f"{host}: Dask worker", "role": "other", "window_ns": window_ns}
     return part.model_copy(update=known)

@@ -130,7 +130,7 @@ class Paths:
         return 1 + slots.index(known)
 
     async def use(self, place: HostPlace, script: Script, words: str, within_s: float) -> str:
-        """Runs a function of what uses the path that is up, and gives what it says. Raises HostFault."""
+        """Runs a function on a path that is up, and returns its result. Raises HostFault."""
         if (place.name, script.path) not in self._users:
             await script.install(place)
             self._users.add((place.name, script.path))

@@ -23,7 +23,7 @@ class Told:
     threads: int
     """Of a client's load."""
     server_threads: int | None
-    """Of our own server, on the first target; None where somebody else serves."""
+    """Of our own server, on the first target; None where the server is not ours."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class HostSession:
         )
 
     def _target_ns(self, place: int, duration_ns: int, told: Told) -> int | None:
-        """None where nobody observes it, and where a slice is too short for its machine's clock."""
+        """None where it is not observed, and where a slice is too short for its machine's clock."""
         if not self._targets:
             return None
         if told.server_threads is not None:

@@ -254,7 +254,7 @@ class Volumes:
     async def _check(
         self, settings: Settings, index: int, whole: dict[str, str], progress: Progress
     ) -> list[CheckItem]:
-        """`whole` holds the identities that were looked at from end to end, and by whom."""
+        """`whole` holds the identities that were looked at from end to end, and by which host."""
         place, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
         progress(Step(f"{place.name}: checking what data {uri} holds"))
         # What the user may give away is the endpoint as the study has it.

@@ -16,7 +16,7 @@ _FEWEST = 2
 
 
 def cpu_over_time(summary: Summary, looks: dict[str, Look], condition: str, role: CpuRole) -> Drawing | None:
-    """None where nobody read the role more often than at the window's ends."""
+    """None where the role was read only at the window's ends."""
     cells = [cell for cell in summary.cells if cell.condition == condition]
     lines = [(cell, line) for cell in cells for line in _lines(cell, role)]
     if not lines:

@@ -19,7 +19,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Answers lines as they come; the end of the input ends the process: nobody is left to measure for.
+    /// Answers lines as they come; the end of the input ends the process: the caller is gone.
     pub(super) fn follow(lease_ns: Option<u64>) -> Self {
         let (sender, starts) = mpsc::channel();
         let lease = Lease::start(lease_ns);
@@ -27,7 +27,7 @@ impl Commands {
             lease.renew();
             match line.map(serde_json::from_str) {
                 None => lease::input_ended(),
-                // A session that has ended hears nothing any more.
+                // A session that has ended receives nothing more.
                 Some(Ok(SessionCommand::Start { at_unix_ns })) => _ = sender.send(at_unix_ns),
                 Some(Ok(SessionCommand::Clock)) => {
                     let WallClock { unix_ns, error_ns } = WallClock::read();

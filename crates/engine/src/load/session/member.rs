@@ -203,7 +203,7 @@ fn drive(
     let mut ready = false;
     let mut begun = None;
     let mut told = 0;
-    // A session that is gone has stopped this driver too: nobody misses the news.
+    // A session that is gone has stopped this driver too: every thread learns of it.
     let follow = |node: &mut LoadNode, now| {
         if let Some(thread) = teller {
             let samples = node.samples(told).to_vec();

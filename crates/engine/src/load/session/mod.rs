@@ -35,7 +35,7 @@ use crate::{
     version::VERSION,
 };
 
-/// From the end of one slice's load to the beginning of the next's: every thread has heard by then.
+/// From the end of one slice's load to the beginning of the next's: every thread has received it by then.
 const BEGIN_AFTER: Duration = Duration::from_millis(2);
 /// How often it is told how far the session is.
 const TELL_PERIOD: Duration = Duration::from_millis(500);
@@ -93,7 +93,7 @@ fn check(document: &SessionDocument) -> Result<(), Failure> {
 
 struct Session {
     clock: Clock,
-    /// Of the first slice's load, where somebody said it.
+    /// Of the first slice's load, where it was given.
     begin_at: Option<Instant>,
     lead_in: Duration,
     settle: Duration,

@@ -65,7 +65,7 @@ impl LoadNode {
             TaskConfig::Fill { .. } if geometry.read_only => Err(read_only(place)),
             TaskConfig::Fill { destroy: true } => Ok(self.fill(&geometry)),
             TaskConfig::Check { .. } | TaskConfig::Fill { .. } => {
-                // What lies behind the working set is somebody's too.
+                // Data beyond the working set have an owner too.
                 let look_bytes = match self.config.task {
                     TaskConfig::Check { look_bytes: Some(bytes) } => bytes.min(geometry.size_bytes),
                     _ => geometry.size_bytes,

@@ -12,7 +12,7 @@ use crate::{
 
 pub use session::Session;
 
-/// Whom to log in to, as whom, and how.
+/// Which target to log in to, with which name, and how.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub port: Port,

@@ -373,7 +373,7 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
         self.link.settle();
         self.lifetime.settle(&self.link);
         self.look_soon(now);
-        // What comes after the end is nobody's.
+        // What comes after the end is dropped.
         let left = if self.lifetime.is_closed() { 0 } else { input.len() };
         Ok(bytes.len() - left)
     }

@@ -9,7 +9,7 @@ pub use session::Session;
 
 use crate::fc::{Port, PortName};
 
-/// Whom to log in to, as whom, and how.
+/// Which target to log in to, with which name, and how.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub port: Port,

@@ -14,7 +14,7 @@ use super::{Credentials, Wishes};
 pub use discovery::Discovery;
 pub use session::Session;
 
-/// Whom to log in to, as whom, and how.
+/// Which target to log in to, with which name, and how.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub initiator_name: String,
@@ -34,7 +34,7 @@ pub struct Config {
     pub login_timeout: Duration,
     /// A target silent for so long is pinged, and given up after as long again.
     pub ping_interval: Duration,
-    /// A command that takes longer is aborted and sent again: another initiator may have ended it, and then nobody says so (SAM-5 §5.6).
+    /// A command that takes longer is aborted and sent again: another initiator may have ended it, without notice (SAM-5 §5.6).
     pub command_timeout: Duration,
 }
 

@@ -295,7 +295,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
             may_go_on = !is_end || self.may_go_on();
         }
         self.look_soon(now);
-        // What comes after the end is nobody's.
+        // What comes after the end is dropped.
         let left = if matches!(self.phase, Phase::Closed) { 0 } else { input.len() };
         Ok(bytes.len() - left)
     }

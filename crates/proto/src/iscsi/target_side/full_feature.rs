@@ -116,7 +116,7 @@ impl FullFeature {
         if len == 0 { None } else { task.memory(id, offset, len, backend) }
     }
 
-    /// The PDU is complete. A control PDU is given back to be dealt with.
+    /// The PDU is complete. A control PDU is given back to the caller.
     #[inline]
     pub(super) fn end<B: IscsiBackend>(
         &mut self,

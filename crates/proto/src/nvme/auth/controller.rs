@@ -135,9 +135,9 @@ impl Controller {
         // What we have to say must be fetched first; after a failure nothing else helps.
         let may_speak = self.outgoing.is_none() && !matches!(self.state, State::Failing);
         match (message, mem::replace(&mut self.state, State::Failing)) {
-            // The host gives up: there is nobody to be told.
+            // The host gives up: there is no one left to notify.
             (Message::Failure2 { .. }, _) => self.state = State::Failed,
-            // One transaction a connection, so that nobody makes us compute for ever.
+            // One transaction per connection: a peer cannot make us compute without end.
             (Message::Negotiate { transaction, secure_channel, offer }, State::Begin) => {
                 self.transaction = transaction;
                 if secure_channel != 0 {

@@ -115,7 +115,7 @@ impl Link {
         Ok(())
     }
 
-    /// The next step of what was received. Terminate requests and the handshake's faults are dealt with here.
+    /// The next step of what was received. Terminate requests and the handshake's faults are handled here.
     #[allow(clippy::inline_always)] // Whether `inline` is heeded hangs on what else is compiled: 80 instructions of a read.
     #[inline(always)]
     fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {

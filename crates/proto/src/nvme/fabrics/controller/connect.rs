@@ -213,7 +213,7 @@ pub(super) enum Behind {
     Io(IoRequest),
 }
 
-/// An I/O queue that is asked for. It holds nothing before it is attached, so who proves nothing keeps nobody from a QID.
+/// An I/O queue that is asked for. It holds nothing before it is attached, so an unauthenticated peer cannot block a QID.
 pub(super) struct IoRequest {
     pub(super) subsystem: Rc<dyn Shared<Subsystem>>,
     pub(super) cntlid: ControllerId,
@@ -311,7 +311,7 @@ impl Queue {
         transport: &mut T,
         backend: &mut B,
     ) {
-        // The connection may have ended while others did the arithmetic; what nobody asked for changes nothing.
+        // The connection may have ended while others did the arithmetic; an unrequested response changes nothing.
         let Phase::Authenticating(unproven) = &mut self.phase else { return };
         let Some(cid) = unproven.working.take() else { return };
         unproven.auth.worked(worked);
@@ -369,7 +369,7 @@ impl Queue {
                 self.phase = phase;
                 if let Phase::Admin(admin) = &mut self.phase {
                     admin.heard(now);
-                    // Only now does it count: those that proved nothing take nobody's place.
+                    // Only now does it count: unauthenticated ones take no place.
                     if !admin.prove() {
                         self.end(backend);
                     }

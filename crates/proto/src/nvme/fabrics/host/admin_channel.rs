@@ -130,7 +130,7 @@ impl<C: Connection> AdminChannel<C> {
         }
     }
 
-    /// Not up yet, or not for lack of trying: there is nobody to say goodbye to.
+    /// False before the connection is up and after it failed: then there is no goodbye to send.
     pub(super) fn is_up(&self) -> bool {
         self.stage == Stage::Up
     }
