@@ -335,7 +335,7 @@ class Notebook:
 class Writer(Notebook):
     """Reads and appends. Refuses to open while another process writes.
 
-    Where there is no file yet, none is made before there is a run to keep: what was refused leaves nothing behind.
+    A new file is made only once there is a run to keep: what was refused leaves nothing behind.
     """
 
     def __init__(self, path: Path) -> None:

@@ -139,7 +139,7 @@ def _left(writer: Writer, run: int, lab: Lab, listener: Listener) -> list[Trial]
 
 
 def _precondition(study: Study, lab: Lab, writer: Writer, run: int, session: int, listener: Listener) -> None:
-    """Raises LabUnusable; what was done by then is kept, and the next invocation goes on from there."""
+    """Raises LabUnusable; finished work is kept, and the next invocation continues from there."""
     if study.precondition is None:
         return
     try:

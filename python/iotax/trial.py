@@ -139,7 +139,7 @@ class Direction(Record):
     """From submission on; of an open loop, where the latency above runs from the intended start."""
 
     def percentile_ns(self, percent: float) -> float:
-        """nan where there were none, or where it is not known."""
+        """nan where there were none, or where it is unknown."""
         if self.latency != "histogram":
             return float(dict(self.percentiles).get(percent, float("nan")))
         return percentile(percent, self.histogram)
@@ -572,7 +572,7 @@ class TrialResult(Record):
 
     @property
     def latency_mean_ns(self) -> float:
-        """nan where there were none, or where it is not known."""
+        """nan where there were none, or where it is unknown."""
         if not self.ios or self.latency_known == "none":
             return float("nan")
         return (self.read.latency_sum_ns + self.write.latency_sum_ns) / self.ios
@@ -608,8 +608,8 @@ class TrialResult(Record):
         return merge_counts(self.read.histogram, self.write.histogram)
 
     def latency_ns(self, percent: float) -> float:
-        """The latency below which `percent` of the I/Os completed; nan where there were none, or where it is not
-        known."""
+        """The latency below which `percent` of the I/Os completed; nan where there were none, or where it is
+        unknown."""
         if self.latency_known != "histogram":
             return float(self.own_percentiles.get(percent, float("nan")))
         return percentile(percent, self.read.histogram, self.write.histogram)
@@ -638,7 +638,7 @@ class TrialResult(Record):
         return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
     def role(self, role: CpuRole) -> RoleCpu:
-        """CPU time of a role, or why there is none (`records.roles`)."""
+        """CPU time of a role, or the reason why there is none (`records.roles`)."""
         return cpu_of(self.cpu, self.facts, role)
 
     @property

@@ -122,8 +122,8 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
 
 
 def level_changes(data: StudyData, factor: str, before: Level, after: Level, margin_percent: float) -> Changes:
-    """One level of a factor against another, in the same blocks of one run, under all else that both were measured
-    under: the mean over conditions that one of them lacks would compare the conditions."""
+    """One level of a factor against another, in the same blocks of one run, under all conditions that both have
+    : a mean over conditions that only one of them has would compare conditions."""
     measured = [
         {_others(run.trial, factor) for run in data.runs if run.trial.treatment.get(factor) == level.value}
         for level in (before, after)

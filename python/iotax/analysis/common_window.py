@@ -62,7 +62,7 @@ class CommonWindow:
 
 
 def common_window(result: TrialResult) -> CommonWindow | None:
-    """None where the result is not one of several hosts, or their intervals are not known or too few."""
+    """None for a single host, or where intervals are unknown or too few."""
     clients = result.clients
     if not result.ios or len(clients) < 2 or any(len(client.intervals) < INTERVALS_MIN for client in clients):
         return None

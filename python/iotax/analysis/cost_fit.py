@@ -6,7 +6,7 @@
 How often each of them happens for an I/O is known from a simulation of the measured treatment. A figure is fitted only
 where the measured treatments tell it apart from those before it, in the order of `GROUPS`; what they do not is taken
 from another table. KiB of both directions get one cost where treatments do not separate them. No cost is
-below zero. A sleep that is half as long as those from which on wakes cost no more counts half as deep.
+below zero. Wakes cost no more from some sleep on; half that sleep counts as half as deep.
 Treatments count alike by relative error (least squares), and blocks are the sample: what each gives alone, with
 Student's t, is the interval.
 """

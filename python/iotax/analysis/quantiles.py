@@ -104,7 +104,7 @@ def unpaired_shift(
 
 
 class _Sample:
-    """Quantiles of groups of histograms together, and of all groups but one.
+    """Quantiles of all groups of histograms merged, and with each group left out.
 
     A group is what is independent of the others: a run, or a block's runs.
     """

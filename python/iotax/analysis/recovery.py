@@ -60,7 +60,7 @@ class MedianRecovery:
     """The longest time that any was seen for: then the median is longer."""
     events: int
     unrecovered: int
-    """Of them, those whose window ended first."""
+    """Those whose window ended first."""
 
 
 def median_recovery(observed: Iterable[Recovery]) -> MedianRecovery | None:

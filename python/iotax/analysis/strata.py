@@ -28,7 +28,7 @@ class Variation:
     """Variances of logarithms by level; a negative estimate counts as none."""
 
     block: float | None
-    """None where there is one block, or no scatter to set it against."""
+    """None with a single block or without scatter."""
     plot: float | None
     """None where no factor is hard to change."""
     run: float

@@ -240,7 +240,7 @@ def _achieved(run: Run) -> tuple[Severity, str]:
 
 
 def kept_up(held: Open) -> bool:
-    """Whether an open loop completed what it was offered, but for what chance explains where arrivals are random."""
+    """Whether an open loop completed the I/Os that it was offered, within chance where arrivals are random."""
     missing = held.offered * (1 - held.achieved)
     return held.achieved >= ACHIEVED_MIN or missing <= CHANCE_SDS * held.offered_sd
 

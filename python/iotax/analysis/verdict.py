@@ -34,7 +34,8 @@ class Cause(StrEnum):
     BOUNDS = "bounds"
     """Of both sides some values are upper bounds only: gaps of several threads or clients that none had alone."""
     LOOKED = "looked"
-    """Replicates were added after results were there: whoever adds until something differs finds what is not there."""
+    """Replicates were added after results were there: adding them until something differs finds differences
+    that do not exist."""
     ENDS = "ends"
     """With all of a transport in software and with none of it the verdicts differ, and a real adapter lies between."""
 

@@ -73,7 +73,7 @@ def _row(change: Change, top: int, px: float) -> list[str]:
 
 
 def _interval(change: Change) -> tuple[float, float, float]:
-    """Value and ends; the value alone where there is no interval, or none that ends."""
+    """Value and ends; the value alone where there is no interval, or an unbounded one."""
     ratio = change.ratio
     if ratio.low is None or ratio.high is None or not math.isfinite(ratio.high):
         return ratio.value, ratio.value, ratio.value

@@ -104,7 +104,7 @@ def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numer
 
 
 def _escaped(text: str) -> str:
-    """Names may hold what Markdown or HTML would read."""
+    """Names may contain Markdown or HTML."""
     for letter in "\\|`*_[]<>":
         text = text.replace(letter, f"\\{letter}")
     return text

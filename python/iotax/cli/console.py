@@ -100,7 +100,7 @@ def _broken_line(prose: str, width: int) -> str:
 
 
 def console_on(stream: TextIO) -> Console:
-    """As wide as its terminal, and as wide as tables need where there is none."""
+    """As wide as its terminal; without one, as wide as tables need."""
     return _Screen(
         file=_Lasting(stream),  # ty: ignore[invalid-argument-type]  # it has all that a TextIO has
         highlight=False,

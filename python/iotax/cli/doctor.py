@@ -28,7 +28,7 @@ _MEMORY_MIN_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Ability:
-    """Something that iotax can do where its tools are there."""
+    """Something that iotax can do if its tools are installed."""
 
     name: str
     outcome: Outcome

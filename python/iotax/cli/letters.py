@@ -1,6 +1,6 @@
 """What is printed: in letters that a terminal has, and without commands to it that stood in a file.
 
-Nothing in the command line prints but through `echo` here and the consoles of `console`."""
+The command line prints only through `echo` here and the consoles of `console`."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ FILL_BYTES_PER_S = 1 << 30
 LOADS = ("workers", "outstanding")
 """Factors of which a search for the best load chooses levels."""
 PROBE_TRIES = 2
-"""Probes of a rate that must miss the objective before a search takes it for too high: one disturbance is no knee."""
+"""How many probes of a rate must miss the objective before a search rejects it: one disturbance is no knee."""
 _CONNECTED_BY = ("connection", "topology")
 """Sections of a study, of which a change of a factor needs another connection."""
 BACKGROUND_NS = 500_000_000

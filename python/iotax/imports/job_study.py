@@ -1,4 +1,4 @@
-"""The study that another program's job becomes: its load, over protocols that are there without more."""
+"""The study that another program's job becomes: its load, over protocols that need no set-up."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _RUNTIMES = ("warmup", "runtime")
 def of_steps(
     steps: Sequence[Step], times_s: Mapping[str, int], notes: list[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(load, factors): what differs between the steps becomes factors, field by field where every combination is there,
+    """(load, factors): differences between the steps become factors: field by field where every combination exists,
     else by name. `times_s`: warmup and runtime."""
     first = steps[0]
     common = {name: value for name, value in first.asked.items() if all(each.asked == first.asked for each in steps)}

@@ -68,7 +68,7 @@ class Measured:
     rate_iops: float | None = None
     """That was asked for."""
     by_chance: bool = False
-    """Whether I/Os of an open loop arrive at random, so that the number offered is known on average only."""
+    """Whether I/Os of an open loop arrive at random: then only the mean of the number offered is known."""
     loop: Literal["open", "closed", "unknown"] = "unknown"
     errors: int | None = None
     start_skew_ns: int | None = None

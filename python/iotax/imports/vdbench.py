@@ -124,7 +124,7 @@ class _Run:
             workers=1 if threads else None,
             per_worker=threads,
             rate_iops=held,
-            # Its arrivals are exponential, but for a workload's `iorate=curve` and the like.
+            # Its arrivals are exponential, except for a workload's `iorate=curve` and the like.
             by_chance=held is not None,
             loop="unknown" if math.isnan(requested) else "open" if held else "closed",
             stack="kernel",

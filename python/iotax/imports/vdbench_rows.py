@@ -167,8 +167,8 @@ def _summary(path: Path, text: str, notes: Notes) -> Tables:
 
 
 def _files(path: Path, line: int, values: dict[str, str], notes: Notes) -> dict[str, str]:
-    """A row of a file-system workload (fsd=, fwd=) as one of a device: its reads and writes. What else it does with
-    files counts in its rate, and in nothing here."""
+    """A row of a file-system workload (fsd=, fwd=) as one of a device: its reads and writes. Its other file
+    operations count in its own rate only."""
 
     def figure(column: str) -> float:
         text = values.get(column, "0")

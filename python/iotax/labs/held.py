@@ -80,7 +80,7 @@ class Held:
         )
 
     def touched(self) -> None:
-        """What stands there now is known to be as it should be."""
+        """The current contents are known to be correct."""
         self._state = self._look()
 
     def changed(self) -> bool:

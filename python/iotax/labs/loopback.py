@@ -449,7 +449,7 @@ class LoopbackLab(Lab):
         return found
 
     def _impossible(self, settings: Settings, checked: Checked) -> Iterator[str]:
-        # The blocks of a file volume are those of its file system, of which the small server here knows nothing.
+        # The file system places the blocks of a file volume; the small server here does not know them.
         return impossible(
             settings,
             max_io_bytes=checked.max_io_bytes,

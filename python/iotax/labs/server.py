@@ -105,7 +105,7 @@ class Server:
 
 
 def volume_document(volume: Volume) -> dict[str, Any]:
-    """What a `serve` document says of a volume, but for its name and what holds it."""
+    """The fields of a volume in a `serve` document, without its name and its backend."""
     described: dict[str, Any] = {
         "media": "memory" if volume.model else volume.media,
         "size_bytes": volume.size,

@@ -73,7 +73,7 @@ class Place(ABC):
 
     @property
     def beside(self) -> int | None:
-        """The process there that iotax is reached by, whose CPU is told with each trial; None where it needs none while
+        """The process through which iotax reaches it; each trial reports its CPU; None where it needs none while
         a trial runs."""
         return None
 

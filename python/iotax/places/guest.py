@@ -256,7 +256,7 @@ class _Script(Task):
         return event_of(line.encode())
 
     async def clock(self, within_s: float) -> tuple[int, int | None]:
-        # A script for the engine would take as long as a program takes to start.
+        # A script for the engine would be as slow as starting a program.
         return await self._port.clock(within_s), None
 
     async def end(self) -> None:

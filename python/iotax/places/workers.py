@@ -1,7 +1,7 @@
 """Hosts behind a Dask scheduler: a worker runs on each, and in it an actor that starts commands as its children.
 
-Actors, since a command must never run again by itself, nor elsewhere: an actor whose worker is lost says so, where a
-task would wait for the next one. Everything goes through the scheduler, so that its address alone has to be reached.
+Actors, since a command must never run again by itself, nor elsewhere: an actor reports the loss of its worker, while
+a task would wait for another. Everything goes through the scheduler, so only its address must be reachable.
 """
 
 from __future__ import annotations

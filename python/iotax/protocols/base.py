@@ -64,7 +64,7 @@ class Protocol:
     options: frozenset[str] = field(default_factory=frozenset)
     """Of a study's `connection`, those that the engine's initiator is told of."""
     kernel_options: frozenset[str] = field(default_factory=frozenset)
-    """Of a study's `connection`, those that only a host's kernel is told of."""
+    """Fields of a study's `connection` that only a host's kernel receives."""
     kernel_module: str = ""
     """Of Linux, for the side that connects; empty where hosts are not asked for it."""
     served_port: int = 0

@@ -15,7 +15,7 @@ from iotax.study.source import Place
 
 @dataclass(frozen=True)
 class Row:
-    """Where a field means something. A text is the reason for which it is refused there; empty, it is honoured."""
+    """Where a field means something. A text is the reason why it is refused there; empty, it is honoured."""
 
     loopback: str = ""
     vm: str = ""

@@ -20,7 +20,7 @@ class Omissions:
         ]
 
     def __contains__(self, levels: Mapping[str, Level]) -> bool:
-        """Whether nothing runs at these levels of some factors, whatever those of the others are."""
+        """Whether no treatment with these levels runs."""
         return any(
             all(name in levels and levels[name] == level for name, level in combination.items())
             for combination in self._combinations

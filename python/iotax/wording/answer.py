@@ -243,7 +243,7 @@ def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], sum
         text = f"{finding.text}. Better known costs would settle it, not more replicates"
         return replace(finding, text=text)
     takes = effort(summary, min(*shares, 1.0))
-    # More of the same run would be looked at until it says something: that is no test any more.
+    # Adding to the same run until it is significant is no valid test: that is no test any more.
     return replace(finding, text=f"{finding.text}. To settle it: a new run, with another seed, of {takes}")
 
 

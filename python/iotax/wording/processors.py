@@ -31,7 +31,7 @@ def contents(summary: Summary) -> list[str]:
 
 
 def _is_asked(role: CpuRole, summary: Summary) -> bool:
-    """Nobody misses a hypervisor where there is none."""
+    """A machine without a hypervisor has none to report."""
     known = role != "hypervisor" or lack_of(role, summary.data.runs) is not Lack.NOT_READ
     return known or any(ROLE_OF.get(each.response.key) == role for each in summary.unread)
 

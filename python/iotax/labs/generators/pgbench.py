@@ -94,7 +94,7 @@ def measured(lines: Sequence[str], begin_us: int, end_us: int, used: Sequence[in
 
 
 def server_options(settings: Settings) -> str:
-    """Of PostgreSQL: everything durable; no checkpoint comes by the clock, for a window is too short for that."""
+    """Of PostgreSQL: everything durable; checkpoints are not timed, since a window is too short for that."""
     buffers = memory_bytes(settings.load, settings.volume) // _BUFFERS_SHARE >> 10
     said = {
         "fsync": "on",

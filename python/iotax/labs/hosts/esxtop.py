@@ -1,4 +1,4 @@
-"""The CPU of an ESXi host: `esxtop -b` over SSH, read as it writes. Nothing is copied there, and nothing runs after."""
+"""The CPU of an ESXi host: `esxtop -b` over SSH, read as it writes. Nothing is copied there or left running."""
 
 from __future__ import annotations
 

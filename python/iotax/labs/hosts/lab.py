@@ -431,7 +431,7 @@ class HostsLab(Lab):
         return True
 
     def leave_out(self, failed: TrialFailed) -> bool:
-        """Initiators alone: without a target there is nothing to reach, or nothing to compare."""
+        """Initiators alone: without a target nothing can be reached or compared."""
         present = [place.name for place in self._present()]
         if not self.without_lost_hosts or failed.kind not in _LOST or failed.host not in present or len(present) == 1:
             return False

@@ -1,5 +1,5 @@
-"""What runs in a relay, a Dask worker with iotax: it holds SSH connections to some of the hosts, and does there itself
-what takes many lines. No method raises anything but what a broken channel raises: a fault of a host is an answer."""
+"""What runs in a relay, a Dask worker with iotax: it holds SSH connections to some of the hosts, and runs the tasks
+that need many messages. Methods raise only what a broken channel raises: a fault of a host is an answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Given = ParamSpec("_Given")
 _Value = TypeVar("_Value")
 
 News: TypeAlias = tuple[list[tuple[str, Event]], list[Answer] | None]
-"""What engines said since, host by host, and the answers of all hosts once they are there."""
+"""The output of engines since then by host, and the answers of all hosts once they have come."""
 
 
 class Fault(NamedTuple):

@@ -208,7 +208,7 @@ class Relayed(HostPlace):
         self._held: Held | None = None
 
     def has(self, binary: Binary) -> bool:
-        """Whether its relay, as far as is known, holds it, with the engine there."""
+        """Whether its relay is believed to hold it, with its engine."""
         return self._held is not None and not self._held.lost and self._installed == binary.digest
 
     def is_installed(self, held: Held, binary: Binary) -> None:

@@ -112,7 +112,7 @@ class Volumes:
         return found
 
     def joined(self) -> list[CheckItem]:
-        """Endpoints that are one disk on a host: its kernel may join their paths, so that neither is compared. Known
+        """Endpoints that are one disk on a host: its kernel may join their paths, so neither is compared. Known
         once they were looked at."""
         found: list[CheckItem] = []
         first: dict[tuple[str, str], str] = {}

@@ -161,7 +161,7 @@ def shape(looks: dict[str, Look], arms: Sequence[str]) -> Spec:
 
 
 def dots(rows: Sequence[Spec], channels: Spec, size: int = 34) -> Spec:
-    """Points with a rim in the page's colour, so that those which touch stay apart."""
+    """Points with a rim in the page's colour, so that points that touch stay distinct."""
     return layer("point", rows, channels, size=size, filled=True, opacity=0.8, stroke=ref("page"), strokeWidth=0.6)
 
 

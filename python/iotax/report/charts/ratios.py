@@ -21,7 +21,7 @@ _TICK_APART = 0.16
 _TICK_PX = 34
 """What the label of a tick needs."""
 _EDGE = 0.025
-"""Where half a label would leave the picture."""
+"""Whether half a label would lie outside the picture."""
 
 
 def ratio_forest(summary: Summary, looks: dict[str, Look], response: Response) -> Drawing | None:

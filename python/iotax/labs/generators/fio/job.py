@@ -43,7 +43,7 @@ def groups(settings: Settings) -> list[Group]:
 
 def verifies(settings: Settings) -> bool:
     """Whether fio checks data: of loads that only read. It writes each block with a checksum beforehand and reads it
-    back afterwards; while it verifies it keeps to no time, so that the measured run itself checks nothing."""
+    back afterwards; verification ignores the run time, so the measured run does not verify."""
     return settings.load.verify and all(each.read == 100 for each in settings.load.accesses())
 
 
