@@ -15,6 +15,7 @@ from iotax.analysis.verdict import Verdict
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
 from iotax.wording.answer import effort, reach
+from iotax.wording.conditions import brief_condition
 from iotax.wording.figures import PERCENT_RATIO_MAX, TIMES_RATIO_MIN, ends, figure, signed
 from iotax.wording.names import inside, title
 from iotax.wording.published import agreed_count
@@ -47,6 +48,8 @@ class Line:
     rank: int
     size: float
     """How large the effect is, as a logarithm."""
+    parts: tuple["Line", ...] = ()
+    """Where it depends on the load: the loads that differ, the largest difference first, with the load as name."""
 
 
 def lines(summary: Summary) -> list[Line]:
@@ -75,8 +78,9 @@ def first(summary: Summary) -> tuple[list[Line], str]:
     """The lines that a screen has room for, and one that counts the others; empty where it leaves out none."""
     every = lines(summary)
     judged_lines = [line for line in every if line.rank < _RANK["plain"]]
-    shown = (judged_lines or [line for line in every if line.interval])[:LINES_MAX]
-    rest = [line for line in every if line not in shown]
+    top = (judged_lines or [line for line in every if line.interval])[:LINES_MAX]
+    rest = [line for line in every if line not in top]
+    shown = _with_parts(top)
     if not rest:
         return shown, ""
     differ = sum(line.rank == 0 for line in rest)
@@ -87,6 +91,16 @@ def first(summary: Summary) -> tuple[list[Line], str]:
     if without := _counted(rest, "no verdict"):
         parts.append(f"{without} without a verdict")
     return shown, f"{'Also ' if shown else ''}{', '.join(parts)}: see --long."
+
+
+def _with_parts(found: Sequence[Line]) -> list[Line]:
+    """The loads of those that depend on the load, as far as there is room."""
+    shown, room = [], LINES_MAX - len(found)
+    for line in found:
+        parts = line.parts[:room]
+        shown += [line, *parts]
+        room -= len(parts)
+    return shown
 
 
 def _counted(found: Sequence[Line], word: str) -> int:
@@ -181,7 +195,15 @@ def _over_loads(arm: str, known: Sequence[Comparison], *, doubtful: bool) -> Lin
         tone, word = "inconclusive", "inconclusive"
     _, interval = change(Estimate(low.value, low.low, high.high))
     said = ends(low.value, high.value, times=times), interval, word
-    return _line(arm, known[0].response, said, tone, (low, high), doubtful=doubtful)
+    line = _line(arm, known[0].response, said, tone, (low, high), doubtful=doubtful)
+    if word != "by load":
+        return line
+    parts = [
+        replace(_one(arm, each, doubtful=doubtful), subject="", name=brief_condition(each.condition))
+        for each in known
+        if each.verdict in (Verdict.BETTER, Verdict.WORSE) and each.condition is not None
+    ]
+    return replace(line, parts=tuple(sorted(parts, key=lambda part: -part.size)))
 
 
 def _paired(line: Line, found: Paired) -> Line:

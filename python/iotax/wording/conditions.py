@@ -16,6 +16,16 @@ def under(condition: str | None) -> str:
     return f"with {listed([_said(part) for part in condition.split(' · ')])}" if condition else ""
 
 
+def brief_condition(condition: str) -> str:
+    """ "NVMe/TCP, 8KiB" of "protocol nvme-tcp · block size 8KiB": without names of factors that levels make clear."""
+    return ", ".join(_briefly(part) for part in condition.split(" · "))
+
+
+def _briefly(part: str) -> str:
+    name, _, level = part.rpartition(" ")
+    return title(level) if name in ("protocol", "block size") else part
+
+
 def _said(part: str) -> str:
     """A factor and its level."""
     name, _, level = part.rpartition(" ")

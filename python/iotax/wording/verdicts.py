@@ -376,7 +376,7 @@ def _sides(response: Response, known: Sequence[tuple[Comparison, str]], base: st
         ]
         if some:
             best, where = (max if ahead else min)(some, key=lambda each: each[0].ratio.value)
-            others = f" and under {counted(len(some) - 1, 'more load')}" if len(some) > 1 else ""
+            others = f" and in {counted(len(some) - 1, 'more case')}" if len(some) > 1 else ""
             parts.append(f"{_difference(response, best.ratio, base)} {where}{others}")
     return "; ".join(parts)
 

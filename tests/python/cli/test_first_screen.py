@@ -15,7 +15,7 @@ from iotax.cli import console
 from iotax.cli.exits import Exit
 from iotax.study.read import builtin_studies, load_study
 from iotax.wording import brief
-from report.factory import Costs, Simulation, planned, study, write_notebook
+from report.factory import PATHS, Costs, Simulation, planned, study, write_notebook
 
 LINES, COLUMNS = 24, 80
 
@@ -95,6 +95,21 @@ def test_differences_come_before_the_rest_and_large_ones_first() -> None:
     differing = [line.size for line in found if line.rank == 0]
     assert len(differing) > 2
     assert differing == sorted(differing, reverse=True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_difference_that_depends_on_the_load_names_loads_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Slower with one outstanding I/O, faster with 32.
+    flips = {**PATHS, "nfs3": Costs(2.0, 120.0, 4.0, 4.0)}
+    write_notebook(Path("n.iotax"), Simulation(seed=3, paths=flips).data(study(responses=["iops"])))
+    lines = lines_of("show", "n.iotax")
+    [at] = [number for number, line in enumerate(lines) if re.match(r"NFSv3 +IOPS .* by load", line)]
+    assert re.match(r" +outstanding 1 +−\d+ % +\[.*\] +less", lines[at + 1])
+    assert re.match(r" +outstanding 32 +2\.\d+× +\[.*\] +more", lines[at + 2])
+    assert len(lines) <= LINES
 
 
 @pytest.mark.usefixtures("terminal")
