@@ -1,6 +1,6 @@
 """Whether a record's figures can be those of any measurement: finite, within 64 bits, of some duration.
 
-Records come from engines, from other programs' files and from notebooks of unknown origin. Their types are checked
+Records come from engines, from other programs' files and from notebooks that somebody sent. Their types are checked
 where they are read; a number of 400 digits has the right type, and ends every calculation.
 """
 

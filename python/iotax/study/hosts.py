@@ -85,7 +85,7 @@ class Hook(Section):
     levels: dict[str, LevelValue] = Field(default={})
     """Of trials and levels: only where these factors have these levels, such as {protocol: FC}."""
     env: list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = Field(default=[])
-    """Environment variables of iotax that are passed to the command, such as secrets. No value is kept."""
+    """Names of variables of iotax's own environment that the command is given, such as secrets. No value is kept."""
 
 
 class Tls(Section):
