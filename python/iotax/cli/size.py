@@ -89,7 +89,7 @@ def _print(
     sources = _sources(costs)
     if len(sources) > 1 and not long:
         parts = ", ".join(dict.fromkeys(cost.part for cost in costs if cost.part))
-        sources = [f"Costs: CPU of {parts}, of each one's measured load nearest to this rate; see --long."]
+        sources = [f"Costs: CPU per I/O ({parts}), each under its measured load nearest to this rate; see --long."]
     for source in sources:
         out.print(Text(source, style="dim"), soft_wrap=True)
     for line in cost_cautions(costs):

@@ -71,7 +71,7 @@ class Asked:
 def targets_of(words: Sequence[str]) -> dict[str, str]:
     """Label → endpoint or embedded protocol, of `[LABEL=]ENDPOINT` words. Raises VersusError."""
     if len(words) < 2:
-        raise VersusError("a comparison needs two endpoints or more")
+        raise VersusError("a comparison needs two endpoints or more; beside one, `local` is a volume of this machine")
     given = [(found["label"], found["target"]) if (found := _NAMED.fullmatch(word)) else ("", word) for word in words]
     targets: dict[str, str] = {}
     for word, (label, target) in zip(words, given, strict=True):
