@@ -35,9 +35,13 @@ def unsound(result: TrialResult) -> str:
         if each.duration_ns <= 0:
             return f"slices[{at}].duration_ns: {each.duration_ns}"
     for at, each in enumerate(result.profile):
-        counts = chain.from_iterable(own.values() for own in each.layers.values())
-        if (wrong := min(chain([each.ios], counts))) < 0:
+        kinds = (each.layers, each.copied_bytes, each.cache_lines)
+        counts = chain.from_iterable(own.values() for kind in kinds for own in kind.values())
+        if (wrong := min(chain([each.ios], counts, (call.instructions for call in each.calls)))) < 0:
             return f"profile[{at}]: {wrong:g}"
+        for place, call in enumerate(each.calls):
+            if not -1 <= call.caller < place:
+                return f"profile[{at}].calls[{place}].caller: {call.caller}"
     return ""
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -18,6 +19,18 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
+class Frame:
+    """A function under its callers."""
+
+    caller: int
+    """Its caller's place in the same list; −1 where nobody called it."""
+    layer: str
+    function: str
+    instructions: float
+    """Per I/O: its own and those of what it called."""
+
+
+@dataclass(frozen=True)
 class CellProfile:
     """The profile of one machine under one treatment."""
 
@@ -28,6 +41,12 @@ class CellProfile:
     runs: int
     functions: Mapping[tuple[str, str], float]
     """(layer, function) → instructions per I/O, the most first."""
+    calls: tuple[Frame, ...] = ()
+    """The same as a tree, callers first; empty where no run has one."""
+    copied_bytes: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """(layer, function that had them copied) → bytes per I/O, the most first; empty where none were counted."""
+    cache_lines: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """(layer, function) → lines fetched per I/O, the most first; empty where none were counted."""
 
     @property
     def instructions(self) -> float:
@@ -77,7 +96,17 @@ class ProfileChange:
 def cell_profiles(cells: Iterable[CellSummary]) -> list[CellProfile]:
     """One for each treatment and machine that has one, the initiator's before the target's."""
     return [
-        CellProfile(cell.arm, cell.condition, host, role, len(own), _means(own))
+        CellProfile(
+            cell.arm,
+            cell.condition,
+            host,
+            role,
+            len(own),
+            _means(own, "layers"),
+            _tree(own),
+            _means(own, "copied_bytes"),
+            _means(own, "cache_lines"),
+        )
         for cell in cells
         for (host, role), own in _by_machine(cell.runs).items()
     ]
@@ -109,6 +138,7 @@ def _by_machine(runs: Sequence[Run]) -> dict[tuple[str, Role], list[Profile]]:
     return found
 
 
+_Counts = Literal["layers", "copied_bytes", "cache_lines"]
 _PerIo = Mapping[tuple[str, str], float]
 """(layer, function) → instructions per I/O; the function is empty where layers are meant."""
 
@@ -121,8 +151,9 @@ def _by_layer(profile: Profile) -> _PerIo:
     return {(layer, ""): sum(own.values()) / profile.ios for layer, own in profile.layers.items()}
 
 
-def _by_function(profile: Profile) -> _PerIo:
-    return {(layer, name): n / profile.ios for layer, own in profile.layers.items() for name, n in own.items()}
+def _by_function(profile: Profile, counts: _Counts = "layers") -> _PerIo:
+    layers: Mapping[str, Mapping[str, int]] = getattr(profile, counts)
+    return {(layer, name): n / profile.ios for layer, own in layers.items() for name, n in own.items()}
 
 
 def _differences(before: Iterable[_PerIo], after: Iterable[_PerIo]) -> list[Difference]:
@@ -137,8 +168,25 @@ def _differences(before: Iterable[_PerIo], after: Iterable[_PerIo]) -> list[Diff
     return sorted(found, key=lambda each: -abs(each.more))
 
 
-def _means(profiles: list[Profile]) -> dict[tuple[str, str], float]:
+def _means(profiles: list[Profile], counts: _Counts) -> dict[tuple[str, str], float]:
     total: Counter[tuple[str, str]] = Counter()
     for each in profiles:
-        total.update(_by_function(each))
-    return {key: instructions / len(profiles) for key, instructions in total.most_common()}
+        total.update(_by_function(each, counts))
+    return {key: spent / len(profiles) for key, spent in total.most_common()}
+
+
+def _tree(profiles: list[Profile]) -> tuple[Frame, ...]:
+    """The runs' trees in one: functions under the same callers are the same."""
+    places: dict[tuple[int, str, str], int] = {}
+    spent: defaultdict[int, float] = defaultdict(float)
+    for profile in profiles:
+        own: list[int] = []
+        for call in profile.calls:
+            caller = own[call.caller] if call.caller >= 0 else -1
+            own.append(places.setdefault((caller, call.layer, call.function), len(places)))
+            spent[own[-1]] += call.instructions / profile.ios / len(profiles)
+    callers = [caller for caller, _, _ in places]
+    for at in range(len(callers) - 1, -1, -1):
+        if callers[at] >= 0:
+            spent[callers[at]] += spent[at]
+    return tuple(Frame(*key, spent[at]) for key, at in places.items())

@@ -18,6 +18,7 @@ from iotax.wording import title
 from iotax.wording.profile import (
     COPIES_DIFFER,
     COPIES_WEIGH,
+    MEMORY_COUNTS,
     OWN_INTERVALS,
     STRINGS,
     LayerTable,
@@ -63,6 +64,10 @@ def _table(table: LayerTable, columns: range) -> Table:
         figures = table.figures(layer)
         found.add_row(escape(layer), *(f"{figures[at]:,.0f}" for at in columns))
     found.add_row("all", *(f"{table.profiles[at].instructions:,.0f}" for at in columns), style="bold")
+    for heading, counts in MEMORY_COUNTS.items():
+        counted = [sum(getattr(table.profiles[at], counts).values()) for at in columns]
+        if any(counted):
+            found.add_row(heading.lower(), *(f"{count:,.0f}" for count in counted))
     return found
 
 
@@ -137,6 +142,22 @@ def profile_documents(summary: Summary) -> list[dict[str, Any]]:
                 {"layer": layer, "function": name, "instructions_per_io": instructions}
                 for (layer, name), instructions in each.functions.items()
             ],
+            "calls": [
+                {
+                    "caller": frame.caller if frame.caller >= 0 else None,
+                    "layer": frame.layer,
+                    "function": frame.function,
+                    "instructions_per_io": frame.instructions,
+                }
+                for frame in each.calls
+            ],
+            **{
+                counts: [
+                    {"layer": layer, "function": name, f"{counts}_per_io": count}
+                    for (layer, name), count in getattr(each, counts).items()
+                ]
+                for counts in MEMORY_COUNTS.values()
+            },
         }
         for each in cell_profiles(summary.cells)
     ]

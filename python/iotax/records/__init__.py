@@ -1,7 +1,7 @@
 """What a trial's record says of how it came about. Knows nothing else of iotax."""
 
 from iotax.records.base import Record
-from iotax.records.cpu import Core, CpuEvents, CpuTime, CpuUse, Layer, Profile, Role, VmThreads
+from iotax.records.cpu import Call, Core, CpuEvents, CpuTime, CpuUse, Layer, Profile, Role, VmThreads
 from iotax.records.facts import Carrier, Facts, Link
 from iotax.records.negotiated import IscsiAgreed, Negotiated, NfsAgreed, NothingAgreed, NvmeAgreed, understood
 from iotax.records.origin import Origin
@@ -10,6 +10,7 @@ from iotax.records.roles import CPU_ROLES, CpuRole, Lack, RoleCpu, cpu_of
 
 __all__ = [
     "CPU_ROLES",
+    "Call",
     "Carrier",
     "Conditioning",
     "Core",

@@ -128,6 +128,17 @@ class CpuTime(Record):
         return self.own_ns / (self.window_ns * self.processors)
 
 
+class Call(Record):
+    """A function under its callers."""
+
+    caller: int
+    """Its caller's place in the same list, before this one's; −1 where nobody called it."""
+    layer: str
+    function: str
+    instructions: int
+    """Its own, and those of what it called where that is too little to be listed."""
+
+
 class Profile(Record):
     """The instructions of one machine over a window."""
 
@@ -139,6 +150,12 @@ class Profile(Record):
     """That they were spent on."""
     layers: dict[str, dict[str, int]] = Field(default={})
     """Layer → function → instructions. A module's functions are written `nvme_tcp_queue_rq [nvme_tcp]`."""
+    calls: tuple[Call, ...] = ()
+    """The same instructions as a tree of calls; what is less than a fifth of a percent is counted with its caller."""
+    copied_bytes: dict[str, dict[str, int]] = Field(default={})
+    """Layer → function that had them copied → bytes that string instructions copied (`rep movs`)."""
+    cache_lines: dict[str, dict[str, int]] = Field(default={})
+    """Layer → function → lines of 64 bytes fetched into a modelled cache of 32 KiB, 8 ways."""
 
     @property
     def instructions(self) -> int:

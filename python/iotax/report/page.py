@@ -76,6 +76,7 @@ class Charts:
     cpu: list[Drawing]
     layers: list[Drawing]
     instructions: list[Drawing]
+    calls: list[Drawing]
     cpu_time: list[Drawing]
     cost: list[Drawing]
     cost_by_factor: list[Drawing]
@@ -137,6 +138,7 @@ def _draw(summary: Summary) -> Charts:
         cpu=_some(charts.cpu_split(summary, c) for c in conditions),
         layers=_some(charts.layers(summary, c) for c in conditions),
         instructions=charts.instructions(summary),
+        calls=charts.flame_graphs(summary),
         cpu_time=_some(charts.cpu_over_time(summary, looks, c, role) for c in conditions for role in CPU_ROLES),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],

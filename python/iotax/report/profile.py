@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from iotax.analysis import Summary
 from iotax.analysis.profile import CellProfile, cell_profiles
 from iotax.report.tables import Column, Figure, Group, Row
-from iotax.wording.profile import STRINGS, LayerTable, layer_tables
+from iotax.wording.profile import (
+    CALLS,
+    MEMORY,
+    MEMORY_COUNTS,
+    STRINGS,
+    LayerTable,
+    layer_tables,
+    most_memory,
+)
 
 _FUNCTIONS_MAX = 30
 
@@ -22,6 +30,8 @@ class ProfileTable:
     groups: list[Group]
     function_columns: list[Column]
     function_groups: list[Group]
+    memory_groups: list[Group]
+    """Bytes copied and cache lines fetched; empty where none were counted."""
 
 
 def tables_of(summary: Summary) -> list[ProfileTable]:
@@ -38,7 +48,12 @@ def _table(summary: Summary, table: LayerTable) -> ProfileTable:
     ]
     rows.append(Row("", "all", [Figure(f"{each.instructions:,.0f}") for each in table.profiles]))
     return ProfileTable(
-        f"Instructions by layer, {table.side}{condition}", columns, [Group("", rows)], columns, _functions(table)
+        f"Instructions by layer, {table.side}{condition}",
+        columns,
+        [Group("", rows)],
+        columns,
+        _functions(table),
+        _memory(table),
     )
 
 
@@ -57,9 +72,24 @@ def _functions(table: LayerTable) -> list[Group]:
     ]
 
 
+def _memory(table: LayerTable) -> list[Group]:
+    return [
+        Group(heading, [_counted("all", table, None, counts), *rows])
+        for heading, counts in MEMORY_COUNTS.items()
+        if (rows := [_counted(name, table, (layer, name), counts) for layer, name in most_memory(table, counts)])
+    ]
+
+
+def _counted(name: str, table: LayerTable, key: tuple[str, str] | None, counts: str) -> Row:
+    """Of one function, of all of them where none is named."""
+    found = [getattr(each, counts) for each in table.profiles]
+    values = [sum(each.values()) if key is None else each.get(key, 0.0) for each in found]
+    return Row("", name, [Figure(f"{value:,.0f}") for value in values], key[0] if key else "")
+
+
 def _figure(instructions: float, of: CellProfile) -> Figure:
     share = f"{100 * instructions / of.instructions:.1f} %" if of.instructions else ""
     return Figure(f"{instructions:,.0f}", share if instructions else "")
 
 
-__all__ = ["STRINGS", "ProfileTable", "tables_of"]
+__all__ = ["CALLS", "MEMORY", "STRINGS", "ProfileTable", "tables_of"]

@@ -326,8 +326,9 @@ processors are emulated; host for several `clients`, whose clocks must agree."""
     """2: initiator and storage each have a machine. 1: both in one kernel; icount then gives its CPU exactly."""
     cpus: Annotated[int, Field(ge=1, le=4)] = 1
     """Processors of each machine. icount supports only one, so with more auto means host."""
-    profile: bool = False
-    """Count instructions by kernel layer and function. With `clock: icount`; needs gcc and a QEMU with plugins."""
+    profile: bool | Literal["memory"] = False
+    """true: count instructions by kernel layer, function and call, and bytes copied. memory: and the cache lines that \
+each function fetches, which takes longer. With `clock: icount`; needs gcc and a QEMU with plugins."""
 
     @model_serializer(mode="wrap")
     def _without_profile(self, handler: Any) -> dict[str, Any]:

@@ -13,6 +13,16 @@ STRINGS = (
     "The emulator counts each step of a string instruction (rep movsb, rep stosb: memcpy, memset, clear_page) as an "
     "instruction, so copies weigh more than on a processor."
 )
+CALLS = "What is less than a fifth of a percent is counted with its caller. Each program is one box, whatever it calls."
+MEMORY = (
+    "Bytes copied: by string instructions (rep movs), for the function that had them copied. Copies of a few bytes use "
+    "other instructions and are not counted. Cache lines: of 64 bytes, fetched into a model of a data cache of 32 KiB "
+    "with 8 ways. A processor prefetches, and has larger caches behind."
+)
+MEMORY_COUNTS = {"Bytes copied": "copied_bytes", "Cache lines": "cache_lines"}
+"""Heading → what a profile calls it."""
+MEMORY_MAX = 8
+"""Functions named of each."""
 COPIES_WEIGH = "Copies count more than on a processor; this and functions: see --long."
 COPIES_DIFFER = "Kernels that copy with different instructions differ for that reason alone."
 OWN_INTERVALS = "Each 95 % interval stands alone: of 100 unchanged functions, about 5 seem to change."
@@ -70,6 +80,14 @@ def layer_tables(profiles: Sequence[CellProfile]) -> list[LayerTable]:
         role = "both" if together and each.role == "initiator" else each.role
         groups.setdefault((each.condition, _SIDES.get(role, role)), []).append(each)
     return [LayerTable(condition, side, tuple(own), _ordered(own)) for (condition, side), own in groups.items()]
+
+
+def most_memory(table: LayerTable, counts: str) -> list[tuple[str, str]]:
+    """The functions with the most of one of `MEMORY_COUNTS`; none where it was not counted."""
+    total: Counter[tuple[str, str]] = Counter()
+    for each in table.profiles:
+        total.update(getattr(each, counts))
+    return [key for key, count in total.most_common(MEMORY_MAX) if count >= 1]
 
 
 def largest(profile: CellProfile) -> str:

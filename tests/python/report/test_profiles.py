@@ -19,10 +19,10 @@ from iotax.analysis.change import changes
 from iotax.analysis.profile import cell_profiles
 from iotax.cli.profile import print_profiles
 from iotax.labs.vm import layers
-from iotax.records import Profile
+from iotax.records import Call, Profile
 from iotax.records.cpu import Role
 from iotax.report import draw, render
-from iotax.report.charts import families_used, instructions
+from iotax.report.charts import families_used, flame_graphs, instructions
 from iotax.soundness import unsound
 from iotax.trial import TrialResult
 from iotax.wording.profile import FAMILIES
@@ -40,7 +40,14 @@ def profile(protocol: str, ios: int, host: str, role: Role, times: int = 1) -> P
     layers = {
         layer: {name: times * count * ios for name, count in own.items()} for layer, own in LAYERS[protocol].items()
     }
-    return Profile(host=host, role=role, ios=ios, layers=layers)
+    calls = [Call(caller=-1, layer="scheduling, wake-ups", function="worker_thread", instructions=0)]
+    calls += [
+        Call(caller=0, layer=layer, function=name, instructions=count)
+        for layer, own in layers.items()
+        for name, count in own.items()
+    ]
+    copied = {"TCP/IP": {"tcp_ack": times * 4096 * ios}}
+    return Profile(host=host, role=role, ios=ios, layers=layers, calls=tuple(calls), copied_bytes=copied)
 
 
 def profiled(*, apart: bool) -> StudyData:
@@ -100,7 +107,7 @@ def test_a_table_that_is_too_wide_is_divided_and_no_figure_is_cut() -> None:
     narrow = printed(profiled(apart=False), 24)
     tables = narrow.partition("Largest")[0].splitlines()
     assert max(map(len, tables)) <= 24
-    assert narrow.count("transport ") == 2
+    assert narrow.count("transport ") == 3
     assert "5,000" in narrow
     assert printed(Simulation().data(study()), 80) == ""
 
@@ -132,6 +139,43 @@ def test_each_bar_is_stacked_by_groups_of_layers_on_one_scale() -> None:
     assert instructions(summarise(Simulation().data(study()))) == []
 
 
+def test_a_flame_graph_has_a_box_for_each_function_above_its_caller() -> None:
+    summary = summarise(profiled(apart=True))
+    drawn = flame_graphs(summary)
+    assert [each.title for each in drawn] == [
+        "iSCSI, initiator, outstanding 8",
+        "NFSv3, initiator, outstanding 8",
+        "Local, initiator, outstanding 8",
+        "iSCSI, target, outstanding 8",
+        "NFSv3, target, outstanding 8",
+    ]
+    assert "Widest: worker_thread 5,000, rpc_run_task [sunrpc] 3,000" in drawn[1].description
+    bars = drawn[1].draw(1000)["layer"][0]["data"]["values"]
+    assert [(bar["x"], bar["x2"], int(bar["y"]), bar["part"]) for bar in bars] == [
+        (0.0, pytest.approx(5000), 0, "Scheduling, locks, interrupts"),
+        (0.0, pytest.approx(3000), 1, "Storage protocol and target"),
+        (pytest.approx(3000), pytest.approx(4500), 1, "TCP/IP, network"),
+        (pytest.approx(4500), pytest.approx(5000), 1, "TCP/IP, network"),
+    ]
+    assert bars[1]["say"] == "rpc_run_task [sunrpc]: 3,000 instructions, 60.0 %, NFS, RPC"
+    texts = [each["text"] for each in drawn[1].draw(120)["layer"][1]["data"]["values"]]
+    assert texts[0] == "worker_thread"
+    assert texts[1].endswith("…")
+    page = render(summary, draw(summary), "n.iotax")
+    assert "<summary>Calls, as flame graphs</summary>" in page
+    assert flame_graphs(summarise(Simulation().data(study()))) == []
+
+
+def test_bytes_copied_stand_below_the_instructions() -> None:
+    data = profiled(apart=False)
+    rows = [line.split() for line in printed(data, 80).splitlines()]
+    assert ["bytes", "copied", "4,096", "4,096", "4,096"] in rows
+    summary = summarise(data)
+    page = render(summary, draw(summary), "n.iotax")
+    assert "<summary>Memory</summary>" in page
+    assert "Cache lines" not in page.partition("<summary>Memory</summary>")[2].partition("<p")[0]
+
+
 def test_the_json_has_every_function(tmp_path: Path) -> None:
     notebook = write_notebook(tmp_path / "n.iotax", profiled(apart=True))
     done = ran("show", notebook, "--json")
@@ -146,16 +190,42 @@ def test_the_json_has_every_function(tmp_path: Path) -> None:
         "function": "rpc_run_task [sunrpc]",
         "instructions_per_io": pytest.approx(6000),
     }
+    assert target["calls"][:2] == [
+        {
+            "caller": None,
+            "layer": "scheduling, wake-ups",
+            "function": "worker_thread",
+            "instructions_per_io": pytest.approx(10_000),
+        },
+        {
+            "caller": 0,
+            "layer": "NFS, RPC",
+            "function": "rpc_run_task [sunrpc]",
+            "instructions_per_io": pytest.approx(6000),
+        },
+    ]
+    assert target["copied_bytes"] == [
+        {"layer": "TCP/IP", "function": "tcp_ack", "copied_bytes_per_io": pytest.approx(8192)}
+    ]
+    assert target["cache_lines"] == []
 
 
 @pytest.mark.parametrize(
-    "wrong", [Profile(host="g", role="both", ios=-1.0), Profile(host="g", role="both", ios=1, layers={"a": {"f": -5}})]
+    "wrong",
+    [
+        Profile(host="g", role="both", ios=-1.0),
+        Profile(host="g", role="both", ios=1, layers={"a": {"f": -5}}),
+        Profile(host="g", role="both", ios=1, copied_bytes={"a": {"f": -5}}),
+        Profile(host="g", role="both", ios=1, calls=(Call(caller=-1, layer="a", function="f", instructions=-1),)),
+        # A tree whose callers come later may have no end.
+        Profile(host="g", role="both", ios=1, calls=(Call(caller=0, layer="a", function="f", instructions=1),)),
+    ],
 )
 def test_a_strangers_profile_with_figures_of_no_measurement_is_named(wrong: Profile) -> None:
     result = profiled(apart=False).attempts[0].result
     assert isinstance(result, TrialResult)
     assert unsound(result) == ""
-    assert unsound(result.model_copy(update={"profile": (wrong,)})).startswith("profile[0]: ")
+    assert unsound(result.model_copy(update={"profile": (wrong,)})).startswith("profile[0]")
 
 
 def after(data: StudyData, *, scatter: bool) -> StudyData:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,15 @@ import pytest
 
 from iotax.design import plan
 from iotax.labs.base import CheckItem, Step
-from iotax.labs.vm.counted import Code, Counts, Program, Symbols
+from iotax.labs.vm.counted import Code, Node, Program, Symbols
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.lab import VmLab
 from iotax.labs.vm.layers import LAYERS, UNNAMED, layer_of
-from iotax.labs.vm.plugin import counting_plugin
+from iotax.labs.vm.plugin import Plugin, counting_plugin
 from iotax.labs.vm.qemu import PROGRAM, Machine, arguments
 from iotax.notebook import Notebook
+from iotax.records import Profile
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 from iotax.trial import TrialResult
@@ -80,19 +80,20 @@ def test_every_instruction_of_a_window_stands_in_one_layer() -> None:
             ],
         )
     )
-    counts = {
-        KERNEL + 4: 10,
-        KERNEL + 8: 5,
-        KERNEL + 0x104: 20,
-        MODULE + 4: 30,
-        MODULE + (8 << 20): 1,
-        0x1004: 40,
-        0x3004: 2,
-        0x5004: 3,
-        0x9000: 50,
+    code = Code(symbols(), programs, target="tgtd")
+    spent = {
+        KERNEL: 15,
+        KERNEL + 0x100: 20,
+        MODULE: 30,
+        MODULE + (1 << 20): 1,
+        0x1000: 40,
+        0x3000: 2,
+        0x5000: 3,
+        0x6000: 50,
     }
-    named = Code(symbols(), programs, target="tgtd").named(counts)
-    assert named == {
+    assert set(spent) <= set(code.begins())
+    found = code.counted([Node(-1, address, count, 0, 0) for address, count in spent.items()])
+    assert found.layers == {
         "copies": {"memcpy": 15},
         "TCP/IP": {"tcp_ack": 20},
         "transport": {"nvme_tcp_queue_rq [nvme_tcp]": 30},
@@ -102,7 +103,34 @@ def test_every_instruction_of_a_window_stands_in_one_layer() -> None:
         "virtual disk": {"qemu-storage-da: -": 3},
         "load generator": {"iotax-engine": 50},
     }
-    assert sum(sum(own.values()) for own in named.values()) == sum(counts.values())
+
+
+def test_small_calls_are_counted_with_their_caller_and_copies_with_whoever_wanted_them() -> None:
+    code = Code(symbols())
+    nodes = [
+        Node(-1, 0, 100, 0, 0),
+        Node(0, MODULE, 800, 0, 7),
+        Node(1, KERNEL, 99, 4096, 64),
+        Node(1, KERNEL + 0x100, 1, 0, 0),
+        Node(3, KERNEL, 0, 8, 0),
+        Node(-1, KERNEL + 0x300, 1, 0, 0),
+    ]
+    found = code.counted(nodes)
+    assert [(call.caller, call.function, call.instructions) for call in found.calls] == [
+        (-1, "iotax-engine", 100),
+        (0, "nvme_tcp_queue_rq [nvme_tcp]", 801),
+        (1, "memcpy", 99),
+        (-1, "others", 1),
+    ]
+    assert found.copied_bytes == {"transport": {"nvme_tcp_queue_rq [nvme_tcp]": 4096}, "TCP/IP": {"tcp_ack": 8}}
+    assert found.cache_lines == {"transport": {"nvme_tcp_queue_rq [nvme_tcp]": 7}, "copies": {"memcpy": 64}}
+    assert sum(call.instructions for call in found.calls) == sum(node.instructions for node in nodes)
+
+
+def test_interrupts_and_new_threads_have_no_caller() -> None:
+    lines = ["asm_sysvec_apic_timer_interrupt", "ret_from_fork", "ret_from_fork_asm", "asm_exc_page_fault", "tcp_ack"]
+    code = Code(Symbols.parse(f"{KERNEL + at:x} T {name}" for at, name in enumerate(lines)))
+    assert code.roots() == [KERNEL, KERNEL + 1, KERNEL + 2]
 
 
 @pytest.mark.parametrize(
@@ -142,35 +170,10 @@ def test_functions_stand_in_the_layer_of_their_subsystem(name: str, module: str,
     assert layer in LAYERS
 
 
-def counts_file(path: Path, marks: int, lost: int = 0) -> Counts:
-    """As the plugin lays it out: two blocks, of which one ran in the window."""
-    cells = [(KERNEL, 3, 9, 2, 7), (KERNEL + 0x100, 4, 5, 5, 5)]
-    head = struct.pack("<5Q24x", len(cells), lost, 0, 1, marks)
-    path.write_bytes(head + b"".join(struct.pack("<5Q", *cell) for cell in cells))
-    return Counts(path)
-
-
-def test_a_window_is_what_ran_between_its_two_marks(tmp_path: Path) -> None:
-    counts = counts_file(tmp_path / "counts", marks=2)
-    assert counts.window() == {KERNEL: 15}
-    counts.arm(KERNEL)
-    # Marks of an earlier window are forgotten.
-    with pytest.raises(ValueError, match="called 0 times, not at both ends of the window"):
-        counts.window()
-    counts.close()
-
-
-def test_a_table_that_was_full_gives_no_profile(tmp_path: Path) -> None:
-    counts = counts_file(tmp_path / "counts", marks=2, lost=7)
-    with pytest.raises(ValueError, match="7 blocks of the guest's code found the plugin's table of 2 full"):
-        counts.window()
-    counts.close()
-
-
 def test_a_machine_loads_the_plugin_from_any_folder(tmp_path: Path) -> None:
     folder = tmp_path / "a,b"
     image = Image(tmp_path / "vmlinuz", tmp_path / "initramfs", "6.1.0", {}, {})
-    machine = Machine("storage", 512 << 20, "tcg", "icount", plugin=folder / "counter.so")
+    machine = Machine("storage", 512 << 20, "tcg", "icount", plugin=Plugin(folder / "counter.so"))
     said = " ".join(arguments(machine, image, folder, folder))
     doubled = str(folder).replace(",", ",,")
     assert f"-plugin file={doubled}/counter.so,out={doubled}/storage.counts" in said
@@ -208,7 +211,7 @@ def test_a_qemu_without_plugins_is_quoted(programs: Path, tmp_path: Path, monkey
     write_program(programs / PROGRAM, f"{accept}; [ -e {tmp_path}/first ] || {{ touch {tmp_path}/first; exit 1; }}")
     told: list[str] = []
     plugin = counting_plugin(PROGRAM, "9.2.0", told.append)
-    assert plugin.read_bytes().startswith(b"\x7fELF")
+    assert plugin.file.read_bytes().startswith(b"\x7fELF")
     assert counting_plugin(PROGRAM, "9.2.0", told.append) == plugin
     assert told == ["building QEMU's plugin that counts instructions"]
 
@@ -237,6 +240,16 @@ def run(folder: Path, engine: Path, text: str) -> dict[str, TrialResult]:
     return {str(each.trial.treatment["protocol"]): each.result for each in attempts if each.result is not None}
 
 
+def callers(profile: Profile, function: str) -> str:
+    """What called a function the most, from the outermost on."""
+    found = [call for call in profile.calls if call.function.partition(" ")[0] == function]
+    at, names = max(found, key=lambda call: call.instructions).caller, []
+    while at >= 0:
+        names.append(profile.calls[at].function)
+        at = profile.calls[at].caller
+    return " ".join(reversed(names))
+
+
 def instructions_per_io(result: TrialResult) -> float:
     [guest] = [part for part in result.cpu if part.layer == "guest"]
     return guest.busy_ns / 4 / result.ios
@@ -257,6 +270,13 @@ def test_real_kernels_are_profiled_and_cost_the_same(tmp_path: Path, engine: Pat
         assert profile.instructions / profile.ios == pytest.approx(instructions_per_io(result), rel=0.005)
         unnamed = sum(profile.layers.get(UNNAMED, {}).values())
         assert unnamed < 0.05 * profile.instructions, protocol
+        assert sum(call.instructions for call in profile.calls) == profile.instructions
+        # Every I/O is copied at least once, between the volume's pages and somewhere else.
+        copied = sum(sum(own.values()) for own in profile.copied_bytes.values())
+        assert copied / profile.ios > 4000, protocol
+    # What serves NVMe/TCP is reached from its thread: work → the target's queue → TCP.
+    [profile] = with_profile["nvme-tcp"].profile
+    assert "worker_thread process_one_work nvmet_tcp_io_work [nvmet_tcp]" in callers(profile, "nvmet_tcp_try_recv_pdu")
     for protocol, result in without.items():
         assert not result.profile
         assert instructions_per_io(with_profile[protocol]) == pytest.approx(instructions_per_io(result), rel=0.005)

@@ -1,6 +1,7 @@
-"""Instructions of a guest by function, as QEMU's plugin counts them: where it keeps the counts, and whose they are.
+"""Instructions of a guest by function and by the calls that led there, as QEMU's plugin counts them: where it keeps the
+counts, and whose they are.
 
-The plugin (plugin/counter.c) counts how often each translated block runs. Its file holds a count of each at two marks.
+The plugin (plugin/counter.c) keeps a tree of calls in a file, and a log of what each node of it had between two marks.
 A mark is a call of `show_stat`, with which the kernel answers who reads /proc/stat: the engine does at both ends of its
 window, and the guest's agent where it tells its clocks. So the counts are of the same window as the CPU time, and
 nothing in the guest knows that it is counted.
@@ -9,27 +10,45 @@ nothing in the guest knows that it is counted.
 from __future__ import annotations
 
 import bisect
+import itertools
 import mmap
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from iotax.labs.vm.guests import Guest
-from iotax.labs.vm.layers import LAB, LOAD, TARGET_PROGRAM, UNNAMED, VIRTUAL_DISK, layer_of
+from iotax.labs.vm.layers import COPIES, LAB, LOAD, TARGET_PROGRAM, UNNAMED, VIRTUAL_DISK, layer_of
+from iotax.records import Call
 from iotax.study.fields import Target
 
 MARK = "show_stat"
-_HEADER = struct.Struct("<5Q24x")
-"""Cells, lost, mark_address, armed, marks."""
-_CELL = struct.Struct("<5Q")
-_MARK_AT, _ARMED_AT, _MARKS_AT = 16, 24, 32
+_HEADER = struct.Struct("<8Q64x")
+"""mark_address, armed, functions, epoch, marks, nodes, entries, lost."""
+_MARK_AT, _ARMED_AT, _FUNCTIONS_AT, _EPOCH_AT, _MARKS_AT = range(0, 40, 8)
+_FUNCTION = np.dtype([("address", "<u8"), ("root", "<u8")])
+_FUNCTIONS_MAX = 1 << 18
+_NODE = np.dtype([("parent", "<u4"), ("function", "<u4"), ("counts", "<u8", 3), ("logged", "<u8", 3)])
+_NODES_MAX = 1 << 19
+_ENTRY = np.dtype([("mark", "<u4"), ("node", "<u4"), ("counts", "<u8", 3)])
+"""Counts are instructions, bytes copied by string instructions, and cache lines."""
+_NODES_AT = _HEADER.size + _FUNCTIONS_MAX * _FUNCTION.itemsize
+_LOG_AT = _NODES_AT + _NODES_MAX * _NODE.itemsize
 _KERNEL = 1 << 63
 """Addresses from here on are the kernel's."""
 _BEHIND_MAX = 1 << 20
 """An address this far behind a symbol is of no function that it names."""
+_NOBODYS = re.compile(r"asm_(common_interrupt|sysvec_\w+)|ret_from_fork\w*")
+"""What an interrupt runs has nothing to do with what it interrupted, nor a thread with what ran before."""
+_SHOWN = 1 / 500
+"""Of all instructions: what ran less, with all that it called, is counted with its caller."""
+_SMALL = UNNAMED, "others"
+"""Functions without a caller that ran less."""
 _PROCESSES: Mapping[Target, str] = {"kernel": "", "ganesha": "ganesha.nfsd", "tgt": "tgtd", "iotax": "loader"}
 """Of each target that is a program. Its own loader starts the engine, and names its process."""
 _DISK = "qemu-storage-da"
@@ -38,12 +57,41 @@ _SYMBOLS_S = 120.0
 """How long an emulated guest on a busy host may take to list its functions."""
 
 
+@dataclass(frozen=True)
+class Node:
+    """A function under its callers, and what it had in a window itself."""
+
+    caller: int
+    """A place in the same list, before this one's; −1 where it has none."""
+    address: int
+    """Where the function begins."""
+    instructions: int
+    copied_bytes: int
+    """By its string instructions."""
+    lines: int
+    """That it fetched into the modelled cache; 0 where the plugin does not model one."""
+
+
 class Counts:
     """A guest's file of counts, while the plugin writes it."""
 
     def __init__(self, path: Path) -> None:
-        with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), 0)
+        self._file = path.open("r+b", buffering=0)
+        self._map = mmap.mmap(self._file.fileno(), _LOG_AT)
+
+    def know(self, addresses: Sequence[int], roots: Iterable[int]) -> None:
+        """Where functions begin, ascending; `roots`: those that begin a stack of their own. From now on the plugin
+        counts by them. Raises ValueError where there are more than it takes."""
+        if len(addresses) > _FUNCTIONS_MAX:
+            raise ValueError(
+                f"the guest's kernel has {len(addresses)} functions, and the plugin takes {_FUNCTIONS_MAX}"
+            )
+        table: Any = np.zeros(len(addresses), _FUNCTION)
+        table["address"] = addresses
+        table["root"] = np.isin(table["address"], np.fromiter(roots, np.uint64))
+        self._map[_HEADER.size : _HEADER.size + table.nbytes] = table.tobytes()
+        self._put(_FUNCTIONS_AT, len(addresses))
+        self._put(_EPOCH_AT, self._header()[3] + 1)
 
     def arm(self, mark_address: int) -> None:
         """From now on, calls of that function are marks; earlier ones are forgotten."""
@@ -55,26 +103,51 @@ class Counts:
     def disarm(self) -> None:
         self._put(_ARMED_AT, 0)
 
-    def window(self) -> dict[int, int]:
-        """Instructions by the address of the block that they are in, between the first mark and the last. Raises
-        ValueError where there were no two marks or the table was full."""
-        cells, lost, _, _, marks = _HEADER.unpack_from(self._map)
+    def window(self) -> list[Node]:
+        """What ran between the first mark and the last, callers first. Raises ValueError where there were no two marks
+        or a table was full."""
+        _, _, functions, _, marks, nodes, entries, lost = self._header()
         if marks < 2:
             raise ValueError(f"{MARK} of the guest's kernel was called {marks} times, not at both ends of the window")
         if lost:
-            raise ValueError(f"{lost} blocks of the guest's code found the plugin's table of {cells} full")
-        found: Counter[int] = Counter()
-        end = _HEADER.size + cells * _CELL.size
-        for address, instructions, _, first, last in _CELL.iter_unpack(self._map[_HEADER.size : end]):
-            if last > first:
-                found[address] += instructions * (last - first)
-        return found
+            raise ValueError(f"the plugin's tables or the disk were full: {lost} counts are lost")
+        self._file.seek(_LOG_AT)
+        log = _table(self._file.read(entries * _ENTRY.itemsize), _ENTRY, entries)
+        counts = np.zeros((nodes, 3), np.int64)
+        np.add.at(counts, log["node"], log["counts"].astype(np.int64))
+        tree = _table(self._map, _NODE, nodes, _NODES_AT)[["parent", "function"]]
+        addresses = _table(self._map, _FUNCTION, functions, _HEADER.size)["address"]
+        return _used(tree, counts, addresses)
 
     def close(self) -> None:
         self._map.close()
+        self._file.close()
+
+    def _header(self) -> tuple[int, ...]:
+        return _HEADER.unpack_from(self._map)
 
     def _put(self, at: int, value: int) -> None:
         struct.pack_into("<Q", self._map, at, value)
+
+
+def _table(data: Any, kind: Any, count: int, at: int = 0) -> Any:
+    """A copy, for a file stays mapped where an array is still of it."""
+    return np.frombuffer(data, kind, count, at).copy()
+
+
+def _used(tree: Any, counts: Any, addresses: Any) -> list[Node]:
+    """The nodes that had something, and their callers. The first is nobody's."""
+    wanted = set()
+    for used in np.flatnonzero(counts.any(axis=1)).tolist():
+        at = used
+        while at and at not in wanted:
+            wanted.add(at)
+            at = int(tree["parent"][at])
+    places = {0: -1} | {at: place for place, at in enumerate(sorted(wanted))}
+    return [
+        Node(places[parent], int(addresses[function]), *counts[at].tolist())
+        for at, (parent, function) in zip(sorted(wanted), tree[sorted(wanted)].tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -102,7 +175,7 @@ class Symbols:
     def at(self, address: int) -> tuple[str, str] | None:
         """The function that an address is in."""
         place = bisect.bisect_right(self.addresses, address) - 1
-        if place < 0 or address - self.addresses[place] > _BEHIND_MAX:
+        if place < 0 or address - self.addresses[place] >= _BEHIND_MAX:
             return None
         return self.names[place]
 
@@ -134,6 +207,19 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """What a guest's instructions were spent on, in a window."""
+
+    layers: dict[str, dict[str, int]]
+    """Layer → function → instructions."""
+    calls: tuple[Call, ...]
+    copied_bytes: dict[str, dict[str, int]]
+    """Layer → function that had them copied → bytes that string instructions copied."""
+    cache_lines: dict[str, dict[str, int]]
+    """Layer → function → lines fetched; empty where the plugin models no cache."""
+
+
+@dataclass(frozen=True)
 class Code:
     """What a guest's addresses stand for."""
 
@@ -143,15 +229,65 @@ class Code:
     target: str = ""
     """The process that serves the load, if one does."""
 
-    def named(self, counts: Mapping[int, int]) -> dict[str, dict[str, int]]:
-        """Layer → function → instructions."""
-        found: dict[str, Counter[str]] = {}
-        for address, instructions in counts.items():
-            layer, name = self._owner(address)
-            found.setdefault(layer, Counter())[name] += instructions
-        return {layer: dict(own.most_common()) for layer, own in found.items()}
+    def begins(self) -> list[int]:
+        """Where each function begins, ascending; what is behind the last address of a function begins another."""
+        programs = itertools.chain.from_iterable((each.begin, each.end) for each in self.programs)
+        kernel = self.kernel.addresses
+        ends = [
+            at + _BEHIND_MAX for at, next_at in itertools.pairwise([*kernel, 1 << 64]) if next_at - at > _BEHIND_MAX
+        ]
+        return sorted({0, *programs, _KERNEL, *kernel, *(each for each in ends if each < 1 << 64)})
+
+    def roots(self) -> list[int]:
+        """Where functions begin that nobody called."""
+        names = zip(self.kernel.addresses, self.kernel.names, strict=True)
+        return [at for at, (name, module) in names if not module and _NOBODYS.fullmatch(name)]
+
+    def counted(self, nodes: Sequence[Node]) -> Counted:
+        layers: dict[str, Counter[str]] = {}
+        copied: dict[str, Counter[str]] = {}
+        lines: dict[str, Counter[str]] = {}
+        for node in nodes:
+            layer, name = self._owner(node.address)
+            layers.setdefault(layer, Counter())[name] += node.instructions
+            lines.setdefault(layer, Counter())[name] += node.lines
+            if node.copied_bytes:
+                layer, name = self._wanted_by(nodes, node)
+                copied.setdefault(layer, Counter())[name] += node.copied_bytes
+        return Counted(_used_names(layers), self._calls(nodes), _used_names(copied), _used_names(lines))
+
+    def _wanted_by(self, nodes: Sequence[Node], node: Node) -> tuple[str, str]:
+        """The nearest caller that is no copying function itself."""
+        while (owner := self._owner(node.address))[0] == COPIES and node.caller >= 0:
+            node = nodes[node.caller]
+        return owner
+
+    def _calls(self, nodes: Sequence[Node]) -> tuple[Call, ...]:
+        """The tree by name, without what is too small to show."""
+        below = [node.instructions for node in nodes]
+        for at in range(len(nodes) - 1, -1, -1):
+            if nodes[at].caller >= 0:
+                below[nodes[at].caller] += below[at]
+        least = _SHOWN * sum(node.instructions for node in nodes)
+        places: dict[tuple[int, str, str], int] = {}
+        counts: Counter[int] = Counter()
+        shown: list[int] = []
+        """Of each node the place of its own, or of the caller that has its count."""
+        for at, node in enumerate(nodes):
+            caller = shown[node.caller] if node.caller >= 0 else -1
+            place = caller
+            if below[at] >= least or caller < 0:
+                owner = self._owner(node.address) if below[at] >= least else _SMALL
+                place = places.setdefault((caller, *owner), len(places))
+            counts[place] += node.instructions
+            shown.append(place)
+        return tuple(
+            Call(caller=caller, layer=layer, function=name, instructions=counts[at])
+            for (caller, layer, name), at in places.items()
+        )
 
     def _owner(self, address: int) -> tuple[str, str]:
+        """Layer and name of the function at an address."""
         if address < _KERNEL:
             return self._program(address)
         if (symbol := self.kernel.at(address)) is None:
@@ -167,24 +303,35 @@ class Code:
         return LOAD, "iotax-engine"
 
 
+def _used_names(found: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    """The most first, and what has none left out."""
+    used = {layer: {name: count for name, count in own.most_common() if count} for layer, own in found.items()}
+    return {layer: own for layer, own in used.items() if own}
+
+
 class CountedGuest:
     """A guest whose instructions a plugin counts."""
 
     def __init__(self, guest: Guest, counts: Path) -> None:
         self._guest, self._counts = guest, Counts(counts)
-        self._modules: list[str] = []
+        self._known: tuple[list[str], tuple[Program, ...]] | None = None
         self._symbols = Symbols([], [])
 
     def learn(self) -> None:
         """Which functions stand where. Raises ValueError where the kernel does not say."""
         modules = self._guest.run("cut -d ' ' -f 1,6 /proc/modules")
-        if modules != self._modules:
-            lines = self._guest.run("grep ' [tTwW] ' /proc/kallsyms", _SYMBOLS_S)
-            self._symbols, self._modules = Symbols.parse(lines), modules
+        programs = tuple(Program.parse(line) for line in self._guest.run("code_maps") if line.startswith("MAP "))
+        if (modules, programs) == self._known:
+            return
+        if self._known is None or modules != self._known[0]:
+            self._symbols = Symbols.parse(self._guest.run("grep ' [tTwW] ' /proc/kallsyms", _SYMBOLS_S))
         if self._symbols.address_of(MARK) is None:
             raise ValueError(
                 f"/proc/kallsyms of the {self._guest.name} guest has no {MARK}: its kernel needs CONFIG_KALLSYMS"
             )
+        code = Code(self._symbols, programs)
+        self._counts.know(code.begins(), code.roots())
+        self._known = modules, programs
 
     def begin(self) -> None:
         """From now on readings of /proc/stat are marks. After `learn`."""
@@ -193,11 +340,10 @@ class CountedGuest:
     def end(self) -> None:
         self._counts.disarm()
 
-    def layers(self, served_by: Target) -> dict[str, dict[str, int]]:
-        """Layer → function → instructions of the window that ended. Raises ValueError."""
-        counts = self._counts.window()
-        programs = [Program.parse(line) for line in self._guest.run("code_maps") if line.startswith("MAP ")]
-        return Code(self._symbols, tuple(programs), _PROCESSES[served_by]).named(counts)
+    def counted(self, served_by: Target) -> Counted:
+        """Of the window that ended. Raises ValueError."""
+        programs = self._known[1] if self._known else ()
+        return Code(self._symbols, programs, _PROCESSES[served_by]).counted(self._counts.window())
 
     def close(self) -> None:
         self._counts.close()

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.image import Image
+from iotax.labs.vm.plugin import Plugin
 from iotax.labs.vm.qemu import Accelerator, Clock, Machine, Nic, Process, counts_file
 from iotax.labs.vm.qmp import Qmp, QmpLost
 from iotax.places.guest import GuestLost, Port, StepFailed
@@ -146,7 +147,7 @@ class Guests:
         cpus: int = 1,
         clients: int = 1,
         environment: Mapping[str, str] | None = None,
-        plugin: Path | None = None,
+        plugin: Plugin | None = None,
     ) -> None:
         """`environment` is for QEMU, beside our own; `plugin` counts instructions in each guest."""
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))

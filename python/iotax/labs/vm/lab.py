@@ -33,7 +33,7 @@ from iotax.labs.vm.encryption import Links, apart
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.image import Image, build
-from iotax.labs.vm.plugin import cannot_build, counting_plugin
+from iotax.labs.vm.plugin import Plugin, cannot_build, counting_plugin
 from iotax.labs.vm.qemu import PROGRAM, Accelerator, Clock, require_qemu
 from iotax.protocols import without_transport
 from iotax.records import CpuTime, CpuUse, Facts, Profile
@@ -89,7 +89,7 @@ class VmLab(Lab):
         """With which QEMU finds its own initiators."""
         self._told: dict[str, Any] = {}
         self._guests: Guests | None = None
-        self._plugin: Path | None = None
+        self._plugin: Plugin | None = None
         """Counts instructions by function in each guest, where the study asks for it and QEMU can."""
         self._counted: dict[Role, CountedGuest] = {}
         self._uncounted = ""
@@ -164,7 +164,8 @@ class VmLab(Lab):
     def _prepare_to_count(self, version: str, progress: Progress) -> None:
         """What a study asks beside its measurements: without it they run all the same."""
         try:
-            self._plugin = counting_plugin(PROGRAM, version, lambda text: progress(Step(text)))
+            memory = self._vm.profile == "memory"
+            self._plugin = counting_plugin(PROGRAM, version, lambda text: progress(Step(text)), cache_lines=memory)
         except VmFault as fault:
             self._uncounted = fault.message
             progress(Step(f"no profile: {fault.message}"))
@@ -388,18 +389,14 @@ class VmLab(Lab):
         if not together and not local:
             parts.append(("storage", "target", result.ios * moved / result.moved_bytes))
         try:
-            return tuple(
-                Profile(
-                    host=f"{each} guest",
-                    role=part,
-                    ios=ios,
-                    layers=self._counted[each].layers(settings.topology.target),
-                )
-                for each, part, ios in parts
-            )
+            counted = [self._counted[each].counted(settings.topology.target) for each, _, _ in parts]
         except ValueError as fault:
             self._uncounted = str(fault)
             return ()
+        return tuple(
+            Profile(host=f"{each} guest", role=part, ios=ios, **vars(found))
+            for (each, part, ios), found in zip(parts, counted, strict=True)
+        )
 
     def _run_clients(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         connected = self._connect(settings, progress)

@@ -22,7 +22,8 @@ _SCSI, _NVME, _NFS = "SCSI", "NVMe", "NFS, RPC"
 _TRANSPORT = "transport"
 _SCSI_TARGET, _NVME_TARGET, _NFS_SERVER = "SCSI target", "NVMe target", "NFS server"
 _TCP, _NET = "TCP/IP", "network core, softirq"
-_COPIES, _CHECKSUMS, _ENCRYPTION = "copies", "checksums, crypto", "encryption"
+COPIES = "copies"
+_CHECKSUMS, _ENCRYPTION = "checksums, crypto", "encryption"
 _SCHEDULER, _INTERRUPTS = "scheduling, wake-ups", "interrupts, timers"
 _LOCKS, _MEMORY = "locks, RCU", "memory management"
 _DATA = "data structures"
@@ -30,7 +31,7 @@ _DATA = "data structures"
 LAYERS = (
     *(LOAD, _SYSCALLS, _VFS, _FILES, _BLOCK, _SCSI, _NVME, _NFS, _TRANSPORT),
     *(_TCP, _NET, _SCSI_TARGET, _NVME_TARGET, _NFS_SERVER, TARGET_PROGRAM, VIRTUAL_DISK),
-    *(_COPIES, _CHECKSUMS, _ENCRYPTION, _SCHEDULER, _INTERRUPTS, _LOCKS, _DATA, _MEMORY, LAB, UNNAMED),
+    *(COPIES, _CHECKSUMS, _ENCRYPTION, _SCHEDULER, _INTERRUPTS, _LOCKS, _DATA, _MEMORY, LAB, UNNAMED),
 )
 """In the order in which an I/O meets them, then what all of them use."""
 
@@ -79,7 +80,7 @@ _NAMES: tuple[tuple[str, str], ...] = (
     (r"get_task_ioprio|add_disk_random\w*", _BLOCK),
     (r"map_id\w*|tomoyo\w*", _VFS),
     (r"rb_\w+|kfifo\w*|list_(add|del)\w*", _DATA),
-    (r"strscpy\w*|iovec_from_user|import_single_range|sgl_free\w*", _COPIES),
+    (r"strscpy\w*|iovec_from_user|import_single_range|sgl_free\w*", COPIES),
     # What several subsystems use comes first: a name such as `skb_copy_datagram_iter` belongs to the network, the copy
     # that it calls does not.
     (
@@ -87,7 +88,7 @@ _NAMES: tuple[tuple[str, str], ...] = (
         r"_copy_(mc_)?(to|from)_\w+|copy_page(_to_iter|_from_iter)?\w*|copyin|copyout\w*|rep_movs\w*|rep_stos\w*|"
         r"iov_iter_\w+|iterate_\w+|memcpy_(to|from)\w+|copy_mc_\w+|import_\w*iovec\w*|want_pages_array|"
         r"sg_(copy|miter|next|init|alloc|free|chain|pcopy)\w*|sgl?_\w*alloc\w*|bvec_\w+|csum_and_copy\w*|strn?(cpy|cmp|len)\w*",
-        _COPIES,
+        COPIES,
     ),
     (
         r"xfrm\w*|policy_hash\w*|decode_session\w*|esp_\w+|scatterwalk\w*|skcipher\w*|crypto_(aead|skcipher)\w*|aead_\w+|chacha\w*|"

@@ -22,6 +22,7 @@ from iotax.engine import EngineError, counter_rate_hz, find_engine
 from iotax.labs.lifetime import SETPRIV, ending_with_us
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Image
+from iotax.labs.vm.plugin import Plugin
 
 PROGRAM = "qemu-system-x86_64"
 Accelerator: TypeAlias = Literal["kvm", "tcg"]
@@ -59,7 +60,7 @@ class Machine:
     """Variables for QEMU beside our own, such as where its block drivers are."""
     devices: tuple[str, ...] = ()
     """Further arguments: devices that no protocol of the lab needs."""
-    plugin: Path | None = None
+    plugin: Plugin | None = None
     """Counts the guest's instructions (iotax.labs.vm.counted)."""
 
 
@@ -94,8 +95,7 @@ def arguments(machine: Machine, image: Image, folder: Path, short: Path) -> list
     else:
         args += ["-accel", machine.accelerator]
     if machine.plugin:
-        # A comma ends an option's value; two stand for one.
-        args += ["-plugin", f"file={_escaped(machine.plugin)},out={_escaped(counts_file(machine, folder))}"]
+        args += ["-plugin", machine.plugin.option(counts_file(machine, folder))]
     for index, link in enumerate(machine.links):
         role = "server=on" if link.listens else "server=off"
         args += ["-netdev", f"stream,id=net{index},{role},addr.type=unix,addr.path={short / link.socket}"]
@@ -128,10 +128,6 @@ def control_socket(machine: Machine, folder: Path) -> Path:
 
 def monitor_socket(machine: Machine, folder: Path) -> Path:
     return folder / f"{machine.name}.monitor"
-
-
-def _escaped(path: Path) -> str:
-    return str(path).replace(",", ",,")
 
 
 class Process:

@@ -9,6 +9,7 @@ from iotax.report.charts.cpu import caption as cpu_caption
 from iotax.report.charts.cpu import cpu_split, parts_used
 from iotax.report.charts.cpu_time import cpu_over_time
 from iotax.report.charts.effects import factor_effects, model_residuals
+from iotax.report.charts.flame import flame_graphs
 from iotax.report.charts.hockey import hockey_stick
 from iotax.report.charts.instructions import families_used, instructions
 from iotax.report.charts.layers import layers, layers_said, layers_used
@@ -40,6 +41,7 @@ __all__ = [
     "factor_effects",
     "factor_title",
     "families_used",
+    "flame_graphs",
     "hockey_stick",
     "instructions",
     "is_sweep",

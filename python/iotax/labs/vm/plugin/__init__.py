@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -21,7 +22,25 @@ _WITHIN_S = 60
 _SUBJECT = "profile"
 
 
-def counting_plugin(qemu: str, version: str, report: Callable[[str], None]) -> Path:
+@dataclass(frozen=True)
+class Plugin:
+    """What counts a machine's instructions."""
+
+    file: Path
+    cache_lines: bool = False
+    """Whether it models a cache, too."""
+
+    def option(self, out: Path) -> str:
+        """The value of QEMU's `-plugin`; `out` is where it keeps what it counts."""
+        return f"file={_escaped(self.file)},out={_escaped(out)}{',lines=on' if self.cache_lines else ''}"
+
+
+def _escaped(path: Path) -> str:
+    """A comma ends an option's value; two stand for one."""
+    return str(path).replace(",", ",,")
+
+
+def counting_plugin(qemu: str, version: str, report: Callable[[str], None], *, cache_lines: bool = False) -> Plugin:
     """The plugin for this QEMU. Raises VmFault where it cannot be built, or QEMU does not take it."""
     source = resources.files("iotax.labs.vm.plugin") / "counter.c"
     text = source.read_bytes()
@@ -33,7 +52,7 @@ def counting_plugin(qemu: str, version: str, report: Callable[[str], None]) -> P
             report("building QEMU's plugin that counts instructions")
             with new_entry(place) as entry:
                 _build(text, qemu, entry / "counter.so")
-    return place / "counter.so"
+    return Plugin(place / "counter.so", cache_lines)
 
 
 def cannot_build() -> str:
@@ -65,7 +84,7 @@ def _refused(plugin: Path, qemu: str) -> str:
     with tempfile.NamedTemporaryFile(prefix="iotax-plugin-") as out:
         done = subprocess.run(
             [qemu, "-M", "none", "-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none", "-monitor",
-             "stdio", "-plugin", f"file={str(plugin).replace(',', ',,')},out={out.name}"],
+             "stdio", "-plugin", Plugin(plugin, cache_lines=True).option(Path(out.name))],
             input=b"quit\n", capture_output=True, check=False, timeout=_WITHIN_S,
         )  # fmt: skip
     lines = done.stderr.decode(errors="replace").strip().splitlines()
