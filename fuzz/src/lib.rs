@@ -23,15 +23,19 @@ pub mod nfs;
 pub mod nvme;
 pub mod peers;
 
+use nfs_support::{V3, V41};
+
 /// The codecs, and each side of each protocol, by the names of their corpora.
-pub const TARGETS: [(&str, fn(&[u8])); 11] = [
+pub const TARGETS: [(&str, fn(&[u8])); 13] = [
     ("codecs", codecs::run),
     ("iscsi_target", iscsi::target),
     ("iscsi_initiator", iscsi::initiator),
     ("nvme_target", nvme::target),
     ("nvme_initiator", nvme::initiator),
-    ("nfs_target", nfs::target),
-    ("nfs_initiator", nfs::initiator),
+    ("nfs_target", nfs::target::<V3>),
+    ("nfs_initiator", nfs::initiator::<V3>),
+    ("nfs41_target", nfs::target::<V41>),
+    ("nfs41_initiator", nfs::initiator::<V41>),
     ("fcp_target", fcp::target),
     ("fcp_initiator", fcp::initiator),
     ("fc_nvme_target", fc_nvme::target),

@@ -1,17 +1,14 @@
-//! An NFS mount, done.
+//! An NFS mount of any version, done.
 
-use iotax_proto::{
-    Instant, Io, Payload,
-    nfs::v3::target_side::Connection,
-};
+use iotax_proto::{Io, Payload};
 
 use crate::{
-    nfs_support::{Pair, config, served, server::Server},
+    nfs_support::{Pair, Version, server::Server},
     peers::{assert_each_once, feed_initiator, feed_target, submit},
 };
 
-fn ready() -> Pair {
-    Pair::new(config(), Server::new(1 << 16)).ready()
+fn ready<V: Version>() -> Pair<V::Initiator, V::Target> {
+    V::pair(Server::new(1 << 16)).ready()
 }
 
 /// Files have no blocks to be aligned to.
@@ -20,31 +17,31 @@ fn ios() -> [Io; 4] {
     [write(99), Io::Read { offset: 3, len: 4096 }, write(20 << 10), Io::Flush]
 }
 
-pub fn target(data: &[u8]) {
-    let (mut connection, mut server) = (Connection::new(Instant(1), served()), Server::new(1 << 16));
+pub fn target<V: Version>(data: &[u8]) {
+    let Pair { mut connection, mut server, .. } = V::pair(Server::new(1 << 16));
     (server.queues, server.in_place) = (data.len() % 2 == 1, data.len() % 4 < 2);
     feed_target(&mut connection, &mut server, data, |server| server.finish_queued().into_iter().collect());
     assert!(server.finish_queued().is_empty(), "everything outstanding was aborted");
 }
 
-pub fn initiator(data: &[u8]) {
-    let mut pair = ready();
+pub fn initiator<V: Version>(data: &[u8]) {
+    let mut pair = ready::<V>();
     submit(&mut pair.mount, pair.now, ios());
     feed_initiator(&mut pair.mount, pair.now, &mut pair.log, data);
     assert_each_once(pair.log.completed.iter().map(|(tag, _)| *tag), ios().len());
 }
 
 /// What both sides say to each other from the mount on.
-pub fn streams() -> (Vec<u8>, Vec<u8>) {
-    let mut pair = ready();
+pub fn streams<V: Version>() -> (Vec<u8>, Vec<u8>) {
+    let mut pair = ready::<V>();
     submit(&mut pair.mount, pair.now, ios());
     pair.run().expect("no violation");
     (pair.to_server, pair.to_client)
 }
 
 /// The answers to those I/Os alone.
-pub fn answers() -> Vec<u8> {
-    let mut pair = ready();
+pub fn answers<V: Version>() -> Vec<u8> {
+    let mut pair = ready::<V>();
     pair.to_client.clear();
     submit(&mut pair.mount, pair.now, ios());
     pair.run().expect("no violation");

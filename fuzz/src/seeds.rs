@@ -2,7 +2,11 @@
 
 use std::{fs, path::Path};
 
-use iotax_fuzz::{codecs, fc_nvme, fcp, iscsi, nfs, nvme};
+use iotax_fuzz::{
+    codecs, fc_nvme, fcp, iscsi, nfs,
+    nfs_support::{V3, V41},
+    nvme,
+};
 
 fn main() -> std::io::Result<()> {
     let whole = |stream: Vec<u8>| [&[0][..], &stream].concat();
@@ -26,8 +30,10 @@ fn main() -> std::io::Result<()> {
         ("fcp_initiator", both(fcp::streams().1)),
         ("fc_nvme_target", both(fc_nvme::streams().0)),
         ("fc_nvme_initiator", both(fc_nvme::streams().1)),
-        ("nfs_target", both(nfs::streams().0)),
-        ("nfs_initiator", both(nfs::answers())),
+        ("nfs_target", both(nfs::streams::<V3>().0)),
+        ("nfs_initiator", both(nfs::answers::<V3>())),
+        ("nfs41_target", both(nfs::streams::<V41>().0)),
+        ("nfs41_initiator", both(nfs::answers::<V41>())),
     ];
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     for (target, seeds) in corpora {
