@@ -25,6 +25,7 @@ mod iscsi_support;
 mod iscsi_target;
 mod nfs41_hostile;
 mod nfs41_pair;
+mod nfs41_sessions;
 mod nfs_alloc;
 mod nfs_hostile;
 mod nfs_initiator;

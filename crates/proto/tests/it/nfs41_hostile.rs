@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::{
-    nfs_support::{Pair, config_41, give, pattern, server::Server},
+    nfs_support::{Pair, config_41, give, pattern, server::Server, session_of},
     spoiled::{pieces, spoil},
 };
 use iotax_proto::{
@@ -95,13 +95,6 @@ fn a_target_survives_garbage_behind_every_operations_number() {
         pair.connection.disconnected(NOW, &mut pair.server);
         Ok(())
     });
-}
-
-fn session_of(to_server: &[u8]) -> iotax_proto::nfs::v41::SessionId {
-    // In the first SEQUENCE that the client sent.
-    let number = (OpCode::Sequence as u32).to_be_bytes();
-    let at = to_server.windows(4).position(|window| window == number).expect("a SEQUENCE");
-    iotax_proto::nfs::v41::SessionId(to_server[at + 4..at + 20].try_into().unwrap())
 }
 
 #[test]

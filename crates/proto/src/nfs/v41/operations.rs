@@ -268,12 +268,13 @@ fn skip_protected_operations(reader: &mut Reader<'_>) -> Result<(), Garbage> {
 }
 
 /// `nfs_impl_id4<1>`.
-pub fn skip_implementation(reader: &mut Reader<'_>) -> Result<(), Garbage> {
-    skip_list(reader, |reader| {
+fn skip_implementation(reader: &mut Reader<'_>) -> Result<(), Garbage> {
+    if xdr::boolean(reader)? {
         xdr::opaque(reader, MAX_LISTED_LEN)?;
         xdr::opaque(reader, MAX_LISTED_LEN)?;
-        Ok(reader.skip(12)?)
-    })
+        reader.skip(12)?;
+    }
+    Ok(())
 }
 
 fn skip_list<'a>(

@@ -32,9 +32,9 @@ const MAX_SLOTS_OF_ALL: usize = 1 << 15;
 pub const MAX_CACHED_LEN: u32 = 2048;
 /// Most operations of a COMPOUND in a session.
 const MAX_OPERATIONS: u32 = 64;
-/// Lengths below which no session is of use: SEQUENCE, PUTFH and GETATTR and their results fit.
-const MIN_REQUEST: u32 = 512;
-const MIN_RESPONSE: u32 = 512;
+/// Lengths below which no session is of use: SEQUENCE, PUTFH and a short GETATTR and their results fit.
+const MIN_REQUEST: u32 = 256;
+const MIN_RESPONSE: u32 = 256;
 /// CREATE_SESSION's flags that there are: persistence, a back channel, RDMA (RFC 8881 §18.36).
 const SESSION_FLAGS: u32 = 7;
 /// Bytes of a request that its checksum covers.
@@ -196,13 +196,14 @@ impl Clients {
     }
 
     /// EXCHANGE_ID (RFC 8881 §18.35.5). `boot` tells this start of the server from others. Clients that have to go for it are
-    /// in `gone`.
+    /// in `gone`. `has_state`: whether one has anything open or locked.
     pub fn exchange(
         &mut self,
         now: Instant,
         boot: u32,
         asked: &ExchangeArguments<'_>,
         from: Asker,
+        has_state: impl FnOnce(u64) -> bool,
         gone: &mut Vec<u64>,
     ) -> Result<Exchanged, Status> {
         if asked.flags & !exchange::OF_CLIENT != 0 || asked.owner.is_empty() {
@@ -222,7 +223,8 @@ impl Clients {
         }
         if let Some((id, client)) = confirmed {
             if client.principal != from.principal {
-                if !client.is_expired(now) {
+                // Who has no state makes way at once.
+                if !client.is_expired(now) && (client.sessions > 0 || has_state(id)) {
                     return Err(Status::ClientIdInUse);
                 }
                 gone.push(id);
@@ -266,6 +268,11 @@ impl Clients {
         gone: &mut Vec<u64>,
     ) -> Result<Created, Status> {
         let client = self.known.get(&asked.client).ok_or(Status::StaleClientId)?;
+        if !client.is_confirmed && client.is_expired(now) {
+            // RFC 8881 §18.35.5: who was not confirmed within a lease goes.
+            gone.push(asked.client);
+            return Err(Status::StaleClientId);
+        }
         if let Some(created) = client.last_created.as_ref().filter(|created| created.sequence == asked.sequence) {
             return Ok(created.clone());
         }

@@ -189,6 +189,13 @@ impl<I: Initiator, T: Target<Server>> Pair<I, T> {
     }
 }
 
+/// The session of the first SEQUENCE that a client sent.
+pub fn session_of(to_server: &[u8]) -> v41::SessionId {
+    let number = (v41::OpCode::Sequence as u32).to_be_bytes();
+    let at = to_server.windows(4).position(|window| window == number).expect("a SEQUENCE");
+    v41::SessionId(to_server[at + 4..at + 20].try_into().expect("16 bytes"))
+}
+
 /// The same records in fragments of `len` bytes.
 pub fn refragment(bytes: Vec<u8>, len: Option<usize>) -> Vec<u8> {
     let Some(len) = len else { return bytes };

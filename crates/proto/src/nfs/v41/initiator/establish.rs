@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::{
     Client, MAX_CONTROL_LEN, MAX_IO_BYTES,
     io::Templates,
-    slot_table::{Sequenced, Slots, foreign, lost_session, malformed, result_of, skip_head},
+    slot_table::{Sequenced, Slots, foreign, is_of_lost_session, lost_session, malformed, result_of, skip_head},
 };
 use crate::{
     InitiatorEvents, Instant, Refusal, Violation,
@@ -31,6 +31,8 @@ use crate::{
 /// nothing new before its grace period, of about a lease, is over.
 const AGAIN: Duration = Duration::from_millis(500);
 const PUT_OFF_AT_MOST: Duration = Duration::from_secs(150);
+/// How often a session is made anew with no I/O done in between.
+const NEW_SESSIONS: u32 = 3;
 /// Lengths of what may stand around the data of a READ or WRITE.
 const AROUND_DATA: u32 = 2048;
 /// Operations and their number that a COMPOUND of ours has at most.
@@ -63,6 +65,8 @@ pub(super) enum Step {
         to: u64,
     },
     Ready,
+    /// The server has lost the session; what is outstanding is answered first.
+    Lost,
     /// No I/O is taken any more; those outstanding come to their end.
     Draining,
     Close,
@@ -74,7 +78,7 @@ pub(super) enum Step {
 impl Step {
     /// True where a control call is under way.
     pub(super) fn awaits_reply(&self) -> bool {
-        !matches!(self, Self::Ready | Self::Draining | Self::Closed)
+        !matches!(self, Self::Ready | Self::Lost | Self::Draining | Self::Closed)
     }
 
     fn is_way_back(&self) -> bool {
@@ -149,7 +153,7 @@ impl Client {
             Step::DestroyClient => {
                 self.call(false, &[Operation::DestroyClientId(self.id.unwrap_or_default())]);
             }
-            Step::Ready | Step::Draining | Step::Closed => {}
+            Step::Ready | Step::Lost | Step::Draining | Step::Closed => {}
         }
     }
 
@@ -192,9 +196,11 @@ impl Client {
         if core::mem::take(&mut self.pinging) {
             return match sequenced {
                 Ok(()) | Err(Status::Delay) => {
+                    self.renew_if_answered(now);
                     self.leave_if_drained(now);
                     Ok(())
                 }
+                Err(status) if is_of_lost_session(status) => self.lose_session(now, status),
                 Err(status) => Err(lost_session(status)),
             };
         }
@@ -208,11 +214,12 @@ impl Client {
             Err(status) => Err(status),
         };
         let Err(status) = status else { return Ok(()) };
-        if matches!(status, Status::Delay | Status::Grace) && now < self.step_limit && !self.closing {
+        let is_left = self.closing && !self.was_ready;
+        if matches!(status, Status::Delay | Status::Grace) && now < self.step_limit && !is_left {
             self.step_again_at = Some(now + AGAIN);
             return Ok(());
         }
-        if self.closing {
+        if is_left {
             self.go_back(now, events);
             return Ok(());
         }
@@ -250,15 +257,23 @@ impl Client {
             Ok(next) => next?,
             Err(status) => return Ok(Err(status)),
         };
-        if self.closing {
+        if self.closing && !self.was_ready {
             self.go_back(now, events);
         } else if next == Step::Ready {
-            self.step = Step::Ready;
-            events.ready(now, &self.geometry);
+            self.file_ready(now, events);
         } else {
             self.begin_step(now, next);
         }
         Ok(Ok(()))
+    }
+
+    fn file_ready(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        self.step = if self.closing { Step::Draining } else { Step::Ready };
+        if !core::mem::replace(&mut self.was_ready, true) {
+            events.ready(now, &self.geometry);
+        }
+        self.send_delayed(now);
+        self.leave_if_drained(now);
     }
 
     /// The results of a step, and which is next.
@@ -415,6 +430,8 @@ impl Client {
                 self.leave_if_drained(now);
             }
             Step::Draining | Step::Close | Step::DestroySession | Step::DestroyClient | Step::Closed => {}
+            // What is outstanding is still to be done.
+            _ if self.was_ready => self.closing = true,
             // The call under way is waited for, since its reply will come; one that was put off is not sent again.
             _ => {
                 self.closing = true;
@@ -463,6 +480,28 @@ impl Client {
                 self.step = Step::Closed;
                 events.closed(now);
             }
+        }
+    }
+
+    /// The server has lost the session: a new one is made once all that was asked of it is answered.
+    pub(super) fn lose_session(&mut self, now: Instant, status: Status) -> Result<(), Violation> {
+        if self.step == Step::Ready {
+            if self.new_sessions == NEW_SESSIONS {
+                return Err(lost_session(status));
+            }
+            self.new_sessions += 1;
+            self.step = Step::Lost;
+        } else if self.step != Step::Lost {
+            return Err(lost_session(status));
+        }
+        self.renew_if_answered(now);
+        Ok(())
+    }
+
+    pub(super) fn renew_if_answered(&mut self, now: Instant) {
+        if self.step == Step::Lost && self.outstanding == self.delayed && !self.pinging {
+            self.give_up_slots();
+            self.begin_step(now, Step::Exchange);
         }
     }
 

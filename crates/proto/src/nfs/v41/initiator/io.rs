@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     CONTROL_TAG, Client, Incoming, StateId, failed, rpc_failed,
-    slot_table::{Sequenced, Slots, foreign, lost_session, malformed, result_of, skip_head},
+    slot_table::{Sequenced, Slots, foreign, is_of_lost_session, lost_session, malformed, result_of, skip_head},
 };
 use crate::{
     InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
@@ -29,12 +29,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct IoSlot {
     xid: Xid,
-    /// Of the session.
+    /// Of the session; `NO_SLOT` of an I/O that waits for one of a new session.
     slot: u32,
     work: Option<Work>,
     /// The server answered `Delay`: send the call again then.
     again_at: Option<Instant>,
 }
+
+const NO_SLOT: u32 = u32::MAX;
 
 impl IoSlot {
     pub(super) fn again_at(&self) -> Option<Instant> {
@@ -147,7 +149,7 @@ impl Client {
 
     /// The results that stand before an I/O's own: how they went, and its status.
     #[inline]
-    fn read_results(&self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> Result<Results, Garbage> {
+    fn read_results(&mut self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> Result<Results, Garbage> {
         if let Err(status) = skip_head(reader)? {
             return Ok(Results::Failed(Failed { status, by_sequence: true }));
         }
@@ -194,18 +196,33 @@ impl Client {
 
     /// Sends again what the server put off and is due.
     pub(super) fn send_delayed(&mut self, now: Instant) {
-        if self.delayed == 0 {
+        if self.delayed == 0 || !self.has_file() {
             return;
         }
         for tag in 0..self.ios.len() {
-            if self.ios[tag].again_at.is_some_and(|at| at <= now) {
-                if !self.awaits_something() {
-                    self.last_progress = now;
-                }
-                self.ios[tag].again_at = None;
-                self.delayed -= 1;
-                self.send(tag as Tag);
+            if self.ios[tag].again_at.is_none_or(|at| at > now) {
+                continue;
             }
+            if self.ios[tag].slot == NO_SLOT {
+                let Some(slot) = self.slots.take() else {
+                    self.ios[tag].again_at = Some(now + PUT_OFF_DELAY);
+                    continue;
+                };
+                self.ios[tag].slot = slot;
+            }
+            if !self.awaits_something() {
+                self.last_progress = now;
+            }
+            self.ios[tag].again_at = None;
+            self.delayed -= 1;
+            self.send(tag as Tag);
+        }
+    }
+
+    /// The slots of what is outstanding were those of a session that is gone.
+    pub(super) fn give_up_slots(&mut self) {
+        for io in self.ios.iter_mut().filter(|io| io.work.is_some()) {
+            io.slot = NO_SLOT;
         }
     }
 
@@ -225,12 +242,13 @@ impl Client {
         let xid = self.next_xid(tag);
         let io = &mut self.ios[tag as usize];
         io.xid = xid;
-        let (slot, seqid) = (io.slot, self.slots.next(io.slot));
+        let (slot, seqid, highest) = (io.slot, self.slots.next(io.slot), self.slots.highest());
         let sequence_at = self.templates.sequence_at;
         let put = |call: &mut [u8]| {
             call[4..8].copy_from_slice(&xid.0.to_be_bytes());
             let sequence = u64::from(seqid) << 32 | u64::from(slot);
             call[sequence_at..sequence_at + 8].copy_from_slice(&sequence.to_be_bytes());
+            call[sequence_at + 8..sequence_at + 12].copy_from_slice(&highest.to_be_bytes());
         };
         match io.work.as_ref().expect("a slot with work") {
             Work::Read { offset, len, done } => {
@@ -333,31 +351,40 @@ impl Client {
         refused: Failed,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let slot = self.ios[tag as usize].slot;
-        if refused.by_sequence {
-            self.slots.take_back(slot);
-            if refused.status != Status::Delay {
-                return Err(lost_session(refused.status));
+        let Failed { status, by_sequence } = refused;
+        let is_lost = by_sequence && is_of_lost_session(status);
+        if by_sequence {
+            self.slots.take_back(self.ios[tag as usize].slot);
+            if status != Status::Delay && !is_lost {
+                return Err(lost_session(status));
             }
         }
-        if refused.status == Status::Delay {
-            self.ios[tag as usize].again_at = Some(now + PUT_OFF_DELAY);
-            self.delayed += 1;
-        } else {
-            self.complete(now, tag, Err(failed(refused.status)), events);
+        if status != Status::Delay && !is_lost {
+            self.complete(now, tag, Err(failed(status)), events);
+            return Ok(());
         }
+        self.ios[tag as usize].again_at = Some(if is_lost { now } else { now + PUT_OFF_DELAY });
+        self.delayed += 1;
+        if is_lost {
+            return self.lose_session(now, status);
+        }
+        self.renew_if_answered(now);
         Ok(())
     }
 
     fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
         let io = &mut self.ios[tag as usize];
         io.work = None;
-        self.slots.give_back(io.slot);
+        if io.slot != NO_SLOT {
+            self.slots.give_back(io.slot);
+        }
         if io.again_at.take().is_some() {
             self.delayed -= 1;
         }
         self.outstanding -= 1;
+        self.new_sessions = 0;
         events.complete(now, tag, result);
+        self.renew_if_answered(now);
         self.leave_if_drained(now);
     }
 }
@@ -375,13 +402,13 @@ impl WriteDone {
     }
 }
 
-/// Whole calls with everything in place but xid, slot, sequence number, offset and count.
+/// Whole calls with everything in place but xid, slots, sequence number, offset and count.
 #[derive(Debug, Default)]
 pub(super) struct Templates {
     read: Vec<u8>,
     write: Vec<u8>,
     commit: Vec<u8>,
-    /// Where sequence number and slot stand in all of them.
+    /// Where sequence number, slot and highest slot stand in all of them.
     sequence_at: usize,
 }
 

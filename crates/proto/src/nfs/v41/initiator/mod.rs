@@ -82,8 +82,12 @@ pub struct Client {
     step_again_at: Option<Instant>,
     /// Until when it may.
     step_limit: Instant,
-    /// `close` came before the file was ready.
+    /// `close` came before the file was ready, or while the session was made anew.
     closing: bool,
+    /// The file was ready once: the session under way is a new one for what is outstanding.
+    was_ready: bool,
+    /// Sessions made anew since an I/O was done.
+    new_sessions: u32,
     /// A SEQUENCE alone is under way, that keeps session and lease.
     pinging: bool,
     control_xid: Xid,
@@ -133,6 +137,8 @@ impl Client {
             step_again_at: None,
             step_limit: now,
             closing: false,
+            was_ready: false,
+            new_sessions: 0,
             pinging: false,
             control_xid: Xid::default(),
             control_slot: None,
@@ -258,6 +264,11 @@ impl Client {
         self.step == Step::Ready
     }
 
+    /// I/Os outstanding may be sent.
+    fn has_file(&self) -> bool {
+        matches!(self.step, Step::Ready | Step::Draining)
+    }
+
     fn is_idle(&self) -> bool {
         self.is_ready() && self.outstanding == 0 && !self.pinging
     }
@@ -300,7 +311,8 @@ impl Initiator for Client {
         }
         let silence = self.awaits_something().then(|| self.last_progress + self.config.timeout);
         let ping = self.is_idle().then(|| self.ping_at());
-        let again = if self.delayed > 0 { self.ios.iter().filter_map(IoSlot::again_at).min() } else { None };
+        let waits = self.delayed > 0 && self.has_file();
+        let again = if waits { self.ios.iter().filter_map(IoSlot::again_at).min() } else { None };
         [silence, ping, again, self.step_again_at].into_iter().flatten().min()
     }
 

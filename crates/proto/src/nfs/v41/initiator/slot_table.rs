@@ -18,11 +18,23 @@ pub(super) struct Slots {
     pub(super) session: SessionId,
     seqids: Vec<u32>,
     free: Vec<u32>,
+    /// Slots that the server wants no requests in any more, and how many are left below them.
+    retired: Vec<u32>,
+    count: u32,
+    /// No request is outstanding in a slot beyond it.
+    highest: u32,
 }
 
 impl Slots {
     pub(super) fn new(session: SessionId, count: u32) -> Self {
-        Self { session, seqids: (0..count).map(|_| 0).collect(), free: (0..count).rev().collect() }
+        Self {
+            session,
+            seqids: (0..count).map(|_| 0).collect(),
+            free: (0..count).rev().collect(),
+            retired: Vec::with_capacity(count as usize),
+            count,
+            highest: count - 1,
+        }
     }
 
     /// There is a session.
@@ -40,8 +52,31 @@ impl Slots {
         self.free.pop()
     }
 
+    #[inline]
     pub(super) fn give_back(&mut self, slot: u32) {
-        self.free.push(slot);
+        if slot < self.count {
+            self.free.push(slot);
+        } else {
+            self.retire(slot);
+        }
+    }
+
+    #[cold]
+    fn retire(&mut self, slot: u32) {
+        self.retired.push(slot);
+        if self.retired.len() as u32 + self.count == self.seqids.len() as u32 {
+            self.highest = self.count - 1;
+        }
+    }
+
+    /// The server wants no requests beyond a slot (RFC 8881 §2.10.6.1). What it may want again later is not used: nobody knows at
+    /// which sequence number such a slot stands then.
+    #[cold]
+    fn shrink(&mut self, highest: u32) {
+        self.count = highest + 1;
+        for slot in core::mem::take(&mut self.free) {
+            self.give_back(slot);
+        }
     }
 
     /// The sequence number of a slot's next request.
@@ -58,8 +93,9 @@ impl Slots {
         *seqid = seqid.wrapping_sub(1);
     }
 
+    #[inline]
     pub(super) fn highest(&self) -> u32 {
-        (self.seqids.len() as u32).saturating_sub(1)
+        self.highest
     }
 
     /// SEQUENCE of a request that is not kept.
@@ -70,14 +106,21 @@ impl Slots {
 
     /// The result of SEQUENCE, for the request that the slot has.
     #[inline]
-    pub(super) fn check(&self, slot: u32, reader: &mut Reader<'_>) -> Result<Sequenced, Garbage> {
+    pub(super) fn check(&mut self, slot: u32, reader: &mut Reader<'_>) -> Result<Sequenced, Garbage> {
         if let Err(status) = result_of(OpCode::Sequence, reader)? {
             return Ok(Sequenced::Refused(status));
         }
         let (session, seqid, number) = (reader.array()?, reader.u32_be()?, reader.u32_be()?);
-        reader.skip(12)?;
-        let is_ours = SessionId(session) == self.session && number == slot && seqid == self.seqids[slot as usize];
-        Ok(if is_ours { Sequenced::Done } else { Sequenced::Foreign })
+        reader.skip(4)?;
+        let target_highest = reader.u32_be()?;
+        reader.skip(4)?;
+        if SessionId(session) != self.session || number != slot || seqid != self.seqids[slot as usize] {
+            return Ok(Sequenced::Foreign);
+        }
+        if target_highest < self.count - 1 {
+            self.shrink(target_highest);
+        }
+        Ok(Sequenced::Done)
     }
 }
 
@@ -97,6 +140,11 @@ pub(super) fn foreign() -> Violation {
 
 pub(super) fn malformed(_: Garbage) -> Violation {
     malformed!("RFC 8881 §18: results that do not decode")
+}
+
+/// Whether a new session may do what the server refused in this one.
+pub(super) fn is_of_lost_session(status: Status) -> bool {
+    matches!(status, Status::BadSession | Status::DeadSession)
 }
 
 /// SEQUENCE refused a request for good.

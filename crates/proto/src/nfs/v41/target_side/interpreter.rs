@@ -338,7 +338,8 @@ impl Connection {
         let exchanged = with_shared(backend, |shared| {
             shared.opens.set_boot(boot);
             let mut gone = Vec::new();
-            let exchanged = shared.clients.exchange(now, boot, asked, from, &mut gone);
+            let has_state = |client: u64| shared.opens.has_state(client);
+            let exchanged = shared.clients.exchange(now, boot, asked, from, has_state, &mut gone);
             shared.remove_clients(&gone);
             exchanged
         })?;

@@ -1,0 +1,360 @@
+//! Sessions that outlive connections, and servers that forget sessions or want fewer requests.
+#![allow(clippy::unwrap_used)]
+
+use crate::nfs_support::{Pair, V41, Version, config_41, give, server::Server, session_of};
+use iotax_proto::{
+    Initiator, Instant, Io, IoError, Payload, Target, UnitOp, ViolationKind,
+    nfs::{
+        PROGRAM,
+        common::{Handles, Stability},
+        v41::{
+            ChannelAttributes, OpCode, Operation, PROC_COMPOUND, SessionId, StateId, Status, VERSION,
+            codec::{CompoundHead, share},
+            initiator::Client,
+            operations::{
+                Claim, CreateSessionArguments, ExchangeArguments, OpenArguments, OpenHow, Owner, ReadArguments,
+                SequenceArguments, WriteHead,
+            },
+            target_side::{Config, Connection},
+        },
+    },
+    rpc::{Encoder, Xid, message::encode_call},
+};
+
+const NOW: Instant = Instant(1);
+
+type Session = Pair<Client, Connection>;
+
+/// Behind the record's mark and the head of RPC, and behind the status and the empty tag.
+const STATUS_AT: usize = 28;
+const COUNT_AT: usize = 36;
+/// One that the initiator of these tests does not use.
+const SLOT: u32 = 5;
+
+fn ready() -> Session {
+    V41::pair(Server::new(4096)).ready()
+}
+
+fn connection() -> Connection {
+    Connection::new(Instant(0), Config::new(Handles::new([9; 32])))
+}
+
+fn compound(xid: u32, operations: &[Operation<'_>]) -> Encoder {
+    let mut call = Encoder::default();
+    encode_call(call.begin_record(), Xid(xid), PROGRAM, VERSION, PROC_COMPOUND, &config_41().identity.encode());
+    CompoundHead { tag: b"", minor: 1, operations: operations.len() as u32 }.encode(&mut call);
+    for operation in operations {
+        operation.encode(&mut call);
+    }
+    call
+}
+
+/// What a target answers to a COMPOUND; nothing where it waits for its backend.
+fn ask(connection: &mut Connection, server: &mut Server, xid: u32, operations: &[Operation<'_>]) -> Vec<u8> {
+    let bytes = compound(xid, operations).end_record(0).to_vec();
+    give(connection, NOW, &bytes, server).unwrap();
+    Target::<Server>::transmit(connection).take_bytes()
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+fn status(reply: &[u8]) -> Result<(), Status> {
+    match word(reply, STATUS_AT) {
+        0 => Ok(()),
+        number => Err(*Status::ALL.iter().find(|status| **status as u32 == number).unwrap()),
+    }
+}
+
+fn sequence<'a>(session: SessionId, seqid: u32, cache_this: bool) -> Operation<'a> {
+    Operation::Sequence(SequenceArguments { session, seqid, slot: SLOT, highest_slot: SLOT, cache_this })
+}
+
+/// Removes a name from the export.
+fn remove(session: SessionId, seqid: u32, name: &[u8], cache_this: bool) -> [Operation<'_>; 4] {
+    let sequence = sequence(session, seqid, cache_this);
+    [sequence, Operation::PutRootFh, Operation::Lookup { name: b"export" }, Operation::Remove { name }]
+}
+
+#[test]
+fn a_call_repeated_on_another_connection_is_carried_out_once() {
+    let Pair { connection: mut first, mut server, to_server, .. } = ready();
+    let session = session_of(&to_server);
+    let kept = ask(&mut first, &mut server, 1, &remove(session, 1, b"volume", true));
+    assert_eq!(status(&kept), Ok(()));
+    first.disconnected(NOW, &mut server);
+
+    let mut second = connection();
+    let bind = Operation::BindConnToSession { session, direction: 1, rdma: false };
+    assert_eq!(status(&ask(&mut second, &mut server, 2, &[bind])), Ok(()));
+    let mut again = ask(&mut second, &mut server, 3, &remove(session, 1, b"volume", true));
+    assert_eq!(word(&again, 4), 3, "the xid of the repeat");
+    again[4..8].copy_from_slice(&1_u32.to_be_bytes());
+    assert_eq!(again, kept);
+    assert_eq!(server.directory.removed, [b"volume"]);
+
+    let other = ask(&mut second, &mut server, 4, &remove(session, 1, b"b", true));
+    assert_eq!(status(&other), Err(Status::FalseRetry));
+    assert_eq!(status(&ask(&mut second, &mut server, 5, &remove(session, 2, b"volume", false))), Ok(()));
+    let uncached = ask(&mut second, &mut server, 6, &remove(session, 2, b"volume", false));
+    assert_eq!(status(&uncached), Err(Status::RetryUncached));
+    let ahead = ask(&mut second, &mut server, 7, &remove(session, 4, b"volume", true));
+    assert_eq!(status(&ahead), Err(Status::SequenceMisordered));
+    assert_eq!(server.directory.removed, [b"volume"; 2]);
+}
+
+#[test]
+fn an_io_that_is_lost_with_a_trunks_connection_is_done_on_the_other() {
+    let Pair { connection: mut first, mut server, to_server, to_client, .. } = ready();
+    let (session, handle) = (session_of(&to_server), handle_of(&to_client));
+    let mut second = connection();
+    let bind = Operation::BindConnToSession { session, direction: 1, rdma: false };
+    assert_eq!(status(&ask(&mut second, &mut server, 1, &[bind])), Ok(()));
+    server.queues = true;
+    let read = Operation::Read(ReadArguments { state: StateId::ANONYMOUS, offset: 8, count: 4 });
+    let read = [sequence(session, 1, false), Operation::PutFh(&handle), read];
+    assert!(ask(&mut first, &mut server, 2, &read).is_empty(), "it waits for the backend");
+    let busy = ask(&mut second, &mut server, 3, &read);
+    assert_eq!(status(&busy), Err(Status::Delay), "the slot is busy");
+    first.disconnected(NOW, &mut server);
+    assert_eq!(server.aborted.len(), 1);
+    assert!(ask(&mut second, &mut server, 4, &read).is_empty(), "it waits for the backend");
+    for (id, result) in server.finish_queued() {
+        second.complete(NOW, id, result, &mut server);
+    }
+    assert_eq!(status(&Target::<Server>::transmit(&mut second).take_bytes()), Ok(()));
+    assert_eq!(server.started, vec![UnitOp::Read { offset: 8, len: 4, durable: false }; 2]);
+}
+
+/// What OPEN's GETFH gave: the last handle in what came.
+fn handle_of(to_client: &[u8]) -> Vec<u8> {
+    let number = (OpCode::GetFh as u32).to_be_bytes();
+    let mark = [&number[..], &[0; 4]].concat();
+    let at = to_client.windows(8).rposition(|window| window == mark).unwrap() + 8;
+    to_client[at + 4..][..word(to_client, at) as usize].to_vec()
+}
+
+#[test]
+fn a_restarted_server_knows_neither_sessions_nor_what_was_open() {
+    let Pair { mut server, to_server, .. } = ready();
+    let session = session_of(&to_server);
+    server.restart();
+    let mut after = connection();
+    assert_eq!(status(&ask(&mut after, &mut server, 1, &remove(session, 1, b"volume", true))), Err(Status::BadSession));
+    let bind = Operation::BindConnToSession { session, direction: 1, rdma: false };
+    assert_eq!(status(&ask(&mut after, &mut server, 2, &[bind])), Err(Status::BadSession));
+    assert!(server.directory.removed.is_empty());
+
+    // Of what was there before nothing can be reclaimed: the server has no stable storage (RFC 8881 §8.4.3).
+    let mut pair = Pair::of(Client::new(NOW, config_41()), after, server).ready();
+    let fresh = session_of(&pair.to_server);
+    assert_ne!(fresh, session);
+    let open = OpenArguments {
+        access: share::BOTH,
+        deny: 0,
+        owner: Owner { client: 0, name: b"o" },
+        how: OpenHow::NoCreate,
+        claim: Claim::Previous,
+    };
+    let handle = handle_of(&pair.to_client);
+    let reclaim = [sequence(fresh, 1, false), Operation::PutFh(&handle), Operation::Open(open)];
+    let answer = ask(&mut pair.connection, &mut pair.server, 3, &reclaim);
+    assert_eq!(status(&answer), Err(Status::NoGrace));
+}
+
+#[test]
+fn a_client_that_is_not_confirmed_within_a_lease_is_forgotten() {
+    let Pair { mut server, .. } = ready();
+    let mut connection = connection();
+    let exchange = ExchangeArguments { verifier: [1; 8], owner: b"late", flags: 0, wants_protection: false };
+    let known = ask(&mut connection, &mut server, 1, &[Operation::ExchangeId(exchange)]);
+    let client = u64::from_be_bytes(known[COUNT_AT + 12..COUNT_AT + 20].try_into().unwrap());
+    let channel = ChannelAttributes {
+        header_pad: 0,
+        max_request: 4096,
+        max_response: 4096,
+        max_response_cached: 0,
+        max_operations: 8,
+        max_requests: 1,
+    };
+    let asked =
+        CreateSessionArguments { client, sequence: 1, flags: 0, fore: channel, back: channel, callback_program: 0 };
+    let bytes = compound(2, &[Operation::CreateSession(asked)]).end_record(0).to_vec();
+    let late = Instant(91_000_000_000);
+    give(&mut connection, late, &bytes, &mut server).unwrap();
+    let answer = Target::<Server>::transmit(&mut connection).take_bytes();
+    assert_eq!(status(&answer), Err(Status::StaleClientId));
+}
+
+/// Ends a session behind its client's back.
+fn destroy(server: &mut Server, session: SessionId) {
+    let answer = ask(&mut connection(), server, 1, &[Operation::DestroySession(session)]);
+    assert_eq!(status(&answer), Ok(()));
+}
+
+fn read() -> Io {
+    Io::Read { offset: 3, len: 8 }
+}
+
+#[test]
+fn a_lost_session_is_made_anew_and_what_was_outstanding_is_done() {
+    let mut pair = ready();
+    let (credits, lost) = (pair.mount.credits(), session_of(&pair.to_server));
+    destroy(&mut pair.server, lost);
+    let data = Payload::from_vec(vec![7; 5]);
+    pair.mount.submit(pair.now, 0, Io::Write { offset: 0, data, durable: false }).unwrap();
+    pair.mount.submit(pair.now, 1, read()).unwrap();
+    pair.run().unwrap();
+    pair.log.completed.sort_by_key(|(tag, _)| *tag);
+    assert_eq!(pair.log.completed, [(0, Ok(())), (1, Ok(()))]);
+    assert_eq!(pair.server.volume()[..6], [7, 7, 7, 7, 7, 0]);
+    assert_eq!(pair.server.started.len(), 2, "each is done once");
+    assert_eq!(pair.mount.credits(), credits);
+    assert_ne!(session_of(&newest(&pair.to_server)), lost);
+}
+
+/// From the last EXCHANGE_ID on.
+fn newest(to_server: &[u8]) -> Vec<u8> {
+    let number = (OpCode::ExchangeId as u32).to_be_bytes();
+    let at = to_server.windows(4).rposition(|window| window == number).unwrap();
+    to_server[at..].to_vec()
+}
+
+#[test]
+fn an_idle_client_whose_session_is_lost_makes_another() {
+    let mut pair = ready();
+    destroy(&mut pair.server, session_of(&pair.to_server));
+    pair.wake().unwrap();
+    pair.run().unwrap();
+    pair.mount.submit(pair.now, 0, read()).unwrap();
+    pair.run().unwrap();
+    assert_eq!(pair.log.completed, [(0, Ok(()))]);
+}
+
+#[test]
+fn a_close_while_the_session_is_made_anew_waits_for_what_is_outstanding() {
+    let mut pair = ready();
+    destroy(&mut pair.server, session_of(&pair.to_server));
+    pair.mount.submit(pair.now, 0, read()).unwrap();
+    let call = pair.mount.transmit().take_bytes();
+    give(&mut pair.connection, pair.now, &call, &mut pair.server).unwrap();
+    let answer = Target::<Server>::transmit(&mut pair.connection).take_bytes();
+    assert_eq!(status(&answer), Err(Status::BadSession));
+    pair.mount.receive(pair.now, &answer, &mut pair.log).unwrap();
+    assert_eq!(pair.mount.credits(), 0);
+    pair.mount.close(pair.now);
+    pair.run().unwrap();
+    assert_eq!((&pair.log.completed[..], pair.log.closed), (&[(0, Ok(()))][..], true));
+}
+
+#[test]
+fn a_server_that_loses_every_session_is_given_up() {
+    let mut pair = ready();
+    pair.mount.submit(pair.now, 0, read()).unwrap();
+    let mut sent = pair.to_server.clone();
+    for _ in 0..100 {
+        let call = pair.mount.transmit().take_bytes();
+        let is_read = call.windows(4).any(|window| window == (OpCode::Read as u32).to_be_bytes());
+        if is_read {
+            destroy(&mut pair.server, session_of(&newest(&sent)));
+        }
+        sent.extend(&call);
+        give(&mut pair.connection, pair.now, &call, &mut pair.server).unwrap();
+        let answer = Target::<Server>::transmit(&mut pair.connection).take_bytes();
+        if let Err(violation) = pair.mount.receive(pair.now, &answer, &mut pair.log) {
+            assert!(matches!(violation.kind, ViolationKind::Refused(_)), "{violation}");
+            pair.mount.disconnected(pair.now, &mut pair.log);
+            assert_eq!(pair.log.completed, [(0, Err(IoError::ConnectionLost))]);
+            return;
+        }
+    }
+    panic!("it goes on for ever");
+}
+
+#[test]
+fn slots_that_the_server_wants_no_more_are_not_used() {
+    let mut pair = ready();
+    assert_eq!(pair.mount.credits(), 8);
+    for tag in 0..6 {
+        pair.mount.submit(pair.now, tag, read()).unwrap();
+    }
+    let calls = pair.mount.transmit().take_bytes();
+    give(&mut pair.connection, pair.now, &calls, &mut pair.server).unwrap();
+    let mut answers = Target::<Server>::transmit(&mut pair.connection).take_bytes();
+    let session = session_of(&pair.to_server).0;
+    let places: Vec<usize> =
+        answers.windows(16).enumerate().filter_map(|(at, window)| (window == session).then_some(at)).collect();
+    assert_eq!(places.len(), 6);
+    for at in places {
+        // `sr_target_highest_slotid`, behind session, sequence number, slot and highest slot.
+        answers[at + 28..at + 32].copy_from_slice(&2_u32.to_be_bytes());
+    }
+    pair.mount.receive(pair.now, &answers, &mut pair.log).unwrap();
+    assert_eq!((pair.log.completed.len(), pair.mount.credits()), (6, 3));
+    pair.log.data.clear();
+    for tag in 0..3 {
+        pair.mount.submit(pair.now, tag, read()).unwrap();
+    }
+    let calls = pair.mount.transmit().take_bytes();
+    let slots = calls.windows(16).enumerate().filter(|(_, window)| *window == session);
+    let mut slots: Vec<(u32, u32)> = slots.map(|(at, _)| (word(&calls, at + 20), word(&calls, at + 24))).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, [(0, 2), (1, 2), (2, 2)], "slots, and the highest in use");
+    give(&mut pair.connection, pair.now, &calls, &mut pair.server).unwrap();
+    pair.run().unwrap();
+    assert_eq!((pair.log.completed.len(), pair.mount.credits()), (9, 3));
+}
+
+#[test]
+fn an_open_that_is_put_off_in_a_grace_period_is_asked_for_again() {
+    let mut pair = V41::pair(Server::new(64));
+    let open = [&(OpCode::Open as u32).to_be_bytes()[..], &[0; 4]].concat();
+    let mut answer = loop {
+        let call = pair.mount.transmit().take_bytes();
+        give(&mut pair.connection, pair.now, &call, &mut pair.server).unwrap();
+        let answer = Target::<Server>::transmit(&mut pair.connection).take_bytes();
+        if answer.windows(8).any(|window| window == open) {
+            break answer;
+        }
+        pair.mount.receive(pair.now, &answer, &mut pair.log).unwrap();
+    };
+    // As a server in grace says it: SEQUENCE and PUTFH are done, OPEN is not.
+    let at = answer.windows(8).position(|window| window == open).unwrap();
+    answer.truncate(at + 8);
+    for (at, number) in [(STATUS_AT, Status::Grace as u32), (at + 4, Status::Grace as u32), (COUNT_AT, 3)] {
+        answer[at..at + 4].copy_from_slice(&number.to_be_bytes());
+    }
+    let mark = 1 << 31 | (answer.len() as u32 - 4);
+    answer[..4].copy_from_slice(&mark.to_be_bytes());
+    pair.mount.receive(pair.now, &answer, &mut pair.log).unwrap();
+    assert!(pair.log.geometry.is_none());
+    assert!(pair.mount.transmit().is_empty());
+    pair.wake().unwrap();
+    let mut pair = pair.ready();
+    let data = Payload::from_vec(vec![1]);
+    pair.mount.submit(pair.now, 0, Io::Write { offset: 0, data, durable: true }).unwrap();
+    pair.run().unwrap();
+    assert_eq!(pair.log.completed, [(0, Ok(()))]);
+}
+
+#[test]
+fn data_of_a_write_that_is_to_be_kept_are_written_once() {
+    let Pair { connection: mut first, mut server, to_server, to_client, .. } = ready();
+    let (session, handle) = (session_of(&to_server), handle_of(&to_client));
+    let head = WriteHead { state: StateId::ANONYMOUS, offset: 0, stability: Stability::FileSync, len: 4 };
+    let write = [sequence(session, 1, true), Operation::PutFh(&handle), Operation::Write(head)];
+    let whole = |xid: u32| {
+        let mut call = compound(xid, &write);
+        call.raw(b"once");
+        call.end_record(0).to_vec()
+    };
+    give(&mut first, NOW, &whole(1), &mut server).unwrap();
+    let kept = Target::<Server>::transmit(&mut first).take_bytes();
+    assert_eq!(status(&kept), Ok(()));
+    let mut second = connection();
+    give(&mut second, NOW, &whole(2), &mut server).unwrap();
+    let again = Target::<Server>::transmit(&mut second).take_bytes();
+    assert_eq!(again[8..], kept[8..]);
+    assert_eq!((server.started.len(), &server.volume()[..4]), (1, &b"once"[..]));
+}
