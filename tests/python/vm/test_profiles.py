@@ -35,7 +35,7 @@ question: Where do the instructions of an I/O go?
 lab: {vm: {clock: icount, guests: GUESTS, profile: true}}
 volume: {size: 16MiB, refill: block}
 factors: {protocol: [PROTOCOLS]}
-load: {read: 75%, outstanding: 8, warmup: 100ms, runtime: 1s}
+load: {read: 75%, outstanding: 8, warmup: 100ms, runtime: 500ms}
 design: {replicates: 1}
 baseline: {protocol: iscsi}
 """
@@ -189,8 +189,8 @@ def test_what_has_no_profile_is_refused_with_the_reason(tmp_path: Path) -> None:
 
     assert "lab.vm.profile: a profile counts instructions; say `clock: icount`" in faults("clock: icount, ", "")
     assert "not of rounds" in faults("replicates: 1", "sessions: 1, rounds: 4, slice: 500ms")
-    assert "a profile is of one client" in faults("runtime: 1s", "runtime: 1s, clients: 2")
-    assert "say `generator: iotax`" in faults("runtime: 1s", "runtime: 1s, generator: fio")
+    assert "a profile is of one client" in faults("runtime: 500ms", "runtime: 500ms, clients: 2")
+    assert "say `generator: iotax`" in faults("runtime: 500ms", "runtime: 500ms, generator: fio")
 
 
 def test_without_a_compiler_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
