@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod answers;
+#[path = "../../../proto/tests/it/capture/mod.rs"]
+mod capture;
 mod durability;
 mod local_load;
 mod modelled;
+mod nfs41_golden;
 mod nfs_clients;
 mod nfs_golden;
 mod nfs_servers;

@@ -3,12 +3,12 @@
 //! `IOTAX_RECORD=1` records the session anew; look at what tshark makes of it before keeping it.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../proto/tests/it/capture/mod.rs"]
-mod capture;
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
-use crate::nfs_support::{Client, Server};
-use capture::pcap;
+use crate::{
+    capture::pcap,
+    nfs_support::{Client, Server},
+};
 use iotax_node::fs::Limits;
 use iotax_proto::nfs::{
     common::{CreateHow, FileHandle, NodeKind, SetAttributes, SetTime, Stability, Time},
