@@ -2,7 +2,8 @@
 //! driver would, virtual time. Counting instructions of `initiator` and `target` tells what our own code costs, the same on every
 //! machine; `tests/python/bench_rules/test_instructions.py` does so and compares with limits.
 //!
-//! `io_path nvme-tcp|iscsi|nfs3|fcp|fc-nvme read|write ROUNDS [--block BYTES] [--depth N] [--digests] [--verify]` prints the I/Os completed.
+//! `io_path nvme-tcp|iscsi|nfs3|nfs4.1|fcp|fc-nvme read|write ROUNDS [--block BYTES] [--depth N] [--digests] [--verify]` prints
+//! the I/Os completed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement, not a service")]
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
