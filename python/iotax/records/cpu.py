@@ -84,9 +84,9 @@ class CpuTime(Record):
     layer: Layer
     busy_ns: int
     guests_ns: int | None = None
-    """Of it, what the guests of this machine spent, in user space and in the kernel; None where nobody read them."""
+    """Of it, what the guests of this machine spent, in user space and in the kernel; None where they were not read."""
     background_ns: int | None = None
-    """Of the rest, what is spent without load too, as measured before the block; None where nobody measured."""
+    """Of the rest, what is spent without load too, as measured before the block; None where it was not measured."""
     meter: str = ""
     """What read it, where it was no engine: esxtop, mpstat, sadf, fio."""
     window_ns: int | None = None

@@ -68,6 +68,7 @@ AVOIDED_BY_USERS_PAGES = {
 }
 """The same of what users read; comments of the code may still have them."""
 AVOIDED_BY_COMMENTS = {
+    r"\bNone where nobody\b": "None where it was not …",
     r"\bnobody('s business| is left to)\b": "name what is gone, or no longer matters",
     r"\bis somebody's too\b|\bsomebody's target\b": "name the owner",
     r"\b(be|are) dealt with\b": "handled",
