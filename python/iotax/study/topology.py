@@ -44,7 +44,7 @@ setting), iscsi and fcp in the sim lab (default: no limit)."""
 Other values: the hypervisor, which gives the guest a disk behind this controller (a datastore)."""
     target: Target = "kernel"
     """The target. kernel: knfsd, LIO or nvmet. Other values: a program in the storage guest: ganesha (NFS), tgt \
-(iSCSI), or iotax (nfs3, iscsi, nvme-tcp)."""
+(iSCSI), or iotax (nfs3, nfs4.1, iscsi, nvme-tcp)."""
     kernel: Release = "stock"
     """Linux release of both guests: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
 "6.1.0-56-cloud-amd64" an exact version; stock is the distribution's default. Or a folder with a kernel of your own, \
@@ -194,7 +194,7 @@ _NO_NETWORK = {
 SERVED: dict[str, tuple[str, ...]] = {
     "ganesha": ("nfs3", "nfs4.1"),
     "tgt": ("iscsi",),
-    "iotax": ("nfs3", "iscsi", "nvme-tcp"),
+    "iotax": ("nfs3", "nfs4.1", "iscsi", "nvme-tcp"),
 }
 """What each target beside the kernel's serves in the vm lab."""
 

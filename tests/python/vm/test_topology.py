@@ -55,8 +55,8 @@ def settings(setup: str) -> Settings:
             "ganesha serves nfs3, nfs4.1 here, not iscsi; it has kernel, tgt, iotax",
         ),
         (
-            "{protocol: nfs4.1, target: iotax}",
-            "iotax serves nfs3, iscsi, nvme-tcp here, not nfs4.1; it has kernel, ganesha",
+            "{protocol: fcp, target: iotax}",
+            "iotax serves nfs3, nfs4.1, iscsi, nvme-tcp here, not fcp; it has kernel",
         ),
         ("{protocol: fcp, target: tgt}", "tgt serves iscsi here, not fcp; it has kernel"),
         ("{protocol: local, target: iotax}", "not local; local I/O has no target"),

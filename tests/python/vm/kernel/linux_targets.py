@@ -24,12 +24,13 @@ def served(machine: KernelMachine, protocol: str, setup: str = ":") -> Iterator[
         "iscsi": f"iscsi://127.0.0.1:{ports['iscsi']}/{IQN}/0",
         "nvme-tcp": f"nvme-tcp://127.0.0.1:{ports['nvme-tcp']}/{NQN}?ns=1",
         "nfs3": f"nfs://127.0.0.1:{ports['nfs3']}/volume/data?mountport={ports['mountd']}",
+        "nfs4.1": f"nfs41://127.0.0.1:{ports['nfs3']}/volume/data",
     }
     machine.run(f"volume_up {SIZE_BYTES}; {setup}; step {protocol} target_up")
     try:
         yield endpoints[protocol]
     finally:
-        lazily = "-l" if protocol == "nfs3" else ""  # knfsd keeps the file open for a while
+        lazily = "-l" if protocol in ("nfs3", "nfs4.1") else ""  # knfsd keeps the file open for a while
         machine.run(f"step {protocol} target_down; umount {lazily} /volume")
 
 

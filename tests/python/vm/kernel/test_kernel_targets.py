@@ -75,10 +75,13 @@ def test_nvmet_gives_back_what_it_asked_for_by_r2t(machine: KernelMachine) -> No
         holds_what_is_written(endpoint, {}, SHAPES)
 
 
-def test_knfsd_gives_back_what_was_written(machine: KernelMachine) -> None:
+@pytest.mark.parametrize("version", ["nfs3", "nfs4.1"])
+def test_knfsd_gives_back_what_was_written(machine: KernelMachine, version: str) -> None:
     # Its file system is there once it has run; with so little memory it would offer less than the largest blocks.
     size = "/proc/fs/nfsd/max_block_size"
-    large = f"step nfs3 target_up; step nfs3 target_down; echo 1048576 >{size}; is 1048576 $(cat {size}) {size}"
-    with served(machine, "nfs3", large) as endpoint:
+    large = (
+        f"step {version} target_up; step {version} target_down; echo 1048576 >{size}; is 1048576 $(cat {size}) {size}"
+    )
+    with served(machine, version, large) as endpoint:
         fill(endpoint)
         holds_what_is_written(endpoint, {}, [*SMALL_SHAPES, *SHAPES, (1, 4096), (4, 128 << 10)])
