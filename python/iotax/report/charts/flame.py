@@ -23,7 +23,7 @@ _HEAD_PX = 34
 _TEXT_PX = 10
 _TEXT_ROOM_PX = 6
 _LETTERS_MIN = 3
-_BOX_PX_MIN = 0.7
+_BOX_PX_MIN = 1.5
 """Nothing is seen of what is narrower."""
 _PALE = ("part-rest", "part-target", "part-background")
 """Boxes that letters in ink are read on, in light and in dark; on the others they have the page's colour."""
