@@ -266,6 +266,16 @@ def test_a_window_is_what_ran_between_its_marks(machine: Machine) -> None:
     assert {path for path in machine.paths() if not path.endswith("mark")} == {"send"}
 
 
+def test_tables_that_were_full_give_no_profile(machine: Machine, tmp_path: Path) -> None:
+    machine.run("loop")
+    machine.mark()
+    with (tmp_path / "counts").open("r+b") as file:
+        file.seek(6 * 8)
+        file.write((7).to_bytes(8, "little"))
+    with pytest.raises(ValueError, match="the plugin's tables were full: 7 functions and calls are not counted"):
+        machine.counts.window()
+
+
 def test_a_line_is_fetched_once_until_its_set_is_full(tmp_path: Path) -> None:
     require("cc")
     machine = Machine(tmp_path, "lines=on")

@@ -1,7 +1,7 @@
 """Instructions of a guest by function and by the calls that led there, as QEMU's plugin counts them: where it keeps the
 counts, and whose they are.
 
-The plugin (plugin/counter.c) keeps a tree of calls in a file, and a log of what each node of it had between two marks.
+The plugin (plugin/counter.c) keeps a tree of calls in a file, with what each node of it had at two marks.
 A mark is a call of `show_stat`, with which the kernel answers who reads /proc/stat: the engine does at both ends of its
 window, and the guest's agent where it tells its clocks. So the counts are of the same window as the CPU time, and
 nothing in the guest knows that it is counted.
@@ -28,17 +28,16 @@ from iotax.records import Call
 from iotax.study.fields import Target
 
 MARK = "show_stat"
-_HEADER = struct.Struct("<8Q64x")
-"""mark_address, armed, functions, epoch, marks, nodes, entries, lost."""
+_HEADER = struct.Struct("<7Q72x")
+"""mark_address, armed, functions, epoch, marks, nodes, lost."""
 _MARK_AT, _ARMED_AT, _FUNCTIONS_AT, _EPOCH_AT, _MARKS_AT = range(0, 40, 8)
 _FUNCTION = np.dtype([("address", "<u8"), ("root", "<u8")])
 _FUNCTIONS_MAX = 1 << 18
-_NODE = np.dtype([("parent", "<u4"), ("function", "<u4"), ("counts", "<u8", 3), ("logged", "<u8", 3)])
-_NODES_MAX = 1 << 19
-_ENTRY = np.dtype([("mark", "<u4"), ("node", "<u4"), ("counts", "<u8", 3)])
+_NODE = np.dtype([("parent", "<u4"), ("function", "<u4"), *((at, "<u8", 3) for at in ("now", "first", "last"))])
 """Counts are instructions, bytes copied by string instructions, and cache lines."""
+_NODES_MAX = 1 << 19
 _NODES_AT = _HEADER.size + _FUNCTIONS_MAX * _FUNCTION.itemsize
-_LOG_AT = _NODES_AT + _NODES_MAX * _NODE.itemsize
+_SIZE = _NODES_AT + _NODES_MAX * _NODE.itemsize
 _KERNEL = 1 << 63
 """Addresses from here on are the kernel's."""
 _BEHIND_MAX = 1 << 20
@@ -76,8 +75,8 @@ class Counts:
     """A guest's file of counts, while the plugin writes it."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("r+b", buffering=0)
-        self._map = mmap.mmap(self._file.fileno(), _LOG_AT)
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), _SIZE)
 
     def know(self, addresses: Sequence[int], roots: Iterable[int]) -> None:
         """Where functions begin, ascending; `roots`: those that begin a stack of their own. From now on the plugin
@@ -106,22 +105,18 @@ class Counts:
     def window(self) -> list[Node]:
         """What ran between the first mark and the last, callers first. Raises ValueError where there were no two marks
         or a table was full."""
-        _, _, functions, _, marks, nodes, entries, lost = self._header()
+        _, _, functions, _, marks, nodes, lost = self._header()
         if marks < 2:
             raise ValueError(f"{MARK} of the guest's kernel was called {marks} times, not at both ends of the window")
         if lost:
-            raise ValueError(f"the plugin's tables or the disk were full: {lost} counts are lost")
-        self._file.seek(_LOG_AT)
-        log = _table(self._file.read(entries * _ENTRY.itemsize), _ENTRY, entries)
-        counts = np.zeros((nodes, 3), np.int64)
-        np.add.at(counts, log["node"], log["counts"].astype(np.int64))
-        tree = _table(self._map, _NODE, nodes, _NODES_AT)[["parent", "function"]]
+            raise ValueError(f"the plugin's tables were full: {lost} functions and calls are not counted")
+        tree = _table(self._map, _NODE, nodes, _NODES_AT)
+        counts = tree["last"].astype(np.int64) - tree["first"].astype(np.int64)
         addresses = _table(self._map, _FUNCTION, functions, _HEADER.size)["address"]
         return _used(tree, counts, addresses)
 
     def close(self) -> None:
         self._map.close()
-        self._file.close()
 
     def _header(self) -> tuple[int, ...]:
         return _HEADER.unpack_from(self._map)
@@ -146,7 +141,9 @@ def _used(tree: Any, counts: Any, addresses: Any) -> list[Node]:
     places = {0: -1} | {at: place for place, at in enumerate(sorted(wanted))}
     return [
         Node(places[parent], int(addresses[function]), *counts[at].tolist())
-        for at, (parent, function) in zip(sorted(wanted), tree[sorted(wanted)].tolist(), strict=True)
+        for at, (parent, function) in zip(
+            sorted(wanted), tree[["parent", "function"]][sorted(wanted)].tolist(), strict=True
+        )
     ]
 
 

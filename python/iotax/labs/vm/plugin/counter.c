@@ -3,8 +3,8 @@
  * Everything that iotax reads stands in one file, which both map (iotax.labs.vm.counted has the same layout). iotax writes
  * where each function begins; from then on the plugin keeps a tree of calls. A node is a function under its callers, and has
  * the instructions that it ran itself, the bytes that its string instructions copied, and, where it was asked, the cache lines
- * that it fetched. iotax also writes the address of a function: each call of it while `armed` is set is a mark. From the second
- * mark on, what each node had since the mark before is appended to the log, behind the mapped part of the file.
+ * that it fetched. iotax also writes the address of a function: each call of it while `armed` is set is a mark. The first mark
+ * copies every count to `first`, each later one to `last`.
  *
  * The guest's kernel is not changed. A `call` stores its return address, and where it stores it tells on which stack the
  * processor is and which earlier calls have returned. Code that runs at a return address has returned, too. (The loads of
@@ -30,7 +30,6 @@
 #define STACKS_MAX (1u << 12)
 #define DEPTH_MAX 120
 #define STACK_SHIFT 14 /* a thread's stack and that of interrupts have 16 KiB, and are aligned to them */
-#define COUNTS 3 /* of a node: instructions, bytes, lines */
 /* The modelled cache: 32 KiB in 64 sets of 8 lines of 64 bytes, by virtual address, the least recently used goes. */
 #define LINE_SHIFT 6
 #define SETS 64
@@ -74,31 +73,27 @@ struct function {
     uint64_t root; /* nobody calls it: interrupts, new threads */
 };
 
-struct node {
-    uint32_t parent;
-    uint32_t function;
+struct counts {
     uint64_t instructions;
     uint64_t copied_bytes; /* by string instructions */
     uint64_t lines;
-    uint64_t logged[COUNTS]; /* the same at the last mark */
 };
 
-struct entry {
-    uint32_t mark; /* from 1 on: since the mark before */
-    uint32_t node;
-    uint64_t counts[COUNTS];
+struct node {
+    uint32_t parent;
+    uint32_t function;
+    struct counts now, first, last;
 };
 
 struct file {
-    uint64_t mark_address;
-    uint64_t armed;
+    volatile uint64_t mark_address;
+    volatile uint64_t armed;
     uint64_t functions; /* that stand below, ascending */
-    uint64_t epoch; /* counted up by whoever has written functions */
-    uint64_t marks; /* since it was armed */
+    volatile uint64_t epoch; /* counted up by whoever has written functions */
+    volatile uint64_t marks; /* since it was armed */
     uint64_t nodes;
-    uint64_t entries; /* of the log */
-    uint64_t lost;    /* what found a table, or the disk, full */
-    uint64_t reserved[8];
+    uint64_t lost; /* what found a table full */
+    uint64_t reserved[9];
     struct function function[FUNCTIONS_MAX];
     struct node node[NODES_MAX]; /* the first is nobody's: the parent of what has no caller */
 };
@@ -128,8 +123,7 @@ struct stack {
     struct frame frame[DEPTH_MAX];
 };
 
-static volatile struct file *file;
-static int log_file;
+static struct file *file;
 static int interface; /* QEMU's version of it */
 static plugin_id self;
 static int lines_wanted;
@@ -322,27 +316,12 @@ static void returned(struct cell *cell)
 
 static void mark(void)
 {
-    static struct entry entries[NODES_MAX];
-    uint32_t marks = file->marks, nodes = file->nodes, changed = 0;
-    if (marks == 0)
-        file->entries = 0;
-    for (uint32_t place = 0; place < nodes; place++) {
-        volatile struct node *node = &file->node[place];
-        struct entry entry = {marks, place, {node->instructions, node->copied_bytes, node->lines}};
-        for (int at = 0; at < COUNTS; at++) {
-            uint64_t now = entry.counts[at];
-            entry.counts[at] -= node->logged[at];
-            node->logged[at] = now;
-        }
-        if (entry.counts[0] != 0)
-            entries[changed++] = entry;
-    }
-    if (marks > 0) {
-        ssize_t size = changed * sizeof *entries;
-        if (pwrite(log_file, entries, size, sizeof *file + file->entries * sizeof *entries) == size)
-            file->entries += changed;
-        else
-            file->lost++;
+    uint64_t marks = file->marks, nodes = file->nodes;
+    for (uint64_t place = 0; place < nodes; place++) {
+        struct node *node = &file->node[place];
+        if (marks == 0)
+            node->first = node->now;
+        node->last = node->now;
     }
     file->marks = marks + 1;
 }
@@ -403,7 +382,7 @@ static void executed(unsigned int cpu, void *data)
         returned(cell);
     if (!runs(running, cell))
         run(cell);
-    file->node[running->node].instructions += cell->instructions;
+    file->node[running->node].now.instructions += cell->instructions;
 }
 
 static void copied(unsigned int cpu, memory_info access, uint64_t address, void *data)
@@ -411,7 +390,7 @@ static void copied(unsigned int cpu, memory_info access, uint64_t address, void 
     (void)cpu;
     (void)address;
     (void)data;
-    file->node[running->node].copied_bytes += 1u << qemu_plugin_mem_size_shift(access);
+    file->node[running->node].now.copied_bytes += 1u << qemu_plugin_mem_size_shift(access);
 }
 
 static void touch(uint64_t line)
@@ -421,7 +400,7 @@ static void touch(uint64_t line)
     while (at < WAYS - 1 && ways[at] != line)
         at++;
     if (ways[at] != line)
-        file->node[running->node].lines++;
+        file->node[running->node].now.lines++;
     memmove(ways + 1, ways, at * sizeof *ways);
     ways[0] = line;
 }
@@ -513,22 +492,22 @@ EXPORT int qemu_plugin_install(plugin_id id, const info *about, int argc, char *
     interface = about->version.cur;
     self = id;
     lines_wanted = argc == 2;
-    log_file = open(argv[0] + 4, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (log_file < 0) {
+    int descriptor = open(argv[0] + 4, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (descriptor < 0) {
         perror(argv[0] + 4);
         return -1;
     }
     /* Not ftruncate: a disk that fills up later would kill the machine where it counts. */
-    int wrong = posix_fallocate(log_file, 0, sizeof *file);
+    int wrong = posix_fallocate(descriptor, 0, sizeof *file);
     if (wrong) {
         fprintf(stderr, "%s: %s\n", argv[0] + 4, strerror(wrong));
-        close(log_file);
+        close(descriptor);
         return -1;
     }
-    void *mapped = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, log_file, 0);
+    void *mapped = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    close(descriptor);
     if (mapped == MAP_FAILED) {
         perror(argv[0] + 4);
-        close(log_file);
         return -1;
     }
     file = mapped;
