@@ -151,7 +151,7 @@ class Profile(Record):
     layers: dict[str, dict[str, int]] = Field(default={})
     """Layer → function → instructions. A module's functions are written `nvme_tcp_queue_rq [nvme_tcp]`."""
     calls: tuple[Call, ...] = ()
-    """The same instructions as a tree of calls; what is less than a fifth of a percent is counted with its caller."""
+    """The same instructions as a tree of calls; a function below half a percent is counted with its caller."""
     copied_bytes: dict[str, dict[str, int]] = Field(default={})
     """Layer → function that had them copied → bytes that string instructions copied (`rep movs`)."""
     cache_lines: dict[str, dict[str, int]] = Field(default={})

@@ -13,11 +13,15 @@ STRINGS = (
     "The emulator counts each step of a string instruction (rep movsb, rep stosb: memcpy, memset, clear_page) as an "
     "instruction, so copies weigh more than on a processor."
 )
-CALLS = "What is less than a fifth of a percent is counted with its caller. Each program is one box, whatever it calls."
+CALLS = (
+    "A function below half a percent, with all that it calls, is counted with its caller. Each program is one box, "
+    "whatever it calls."
+)
 MEMORY = (
-    "Bytes copied: by string instructions (rep movs), for the function that had them copied. Copies of a few bytes use "
-    "other instructions and are not counted. Cache lines: of 64 bytes, fetched into a model of a data cache of 32 KiB "
-    "with 8 ways. A processor prefetches, and has larger caches behind."
+    "String instructions (rep movs) copied these bytes; the function is the one that asked for the copy. Copies of a "
+    "few bytes use other instructions and are not counted. Cache lines have 64 bytes. They are those that a modelled "
+    "data cache (32 KiB, 8 ways, by virtual address) had to fetch. A real processor prefetches and has larger caches "
+    "behind."
 )
 MEMORY_COUNTS = {"Bytes copied": "copied_bytes", "Cache lines": "cache_lines"}
 """Heading → what a profile calls it."""

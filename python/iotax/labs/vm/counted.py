@@ -43,9 +43,9 @@ _KERNEL = 1 << 63
 _BEHIND_MAX = 1 << 20
 """An address this far behind a symbol is of no function that it names."""
 _NOBODYS = re.compile(r"asm_(common_interrupt|sysvec_\w+)|ret_from_fork\w*")
-"""What an interrupt runs has nothing to do with what it interrupted, nor a thread with what ran before."""
-_SHOWN = 1 / 500
-"""Of all instructions: what ran less, with all that it called, is counted with its caller."""
+"""Interrupts and new threads: they are not called by what ran before them."""
+_SHOWN = 1 / 200
+"""Share of all instructions. A function that runs less, with all that it calls, is counted with its caller."""
 _SMALL = UNNAMED, "others"
 """Functions without a caller that ran less."""
 _PROCESSES: Mapping[Target, str] = {"kernel": "", "ganesha": "ganesha.nfsd", "tgt": "tgtd", "iotax": "loader"}
