@@ -103,20 +103,41 @@ pub(crate) fn random() -> Result<[u8; 32], Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::document::SecretSpec;
 
-    fn file(name: &str, text: &str) -> std::path::PathBuf {
-        let path = std::env::temp_dir().join(format!("iotax-secret-{}-{name}", std::process::id()));
-        std::fs::write(&path, text).unwrap();
-        path
+    /// A file for a secret, deleted at the end of the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str, text: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("iotax-secret-{}-{name}", std::process::id()));
+            std::fs::write(&path, text).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    impl std::ops::Deref for Scratch {
+        type Target = Path;
+
+        fn deref(&self) -> &Path {
+            &self.0
+        }
     }
 
     #[test]
     fn secret_is_the_file_without_its_last_newline() {
-        let path = file("plain", "a secret of words\n");
+        let path = Scratch::new("plain", "a secret of words\n");
         assert_eq!(*read(Some(&path), None, "chap").unwrap(), b"a secret of words");
-        assert!(read(Some(&file("empty", "\n")), None, "chap").is_err());
+        assert!(read(Some(&Scratch::new("empty", "\n")), None, "chap").is_err());
         assert!(read(Some(&path), Some("X"), "chap").is_err(), "two places");
         assert!(read(None, None, "chap").is_err());
         assert!(read(None, Some("IOTAX_NO_SUCH_VARIABLE"), "chap").is_err());
@@ -125,7 +146,7 @@ mod tests {
     #[test]
     fn dhchap_secrets_are_checked_and_not_shown() {
         let text = "DHHC-1:00:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYOtVl3:\n";
-        let wrong = file("crc", &text.replace("OtVl3", "OtVl4"));
+        let wrong = Scratch::new("crc", &text.replace("OtVl3", "OtVl4"));
         let spec = |path: &Path, controller: Option<&Path>| DhChapSpec {
             secret_file: Some(path.into()),
             secret_env: None,
@@ -135,7 +156,7 @@ mod tests {
         };
         let failure = dhchap(&spec(&wrong, None), "dhchap").unwrap_err().to_string();
         assert!(failure.contains("CRC-32") && !failure.contains("MDEy"), "{failure}");
-        let right = file("right", text);
+        let right = Scratch::new("right", text);
         let policy = dhchap(&spec(&right, None), "dhchap").unwrap();
         assert!(!format!("{policy:?}").contains("48, 49"), "the key's first bytes");
         let failure = dhchap(&spec(&right, Some(&right)), "dhchap").unwrap_err();
@@ -144,7 +165,7 @@ mod tests {
 
     #[test]
     fn short_or_shared_secrets_are_refused_without_being_shown() {
-        let (short, long) = (file("short", "eleven_____"), file("long", "twelve______"));
+        let (short, long) = (Scratch::new("short", "eleven_____"), Scratch::new("long", "twelve______"));
         let spec = |path: &Path, mutual: Option<&Path>| ChapSpec {
             user: "u".into(),
             secret_file: Some(path.into()),

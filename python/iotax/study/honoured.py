@@ -61,6 +61,12 @@ _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 _SIM_DURABLE = "simulated media keep what they are given, and the table of costs has no flushes; leave it out"
 _FIO_FLUSHES = "not every engine of fio writes durably and flushes; leave it to `generator: iotax`"
 _EVERYWHERE = Row()
+_KERNEL = Row(
+    loopback="this machine runs the kernel that it runs; say `lab: vm`",
+    hosts="the hosts run the kernels that they run; say `lab: vm`",
+    sim="a simulation runs no kernel; say `lab: vm`",
+    harmless=(None,),
+)
 _MODEL = Row(sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, pgbench=LAID_OUT, harmless=(None,))
 _LOGIN = knowing("initiator")
 _USER = Row(
@@ -209,11 +215,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             hosts="the hosts lab serves with iotax; name the endpoint of another server under protocol",
             sim="the simulated targets are iotax's own; say `lab: vm`",
         ),
-        "kernel": Row(
-            loopback="this machine runs the kernel that it runs; say `lab: vm`",
-            hosts="the hosts run the kernels that they run; say `lab: vm`",
-            sim="a simulation runs no kernel; say `lab: vm`",
-        ),
+        "kernel": _KERNEL,
+        "target_kernel": _KERNEL,
         "encryption": Row(
             loopback="nothing leaves this machine, so there is no link to encrypt; say `lab: vm`",
             hosts="the hosts lab takes the network as it is, encrypted or not; say `lab: vm`",

@@ -201,7 +201,7 @@ def _settle_secrets(section: object, folder: Path) -> None:
 
 
 def _settle_kernels(section: object, folder: Path) -> None:
-    """Makes the folder of every `kernel:` absolute: as a factor, a setting, or a level of the baseline."""
+    """Makes the folder of every `kernel:` and `target_kernel:` absolute: of factors, settings and the baseline."""
     if isinstance(section, list):
         for each in section:
             _settle_kernels(each, folder)
@@ -213,7 +213,7 @@ def _settle_kernels(section: object, folder: Path) -> None:
         return str(Path(os.path.normpath(folder / Path(value).expanduser()))) if named else value
 
     for name, value in section.items():
-        if name == "kernel":
+        if name in ("kernel", "target_kernel"):
             section[name] = [absolute(each) for each in value] if isinstance(value, list) else absolute(value)
         else:
             _settle_kernels(value, folder)

@@ -62,6 +62,7 @@ def broken_in_rounds(study: Study) -> Iterator[tuple[Place, str]]:
 _ONE_BOOT = "all treatments of a session are connected at once in one boot of the guests, where"
 _NOT_AT_ONCE = {
     "kernel": "one kernel runs",
+    "target_kernel": "one kernel runs",
     "encryption": "a link is encrypted in one way",
     "mtu": "a link has one MTU",
     "link_rate": "a link has one rate",

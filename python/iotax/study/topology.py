@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_serializer
 
@@ -13,8 +13,15 @@ from iotax.study.fields import Attach, BitRate, Duration, Encryption, PathPolicy
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
 
-_USUAL = {"target": "kernel", "kernel": "stock", "encryption": "none"}
+_USUAL = {"target": "kernel", "kernel": "stock", "target_kernel": None, "encryption": "none"}
 _MTU = Annotated[int, Field(ge=576, le=9216)]
+
+
+class Kernels(NamedTuple):
+    """Releases of the guests' kernels, as a study names them."""
+
+    initiator: str
+    storage: str
 
 
 class Topology(Section):
@@ -46,12 +53,18 @@ Other values: the hypervisor, which gives the guest a disk behind this controlle
     """The target. kernel: knfsd, LIO or nvmet. Other values: a program in the storage guest: ganesha (NFS), tgt \
 (iSCSI), or iotax (nfs3, nfs4.1, iscsi, nvme-tcp)."""
     kernel: Release = "stock"
-    """Linux release of both guests: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
-"6.1.0-56-cloud-amd64" an exact version; stock is the distribution's default. Or a folder with a kernel of your own, \
-such as ./linux/tar-install after `make dir-pkg`: boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
+    """Linux release of both guests: "6.12" is the newest such kernel in the package lists, "6.1.0-56" an exact \
+version; stock is the distribution's default. Or your own kernel's folder, such as ./linux/tar-install after \
+`make dir-pkg`: boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
+    target_kernel: Release | None = None
+    """The storage guest's kernel, if not that of `kernel`."""
     encryption: Encryption = "none"
     """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each \
 connection. A trial with data in plain text fails."""
+
+    @property
+    def kernels(self) -> Kernels:
+        return Kernels(self.kernel, self.target_kernel or self.kernel)
 
     @property
     def paths_used(self) -> int:
@@ -132,6 +145,7 @@ def refused(
     """(field, reason) for all that this protocol cannot have."""
     if clients > 1:
         yield from _refused_clients(protocol, topology, guests, clients)
+    yield from _refused_target_kernel(protocol, topology, guests)
     if topology.by_hypervisor:
         yield from _refused_datastore(topology)
         return
@@ -237,8 +251,19 @@ def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
     if topology.target != "kernel":
         yield "target", "datastores are set up on the kernel's targets; leave one of both out"
     for name in Topology.model_fields:
-        if name not in ("attach", "target", "kernel") and getattr(topology, name) != getattr(default, name):
+        if name not in ("attach", "target", "kernel", "target_kernel") and getattr(topology, name) != getattr(
+            default, name
+        ):
             yield name, "the hypervisor's initiator reaches the target from the host, over none of the guests' links"
+
+
+def _refused_target_kernel(protocol: str, topology: Topology, guests: int) -> Iterator[tuple[str, str]]:
+    if topology.target_kernel is None:
+        return
+    if protocol in _NO_NETWORK:
+        yield "target_kernel", _NO_NETWORK[protocol]
+    elif guests == 1:
+        yield "target_kernel", "both halves stand in one kernel (`guests: 1`)"
 
 
 def _refused_link(protocol: str, topology: Topology, guests: int) -> Iterator[tuple[str, str]]:

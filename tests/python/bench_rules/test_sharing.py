@@ -78,7 +78,11 @@ def test_threads_of_the_target_share_next_to_nothing_on_the_path_of_an_io(
     protocol: str, direction: str, media: str, available: Callable[[], AbstractContextManager[None]]
 ) -> None:
     with available():
-        found = measure(protocol, direction, 2, 2.0, media)
+        # A busy machine gets through few I/Os in a short window.
+        for window_s in (2.0, 8.0, 32.0):
+            found = measure(protocol, direction, 2, window_s, media)
+            if found.ios > 50:
+                break
     assert found.threads == 2
     assert found.ios > 50
     assert found.moves < 1

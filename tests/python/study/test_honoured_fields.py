@@ -31,6 +31,7 @@ SAMPLES: dict[str, Any] = {
     "chap": {"user": "me", "secret_env": "S"}, "dhchap": {"secret_env": "S"}, "mtu": 9000, "link_rate": "100Mbit",
     "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2,
     "queue_depth": 64, "attach": "nvme", "uid": 7, "gid": 7, "clients": 2, "target": "iotax", "kernel": "6.12",
+    "target_kernel": "6.12",
     "servers": 4, "service": "1ms", "distribution": "exponential", "seek": "5ms", "rpm": 7200, "cache": "64KiB",
     "destage": "25%", "parity": 1, "raid_group": 2, "volumes": "per client", "transactions": 100,
     "compress": 2, "dedupe": "3:1", "dedupe_block": "512B",
@@ -191,7 +192,7 @@ _SIM = {
 
 
 def _guests(settings: Settings) -> tuple[Any, ...]:
-    return environment(settings, 2), settings.topology.kernel, settings.volume.size, *_volume(settings)
+    return environment(settings, 2), settings.topology.kernels, settings.volume.size, *_volume(settings)
 
 
 def _volume(settings: Settings) -> tuple[Any, ...]:

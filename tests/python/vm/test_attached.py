@@ -118,10 +118,10 @@ SHAPED = {
     ("protocols", "clients"),
     [
         (FIBRE_CHANNEL, ""),
-        (FILES, ""),
-        (RDMA, ""),
+        pytest.param(FILES, "", marks=pytest.mark.long),
+        pytest.param(RDMA, "", marks=pytest.mark.long),
         (SHAPED, ""),
-        ({"nfs3": "nfs3", "iscsi": "iscsi"}, "clients: 2, "),
+        pytest.param({"nfs3": "nfs3", "iscsi": "iscsi"}, "clients: 2, ", marks=pytest.mark.long),
     ],
     ids=["fibre-channel", "files", "rdma", "shaped", "clients"],
 )

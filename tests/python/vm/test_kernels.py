@@ -208,6 +208,25 @@ def test_both_releases_of_a_study_run_and_tell_their_kernel(tmp_path: Path, engi
         assert each.connected.found["kernel"].startswith("6.12.") == newer
 
 
+@pytest.mark.long
+def test_the_storage_may_have_a_newer_kernel_than_the_initiator(tmp_path: Path, engine: Path) -> None:
+    try:
+        kernel_of("6.12")
+    except VmFault as fault:
+        pytest.skip(str(fault))
+    newer = STUDY.replace("factors:", 'topology: {target_kernel: "6.12"}\nfactors:').replace(", fcp-loop", "")
+    with start(tmp_path, engine, newer) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = list(notebook.attempts(1))
+    assert [each.status for each in attempts] == ["done"] * 3
+    for each in attempts:
+        assert each.connected is not None
+        assert each.connected.found["kernel"].startswith("6.1.")
+        assert each.connected.found["target_kernel"].startswith("6.12.")
+
+
 def test_no_machine_outlives_a_study_that_is_killed(engine: Path) -> None:
     with with_machines_up(engine, STUDY) as (folder, study):
         study.send_signal(signal.SIGKILL)

@@ -65,6 +65,8 @@ def settings(setup: str) -> Settings:
         ("{protocol: local, attach: vduse}", "local I/O has no initiator above which a virtual disk could stand"),
         ("{protocol: fcp, attach: vduse, mtu: 9000}", "a Fibre Channel frame carries 2112 bytes at most"),
         ("{protocol: nvme-tcp, attach: nvme, mtu: 9000}", "over none of the guests' links"),
+        ("{protocol: fc-nvme, target_kernel: stock}", "fc-nvme runs over a loop within one kernel"),
+        ("{protocol: local, target_kernel: stock}", "local I/O crosses no network"),
         ("{protocol: iscsi, target: scst}", "found 'scst'; one of kernel, ganesha, tgt, iotax is meant"),
         ("{protocol: iscsi, kernel: 6.12}", 'a release stands in quotes, as "6.12"'),
         ("{protocol: iscsi, mtuu: 9000}", "unknown name, did you mean 'mtu'?"),
@@ -120,6 +122,12 @@ def test_targets_and_kernels_may_be_factors() -> None:
     study = parse("{a: iscsi}\n  target: [kernel, tgt]\n  kernel: [stock, '6.12']")
     found = study.settings({"protocol": "a", "target": "tgt", "kernel": "6.12"}).topology
     assert (found.target, found.kernel) == ("tgt", "6.12")
+
+
+def test_one_guest_has_one_kernel() -> None:
+    told = STUDY.replace("lab: vm", "lab: {vm: {guests: 1}}").replace("PROTOCOL", "{a: iscsi}")
+    with pytest.raises(StudyError, match=r"topology\.target_kernel: both halves stand in one kernel"):
+        read_study("s.yaml", told + 'topology: {target_kernel: "6.12"}\n', Path())
 
 
 def test_a_setup_survives_the_notebook() -> None:
@@ -179,6 +187,15 @@ def test_another_server_or_kernel_than_was_asked_for_is_a_mismatch() -> None:
     assert mismatches(asked, wrong) == [
         "target is kernel on the target's port, tgt was asked for",
         "kernel is 6.12.117+deb12-amd64 in the initiator, 6.1 was asked for",
+    ]
+
+
+def test_the_storage_s_kernel_is_confirmed_apart() -> None:
+    asked = settings('{protocol: nfs3, kernel: "6.1", target_kernel: "6.12"}')
+    good = facts_of(["FACT kernel=6.1.0-56-amd64", "FACT target_kernel=6.12.117+deb12-amd64"])
+    assert mismatches(asked, good) == []
+    assert mismatches(asked, good | {"target_kernel": "6.1.0-56-amd64"}) == [
+        "target_kernel is 6.1.0-56-amd64 in the storage guest, 6.12 was asked for"
     ]
 
 

@@ -148,8 +148,10 @@ class Guests:
         clients: int = 1,
         environment: Mapping[str, str] | None = None,
         plugin: Plugin | None = None,
+        storage_image: Image | None = None,
     ) -> None:
-        """`environment` is for QEMU, beside our own; `plugin` counts instructions in each guest."""
+        """`storage_image` boots the storage where its kernel is another one. QEMU gets `environment` beside our own.
+        `plugin` counts instructions in each guest."""
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
         self._guests: list[Guest] = []
         """The storage first."""
@@ -157,9 +159,10 @@ class Guests:
         numbers = range(max(links, clients))
 
         def begin(role: Role, name: str, numbers: Iterable[int], volume_bytes: int) -> None:
+            booted = (storage_image or image) if role == "storage" else image
             machine = Machine(
                 name,
-                memory_bytes=_BASE_BYTES + image.initramfs.stat().st_size + volume_bytes,
+                memory_bytes=_BASE_BYTES + booted.initramfs.stat().st_size + volume_bytes,
                 accelerator=accelerator,
                 clock=clock,
                 cpus=cpus,
@@ -170,7 +173,7 @@ class Guests:
                 environment=environment or {},
                 plugin=plugin,
             )
-            self._guests.append(Guest(machine, image, self._folder))
+            self._guests.append(Guest(machine, booted, self._folder))
 
         try:
             begin("storage", "storage", numbers, volume_bytes)

@@ -81,7 +81,7 @@ class VmLab(Lab):
         """The most initiator guests that a trial asks for: so many boot."""
         self._volumes = max(settings.volumes for settings in self._settings.values())
         """The most volumes that a trial asks for: so many stand in the storage guest."""
-        self._kernel = preflight.releases(list(self._settings.values()))[0]
+        self._kernels = next(iter(self._settings.values())).topology.kernels
         """Of the guests that are up, or come up next."""
         self._accelerator: Accelerator = "tcg"
         self._clock: Clock = "host"
@@ -103,8 +103,8 @@ class VmLab(Lab):
         """The same of the media that are a model; None where their server is new."""
         self._idle_cores: dict[Role, float] = dict.fromkeys(_ROLES, 0.0)
         """What each guest spends when it has nothing to do."""
-        self._idle_kernel = self._kernel
-        """For which kernel that was measured."""
+        self._idle_kernels = self._kernels
+        """For which kernels that was measured."""
         self._idle_clients: list[tuple[float, float]] = []
         """The same of each initiator, and of the hypervisor below it."""
         self._session: tuple[tuple[str, ...], dict[str, _Connected]] | None = None
@@ -135,7 +135,9 @@ class VmLab(Lab):
                 contents = preflight.contents(list(self._settings.values()), release)
                 self._images[release] = build(self._program, lambda text: progress(Step(text)), contents=contents)
             progress(Step("choosing the accelerator"))
-            self._accelerator, why = accelerator.choose(self._images[self._kernel], self._wanted_accelerator(), version)
+            self._accelerator, why = accelerator.choose(
+                self._images[self._kernels.initiator], self._wanted_accelerator(), version
+            )
             # Of guests that count instructions, each has a clock of its own: several share no window and no schedule.
             alone = self._vm.cpus == 1 and self._clients == 1 and (not self._sessions or self._vm.guests == 1)
             icount = self._vm.clock == "icount" or (self._vm.clock == "auto" and self._accelerator == "tcg" and alone)
@@ -206,7 +208,7 @@ class VmLab(Lab):
         hypervisors = [_cores(early, late) for early, late in zip(around, later, strict=True)]
         self._idle_cores = {"storage": idle[0], "initiator": idle[1]}
         self._idle_clients = list(zip(idle[1:], hypervisors, strict=True))
-        self._idle_kernel = self._kernel
+        self._idle_kernels = self._kernels
         return max(1, before[1].wall_ns(after[1]))
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
@@ -214,10 +216,10 @@ class VmLab(Lab):
         if reason := self._obstacle(settings):
             raise TrialFailed(reason)
         try:
-            if self._guests is None or not self._guests.alive() or self._kernel != settings.topology.kernel:
-                self._kernel = settings.topology.kernel
+            if self._guests is None or not self._guests.alive() or self._kernels != settings.topology.kernels:
+                self._kernels = settings.topology.kernels
                 self._boot(progress)
-            if self._idle_kernel != self._kernel:
+            if self._idle_kernels != self._kernels:
                 progress(Step("measuring what an idle guest spends"))
                 self._measure_idle()
             return self._run(trial, settings, progress)
@@ -285,7 +287,7 @@ class VmLab(Lab):
         if reason := next(filter(None, map(self._obstacle, some)), None):
             raise TrialFailed(reason)
         try:
-            self._kernel = some[0].topology.kernel
+            self._kernels = some[0].topology.kernels
             self._boot(progress)
             connected: dict[str, _Connected] = {}
             for settings in some:
@@ -584,19 +586,23 @@ class VmLab(Lab):
 
     def _obstacle(self, settings: Settings) -> str | None:
         """Why these settings cannot run in this lab; None where they can."""
-        image = self._images.get(settings.topology.kernel)
         return self._absence(settings) or datastore.obstacle(
-            settings, self._vm.guests, image.unavailable if image else {}
+            settings, self._vm.guests, self._unavailable(settings.topology.kernels.storage)
         )
 
     def _absence(self, settings: Settings) -> str | None:
         """What these settings need and their image has not; None where it has all."""
-        image = self._images.get(settings.topology.kernel)
         asked, vduse = settings.topology, [recipe.VDUSE] if settings.topology.attach == "vduse" else []
         for name in (settings.endpoint.protocol, asked.target, asked.encryption, settings.load.generator, *vduse):
-            if image and (reason := image.unavailable.get(name)):
-                return f"{name} is not available: {reason}"
+            for release in asked.kernels:
+                if reason := self._unavailable(release).get(name):
+                    return f"{name} is not available: {reason}"
         return None
+
+    def _unavailable(self, release: str) -> Mapping[str, str]:
+        """Parts that the image with this kernel lacks, with the reason; empty before it is built."""
+        image = self._images.get(release)
+        return image.unavailable if image else {}
 
     def _hypervisors_initiators(self) -> list[str]:
         """The block drivers of QEMU that the study needs."""
@@ -662,7 +668,7 @@ class VmLab(Lab):
         for again in (True, False):
             try:
                 self._guests = Guests(
-                    self._images[self._kernel],
+                    self._images[self._kernels.initiator],
                     accelerator=self._accelerator,
                     clock=self._clock,
                     volume_bytes=kept * self._kept_bytes(),
@@ -671,6 +677,7 @@ class VmLab(Lab):
                     clients=self._clients,
                     environment=self._variables,
                     plugin=self._plugin,
+                    storage_image=self._images[self._kernels.storage],
                 )
                 self._counted = {
                     role: CountedGuest(guest, guest.counts)

@@ -51,12 +51,12 @@ def clients_of(settings: list[Settings]) -> int:
 
 def releases(settings: list[Settings]) -> list[str]:
     """The kernels that a study names, each once."""
-    return list(dict.fromkeys(each.topology.kernel for each in settings))
+    return list(dict.fromkeys(release for each in settings for release in each.topology.kernels))
 
 
 def contents(settings: list[Settings], release: str) -> Contents:
     """What the trials with this kernel need in their image."""
-    asked = [each for each in settings if each.topology.kernel == release]
+    asked = [each for each in settings if release in each.topology.kernels]
     return Contents(
         kernel=release,
         servers=tuple(sorted({each.topology.target for each in asked} & {*recipe.SERVERS})),

@@ -21,7 +21,8 @@ from iotax.trial import Paths, PathUse
 from iotax.units import parse_bit_rate, parse_duration
 
 _DIGESTS = ("header_digest", "data_digest")
-_SEEN = {"target": "on the target's port"}
+_SEEN = {"target": "on the target's port", "target_kernel": "in the storage guest"}
+_KERNELS = ("kernel", "target_kernel")
 _ROUNDED = 0.01
 _EVEN = ("round-robin",)
 """Policies that promise every path an equal share."""
@@ -72,6 +73,8 @@ def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
     """What was asked for and the guests' kernels do not have. A default that they do not speak of is no matter."""
     asked = {name: getattr(settings.topology, name) for name in Topology.model_fields if name != "attach"}
     asked |= {name: getattr(settings.connection, name) for name in _DIGESTS}
+    if "target_kernel" in facts:
+        asked["target_kernel"] = settings.topology.kernels.storage
     default = {name: field.default for name, field in Topology.model_fields.items()}
     return [
         f"{name} is {facts.get(name, 'not to be found')}{_read(name, facts)} {_SEEN.get(name, 'in the initiator')}, "
@@ -89,7 +92,7 @@ def _read(name: str, facts: dict[str, str]) -> str:
 
 def _same(name: str, asked: Any, found: str) -> bool:
     """The kernel keeps rates and delays in units of its own."""
-    if name == "kernel":
+    if name in _KERNELS:
         if is_folder(asked):
             return found == release_in(Path(asked))
         return asked == STOCK or re.match(rf"{re.escape(asked)}(?!\d)", found) is not None

@@ -17,7 +17,7 @@ def name(value: object) -> str | None:
     ("client", "kind", "copied_mib", "operations"),
     [
         (ISCSI, "ext4", 4, 200),
-        (NVME, "xfs", 4, 200),
+        pytest.param(NVME, "xfs", 4, 200, marks=pytest.mark.long),
         *(
             pytest.param(client, kind, 32, 1500, marks=pytest.mark.long)
             for client in (ISCSI, NVME)

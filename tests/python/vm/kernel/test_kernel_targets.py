@@ -21,10 +21,10 @@ SMALL_SHAPES = [(1, 512), (1, 1536)]
     ("parameters", "options"),
     [
         ("InitialR2T=No ImmediateData=No", {"initial_r2t": False, "immediate_data": False, "data_digest": True}),
-        ("MaxRecvDataSegmentLength=4096", {"max_recv_data_segment_bytes": 512}),
         *(
             pytest.param(*each, marks=pytest.mark.long)
             for each in (
+                ("MaxRecvDataSegmentLength=4096", {"max_recv_data_segment_bytes": 512}),
                 ("", {}),
                 ("", {"header_digest": True, "data_digest": True}),
                 ("MaxBurstLength=16384 FirstBurstLength=8192", {}),
@@ -51,11 +51,9 @@ def test_lio_gives_back_what_was_written_whatever_was_negotiated(
 
 @pytest.mark.parametrize(
     ("header_digest", "data_digest"),
-    [
-        (True, True),
-        *(pytest.param(*each, marks=pytest.mark.long) for each in ((False, False), (True, False), (False, True))),
-    ],
+    [(True, True), (False, False), (True, False), (False, True)],
 )
+@pytest.mark.long
 def test_nvmet_gives_back_what_was_written_whatever_was_negotiated(
     machine: KernelMachine, header_digest: bool, data_digest: bool
 ) -> None:

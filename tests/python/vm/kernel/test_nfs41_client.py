@@ -8,7 +8,7 @@ from .clients import NFS41, NFS42, SIZE_BYTES, Client, Serve
 from .machine import KernelMachine
 
 pytestmark = pytest.mark.timeout(600)
-VERSIONS = pytest.mark.parametrize("client", [NFS41, NFS42], ids=["4.1", "4.2"])
+VERSIONS = pytest.mark.parametrize("client", [pytest.param(NFS41, marks=pytest.mark.long), NFS42], ids=["4.1", "4.2"])
 
 
 @VERSIONS
@@ -34,6 +34,7 @@ def test_files_are_copied_compared_and_still_right_after_another_mount(serve: Se
     machine.run(NFS41.script(server, script), 300)
 
 
+@pytest.mark.long
 def test_a_large_directory_is_listed_whole(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nfs4.1", SIZE_BYTES)
     said = machine.run(NFS41.script(server, "mount_nfs v0; large_directory 1500; calls READDIR; unmount_nfs"), 300)

@@ -17,10 +17,9 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "options",
     [
-        "nconnect=4",
+        pytest.param("nconnect=4", marks=pytest.mark.long),
         "rsize=4096,wsize=4096",
-        "sync",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("", "rsize=1048576,wsize=1048576", "noac")),
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("", "sync", "rsize=1048576,wsize=1048576", "noac")),
     ],
 )
 def test_files_keep_every_byte_however_they_are_mounted(serve: Serve, machine: KernelMachine, options: str) -> None:
@@ -36,6 +35,7 @@ def test_files_keep_every_byte_however_they_are_mounted(serve: Serve, machine: K
     )
 
 
+@pytest.mark.long
 def test_files_are_copied_compared_and_still_right_after_another_mount(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nfs3", SIZE_BYTES)
     machine.run(

@@ -53,11 +53,11 @@ def test_nvme_cli_finds_and_describes_what_we_serve(serve: Serve, machine: Kerne
 @pytest.mark.parametrize(
     "options",
     [
-        "-i 4 -W 2 -P 2",
         "-i 4 --hdr-digest --data-digest",
         *(
             pytest.param(each, marks=pytest.mark.long)
             for each in (
+                "-i 4 -W 2 -P 2",
                 "-i 1",
                 "-i 4",
                 "-i 1 -Q 16",

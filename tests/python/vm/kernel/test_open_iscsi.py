@@ -29,9 +29,10 @@ SESSION, CONNECTION = "node.session.iscsi.", "node.conn[0].iscsi."
             {"immediate_data": "0", "initial_r2t": "1"},
             marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             {f"{SESSION}InitialR2T": "No", f"{SESSION}FirstBurstLength": "4096", f"{SESSION}MaxBurstLength": "8192"},
             {"first_burst_len": "4096", "max_burst_len": "8192"},
+            marks=pytest.mark.long,
         ),
         pytest.param(
             {f"{CONNECTION}MaxRecvDataSegmentLength": "4096", f"{CONNECTION}MaxXmitDataSegmentLength": "4096"},

@@ -19,9 +19,10 @@ facts_of() {
     esac
 }
 
-# target_facts PROTOCOL: who listens where the target is, by the name that a study gives it, and its version.
+# target_facts PROTOCOL: the target's kernel, and who listens there, by the name that a study gives it.
 target_facts() {
     ! elsewhere || { in_storage target_facts "$@"; return; }
+    fact target_kernel "$(uname -r)"
     case "$1" in
     nfs*) _port=2049 ;;
     iscsi) _port=3260 ;;
