@@ -47,6 +47,13 @@ def test_calls_of_both_sides_are_summed_wherever_they_are_made() -> None:
     assert instructions.parse(text.splitlines()) == {"initiator": 4000, "target": 700}
 
 
+def test_nfs41_may_take_15_percent_more_than_nfs3() -> None:
+    limits = instructions.limits()
+    pairs = [(limits[row.replace("nfs4.1", "nfs3")], limits[row]) for row in limits if row.startswith("nfs4.1")]
+    beyond = [(v3, v41) for v3, v41 in pairs for side in v3 if v41[side] > 1.15 * v3[side]]
+    assert pairs and not beyond
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "arguments",

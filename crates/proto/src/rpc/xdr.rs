@@ -30,6 +30,12 @@ pub fn opaque<'a>(reader: &mut Reader<'a>, max: usize) -> Result<&'a [u8], Garba
     Ok(bytes)
 }
 
+/// `M` bytes from `at` on, where everything has its place.
+#[inline]
+pub(crate) fn part<const N: usize, const M: usize>(bytes: &[u8; N], at: usize) -> [u8; M] {
+    core::array::from_fn(|index| bytes[at + index])
+}
+
 pub fn boolean(reader: &mut Reader<'_>) -> Result<bool, Garbage> {
     match reader.u32_be()? {
         0 => Ok(false),
@@ -97,6 +103,12 @@ impl Encoder {
 
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.raw(&value.to_be_bytes())
+    }
+
+    /// Several numbers, with one look whether there is room for them.
+    #[inline]
+    pub fn words<const N: usize>(&mut self, words: [u32; N]) -> &mut Self {
+        self.raw(words.map(u32::to_be_bytes).as_flattened())
     }
 
     pub fn u64(&mut self, value: u64) -> &mut Self {

@@ -24,6 +24,7 @@ mod iscsi_pair;
 mod iscsi_support;
 mod iscsi_target;
 mod nfs41_hostile;
+mod nfs41_ios;
 mod nfs41_pair;
 mod nfs41_sessions;
 mod nfs_alloc;

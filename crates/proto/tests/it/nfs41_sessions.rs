@@ -1,15 +1,14 @@
 //! Sessions that outlive connections, and servers that forget sessions or want fewer requests.
 #![allow(clippy::unwrap_used)]
 
-use crate::nfs_support::{Pair, V41, Version, config_41, give, server::Server, session_of};
+use crate::nfs_support::{Pair, V41, Version, compound, config_41, give, handle_of, server::Server, session_of, word};
 use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Target, UnitOp, ViolationKind,
     nfs::{
-        PROGRAM,
         common::{Handles, Stability},
         v41::{
-            ChannelAttributes, OpCode, Operation, PROC_COMPOUND, SessionId, StateId, Status, VERSION,
-            codec::{CompoundHead, share},
+            ChannelAttributes, OpCode, Operation, SessionId, StateId, Status,
+            codec::share,
             initiator::Client,
             operations::{
                 Claim, CreateSessionArguments, ExchangeArguments, OpenArguments, OpenHow, Owner, ReadArguments,
@@ -18,7 +17,6 @@ use iotax_proto::{
             target_side::{Config, Connection},
         },
     },
-    rpc::{Encoder, Xid, message::encode_call},
 };
 
 const NOW: Instant = Instant(1);
@@ -39,25 +37,11 @@ fn connection() -> Connection {
     Connection::new(Instant(0), Config::new(Handles::new([9; 32])))
 }
 
-fn compound(xid: u32, operations: &[Operation<'_>]) -> Encoder {
-    let mut call = Encoder::default();
-    encode_call(call.begin_record(), Xid(xid), PROGRAM, VERSION, PROC_COMPOUND, &config_41().identity.encode());
-    CompoundHead { tag: b"", minor: 1, operations: operations.len() as u32 }.encode(&mut call);
-    for operation in operations {
-        operation.encode(&mut call);
-    }
-    call
-}
-
 /// What a target answers to a COMPOUND; nothing where it waits for its backend.
 fn ask(connection: &mut Connection, server: &mut Server, xid: u32, operations: &[Operation<'_>]) -> Vec<u8> {
-    let bytes = compound(xid, operations).end_record(0).to_vec();
+    let bytes = compound(xid, b"", operations).end_record(0).to_vec();
     give(connection, NOW, &bytes, server).unwrap();
     Target::<Server>::transmit(connection).take_bytes()
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
 fn status(reply: &[u8]) -> Result<(), Status> {
@@ -127,14 +111,6 @@ fn an_io_that_is_lost_with_a_trunks_connection_is_done_on_the_other() {
     assert_eq!(server.started, vec![UnitOp::Read { offset: 8, len: 4, durable: false }; 2]);
 }
 
-/// What OPEN's GETFH gave: the last handle in what came.
-fn handle_of(to_client: &[u8]) -> Vec<u8> {
-    let number = (OpCode::GetFh as u32).to_be_bytes();
-    let mark = [&number[..], &[0; 4]].concat();
-    let at = to_client.windows(8).rposition(|window| window == mark).unwrap() + 8;
-    to_client[at + 4..][..word(to_client, at) as usize].to_vec()
-}
-
 #[test]
 fn a_restarted_server_knows_neither_sessions_nor_what_was_open() {
     let Pair { mut server, to_server, .. } = ready();
@@ -180,7 +156,7 @@ fn a_client_that_is_not_confirmed_within_a_lease_is_forgotten() {
     };
     let asked =
         CreateSessionArguments { client, sequence: 1, flags: 0, fore: channel, back: channel, callback_program: 0 };
-    let bytes = compound(2, &[Operation::CreateSession(asked)]).end_record(0).to_vec();
+    let bytes = compound(2, b"", &[Operation::CreateSession(asked)]).end_record(0).to_vec();
     let late = Instant(91_000_000_000);
     give(&mut connection, late, &bytes, &mut server).unwrap();
     let answer = Target::<Server>::transmit(&mut connection).take_bytes();
@@ -189,8 +165,29 @@ fn a_client_that_is_not_confirmed_within_a_lease_is_forgotten() {
 
 /// Ends a session behind its client's back.
 fn destroy(server: &mut Server, session: SessionId) {
-    let answer = ask(&mut connection(), server, 1, &[Operation::DestroySession(session)]);
-    assert_eq!(status(&answer), Ok(()));
+    let mut connection = connection();
+    let bind = Operation::BindConnToSession { session, direction: 1, rdma: false };
+    for operation in [bind, Operation::DestroySession(session)] {
+        assert_eq!(status(&ask(&mut connection, server, 1, &[operation])), Ok(()));
+    }
+}
+
+#[test]
+fn a_session_is_ended_by_connections_that_are_bound_to_it_only() {
+    let mut pair = ready();
+    let session = session_of(&pair.to_server);
+    let mut other = connection();
+    let end = [Operation::DestroySession(session)];
+    assert_eq!(status(&ask(&mut other, &mut pair.server, 1, &end)), Err(Status::ConnectionNotBound));
+    pair.mount.submit(pair.now, 0, read()).unwrap();
+    pair.run().unwrap();
+    assert_eq!(pair.log.completed, [(0, Ok(()))], "the session is still there");
+    // A connection that has carried one of its requests is bound to it.
+    assert_eq!(status(&ask(&mut other, &mut pair.server, 2, &[sequence(session, 1, false)])), Ok(()));
+    let foreign = [Operation::DestroySession(SessionId([7; 16]))];
+    assert_eq!(status(&ask(&mut other, &mut pair.server, 3, &foreign)), Err(Status::BadSession));
+    assert_eq!(status(&ask(&mut other, &mut pair.server, 4, &end)), Ok(()));
+    assert_eq!(status(&ask(&mut other, &mut pair.server, 5, &end)), Err(Status::BadSession));
 }
 
 fn read() -> Io {
@@ -345,7 +342,7 @@ fn data_of_a_write_that_is_to_be_kept_are_written_once() {
     let head = WriteHead { state: StateId::ANONYMOUS, offset: 0, stability: Stability::FileSync, len: 4 };
     let write = [sequence(session, 1, true), Operation::PutFh(&handle), Operation::Write(head)];
     let whole = |xid: u32| {
-        let mut call = compound(xid, &write);
+        let mut call = compound(xid, b"", &write);
         call.raw(b"once");
         call.end_record(0).to_vec()
     };

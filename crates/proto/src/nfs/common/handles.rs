@@ -20,7 +20,6 @@ const NAMED_LEN: usize = 20;
 const TAG_LEN: usize = 8;
 /// Of files that outlast the server.
 const NO_TAG: [u8; TAG_LEN] = [0; TAG_LEN];
-const LEN: usize = NAMED_LEN + TAG_LEN;
 
 /// What makes and reads handles. Its key is the server's secret, another one at each start.
 #[derive(Clone, Copy)]
@@ -29,12 +28,15 @@ pub struct Handles {
 }
 
 impl Handles {
+    /// Bytes of a handle.
+    pub(crate) const LEN: usize = NAMED_LEN + TAG_LEN;
+
     pub fn new(key: [u8; 32]) -> Self {
         Self { key }
     }
 
     pub fn encode(&self, export: ExportId, file: FileId) -> FileHandle {
-        let mut bytes = [0; LEN];
+        let mut bytes = [0; Self::LEN];
         let (named, tag) = bytes.split_at_mut(NAMED_LEN);
         named[..4].copy_from_slice(&MAGIC.to_be_bytes());
         named[4..8].copy_from_slice(&export.to_be_bytes());

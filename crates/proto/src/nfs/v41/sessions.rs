@@ -15,7 +15,7 @@ use super::{
     MAX_CONTROL_LEN, MAX_IO_BYTES,
     codec::{ChannelAttributes, SessionId, Status, exchange},
     fattr::LEASE_SECONDS,
-    operations::{CreateSessionArguments, ExchangeArguments},
+    operations::{CreateSessionArguments, ExchangeArguments, SequenceArguments},
 };
 use crate::{Instant, Origin, Shares, wire::digest::crc32c};
 
@@ -74,6 +74,22 @@ pub enum Turn {
 }
 
 impl Session {
+    /// Whether a request of so many operations and bytes is one that the session takes.
+    #[inline]
+    pub fn check(&self, asked: &SequenceArguments, operations: u32, len: usize) -> Result<(), Status> {
+        if asked.slot > self.highest_slot() {
+            Err(Status::BadSlot)
+        } else if asked.highest_slot > self.highest_slot() {
+            Err(Status::BadHighSlot)
+        } else if operations > self.fore.max_operations {
+            Err(Status::TooManyOperations)
+        } else if len > self.fore.max_request as usize {
+            Err(Status::RequestTooBig)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Takes a slot for a request (RFC 8881 §2.10.6.1.3 and §18.46).
     #[inline]
     pub fn begin(&self, now: Instant, slot: u32, seqid: u32) -> Result<Turn, Status> {

@@ -10,8 +10,11 @@ use iotax_proto::{
         initiator::{Config, Mount},
         target_side::{self, Connection},
     },
-    nfs::v41,
-    rpc::{Credentials, auth::Identity},
+    nfs::{
+        PROGRAM,
+        v41::{self, codec::CompoundHead},
+    },
+    rpc::{Credentials, Encoder, Xid, auth::Identity, message::encode_call},
 };
 
 pub use crate::in_place::give;
@@ -194,6 +197,40 @@ pub fn session_of(to_server: &[u8]) -> v41::SessionId {
     let number = (v41::OpCode::Sequence as u32).to_be_bytes();
     let at = to_server.windows(4).position(|window| window == number).expect("a SEQUENCE");
     v41::SessionId(to_server[at + 4..at + 20].try_into().expect("16 bytes"))
+}
+
+/// Where what the last operation of this kind gave begins.
+fn result_at(to_client: &[u8], code: v41::OpCode) -> usize {
+    let done = [(code as u32).to_be_bytes(), [0; 4]].concat();
+    to_client.windows(8).rposition(|window| window == done).expect("it was done") + 8
+}
+
+/// What OPEN's GETFH gave: the last handle in what came.
+pub fn handle_of(to_client: &[u8]) -> Vec<u8> {
+    let at = result_at(to_client, v41::OpCode::GetFh);
+    to_client[at + 4..][..word(to_client, at) as usize].to_vec()
+}
+
+/// What the last OPEN gave.
+pub fn state_of(to_client: &[u8]) -> v41::StateId {
+    let at = result_at(to_client, v41::OpCode::Open);
+    v41::StateId { seqid: word(to_client, at), other: to_client[at + 4..at + 16].try_into().expect("12 bytes") }
+}
+
+pub fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+/// A COMPOUND of minor version 1, as a record without its mark's length.
+pub fn compound(xid: u32, tag: &[u8], operations: &[v41::Operation<'_>]) -> Encoder {
+    let mut call = Encoder::default();
+    let (version, procedure) = (v41::VERSION, v41::PROC_COMPOUND);
+    encode_call(call.begin_record(), Xid(xid), PROGRAM, version, procedure, &config_41().identity.encode());
+    CompoundHead { tag, minor: 1, operations: operations.len() as u32 }.encode(&mut call);
+    for operation in operations {
+        operation.encode(&mut call);
+    }
+    call
 }
 
 /// The same records in fragments of `len` bytes.

@@ -150,6 +150,9 @@ impl Client {
     /// The results that stand before an I/O's own: how they went, and its status.
     #[inline]
     fn read_results(&mut self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> Result<Results, Garbage> {
+        if self.slots.take_done(slot, code, reader) {
+            return Ok(Results::Done);
+        }
         if let Err(status) = skip_head(reader)? {
             return Ok(Results::Failed(Failed { status, by_sequence: true }));
         }

@@ -8,7 +8,10 @@ use crate::{
         codec::{MAX_TAG_LEN, OpCode, SessionId, Status},
         operations::SequenceArguments,
     },
-    rpc::{Garbage, xdr},
+    rpc::{
+        Garbage,
+        xdr::{self, part},
+    },
     wire::Reader,
 };
 
@@ -102,6 +105,26 @@ impl Slots {
     pub(super) fn arguments(&mut self, slot: u32) -> SequenceArguments {
         let (session, highest_slot) = (self.session, self.highest());
         SequenceArguments { session, seqid: self.next(slot), slot, highest_slot, cache_this: false }
+    }
+
+    /// Whether SEQUENCE and PUTFH were done for the request that the slot has, the operation `code` as well, and the server says nothing
+    /// else: then all this is taken off.
+    #[inline]
+    pub(super) fn take_done(&self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> bool {
+        let mut behind = *reader;
+        let Ok(bytes) = behind.array::<72>() else { return false };
+        let word = |at| u32::from_be_bytes(part(&bytes, at));
+        // Status, tag's length, count; result of SEQUENCE; of PUTFH; number and status of the third.
+        let is_done = (word(0), word(4), word(8)) == (0, 0, 3)
+            && (word(12), word(16), SessionId(part(&bytes, 20))) == (OpCode::Sequence as u32, 0, self.session)
+            && (word(36), word(40)) == (self.seqids[slot as usize], slot)
+            && word(48) >= self.count - 1
+            && (word(56), word(60)) == (OpCode::PutFh as u32, 0)
+            && (word(64), word(68)) == (code as u32, 0);
+        if is_done {
+            *reader = behind;
+        }
+        is_done
     }
 
     /// The result of SEQUENCE, for the request that the slot has.

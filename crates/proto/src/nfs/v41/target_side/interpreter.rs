@@ -3,9 +3,9 @@
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 use super::{
-    Connection,
+    BOUND_MAX, Connection,
     opening::on_state,
-    work::{SPARE_LEN, STATUS_AT, Slot, Step, Work, with_shared},
+    work::{SPARE_LEN, STATUS_AT, Slot, Step, Work, put_sequence, with_shared},
 };
 use crate::{
     Instant, Origin,
@@ -15,7 +15,7 @@ use crate::{
             MINOR_VERSIONS,
             codec::{CompoundHead, OpCode, SessionId, StateId, Status, exchange},
             operations::{CreateSessionArguments, ExchangeArguments, Operation, SequenceArguments},
-            sessions::{Asker, Turn},
+            sessions::{Asker, Session, Turn},
         },
     },
     rpc::{Credentials, Encoder, Xid, message::encode_success},
@@ -218,38 +218,20 @@ impl Connection {
             _ => {
                 let found = with_shared(backend, |shared| Ok(shared.clients.session(&asked.session).cloned()))?;
                 let session = found.ok_or(Status::BadSession)?;
-                self.session = Some(Arc::clone(&session));
+                self.bind_to(Arc::clone(&session));
                 session
             }
         };
-        if asked.slot > session.highest_slot() {
-            return Err(Status::BadSlot);
-        }
-        if asked.highest_slot > session.highest_slot() {
-            return Err(Status::BadHighSlot);
-        }
-        if work.total > session.fore.max_operations {
-            return Err(Status::TooManyOperations);
-        }
-        if arguments.remaining() > session.fore.max_request as usize {
-            return Err(Status::RequestTooBig);
-        }
+        session.check(asked, work.total, arguments.remaining())?;
         match session.begin(now, asked.slot, asked.seqid)? {
             Turn::New => {}
             Turn::Repeated => return self.repeat(work, asked, arguments, backend),
             Turn::RepeatedUncached => work.is_uncached_repeat = true,
         }
-        let highest = session.highest_slot();
-        let mut bytes = [0; 36];
-        bytes[..16].copy_from_slice(&asked.session.0);
-        let words = [asked.seqid, asked.slot, highest, highest, 0];
-        for (place, word) in bytes[16..].chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_be_bytes());
-        }
-        work.reply.raw(&bytes);
-        if !work.is_uncached_repeat {
-            let slot = Slot { session, number: asked.slot, seqid: asked.seqid, is_kept: asked.cache_this };
-            work.slot = Some(slot);
+        if work.is_uncached_repeat {
+            put_sequence(&mut work.reply, &session, asked);
+        } else {
+            work.take_slot(session, asked);
             if asked.cache_this {
                 work.note_request(arguments);
             }
@@ -373,7 +355,7 @@ impl Connection {
         encoder.raw(&created.session.id.0).u32(created.sequence).u32(0);
         created.session.fore.encode(encoder);
         created.back.encode(encoder);
-        self.session = Some(created.session);
+        self.bind_to(created.session);
         Ok(())
     }
 
@@ -383,13 +365,29 @@ impl Connection {
         id: &SessionId,
         backend: &mut B,
     ) -> Result<(), Status> {
-        // RFC 8881 §18.37.3: within the session that it ends it is the last operation.
+        // RFC 8881 §18.37.3: within the session that it ends it is the last operation, and comes on a connection that is bound to it.
         if work.session().is_some_and(|session| session.id == *id) && work.done < work.total {
             return Err(Status::NotOnlyOperation);
         }
-        with_shared(backend, |shared| shared.clients.destroy_session(id))?;
+        let is_bound = self.bound.contains(id);
+        with_shared(backend, |shared| match shared.clients.session(id) {
+            Some(_) if !is_bound => Err(Status::ConnectionNotBound),
+            _ => shared.clients.destroy_session(id),
+        })?;
         self.session.take_if(|session| session.id == *id);
+        self.bound.retain(|bound| bound != id);
         Ok(())
+    }
+
+    /// The connection carries a session's requests: nobody need ask for that (RFC 8881 §2.10.3.1, SP4_NONE).
+    fn bind_to(&mut self, session: Arc<Session>) {
+        if !self.bound.contains(&session.id) {
+            if self.bound.len() == BOUND_MAX {
+                self.bound.remove(0);
+            }
+            self.bound.push(session.id);
+        }
+        self.session = Some(session);
     }
 
     /// BIND_CONN_TO_SESSION (RFC 8881 §18.34): every connection may carry every session's requests, and none calls back.
@@ -410,7 +408,7 @@ impl Connection {
             return Err(Status::Invalid);
         }
         let session = with_shared(backend, |shared| Ok(shared.clients.session(id).cloned()))?;
-        self.session = Some(session.ok_or(Status::BadSession)?);
+        self.bind_to(session.ok_or(Status::BadSession)?);
         work.reply.raw(&id.0).u32(if direction == BACK { BACK } else { FORE }).boolean(false);
         Ok(())
     }

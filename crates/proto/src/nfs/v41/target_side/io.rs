@@ -16,12 +16,13 @@ use crate::{
         common::{FileType, OpenFile, Stability},
         v41::{
             MAX_IO_BYTES,
-            codec::{StateId, Status},
+            codec::{OpCode, StateId, Status},
             operations::{ReadArguments, WriteHead},
+            sessions::Session,
             state::FileKey,
         },
     },
-    rpc::{Piece, xdr::padding},
+    rpc::{Encoder, Piece, xdr::padding},
     wire::{Payload, Reader, Transmit},
 };
 
@@ -88,10 +89,30 @@ pub(super) struct CheckedState {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Read { len: u32, eof: bool },
     Write { len: u32, stability: Stability },
     Commit,
+}
+
+impl Kind {
+    #[inline]
+    pub(super) fn code(self) -> OpCode {
+        match self {
+            Self::Read { .. } => OpCode::Read,
+            Self::Write { .. } => OpCode::Write,
+            Self::Commit => OpCode::Commit,
+        }
+    }
+
+    /// Bytes of data.
+    #[inline]
+    pub(super) fn len(self) -> u32 {
+        match self {
+            Self::Read { len, .. } | Self::Write { len, .. } => len,
+            Self::Commit => 0,
+        }
+    }
 }
 
 impl Connection {
@@ -103,24 +124,20 @@ impl Connection {
         reader: &mut Reader<'_>,
         backend: &mut B,
     ) -> Result<Step, Status> {
-        let ReadArguments { state, offset, count } = ReadArguments::decode(reader)?;
-        let open = self.open_for_io(work, &state, false, backend)?;
-        let left = open.attributes.size.saturating_sub(offset);
-        let room = work.room().saturating_sub(READ_RESULT_LEN) as u64;
-        let len = u64::from(count.min(MAX_IO_BYTES)).min(left).min(room) as u32;
-        let eof = u64::from(len) == left;
-        if len == 0 {
-            put_read(work, eof, None);
-            return Ok(Step::Done);
+        let asked = ReadArguments::decode(reader)?;
+        let open = self.open_for_io(work, &asked.state, false, backend)?;
+        let (kind, operation) = read_range(&asked, open.attributes.size, work.room());
+        if kind.len() == 0 {
+            return io_done(work, kind, Ok(None), backend).map(|()| Step::Done);
         }
         if open.is_copied {
-            self.rpc.transmit.charge(Transmit::REQUEST + len as usize);
+            self.rpc.transmit.charge(Transmit::REQUEST + kind.len() as usize);
         }
-        let id = self.ios.begin(Kind::Read { len, eof })?;
-        match backend.start(now, id, open.unit, UnitOp::Read { offset, len, durable: false }) {
+        let id = self.ios.begin(kind)?;
+        match backend.start(now, id, open.unit, operation) {
             Started::Done(result) => {
                 self.ios.end(id);
-                read_done(work, len, eof, result).map(|()| Step::Done)
+                io_done(work, kind, result, backend).map(|()| Step::Done)
             }
             Started::Queued => Ok(Step::Queued(id)),
             Started::NeedData => unreachable!("a read takes no data"),
@@ -188,18 +205,13 @@ impl Connection {
         head: &WriteHead,
         backend: &mut B,
     ) -> Result<Begun, Status> {
-        let WriteHead { ref state, offset, stability, len } = *head;
-        if len > MAX_IO_BYTES || offset.checked_add(len.into()).is_none() {
-            return Err(Status::Invalid);
+        let (kind, operation) = write_range(head)?;
+        let open = self.open_for_io(work, &head.state, true, backend)?;
+        if kind.len() == 0 {
+            return io_done(work, kind, Ok(None), backend).map(|()| Begun::Step(Step::Done));
         }
-        let open = self.open_for_io(work, state, true, backend)?;
-        if len == 0 {
-            put_write(work, 0, stability, backend);
-            return Ok(Begun::Step(Step::Done));
-        }
-        let id = self.ios.begin(Kind::Write { len, stability })?;
-        let durable = stability != Stability::Unstable;
-        match backend.start(now, id, open.unit, UnitOp::Write { offset, len, durable }) {
+        let id = self.ios.begin(kind)?;
+        match backend.start(now, id, open.unit, operation) {
             Started::NeedData => Ok(Begun::NeedsData(id)),
             started => self.write_finished(id, work, started, backend).map(Begun::Step),
         }
@@ -335,26 +347,47 @@ impl Connection {
         backend: &mut B,
     ) -> Result<(), Status> {
         let session = work.session().ok_or(Status::OperationNotInSession)?;
-        let (client, epoch) = (session.client, session.epoch.load(Relaxed));
-        let kept = usize::from(state.other[11]) % CHECKED;
-        let checked = &self.checked[kept];
-        if checked.state == *state
-            && checked.file == Some(file)
-            && (checked.client, checked.epoch) == (client, epoch)
-            && (checked.writes || !writes)
-            && *state != StateId::CURRENT
-        {
+        if is_checked(&self.checked, session, state, file, writes) {
             return Ok(());
         }
+        // Before the look, so that a change during it is seen.
+        let (client, epoch) = (session.client, session.epoch.load(Relaxed));
         let named = work.named_state(state)?;
         with_shared(backend, |shared| shared.opens.check_io(client, file, &named, writes))?;
-        self.checked[kept] = CheckedState { client, state: *state, file: Some(file), writes, epoch };
+        self.checked[place_of(state)] = CheckedState { client, state: *state, file: Some(file), writes, epoch };
         Ok(())
     }
 }
 
+/// Where the check of a stateid is kept.
 #[inline]
-fn open<B: NfsBackend + ?Sized>(reached: &Reached, writes: bool, backend: &mut B) -> Result<OpenFile, Status> {
+fn place_of(state: &StateId) -> usize {
+    usize::from(state.other[11]) % CHECKED
+}
+
+/// Whether a stateid was found good for such an I/O, and nobody has opened, closed or locked since.
+#[inline]
+pub(super) fn is_checked(
+    checked: &[CheckedState; CHECKED],
+    session: &Session,
+    state: &StateId,
+    file: FileKey,
+    writes: bool,
+) -> bool {
+    let kept = &checked[place_of(state)];
+    kept.state == *state
+        && kept.file == Some(file)
+        && (kept.client, kept.epoch) == (session.client, session.epoch.load(Relaxed))
+        && (kept.writes || !writes)
+        && *state != StateId::CURRENT
+}
+
+#[inline]
+pub(super) fn open<B: NfsBackend + ?Sized>(
+    reached: &Reached,
+    writes: bool,
+    backend: &mut B,
+) -> Result<OpenFile, Status> {
     if writes && reached.access.read_only {
         return Err(Status::ReadOnly);
     }
@@ -367,49 +400,65 @@ fn open<B: NfsBackend + ?Sized>(reached: &Reached, writes: bool, backend: &mut B
     }
 }
 
+/// What a READ of a file of `size` bytes gives, with `room` bytes for its result.
+#[inline]
+pub(super) fn read_range(asked: &ReadArguments, size: u64, room: usize) -> (Kind, UnitOp) {
+    let left = size.saturating_sub(asked.offset);
+    let room = room.saturating_sub(READ_RESULT_LEN) as u64;
+    let len = u64::from(asked.count.min(MAX_IO_BYTES)).min(left).min(room) as u32;
+    let kind = Kind::Read { len, eof: u64::from(len) == left };
+    (kind, UnitOp::Read { offset: asked.offset, len, durable: false })
+}
+
+#[inline]
+pub(super) fn write_range(asked: &WriteHead) -> Result<(Kind, UnitOp), Status> {
+    let WriteHead { offset, stability, len, .. } = *asked;
+    if len > MAX_IO_BYTES || offset.checked_add(len.into()).is_none() {
+        return Err(Status::Invalid);
+    }
+    Ok((Kind::Write { len, stability }, UnitOp::Write { offset, len, durable: stability != Stability::Unstable }))
+}
+
 fn io_done<B: NfsBackend + ?Sized>(
     work: &mut Work,
     kind: Kind,
     result: Result<Option<Payload>, UnitError>,
     backend: &B,
 ) -> Result<(), Status> {
-    match kind {
-        Kind::Read { len, eof } => return read_done(work, len, eof, result),
-        Kind::Write { len, stability } => {
-            result.map_err(status_of)?;
-            put_write(work, len, stability, backend);
-        }
-        Kind::Commit => {
-            result.map_err(status_of)?;
-            work.reply.raw(&backend.write_verifier());
-        }
-    }
-    Ok(())
-}
-
-#[inline]
-fn read_done(work: &mut Work, len: u32, eof: bool, result: Result<Option<Payload>, UnitError>) -> Result<(), Status> {
     let data = result.map_err(status_of)?;
-    // The file may have become shorter since its size was looked at.
-    let got = data.as_ref().map_or(0, Payload::len);
-    let data = data.map(|data| if got > len as usize { data.slice(0, len as usize) } else { data });
-    put_read(work, eof || got < len as usize, data);
-    Ok(())
-}
-
-#[inline]
-fn put_read(work: &mut Work, eof: bool, data: Option<Payload>) {
-    let len = data.as_ref().map_or(0, Payload::len) as u32;
-    work.reply.boolean(eof).u32(len);
-    if let Some(data) = data {
+    if let Some(data) = put_result(&mut work.reply, kind, data, backend) {
         work.splice(data);
     }
+    Ok(())
 }
 
-fn put_write<B: NfsBackend + ?Sized>(work: &mut Work, count: u32, stability: Stability, backend: &B) {
-    // The backend knows durable or not; durable data come with durable attributes.
-    let committed = if stability == Stability::Unstable { stability } else { Stability::FileSync };
-    work.reply.u32(count).u32(committed as u32).raw(&backend.write_verifier());
+/// Puts what an I/O gave; the data of a READ follow.
+#[inline]
+pub(super) fn put_result<B: NfsBackend + ?Sized>(
+    reply: &mut Encoder,
+    kind: Kind,
+    data: Option<Payload>,
+    backend: &B,
+) -> Option<Payload> {
+    match kind {
+        Kind::Read { len, eof } => {
+            // The file may have become shorter since its size was looked at.
+            let got = data.as_ref().map_or(0, Payload::len);
+            let data = data.map(|data| if got > len as usize { data.slice(0, len as usize) } else { data });
+            reply.boolean(eof || got < len as usize).u32(len.min(got as u32));
+            data
+        }
+        Kind::Write { len, stability } => {
+            // The backend knows durable or not; durable data come with durable attributes.
+            let committed = if stability == Stability::Unstable { stability } else { Stability::FileSync };
+            reply.u32(len).u32(committed as u32).raw(&backend.write_verifier());
+            None
+        }
+        Kind::Commit => {
+            reply.raw(&backend.write_verifier());
+            None
+        }
+    }
 }
 
 /// Operations that the backend has, by their `IoId`, and the COMPOUNDs that wait for them.
@@ -430,14 +479,14 @@ impl IoTable {
         Self { slots: Slab::new(), max }
     }
 
-    fn begin(&mut self, kind: Kind) -> Result<IoId, Status> {
+    pub(super) fn begin(&mut self, kind: Kind) -> Result<IoId, Status> {
         if self.slots.len() >= self.max as usize {
             return Err(Status::Delay);
         }
         Ok(self.slots.insert(Outstanding { kind, work: None }) as IoId)
     }
 
-    fn end(&mut self, id: IoId) -> Kind {
+    pub(super) fn end(&mut self, id: IoId) -> Kind {
         self.slots.remove(id as usize).kind
     }
 
@@ -447,7 +496,7 @@ impl IoTable {
     }
 }
 
-fn status_of(error: UnitError) -> Status {
+pub(super) fn status_of(error: UnitError) -> Status {
     match error {
         UnitError::NoUnit => Status::Stale,
         UnitError::OutOfRange => Status::FileTooBig,

@@ -1,5 +1,6 @@
 //! The server's side of a connection: from a record to the COMPOUND in it, and every answer that is RPC's own (RFC 5531 §9).
 
+mod direct;
 mod interpreter;
 mod io;
 mod opening;
@@ -14,7 +15,7 @@ use self::{
 };
 use super::{
     MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, PROC_COMPOUND, PROC_NULL, VERSION,
-    codec::{CompoundHead, OpCode},
+    codec::{CompoundHead, OpCode, SessionId},
     operations::{SequenceArguments, WriteHead},
     sessions::Session,
 };
@@ -59,9 +60,13 @@ pub struct Connection {
     admissions: Admissions,
     /// The session of the last SEQUENCE.
     session: Option<Arc<Session>>,
+    /// Sessions that the connection is bound to, the newest last.
+    bound: Vec<SessionId>,
     checked: [CheckedState; CHECKED],
 }
 
+/// Sessions that a connection is bound to at a time: of more it forgets the oldest. A client has one.
+const BOUND_MAX: usize = 256;
 /// Stateids whose check is kept.
 const CHECKED: usize = 8;
 
@@ -92,6 +97,7 @@ impl Connection {
             last_caller: LastCaller::default(),
             admissions,
             session: None,
+            bound: Vec::new(),
             checked: Default::default(),
         }
     }
@@ -197,6 +203,9 @@ impl Connection {
     ) -> Result<(), RpcError> {
         let who = *self.caller(call)?;
         let arguments = reader;
+        if self.take_io(now, call.xid, &who, arguments, backend).is_some() {
+            return Ok(());
+        }
         let head = CompoundHead::decode(&mut reader).map_err(|Garbage| RpcError::GarbageArguments)?;
         let work = self.begin_work(call.xid, who, &head);
         self.run(now, work, arguments, reader, backend);

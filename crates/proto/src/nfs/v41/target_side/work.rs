@@ -9,6 +9,7 @@ use crate::{
         common::{ExportAccess, ExportId, FileHandle, FileId, Handles},
         v41::{
             codec::{OpCode, StateId, Status},
+            operations::SequenceArguments,
             sessions::{CHECKED_LEN, MAX_CACHED_LEN, Session},
             state::Shared,
         },
@@ -116,6 +117,13 @@ impl Work {
     #[inline]
     pub(super) fn session(&self) -> Option<&Arc<Session>> {
         self.slot.as_ref().map(|slot| &slot.session)
+    }
+
+    /// The request has a slot of its session: puts the result of SEQUENCE.
+    #[inline]
+    pub(super) fn take_slot(&mut self, session: Arc<Session>, asked: &SequenceArguments) {
+        put_sequence(&mut self.reply, &session, asked);
+        self.slot = Some(Slot { session, number: asked.slot, seqid: asked.seqid, is_kept: asked.cache_this });
     }
 
     /// Room for what is still to be put, as the session's channel was agreed.
@@ -232,6 +240,13 @@ impl Work {
             _ => Err(Status::CrossDevice),
         }
     }
+}
+
+/// The result of SEQUENCE (RFC 8881 §18.46).
+#[inline]
+pub(super) fn put_sequence(reply: &mut Encoder, session: &Session, asked: &SequenceArguments) {
+    let highest = session.highest_slot();
+    reply.raw(&asked.session.0).words([asked.seqid, asked.slot, highest, highest, 0]);
 }
 
 /// What a file handle leads to.
