@@ -22,7 +22,7 @@ __all__ = ["__version__", "open", "run"]
 
 
 def open(notebook: str | PathLike[str], run: int | None = None) -> Results:  # noqa: A001 - as sqlite3, gzip and shelve do
-    """The results in a notebook: of this run in it, or of the latest. Raises NotebookError where there is none."""
+    """The results in a notebook: of this run in it, or of the latest. Raises NotebookError if there is none."""
     from iotax.api import Results  # noqa: PLC0415
 
     return Results(notebook, run)

@@ -190,7 +190,7 @@ class Results:
     def size(self, rate_iops: float, *, utilisation_max: float = 0.8) -> pd.DataFrame:
         """Cores that each treatment needs for a rate: `cores`, and `cores_low` and `cores_high` at both ends of the
         interval of what an I/O costs (`cpu_us_per_io`), busy `utilisation` of the time, `response_us` the mean response
-        of the cores. Empty where no CPU time was measured."""
+        of the cores. Empty if no CPU time was measured."""
         demand = Demand(rate_iops, SizingTarget(utilisation_max=utilisation_max))
         found = [capacity(cost, demand) for cost in self.summary.sizing(rate_iops).costs]
         return pd.DataFrame(
@@ -215,7 +215,7 @@ class Results:
         return charts_of(self.summary)
 
     def report(self, path: str | PathLike[str] | None = None) -> Path:
-        """Writes the report, beside the notebook when no file is named. Raises OutputRefused where it would replace a
+        """Writes the report, beside the notebook when no file is named. Raises OutputRefused if it would replace a
         notebook or a study."""
         with Notebook(self.path) as opened:
             return write(opened, Path(path) if path is not None else self.path.with_suffix(".html"), run=self.run)

@@ -72,7 +72,7 @@ def engine_version(program: Path) -> str:
 
 @functools.cache
 def counter_rate_hz(program: Path) -> int | None:
-    """How fast this machine's time stamp counter runs; None where it has none, or the engine does not say."""
+    """How fast this machine's time stamp counter runs; None if it has none, or the engine does not say."""
     try:
         done = subprocess.run([program, "clock"], capture_output=True, text=True, timeout=30, check=True)
         rate_hz = json.loads(done.stdout)["counter_rate_hz"]

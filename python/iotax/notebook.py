@@ -382,7 +382,7 @@ class Writer(Notebook):
         return run
 
     def earlier(self, study: Study, label: str) -> int | None:
-        """The latest run of an equal study under the same label. Raises NotebookError where it had other costs."""
+        """The latest run of an equal study under the same label. Raises NotebookError if it had other costs."""
         digest = study.digest()
         same = [each.id for each in self.runs() if (each.digest, each.label) == (digest, label)]
         if not same and study.lab.sim is not None:

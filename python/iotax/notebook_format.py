@@ -106,7 +106,7 @@ def make(database: sqlite3.Connection) -> None:
 
 
 def check(database: sqlite3.Connection) -> int:
-    """The version of the file. Raises NotThisFormat where it is none of these, or holds more than tables and the
+    """The version of the file. Raises NotThisFormat if it is none of these, or holds more than tables and the
     triggers that keep them append-only; sqlite3.DatabaseError where it is no SQLite file."""
     [(application,)] = database.execute("PRAGMA application_id").fetchall()
     [(version,)] = database.execute("PRAGMA user_version").fetchall()

@@ -1,5 +1,5 @@
 """What stands in a notebook's rows as records: types, figures and levels are checked, since a stranger may have written
-them. Everything here raises ValueError where a row holds what no notebook has."""
+them. Everything here raises ValueError if a row holds what no notebook has."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 def sound(record: _Record) -> _Record:
-    """Raises ValueError where a figure can be none of any measurement."""
+    """Raises ValueError if a figure can be none of any measurement."""
     wrong = unsound(record) if isinstance(record, TrialResult) else out_of_range(record)
     if wrong:
         raise ValueError(f"{type(record).__name__}: {wrong}")
@@ -66,7 +66,7 @@ def sound(record: _Record) -> _Record:
 
 
 def typed(row: tuple, types: Types) -> tuple:
-    """Raises ValueError where a value is of another type than its column's."""
+    """Raises ValueError if a value is of another type than its column's."""
     for value, kind in zip(row, types, strict=True):
         if not isinstance(value, kind):
             raise ValueError(f"found a {type(value).__name__} where another type of value is meant")
@@ -81,7 +81,7 @@ _SHAPES: dict[str, type] = {
 
 
 def environment_of(value: Any) -> dict[str, Any]:
-    """Raises ValueError where it is none."""
+    """Raises ValueError if it is none."""
     if not isinstance(value, dict):
         raise ValueError("the environment of a session is no mapping")
     for name, kind in _SHAPES.items():
@@ -100,7 +100,7 @@ class Levels:
         self._values = {name: {level.value for level in levels} for name, levels in study.levels().items()}
 
     def checked(self, trial: Trial) -> Trial:
-        """Raises ValueError where a trial that is compared is none of the study's."""
+        """Raises ValueError if a trial that is compared is none of the study's."""
         if trial.compared:
             for name, values in self._values.items():
                 if trial.treatment.get(name) not in values:

@@ -61,10 +61,10 @@ class OutputRefused(Exception):  # noqa: N818 - an answer, not a bug
 
 
 def judge(path: Path, *inputs: Path, known: bool = False) -> None:
-    """Raises OutputRefused where writing to `path` would replace a notebook, a study, a device, one of `inputs`, or a
+    """Raises OutputRefused if writing to `path` would replace a notebook, a study, a device, one of `inputs`, or a
     file that iotax has not written. `known`: the caller has looked at the file and may replace it.
 
-    Raises OSError where that cannot be found out. Commands ask before they work; `write` asks again.
+    Raises OSError if that cannot be found out. Commands ask before they work; `write` asks again.
     """
     target = path.resolve()
     if any(target == each.resolve() or _same(target, each) for each in inputs):

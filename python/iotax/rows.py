@@ -141,7 +141,7 @@ def _transactions(result: TrialResult | None) -> Row:
 
 
 def _known(result: TrialResult, value_ns: float) -> float | None:
-    """None where another program's files do not say; iotax itself measures every latency that exists."""
+    """None if another program's files do not say; iotax itself measures every latency that exists."""
     return None if result.origin is not None and math.isnan(value_ns) else value_ns
 
 

@@ -157,7 +157,7 @@ def _precondition(study: Study, lab: Lab, writer: Writer, run: int, session: int
 
 
 def _plan_more(study: Study, writer: Writer, run: int, so_far: Ending | None = None) -> list[Trial]:
-    """What a search runs next, written down before it runs; empty where trials are left or the search is over.
+    """What a search runs next, written down before it runs; empty if trials are left or the search is over.
 
     It goes on without trials that were given up, and without what the study's own rule made needless.
     """

@@ -23,7 +23,7 @@ _DEPTH_MAX = 32
 
 
 def unsound(result: TrialResult) -> str:
-    """Which figure of a result is no possible one, and what it is; empty where all are."""
+    """Which figure of a result is no possible one, and what it is; empty if all are."""
     if wrong := out_of_range(result):
         return wrong
     if not 0 < result.window.duration_ns < _YEARS_NS:
@@ -62,7 +62,7 @@ def unsound_percentile(percent: float, value_ns: int) -> str:
 
 
 def out_of_range(value: Any, depth: int = 0) -> str:
-    """The first number in a record, or in JSON, that is not finite or needs more than 64 bits; empty where none is."""
+    """The first number in a record, or in JSON, that is not finite or needs more than 64 bits; empty if none is."""
     match value:
         case bool() | str() | None:
             return ""

@@ -85,7 +85,7 @@ class Histogram(Record):
     them, and a percentile is known to lie between two of these only."""
 
     def between_ns(self, value_ns: float) -> tuple[int, int] | None:
-        """The bounds of the bin that a value was spread over; None where values are as exact as they say."""
+        """The bounds of the bin that a value was spread over; None if values are as exact as they say."""
         at = bisect_left(self.edges_ns, value_ns)
         return (self.edges_ns[at - 1], self.edges_ns[at]) if 0 < at < len(self.edges_ns) else None
 
@@ -172,12 +172,12 @@ class Outstanding(Record):
 
     workers: int | None
     per_worker: int | None
-    """None where another program's file does not say."""
+    """None if another program's file does not say."""
     mean: float
 
     @property
     def total(self) -> int | None:
-        """None where not known."""
+        """None if not known."""
         return None if self.workers is None or self.per_worker is None else self.workers * self.per_worker
 
 
@@ -275,10 +275,10 @@ class Slice(Record):
     bytes: int
     latency_sum_ns: int
     latency_p50_ns: int | None
-    """None where several hosts measured it, as the 99th percentile: those of a session are exact."""
+    """None if several hosts measured it, as the 99th percentile: those of a session are exact."""
     latency_p99_ns: int | None
     mean_outstanding: float | None = None
-    """I/Os, over the slice's time; None where an earlier version measured."""
+    """I/Os, over the slice's time; None if an earlier version measured."""
     cpu_window_ns: int
     """Between the readings of the CPU clocks; the times below are scaled to `duration_ns`."""
     initiator_cpu_ns: int
@@ -316,7 +316,7 @@ class SiteWork(Record):
     wakes: int
     """Threads that slept and were woken."""
     wakes_deep_permille: int | None = None
-    """How deep they slept, added up: 1000 each where it was for 30 µs or longer; None where an earlier version did not
+    """How deep they slept, added up: 1000 each where it was for 30 µs or longer; None if an earlier version did not
     count it."""
     turns: int
     """In each of which a thread did all that had come."""
@@ -331,7 +331,7 @@ class SiteWork(Record):
     """How long the machines' ports were busy with it, added up."""
     received_ns: int
     busiest_port_ns: int | None = None
-    """How long the busiest of them was, in the direction that was busier; None where no zones load them unequally."""
+    """How long the busiest of them was, in the direction that was busier; None if no zones load them unequally."""
     credits_ns: int = 0
     """And idle with frames to send, because no credits are left."""
     lost: int = 0
@@ -400,15 +400,15 @@ class Simulated(Record):
     """All of them together."""
     target: SiteWork
     media_busy_ns: int | None = None
-    """Of all servers of the media, added up; None where the volume is memory."""
+    """Of all servers of the media, added up; None if the volume is memory."""
     luns_busy_ns: int | None = None
-    """Of each place in the queues of all clients' LUNs, added up; None where they have no end."""
+    """Of each place in the queues of all clients' LUNs, added up; None if they have no end."""
     adapters_busy_ns: int | None = None
     """The same of clients' adapters."""
     trunks: TrunksWork | None = None
-    """None where there is none."""
+    """None if there is none."""
     controllers: list[ControllerWork] | None = None
-    """Those that there are; None where the study asks for neither partners nor takeovers."""
+    """Those that there are; None if the study asks for neither partners nor takeovers."""
 
 
 class ModelledMedia(Record):
@@ -488,7 +488,7 @@ class TrialResult(Record):
     """CPU over the window by role, where it was read more often than at its ends."""
     outstanding: Outstanding
     gaps: Gaps | None = None
-    """None where another program made the load, or an earlier version."""
+    """None if another program made the load, or an earlier version."""
     counted: Counts | None = None
     """Of a run in which something was made to happen."""
     events: tuple[Happened, ...] = ()
@@ -579,11 +579,11 @@ class TrialResult(Record):
 
     @property
     def latency_max_ns(self) -> int | None:
-        """Of the slowest I/O; None where it is not known."""
+        """Of the slowest I/O; None if it is not known."""
         return max((each.latency_max_ns for each in self.active if each.latency != "none"), default=0) or None
 
     def slow_ios(self, over_ns: int) -> int | None:
-        """I/Os that took longer, as exactly as the histogram tells; None where it is not known."""
+        """I/Os that took longer, as exactly as the histogram tells; None if it is not known."""
         if self.latency_known != "histogram":
             return None
         return sum(count for value_ns, count in self.latency_counts().items() if value_ns > over_ns)
@@ -602,7 +602,7 @@ class TrialResult(Record):
         return self.open is not None and self.open.rate_iops == 0
 
     def latency_counts(self) -> dict[int, int]:
-        """Latency bins of reads and writes together: value_ns → count; empty where a part of them has none."""
+        """Latency bins of reads and writes together: value_ns → count; empty if a part of them has none."""
         if self.latency_known != "histogram":
             return {}
         return merge_counts(self.read.histogram, self.write.histogram)
@@ -654,11 +654,11 @@ class TrialResult(Record):
         return self.cpu.hypervisor if self.facts.simulated else None
 
     def cpu_ns(self, role: CpuRole) -> int | None:
-        """CPU time of a role, background taken off where it is known but for the machine's; None where not measured."""
+        """CPU time of a role, background taken off where it is known but for the machine's; None if not measured."""
         return self.role(role).net_ns
 
     def cpu_per_io_ns(self, role: CpuRole) -> float | None:
-        """CPU time per I/O; None where that role was not measured."""
+        """CPU time per I/O; None if that role was not measured."""
         spent_ns = self.cpu_ns(role)
         return spent_ns / self.ios if self.ios and spent_ns is not None else None
 

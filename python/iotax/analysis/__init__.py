@@ -15,7 +15,7 @@ Pure: typed records in, dataclasses out; no lab, no process, no file.
 - `steady`: trial id → `SteadyState` (SNIA's window, MSER-5, batch means); `noise`: each response's `Noise` floor;
 - `models[key].variation`: variances of logarithms between blocks, whole plots and runs, where the design is balanced;
 - `data.excluded`: runs that the study's `exclude` leaves out, each with its findings, and `unexcluded` the summary with
-  them (None where there are none);
+  them (None if there are none);
 - `responses`: those that the study asks for, the primary first; `grid`: arms, conditions, the baseline arm;
 - `overalls`: each arm over all conditions, `depends` where there is no overall answer; `taxes`: differences to local.
 

@@ -22,14 +22,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Bracket:
-    """The highest rate that held below the lowest that did not, and that one; None where there is none."""
+    """The highest rate that held below the lowest that did not, and that lowest rate; None if there is none."""
 
     passed: int | None
     failed: int | None
 
     @property
     def knee_iops(self) -> float:
-        """Its middle by ratio; where everything held, the highest rate asked. `passed` is not None."""
+        """Its geometric middle; if everything held, the highest rate tried. `passed` is not None."""
         assert self.passed is not None
         return self.passed if self.failed is None else math.sqrt(self.passed * self.failed)
 
@@ -45,7 +45,7 @@ def bracket(probes: Sequence[Probe]) -> Bracket:
 
 
 def next_rate(search: Search, rungs: Ladder, probes: Sequence[Probe]) -> int | None:
-    """None where the knee is bracketed by two neighbouring rungs, or lies outside the range."""
+    """None if two neighbouring rungs bracket the knee, or it lies outside the range."""
     if not probes:
         return rungs.middle_iops
     assert search.rate_max is not None
@@ -59,7 +59,7 @@ def next_rate(search: Search, rungs: Ladder, probes: Sequence[Probe]) -> int | N
     high = 1 + bisect_left(inside, found.failed, key=rungs.rate_iops) if found.failed is not None else rungs.rungs
     if high - low > 1:
         return rungs.rate_iops((low + high) // 2)
-    # The ends of the range are no rungs: they are asked where nothing held, or everything did.
+    # The ends of the range are not rungs: they are tried only if nothing held, or everything did.
     if found.passed is None and found.failed is not None and found.failed > search.rate_min:
         return search.rate_min
     return (

@@ -1,10 +1,9 @@
-"""What limits a simulated load, and what would limit it next: by how busy each resource was.
+"""The resource that limits a simulated load, and the one that would limit it next, by utilisation. A resource with
+utilisation U at rate X can serve at most X / U (the utilisation law, Denning and Buzen, ACM Computing Surveys 10:3,
+1978). So if the busiest resource no longer limits, the rate can rise to X / U of the second.
 
-A resource whose utilisation is U at the rate X serves X / U at most (the utilisation law, Denning and Buzen, ACM
-Computing Surveys 10:3, 1978). So where the busiest no longer limits, the rate rises to X / U of the second at most.
-
-Queues with an end and credits do no work: they fill up behind whatever is slow. They limit only where nothing that
-works is saturated, and no law says how the rate rises until they do.
+Bounded queues and credits do no work: they fill up behind a slow resource. They count as the limit only if no working
+resource is saturated, and no law says how far the rate can rise until they limit.
 """
 
 from collections.abc import Mapping
@@ -18,19 +17,19 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits, as a name of `utilisation`; None where none of them is saturated: the load itself asks no more."""
+    """The limiting resource, a name in `utilisation`; None if none is saturated: then the load itself is the limit."""
 
     rate_iops: float
     utilisation: Mapping[str, float]
     limit: str | None
     next: str | None
     rise_max: float | None
-    """By which share the rate rises at most where `limit` no longer limits; None where no other was busy at all."""
+    """The share by which the rate can rise if `limit` no longer limits; None if no other resource was busy."""
 
 
 def bottleneck(rate_iops: float, utilisation: Mapping[str, float], held: Mapping[str, float] = _NONE) -> Bottleneck:
-    """`utilisation`: resource → busy share; `held`: the same of what does no work, of equals to the percent the first \
-before those that wait because of it."""
+    """`utilisation`: resource → busy share. `held`: the same for queues and credits. Among resources that are equal to
+    the percent, the first comes before those that wait because of it."""
     ordered = sorted(utilisation, key=lambda name: -utilisation[name])
     limit = ordered[0] if ordered and utilisation[ordered[0]] >= SATURATED else None
     following = ordered[1 if limit else 0 :]

@@ -1,8 +1,8 @@
-"""Where a lab has a protocol at two extremes, all of its transport in software and none of it, a real adapter lies
-between: what is said of the protocol has to hold at both ends.
+"""Protocols for which a lab has both bounds: all of the transport in software, and none of it. A real adapter lies
+between, so a statement about the protocol must hold at both bounds.
 
-An end without transport has initiator and target in one machine. The CPU of both together compares with that of two
-machines; how fast one processor is at the work of two does not, and then the end is none.
+At the bound without transport, initiator and target share a machine. The sum of their CPU time compares with that of
+two machines. The speed of one processor doing the work of two does not, so the bound is missing then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from iotax.analysis.verdict import Cause, Verdict, Withheld
 from iotax.protocols import known
 
 _KINDS = ("software", "loop")
-"""Of carriers: all of the transport in software, none of it."""
+"""Kinds of carriers: all of the transport in software, none of it."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class End:
     """A comparison at one end of the bracket, or at one of each where both sides have two."""
 
     carriers: tuple[str, ...]
-    """The names of what carries the bracketed sides there."""
+    """The names of the carriers at the two bounds."""
     ratio: Estimate
     verdict: Verdict | None
 
@@ -40,7 +40,7 @@ class Pair:
 
 
 class Brackets:
-    """Which cells of a study are two ends of one protocol."""
+    """The cells of a study that are the two bounds of one protocol."""
 
     def __init__(
         self, response: Response, grid: Grid, cells: Iterable[Cell], runs: Iterable[Run], carriers: Carriers
@@ -57,7 +57,7 @@ class Brackets:
                 self._one_machine[cell] = run.result.cpu.part("both") is not None
 
     def has(self, cell: Cell) -> bool:
-        """Whether it is one of two ends."""
+        """Whether the cell is one of two bounds."""
         return len(self._ends(cell)) > 1
 
     def arms(self, grid: Grid, arm: str) -> list[tuple[str, str]]:
@@ -68,9 +68,9 @@ class Brackets:
         return [(self._carriers[end].name, grid.arm(end)) for end in self._ends(cell)]
 
     def pairs(self, cell: Cell, base: Cell) -> list[Pair]:
-        """At every end; empty where neither side has two. What one protocol has at its ends is not compared there, be
-        it one end with the other or one way of the same transport with another, and of an arm's two ends that in
-        software answers for both."""
+        """The comparison at each bound; empty if neither side has two. Cells of the same protocol are not compared
+        here, neither the two bounds nor two ways of the same transport. The software bound of an arm stands for both.
+        """
         ends, bases = self._ends(cell), self._ends(base)
         same = self._title.get(cell) is not None and self._title.get(cell) == self._title.get(base)
         if len(ends) == len(bases) == 1 or same or (len(ends) > 1 and cell != ends[0]):
@@ -81,8 +81,8 @@ class Brackets:
         ]
 
     def _ends(self, cell: Cell) -> Sequence[Cell]:
-        """The cell alone, or both ends of its bracket in the order of `_KINDS`. Of several that have an end's kind, as
-        over one path and over two, the cell itself is its own, and the first is the other's."""
+        """The cell alone, or both bounds in the order of `_KINDS`. If several cells have the same kind, e.g. one path
+        and two, a cell uses itself and the first of the other kind."""
         title = self._title.get(cell)
         if title is None or self._at is None:
             return (cell,)

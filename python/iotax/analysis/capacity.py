@@ -1,4 +1,4 @@
-"""How many cores a rate of I/O needs, with the uncertainty of what an I/O costs carried into the answer."""
+"""The number of cores for a rate of I/O, with the uncertainty of the cost per I/O carried into the answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ REPORT_CORES = 8
 
 @dataclass(frozen=True)
 class Demand:
-    """What is asked of the cores."""
+    """The requirements on the cores."""
 
     rate_iops: float
     target: SizingTarget

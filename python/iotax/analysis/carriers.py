@@ -1,4 +1,4 @@
-"""What carries a protocol in a lab: where it is emulated, a comparison answers for the emulation too."""
+"""The carrier of a protocol in a lab: if it is emulated, a comparison includes the emulation."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +11,7 @@ Carriers = Mapping[Cell, Carrier]
 
 
 def carriers_of(cells: Iterable[Cell], runs: Iterable[Run]) -> Carriers:
-    """Of each cell, what all of its runs had; not known where they differ."""
+    """The carrier that all runs of a cell had; unknown if they differ."""
     found: dict[Cell, Carrier] = {}
     for cell, run in zip(cells, runs, strict=True):
         carrier = run.result.facts.carrier

@@ -1,10 +1,7 @@
-"""Does a slice show what ran before it?
-
-Of treatments that are compared each follows each other one equally often (`design.rounds`), so that what a slice leaves
-behind favours none of them; whether it leaves anything is tested: slices, less their treatment's and their round's
-medians, are ranked and grouped by what ran before them (Kruskal and Wallis 1952). Ranks, since a burst of the machine
-must not decide.
-"""
+"""Tests whether a slice is affected by the slice before it. Compared treatments follow each other equally often
+(`design.rounds`), so that such an effect favours none. The test ranks slices, after removing the medians of treatment
+and round, and groups them by what ran before (Kruskal and Wallis 1952). It uses ranks so that a burst on the machine
+does not decide."""
 
 from __future__ import annotations
 
@@ -25,15 +22,15 @@ _EACH_MIN = 5
 
 @dataclass(frozen=True)
 class CarryOver:
-    """Of one response."""
+    """The test of one response."""
 
     response: Response
     p: float
-    """Of "it does not matter what ran before"."""
+    """The p-value of "the preceding slice does not matter"."""
     after: str
     """The treatment whose successors lie farthest from the others'."""
     percent: float
-    """By how much, the median of them."""
+    """The median effect."""
 
 
 def carry_over(runs: Sequence[Run], grid: Grid, response: Response) -> CarryOver | None:

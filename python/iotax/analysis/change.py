@@ -1,9 +1,9 @@
-"""Before against after: two runs of a study, or two levels of a factor within one run.
+"""Compares two runs of a study, or two levels of a factor within one run.
 
-Two runs compare what no run can vary, such as a firmware. They were measured at different times, so no block holds
-both: cells are compared as independent samples of runs (Welch, on logarithms). What drifted between the two runs is
-part of the change; only repeating both in turns can part them. Levels of one run share its blocks, and are compared as
-any arms of a study are.
+Two runs compare what no single run can vary, such as firmware. They were measured at different times, so they share no
+block: cells are compared as independent samples of runs (Welch, on logarithms). Drift between the two runs is part of
+the change; only alternating repetitions could separate it. Levels of one run share its blocks and are compared like any
+arms of a study.
 """
 
 import math
@@ -45,11 +45,11 @@ class Change:
     p_difference: float | None = None
     """Adjusted for all treatments of the response (Sidak; Dunnett for levels of one run)."""
     verdict: Verdict | None = None
-    """None where an interval cannot be had."""
+    """None if there is no interval."""
     withheld: Withheld | None = None
-    """Why there is no verdict, where it is not for too few runs."""
+    """Why there is no verdict, if the reason is not too few runs."""
     mixed: bool = False
-    """Of all treatments together: some are better and some worse, so that their mean answers nothing."""
+    """Whether, among all treatments, some are better and some worse, so that their mean is no answer."""
 
     def regressed(self, margin_percent: float) -> bool:
         """Surely worse, and by more than the margin."""
@@ -57,8 +57,8 @@ class Change:
         return self.verdict is Verdict.WORSE and beyond and not self.mixed
 
     def may_have_regressed(self, margin_percent: float) -> bool:
-        """Not surely worse by more than the margin, and not surely spared that either. Of a mixed mean its treatments
-        tell."""
+        """Neither certainly worse by more than the margin, nor certainly not. For a mixed mean, the
+        treatments decide."""
         if self.mixed or self.regressed(margin_percent):
             return False
         worst = self.ratio.low if self.response.more_is_better else self.ratio.high
@@ -69,7 +69,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed between two runs, or between two levels of a factor in one run."""
+    """The changes between two runs, or between two levels of a factor in one run."""
 
     found: list[Change]
     shifts: list[Shift]
@@ -79,10 +79,8 @@ class Changes:
 
 
 def changes(before: StudyData, after: StudyData, margin_percent: float) -> Changes:
-    """For each response of the study: all treatments together, then each that both runs measured.
-
-    Empty where they share none: `obstacles` says why.
-    """
+    """For each response of the study: all treatments together, then each that both runs measured. Empty if they share
+    none; `obstacles` gives the reason."""
     grid, other = Grid(before.study), Grid(after.study)
     olds, news = _by_cell(before, grid), _by_cell(after, other)
     shared = [cell for cell in grid.cells() if cell in olds and cell in news]
@@ -182,7 +180,7 @@ def obstacles(before: StudyData, after: StudyData) -> list[str]:
 
 
 def differences(before: StudyData, after: StudyData) -> list[str]:
-    """What else differs between two runs: each may be the cause of a change."""
+    """Other differences between two runs, each of which may cause a change."""
     sides = [_settings(data) for data in (before, after)]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
     return [
@@ -193,7 +191,7 @@ def differences(before: StudyData, after: StudyData) -> list[str]:
 
 
 def settings(study: Study) -> dict[str, str]:
-    """What is run under which settings, by dotted name: studies of equal settings run the same treatments."""
+    """The settings of the treatments, by dotted name: studies with equal settings run the same treatments."""
     dumped = study.model_dump(mode="json")
     sections = ("factors", "lab", "volume", "load", "connection", "topology")
     found = {name: text for section in sections for name, text in _flat(section, dumped.get(section)).items()}
@@ -220,7 +218,7 @@ def _flat(name: str, value: object) -> dict[str, str]:
 
 
 def _words(value: object) -> str:
-    """As a study would be written: "on", "a, b"."""
+    """The value as a study would write it: "on", "a, b"."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Mapping):

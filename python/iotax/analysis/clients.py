@@ -1,4 +1,4 @@
-"""What several hosts did together and each alone, treatment by treatment."""
+"""Results of several hosts, together and each alone, treatment by treatment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Clients:
 
 
 def clients_of(summary: Summary) -> list[Clients]:
-    """In the order of the treatments; empty where no trial was one of several hosts."""
+    """In the order of the treatments; empty if no trial had several hosts."""
     found = []
     for cell in summary.cells:
         runs = [run for run in cell.runs if run.result.clients]
@@ -61,6 +61,6 @@ def clients_of(summary: Summary) -> list[Clients]:
 
 
 def _mean(values: Iterable[float]) -> float:
-    """Of a run with nothing there is no geometric mean."""
+    """A run without I/Os has no geometric mean."""
     known = list(values)
     return geometric_mean(known) if min(known) > 0 else fmean(known)

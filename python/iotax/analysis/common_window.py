@@ -1,9 +1,7 @@
-"""The time in which all of several hosts did I/Os, and who shortened it.
-
-It runs from the latest start to the earliest end. A host that began late, or completed nothing more from some time on,
-makes the others' figures those of fewer hosts: then the rates over the common window differ from those over the whole.
-Guests whose clocks have a pace of their own are put together by the clock of the host below them.
-"""
+"""The time in which all of several hosts did I/Os, and the hosts that shortened it. It runs from the latest start to
+the earliest end. If a host started late, or completed nothing after some time, the others' figures come from fewer
+hosts: the rates over the common window then differ from those over the whole. Guests whose clocks run at different
+paces are aligned by the clock of their host."""
 
 from __future__ import annotations
 
@@ -56,9 +54,9 @@ class CommonWindow:
     """0 where there was no time in which all of them worked."""
     whole_ns: int
     stragglers: tuple[Straggler, ...]
-    """Those that shorten it, the worst first."""
+    """The hosts that shorten it, the worst first."""
     differing: tuple[Differing, ...]
-    """Beyond the error of the difference; the farthest from 1 first."""
+    """Differences beyond their error, the farthest from 1 first."""
 
 
 def common_window(result: TrialResult) -> CommonWindow | None:

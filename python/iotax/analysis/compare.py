@@ -28,16 +28,16 @@ class Comparison:
     arm: str
     condition: str | None
     ratio: Estimate
-    """Of geometric means: arm over baseline. Of what is judged, its interval is one of those of this response that hold
-    at once with 95 %, and the verdict follows from it."""
+    """Ratio of geometric means, arm over baseline. For judged comparisons, the intervals of this response hold
+    simultaneously with 95 %, and the verdict follows from the interval."""
     p_difference: float | None = None
     """Adjusted for all comparisons of this response (Dunnett)."""
     verdict: Verdict | None = None
     withheld: Withheld | None = None
-    """Why there is no verdict, of what is judged at all: local is not."""
+    """Why there is no verdict for a judged arm; local is not judged."""
     ends: tuple[End, ...] = ()
-    """Where a side stands for a protocol that a lab has at two extremes: the comparison at each, which the verdict
-    holds for. `ratio` is that of the arm and the baseline as they are named."""
+    """If a side is a protocol with two bounds in this lab: the comparison at each bound. The verdict holds for both.
+    `ratio` is that of the named arm and baseline."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Overall:
 
 @dataclass(frozen=True)
 class Tax:
-    """What a treatment costs beyond the same volume reached locally under the same load."""
+    """The cost of a treatment beyond the same volume reached locally under the same load."""
 
     arm: str
     condition: str
@@ -67,13 +67,13 @@ class Tax:
     cpu_us: Estimate | None
     cpu_of: Response
     throughput_percent: Estimate | None
-    """Share of the local throughput that is lost; None where the study imposed the rate."""
+    """Share of the local throughput that is lost; None if the study set the rate."""
     carrier: Carrier
-    """Of the treatment."""
+    """The treatment's cell."""
     initiator_us: Estimate | None
-    """Of CPU, beyond what the local load spends."""
+    """CPU time beyond that of the local load."""
     target_us: Estimate | None
-    """Of CPU: all of it, since local access has no server."""
+    """CPU time of the server: all of it, since local access has no server."""
 
 
 class Model:
@@ -83,7 +83,8 @@ class Model:
         self.response = response
         runs, drawn = data.runs, data.costs_drawn
         self.confidence = data.confidence
-        """By which judged ratios hold at once with 95 %, whatever the study's rule to stop and looks at it."""
+        """The confidence with which judged ratios hold simultaneously at 95 %, including the study's stopping rule and
+        its interim looks."""
         self._looked = bool(data.looks)
         values = [(run, response.of(run)) for run in runs]
         self.observed = [(run, value) for run, value in values if value is not None and value > 0]
@@ -94,7 +95,7 @@ class Model:
         self.blocks = [run.trial.replicate if drawn else run.trial.block for run in kept]
         self.carriers: Carriers = carriers_of(self.cells, kept)
         self.rates_iops = _rates(self.cells, kept) if response in UTILISATION else {}
-        """Of each cell, where the response compares anything at equal rates only."""
+        """Rates of each cell, if the response is comparable at equal rates only."""
         self.brackets = Brackets(response, grid, self.cells, kept, self.carriers)
         self._layouts = layouts
         model = ReplicateModel if drawn else CellModel
@@ -112,7 +113,7 @@ class Model:
         return {arm: of_response.get(arm, Withheld(Cause.LOOKED)) for arm in self.grid.arms}
 
     def absolute(self, cell: Cell) -> Estimate | None:
-        """Geometric mean of a cell's runs, with the interval of those runs alone (drift between blocks included)."""
+        """Geometric mean of a cell's runs, with the interval of those runs alone (including drift between blocks)."""
         logs = self.model.of(cell)
         return Estimate.ratio(mean_of(logs), self.confidence) if len(logs) else None
 
@@ -134,14 +135,14 @@ class Model:
 
     @property
     def split(self) -> bool:
-        """The arms change between whole plots: then these are what tells them apart."""
+        """If the arms change between whole plots, the plots are the observations."""
         if isinstance(self.model, ReplicateModel):
             return False
         return bool(self.grid.hard) and set(self.grid.compared) <= set(self.grid.hard)
 
     @cached_property
     def whole_plots(self) -> WholePlots:
-        """Under their levels of the hard-to-change factors."""
+        """Runs grouped by the levels of hard-to-change factors."""
         hard = [self.grid.hard_levels(cell) for cell in self.cells]
         return whole_plots(self.model, hard, list(zip(self.blocks, self._plots, strict=True)))
 
@@ -156,7 +157,7 @@ class Model:
 
     @cached_property
     def variation(self) -> Variation | None:
-        """How much of the scatter is between blocks, whole plots and runs; None where the design is not balanced."""
+        """The shares of variation between blocks, whole plots and runs; None if the design is not balanced."""
         return variation(self.model, self.blocks, self.whole_plots if self.grid.hard else None)
 
 
@@ -209,7 +210,8 @@ def _rates(cells: Sequence[Cell], runs: Sequence[Run]) -> dict[Cell, float]:
 
 
 def at_equal_rates(model: Model, pairs: Sequence[tuple[Cell, Cell]], margin_percent: float) -> bool:
-    """Whether the rates of all pairs differ by no more than the margin; true of what does not depend on rates."""
+    """Whether the rates of all pairs differ by no more than the margin; true for responses that do not
+    depend on rates."""
     if model.response not in UTILISATION:
         return True
     reach = 1 + margin_percent / 100
@@ -230,7 +232,7 @@ def _at_equal_rates(
 def _at_ends(
     model: Model, comparison: Comparison, pair: tuple[Cell, Cell], found: Sequence[tuple[Pair, Comparison]]
 ) -> Comparison:
-    """With what holds at the ends of a bracket, where a side has one and the other is as it is in use."""
+    """Adds the comparisons at both bounds if one side has them; the other side is used as it is."""
     if not found or comparison.verdict is None:
         return comparison
     if any(model.carriers[cell].emulated and not model.brackets.has(cell) for cell in pair):
@@ -241,7 +243,7 @@ def _at_ends(
 
 
 def _within_carriers(model: Model, comparison: Comparison, pairs: Sequence[tuple[Cell, Cell]]) -> Comparison:
-    """Without its verdict where a pair of cells differs in what carries it, and no second end answers for that."""
+    """Removes the verdict if a pair of cells differs in its carrier and no second bound covers that."""
     reasons = (between(model.carriers[cell], model.carriers[base]) for cell, base in pairs)
     reason = next((each for each in reasons if each is not None), None)
     if reason is None or comparison.verdict is None or comparison.ends:
@@ -277,7 +279,7 @@ def compare_overall(model: Model, by_condition: Sequence[Comparison], margin_per
 
 
 def _arms_at_ends(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> list[tuple[Pair, tuple[tuple[Cell, Cell], ...]]]:
-    """Of an arm's pairs, one of each end, with all of them there; none where not every pair has both ends."""
+    """An arm's pairs at each bound; none if some pair lacks a bound."""
     ends = [model.brackets.pairs(*pair) for pair in pairs]
     if len({len(each) for each in ends}) != 1:
         return []
@@ -294,7 +296,7 @@ def _mean(pairs: Sequence[tuple[Cell, Cell]]) -> dict[Cell, float]:
 
 
 def _named(comparison: Comparison, model: Model, arm: str, condition: str | None) -> Comparison:
-    """Of this arm, and without a verdict where one is withheld."""
+    """The comparison for this arm, without a verdict if one is withheld."""
     named = replace(comparison, arm=arm, condition=condition)
     why = model.withheld.get(arm) if named.verdict is not None else None
     return replace(named, verdict=None, withheld=why) if why else named
@@ -343,7 +345,7 @@ def _lost(throughput: Model, cell: Cell, local: Cell) -> Estimate:
 
 
 def _ratio(model: Model, cell: Cell, base: Cell) -> Estimate:
-    """Of what is not judged."""
+    """Comparisons that are not judged."""
     return Estimate.ratio(model.model.contrast({cell: 1.0, base: -1.0}), model.confidence)
 
 

@@ -29,10 +29,10 @@ GROUPS: tuple[tuple[str, ...], ...] = (("io",), _WAKE, _KIB, _SEGMENT, ("turn", 
 """Figures that are fitted together keep the other table's ratio: a turn sends about once, and how much less it takes to
 wake from a short sleep is for a measurement of its own."""
 _APART = 0.1
-"""What must be left of a column, as a share of it, when those before it have explained what they can."""
+"""Share of a column that must remain unexplained by those before it."""
 _MATTERS = 0.01
-"""Of the CPU time of some treatment, by the other table: less is not fitted. Segments of several sizes are, since that
-table may know nothing of them."""
+"""Share of some treatment's CPU time, by the other table: smaller costs are not fitted. Segments of several sizes are,
+since that table may not know them."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Figure:
 def fit_costs(
     treatments: Sequence[Costed], base: Mapping[str, float], *, several_mtus: bool = False
 ) -> dict[str, Figure]:
-    """Name → figure, of one side. `base` is the other table's, each of them. With one MTU what a segment costs is in
-    that of a KiB. Raises ValueError where nothing was measured."""
+    """Name → figure of one side. `base` holds all figures of the other table. With one MTU, the cost of a segment is
+    part of that of a KiB. Raises ValueError if nothing was measured."""
     blocks = sorted(set.intersection(*(set(each.measured_ns) for each in treatments))) if treatments else []
     if not blocks:
         raise ValueError("no block measured every treatment")
@@ -80,7 +80,7 @@ def fit_costs(
 
 
 def figure_of(ns: float, by_block: Sequence[float] | np.ndarray) -> Figure:
-    """Fitted, with a 95 % interval from what each of several blocks gives alone."""
+    """Fitted figures, with 95 % intervals from separate fits of several blocks."""
     count = len(by_block)
     if count < 2:
         return Figure(ns, fitted=True)
@@ -89,8 +89,8 @@ def figure_of(ns: float, by_block: Sequence[float] | np.ndarray) -> Figure:
 
 
 def _not_below_zero(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Least squares with no coefficient below zero: the best of all choices of those that are above it, which for a
-    handful of columns are few."""
+    """Non-negative least squares: the best of all choices of positive coefficients; with a handful of columns there are
+    few choices."""
     best, least = np.zeros(matrix.shape[1]), float(values @ values)
     for count in range(1, matrix.shape[1] + 1):
         for kept in itertools.combinations(range(matrix.shape[1]), count):
@@ -103,7 +103,7 @@ def _not_below_zero(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _direction(base: Mapping[str, float], group: Sequence[str]) -> Direction:
-    """In the other table's ratio, and alike where that has none of them."""
+    """Splits them in the other table's ratio, or equally if it has none of them."""
     return {name: base[name] if any(base[each] > 0 for each in group) else 1.0 for name in group}
 
 
@@ -114,7 +114,7 @@ def _column(treatments: Sequence[Costed], direction: Direction) -> np.ndarray:
 def _chosen(
     treatments: Sequence[Costed], scale: np.ndarray, base: Mapping[str, float], several_mtus: bool
 ) -> list[Direction]:
-    """Those that these treatments tell apart, the first of all in any case."""
+    """The figures that these treatments can separate; always at least the first."""
     basis = np.zeros((len(scale), 0))
 
     def told_apart(direction: Direction) -> bool:

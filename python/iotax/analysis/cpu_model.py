@@ -55,7 +55,7 @@ class LoadPoint:
     rate_iops: float
     busy_cores: float
     step: Hashable = None
-    """The level of the load: which rate was asked for."""
+    """The level of the load: the requested rate."""
     block: int = 1
     order: int = 0
     """Place in the run order."""
@@ -63,7 +63,7 @@ class LoadPoint:
 
 @dataclass(frozen=True)
 class CostEffect:
-    """What an I/O costs at one level of a factor against the factor's first."""
+    """The cost of an I/O at one level of a factor compared with the factor's first."""
 
     arm: str
     factor: str
@@ -81,11 +81,11 @@ class Term:
 
     arm: str
     at: tuple[tuple[str, str], ...]
-    """(factor, level) where it is added: +1 there and, of a factor, −1 at its other level, or at its last where it has
-    several others, between which it is 0. Products where there are two. Empty of the cost itself."""
+    """The (factor, level) pairs of the term: +1 at that level; −1 at the factor's other level, or at its last if it has
+    several others, and 0 between. A term with two pairs is their product. Empty for the cost itself."""
     us: float
     t: float
-    """Over its standard error: how far it is from nothing."""
+    """The term over its standard error."""
 
 
 @dataclass(frozen=True)
@@ -100,23 +100,24 @@ class Curvature:
 
     @property
     def ratio(self) -> float:
-        """Of the heaviest to the lightest; infinite where the lightest cost nothing that could be told."""
+        """Ratio of the cost at the heaviest load to that at the lightest; infinite if the lightest cost is
+        indistinguishable from zero."""
         return self.heaviest_us / self.lightest_us if self.lightest_us > 0 < self.heaviest_us else math.inf
 
 
 @dataclass(frozen=True)
 class CostResidual:
-    """How one run misses the line, as a share of what the line says."""
+    """A run's residual as a share of the model's value."""
 
     load: LoadPoint
     fitted_cores: float
     share: float
     normal: float
-    """Where it would stand among as many draws of a normal distribution."""
+    """Its expected position among that many draws from a normal distribution."""
 
 
 class CpuModel:
-    """The fitted model. Raises ValueError where the measurements cannot carry one."""
+    """The fitted model. Raises ValueError if the measurements cannot carry one."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class CpuModel:
 
     @property
     def background_p(self) -> float | None:
-        """Of "nothing is busy without load"; None where nothing is left to judge by."""
+        """The p-value of "nothing is busy without load"; None without degrees of freedom."""
         test = self._zero(self.fitted, [_INTERCEPT])
         return test.p if test else None
 
@@ -186,7 +187,7 @@ class CpuModel:
         return self._price(self._at(arm, levels))
 
     def ratio(self, arm: str, base: str) -> Estimate:
-        """Cost over cost, with Fieller's interval; without one where it is unbounded."""
+        """Ratio of costs with Fieller's interval; no interval if it is unbounded."""
         return self._ratio(self._at(arm, {}), self._at(base, {}))
 
     def _ratio(self, over: Mapping[int, float], under: Mapping[int, float]) -> Estimate:
@@ -210,7 +211,7 @@ class CpuModel:
 
     @property
     def idle_cores(self) -> float | None:
-        """What was measured without load; None where nothing was."""
+        """CPU time measured without load; None if it was not measured."""
         idle = [load.busy_cores for load in self.loads if load.rate_iops <= 0]
         return float(np.mean(idle)) if idle else None
 
@@ -237,7 +238,7 @@ class CpuModel:
             sign, at = 1.0, []
             for name, level in zip(term, self._coded_at(column), strict=True):
                 levels = self.factors[name]
-                # Of two levels the second is named, since an effect is what it changes.
+                # The second of two levels is named, since an effect is the change to it.
                 sign *= -1.0 if len(levels) == 2 else 1.0
                 at.append((name, levels[1] if len(levels) == 2 else level))
             value, error, _ = self.fitted.contrast(sign * self._vector({column: 1.0}))
@@ -250,7 +251,7 @@ class CpuModel:
         return value / error if error > 0 else math.inf
 
     def _coded_at(self, column: int) -> tuple[str, ...]:
-        """Of a column's term, the level of each factor that it is coded +1 at."""
+        """For a column's term, the level of each factor that it is coded +1 at."""
         arm, term = self._names[column]
         first = self._names.index((arm, term))
         levels = [self.factors[name][:-1] for name in term]
@@ -268,7 +269,7 @@ class CpuModel:
 
     @cached_property
     def lack_of_fit(self) -> FTest | None:
-        """Does a price of its own for every treatment and rate explain more than this model does? None where runs are
+        """Does a price of its own for every treatment and rate explain more than this model does? None if runs are
         not independent."""
         if self.drawn:
             return None
@@ -282,7 +283,7 @@ class CpuModel:
 
     @cached_property
     def linearity(self) -> FTest | None:
-        """Does the cost per I/O change with the rate? None where too few rates were measured to see it."""
+        """Does the cost per I/O change with the rate? None if too few rates were measured to see it."""
         if self._curved is None:
             return None
         return self._zero(self._curved, self._bends, extra=self._bend_columns)
@@ -297,10 +298,8 @@ class CpuModel:
 
     @cached_property
     def curvatures(self) -> list[Curvature]:
-        """What an I/O cost at the lightest and the heaviest rate of each protocol, where `linearity` can be judged.
-
-        Busy time over I/Os, less what was busy without load: no model stands between, for a line is what does not hold.
-        """
+        """The cost of an I/O at the lightest and heaviest rate of each protocol, if `linearity` can be judged: busy
+        time minus background, over I/Os. It uses no model, since it is shown if the line does not hold."""
         if self._curved is None:
             return []
         without = self.idle_cores
@@ -341,11 +340,11 @@ class CpuModel:
 
     @property
     def prediction_share(self) -> float:
-        """How far a run lies from what all others predict of it (root mean square, PRESS)."""
+        """Root mean square distance of a run from what all others predict (PRESS)."""
         return float(np.sqrt(self.fitted.press / len(self.loads)))
 
     def line_cores(self, arm: str, rate_iops: float) -> float:
-        """What the model says of a rate, at the mean over the factors' levels."""
+        """The model's value at a rate, at the mean over the factors' levels."""
         return self.background_cores.value + rate_iops * 1e-6 * self.cost_us(arm).value
 
     @property
@@ -353,10 +352,8 @@ class CpuModel:
         return np.ones((len(self.loads), 1))
 
     def _block_columns(self, kept: slice | np.ndarray = _ALL) -> np.ndarray:
-        """Of these measurements. A block changes the cost of every I/O by the same share, and not the background.
-
-        Coded to add up to zero, so that a price is its mean over the blocks.
-        """
+        """The model's columns for these measurements. A block changes the cost of every I/O by the same share but not
+        the background. Block effects add up to zero, so that a cost is its mean over the blocks."""
         busy = self._rate[kept] > 0
         coded = sum_coded(self._blocks[kept][busy].tolist())
         columns = np.zeros((len(busy), coded.shape[1]))
@@ -447,7 +444,7 @@ class CpuModel:
         return self._leaving_out()
 
     def _leaving_out(self, extra: np.ndarray | None = None) -> list[np.ndarray]:
-        """The coefficients, but for those of blocks, without each block in turn; empty where one of the blocks alone
+        """The coefficients, but for those of blocks, without each block in turn; empty if one of the blocks alone
         carries the model."""
         columns = self._columns if extra is None else np.hstack((self._columns, extra))
         found = []
@@ -489,7 +486,7 @@ class CpuModel:
         return at_five([2 * student.beyond(abs(estimate) / error, df)], self.confidence)[0] if error > 0 else 0.0
 
     def _expectation(self, fitted: np.ndarray) -> np.ndarray:
-        """What each run weighs by: nothing counts for more than a run at the lightest load."""
+        """Weights of the runs: none weighs more than a run at the lightest load."""
         busy = self._rate > 0
         floor = max(float(np.min(np.abs(fitted[busy]))), 1e-9)
         return np.maximum(np.abs(fitted), floor)

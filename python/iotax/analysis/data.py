@@ -1,4 +1,4 @@
-"""What an analysis starts from: the study, every attempt, and where they ran."""
+"""The input of an analysis: the study, every attempt, and the machines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ Cell: TypeAlias = tuple[str, ...]
 PROTOCOL = "protocol"
 RATE = "rate_iops"
 LOAD_FACTORS = ("outstanding", "workers", RATE)
-"""Those that ask more of the same path."""
+"""Factors with which a load asks more of the same path."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class StudyData:
     """Steps that brought volumes into a steady state."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     wall_ns: int = 0
-    """From the start of each invocation to the end of its last attempt, added up; 0 where that is not known."""
+    """Total time of all invocations, each from its start to the end of its last attempt; 0 if unknown."""
     looks: Sequence[Look] = ()
     """Each time replicates were added after results were there."""
     earlier_runs: int = 0
-    """Of the same study in the notebook, with results: each had its own chance of a false alarm."""
+    """Runs of the same study in the notebook with results: each had its own chance of a false alarm."""
 
     @cached_property
     def measured(self) -> list[Run]:
@@ -68,19 +68,19 @@ class StudyData:
 
     @cached_property
     def excluded(self) -> list[Excluded]:
-        """What the study's own rules leave out; a report lists and counts it."""
+        """Runs that the study's own rules leave out; a report lists and counts them."""
         found = [Excluded(run, against_rules(self.checks[run.trial.id], self.study.exclude)) for run in self.measured]
         return [each for each in found if each.findings]
 
     @cached_property
     def runs(self) -> list[Run]:
-        """What is compared: all that was measured, but for what the study's rules leave out."""
+        """Runs that are compared: all measured runs except those that the study's rules leave out."""
         out = {each.run.trial.id for each in self.excluded}
         return [run for run in self.measured if run.trial.id not in out]
 
     @property
     def simulated(self) -> bool:
-        """Whether what was run is simulated: nothing was measured on a machine."""
+        """Whether the runs are simulated."""
         return any(run.result.facts.simulated for run in self.measured)
 
     @property
@@ -90,8 +90,8 @@ class StudyData:
 
     @property
     def confidence(self) -> float:
-        """What intervals of ratios are made with, so that they hold with 95 %: more than that where the study may stop
-        by their width, and where replicates were added after looks (Bonferroni's share of each)."""
+        """The confidence that makes intervals of ratios hold with 95 %: higher if the study may stop by their width,
+        and if replicates were added after looks (Bonferroni's share of each)."""
         design = self.study.design
         early = design.stop is not None and design.stop.at_least < design.replicates
         alone = stopped_confidence(design.stop.at_least) if early and design.stop else 0.95
@@ -99,8 +99,8 @@ class StudyData:
 
     @property
     def measuring_share(self) -> float | None:
-        """The measured windows' share of the wall time. None where it is not known, as where a guest's clock told the
-        windows, which may count instructions."""
+        """The measured windows' share of the wall time. None if unknown, e.g. if windows were timed by a guest's clock
+        that may count instructions."""
         done = [a.result for a in self.attempts if a.status == "done" and a.result]
         windows_ns = sum(result.window.duration_ns for result in done)
         if not 0 < windows_ns <= self.wall_ns or any(result.facts.clock != "time" for result in done):
@@ -196,14 +196,14 @@ class Grid:
         )
 
     def hard_levels(self, cell: Cell) -> Cell:
-        """The levels of what is hard to change: the treatment of a whole plot."""
+        """The levels of hard-to-change factors: the treatment of a whole plot."""
         return tuple(label for name, label in zip(self.factors, cell, strict=True) if name in self.hard)
 
     def is_local(self, cell: Cell) -> bool:
         return self.local is not None and self.local == self.level(cell, PROTOCOL)
 
     def local_of(self, cell: Cell) -> Cell | None:
-        """The same treatment without a protocol; None where the study has none or the cell is it."""
+        """The same treatment without a protocol; None if the study has none or the cell is it."""
         if self.local is None or self.is_local(cell):
             return None
         return tuple(self.local if name == PROTOCOL else label for name, label in zip(self.factors, cell, strict=True))
@@ -240,7 +240,7 @@ class Grid:
         return [name for name in self.others if name != self.x_factor and len(self.factors[name]) > 1]
 
     def facet(self, cell: Cell) -> str:
-        """What distinguishes this cell's panel; empty where one panel shows all."""
+        """The levels that distinguish this cell's panel; empty if one panel shows all."""
         return " · ".join(f"{name.replace('_', ' ')} {self.level(cell, name)}" for name in self.facet_factors)
 
 
@@ -249,7 +249,7 @@ def _is_one_name(levels: Sequence[Level]) -> bool:
 
 
 def _floor(study: Study, endpoints: Mapping[str, Endpoint]) -> str | None:
-    """The level that reaches the same volume without a protocol: the lab's own, or the one that the study names. What
-    else is a path may hold anything, another protocol too."""
+    """The level that reaches the same volume without a protocol: the lab's own, or the one named by the study. Other
+    paths may hold anything, including another protocol."""
     served = [label for label, endpoint in endpoints.items() if endpoint.embedded and endpoint.protocol == "local"]
     return study.floor or (served[0] if len(served) == 1 else None)

@@ -1,4 +1,4 @@
-"""What each factor does to a response, and what the blocked model misses of it."""
+"""The effect of each factor on a response, and the blocked model's residuals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Effect:
     level: str
     ratio: Estimate
     first_value: float
-    """What the first level gave, in the response's unit."""
+    """The value at the first level, in the response's unit."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from iotax.analysis import student
 
 _ALIKE = 1e-9
-"""Far below what three figures show, far above what rounding leaves."""
+"""Far below what three figures show, and far above rounding errors."""
 
 
 _EXPONENT_MAX = 500.0
@@ -45,7 +45,8 @@ class Estimate:
 
     @classmethod
     def ratio(cls, contrast: Contrast, confidence: float = 0.95) -> "Estimate":
-        """Of a contrast of logarithms. `confidence` is above 0.95 for one of several that hold 95 % together."""
+        """The estimate of a contrast of logarithms. `confidence` is above 0.95 if it is one of several that hold
+        simultaneously at 95 %."""
         bounds = contrast.interval(confidence)
         return cls(math.exp(contrast.estimate), *(map(_exp, bounds) if bounds else ()))
 
@@ -91,10 +92,8 @@ def combined(parts: Sequence[tuple[float, Contrast]]) -> Contrast:
 
 
 def jackknife(whole: float, without: Sequence[float] | np.ndarray, grain: float = 0.0) -> Contrast:
-    """An estimate by what it becomes without each of its independent parts (Miller 1974), t with one less than these.
-
-    `grain` is the width of what the values were rounded to: it adds the variance of a rounding error.
-    """
+    """A jackknife estimate from the values without each independent part (Miller 1974), with t of one degree less than
+    the parts. `grain` is the width to which values were rounded: it adds the variance of the rounding error."""
     n = len(without)
     if n < 2:
         return Contrast(whole, None, None)

@@ -12,15 +12,15 @@ class Share:
     """A line of the allocation of variation."""
 
     factors: tuple[str, ...]
-    """Empty for what no factor explains: blocks and runs differ."""
+    """Empty for the unexplained part: blocks and runs differ."""
     share: float
 
 
 def explained_variation(treatments: Sequence[Mapping[str, Hashable]], y: Sequence[float] | np.ndarray) -> list[Share]:
-    """How the variation of `y` splits over factors, their interactions, and the rest; largest first, the rest last.
+    """The variation of `y` split over factors, their interactions, and the rest; largest first, the rest last.
 
-    Each combination of factors gets the between-means sum of squares that its own subsets leave. Exact where every cell
-    has as many runs as every other; where it is not so, an approximation.
+    Each combination of factors gets the between-means sum of squares that its own subsets leave. Exact if all cells
+    have equally many runs; an approximation otherwise.
     """
     names = [name for name in treatments[0] if len({t[name] for t in treatments}) > 1] if treatments else []
     observed = np.asarray(y, dtype=float)

@@ -13,11 +13,8 @@ def fieller(
     df: float,
     confidence: float = 0.95,
 ) -> tuple[float, float] | None:
-    """The values of numerator/denominator that the data do not contradict.
-
-    None where the set is unbounded: then the denominator itself is not significantly different from zero, and
-    no finite interval is right.
-    """
+    """The values of numerator/denominator that the data do not contradict. None if the set is unbounded: then the
+    denominator is not significantly different from zero, and no finite interval is right."""
     t2 = student.reach(df, confidence) ** 2
     a = denominator**2 - t2 * variances[1]
     if a <= 0:

@@ -14,7 +14,7 @@ from scipy.special import betainc
 from iotax import trial
 
 CURVE_PERCENT = (0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999, 100)
-"""Where a percentile curve is drawn: even on a scale of 1/(1 - p), ends included."""
+"""The points of a percentile curve: even on a scale of 1/(1 - p), ends included."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LatencyBins:
         return float(self.values_ns @ self.counts) / self.total if self.total else float("nan")
 
     def percentile_interval_ns(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
-        """Order-statistic (binomial) interval for independent observations; None where they are too few."""
+        """Order-statistic (binomial) interval for independent observations; None if there are too few."""
         tail = (1 - confidence) / 2
         p = percent / 100
         low = _binomial_quantile(tail, self.total, p)
@@ -79,7 +79,7 @@ def merge(histograms: Iterable[LatencyBins]) -> LatencyBins:
 
 
 def smallest_count(percent: float, confidence: float = 0.95) -> int:
-    """How many independent observations a two-sided interval of this percentile needs at least."""
+    """The minimum number of independent observations for a two-sided interval of this percentile."""
     p = percent / 100
     extreme = max(p, 1 - p)
     return int(np.ceil(np.log((1 - confidence) / 2) / np.log(extreme)))

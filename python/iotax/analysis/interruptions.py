@@ -1,4 +1,4 @@
-"""For how long, and for how many I/Os, a run stood still: what is shown of it, and when it is worth showing unasked."""
+"""Interruptions: how long a run stood still and for how many I/Os, and whether to show that unasked."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from iotax.analysis.responses import LONGEST_GAP, SLOW, Run
 from iotax.analysis.summary import Summary
 
 GAP_MS_MIN = 1000.0
-"""A gap that is shown without being asked for,"""
+"""A gap this long is shown even if the study did not ask for it,"""
 GAP_IOS_MIN = 20
 """if at the run's mean rate so many I/Os would have completed in it: at a low rate a second without I/O is usual."""
 
 
 @dataclass(frozen=True)
 class Interruptions:
-    """Of all runs of a treatment."""
+    """The interruptions over all runs of a treatment."""
 
     longest_ms: float | None
-    """The longest gap without I/O of any of them; None where none was measured."""
+    """The longest gap without I/O in any run; None if none was measured."""
     is_bound: bool
-    """Of which only an upper bound is known."""
+    """The gap is only an upper bound."""
     one_client: bool
-    """Of some run the longest of any one client: their clocks cannot tell when all of them had one."""
+    """For some run it is the longest gap of any one client: their clocks cannot show a gap of all of them."""
     recovery: MedianRecovery | None
-    """None without events, or where it cannot be known."""
+    """None without events, or if it cannot be known."""
     slow: Mapping[str, float | None]
-    """I/Os slower than each of `SLOW`, a run; None where latencies are not known."""
+    """I/Os per run slower than each of `SLOW`; None if latencies are not known."""
 
 
 def interruptions(runs: Sequence[Run]) -> Interruptions:
@@ -55,7 +55,7 @@ def asked(summary: Summary) -> bool:
 
 
 def worth_showing(summary: Summary) -> bool:
-    """Asked for, or found."""
+    """Whether the study asked for them, or some were found."""
     runs = [run for cell in summary.cells for run in cell.runs]
     return asked(summary) or any(run.result.events or _stood_still(run) for run in runs)
 

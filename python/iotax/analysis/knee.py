@@ -28,15 +28,15 @@ Measured: TypeAlias = tuple[Trial, TrialResult]
 
 @dataclass(frozen=True)
 class Knee:
-    """What the searches of one treatment found, by block."""
+    """The results of one treatment's searches, by block."""
 
     treatment: Treatment
     found: dict[int, float] = field(default_factory=dict)
     """IOPS, where a fresh run met the objective: the middle of the bracket by ratio."""
     withdrawn: dict[int, float] = field(default_factory=dict)
-    """The same, where the fresh runs missed it."""
+    """Knees whose fresh runs missed the objective."""
     unconfirmed: dict[int, float] = field(default_factory=dict)
-    """The same, without a fresh run: it failed, or has not run yet."""
+    """Knees without a fresh run: it failed, or has not run yet."""
     below: tuple[int, ...] = ()
     """Blocks in which no rate met the objective: the knee lies below the range."""
     beyond: tuple[int, ...] = ()
@@ -48,7 +48,7 @@ class Knee:
 
     @property
     def searches(self) -> int:
-        """Those that ended."""
+        """The searches that ended."""
         return len(self.found) + len(self.withdrawn) + len(self.unconfirmed) + len(self.below)
 
     @property
@@ -68,7 +68,7 @@ class _Searched:
 
 
 def holds(search: Search, result: TrialResult) -> bool:
-    """Whether a run met the objective, at the rate that it was asked for."""
+    """Whether a run met the objective at the rate that was set."""
     achieved = result.open is None or kept_up(result.open)
     return achieved and result.ios > 0 and result.latency_ns(search.percentile) <= search.latency_max
 
@@ -85,7 +85,8 @@ def knees(study: Study, search: Search, attempts: Sequence[Attempt]) -> list[Kne
 
 
 def next_knee_trials(study: Study, search: Search, trials: Sequence[Trial], attempts: Sequence[Attempt]) -> list[Trial]:
-    """What to run next: probes of the first block whose searches are not over, then its fresh runs; then nothing."""
+    """What to run next: probes of the first block whose searches are not over, then its fresh runs; empty
+    at the end."""
     searched = _by_search(study, trials, attempts)
     order = max(trial.order for trial in trials) + 1
     for block in range(1, search.confirm + 1):
@@ -95,7 +96,7 @@ def next_knee_trials(study: Study, search: Search, trials: Sequence[Trial], atte
             so_far = searched.get((treatment, block), _Searched())
             rate_iops = _next_rate(study, search, treatment, block, so_far)
             if rate_iops is not None:
-                # A probe that failed for good leaves its search where it is.
+                # A probe that failed for good stops its search.
                 if _count(so_far.asked, rate_iops) == _count([trial for trial, _ in so_far.probes], rate_iops):
                     probes.append((treatment, rate_iops))
                 continue

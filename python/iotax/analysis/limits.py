@@ -1,4 +1,4 @@
-"""What limits each treatment: why it does not do twice as much, with the evidence."""
+"""The limit of each treatment: why it does not do twice as much, with the evidence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from iotax.analysis.validity import kept_up
 from iotax.records import CpuTime
 
 SATURATED = 0.95
-"""Of the processors that a part has."""
+"""Share of a part's processors above which they are saturated."""
 
 Limiter: TypeAlias = Literal["rate", "initiator", "target", "machine", "outstanding", "unknown"]
 
@@ -30,7 +30,7 @@ class Limit:
 
 
 def limit_of(runs: Sequence[Run]) -> Limit:
-    """Of the runs of one treatment, by means over them. A saturated processor comes before everything else."""
+    """The limit of a treatment from means over its runs. A saturated processor comes before everything else."""
     initiator = _mean([_share(run.result.cpu.initiator) for run in runs])
     target = _mean([_share(run.result.cpu.target) for run in runs])
     machine = _mean([_share(each) for run in runs for each in _shared_by_both(run)])
@@ -62,7 +62,7 @@ def _share(part: CpuTime | None) -> float | None:
 
 
 def _shared_by_both(run: Run) -> list[CpuTime]:
-    """What both ends run on, and all else."""
+    """The processors of both ends, and everything else."""
     return [each for each in run.result.cpu if each.layer == "machine" or each.role == "both"]
 
 

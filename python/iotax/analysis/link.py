@@ -1,6 +1,5 @@
-"""What a link can carry, and throughput as a share of it: protocols over links of unequal rate are compared so.
-
-Only where the link bounds a treatment, and only throughput: latency and CPU owe nothing to a link's rate.
+"""A link's capacity, and throughput as a share of it, to compare protocols over links of different rates. Applies only
+to treatments limited by their link, and only to throughput: latency and CPU do not depend on a link's rate in this way.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def ceiling_bytes_per_s(link: Link) -> float:
 
 
 def shares(data: StudyData, grid: Grid) -> Shares:
-    """Cell → geometric mean over its runs of what the busier direction carried, as a share of the link's ceiling."""
+    """Cell → geometric mean over its runs of the load of the busier direction, as a share of the link's capacity."""
     found: dict[Cell, list[float]] = {}
     for run in data.runs:
         cell = grid.cell(run.trial)
@@ -58,12 +57,12 @@ def shares(data: StudyData, grid: Grid) -> Shares:
 
 
 def is_bound(known: Shares, cell: Cell, base: Cell) -> bool:
-    """Whether what differs between two cells is owed to their links: both carry about what they can."""
+    """Whether the links explain the difference between two cells: both carry about their maximum."""
     return cell != base and cell in known and base in known and min(known[cell], known[base]) >= BOUND
 
 
 def per_share(study: Study, grid: Grid, cell: Cell, base: Cell) -> float:
-    """What makes a ratio of throughputs one of shares of links."""
+    """The factor that turns a ratio of throughputs into one of shares of links."""
     one, other = link_of(study, grid, cell), link_of(study, grid, base)
     assert one is not None and other is not None
     return ceiling_bytes_per_s(other) / ceiling_bytes_per_s(one)

@@ -26,15 +26,15 @@ Weights: TypeAlias = Mapping[Cell, float]
 
 
 _UNBIASED_CELLS_MAX = 64
-"""Of more cells each gives so little of its scatter to blocks that HC2 is as good."""
+"""With more cells, each gives so little of its scatter to blocks that HC2 is as good."""
 _UNBIASED_TERMS_MAX = 4_000_000
 _CONDITION_MAX = 1e8
 DUST = 1e-12
-"""Logarithms that differ by less are equal: what is left is rounding."""
+"""Logarithms that differ by less are equal: the difference is a rounding error."""
 
 
 class Layout:
-    """Which run stands in which cell and block. Shared by all responses of the same runs."""
+    """The cell and block of each run. Shared by all responses of the same runs."""
 
     def __init__(self, cells: Sequence[Cell], blocks: Sequence[int]) -> None:
         self.cells = list(dict.fromkeys(cells))
@@ -47,8 +47,8 @@ class Layout:
         x[np.arange(len(cells)), self.cell_of] = 1.0
         self.x = np.hstack((x, self.block_columns))
         self._inverse, rank = pseudo_inverse(self.x)
-        # What each run's residual keeps of its own scatter: one less its leverage. The hat matrix itself has a row and
-        # a column for each run: it is never made whole.
+        # The share of its own scatter that each run's residual keeps: one minus its leverage. The hat matrix, with a
+        # row and a column for each run, is never built.
         self.free = np.clip(1 - np.einsum("ij,ji->i", self.x, self._inverse), 0, 1)
         self.residual_df = len(cells) - rank
         self._satterthwaite: dict[tuple[tuple[int, float], ...], tuple[np.ndarray, np.ndarray, float]] = {}
@@ -65,12 +65,12 @@ class Layout:
         return y - self.x @ (self._inverse @ y)
 
     def block_levels(self, y: np.ndarray) -> np.ndarray:
-        """How each block lies above their mean; empty where there is one."""
+        """Each block's distance from the blocks' mean; empty with one block."""
         effects = self._inverse[len(self.cells) :] @ y
         return np.append(effects, -effects.sum()) if len(effects) else effects
 
     def load_of(self, weights: Weights) -> np.ndarray:
-        """How each run enters the contrast."""
+        """The weight of each run in the contrast."""
         c = np.zeros(self.x.shape[1])
         for cell, weight in weights.items():
             c[self._column[cell]] = weight
@@ -78,12 +78,12 @@ class Layout:
 
     @cached_property
     def _of_squares(self) -> np.ndarray | None:
-        """Sums of squared residuals of each cell → unbiased variances of cells; None where the runs do not tell them
-        apart, as those of two cells in blocks."""
+        """Sums of squared residuals of each cell → unbiased variances of cells; None if the runs cannot separate them,
+        as for two cells in blocks."""
         cells, columns = len(self.cells), self.x.shape[1]
         if cells > _UNBIASED_CELLS_MAX or cells * columns**2 > _UNBIASED_TERMS_MAX:
             return None
-        # What residual i takes of run j's scatter, squared and summed over the cells of both.
+        # The part of run j's scatter in residual i, squared and summed over the cells of both.
         within = [self.cell_of == cell for cell in range(cells)]
         ours = np.array([(self.x[own].T @ self.x[own]).ravel() for own in within])
         theirs = np.array([(self._inverse[:, own] @ self._inverse[:, own].T).ravel() for own in within])
@@ -91,7 +91,7 @@ class Layout:
         return np.linalg.inv(taken) if np.linalg.cond(taken) < _CONDITION_MAX else None
 
     def _cell_factors(self, residuals: np.ndarray) -> np.ndarray:
-        """Of each cell, what makes HC2's variance the larger of itself and the unbiased one."""
+        """For each cell, the factor that makes HC2's variance the larger of itself and the unbiased one."""
         if self._of_squares is None:
             return np.ones(len(self.cells))
         squares = np.bincount(self.cell_of, residuals**2, minlength=len(self.cells))
@@ -116,10 +116,11 @@ class Layout:
         return Contrast(estimate, float(np.sqrt(variance)), max(1.0, min(df, df_max)))
 
     def all_zero(self, y: np.ndarray, contrasts: Sequence[Weights], residuals: np.ndarray) -> FTest | None:
-        """Are all of these contrasts zero? Hotelling's T² with HC2 covariance, without a common variance.
+        """Tests whether all of these contrasts are zero.
 
-        The degrees of freedom of the covariance are matched to its total variance, cell by cell (Zhang 2012, "An
-        approximate Hotelling T²-test for heteroscedastic one-way MANOVA"). None where there are too few runs to say.
+        Hotelling's T² with HC2 covariance, without a common variance. The degrees of freedom of the covariance are
+        matched to its total variance, cell by cell (Zhang 2012, "An approximate Hotelling T²-test for heteroscedastic
+        one-way MANOVA"). None if there are too few runs.
         """
         if not contrasts or self.residual_df < 1:
             return None
@@ -197,8 +198,8 @@ class CellModel:
     def together(
         self, contrasts: Sequence[Weights], alone: Sequence[float], confidence: float = 0.95
     ) -> tuple[float, list[float]]:
-        """Of several contrasts, given the p-value of each: the confidence of each one's interval by which all hold at
-        once with this one, and the p-values adjusted so that those below 5 % leave out "no difference"."""
+        """For several contrasts with their p-values: the confidence at which each one's interval holds simultaneously
+        with the others, and adjusted p-values, of which those below 5 % exclude "no difference"."""
         correlation, df = correlations(self.layout, contrasts), float(self.layout.residual_df)
         return each_confidence(correlation, df, confidence), at_five(dunnett(alone, correlation, df), confidence)
 
@@ -235,11 +236,11 @@ class CellModel:
         return Contrast(log(means), slope.standard_error, slope.df)
 
     def _over_blocks(self, cells: Sequence[Cell], of: Callable[[np.ndarray], float]) -> Contrast:
-        """A function of cells' means that drifts with the blocks, as a ratio does not: a level in the response's unit.
+        """A function of cells' means that drifts with the blocks, unlike a ratio: a level in the response's unit.
 
-        What is independent are the blocks, however many runs they hold, so one of them is left out at a time. A scatter
-        of blocks added to that of runs would give narrower intervals, but two or three blocks do not say how large it
-        is: at 3 % drift such intervals covered down to 86 %.
+        The independent parts are the blocks, however many runs they hold, so one block is left out at a time. Adding a
+        variance of blocks to that of runs would give narrower intervals, but two or three blocks do not show how large
+        it is: at 3 % drift such intervals covered down to 86 %.
         """
         levels = self.layout.block_levels(self.y)
         block_of, cell_of = self.layout.block_of, self.layout.cell_of
@@ -258,7 +259,7 @@ class CellModel:
         return jackknife(whole, without)
 
     def interaction(self, arm_of: Mapping[Cell, Cell], condition_of: Mapping[Cell, Cell]) -> FTest | None:
-        """Do two arms' ratios depend on the condition? None where no cells of both, or too few runs, tell.
+        """Do two arms' ratios depend on the condition? None if no cells of both, or too few runs, tell.
 
         Each condition's log ratio less the first one's: all of them are zero without an interaction.
         """
@@ -275,7 +276,7 @@ class CellModel:
 
 
 def correlations(layout: Layout, contrasts: Sequence[Weights]) -> np.ndarray:
-    """How the estimates of contrasts correlate by design: comparisons with one baseline share its runs."""
+    """The correlation of the contrasts' estimates by design: comparisons with one baseline share its runs."""
     loads = np.array([layout.load_of(weights) for weights in contrasts])
     loads /= np.linalg.norm(loads, axis=1, keepdims=True)
     return loads @ loads.T

@@ -12,7 +12,7 @@ from iotax.analysis import student
 # 2^15 quasi-random points give p-values of Dunnett's test within 0.001.
 _POINTS = 1 << 15
 _COMPARISONS_MAX = 200
-# Of 2^13 samples the 95 % quantile lies within 0.3 % of the chance that it is to have.
+# With 2^13 samples, the 95 % quantile is accurate to 0.3 % of its probability.
 _SAMPLES = 1 << 13
 _SAMPLES_AT_ONCE = 1 << 8
 
@@ -92,7 +92,7 @@ def sidak(p_values: Sequence[float]) -> list[float]:
 
 
 def sidak_confidence(k: int, together: float = 0.95) -> float:
-    """Of each of `k` intervals that hold at once with that of `together`; the counterpart of `sidak`."""
+    """The confidence of each of `k` intervals that hold simultaneously at `together`; the counterpart of `sidak`."""
     return together ** (1 / max(1, k))
 
 

@@ -1,7 +1,7 @@
-"""The noise floor: how far runs of one and the same treatment scatter, and what difference that hides.
+"""The noise floor: how much runs of the same treatment vary, and which differences that hides.
 
 Every study with replicates has one, from its own residuals; an A/A study (`iotax aa`) has nothing else. A difference
-below what the replicates can show is not absent, it is unseen.
+below what the replicates can detect is not absent but undetected.
 """
 
 import math
@@ -19,19 +19,19 @@ _SHOWN_MIN = 0.001
 
 @dataclass(frozen=True)
 class Noise:
-    """Of one response."""
+    """The noise floor of one response."""
 
     response: Response
     cv: float
     """Scatter of runs about their treatment and block, as a share; runs of local, where there are any, left out."""
     replicates: int
-    """Of the treatment with the fewest."""
+    """Replicates of the treatment with the fewest."""
     detectable_ratio: float | None
     """The smallest ratio of two treatments that so many replicates show with 90 % power."""
 
 
 def noise_floor(model: Model) -> Noise | None:
-    """None where the runs leave no scatter to estimate."""
+    """None if the runs do not vary."""
     kept = [i for i, cell in enumerate(model.cells) if not model.grid.is_local(cell)] or list(range(len(model.cells)))
     variance, df = model.model.scatter(kept)
     if df < 1 or variance <= 0:

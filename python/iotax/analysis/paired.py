@@ -17,7 +17,7 @@ from iotax.analysis.estimate import Contrast, Estimate
 from iotax.analysis.responses import Response
 
 CONDITIONS_MIN = 5
-"""Of fewer the interval is too wide to say anything."""
+"""With fewer conditions the interval is too wide to be useful."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Paired:
 
 
 def paired(model: Model) -> list[Paired]:
-    """For each arm that is compared, where no treatment ran twice; empty where some did: then runs give intervals."""
+    """For each arm that is compared, where no treatment ran twice; empty if some did: then runs give intervals."""
     grid = model.grid
     found = []
     if len(set(model.cells)) < len(model.cells):

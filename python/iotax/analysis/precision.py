@@ -16,11 +16,12 @@ from iotax.design.power import block_reach, seen_errors
 
 @dataclass(frozen=True)
 class Precision:
-    """Of one response: half of the 95 % intervals of its ratios to the baseline, in percent. Local is left out."""
+    """Precision of one response: half-widths of the 95 % intervals of its ratios to the baseline, in percent, without
+    local."""
 
     response: Response
     overall_percent: float | None
-    """Of the arm with the widest, over all loads; None where no arm has one."""
+    """The widest over all loads of any arm; None if no arm has one."""
     cell_median_percent: float | None
     """Over the arms under each load."""
     cell_worst_percent: float | None
@@ -42,7 +43,7 @@ def detectable_percent(half_width: float, sessions: int) -> float | None:
 
 
 def precisions(summary: Summary) -> list[Precision]:
-    """Of every response that was measured and is compared."""
+    """The precision of every response that was measured and is compared."""
     found = []
     for response in RESPONSES:
         cells = [

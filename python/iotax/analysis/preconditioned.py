@@ -1,4 +1,4 @@
-"""What was done to bring a volume into a steady state, and what is left to do."""
+"""The preconditioning done on a volume, and the rest to do."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Progress:
     endpoint: str
     passes_left: int
     rounds: int
-    """Of the invocation that counts: the state of a volume that rested may have changed."""
+    """The state in the invocation that counts: a volume that rested may have changed."""
     rate_iops: float | None
-    """Of the latest round."""
+    """The state after the latest round."""
     window: SniaWindow | None
     """None before there are enough rounds."""
     done: bool
@@ -32,7 +32,7 @@ class Progress:
 def progress_of(
     asked: Precondition, endpoint: str, steps: Sequence[Conditioning], invocation: int | None = None
 ) -> Progress:
-    """`invocation` is the one under way; an earlier one counts where it came to its end."""
+    """`invocation` is the current one; an earlier one counts if it finished."""
     own = [each for each in steps if each.endpoint == endpoint]
     passes_left = max(0, asked.passes - sum(each.kind == "fill" for each in own))
     found: Progress | None = None

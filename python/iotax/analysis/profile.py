@@ -1,4 +1,4 @@
-"""Where the instructions of an I/O go, by layer and function: means over the runs of each treatment."""
+"""Instructions of an I/O by layer and function: means over the runs of each treatment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Frame:
     layer: str
     function: str
     instructions: float
-    """Per I/O: its own and those of what it called."""
+    """Instructions per I/O, including those of called functions."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class CellProfile:
     functions: Mapping[tuple[str, str], float]
     """(layer, function) → instructions per I/O, the most first."""
     calls: tuple[Frame, ...] = ()
-    """The same as a tree, callers first; empty where no run has one."""
+    """The calls as a tree, callers first; empty if no run has one."""
     copied_bytes: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """(layer, function that had them copied) → bytes per I/O, the most first; empty where none were counted."""
+    """(layer, function that had them copied) → bytes per I/O, the most first; empty if none were counted."""
     cache_lines: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """(layer, function) → lines fetched per I/O, the most first; empty where none were counted."""
+    """(layer, function) → lines fetched per I/O, the most first; empty if none were counted."""
 
     @property
     def instructions(self) -> float:
@@ -64,7 +64,7 @@ class CellProfile:
 
 @dataclass(frozen=True)
 class Difference:
-    """Of a layer, a function or all of them, in instructions per I/O, after less before."""
+    """The difference of a layer, a function or all instructions, in instructions per I/O, after minus before."""
 
     layer: str
     """Empty for all layers."""
@@ -74,7 +74,7 @@ class Difference:
     after: float
     low: float | None
     high: float | None
-    """Ends of its own 95 % interval; None where a side has a single run."""
+    """Ends of its own 95 % interval; None if a side has a single run."""
 
     @property
     def more(self) -> float:
@@ -83,7 +83,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ProfileChange:
-    """What one treatment's instructions changed by, on one machine; the largest differences first."""
+    """The change of one treatment's instructions on one machine; the largest differences first."""
 
     treatment: str
     host: str
@@ -140,7 +140,7 @@ def _by_machine(runs: Sequence[Run]) -> dict[tuple[str, Role], list[Profile]]:
 
 _Counts = Literal["layers", "copied_bytes", "cache_lines"]
 _PerIo = Mapping[tuple[str, str], float]
-"""(layer, function) → instructions per I/O; the function is empty where layers are meant."""
+"""(layer, function) → instructions per I/O; the function is empty if layers are meant."""
 
 
 def _whole(profile: Profile) -> _PerIo:
@@ -157,7 +157,7 @@ def _by_function(profile: Profile, counts: _Counts = "layers") -> _PerIo:
 
 
 def _differences(before: Iterable[_PerIo], after: Iterable[_PerIo]) -> list[Difference]:
-    """Of independent samples of runs (Welch); a function that a run did not call spent nothing in it."""
+    """Independent samples of runs (Welch); a function that a run did not call counts as 0."""
     olds, news = list(before), list(after)
     found = []
     for key in dict.fromkeys(name for each in (*olds, *news) for name in each):

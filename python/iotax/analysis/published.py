@@ -1,4 +1,4 @@
-"""What others have published beside what was measured here: the same ratio, to the same baseline."""
+"""Published figures beside measured ones: the same ratio, to the same baseline."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,9 +42,9 @@ RESPONSE_OF = {
 """A source's response → ours."""
 
 Agreement: TypeAlias = Literal["agrees", "lower", "higher", "between", "unknown", "carrier", "rates"]
-"""Of two ends of a transport, `lower` and `higher` hold at both; `between`: neither does. Not judged: `carrier`, for
-what carries it here is emulated, and the source’s was not; `rates`, for a utilisation compares costs at equal rates
-only, and here the rates differ by more than the study's margin, or are not known to."""
+"""For a transport with two bounds, `lower` and `higher` hold at both and `between` at neither. Not judged: `carrier`,
+if the carrier is emulated here but was not at the source; `rates`, if the rates here differ by more than the study's
+margin or are unknown, since utilisation compares costs at equal rates only."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Beside:
     """One published figure and the measurement that answers it. Relative figures count the baseline as 100."""
 
     arm: str
-    """As the grid knows it; empty where the figure is about no single one."""
+    """The treatment in the grid; empty if the figure is about several."""
     treatment: str
     called: str
     published: Span | None
@@ -74,7 +74,7 @@ class Beside:
 
     @property
     def agreement(self) -> Agreement:
-        """Whether our interval and what was published meet; where ours lies if they do not."""
+        """Whether our interval and the published range overlap; if not, the side on which ours lies."""
         if not self.at_equal_rates:
             return "rates"
         if self.ends and self.published is not None:
@@ -85,14 +85,14 @@ class Beside:
 
     @property
     def judged(self) -> tuple[Span | None, Estimate | None]:
-        """What agreement is about: the relative figure where there is one, else the absolute one."""
+        """The figure that agreement is about: the relative one if there is one, else the absolute one."""
         if self.published is not None:
             return self.published, self.measured
         return self.published_absolute, self.measured_absolute
 
     @property
     def beyond(self) -> float:
-        """By which factor our interval and what was published are apart; 1 where they meet or cannot be compared."""
+        """The factor between our interval and the published range; 1 if they overlap or cannot be compared."""
         published, measured = self.judged
         if self.agreement not in ("lower", "higher") or published is None or measured is None or self.ends:
             return 1.0
@@ -102,7 +102,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Source:
-    """What one source says of one response, figure by figure, beside ours."""
+    """A source's figures for one response beside ours."""
 
     citation: str
     remarks: str
@@ -116,7 +116,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Tally:
-    """How many figures of one response, to one baseline, agree."""
+    """How many figures of one response agree, relative to one baseline."""
 
     response: Response
     baseline: str
@@ -143,7 +143,7 @@ def tallies(sources: Sequence[Source]) -> list[Tally]:
 
 
 def largest(sources: Sequence[Source], count: int = 3) -> list[tuple[Source, Beside]]:
-    """The figures whose intervals lie farthest from what was published, the farthest first; one of each source and
+    """The figures whose intervals lie farthest from the published ones, farthest first; one for each source and
     treatment, whatever the load."""
     apart = [(source, each) for source in sources for each in source.figures if each.beyond > 1.0]
     apart.sort(key=lambda pair: -pair[1].beyond)
@@ -213,7 +213,7 @@ def _outstanding(model: Model, cells: Sequence[Cell]) -> tuple[int, ...]:
 
 
 def _ends(model: Model, pairs: Sequence[tuple[Cell, Cell]], statistic: Statistic) -> tuple[tuple[str, Estimate], ...]:
-    """The same ratio at both ends of a transport; empty where a pair has none, or an emulated carrier is left."""
+    """The same ratio at both bounds of a transport; empty if a pair has no bounds or an emulated carrier remains."""
     if any(model.carriers[cell].emulated and not model.brackets.has(cell) for pair in pairs for cell in pair):
         return ()
     at_ends = [model.brackets.pairs(*pair) for pair in pairs]
@@ -234,8 +234,11 @@ def _emulated(model: Model, cells: Sequence[Cell]) -> Carrier:
 
 
 def _ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]], statistic: Statistic) -> Estimate | None:
-    """One ratio of those of pairs, made as the source made it; × 100. Of arithmetic means the interval is that of the
-    logarithm to first order: each cell weighs by its share of the sum."""
+    """One ratio from those of pairs, averaged as the source did, times 100.
+
+    For arithmetic means, the interval is that of the logarithm to first order: each cell has the weight of its share of
+    the sum.
+    """
     if not pairs:
         return None
     over, under, log = _shares(model, pairs, statistic)
@@ -251,7 +254,7 @@ def _ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]], statistic: Statisti
 def _shares(
     model: Model, pairs: Sequence[tuple[Cell, Cell]], statistic: Statistic
 ) -> tuple[list[float], list[float], float | None]:
-    """How each pair's two sides weigh in the logarithm of the ratio, and this logarithm, where the weights do not give
+    """The weights of each pair's two sides in the logarithm of the ratio, and this logarithm if the weights do not give
     it."""
     if statistic == "geometric mean":
         alike = [1 / len(pairs)] * len(pairs)
@@ -267,7 +270,7 @@ def _shares(
 
 
 def _mean(model: Model, cells: Sequence[Cell], statistic: Statistic) -> Estimate | None:
-    """One value of those of cells, made as the source made it; drift between blocks is in its interval."""
+    """One value from those of cells, averaged as the source did; drift between blocks is in its interval."""
     if not cells:
         return None
     if statistic == "geometric mean":
@@ -300,7 +303,7 @@ def _between(published: Span, ends: Sequence[Estimate]) -> Agreement:
 
 
 def agreement_of(published: Span | None, measured: Estimate | None) -> Agreement:
-    """Whether our interval meets what may have been rounded to the published number or range."""
+    """Whether our interval overlaps the values that round to the published number or range."""
     if published is None or measured is None or measured.low is None or measured.high is None:
         return "unknown"
     low, high = _printed(published)
@@ -310,6 +313,6 @@ def agreement_of(published: Span | None, measured: Estimate | None) -> Agreement
 
 
 def _printed(published: Span) -> Span:
-    """All that may have been rounded to what was printed."""
+    """All values that round to the printed one."""
     low, high = published
     return low - rounding(low), high + rounding(high)

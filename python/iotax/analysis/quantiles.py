@@ -25,16 +25,16 @@ from iotax.analysis.responses import Run
 from iotax.analysis.verdict import two_sided_p
 
 QUANTILES_PERCENT = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
-"""Of a treatment; a tail as far as its counts carry."""
+"""Quantiles of a treatment, as far into the tail as its counts allow."""
 SHIFT_PERCENT = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9)
-"""Of a comparison: the deciles and the tail."""
+"""Quantiles of a comparison: the deciles and the tail."""
 
 _Contrasting: TypeAlias = Callable[[float, float, np.ndarray, np.ndarray, float], Contrast]
 
 
 @dataclass(frozen=True)
 class Quantile:
-    """Of a treatment's merged counts, in µs; the interval is that of its runs."""
+    """A quantile of a treatment's merged counts, in µs; the interval comes from its runs."""
 
     percent: float
     value_us: Estimate
@@ -49,7 +49,8 @@ class ShiftPoint:
     difference_us: Estimate
     ratio: Estimate
     p: float | None
-    """Of "no difference at this quantile", adjusted for the other quantiles (Holm); the intervals are not adjusted."""
+    """The p-value of "no difference at this quantile", adjusted for the other quantiles (Holm); the intervals are not
+    adjusted."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Shift:
 def quantiles(
     runs: Sequence[Run], percents: Sequence[float] = QUANTILES_PERCENT, confidence: float = 0.95
 ) -> list[Quantile]:
-    """Those that the counts can carry; without intervals where there is a single run, or where too few I/Os of a run
-    lie beyond the quantile to tell how well it is known."""
+    """The quantiles that the counts can resolve. They have no intervals if there is a single run, or if too few I/Os of
+    a run lie beyond the quantile."""
     sample = _Sample([[run.latency] for run in runs], percents)
     found = []
     for i, percent in enumerate(sample.percents):
@@ -104,10 +105,8 @@ def unpaired_shift(
 
 
 class _Sample:
-    """Quantiles of all groups of histograms merged, and with each group left out.
-
-    A group is what is independent of the others: a run, or a block's runs.
-    """
+    """Quantiles of all groups of histograms merged, and without each group. Groups are independent: a run, or a block's
+    runs."""
 
     def __init__(self, groups: Sequence[Sequence[LatencyBins]], percents: Sequence[float]) -> None:
         histograms = [each for group in groups for each in group]
@@ -136,7 +135,7 @@ class _Sample:
 
 
 def _rounded(contrast: Contrast, grain: float) -> Contrast:
-    """With the variance of what its values were rounded to."""
+    """The variance including that of rounding."""
     if contrast.standard_error is None:
         return contrast
     return replace(contrast, standard_error=math.sqrt(contrast.standard_error**2 + grain**2 / 12))

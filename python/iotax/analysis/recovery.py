@@ -14,24 +14,24 @@ from statistics import median
 from iotax.trial import TrialResult
 
 BACK = 0.95
-"""Of the median throughput before the first event of a run,"""
+"""Share of the median throughput before a run's first event,"""
 BACK_NS = 1_000_000_000
 """held for so long: then it is back."""
 IOS_MIN = 20
-"""Of an interval on average: with fewer, throughput scatters too much to say when it is back."""
+"""Average I/Os per interval: with fewer, throughput varies too much to see the recovery."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """From when an event was done until throughput was back."""
+    """Time from the end of an event until throughput was back."""
 
     seconds: float
     is_bound: bool = False
-    """It took longer: the window, or the time to the next event, ended first."""
+    """Recovery took longer: the window ended, or the next event came, first."""
 
 
 def recoveries(result: TrialResult) -> list[Recovery]:
-    """One for each event, by time; none where nothing happened, or where too few I/Os complete to tell."""
+    """One for each event, by time; none if nothing happened, or where too few I/Os complete to tell."""
     if not result.events or result.counted is None or (counted := result.counted.wider(IOS_MIN, BACK_NS)) is None:
         return []
     interval_ns, ios = counted.interval_ns, counted.ios
@@ -52,21 +52,21 @@ def recoveries(result: TrialResult) -> list[Recovery]:
 
 @dataclass(frozen=True)
 class MedianRecovery:
-    """Of several events."""
+    """Recovery over several events."""
 
     seconds: float | None
-    """None where half of them, or more, were not over when they were last seen."""
+    """None if half of them or more had not recovered when last seen."""
     more_than_s: float
     """The longest time that any was seen for: then the median is longer."""
     events: int
     unrecovered: int
-    """Those whose window ended first."""
+    """Events whose window ended first."""
 
 
 def median_recovery(observed: Iterable[Recovery]) -> MedianRecovery | None:
-    """The first time at which the share that is not back, by the product-limit estimate, is a half or less (Kaplan and
-    Meier, Nonparametric estimation from incomplete observations, JASA 53, 1958). None of no event."""
-    # At one time, what is back is back before others are lost from sight.
+    """The first time at which at most half have not recovered, by the product-limit estimate (Kaplan and Meier,
+    Nonparametric estimation from incomplete observations, JASA 53, 1958). None without events."""
+    # At equal times, recoveries come before censored events.
     ordered = sorted(observed, key=lambda each: (each.seconds, each.is_bound))
     if not ordered:
         return None

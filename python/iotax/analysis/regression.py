@@ -16,7 +16,8 @@ class Fit:
     hc3_errors: np.ndarray
     """Standard errors that hold where the scatter differs between observations (HC3)."""
     hc2_covariance: np.ndarray
-    """Of the coefficients (HC2: unbiased where scatter is even after all; HC3 overstates it for many terms)."""
+    """Variance of the coefficients (HC2: unbiased if the scatter is even after all; HC3 overstates it for
+    many terms)."""
     residuals: np.ndarray
     leverage: np.ndarray
     residual_df: int
@@ -114,7 +115,7 @@ def moment_df(share: np.ndarray, columns: np.ndarray, inverse: np.ndarray) -> fl
 
 
 def wald(fitted: Fit, which: Sequence[int]) -> FTest | None:
-    """Are these coefficients all zero? With HC2 covariance; None where it cannot be judged."""
+    """Tests whether all of these coefficients are zero, with HC2 covariance; None if it cannot be judged."""
     chosen = list(which)
     covariance = fitted.hc2_covariance[np.ix_(chosen, chosen)]
     if not chosen or fitted.residual_df < 1 or np.linalg.matrix_rank(covariance) < len(chosen):
@@ -124,10 +125,8 @@ def wald(fitted: Fit, which: Sequence[int]) -> FTest | None:
 
 
 def compare_nested(small: tuple[float, int], large: tuple[float, int]) -> FTest | None:
-    """Does the larger model explain more? Each is (sum of squared errors, residual df).
-
-    None where nothing is left to judge by.
-    """
+    """Tests whether the larger model explains more. Each argument is (sum of squared errors, residual df). None without
+    degrees of freedom."""
     (sse_small, df_small), (sse_large, df_large) = small, large
     extra = df_small - df_large
     if extra <= 0 or df_large <= 0 or sse_large <= 0:

@@ -63,9 +63,9 @@ class ReplicateModel(CellModel):
         return each_confidence(correlation, df, confidence, own_scatter=True), at_five(adjusted, confidence)
 
     def differ(self, contrasts: Sequence[Weights]) -> float | None:
-        """P-value of "all of these are equal": an analysis of variance of repeated measures, with Greenhouse and
-        Geisser's degrees of freedom, since contrasts of one replicate correlate as they like. None where nothing is
-        left to judge by."""
+        """P-value of "all of these are equal": an analysis of variance of repeated measures with Greenhouse and
+        Geisser's degrees of freedom, since contrasts within a replicate may correlate in any way. None without degrees
+        of freedom."""
         values = self._values(contrasts)
         count, several = values.shape
         if count < 2 or several < 2:
@@ -92,7 +92,7 @@ def _surely(values: np.ndarray) -> np.ndarray:
     sure = np.maximum(0.0, np.abs(np.arctanh(found)) - 1 / np.sqrt(len(values) - 3))
     known = np.sign(found) * np.tanh(sure)
     np.fill_diagonal(known, 1.0)
-    # What each pair keeps need not be a correlation of all.
+    # The reduced values may not form a correlation matrix.
     levels, vectors = np.linalg.eigh(known)
     whole = (vectors * np.clip(levels, 0, None)) @ vectors.T
     scale = np.sqrt(np.diag(whole))

@@ -1,4 +1,4 @@
-"""What is compared: a number for each run, its unit, and which way is good."""
+"""The compared responses: a number for each run, its unit, and whether more is better."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ ROLES: dict[CpuRole, str] = {
     "hypervisor": "initiator's hypervisor",
     "machine": "whole machine",
 }
-"""As they are called in titles."""
+"""Their names in titles."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class Run:
     trial: Trial
     result: TrialResult
     by_slices: Mapping[str, float] = field(default_factory=dict)
-    """Response → the value that its session's slices give, where it was measured in rounds."""
+    """Response → the value that its session's slices give, if it was measured in rounds."""
 
     @cached_property
     def latency(self) -> histogram.LatencyBins:
-        """Reads and writes together; empty where a part of them has no histogram."""
+        """Reads and writes together; empty if a part of them has no histogram."""
         merged = self.result.latency_known == "histogram"
         return histogram.of(*([self.result.read.histogram, self.result.write.histogram] if merged else []))
 
     @property
     def local(self) -> bool:
-        """Nobody serves it: the volume without a protocol."""
+        """No server: the volume is reached without a protocol."""
         return self.result.facts.served == "nobody"
 
     @property
@@ -50,13 +50,13 @@ class Run:
 
     @property
     def total_outstanding(self) -> int | None:
-        """None where not known."""
+        """None if not known."""
         return self.result.outstanding.total
 
 
 _BOTH_ENDS = "initiator + target"
 SLOW = {"over 100 ms": 100_000_000, "over 1 s": 1_000_000_000}
-"""What counts as a slow I/O, and as a very slow one, in ns."""
+"""Limits of slow and very slow I/Os, in ns."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class Response:
     unit: str
     more_is_better: bool
     of_window: Callable[[Run], float | None]
-    """Of the whole window; None where it was not measured or does not exist."""
+    """Value over the whole window; None if it was not measured or does not exist."""
     tail: "Tail | None" = None
-    """Of a percentile: of what."""
+    """What a percentile is of."""
 
     def of(self, run: Run) -> float | None:
-        """As its slices give it, where it was measured in rounds; else of the whole window."""
+        """The value from its slices if it was measured in rounds, else over the whole window."""
         return run.by_slices.get(self.key, self.of_window(run))
 
     @property
@@ -98,22 +98,22 @@ class Response:
 
     @property
     def short(self) -> str:
-        """The title, which names a role only where it is one of several."""
+        """The title, with the role only if it is one of several."""
         return self.title.removesuffix(f", {_BOTH_ENDS}")
 
 
 def counted(response: Response, *, database: bool) -> Response:
-    """What answers the same for a load that counts transactions, where it is one."""
+    """The equivalent response for a load that counts transactions, if there is one."""
     return _COUNTERPARTS.get(response, response) if database else response
 
 
 def _of_ios(of: Callable[[Run], float | None]) -> Callable[[Run], float | None]:
-    """None where transactions were counted."""
+    """None if transactions were counted."""
     return lambda run: of(run) if run.result.database is None else None
 
 
 def _of_transactions(of: Callable[[Run], float | None]) -> Callable[[Run], float | None]:
-    """None where I/Os were counted."""
+    """None if I/Os were counted."""
     return lambda run: of(run) if run.result.database is not None else None
 
 
@@ -123,7 +123,7 @@ def _disk_iops(run: Run) -> float | None:
 
 
 def _latency_us(percent: float) -> Callable[[Run], float | None]:
-    """None where a run has too few I/Os to carry the percentile, or where it is not known."""
+    """None if a run has too few I/Os for the percentile, or if it is not known."""
     enough = histogram.smallest_count(percent)
 
     def of(run: Run) -> float | None:
@@ -141,8 +141,7 @@ def _latency_mean_us(run: Run) -> float | None:
 def _direction_us(
     name: Literal["read", "write", "sync"], percent: float | None = None
 ) -> Callable[[Run], float | None]:
-    """The mean, or a percentile, of the reads, the writes or the flushes alone; None where there were none, or too
-    few."""
+    """The mean or a percentile of only the reads, writes or flushes; None if there were none, or too few."""
     enough = 1 if percent is None else histogram.smallest_count(percent)
 
     def of(run: Run) -> float | None:
@@ -165,11 +164,9 @@ def _known_us(value_ns: float) -> float | None:
 
 
 def parts_of(result: TrialResult, part: CpuPart) -> tuple[CpuTime, ...]:
-    """What was read of a part; empty where something of it was not, or where there is none.
-
-    `both` is initiator and target together: a local run has no target, a target elsewhere was not measured, and a guest
-    that holds both ends tells no more than their sum. A simulated hypervisor's part is in it.
-    """
+    """The readings of a part; empty if some are missing or it does not exist. `both` is initiator and target together:
+    a local run has no target, an external target was not measured, and a guest with both ends gives only their sum. A
+    simulated hypervisor's part is included."""
     if part != "both":
         return result.role(part).parts
     if (together := result.cpu.part("both")) is not None:
@@ -182,7 +179,7 @@ def parts_of(result: TrialResult, part: CpuPart) -> tuple[CpuTime, ...]:
 
 
 def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:
-    """CPU time of a part over the window; None where it was not measured or there is none."""
+    """CPU time of a part over the window; None if it was not measured or there is none."""
     if part != "both":
         return result.cpu_ns(part)
     parts = parts_of(result, part)
@@ -190,8 +187,7 @@ def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:
 
 
 def generator_ns(result: TrialResult) -> int | None:
-    """What the load process spent in user space, where the path runs in a kernel whose machine was read whole; None
-    elsewhere."""
+    """User time of the load process if the path runs in a kernel whose machine was read as a whole; None otherwise."""
     whole, process = result.cpu.part("both") or result.cpu_initiator, result.cpu.part("initiator", "process")
     if whole is None or whole.layer == "process" or process is None:
         return None
@@ -199,7 +195,7 @@ def generator_ns(result: TrialResult) -> int | None:
 
 
 def disk_ns(result: TrialResult) -> int | None:
-    """What the process that serves a virtual disk above the initiator's path spent in user space; None without one."""
+    """User time of the process that serves a virtual disk above the initiator's path; None without one."""
     disk = result.cpu.part("disk", "process")
     return None if disk is None else disk.user_ns
 
@@ -213,8 +209,8 @@ def _of_qemu(result: TrialResult) -> CpuTime | None:
 
 
 def qemu_ns(result: TrialResult) -> int | None:
-    """What QEMU's processes spent beside their guests, I/O threads and vhost: exits of guests, and the main loop. Where
-    their threads have no names, these are in it, vhost since Linux 6.4; None where no process was read."""
+    """CPU time of QEMU's processes besides their guests, I/O threads and vhost: exits of guests, and the main loop.
+    Threads without names count here, vhost since Linux 6.4; None if no process was read."""
     if (process := _of_qemu(result)) is None:
         return None
     threads = process.threads
@@ -227,7 +223,7 @@ def _io_threads_ns(result: TrialResult) -> int | None:
 
 
 def _vhost_ns(result: TrialResult) -> int | None:
-    """As threads of QEMU, or as the kernel's own."""
+    """Threads of QEMU, or of the kernel."""
     process = _of_qemu(result)
     if process is None or process.threads is None:
         return None
@@ -248,7 +244,7 @@ def _guest_ns(result: TrialResult) -> int | None:
 
 
 def _initiator_kernel_ns(result: TrialResult) -> int | None:
-    """None where one guest holds the target's kernel too."""
+    """None if one guest also holds the target's kernel."""
     spent_ns, generator = cpu_ns(result, "initiator"), generator_ns(result)
     if spent_ns is None or generator is None or result.cpu.part("both") is not None:
         return None
@@ -256,7 +252,7 @@ def _initiator_kernel_ns(result: TrialResult) -> int | None:
 
 
 def _target_kernel_ns(result: TrialResult) -> int | None:
-    """None where the target is a program, or where its machine was not read."""
+    """None if the target is a program, or if its machine was not read."""
     return cpu_ns(result, "target") if result.facts.target_stack == "kernel" else None
 
 
@@ -334,7 +330,7 @@ SYNC_P50 = _percentile_of("sync", "flushes", 50)
 SYNC_P99 = _percentile_of("sync", "flushes", 99)
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
 LONGEST_GAP = Response("longest_gap", "Longest gap without I/O", "ms", False, _longest_gap_ms)
-"""Of several threads or clients together; below 1 ms that may be an upper bound (`Gaps.is_bound`)."""
+"""The longest gap over several threads or clients; below 1 ms it may be an upper bound (`Gaps.is_bound`)."""
 CPU = _cpu_per_io("cpu", "both", _BOTH_ENDS)
 CPU_INITIATOR = _cpu_per_io("cpu_initiator", "initiator", "initiator")
 CPU_TARGET = _cpu_per_io("cpu_target", "target", "target")
@@ -353,13 +349,13 @@ LAYERS = (
     CPU_GUEST, CPU_GENERATOR, CPU_DISK, CPU_QEMU, CPU_IO_THREADS, CPU_VHOST, CPU_HOST_REST, CPU_INITIATOR_KERNEL,
     CPU_TARGET_KERNEL,
 )  # fmt: skip
-"""Of CPU per I/O, beside the hypervisor: only where a lab reads them."""
+"""Parts of CPU per I/O besides the hypervisor: only if a lab reads them."""
 CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", _BOTH_ENDS)
 CPU_TRANSACTION_INITIATOR = _cpu_per_transaction("cpu_transaction_initiator", "initiator", "initiator")
 CPU_TRANSACTION_TARGET = _cpu_per_transaction("cpu_transaction_target", "target", "target")
 CPU_TRANSACTION_HYPERVISOR = _cpu_per_transaction("cpu_transaction_hypervisor", "hypervisor", "initiator's hypervisor")
 BOTH_ENDS = (CPU, CPU_TRANSACTION)
-"""Of initiator and target together, in one machine or in two."""
+"""CPU time of initiator and target, on one machine or two."""
 _COUNTERPARTS = {
     IOPS: TRANSACTIONS,
     CPU: CPU_TRANSACTION,
@@ -368,12 +364,12 @@ _COUNTERPARTS = {
     CPU_HYPERVISOR: CPU_TRANSACTION_HYPERVISOR,
 }
 DATABASE = (DISK_IOPS, *_COUNTERPARTS.values())
-"""Of a database's load, which counts transactions; latencies are theirs, too."""
+"""Responses of a database's load, which counts transactions; latencies are theirs, too."""
 UTILISATION = tuple(
     Response(f"cpu_utilisation_{role}", f"CPU utilisation, {named}", "%", False, _utilisation_percent(role))
     for role, named in ROLES.items()
 )
-"""Of all processors that a role has. It compares what I/Os cost at equal rates only."""
+"""Utilisation of all processors of a role. It compares costs at equal rates only."""
 
 ROLE_OF: dict[str, CpuRole] = {
     **{f"cpu_{role}": role for role in ROLES},
@@ -387,7 +383,7 @@ EVENTS = tuple(
     for what in ("instructions", "cycles")
     for where, place in (("user", "user space"), ("kernel", "kernel"))
 )
-"""By the processor's own counters, initiator and target together."""
+"""Readings of the processor's own counters, initiator and target together."""
 
 RESPONSES = (
     *(IOPS, BANDWIDTH, LATENCY, P50, P95, P99, P999),

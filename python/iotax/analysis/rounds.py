@@ -21,15 +21,15 @@ from iotax.records import CpuTime
 from iotax.trial import LevelValue, Slice, Trial, TrialResult
 
 SliceValue: TypeAlias = Callable[[TrialResult, Slice], float | None]
-"""Of one slice, positive; None where it has none."""
+"""Value of one slice, positive; None if it has none."""
 
 
 def _done(result: TrialResult, part: Slice) -> float:
-    """I/Os of a slice, those that its edges cut in part.
+    """I/Os of a slice, including parts of those that its edges cut.
 
-    Little's law: the time that I/Os were outstanding within the slice over their mean latency. A count of whole I/Os is
-    off by a part of one, and by the same part in slice after slice, since each begins alike. In an open loop latency
-    counts from when an I/O was due, so whole ones are counted there.
+    By Little's law: the time that I/Os were outstanding within the slice over their mean latency. A count of whole I/Os
+    is off by a part of one, and by the same part in slice after slice, since each starts alike. In an open loop latency
+    counts from when an I/O was due, so whole I/Os are counted there.
     """
     if part.mean_outstanding is None or result.open is not None or not part.latency_sum_ns:
         return part.ios
@@ -53,7 +53,7 @@ def _initiator_us(result: TrialResult, part: Slice) -> float | None:
 
 
 def _load_us(result: TrialResult, part: Slice) -> float | None:
-    """Of the machine where the load is; it may be the target's too."""
+    """CPU time of the machine with the load, which may be the target's, too."""
     if not part.ios or not _is_exact(result):
         return None
     spent_ns = part.initiator_cpu_ns
@@ -83,12 +83,12 @@ def _is_exact(result: TrialResult) -> bool:
 
 
 def _machine(result: TrialResult) -> CpuTime | None:
-    """That the load ran in, as its slices were read."""
+    """CPU time of the load's process, as read for its slices."""
     return result.cpu.part("both", "guest") or result.cpu.part("initiator", "guest", "machine")
 
 
 def _idle_ns(machine: CpuTime | None, duration_ns: int) -> float:
-    """What it spends in such a time without load."""
+    """Its background CPU time in such a period."""
     if machine is None or machine.background_ns is None or not machine.window_ns:
         return 0.0
     return machine.background_ns * duration_ns / machine.window_ns
@@ -102,7 +102,7 @@ SLICED: Mapping[str, SliceValue] = {
     "cpu_initiator": _initiator_us,
     "cpu_target": _target_us,
 }
-"""Response → its value in one slice. Of quantiles, a session's histogram says more than its slices'."""
+"""Response → its value in one slice. For quantiles, a session's histogram is better than its slices'."""
 
 
 def values_by_session(
@@ -132,7 +132,7 @@ def session_values(results: Mapping[str, TrialResult]) -> dict[str, dict[str, fl
 
 
 def slice_logs(result: TrialResult, value: SliceValue) -> dict[int, float] | None:
-    """Round → the logarithm of a slice's value; None where a slice has none."""
+    """Round → the logarithm of a slice's value; None if a slice has none."""
     values = {part.round: value(result, part) for part in result.slices}
     if not values or any(each is None or each <= 0 for each in values.values()):
         return None
@@ -140,7 +140,7 @@ def slice_logs(result: TrialResult, value: SliceValue) -> dict[int, float] | Non
 
 
 def polished(logs: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
-    """Each treatment's Hodges-Lehmann estimate after what its rounds have in common is taken off."""
+    """Each treatment's Hodges-Lehmann estimate after removing what its rounds have in common."""
     off: dict[int, list[float]] = {}
     for rounds in logs.values():
         middle = float(np.median(list(rounds.values())))
@@ -160,12 +160,12 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Where the scatter of a ratio to the baseline comes from, as variances of its logarithm."""
+    """Sources of scatter of a ratio to the baseline, as variances of its logarithm."""
 
     sessions: float
-    """What a fresh start changes; 0 where the slices explain all."""
+    """Variance from a fresh start; 0 if the slices explain all."""
     slices: float
-    """Of a session's value, by what its slices scatter."""
+    """Variance of a session's value due to its slices."""
 
     @property
     def share_of_sessions(self) -> float:
@@ -176,14 +176,15 @@ class Scatter:
 _SIGMA_OF_MAD = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
 _VARIANCE_OF_HODGES_LEHMANN = math.pi / 3
-"""Over that of the mean, for normal values and many of them."""
+"""Variance relative to that of the mean, for many normal values."""
 
 
 def scatter(ratios: Sequence[Sequence[float]]) -> Scatter | None:
-    """Of one ratio: its logarithms by session, a value a round. None for fewer than two sessions or rounds.
+    """The sources of scatter of one ratio: its logarithms by session, a value per round. None for fewer than two
+    sessions or rounds.
 
-    The slices' part is by the median absolute deviation within sessions, so that a burst is no part of it; the
-    sessions' is what their estimates scatter beyond it (method of moments, not below 0).
+    The slices' part uses the median absolute deviation within sessions, so that bursts do not count. The sessions' part
+    is the scatter of their estimates beyond it (method of moments, at least 0).
     """
     if len(ratios) < 2 or any(len(each) < 2 for each in ratios):
         return None

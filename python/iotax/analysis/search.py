@@ -1,8 +1,9 @@
-"""Load search: what to run next, and what was found. A pure function of what has run, so that a search can be resumed.
+"""Load search: what to run next, and what was found. A pure function of the results so far, so that a search can be
+resumed.
 
-The best load: every combination of `workers` and `outstanding` runs as the design says. Of those whose runs all hold
-the objective, the one of most IOPS (geometric mean) wins, for each level of the other factors; it is then run afresh,
-since the best of many looks better by chance. Combinations whose IOPS are not significantly fewer are named too.
+The best load: every combination of `workers` and `outstanding` runs as designed. Of those whose runs all met the
+objective, the one with the most IOPS (geometric mean) wins, for each level of the other factors. It is then run afresh,
+since the best of many looks better by chance. Combinations whose IOPS are not significantly fewer are named, too.
 
 The knee (`analysis.knee`) is searched for anew in each block.
 """
@@ -37,28 +38,28 @@ class Winner:
     condition: str
     load: str
     treatment: Treatment | None
-    """None where nothing held the objective."""
+    """None if nothing met the objective."""
     rate_iops: float
-    """Geometric mean. Knee: of those not withdrawn; 0 where all were. Best load: of the runs that chose it."""
+    """Geometric mean. Knee: of those not withdrawn; 0 if all were. Best load: of the runs that chose it."""
     ties: tuple[str, ...] = ()
     """Other loads whose IOPS are not significantly fewer."""
     confirmed: Mapping[int, float] = field(default_factory=dict)
     """Best load: block → IOPS of its fresh run."""
     knee: Knee | None = None
-    """None of a best load."""
+    """None for a best load."""
     carrier: Carrier = field(default_factory=Carrier)
-    """What carried its runs."""
+    """The carrier of its runs."""
     fresh: tuple[Measured, ...] = ()
     """All runs that measured it again."""
 
     @property
     def doubt(self) -> Doubt:
-        """Of the fresh runs."""
+        """The I/O rates of the fresh runs."""
         return doubt([check_run(Run(trial, result)) for trial, result in self.fresh])
 
     @property
     def is_comparable(self) -> bool:
-        """Whether a ratio may be made of it. What was withdrawn was not left out by chance."""
+        """Whether it may be part of a ratio: withdrawn knees are not missing at random."""
         return self.knee is None or not (self.knee.withdrawn or self.knee.unconfirmed)
 
     @property
@@ -69,7 +70,7 @@ class Winner:
         return dict(self.confirmed)
 
     def known(self) -> Estimate | None:
-        """Geometric mean over blocks with its 95 % interval; None where there is none."""
+        """Geometric mean over blocks with its 95 % interval; None if there is none."""
         logs = [math.log(rate) for rate in self.by_block.values()]
         return Estimate.ratio(mean_of(logs)) if logs else None
 
@@ -164,8 +165,8 @@ def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment)
 
 
 def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> tuple[Winner, Estimate] | None:
-    """The baseline's own winner, and the fresh runs, or the knees, over its with a 95 % interval: block by block, so
-    that drift between blocks cancels. None where there is none, or where a search of either was withdrawn."""
+    """The baseline's winner, and the ratio to it of the fresh runs, or the knees, with a 95 % interval: block by block,
+    so that drift between blocks cancels. None if there is none, or if a search of either was withdrawn."""
     names = list(study.levels())
     fixed = {name: study.baseline_level(name) for name in study.baseline if name not in LOADS}
     assert winner.treatment is not None
@@ -190,7 +191,7 @@ def _measured(attempts: Sequence[Attempt]) -> list[Measured]:
 
 
 def _rates(measured: Sequence[Measured]) -> dict[str, float]:
-    """Trial id → IOPS; by slices where it has some, so that a disturbed one decides no search."""
+    """Trial id → IOPS; from slices if there are some, so that a disturbed slice does not decide a search."""
     compared = [(trial, result) for trial, result in measured if trial.role in ("replicate", "confirm")]
     by_slices = values_by_session(compared)
     return {trial.id: by_slices.get(trial.id, {}).get("iops", result.rate_iops) for trial, result in compared}

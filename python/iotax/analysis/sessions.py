@@ -1,4 +1,4 @@
-"""What the sessions of a study by rounds say about its ratios: round by round, and where their scatter comes from."""
+"""Ratios in a study by rounds: round by round, and the sources of their scatter."""
 
 from __future__ import annotations
 
@@ -40,21 +40,19 @@ class ArmRounds:
 
 @dataclass(frozen=True)
 class SessionScatter:
-    """Of one response, over all arms."""
+    """Results for one response, over all arms."""
 
     response: Response
     sessions: int
     share_of_sessions: float
-    """Of the variance of a session's ratio, what a fresh start brings; its slices bring the rest."""
+    """The share of a fresh start in the variance of a session's ratio; its slices cause the rest."""
     sessions_for_half: int
     """With so many the intervals of ratios were half as wide, if sessions go on to scatter alike."""
 
 
 def arm_rounds(runs: Sequence[Run], grid: Grid, response: Response) -> list[ArmRounds]:
-    """Each arm but the baseline and local. Empty for a response that slices do not have, or without rounds.
-
-    Of a round only conditions count in which both arms were measured in all of it: never those of two whole plots.
-    """
+    """Each arm except the baseline and local. Empty for a response that slices do not have, or without rounds. A round
+    counts only conditions in which both arms were measured completely, so never those of two whole plots."""
     value = SLICED.get(response.key)
     if value is None:
         return []
@@ -90,10 +88,8 @@ def session_scatter(runs: Sequence[Run], grid: Grid, response: Response) -> Sess
 
 
 def for_width(sessions: int, share: float) -> int | None:
-    """Sessions, or replicates, whose interval has this share of the width of so many: t(n - 1) / √n falls to it.
-
-    None where it takes more than 1,000.
-    """
+    """Sessions, or replicates, whose interval is this share as wide as that of the present number: t(n - 1) / √n
+    reaches it. None if it takes more than 1,000."""
     wanted = share * block_reach(sessions) / math.sqrt(sessions)
     more = range(sessions, SESSIONS_MAX + 1)
     return next((count for count in more if block_reach(count) / math.sqrt(count) <= wanted * (1 + 1e-9)), None)

@@ -18,7 +18,7 @@ SNIA_RANGE_MAX = 0.20
 SNIA_EXCURSION_MAX = 0.10
 MSER_SAMPLES_MIN = 50
 WARMUP_BIAS_MAX = 0.01
-"""Of the mean: less, and it does not matter that the warm-up was too short."""
+"""Change of the mean below which a short warm-up does not matter."""
 BATCHES_MIN = 20
 LAG1_MAX = 0.1
 
@@ -52,27 +52,27 @@ class BatchMeans:
     """Samples in each."""
     mean: float
     half_width: float
-    """Of the 95 % interval, by the batches as observations."""
+    """Half-width of the 95 % interval, with batches as observations."""
     lag1: float
     """Correlation of neighbouring batches."""
 
     @property
     def independent(self) -> bool:
-        """Else the interval is too narrow, and the run too short to have one."""
+        """Otherwise the interval is too narrow, and the run too short for one."""
         return abs(self.lag1) < LAG1_MAX
 
 
 @dataclass(frozen=True)
 class SteadyState:
-    """What the series of a run says of it."""
+    """The findings on a run's series."""
 
     label: Label
     window: SniaWindow | None = None
     warmup_more: int | None = None
-    """Samples at the start that MSER-5 would still discard; None where it finds no end of the warm-up, or too few
-    samples to look."""
+    """Samples at the start that MSER-5 would still discard; None if it finds no end of the warm-up or has too few
+    samples."""
     warmup_bias: float = 0.0
-    """What discarding them would change in the mean, as a share."""
+    """Change of the mean if they were discarded, as a share."""
     batches: BatchMeans | None = None
 
     @property
@@ -81,7 +81,7 @@ class SteadyState:
 
 
 def steady_state(values: Sequence[float]) -> SteadyState:
-    """Of samples of equal length, the warm-up already left out."""
+    """Samples of equal length, without the warm-up."""
     if len(values) < SNIA_ROUNDS:
         return SteadyState(Label.UNKNOWN)
     window = snia_window(rounds_of(values))
@@ -89,7 +89,7 @@ def steady_state(values: Sequence[float]) -> SteadyState:
     if len(values) < MSER_SAMPLES_MIN:
         return SteadyState(label, window, batches=batch_means(values))
     cut = mser5(values)
-    # Of noise alone MSER-5 would cut more than half one time in four: only the resulting change counts.
+    # MSER-5 would cut more than half of pure noise one time in four: only the resulting change counts.
     kept = np.asarray(values[cut if cut is not None else len(values) // 2 :], dtype=float).mean()
     whole = float(np.mean(values))
     bias = abs(whole - kept) / kept if kept > 0 else float("inf")
@@ -97,7 +97,7 @@ def steady_state(values: Sequence[float]) -> SteadyState:
 
 
 def snia_window(rounds: Sequence[float]) -> SniaWindow | None:
-    """Judges the last five rounds; None where there are fewer."""
+    """Judges the last five rounds; None if there are fewer."""
     if len(rounds) < SNIA_ROUNDS:
         return None
     last = np.asarray(rounds[-SNIA_ROUNDS:], dtype=float)
@@ -118,10 +118,10 @@ def rounds_of(values: Sequence[float]) -> list[float]:
 
 
 def mser5(values: Sequence[float]) -> int | None:
-    """How many observations at the start still belong to the warm-up (MSER-5, White 1997).
+    """The number of observations at the start that still belong to the warm-up (MSER-5, White 1997).
 
-    Batches of five; the truncation that leaves the smallest standard error of the mean. None where it would cut more
-    than half: then the series has no steady part to speak of.
+    Batches of five; the truncation with the smallest standard error of the mean. None if it would cut more than half:
+    then the series has no steady part.
     """
     batches = np.asarray(values[: len(values) // 5 * 5], dtype=float).reshape(-1, 5).mean(axis=1)
     if len(batches) < 4:
@@ -132,10 +132,8 @@ def mser5(values: Sequence[float]) -> int | None:
 
 
 def batch_means(values: Sequence[float]) -> BatchMeans | None:
-    """The smallest batches that are as good as independent; the largest that leave 20 where none are.
-
-    None where there are fewer than 20 samples.
-    """
+    """The smallest batches that are nearly independent; if none are, the largest that leave 20. None if there are fewer
+    than 20 samples."""
     found = None
     size = 1
     while len(values) // size >= BATCHES_MIN:

@@ -27,7 +27,7 @@ def half_width(data: StudyData) -> float:
 
 
 def precise_enough(data: StudyData, blocks_done: int) -> bool:
-    """What the study's `stop` says of its first blocks, all of them complete."""
+    """The decision of the study's `stop` on its first blocks, all of them complete."""
     stop = data.study.design.stop
     if stop is None or blocks_done < stop.at_least:
         return False

@@ -1,9 +1,9 @@
-"""Split plots: what is changed rarely is judged by what scatters between its changes, not by runs within one.
+"""Split plots: rarely changed factors are judged by the scatter between changes, not by runs within one.
 
-Trials of a block that share the levels of the hard-to-change factors are a whole plot: one mount, one connection, one
-boot. Whatever is peculiar to it is in all its runs, so many runs within few plots say little about the plots. Hence
-effects of hard-to-change factors are estimated from means of whole plots, and effects within plots with the plots as
-blocks (Yates 1935; Montgomery, ch. 14). `iotax plan` randomises accordingly.
+Trials of a block with the same levels of the hard-to-change factors are a whole plot: one mount, one connection, one
+boot. Its peculiarities affect all its runs, so many runs within few plots say little about the plots. Hence effects of
+hard-to-change factors are estimated from means of whole plots, and effects within plots with the plots as blocks (Yates
+1935; Montgomery, ch. 14). `iotax plan` randomises accordingly.
 """
 
 from collections.abc import Hashable, Sequence
@@ -30,13 +30,13 @@ class Variation:
     block: float | None
     """None with a single block or without scatter."""
     plot: float | None
-    """None where no factor is hard to change."""
+    """None if no factor is hard to change."""
     run: float
 
 
 def whole_plots(model: CellModel, treatment_of: Sequence[Hashable], plot_of: Sequence[tuple[int, int]]) -> WholePlots:
-    """`plot_of` gives each run's (block, plot). A plot that lacks some of its runs is not favoured by which it has:
-    what counts is how its runs differ from their cells."""
+    """`plot_of` gives each run's (block, plot). A plot without some of its runs has no advantage: only the differences
+    of its runs from their cells count."""
     cell_means = np.bincount(model.layout.cell_of, model.y) / np.bincount(model.layout.cell_of)
     of_treatment: dict[Hashable, set[int]] = {}
     members: dict[tuple[tuple[int, int], Hashable], list[int]] = {}
@@ -53,7 +53,8 @@ def whole_plots(model: CellModel, treatment_of: Sequence[Hashable], plot_of: Seq
 
 
 def variation(model: CellModel, blocks: Sequence[int], plots: WholePlots | None = None) -> Variation | None:
-    """Of a balanced design, by its mean squares; None where it is not balanced or leaves nothing to estimate."""
+    """Variances of a balanced design, from its mean squares; None if it is not balanced or has no degrees
+    of freedom."""
     counts = set(np.bincount(model.layout.cell_of))
     runs = len(model.y)
     in_block = set(np.bincount(np.unique(blocks, return_inverse=True)[1]))

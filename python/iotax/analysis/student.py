@@ -1,7 +1,5 @@
-"""Student's t, a number at a time: what scipy.stats computes, without its arguments' ceremony.
-
-A study of a thousand trials asks for it ten thousand times.
-"""
+"""Student's t for single numbers: as scipy.stats, without its overhead. A study of a thousand trials needs it ten
+thousand times."""
 
 from scipy.special import stdtr, stdtrit
 

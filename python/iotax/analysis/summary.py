@@ -1,4 +1,4 @@
-"""One run of a study, summarised: what tables, charts and sentences are made of."""
+"""A summary of one run of a study, from which tables, charts and sentences are made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class CellSummary:
     """The weightiest finding of each check over the runs."""
     doubt: Doubt
     confidence: float
-    """Of the intervals of quantiles (`StudyData.confidence`)."""
+    """Confidence of the intervals of quantiles (`StudyData.confidence`)."""
 
     @cached_property
     def latency(self) -> histogram.LatencyBins:
@@ -57,7 +57,7 @@ class CellSummary:
 
     @cached_property
     def quantiles(self) -> list[Quantile]:
-        """Of the merged latency, with intervals from the runs; those that the counts can carry."""
+        """Quantiles of the merged latency that the counts can resolve, with intervals from the runs."""
         return quantiles(self.runs, confidence=self.confidence)
 
     @property
@@ -77,7 +77,7 @@ class Summary:
     overalls: list[Overall]
     taxes: list[Tax]
     shares: dict[str, list[Share]]
-    """Response key → what explains its variation; local, which would swamp all else, left out."""
+    """Response key → what explains its variation, without local, which would outweigh all else."""
     models: dict[str, Model]
     run_checks: dict[str, list[Check]]
     """Trial id → findings, of every run that was measured, compared or left out."""
@@ -97,34 +97,35 @@ class Summary:
         return "transactions/s" if self.database else "IOPS"
 
     def counted(self, response: Response) -> Response:
-        """What answers the same in the units that this load counts."""
+        """The equivalent response in the units that this load counts."""
         return counted(response, database=self.database)
 
     @cached_property
     def unexcluded(self) -> "Summary | None":
-        """The same with every run that the study's rules leave out; None where they leave out none."""
+        """The summary including the runs that the study's rules leave out; None if there are none."""
         if not self.data.excluded:
             return None
         return summarise(replace(self.data, study=self.data.study.model_copy(update={"exclude": []})))
 
     def doubt(self, arm: str, of: Response | None = None) -> Doubt:
-        """Of the runs that an arm's comparison with the baseline rests on; with a response, by what concerns it."""
+        """The doubt about the runs behind an arm's comparison with the baseline; with a response, only what concerns
+        it."""
         sides = (arm, self.grid.baseline_arm)
         return self.doubt_of([cell for cell in self.cells if cell.arm in sides], of)
 
     def tax_doubt(self, tax: Tax) -> Doubt:
-        """Of the runs that a tax rests on: the treatment's, and those of the same volume reached locally."""
+        """The doubt about the runs behind a tax: the treatment's, and those of the same volume reached locally."""
         own = [cell for cell in self.cells if (cell.arm, cell.condition) == (tax.arm, tax.condition)]
         local = {self.grid.local_of(cell.cell) for cell in own}
         return self.doubt_of([*own, *(cell for cell in self.cells if cell.cell in local)])
 
     def doubt_of(self, cells: Sequence[CellSummary], of: Response | None = None) -> Doubt:
-        """Of all runs of these cells; with a response, by what concerns it."""
+        """The doubt about all runs of these cells; with a response, only what concerns it."""
         return doubt([self.run_checks[run.trial.id] for cell in cells for run in cell.runs], of)
 
     @cached_property
     def noise(self) -> list[Noise]:
-        """For each response of the study, how far runs of one treatment scatter, and what that hides."""
+        """For each response of the study, the scatter of runs of one treatment and what it hides."""
         return [noise for r in self.responses if (noise := noise_floor(self.models[r.key])) is not None]
 
     @cached_property
@@ -134,18 +135,18 @@ class Summary:
 
     @cached_property
     def session_scatter(self) -> SessionScatter | None:
-        """Of the primary response, where the study was measured in rounds: what scatters its ratios."""
+        """Sources of scatter of the primary response's ratios, if the study was measured in rounds."""
         return session_scatter(self.data.runs, self.grid, self.responses[0]) if self.responses else None
 
     @cached_property
     def carry_over(self) -> CarryOver | None:
-        """Of the primary response, where the study was measured in rounds: does a slice show what ran before it?"""
+        """The effect of the preceding slice on the primary response, if the study was measured in rounds."""
         return carry_over(self.data.runs, self.grid, self.responses[0]) if self.responses else None
 
     @cached_property
     def steady(self) -> dict[str, SteadyState]:
-        """Trial id → what its intervals say: SNIA's window, what MSER-5 would still discard, batch means. The warm-up
-        that was discarded already is the study's `load.warmup`."""
+        """Trial id → the findings on its intervals: SNIA's window, what MSER-5 would still discard, batch means. The
+        discarded warm-up is the study's `load.warmup`."""
         return {run.trial.id: steadiness(run) for run in self.data.measured}
 
     @cached_property
@@ -187,12 +188,12 @@ class Summary:
 
     @cached_property
     def sources(self) -> list[Source]:
-        """What others have published for this question, beside what was measured."""
+        """Published figures for this question, beside the measured ones."""
         return beside_published(self.data.study, self.models) if self.data.runs else []
 
     @property
     def both_ways(self) -> list[tuple[Overall, Overall]]:
-        """Each overall answer, and what it were with the runs that were left out."""
+        """Each overall answer, and the answer including the runs that were left out."""
         others = {(o.response.key, o.arm): o for o in self.unexcluded.overalls} if self.unexcluded else {}
         return [(o, others[o.response.key, o.arm]) for o in self.overalls if (o.response.key, o.arm) in others]
 

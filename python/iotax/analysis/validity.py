@@ -19,29 +19,29 @@ FOREIGN_CORES_MAX = 0.1
 START_SKEW_MAX = 0.01
 """Share of the window."""
 CLIENT_SKEW_NOTED = 0.001
-"""Of several hosts: more is said, and more than `START_SKEW_MAX` is no common window."""
+"""Start skew of several hosts above which a finding is noted; above `START_SKEW_MAX` there is no common window."""
 GENERATOR_BUSY = 0.95
 ACHIEVED_MIN = 0.99
-"""Of the rate that an open loop offered."""
+"""Share of the rate that an open loop offered."""
 CHANCE_SDS = 3.0
 """Standard deviations of the number of random arrivals by which it may be smaller than expected."""
 LATENESS_SHARE_MAX = 0.05
-"""Of the mean response time: more, and the generator's own delay is a part of the result."""
+"""Share of the mean response time above which the generator's own delay is part of the result."""
 MEDIA_LATENESS_MAX = 0.05
-"""Of the mean service time of media that are a model: more, and the server's timers are a part of the result."""
+"""Share of the mean service time of modelled media above which the server's timers are part of the result."""
 UNEVEN_MAX = 0.1
-"""Of an equal share, by which a path may be off under a policy that promises one."""
+"""Tolerance around an equal share, for paths under a policy that promises one."""
 STEADY_SAMPLE_S_MIN = 0.5
 NOT_RECORDED = "not recorded"
 
 
 class Severity(IntEnum):
-    """How much a finding weighs."""
+    """The severity of a finding."""
 
     GOOD = 0
     UNKNOWN = 1
     NOTE = 2
-    """Bounds what the numbers mean, does not spoil them."""
+    """It limits what the numbers mean but does not spoil them."""
     DOUBTFUL = 3
     INVALID = 4
 
@@ -70,11 +70,12 @@ TITLES = {
     "media": "Modelled media",
     "noise": "Noise floor",
 }
-"""In the order in which they are shown. All but the noise floor, which takes several runs, are of each run."""
+"""The checks in the order in which they are shown. All but the noise floor, which takes several runs, are about single
+runs."""
 
 
 DISTURBANCES = frozenset({"steady", "wait", "foreign", "skew"})
-"""Findings that a quieter machine would mend."""
+"""Findings that a quieter machine would avoid."""
 
 
 def check_run(run: Run) -> list[Check]:
@@ -129,11 +130,11 @@ class Doubt:
 
 
 _LATENCY_ALONE = {"lateness"}
-"""What makes latency doubtful and nothing else: an I/O that is submitted late is counted and paid like any other."""
+"""Findings that make only latency doubtful: an I/O submitted late is counted and paid like any other."""
 
 
 def doubt(runs: Sequence[Sequence[Check]], of: Response | None = None) -> Doubt:
-    """`runs` are the findings of each; `of` leaves out what says nothing about that response."""
+    """`runs` are the findings of each; `of` leaves out findings that do not concern that response."""
     without = _LATENCY_ALONE if of is not None and not of.is_latency else frozenset()
     bad = [[c.key for c in checks if c.level >= Severity.DOUBTFUL and c.key not in without] for checks in runs]
     keys = [key for found in bad for key in found]
@@ -145,8 +146,8 @@ def overall(checks: Iterable[Check]) -> Severity:
 
 
 def little_error(run: Run) -> float | None:
-    """|N - X·R| / N. In a closed loop N is as set: how far the run is from the load that it was meant to be; in an open
-    one it is the mean found, and R runs from submission. None where N or R is not known."""
+    """|N - X·R| / N. In a closed loop N is the setting: how far the run is from the intended load. In an open loop N is
+    the mean found, and R runs from submission. None if N or R is not known."""
     if run.result.ios and math.isnan(run.result.latency_mean_ns):
         return None
     if run.result.open is not None:
@@ -162,11 +163,11 @@ def little_error(run: Run) -> float | None:
 
 
 def foreign_cores(run: Run) -> float | None:
-    """Busy processors that were not at work for us; None where that cannot be told.
+    """Busy processors that did not work for iotax; None if unknown.
 
-    Interrupts are left to us: where the kernel accounts for them apart, they carry our own network traffic. Where the
-    path runs in the kernel, all that the kernel does may be ours: then other programs' own time alone is foreign. Of a
-    guest, where nothing else runs, it is what its host took.
+    Interrupts count as iotax's: where the kernel accounts for them separately, they carry its network traffic. If the
+    path runs in the kernel, all kernel time may be iotax's: then only other programs' own time is foreign. For a guest,
+    which runs nothing else, it is the time that its host took.
     """
     cpu, window_ns = run.result.cpu, run.result.window.duration_ns
     if guest := cpu.part("initiator", "guest") or cpu.part("both", "guest"):
@@ -261,7 +262,7 @@ def _lateness(run: Run) -> tuple[Severity, str]:
 
 
 def steadiness(run: Run) -> steady.SteadyState:
-    """Of the I/Os completed in each interval; a run that asks nothing is not judged."""
+    """The steadiness of the I/Os completed in each interval; a run without load is not judged."""
     series = run.result.series
     if run.result.idle or not series or run.duration_s / len(series) < STEADY_SAMPLE_S_MIN:
         return steady.SteadyState(steady.Label.UNKNOWN)
@@ -315,7 +316,8 @@ def _skew(run: Run) -> tuple[Severity, str]:
 
 
 def _clients_skew(run: Run, own: float) -> tuple[Severity, str]:
-    """Of several hosts, each by its own clock less its offset; `own` is the largest within one of them."""
+    """The start skew of several hosts, each by its own clock minus its offset; `own` is the largest within
+    one of them."""
     last = max(run.result.clients, key=lambda client: client.started_after_ns)
     error_ns = last.clock_error_ns + max(client.clock_error_ns for client in run.result.clients)
     text = f"{last.host} began {last.started_after_ns / 1e6:.2f} ± {error_ns / 1e6:.2f} ms after the first host"
@@ -326,7 +328,7 @@ def _clients_skew(run: Run, own: float) -> tuple[Severity, str]:
         text += f", {100 * share:.1f} % of the window"
     if paces:
         text += f"; each guest's clock had a pace of its own, {min(paces):.2f} to {max(paces):.2f} of the host's"
-    # Only what the clocks' own error cannot explain.
+    # Only the part that the clocks' own error cannot explain.
     if share - error_ns / window_ns > START_SKEW_MAX:
         return Severity.INVALID, text
     return (Severity.NOTE if share > CLIENT_SKEW_NOTED else Severity.GOOD), text

@@ -1,4 +1,4 @@
-"""What a ratio to the baseline means: better, worse, equivalent, or not known."""
+"""The meaning of a ratio to the baseline: better, worse, equivalent, or not known."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from iotax.analysis import student
 
 
 class Verdict(StrEnum):
-    """`INCONCLUSIVE` is an answer: these runs cannot tell. It never means "the same"."""
+    """`INCONCLUSIVE` is an answer: these runs cannot decide. It never means "the same"."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -24,15 +24,15 @@ class Cause(StrEnum):
     IMPOSED = "imposed"
     """The study sets what the response would measure: the rate of an open loop."""
     CARRIER = "carrier"
-    """What carries the two protocols differs in kind: a real adapter, software in its place, a loop."""
+    """The carriers of the two protocols differ in kind: a real adapter, software in its place, a loop."""
     RATES = "rates"
-    """A utilisation compares what I/Os cost at equal rates only, and the rates differ by more than the margin."""
+    """Utilisation compares costs at equal rates only, and the rates differ by more than the margin."""
     ENCRYPTED = "encrypted"
     """Another encryption, where time is a count of instructions: it takes few that take long."""
     COUNTS = "counts"
-    """Of a percentile: too few I/Os of a run lie beyond it."""
+    """Percentile: too few I/Os of a run lie beyond it."""
     BOUNDS = "bounds"
-    """Of both sides some values are upper bounds only: gaps of several threads or clients that none had alone."""
+    """Some values of both sides are only upper bounds: gaps of single threads or clients."""
     LOOKED = "looked"
     """Replicates were added after results were there: adding them until something differs finds differences
     that do not exist."""
@@ -46,7 +46,7 @@ class Withheld:
 
     cause: Cause
     arm: str = ""
-    """What the arm has, where the cause lies in a difference: its carrier."""
+    """The arm's carrier, if the cause is a difference in carriers."""
     baseline: str = ""
 
 
@@ -63,11 +63,11 @@ def log_margin(margin_percent: float) -> float:
 
 
 def judge(interval: tuple[float, float], margin: float, more_is_better: bool) -> Verdict:
-    """What an interval of a log ratio says, and nothing else: the verdict and the interval printed beside it agree.
+    """The verdict of an interval of a log ratio, from nothing else: so the verdict and the printed interval agree.
 
-    Equivalent where all of it lies within the margin (two one-sided tests, each at half the interval's level:
-    Schuirmann 1987). That comes first: a difference that is sure but within the margin does not matter, by the study's
-    word. Better or worse where it leaves out "no difference".
+    Equivalent if all of it lies within the margin (two one-sided tests, each at half the interval's level: Schuirmann
+    1987). This comes first: a certain difference within the margin does not matter, by the study's definition. Better
+    or worse if it excludes "no difference".
     """
     low, high = interval
     if -margin < low and high < margin:

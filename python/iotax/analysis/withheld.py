@@ -1,4 +1,4 @@
-"""What is not judged: responses that a study imposes, and arms that get no verdict against the baseline."""
+"""Comparisons that are not judged: responses that a study sets, and arms without a verdict against the baseline."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,16 +28,16 @@ _RATES = (IOPS, BANDWIDTH, TRANSACTIONS)
 
 
 def imposed(response: Response, runs: Sequence[Run]) -> bool:
-    """Whether the study set what the response would measure: of an open loop the throughput is an input. How much of
-    the offered rate was achieved is a finding of its own (`validity`)."""
+    """Whether the study set what the response would measure: the throughput of an open loop is an input. The achieved
+    share of the offered rate is a separate finding (`validity`)."""
     return response in _RATES and any(run.result.open is not None for run in runs)
 
 
 def chosen(words: Sequence[str], runs: Sequence[Run]) -> list[Response]:
-    """The responses that answer a study which asks for these, the primary first.
+    """The responses that answer a study, the primary first.
 
-    Where a target's CPU time is beyond reach, the initiator's stands in for both. An imposed rate is no answer: where
-    it was asked for first, CPU per I/O leads, and latency is added.
+    If a target's CPU time cannot be measured, the initiator's stands for both. A rate set by the study is no answer: if
+    it was listed first, CPU per I/O leads, and latency is added.
     """
     database = any(run.result.database is not None for run in runs)
     whole, alone = (CPU_TRANSACTION, CPU_TRANSACTION_INITIATOR) if database else (CPU, CPU_INITIATOR)
@@ -62,7 +62,7 @@ class Unread:
 
     response: Response
     lack: Lack | None
-    """Why; None where what was read lacks its processors or its window."""
+    """The reason; None if the readings lack their processors or their window."""
 
 
 def unread(words: Sequence[str], runs: Sequence[Run]) -> list[Unread]:
@@ -105,6 +105,6 @@ def _bounded(runs: Sequence[Run]) -> bool:
 
 
 def of_encryption(runs: Sequence[Run]) -> frozenset[str]:
-    """What encrypted the links where guests' time was a count of their instructions."""
+    """The encryption of the links if guests' time was a count of their instructions."""
     facts = (run.result.facts for run in runs if run.result.facts.clock == "instructions")
     return frozenset(each.link.encryption for each in facts if each.link.encryption)

@@ -1,4 +1,4 @@
-"""From measurements to a table of costs for the simulator, and back: what such a table says of other measurements."""
+"""Makes cost tables for the simulator from measurements, and compares their predictions with other measurements."""
 
 from iotax.calibration.prediction import Predicted, Prediction, Row, predict
 from iotax.calibration.table import Check, Made, make_table

@@ -1,4 +1,4 @@
-"""What a table of costs says of treatments that were measured, beside what was measured: how far to trust it there."""
+"""A cost table's predictions beside measurements of the same treatments: shows how far to trust the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Predicted:
 
     @property
     def off(self) -> float:
-        """As a share of what was measured."""
+        """Difference as a share of the measured value."""
         return self.simulated / self.measured.value - 1
 
     @property
@@ -41,12 +41,12 @@ class Row:
     cpu_ns: Predicted
     """CPU time per I/O of both sides together."""
     rate_iops: Predicted | None
-    """None where more than threads may have taken time: a virtual machine's clock, media, a held rate."""
+    """None if more than threads may have taken time: a virtual machine's clock, media, a held rate."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of every treatment that can be compared, and why others are not."""
+    """Rows for all comparable treatments, and why others are left out."""
 
     rows: list[Row]
     left_out: list[str]
@@ -61,7 +61,7 @@ def predict(data: StudyData, source: str, table: CostTable, program: Path, say: 
 
 
 def rows(treatments: Sequence[Treatment], table: CostTable, program: Path) -> list[Row]:
-    """What the table says of each. Raises TrialFailed, EngineError."""
+    """The table's prediction for each. Raises TrialFailed, EngineError."""
 
     def costs_of(treatment: Treatment) -> dict[str, Mapping[str, int]]:
         costs = table_costs(table, treatment.protocol)

@@ -23,7 +23,7 @@ from iotax.study.sim import Cost, Costs, CostTable, Sides, Spread
 from iotax.trial import SiteWork
 
 _TIMES = 4
-"""How often treatments are simulated at most; the second time changes little."""
+"""Maximum simulations of each treatment; the second changes little."""
 _STAYS = 0.01
 """Costs that change by less, as a share, stay."""
 _DELAY = "wake_delay"
@@ -40,7 +40,7 @@ class Check:
 
     @property
     def off(self) -> float:
-        """As a share of what was measured."""
+        """Difference as a share of the measured value."""
         return self.simulated_ns / self.measured_ns - 1
 
 
@@ -162,7 +162,7 @@ def _when_and_where(data: StudyData) -> str:
 
 @dataclass(frozen=True)
 class _Fit:
-    """Of one protocol."""
+    """Costs of one protocol."""
 
     figures: dict[str, dict[str, Figure]]
     """Side → name → figure."""
@@ -202,8 +202,8 @@ def _fitted(treatments: list[Treatment], base: Sides, cv_percent: int, program: 
 
 
 def _delay(treatments: list[Treatment], base: Costs) -> Figure:
-    """How long a thread takes to wake, its CPU time aside: half of the time between I/Os in which neither side worked,
-    for each side wakes once for each. Mean over treatments; the other table's where none tells."""
+    """Time that a thread takes to wake besides its CPU time: half of the time between I/Os in which neither side
+    worked, since each side wakes once for each. Mean over treatments; the other table's value if none determines it."""
     idle: dict[int, list[float]] = {}
     for each in (each for each in treatments if each.alone):
         for block, gap_ns in (each.gaps_ns or {}).items():
@@ -221,7 +221,7 @@ def _stay(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
 
 @dataclass(frozen=True)
 class _Counted:
-    """What a treatment comes to at given costs."""
+    """The simulated result of a treatment at given costs."""
 
     counts: dict[str, dict[str, float]]
     """Side → name → how often it counts for an I/O."""

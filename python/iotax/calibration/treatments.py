@@ -1,4 +1,4 @@
-"""Treatments that were measured, and what the simulator says of them."""
+"""Measured treatments and their simulations."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SIDES = ("initiator", "target")
 
 _WARMUP_NS, _WINDOW_NS = 5_000_000, 20_000_000
 _TIMES_VARIED = 5
-"""Both are so many times as long where turns vary, for their mean to be told."""
+"""Factor on warm-up and window if turns vary, so that their mean is known well enough."""
 _IOS_MIN = 500
-"""Of a window, at the rate of an open loop or as fast as one processor does what was measured."""
+"""I/Os of a window, at the rate of an open loop or as fast as one processor did the measured work."""
 _WARMUP_SHARE = 5
-"""Of a window that is longer than usual, the warm-up is one part in so many."""
+"""In a longer window, the warm-up is this fraction."""
 _VOLUME_BYTES = 64 << 20
 _LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0}
 """One that limits nothing."""
@@ -41,7 +41,7 @@ class NothingMeasured(Exception):  # noqa: N818 - an answer, not a bug
 
 @dataclass(frozen=True)
 class Treatment:
-    """One that was measured in every block, and what is simulated for it."""
+    """A treatment that was measured in every block, and its simulation."""
 
     name: str
     levels: Mapping[str, str]
@@ -60,8 +60,8 @@ class Treatment:
 
 
 def measured_treatments(data: StudyData, source: str, base: CostTable, left_out: list[str]) -> list[Treatment]:
-    """Those whose costs a simulation can split, in the order of the study; why the others are left out. `source` names
-    the notebook and its run. Raises NothingMeasured."""
+    """The treatments whose costs a simulation can split, in the order of the study, and why the others are left out.
+    `source` names the notebook and its run. Raises NothingMeasured."""
     if data.simulated:
         raise NothingMeasured(f"{source} is simulated: costs come from measurements")
     groups: dict[str, list[Run]] = {}
@@ -87,7 +87,7 @@ def measured_treatments(data: StudyData, source: str, base: CostTable, left_out:
 def split(
     treatments: Sequence[Treatment], only: Mapping[str, Sequence[str]]
 ) -> tuple[list[Treatment], list[Treatment]]:
-    """Those with one of the levels that are given, of every factor named, and the others. Raises NothingMeasured."""
+    """The treatments with one of the given levels of every named factor, and the others. Raises NothingMeasured."""
     for factor, labels in only.items():
         known = list(dict.fromkeys(each.levels.get(factor, "") for each in treatments))
         if known == [""]:

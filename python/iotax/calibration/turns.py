@@ -22,7 +22,7 @@ def tell_turns_apart(treatments: Sequence[Treatment]) -> bool:
 
 
 def closest_percent(rms_at: Callable[[int], float]) -> int:
-    """The coefficient of variation, in steps of 5 %, with the least error; `rms_at` is asked once for each."""
+    """The coefficient of variation, in steps of 5 %, with the smallest error; calls `rms_at` once for each."""
     found: dict[int, float] = {}
 
     def ask(percents: Sequence[int]) -> int:
@@ -38,8 +38,8 @@ def closest_percent(rms_at: Callable[[int], float]) -> int:
 
 
 def rms_off(treatments: Sequence[Treatment], rates_iops: Mapping[str, float]) -> float:
-    """Root mean square of how far simulated rates are off, as the logarithm of their ratio to the measured ones, of
-    those over loopback. `rates_iops`: treatment → rate."""
+    """Root mean square of the logarithmic errors of simulated rates against measured ones over loopback. `rates_iops`:
+    treatment → rate."""
     squares = [
         math.log(rates_iops[each.name] * sum(each.gaps_ns.values()) / len(each.gaps_ns) / 1e9) ** 2
         for each in treatments

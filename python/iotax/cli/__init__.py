@@ -1,4 +1,4 @@
-"""The command line. Imports stand inside the commands, so that `iotax --help` answers at once."""
+"""The command line. Commands import what they need when they run, so that `iotax --help` answers at once."""
 
 from iotax.cli.app import main
 

@@ -1,5 +1,5 @@
-"""`iotax aa`: the same treatment against itself, to learn what this lab can tell apart. What is heavy is imported after
-the first line is on the screen."""
+"""`iotax aa`: compares a treatment with itself to measure this lab's noise floor. Slow imports follow the first line on
+the screen."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 NAMES = ("A", "B")
 REPLICATES = 10
-"""Runs of A and of B, where no number is given."""
+"""Runs of A and of B if no number is given."""
 
 
 def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None, document: Path | None) -> None:
-    """`asked` is how many runs of each."""
+    """`asked` is the number of runs of each side."""
     if name.endswith(".iotax") and Path(name).is_file():
         from iotax.cli.aa_imported import aa_of_imported
 
@@ -77,7 +77,7 @@ def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None
 
 
 def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, str]:
-    """The study with one treatment, under two names. Other factors stand at the baseline's or their first level."""
+    """The study with one treatment under two names. Other factors have the baseline's level or their first."""
     document = study.model_dump(mode="json", exclude_defaults=True)
     levels = {name: (study.baseline_level(name) or found[0]).label for name, found in study.levels().items()}
     only = protocol or levels.pop("protocol", None) or study.connection.protocol or "local"
@@ -90,7 +90,7 @@ def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, s
             level = factors[levels[factor]] if isinstance(factors, dict) else levels[factor]
             document.setdefault(factor_names()[factor], {})[factor] = _plain(level)
     document.get("connection", {}).pop("protocol", None)
-    # One load, not many: nothing is searched for, and no figures of others stand beside it.
+    # aa runs one load: it searches for nothing and compares with no published figures.
     for left_out in ("published", "links", "search"):
         document.pop(left_out, None)
     document |= {
@@ -108,12 +108,12 @@ def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, s
 
 
 def _slices(design: dict[str, Any]) -> dict[str, Any]:
-    """How sessions are measured, where the study is one by rounds."""
+    """The settings of sessions if the study is measured in rounds."""
     return {name: design[name] for name in ("rounds", "slice", "settle") if name in design}
 
 
 def _plain(level: object) -> object:
-    """Labels of numbers and of switches as the file writes them."""
+    """Converts labels of numbers and switches to the values that the file would hold."""
     if isinstance(level, str):
         return {"on": True, "off": False}.get(level, int(level) if level.isdecimal() else level)
     return level

@@ -1,4 +1,4 @@
-"""`iotax aa NOTEBOOK` of imported results: the noise floor of the runs that are there, since none can be run again."""
+"""`iotax aa NOTEBOOK` for imported results: the noise floor of the existing runs, since iotax cannot run new ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def aa_of_imported(path: Path, document: Path | None, *, asked: str) -> None:
-    """Ends with the reason where the runs say nothing of their scatter. `asked` is an option that needs new runs."""
+    """Exits with the reason if the runs show no scatter. `asked` is an option that needs new runs."""
     from iotax.analysis import summarise
     from iotax.collected import study_data
     from iotax.study.imported import ImportedStudy

@@ -1,4 +1,4 @@
-"""What `iotax aa` prints of a noise floor: how many replicates a difference of a given size takes."""
+"""The table that `iotax aa` prints: how many replicates it takes to detect a difference of a given size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REPLICATES_MAX = 10_000
 
 
 def noise_table(*more: str) -> Table:
-    """A row for each response: its noise floor, `more`, and replicates by the size of a difference."""
+    """One row for each response: its noise floor, `more`, and the replicates needed by size of difference."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("response")
     for name in ("noise floor", *more):

@@ -6,7 +6,7 @@ from iotax.trial import Attempt
 
 
 def agreed(attempts: Iterable[Attempt]) -> dict[str, dict[str, str]]:
-    """Protocol → what its first connection found and agreed on; where levels of one protocol differ, by level."""
+    """Protocol → what its first connection found and agreed on; by level if levels of one protocol differ."""
     levels: dict[str, dict[str, dict[str, str]]] = {}
     for attempt in attempts:
         if attempt.result is None or attempt.connected is None or not attempt.connected.words:

@@ -30,9 +30,9 @@ from iotax.wording import SIMULATED, because, figure, title
 from iotax.wording import changes as wording
 
 _NAME_COLUMNS = 12
-"""What a treatment's name keeps, however narrow the terminal."""
+"""Columns kept for a treatment's name, however narrow the terminal."""
 _CHANGES_MAX = 14
-"""Rows of one screen."""
+"""Rows that fit one screen."""
 _NOTES_MAX = 2
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
@@ -74,7 +74,7 @@ def compare(
 
 
 def _print_screen(found: Changes, margin_percent: float, notes: list[tuple[str, str]], worse: list[Change]) -> None:
-    """The largest changes, in a table of one screen; then what holds for all of them."""
+    """The largest changes as a table of one screen, then the remarks on all of them."""
     out = console()
     shown, rest = _largest(found.found)
     for table in fitting(out, ([_table(shown)], [_brief_table(shown)])):
@@ -100,7 +100,7 @@ def _print_screen(found: Changes, margin_percent: float, notes: list[tuple[str, 
 
 
 def _largest(found: list[Change]) -> tuple[list[Change], list[Change]]:
-    """What one screen shows, the largest changes where room is short; and the rest."""
+    """The changes that fit one screen, the largest first; and the rest."""
     if len(found) <= _CHANGES_MAX:
         return found, []
     whole = [change for change in found if not change.treatment]
@@ -173,7 +173,7 @@ def _document(found: Changes, margin_percent: float) -> dict[str, Any]:
 
 
 def _mark(names: tuple[str, str], simulated: tuple[bool, bool]) -> tuple[str, str] | None:
-    """What is said before the figures, with its style, where either side is simulated."""
+    """What to print before the figures, with its style, if either side is simulated."""
     if not any(simulated):
         return None
     if all(simulated):
@@ -187,7 +187,7 @@ def _mark(names: tuple[str, str], simulated: tuple[bool, bool]) -> tuple[str, st
 def _compared(
     before: str, after: str, notebook: Path | None, margin: float | None
 ) -> tuple[Changes, float, list[tuple[str, str]], tuple[bool, bool]]:
-    """The changes, the margin in percent, what else is to be said, each with its style, and which side is simulated."""
+    """The changes, the margin in percent, further remarks with their styles, and which side is simulated."""
     if not _is_file(before, notebook) and not _is_file(after, notebook):
         with open_notebook(notebook, f"; {before} and {after} are no files here either") as opened:
             labels = {each.label for each in opened.runs()} - {""}
@@ -232,7 +232,7 @@ def _withheld(found: Changes, before: str, after: str) -> list[tuple[str, str]]:
 
 
 def _number(named: str) -> int | None:
-    """Of `run=2`, a run by its number."""
+    """The number of the run in `run=2`."""
     name, _, number = named.partition("=")
     return int(number) if name == "run" and number.isdecimal() else None
 
@@ -243,7 +243,7 @@ def _is_file(named: str, notebook: Path | None) -> bool:
 
 
 def _levels(study: Study, before: str, after: str, opened: Notebook, labels: set[str]) -> tuple[str, Level, Level]:
-    """The factor that both are levels of; `factor=level` says which where several are."""
+    """The factor of which both are levels; `factor=level` chooses one of several."""
     found = []
     for factor in study.levels():
         old, new = (study.level(factor, named.removeprefix(f"{factor}=")) for named in (before, after))
@@ -266,8 +266,7 @@ def _levels(study: Study, before: str, after: str, opened: Notebook, labels: set
 
 
 def _data(named: str, notebook: Path | None) -> StudyData:
-    """A notebook's latest run, or the run with this number or the latest with this label in the notebook named or the
-    newest one."""
+    """The latest run of a notebook, or the run with this number or label in the notebook named or the newest one."""
     if _is_file(named, notebook):
         with open_notebook(Path(named)) as opened:
             return _measured(opened, None, named)
@@ -318,7 +317,7 @@ def _table(found: list[Change]) -> Table:
 
 
 def _brief_table(found: list[Change]) -> Table:
-    """As the wide one, without what 80 columns have no room for."""
+    """The wide table without what does not fit 80 columns."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("response")
     table.add_column("treatment", min_width=_NAME_COLUMNS)
@@ -338,7 +337,7 @@ def _brief_table(found: list[Change]) -> Table:
 
 
 def _narrow_tables(found: list[Change]) -> list[Table]:
-    """One for each response, with intervals below their changes."""
+    """One table for each response, with intervals below the changes."""
     tables = []
     for response in dict.fromkeys(change.response for change in found):
         name = f"{response.title} ({response.unit})"
@@ -361,7 +360,7 @@ def _narrow_tables(found: list[Change]) -> list[Table]:
 
 
 def _quantile_table(shifts: list[Shift], *, narrow: bool) -> Table:
-    """Where in the distribution latency changed."""
+    """Latency changes by quantile."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("latency at" if narrow else "latency at the quantile", min_width=_NAME_COLUMNS)
     for percent in SHOWN_PERCENT:

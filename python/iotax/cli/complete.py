@@ -1,4 +1,5 @@
-"""What a shell completes on the command line, and the script that makes it ask. Light: it runs at each press of Tab."""
+"""What a shell completes on the command line, and the script that makes it ask. This module loads quickly: it runs at
+each press of Tab."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _VARIABLE = "_IOTAX_COMPLETE"
 
 
 def script(shell: str) -> None:
-    """Prints what `shell` is to read."""
+    """Prints the completion script for `shell`."""
     from typer.completion import get_completion_script
 
     echo(get_completion_script(prog_name=PROGRAM, complete_var=_VARIABLE, shell=shell))
@@ -33,7 +34,7 @@ def studies(incomplete: str) -> Iterator[str]:
 
 
 def endpoints(incomplete: str) -> Iterator[str]:
-    """Protocols that iotax serves itself; paths are completed as files."""
+    """Protocols that iotax serves itself. Shells complete paths as files."""
     yield from (name for name in names("loopback") if name.startswith(incomplete))
     if "/" in incomplete:
         yield from _files(incomplete, ("",))
@@ -46,14 +47,14 @@ def notebooks(incomplete: str) -> Iterator[str]:
 
 
 def import_formats(incomplete: str) -> Iterator[str]:
-    """What `iotax import` reads."""
+    """The formats that `iotax import` reads."""
     from iotax.imports.formats import FORMATS
 
     yield from (name for name in FORMATS if name.startswith(incomplete))
 
 
 def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    """Files with one of these suffixes, and folders, whose paths begin so."""
+    """Files with one of these suffixes, and folders, whose paths start with the given text."""
     folder, slash, name = incomplete.rpartition("/")
     try:
         found = sorted(Path(folder or (slash or ".")).iterdir())

@@ -1,4 +1,4 @@
-"""Where tables and progress go."""
+"""The consoles to which tables and progress are written."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rich.text import Text
 from iotax.outputs import visible
 
 PIPE_COLUMNS = 160
-"""Width where there is no terminal to ask: wide enough that no table breaks."""
+"""Width if there is no terminal: wide enough that no table breaks."""
 
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 unwritten: list[OSError] = []
-"""Of standard output and error, where what takes them has no more room. The command says so at its end."""
+"""Errors of standard output and error that had no room left. The command reports them at its end."""
 
 
 class _Lasting:
@@ -52,18 +52,18 @@ class _Lasting:
     def _leave(self, error: OSError) -> None:
         if error.errno in NO_ROOM:
             unwritten.append(error)
-        # What is left in the stream's buffer would fail again when Python ends.
+        # Otherwise Python would write the stream's buffer at its end and fail again.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
 
 
 _BETWEEN = re.compile(r"(?<!min) (?!%|[µmn]s\b|min\b|s\b|IOPS\b)")
-"""Where a line may break: not between a number and its unit."""
+"""Places where a line may break: not between a number and its unit."""
 
 
 class _Screen(Console):
-    """Breaks prose (`soft_wrap`) between words on a terminal, and leaves it in one line where something else reads."""
+    """Breaks prose (`soft_wrap`) between words on a terminal; leaves it on one line for other readers."""
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **how: Any) -> None:
         if soft_wrap and self.is_terminal:
@@ -71,7 +71,7 @@ class _Screen(Console):
         super().print(*objects, soft_wrap=soft_wrap, **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As rich renders it, but for commands to the terminal within the text itself."""
+        """Renders as rich does, but without terminal control codes in the text itself."""
         for segment in super().render(renderable, options):
             if segment.control is None and (text := visible(segment.text)) != segment.text:
                 yield Segment(text, segment.style)
@@ -84,7 +84,8 @@ class _Screen(Console):
 
 
 def broken(prose: str, width: int) -> str:
-    """The same letters, with line breaks in place of some spaces, so that no line is wider where words allow it."""
+    """The same text with line breaks in place of some spaces, so that no line is wider than the console if words allow
+    it."""
     return "\n".join(_broken_line(line, width) for line in prose.split("\n"))
 
 
@@ -100,7 +101,7 @@ def _broken_line(prose: str, width: int) -> str:
 
 
 def console_on(stream: TextIO) -> Console:
-    """As wide as its terminal; without one, as wide as tables need."""
+    """A console as wide as its terminal, or as tables need without one."""
     return _Screen(
         file=_Lasting(stream),  # ty: ignore[invalid-argument-type]  # it has all that a TextIO has
         highlight=False,
@@ -121,8 +122,8 @@ def height(prose: str) -> int:
 
 @contextmanager
 def steps(count: int) -> Generator[Callable[[str], None]]:
-    """Call the result with each step's name as it begins. On a terminal, one line of standard error that vanishes at
-    the end; elsewhere a line for each."""
+    """Call the result with each step's name when it starts. A terminal shows one line on standard error that vanishes
+    at the end; other streams get a line for each step."""
     out = console_on(sys.stderr)
     number = 0
     with Live(console=out, auto_refresh=False, transient=True) if out.is_terminal else nullcontext() as live:
@@ -140,5 +141,5 @@ def steps(count: int) -> Generator[Callable[[str], None]]:
 
 
 def say(prose: str, *, err: bool = False) -> None:
-    """To standard output, or to standard error where the output is a program's."""
+    """Prints prose to standard output, or to standard error if the output belongs to a program."""
     console_on(sys.stderr if err else sys.stdout).print(Text(prose), soft_wrap=True)

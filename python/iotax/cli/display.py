@@ -1,4 +1,4 @@
-"""What a run shows: a live line on a terminal, sparse lines elsewhere."""
+"""Shows a run: a live line on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from iotax.protocols import titles
 from iotax.units import counted, show_minutes, show_rate, show_share, show_time
 
 if TYPE_CHECKING:
-    # The first line of a run is printed before what is heavy.
+    # Slow imports come later, so that the first line of a run appears at once.
     from iotax.analysis.responses import CpuPart
     from iotax.design import Plan
     from iotax.labs.base import Closing, Sample, Step
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from iotax.trial import Attempt, Background, Trial, TrialResult
 
 PLAIN_EVERY_S = 15.0
-"""How often a run without a terminal says how far it is, after its first trial."""
+"""How often a run without a terminal reports its progress after its first trial."""
 _BAR_COLUMNS = 20
 
 
@@ -42,10 +42,10 @@ class Display(Listener):
         self._under_way = ""
 
     def close(self) -> None:
-        """Takes a live line away."""
+        """Removes a live line."""
 
     def asked(self, study: Study) -> None:
-        """The first line of a run, before anything that takes time."""
+        """The first line of a run, printed before anything slow."""
         self._print(f"{study.name}: {study.question}")
 
     def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None:
@@ -96,7 +96,7 @@ class Display(Listener):
 
 
 class _SoFar:
-    """What the trials of each arm gave so far, without any verdict."""
+    """The results so far of each arm, without a verdict."""
 
     def __init__(self, study: Study) -> None:
         self._names = [name for name in study.compared if name in study.levels()]
@@ -115,7 +115,7 @@ class _SoFar:
             return None
         from iotax.wording import figure
 
-        # Nothing reads the CPU time of a target that is not ours.
+        # Nothing reads the CPU time of targets that iotax did not start.
         both = any(_cpu_ns(each, "both") for results in self._results.values() for each in results)
         part: CpuPart = "both" if both else "initiator"
         table = Table(box=None, pad_edge=False, header_style="dim")
@@ -136,20 +136,20 @@ class _SoFar:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Geometric, as of a report's absolute figures."""
+    """Geometric mean, as for a report's absolute figures."""
     positive = [value for value in values if value > 0]
     return geometric_mean(positive) if positive else 0.0
 
 
 def _cpu_ns(result: TrialResult, part: CpuPart) -> int:
-    """0 where it was not read."""
+    """CPU time of the part, 0 if it was not read."""
     from iotax.analysis.responses import cpu_ns
 
     return cpu_ns(result, part) or 0
 
 
 class LiveDisplay(Display):
-    """A bar, the trial under way, its IOPS and latency, the time left; above them what each arm gave so far."""
+    """A bar, the current trial, its IOPS and latency, and the time left; above them the results so far of each arm."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -201,7 +201,7 @@ class LiveDisplay(Display):
         self._live.update(Group(table, line) if table is not None else line, refresh=True)
 
     def _said(self) -> list[Text]:
-        """What there is to say, from all of it to the least."""
+        """The progress line in versions from the longest to the shortest."""
         begin: list[Text | str] = []
         if self._clock is not None:
             left = Text(f"{show_minutes(self._clock.left_s())} left", style="cyan")
@@ -223,7 +223,7 @@ def _in_one(parts: Sequence[Text | str]) -> Text:
 
 
 class PlainDisplay(Display):
-    """For logs and pipes: now and then a line."""
+    """The display for logs and pipes: a line now and then."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -244,7 +244,7 @@ class PlainDisplay(Display):
         self._began_s = time.monotonic()
 
     def sample(self, sample: Sample) -> None:
-        # Trials by themselves are told when they end, as they do soon; those of a session end all at once.
+        # A single trial is reported when it ends, since that is soon. The trials of a session all end at once.
         if self._clock is not None and sample.trial and self._is_due():
             self._tell(self._clock, _place(self._under_way, sample), ", ".join(_describe(sample)))
 
@@ -278,13 +278,13 @@ class PlainDisplay(Display):
 
 
 class QuietDisplay(Display):
-    """Warnings only."""
+    """Prints warnings only."""
 
     def warning(self, message: str) -> None:
         super()._print(message, style="yellow")
 
     def _print(self, message: str, style: str = "") -> None:
-        """Left out."""
+        """Prints nothing."""
 
 
 def display_on(stream: TextIO) -> Display:
@@ -294,14 +294,14 @@ def display_on(stream: TextIO) -> Display:
 
 
 def _place(under_way: str, sample: Sample | None) -> str:
-    """The trial under way; of a session also its round and whose slice ended last."""
+    """The current trial; in a session also its round and the treatment whose slice ended last."""
     if sample is None or not sample.trial:
         return under_way
     return f"{under_way}, round {sample.round}, {sample.trial.rpartition('/')[0]}"
 
 
 def _describe(sample: Sample | None) -> list[str]:
-    """What is worth most first."""
+    """The latest figures, the most useful first."""
     if sample is None:
         return ["connecting"]
     parts = [f"{show_rate(sample.rate_iops)} IOPS"]

@@ -33,11 +33,11 @@ class Ability:
     name: str
     outcome: Outcome
     found: str
-    """What there is; of what is missing what to install."""
+    """What is available, or what to install if something is missing."""
 
 
 def abilities() -> list[Ability]:
-    """In the order in which a newcomer needs them."""
+    """In the order in which a newcomer needs it."""
     checks: tuple[Callable[[], Ability], ...] = (_here, _vm, _hosts, _sim, _fio, _charts, _pdf, _events)
     return [check() for check in checks]
 

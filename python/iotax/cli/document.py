@@ -1,7 +1,5 @@
-"""What a command says as JSON, for pipelines: on standard output in place of the text, or in a file beside it.
-
-docs/reference/json.md says what each command's document holds.
-"""
+"""A command's results as JSON for pipelines: on standard output in place of the text, or in a file beside it.
+docs/reference/json.md describes each document."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ STDOUT = Path("-")
 
 
 def judged(path: Path | None, *inputs: Path, known: bool = False) -> None:
-    """Ends with the reason where an output named on the command line would replace what iotax never replaces."""
+    """Exits with the reason if an output named on the command line would replace a notebook or a study."""
     if path is None or path == STDOUT:
         return
     try:
@@ -34,7 +32,7 @@ def judged(path: Path | None, *inputs: Path, known: bool = False) -> None:
 
 
 def write_output(path: Path, content: str | bytes | IO[bytes], *inputs: Path, known: bool = False) -> None:
-    """Replaces a file whole or not at all. Ends with the reason where it cannot."""
+    """Replaces a file completely or not at all. Exits with the reason if that fails."""
     try:
         outputs.write(path, content, *inputs, known=known)
     except OutputRefused as refused:
@@ -44,7 +42,7 @@ def write_output(path: Path, content: str | bytes | IO[bytes], *inputs: Path, kn
 
 
 def write_document(path: Path, document: dict[str, Any], *inputs: Path) -> None:
-    """To the file, or to standard output for `-`. What is no number is null."""
+    """Writes to the file, or to standard output for `-`. Values that are not numbers become null."""
     text = json.dumps(_plain(document), indent=1, ensure_ascii=path == STDOUT, allow_nan=False) + "\n"
     if path == STDOUT:
         echo(text, nl=False)
@@ -57,7 +55,7 @@ def cannot_write(path: Path, error: OSError) -> NoReturn:
 
 
 def interval(ratio: Estimate) -> dict[str, float | None]:
-    """A ratio and its 95 % interval, null where the runs give none."""
+    """A ratio and its 95 % interval, null if the runs give none."""
     return {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
 
 

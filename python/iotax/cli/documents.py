@@ -1,4 +1,4 @@
-"""What is about a study, as JSON; docs/reference/json.md."""
+"""Studies as JSON; docs/reference/json.md."""
 
 from __future__ import annotations
 

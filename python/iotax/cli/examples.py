@@ -1,4 +1,4 @@
-"""An example of each command, under its help: what people type first."""
+"""An example for each command, shown under its help."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Three ways in:
 `iotax doctor` says what this machine can run and what to install.
 `iotax --help` lists the commands.
 """
-"""What `iotax` alone prints."""
+"""The text that `iotax` prints without arguments."""
 
 
 def attach(app: typer.Typer, before: tuple[str, ...] = ()) -> None:

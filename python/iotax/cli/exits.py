@@ -30,7 +30,7 @@ HELP = (
 
 
 def leave(code: Exit, message: str) -> NoReturn:
-    """Says why on standard error and ends, with the same code if the terminal is gone."""
+    """Prints the reason on standard error and exits, with the same code if the terminal is gone."""
     from iotax.cli.console import say
 
     say(f"iotax: {message}", err=True)

@@ -1,4 +1,4 @@
-"""`iotax export`: results for other programs. Units stand in the names of the columns."""
+"""`iotax export`: results for other programs. Column names hold their units."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from iotax.rows import Row, attempt_rows, cpu_series_rows, is_judged, judged_run
 
 FORMATS = ("csv", "parquet", "json")
 BENCHER = "bencher"
-"""Bencher Metric Format, which is JSON too."""
+"""Bencher Metric Format is JSON, too."""
 ASV = "asv"
 """airspeed velocity's folder of results."""
 
 
 Table: TypeAlias = Literal["attempts", "series", "cpu series"]
-"""What a row is of."""
+"""The columns that identify a row."""
 _ROWS: dict[Table, Callable[[Notebook, StudyRun], Iterator[Row]]] = {
     "attempts": attempt_rows,
     "series": series_rows,
@@ -79,7 +79,7 @@ def _to_asv(notebook: Notebook, folder: Path, run: str | None) -> None:
 
 
 def _format(form: str | None, output: Path | None) -> str:
-    """By the file's name, which must not lie."""
+    """The format given by the file name's extension, which must match."""
     named = output.suffix.removeprefix(".").lower() if output is not None else ""
     if named in FORMATS:
         if form == BENCHER and named == "json":
@@ -103,7 +103,7 @@ def _runs(notebook: Notebook, run: str | None) -> list[StudyRun]:
 def _write(
     notebook: Notebook, form: str, runs: list[StudyRun], table: Table, content: IO[bytes], *, all_runs: bool
 ) -> None:
-    """Row by row, attempt by attempt: a run may have more of them than memory holds."""
+    """Row by row: a run may have more attempts than memory holds."""
     if form == BENCHER:
         content.write((json.dumps(_bencher(notebook, runs[0]), indent=1) + "\n").encode())
         return
@@ -119,7 +119,7 @@ def _write(
 
 
 def _json(notebook: Notebook, runs: Sequence[StudyRun], *, all_runs: bool) -> Iterator[str]:
-    """As `json.dumps` writes it with an indent of 1."""
+    """Writes as `json.dumps` does with an indent of 1."""
     if not all_runs:
         yield from _everything(notebook, runs[0])
         yield "\n"
@@ -147,7 +147,7 @@ def _everything(notebook: Notebook, run: StudyRun) -> Iterator[str]:
         document = each.model_dump(mode="json")
         document |= {"simulated": each.result.facts.simulated} if each.result else {}
         document |= {"validity": judgements[each.trial.id]} if is_judged(each) else {}
-        # Within a string a line end is written as two characters: all others are the indent's.
+        # JSON strings hold line ends as two characters, so every line end here belongs to the indentation.
         text = json.dumps(document, indent=1).replace("\n", "\n  ")
         yield f"{',' if some else ''}\n  {text}"
         some = True
@@ -169,13 +169,13 @@ _MEASURES = {
 
 def _bencher(notebook: Notebook, run: StudyRun) -> dict[str, dict[str, dict[str, float]]]:
     """Treatment → measure → mean with the ends of its 95 % interval."""
-    # Heavy.
+    # This import is slow.
     from iotax.analysis import summarise
     from iotax.collected import study_data
 
     found: dict[str, dict[str, dict[str, float]]] = {}
     data = study_data(notebook, run.id)
-    # The format has no other place to say it.
+    # The format has no other place for it.
     name = f"simulated/{run.name}" if data.simulated else run.name
     for cell in summarise(data).cells:
         own = found.setdefault("/".join((name, *cell.cell)), {})
@@ -187,7 +187,7 @@ def _bencher(notebook: Notebook, run: StudyRun) -> dict[str, dict[str, dict[str,
 
 
 def _csv(rows: Iterable[Row], content: IO[bytes]) -> None:
-    """Runs of different studies have different factors: each column that any has."""
+    """Runs of different studies have different factors: the file has a column for each factor of any run."""
     columns: dict[str, None] = {}
     grown = False
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as body:
@@ -210,10 +210,10 @@ def _csv(rows: Iterable[Row], content: IO[bytes]) -> None:
 
 
 def _parquet(rows: Iterable[Row]) -> bytes:
-    # Heavy, and needed by few.
+    # This import is slow, and few users need it.
     import pandas as pd
 
-    # By column: values take a small part of the memory of as many mappings.
+    # Columns of values take much less memory than as many mappings.
     columns: dict[str, list[Any]] = {}
     for count, row in enumerate(rows):
         columns |= {name: [None] * count for name in row if name not in columns}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from iotax.analysis import Response, Run
 
 _ENVIRONMENT = "iotax"
-"""What asv calls the set of packages that were measured with; there is one."""
+"""asv's name for the set of packages used in a measurement; iotax has only one."""
 _MACHINE = "iotax"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
@@ -40,7 +40,7 @@ _MEASURES = {
 
 
 def export_asv(notebook: Notebook, runs: Sequence[StudyRun], folder: Path) -> list[Path]:
-    """Writes the files below asv's `results_dir`; the list of benchmarks keeps what others put there."""
+    """Writes the files below asv's `results_dir`; keeps entries of others in the list of benchmarks."""
     machine = _machine(notebook, runs[0])
     listed = folder / "benchmarks.json"
     known = _listed(listed)
@@ -77,14 +77,14 @@ def export_asv(notebook: Notebook, runs: Sequence[StudyRun], folder: Path) -> li
 
 
 def _machine(notebook: Notebook, run: StudyRun) -> dict[str, str]:
-    """By what is known of it; a notebook holds no name of a machine."""
+    """The machine's name, made from what the notebook records of it; notebooks hold no machine names."""
     around = (notebook.environments(run.id) or [{}])[-1].get("machine", {})
     known = {"arch": "architecture", "cpu": "cpu_model", "os": "kernel", "num_cpu": "cpus", "ram": "memory_bytes"}
     return {"machine": _MACHINE, **{name: str(around.get(field, "")) for name, field in known.items()}}
 
 
 def _listed(path: Path) -> dict[str, Any]:
-    """What is in the list of benchmarks already."""
+    """The benchmarks already in the list."""
     if not path.is_file():
         return {}
     try:
@@ -109,14 +109,14 @@ def _benchmark(name: str) -> dict[str, Any]:
 
 
 def _results(notebook: Notebook, run: StudyRun) -> dict[str, list[Any]]:
-    # Heavy.
+    # This import is slow.
     from iotax.analysis import RESPONSES, summarise
     from iotax.collected import study_data
 
     responses = {each.key: each for each in RESPONSES}
     found = {}
     data = study_data(notebook, run.id)
-    # The format has no other place to say it.
+    # The format has no other place for it.
     before = ("simulated", run.name) if data.simulated else (run.name,)
     for cell in summarise(data).cells:
         name = ".".join(re.sub(r"[^A-Za-z0-9_-]+", "_", str(part)) for part in (*before, *cell.cell))
@@ -133,7 +133,7 @@ def _samples(runs: Sequence[Run], response: Response) -> list[float]:
 
 
 def _row(value: float, samples: Sequence[float], runs: Sequence[Run]) -> list[Any]:
-    """In the order of `_COLUMNS`; what asv keeps for each set of parameters is a list of one."""
+    """Values in the order of `_COLUMNS`; asv keeps a list for each set of parameters, here of one element."""
     low, high = _interval_99(value, samples)
     ordered = sorted(samples)
     quartiles = [ordered[round(share * (len(ordered) - 1))] for share in (0.25, 0.75)]
@@ -146,8 +146,8 @@ def _row(value: float, samples: Sequence[float], runs: Sequence[Run]) -> list[An
 
 
 def _interval_99(value: float, samples: Sequence[float]) -> tuple[float | None, float | None]:
-    """Of a geometric mean over runs that are taken as independent, by Student's t; None, which is asv's word for
-    unbounded, of a single run."""
+    """The interval of a geometric mean over runs taken as independent, by Student's t; None, asv's value for unbounded,
+    for a single run."""
     from iotax.analysis.student import reach
 
     count = len(samples)

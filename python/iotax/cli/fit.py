@@ -1,4 +1,4 @@
-"""Tables that fit their terminal: what does not is broken or divided, and no figure is cut."""
+"""Tables that fit their terminal: wider ones are broken or divided, and no figure is cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNBOUND = 10_000
 
 
 def fitting(console: Console, choices: Iterable[Sequence[Table]]) -> Sequence[Table]:
-    """The first choice of which every table is as narrow as the console, else the last."""
+    """The first choice whose tables all fit the console, else the last."""
     tables: Sequence[Table] = ()
     for tables in choices:
         if all(_width(console, each) <= console.width for each in tables):
@@ -21,5 +21,5 @@ def fitting(console: Console, choices: Iterable[Sequence[Table]]) -> Sequence[Ta
 
 
 def _width(console: Console, table: Table) -> int:
-    """Of a table that nothing cuts."""
+    """Width of the table if nothing cuts it."""
     return Measurement.get(console, console.options.update(width=_UNBOUND), table).maximum

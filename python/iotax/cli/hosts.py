@@ -1,4 +1,4 @@
-"""`iotax lab hosts`: what a study's hosts are, and what iotax left on them."""
+"""`iotax lab hosts`: describes a study's hosts and removes what iotax left on them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PARTED = (
     ("host", "role", "reached", "kernel", "cores", "clock"),
     ("host", "engine", "time sync", "kernel speaks", "sudo", "link", "holds data"),
 )
-"""Columns where one table of all would be too wide."""
+"""The columns of each table if one table with all would be too wide."""
 _COLUMNS = tuple(dict.fromkeys(column for part in _PARTED for column in part))
 
 
@@ -67,7 +67,7 @@ def check(name: str, document: Path | None) -> None:
 def _table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in columns:
-        # What wraps is what several lines say as well.
+        # Columns whose cells may hold several lines may wrap.
         table.add_column(title, no_wrap=title not in ("kernel speaks", "sudo", "link", "holds data"))
     for row in rows:
         table.add_row(*(row.get(title) or "–" for title in columns))
@@ -75,7 +75,7 @@ def _table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Table:
 
 
 def _row(found: Survey) -> dict[str, str]:
-    """By column; what is not known is left out."""
+    """Values by column; unknown ones are left out."""
     row = {"host": found.host, "role": found.role}
     if not found.kernel:
         return {**row, "reached": "[red]no[/]"}
@@ -104,7 +104,7 @@ def _row(found: Survey) -> dict[str, str]:
 def _sudo(found: Survey) -> str:
     if found.root:
         return "root login"
-    # The engine's own name holds its hash.
+    # The engine's own name contains its hash.
     allowed = ["engine" if each.startswith("engine-") else each for each in found.allowed]
     return "all" if found.sudo else ", ".join(allowed) or "no"
 
@@ -115,7 +115,7 @@ def _worker(found: Companion) -> str:
 
 
 def _document(found: Survey) -> dict[str, Any]:
-    """Units in the names; null where it is not known."""
+    """Names hold units; unknown values are null."""
     return {
         "host": found.host,
         "role": found.role,

@@ -30,14 +30,14 @@ from iotax.units import counted
 from iotax.version import __version__
 
 WATCH_S = 2.0
-"""Between looks at the folders."""
+"""Time between two looks at the folders."""
 _SHOWN_MAX = 20
-"""Notes on the screen; the report has all."""
+"""Notes shown on the screen; the report has all."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The command line."""
+    """The options of the command line."""
 
     form: str
     paths: tuple[Path, ...]
@@ -83,13 +83,13 @@ def import_(request: Request, document: Path | None, *, watch: bool, long: bool 
 
 
 def _first(reasons: list[str]) -> list[str]:
-    """As many as a terminal shows at once; the notebook and `--json` have all of them."""
+    """As many lines as a terminal shows at once; the notebook and `--json` have all of them."""
     rest = len(reasons) - _SHOWN_MAX
     return reasons if rest <= 0 else [*reasons[:_SHOWN_MAX], f"and {rest} more"]
 
 
 def _name(paths: tuple[Path, ...]) -> str:
-    """As the only path, else as the folder of them all."""
+    """The name of the only path, or of the folder that holds several."""
     found = [each.resolve() for each in paths]
     return found[0].stem if len(found) == 1 else found[0].parent.name or "imported"
 
@@ -124,7 +124,7 @@ def _format(request: Request) -> Format:
 
 
 def _refuse_output(path: Path, request: Request) -> None:
-    """The notebook must not be one of the files that are read."""
+    """The notebook must not be one of the files to read."""
     if path.suffix != ".iotax":
         leave(Exit.USAGE, f"{path}: name a notebook, such as {path.with_suffix('.iotax')}")
     if any(path.resolve() == each.resolve() for each in request.paths):
@@ -147,7 +147,7 @@ class _Read:
 
 
 def _read(request: Request, form: Format, name: str) -> _Read:
-    """Ends with the reason where nothing could be read, or two results claim one place."""
+    """Exits with the reason if nothing could be read or two results claim one place."""
     try:
         naming = Naming(
             given_factors(list(request.factors)),
@@ -177,7 +177,7 @@ def _read(request: Request, form: Format, name: str) -> _Read:
 
 
 def _write(path: Path, read: _Read, label: str) -> tuple[int, int]:
-    """What this machine is says nothing about those that measured."""
+    """The results come from other machines, so the record of this machine is left out."""
     around = {
         "iotax": __version__,
         "command_line": sys.argv,
@@ -232,7 +232,7 @@ def _document(read: _Read, path: Path, run: int, new: int) -> dict[str, Any]:
 
 
 def _watch(request: Request, form: Format, name: str, path: Path) -> None:
-    """Adds what appears. A file that cannot be read yet is probably still being written: it is looked at again."""
+    """Adds files as they appear. A file that cannot be read yet is probably still being written and is tried again."""
     seen: dict[Path, tuple[int, int]] = {}
     echo(f"Watching {', '.join(map(str, request.paths))}; Ctrl-C ends it. Notebook: {path}")
     try:
@@ -247,7 +247,7 @@ def _watch(request: Request, form: Format, name: str, path: Path) -> None:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """What changes when a file does; nothing for one that went away meanwhile."""
+    """Values that change when a file changes; empty for a file that was removed meanwhile."""
     try:
         found = path.stat()
     except OSError:
@@ -259,7 +259,7 @@ def _add(request: Request, form: Format, name: str, path: Path) -> None:
     try:
         read = _read(request, form, name)
     except typer.Exit:
-        return  # the reason was printed; the next file may mend it
+        return  # the reason was printed; the next file may be readable
     _, new = _write(path, read, request.label)
     waiting = f", {len(read.campaign.unreadable)} not readable yet" if read.campaign.unreadable else ""
     echo(f"{time.strftime('%H:%M:%S')} {len(read.kept)} results, {new} of them new{waiting}")

@@ -1,4 +1,5 @@
-"""Beside a study of our own stacks: what the Linux kernel's stacks charge, which tells a reader how far it carries."""
+"""The cost of the Linux kernel's stacks, printed after a study of iotax's own stacks so that readers can judge how far
+it applies."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ from iotax.wording import title
 
 _EXACT = "kernel-exact"
 _INSTRUCTIONS_PER_US = 250
-"""The exact clock counts 4 ns for each."""
+"""The exact clock counts 4 ns for each instruction."""
 
 
 def print_kernels(study: Study) -> None:
-    """After a study in which user-space stacks of this machine were compared by CPU per I/O; else nothing."""
+    """Prints the table after a study that compared user-space stacks of this machine by CPU per I/O."""
     protocols = [each.protocol for each in study.endpoints().values() if each.embedded and each.protocol != "local"]
     if len(set(protocols)) < 2 or "cpu_per_io" not in study.responses or study.lab.name != "loopback":
         return
@@ -53,7 +54,7 @@ def print_kernels(study: Study) -> None:
 
 
 def _measured(path: Path) -> tuple[Summary, str] | None:
-    """The latest whole run of the exact study, and its day."""
+    """The latest complete run of the exact study, and its date."""
     if not path.is_file():
         return None
     try:
@@ -82,7 +83,7 @@ def _table(summary: Summary) -> Table:
 
 
 def _thousands(cpu_us: Estimate) -> str:
-    """Of instructions, with the interval where there is one."""
+    """Thousands of instructions, with the interval if there is one."""
 
     def shown(us: float) -> str:
         return f"{us * _INSTRUCTIONS_PER_US / 1e3:.1f}"
@@ -93,7 +94,7 @@ def _thousands(cpu_us: Estimate) -> str:
 
 
 def _emulated(summary: Summary) -> str:
-    """What stands in for hardware, whose cost is in the figures."""
+    """What emulates hardware here, whose cost is part of the figures."""
     grid, runs = summary.grid, summary.data.measured
     carriers = carriers_of([grid.cell(run.trial) for run in runs], runs)
     by_arm = {grid.arm(cell): carrier for cell, carrier in carriers.items() if carrier.emulated}

@@ -1,4 +1,4 @@
-"""`iotax lab vm`: for those who look inside."""
+"""`iotax lab vm`: builds, checks and opens the guests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from iotax.protocols import without_transport
 
 _VOLUME_BYTES = 64 << 20
 _COMMAND_S = 600.0
-"""How long a command in a guest may take."""
+"""Time limit of a command in a guest."""
 
 
 def build(document: Path | None, *, update: bool) -> None:
@@ -55,7 +55,7 @@ def check(document: Path | None) -> None:
 
 
 def _document(image: Image) -> dict[str, Any]:
-    """Protocol → why it is not available, null where it is."""
+    """Protocol → why it is not available, null if it is."""
     return {
         "kernel": image.release,
         "protocols": {protocol: image.unavailable.get(protocol) for protocol in recipe.PROTOCOLS},

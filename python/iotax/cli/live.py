@@ -1,4 +1,4 @@
-"""`iotax live` and `iotax run --live`: a run in a browser."""
+"""`iotax live` and `iotax run --live`: show a run in a browser."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def live(path: Path | None, run: int | None, place: str) -> None:
 
 
 def open_sender(board: Board, url: str, warn: Callable[[str], None]) -> OtlpSender:
-    """A sender that does not send yet. Ends with the reason where it cannot."""
+    """Creates a sender, not started. Exits with the reason if it cannot."""
     try:
         from iotax.live.otlp import OtlpSender
     except ImportError:
@@ -55,7 +55,7 @@ def open_sender(board: Board, url: str, warn: Callable[[str], None]) -> OtlpSend
 
 
 def open_server(board: Board, place: str, option: str) -> LiveServer:
-    """A server that does not serve yet. Ends with the reason where it cannot listen."""
+    """Creates a server, not started. Exits with the reason if it cannot listen."""
     from iotax.live import LOOPBACK, LiveServer
 
     address, _, port = place.rpartition(":")

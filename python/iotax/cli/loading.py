@@ -1,4 +1,5 @@
-"""A study from the command line. Light: `iotax run` prints its first line after this and before all else."""
+"""Reads a study from the command line. This module loads quickly: `iotax run` prints its first line after this and
+before all else."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _AS_WIDE = 1.05
 
 
 def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tuple[Study, str]:
-    """The study and its text, with the command line's driver over the study's, or as one of the sim lab. Ends with
-    everything that is wrong."""
+    """The study and its text, with the command line's driver in place of the study's, or as a simulation. Exits with
+    all errors if there are any."""
     _refuse_notebook(name)
     if simulated and driver is not None:
         leave(Exit.USAGE, "--driver: the sim lab does no I/O that a driver could do; leave it out")
@@ -48,7 +49,7 @@ def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tu
 
 
 def within_time(study: Study, source: str, time_s: float) -> tuple[Study, str]:
-    """The study in at most so much time, and its text, which says so. Ends with the reason where it cannot be."""
+    """The study limited to this duration, and its text, which says so. Exits with the reason if that is impossible."""
     from iotax.design.shape import within
 
     duration = format_duration(round(time_s * 1e9))
@@ -71,7 +72,7 @@ def within_time(study: Study, source: str, time_s: float) -> tuple[Study, str]:
 
 
 def _refuse_notebook(name: str) -> None:
-    """A notebook is no study file: says what it holds."""
+    """Says what a notebook holds if one was named in place of a study file."""
     path = Path(name)
     if path.suffix != ".iotax" or not path.is_file():
         return

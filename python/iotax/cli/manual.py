@@ -1,7 +1,5 @@
-"""Manual pages, from the same words as `--help`: `python -m iotax.cli.manual FOLDER` writes one for each command.
-
-man(7) of groff: https://man7.org/linux/man-pages/man7/man.7.html
-"""
+"""Manual pages with the same text as `--help`: `python -m iotax.cli.manual FOLDER` writes one for each command. man(7)
+of groff: https://man7.org/linux/man-pages/man7/man.7.html"""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def pages() -> dict[str, str]:
 
 
 def _all(root: Any) -> Iterator[tuple[list[str], Any, Any]]:
-    """The command's words, the command, and the context above it."""
+    """The command's name as words, the command, and the context above it."""
     waiting: list[tuple[list[str], Any, Any]] = [([complete.PROGRAM], root, None)]
     while waiting:
         words, command, parent = waiting.pop(0)
@@ -63,7 +61,7 @@ def _page(words: list[str], command: Any, parent: Any) -> str:
 
 
 def _epilog(text: str) -> list[str]:
-    """A command's examples as they are typed, or the exit codes of all."""
+    """A command's examples, or the exit codes for `iotax` itself."""
     heading, _, examples = text.removeprefix("\b\n").partition("\n")
     if heading == "Example:":
         return [".SH EXAMPLES", ".nf", *(_plain(line.strip()) for line in examples.splitlines()), ".fi"]
@@ -92,7 +90,7 @@ def _paragraphs(texts: list[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Without what roff would take as its own; a line of text must not begin with a dot or a quote."""
+    """Escapes what roff would interpret; a line of text must not start with a dot or a quote."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

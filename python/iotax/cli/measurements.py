@@ -1,4 +1,4 @@
-"""What commands do alike that set measurements beside simulations."""
+"""Code shared by commands that compare measurements with simulations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from iotax.study.sim import CostsError, CostTable, read_costs
 
 
 def measured(notebook: Notebook, run: int | None) -> tuple[StudyData, str]:
-    """One run of a notebook, and its name. Ends with the reason where there is none."""
+    """One run of a notebook, and its name. Exits with the reason if there is none."""
     try:
         found = notebook.run(run)
         return study_data(notebook, found.id), f"{notebook.path.name}, run {found.id} ({found.name})"
@@ -26,7 +26,7 @@ def measured(notebook: Notebook, run: int | None) -> tuple[StudyData, str]:
 
 
 def costs_of(table: str, option: str) -> CostTable:
-    """A built-in table by its name, or a file. Ends with the reason where there is none."""
+    """A built-in table by its name, or a file. Exits with the reason if there is none."""
     try:
         return read_costs(table)
     except CostsError as error:
@@ -35,7 +35,7 @@ def costs_of(table: str, option: str) -> CostTable:
 
 @contextmanager
 def simulating() -> Generator[None]:
-    """Ends with the reason where treatments that were measured cannot be simulated."""
+    """Exits with the reason if measured treatments cannot be simulated."""
     try:
         yield
     except NothingMeasured as nothing:
@@ -45,5 +45,5 @@ def simulating() -> Generator[None]:
 
 
 def tell(step: str) -> None:
-    """On the way."""
+    """The notebook while a command reads it."""
     echo(f"{step[:1].upper()}{step[1:]}.", err=True)

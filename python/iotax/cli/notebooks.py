@@ -12,7 +12,7 @@ OUT = Path("out")
 
 
 def open_notebook(path: Path | None, instead: str = "") -> Notebook:
-    """The notebook named, or the newest in out/. Ends with the reason where there is none, and what else would do."""
+    """The notebook named, or the newest in out/. Exits with the reason if there is none, and names alternatives."""
     if path is None:
         found = sorted(OUT.glob("*.iotax"), key=lambda each: each.stat().st_mtime)
         if not found:

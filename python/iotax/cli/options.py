@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share. Light: every command loads it."""
+"""Arguments and options that several commands share. This module loads quickly, since every command loads it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NotebookPath = Annotated[
     ),
 ]
 NotebookOption = Annotated[Path | None, typer.Option("--notebook", "-n", hidden=True)]
-"""A notebook that is read, named as one that is written: help shows one way, and both work."""
+"""The notebook to read can be an argument or an option, as for commands that write one; help shows the argument."""
 JsonFile = Annotated[
     Path | None,
     typer.Option(
@@ -102,7 +102,7 @@ ToBeDestroyed = Annotated[
 
 
 class PlainCommand(TyperCommand):
-    """Help in words: options and arguments have names for their values, never types of Python."""
+    """Help shows names for values of options and arguments, never Python types."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)
@@ -113,16 +113,16 @@ class PlainCommand(TyperCommand):
                 each.metavar = _value_name(each, ctx)
             _say_range(each)
             if isinstance(getattr(each, "show_default", None), str):
-                # Typer would put it in parentheses: [default: (80%)].
+                # Typer would print it in parentheses: [default: (80%)].
                 each.help, each.show_default = f"{each.help}  [default: {each.show_default}]", False
         return params
 
 
 def _say_range(parameter: Any) -> None:
-    """ "1 or more", "576 to 9216", in place of a formula."""
+    """ "1 or more" or "576 to 9216" in place of a formula."""
     if parameter.min is not None:
         said = f"{parameter.min} or more" if parameter.max is None else f"{parameter.min} to {parameter.max}"
-        parameter._get_number_range_help_str = lambda: said  # noqa: SLF001  # there is no public place for it
+        parameter._get_number_range_help_str = lambda: said  # noqa: SLF001  # noqa: SLF001  # Typer has no public attribute for it
 
 
 def _name_argument(argument: Any) -> None:
@@ -134,7 +134,7 @@ def _name_argument(argument: Any) -> None:
 
 
 def _value_name(option: Any, ctx: Any) -> str:
-    """What stands for an option's value."""
+    """The name that help shows for an option's value."""
     if option.type_descriptor.is_choice:
         return option.display_type(ctx).strip("<>")
     kinds = {"int": "NUMBER", "float": "NUMBER"}
@@ -142,7 +142,7 @@ def _value_name(option: Any, ctx: Any) -> str:
 
 
 class JsonCommand(PlainCommand):
-    """Takes options with and without a value: what follows is the value where it looks like one."""
+    """Accepts options with or without a value: the next word is the value if it looks like one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = args[: args.index("--")] if "--" in args else args
@@ -154,7 +154,7 @@ class JsonCommand(PlainCommand):
 
 
 _OPTIONAL = {"--json": (re.compile(r"-|.*\.json"), "-"), "--live": (re.compile(r"(\S+:)?\d+"), "0")}
-"""What a value looks like, and which it is where none is given."""
+"""What a value looks like, and the value if none is given."""
 
 
 class PollingChoice(StrEnum):

@@ -1,4 +1,4 @@
-"""How figures that were simulated at a table's costs are set beside the measured ones."""
+"""Compares figures simulated with a cost table with the measured ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from iotax.units import show_rate
 from iotax.wording.figures import figure
 
 _CLOSE = 0.1
-"""As a share of what was measured."""
+"""Largest difference that counts as close, as a share of the measured value."""
 
 
 def table_of(rows: Sequence[Row], costs: str) -> Table:
-    """A line for each treatment."""
+    """One row for each treatment."""
     shown = Table(title=f"As measured, with 95 % intervals, and as {escape(costs)} says", title_justify="left")
     shown.add_column("treatment")
     for name in ("IOPS measured", "simulated", "off", "CPU µs/IO measured", "simulated", "off"):
@@ -29,7 +29,7 @@ def table_of(rows: Sequence[Row], costs: str) -> Table:
 
 
 def sentences(rows: Sequence[Row]) -> list[str]:
-    """How many are close."""
+    """How many simulated figures are close."""
     rates = [row.rate_iops for row in rows if row.rate_iops is not None]
     compared = (("CPU per I/O", [row.cpu_ns for row in rows]), ("IOPS", rates))
     told = [_sentence(what, figures) for what, figures in compared if figures]

@@ -1,4 +1,4 @@
-"""Where the instructions of an I/O go, as tables on a terminal and as a document."""
+"""Instructions per I/O by layer and function, as tables on a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from iotax.wording.profile import (
 )
 
 _FUNCTIONS_MAX = 15
-"""On a terminal; the JSON has all."""
+"""Functions shown on a terminal; the JSON has all."""
 _LEADS_MAX = 3
 
 
 def print_profiles(out: Console, summary: Summary) -> None:
-    """Nothing where no run has one."""
+    """Prints nothing if no run has a profile."""
     profiles = cell_profiles(summary.cells)
     for table in layer_tables(profiles):
         heading = f"Instructions per {summary.counts} by layer, {table.side}"
@@ -51,7 +51,7 @@ def print_profiles(out: Console, summary: Summary) -> None:
 
 
 def _parts(table: LayerTable, columns: int) -> list[Table]:
-    """The table in pieces of so many columns."""
+    """The table in pieces of at most this many columns."""
     return [_table(table, range(at, min(at + columns, len(table.arms)))) for at in range(0, len(table.arms), columns)]
 
 
@@ -104,7 +104,7 @@ def _change_table(name: str, differences: Sequence[Difference]) -> Table:
 
 
 def change_documents(changes: Sequence[ProfileChange]) -> list[dict[str, Any]]:
-    """As `iotax compare --json` gives them; docs/reference/json.md."""
+    """The part of `iotax compare --json` about profiles; docs/reference/json.md."""
     return [
         {
             "treatment": each.treatment,
@@ -128,7 +128,7 @@ def _difference(each: Difference) -> dict[str, Any]:
 
 
 def profile_documents(summary: Summary) -> list[dict[str, Any]]:
-    """As `iotax show --json` gives them; docs/reference/json.md."""
+    """The part of `iotax show --json` about profiles; docs/reference/json.md."""
     return [
         {
             "arm": each.arm,

@@ -1,4 +1,4 @@
-"""Options that are read as a study file's values are: `--iops 70k`, `--margin 5%`."""
+"""Options with the same syntax as a study file's values: `--iops 70k`, `--margin 5%`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def size_bytes(text: str) -> int:
 
 
 def link(text: str) -> int:
-    """Bit/s: 25GbE, 25Gbit."""
+    """Bits per second: 25GbE, 25Gbit."""
     return _read(parse_bit_rate, re.sub(r"(?i)be$", "bit", text))
 
 

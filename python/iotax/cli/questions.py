@@ -1,4 +1,4 @@
-"""`iotax init` on a terminal: six questions, and the study that answers them."""
+"""`iotax init` on a terminal: asks six questions and writes the study."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def on_terminal() -> bool:
 
 
 def asked_study() -> str:
-    """The text of a study. A word that cannot be is asked again, with the reason."""
+    """The text of a study. After an invalid answer it gives the reason and asks again."""
     from iotax.design.shape import SETTLE_NS, SLICE_NS
 
     echo("Six questions; Enter takes what stands in brackets.")

@@ -1,4 +1,4 @@
-"""`iotax run`. What is heavy is imported after the first line is on the screen."""
+"""`iotax run`. Slow imports follow the first line on the screen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iotax.notebook import Notebook
 
 _PATHS = 4
-"""Lines of the question, the plan, the notebook and the report, around the first screen."""
+"""Lines around the first screen: the question, the plan, the notebook and the report."""
 
 
 def run(
@@ -49,7 +49,7 @@ def run(
     time_s: float | None = None,
     spoken: Callable[[str], str] = str,
 ) -> None:
-    """`spoken` puts why a study cannot start into the words of the command in use."""
+    """`spoken` rewrites the reason why a study cannot start for the command in use."""
     study, source = load(name, driver, simulated=simulated)
     if time_s is not None:
         study, source = within_time(study, source, time_s)
@@ -84,7 +84,7 @@ def run(
 
 @contextlib.contextmanager
 def _shown(study: Study, path: Path, display: Display, place: str | None, collector: str | None) -> Generator[Listener]:
-    """Whom the runner tells: the display, a live view and a collector where they were asked for, until it is over."""
+    """The runner's listeners until it ends: the display, and a live view and a collector if requested."""
     if place is None and collector is None:
         yield display
         return
@@ -123,10 +123,8 @@ def measure(
     without_lost_hosts: bool = False,
     spoken: Callable[[str], str] = str,
 ) -> Ending:
-    """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin.
-
-    `listener` is told of it all, the display where none is given.
-    """
+    """Runs the rest of a study into the notebook. Exits with the reason if it cannot start. `listener` is notified of
+    everything; the display is the default."""
     from iotax.cli.study import open_lab, planned
     from iotax.engine import EngineError, find_engine
     from iotax.environment import environment
@@ -177,7 +175,7 @@ def _conclude(
     quiet: bool,
     long: bool,
 ) -> None:
-    """The table, what went wrong, and the report's path as the last line."""
+    """Prints the table, what went wrong, and the report's path as the last line."""
     from iotax.cli.show import default_report, write_report
     from iotax.notebook import Notebook
 
@@ -220,7 +218,8 @@ def _is_younger(page: Path, notebook: Notebook, run: int) -> bool:
 
 
 def _nothing_run(notebook: Notebook, run: int) -> str:
-    """The last word, so that earlier figures are not taken for new ones; a script reads `trials_done_now`."""
+    """The last line says that nothing ran, so that earlier figures are not taken for new ones; scripts read
+    `trials_done_now`."""
     trials, partial = len(notebook.trials(run)), notebook.partial(run)
     waiting = f" {len(partial)} of them ran with fewer clients and wait for their hosts." if partial else ""
     return (

@@ -27,10 +27,10 @@ from iotax.wording.trust import SIMULATED_BRIEF
 
 LINES = 24
 _BARS = (8, 5, 3, 0)
-"""Columns of a bar, by what the terminal has room for."""
+"""Columns of a bar, depending on the terminal's width."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _NAME_COLUMNS = 12
-"""What an arm's name keeps, however narrow the terminal."""
+"""Columns kept for an arm's name, however narrow the terminal."""
 _ROWS_MIN = 3
 _DOUBT = "?"
 
@@ -39,7 +39,7 @@ _DOUBT = "?"
 class _Column:
     title: str
     values: dict[str, float]
-    """By arm; of arms that lack it none."""
+    """Values by arm; arms without one are left out."""
     bars: bool = True
     rate: bool = False
 
@@ -50,14 +50,14 @@ class _Column:
 
 
 def print_screen(data: StudyData, reserved: int = 0) -> None:
-    """`reserved`: lines above and below it, such as the paths of notebook and report."""
+    """`reserved`: lines printed above and below it, such as the paths of notebook and report."""
     out = console()
     for line in screen(out, data, LINES - reserved):
         out.print(line, soft_wrap=True if isinstance(line, Text) else None)
 
 
 def screen(out: Console, data: StudyData, room: int) -> list[RenderableType]:
-    """In at most so many lines, where the names of arms are short."""
+    """The screen in at most `room` lines, if the names of arms are short."""
     if not data.measured:
         return [Text("No trial was measured yet.")]
     summary = summarise(data)
@@ -97,7 +97,7 @@ def _folded() -> list[RenderableType]:
 
 
 def _verdicts(summary: Summary) -> list[RenderableType]:
-    """A table without a header, what it leaves out, and what its mark says."""
+    """A table without a header, a line about what it leaves out, and the meaning of its mark."""
     shown, rest = brief.first(summary)
     if not shown:
         return [Text(rest)] if rest else []
@@ -123,7 +123,7 @@ def _verdicts(summary: Summary) -> list[RenderableType]:
 
 
 def _table_of(out: Console, summary: Summary) -> Callable[[int], list[RenderableType]]:
-    """Makes the table of at most so many rows: one for each arm, or for each result of a search."""
+    """A function that makes the table with at most so many rows: one for each arm, or for each result of a search."""
     if found := search.rows(summary.data.study, summary.data.attempts):
         return partial(_found, found)
     heading, columns = _added(summary) if summary.taxes else _absolute(summary)
@@ -143,7 +143,7 @@ def _more(rows: int) -> list[RenderableType]:
 
 
 def _kept(arms: Sequence[str], baseline: str, rows_max: int) -> list[str]:
-    """All where there is room, else the first and the baseline."""
+    """All arms if they fit, else the first ones and the baseline."""
     first = [*arms[:rows_max]]
     return first if baseline in first or baseline not in arms else [*first[:-1], baseline]
 
@@ -153,7 +153,7 @@ def _rows(arms: Sequence[str], columns: Sequence[_Column], bars: int) -> Table:
     table.add_column("", min_width=_NAME_COLUMNS)
     for column in columns:
         barred = bars if column.bars and column.values else 0
-        # Above its figures, not above their bars: spaces that break nothing are kept.
+        # The title stands above the figures, not above their bars; non-breaking spaces hold it there.
         beside = "\u00a0" * (barred + 1) if barred else ""
         name = "\n".join(f"{part}{beside}" for part in column.title.split("\n"))
         table.add_column(name, justify="right", no_wrap=True)
@@ -171,14 +171,14 @@ def _cell(column: _Column, arm: str, bars: int) -> str:
 
 
 def _bar(share: float, width: int) -> str:
-    """In eighths of a column."""
+    """A bar drawn in eighths of a column."""
     eighths = round(max(0.0, share) * width * 8)
     whole, part = divmod(eighths, 8)
     return ("█" * whole + (_EIGHTHS[part] if part else "")).ljust(width)
 
 
 def _added(summary: Summary) -> tuple[str, list[_Column]]:
-    """Beyond the same volume reached locally, under the lightest load."""
+    """What each arm adds to an I/O, compared with the same volume reached locally, under the lightest load."""
     first: dict[str, Tax] = {}
     for tax in summary.taxes:
         first.setdefault(tax.arm, tax)

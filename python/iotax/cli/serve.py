@@ -1,4 +1,4 @@
-"""`iotax serve`: one volume over every protocol, for anybody's clients, until it is told to stop."""
+"""`iotax serve`: serves one volume over every protocol to any client until it is stopped."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from iotax.study.connection import Polling
 from iotax.units import counted, format_size, parse_size
 
 MEMORY_BYTES = 1 << 30
-"""Size of a memory volume that names none."""
+"""Size of a memory volume if none is given."""
 _READY_S = 24 * 3600.0
-"""All that stands at a path is read before it is served: as long as that may take."""
+"""The engine reads a file completely before it serves it, which can take this long."""
 _STATUS_S = 1.0
 _HINTS = {
     "foreign_data": "--keep serves it as it is; --destroy {path} gives it away to be overwritten",
@@ -129,7 +129,7 @@ def _ports(given: Sequence[str]) -> dict[str, int]:
 
 
 def _hear_signals() -> None:
-    """SIGTERM and a hang-up stop it as Ctrl-C does; what the caller has ignored stays ignored."""
+    """SIGTERM and a hang-up stop it as Ctrl-C does; signals that the caller ignores stay ignored."""
 
     def stop(number: int, frame: object) -> NoReturn:
         del number, frame
@@ -141,7 +141,7 @@ def _hear_signals() -> None:
 
 
 def _document(offer: Offer, ready: dict[str, Any]) -> dict[str, Any]:
-    """What docs/reference/json.md promises."""
+    """The document that docs/reference/json.md describes."""
     [volume] = ready["volumes"]
     endpoints = []
     for portal in ready["portals"]:
@@ -194,7 +194,7 @@ class _Display(Protocol):
 
 
 class _Lines:
-    """Where no terminal watches: a line whenever the number of connections has changed."""
+    """Output without a terminal: a line whenever the number of connections has changed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -213,7 +213,7 @@ class _Lines:
 
 
 class _Line(_Lines):
-    """A terminal: the last line says how it stands."""
+    """Output on a terminal: the last line shows the current state."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -240,7 +240,7 @@ def _status(connections: int, cores: float) -> str:
 
 
 def _follow(engine: Engine, display: _Display) -> None:
-    """Asks for the server's status until it ends or is stopped."""
+    """Polls the server's status until it ends or is stopped."""
     before_ns = before_s = 0.0
     engine.send({"command": "status"})
     while True:
@@ -248,7 +248,7 @@ def _follow(engine: Engine, display: _Display) -> None:
             status = engine.expect("status", time.monotonic() + _STATUS_S)
         except EngineError as error:
             if error.kind == "silent":
-                continue  # busy: it answers later
+                continue  # it is busy and answers later
             raise
         now_s = time.monotonic()
         cores = (status["cpu_ns"] - before_ns) / 1e9 / (now_s - before_s) if before_s else 0.0

@@ -1,4 +1,4 @@
-"""`iotax show` and `iotax report`: a notebook for people."""
+"""`iotax show` and `iotax report`: present a notebook."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def show(path: Path | None, run: int | None, document: Path | None, *, long: boo
 
 
 def _show(notebook: Notebook, run: int | None) -> None:
-    """The first screen: which run, how far it is, what it found."""
+    """The first screen: which run, its progress, and its results."""
     from iotax.cli.screen import print_screen
     from iotax.collected import study_data
 
@@ -93,7 +93,7 @@ def connections(attempts: Iterable[Attempt]) -> list[str]:
 
 
 def default_report(notebook: Notebook, run: int | None) -> Path:
-    """Beside the notebook; each run has its own, so that none replaces another's."""
+    """The report's path beside the notebook; each run has its own, so that none replaces another's."""
     number = notebook.run(run).id
     name = notebook.path.stem if number == notebook.runs()[0].id else f"{notebook.path.stem}-run{number}"
     return notebook.path.with_name(f"{name}.html")
@@ -102,8 +102,8 @@ def default_report(notebook: Notebook, run: int | None) -> Path:
 def write_report(
     notebook: Notebook, run: int | None, output: Path | None, charts: Path | None = None, pdf: Path | None = None
 ) -> Path:
-    """Writes the HTML file, and its charts where a folder for them is named; the file's path. Ends with the reason
-    where a file cannot be written."""
+    """Writes the HTML file, and its charts if a folder for them is given; returns the file's path. Exits with the
+    reason if a file cannot be written."""
     path = output or default_report(notebook, run)
     for each in (path, pdf):
         judged(each, notebook.path)

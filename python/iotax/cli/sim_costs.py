@@ -1,4 +1,4 @@
-"""`iotax sim costs`: a table of costs from measurements."""
+"""`iotax sim costs`: makes a cost table from measurements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def costs(path: Path | None, run: int | None, base: str, only: list[str], output
 
 
 def _levels(words: list[str]) -> dict[str, list[str]]:
-    """Of `--only FACTOR=LEVEL,LEVEL`."""
+    """The levels by factor of `--only FACTOR=LEVEL,LEVEL`."""
     found: dict[str, list[str]] = {}
     for word in words:
         factor, _, levels = word.partition("=")
@@ -53,7 +53,7 @@ def _levels(words: list[str]) -> dict[str, list[str]]:
 
 
 def text_of(table: CostTable) -> str:
-    """The file: a line for each figure."""
+    """The table as a file, one line for each figure."""
     lines = [f"about: {json.dumps(table.about, ensure_ascii=False)}"]
     if table.turn_cv:
         source = json.dumps(table.turn_cv.source, ensure_ascii=False)

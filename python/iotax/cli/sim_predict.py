@@ -1,4 +1,4 @@
-"""`iotax sim predict`: a cost table's predictions beside measurements of the same treatments."""
+"""`iotax sim predict`: compares a cost table's predictions with measurements of the same treatments."""
 
 from __future__ import annotations
 

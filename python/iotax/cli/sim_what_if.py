@@ -1,4 +1,4 @@
-"""`iotax sim what-if`: a simulated study as it is and as it would be, side by side."""
+"""`iotax sim what-if`: a simulated study before and after a change, side by side."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from iotax.wording.trust import SIMULATED_BRIEF
 
 _AS_IT_IS = "as it is"
 _NOTHING = "the load"
-"""In place of a limit."""
+"""Shown where no resource is the limit."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Pair:
     name: str
     now: Bottleneck
     then: Bottleneck | None
-    """None where nothing was to change."""
+    """None if there was nothing to change."""
 
 
 def what_if(name: str, change: Change, document: Path | None, *, long: bool) -> None:
@@ -79,7 +79,7 @@ def what_if(name: str, change: Change, document: Path | None, *, long: bool) -> 
 
 
 def _simulated(study: Study, levels: dict[str, LevelValue], change: Change, program: Path) -> Bottleneck:
-    """One replicate of a treatment, with the costs as their table has them."""
+    """One replicate of a treatment, with the costs as in their table."""
     changed = change.of_study(study)
     settings = change.of_settings(changed.settings(levels))
     lab = settings.sim
@@ -92,7 +92,7 @@ def _simulated(study: Study, levels: dict[str, LevelValue], change: Change, prog
 
 
 def _print_screen(pairs: list[_Pair], change: Change, lines: int) -> None:
-    """In at most so many lines: what limits how many treatments, then the treatments, first those that change most."""
+    """At most this many lines: the limits and how many treatments they limit, then the treatments that change most."""
     above = [f"Limits now: {_limits([pair.now for pair in pairs])}."]
     changed = [pair.then for pair in pairs if pair.then is not None]
     if changed:
@@ -136,7 +136,7 @@ def _limits(found: list[Bottleneck]) -> str:
 
 
 def _moved(pair: _Pair) -> tuple[bool, float]:
-    """First those that something else limits, then those that gain or lose most."""
+    """First those with another limit than before, then those that gain or lose most."""
     if pair.then is None:
         return pair.now.limit is None, 0.0
     share = pair.then.rate_iops / pair.now.rate_iops - 1 if pair.now.rate_iops else 0.0
@@ -174,7 +174,7 @@ def _rise(found: Bottleneck) -> str:
 
 
 def _signed(share: float) -> str:
-    """In whole percent."""
+    """In whole percentages."""
     return f"{100 * share:+,.0f}".replace("-0", "+0").replace("-", "−")
 
 

@@ -1,4 +1,4 @@
-"""`iotax size`: cores for a rate of I/O."""
+"""`iotax size`: cores needed for a rate of I/O."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _print(
 
 
 def _sources(costs: list[ServiceCost]) -> list[str]:
-    """Where the costs come from; by name where not all come from one place."""
+    """The source of the costs; by name if they come from several."""
     told = [cost for cost in costs if cost.source]
     if len({cost.source for cost in told}) < 2:
         return [f"Costs: {told[0].source}, with 95 % intervals."] if told else []
@@ -197,7 +197,7 @@ def _costs(given: list[str]) -> list[ServiceCost]:
 def _from_notebook(
     path: Path | None, run: int | None, rate_iops: float, document: Path | None
 ) -> tuple[list[ServiceCost], bool]:
-    """What an I/O costs there, and whether that is simulated."""
+    """What an I/O costs at this rate, and whether that is simulated."""
     with open_notebook(path, ", or give --cpu-us 81 (µs per I/O)") as notebook:
         try:
             data = study_data(notebook, run)

@@ -1,4 +1,4 @@
-"""`iotax plan`, `check`, `studies`, `init`: what is about a study and runs none."""
+"""`iotax plan`, `check`, `studies`, `init`: commands about studies that run none."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from iotax.trial import Trial
 from iotax.units import counted, show_minutes, show_share
 
 FIO_SUFFIXES = (".fio", ".job")
-"""Of job files of fio."""
+"""Suffixes of fio's job files."""
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
 
 
 def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
-    """The lab that the study names. Raises EngineError where there is no engine."""
+    """The lab that the study names. Raises EngineError if there is no engine."""
     try:
         lab = choice.open_lab(study, plan, destroy)
     except ValueError as error:
@@ -51,7 +51,7 @@ def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
 
 
 def planned(study: Study) -> Plan:
-    """The study's plan. Ends where no design can answer it."""
+    """The study's plan. Exits if no design can answer it."""
     try:
         return make_plan(study)
     except ValueError as error:
@@ -86,7 +86,7 @@ def _print_plan(study: Study, made: Plan, remarks: list[str]) -> None:
 
 
 def _order(study: Study, made: Plan) -> Table:
-    """A row for each trial."""
+    """One row for each trial."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("order", "block", "replicate"):
         table.add_column(title, justify="right")
@@ -99,7 +99,7 @@ def _order(study: Study, made: Plan) -> Table:
 
 
 def _turns(study: Study, made: Plan) -> Table:
-    """A row for each treatment, which has no place of its own: each round has another order."""
+    """One row for each treatment, without its position, since each round has another order."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("treatment", justify="right")
     for factor in study.levels():
@@ -112,7 +112,7 @@ def _turns(study: Study, made: Plan) -> Table:
 
 
 def _places(study: Study, trial: Trial) -> tuple[int, ...]:
-    """Where the trial's levels stand in the study."""
+    """Positions of the trial's levels in the study."""
     return tuple(
         [level.value for level in levels].index(trial.treatment[factor]) for factor, levels in study.levels().items()
     )
@@ -132,13 +132,13 @@ def _extent(study: Study, made: Plan) -> str:
 
 
 def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
-    """What this plan can show of each response, by the scatter of the study's latest run here; a line each.
+    """What this plan can detect in each response, one line each, given the scatter of the study's latest run here.
 
-    Only of a run of the same treatments under the same settings: others scatter otherwise.
+    Only a run of the same treatments under the same settings counts: others scatter differently.
     """
     if study.search is not None or not earlier.is_file():
         return []
-    # Heavy, and of no use to a plan that nothing was measured for.
+    # This import is slow, and a plan without measurements does not need it.
     from iotax.analysis import summarise
     from iotax.analysis.change import settings
     from iotax.collected import study_data
@@ -239,7 +239,7 @@ def studies(name: str | None, document: Path | None) -> None:
 
 
 def set_variables(words: Sequence[str]) -> dict[str, str]:
-    """Of `--set NAME=VALUE`."""
+    """Values of `--set NAME=VALUE`."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -302,7 +302,7 @@ def _begun(source: str | None, name: str, variables: Mapping[str, str]) -> str:
 
 
 def _by_lines_of_job(source: str, error: StudyError, lines: Mapping[tuple[str, ...], str]) -> list[str]:
-    """What is wrong with the study that a job became, with the lines of the job: those of the study are unknown."""
+    """Errors of the study made from a job, with the job's lines: the user knows no lines of the study."""
     found = []
     for problem in error.problems:
         place: tuple[str, ...] = tuple(str(each) for each in problem.place)
@@ -314,7 +314,7 @@ def _by_lines_of_job(source: str, error: StudyError, lines: Mapping[tuple[str, .
 
 
 def _builtin(name: str) -> str:
-    """The YAML of a built-in study. Ends where there is no such study."""
+    """The YAML of a built-in study. Exits if there is no such study."""
     try:
         return builtin_study(name)
     except StudyError as error:
@@ -322,7 +322,7 @@ def _builtin(name: str) -> str:
 
 
 def _is_schema(path: Path) -> bool:
-    """Whether it may be replaced: what `init` wrote here before, whatever the version."""
+    """Whether the file may be replaced: `init` wrote it, in whatever version."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))["title"] == TITLE
     except (OSError, ValueError, LookupError, TypeError):

@@ -1,4 +1,4 @@
-"""What a run says at its end: each treatment, absolute and relative to the baseline, as a table and as a document."""
+"""The results of a run: each treatment, absolute and relative to the baseline, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def print_summary(data: StudyData) -> None:
 
 
 def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
-    """A run as `iotax show --json` gives it; docs/reference/json.md. Raises NotebookError."""
+    """A run in the form of `iotax show --json`; docs/reference/json.md. Raises NotebookError."""
     chosen = notebook.run(run)
     data = study_data(notebook, chosen.id)
     summary = summarise(data) if data.measured else None
@@ -154,7 +154,7 @@ def _treatment_document(cell: CellSummary, summary: Summary) -> dict[str, Any]:
 
 
 def _half_widths(summary: Summary) -> dict[str, dict[str, float | None]]:
-    """Response → how precise its ratios to the baseline are, in percent."""
+    """Response → half-width of the intervals of its ratios to the baseline, in percent."""
     return {
         each.response.key: {
             "all_loads_percent": each.overall_percent,

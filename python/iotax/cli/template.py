@@ -1,4 +1,4 @@
-"""What `iotax init` writes."""
+"""The study that `iotax init` writes."""
 
 import re
 
@@ -8,7 +8,7 @@ _SCHEMA = "# yaml-language-server: $schema=study.schema.json\n"
 
 
 def from_study(text: str, name: str) -> str:
-    """A built-in study as a file of one's own, named after the file where a study can have such a name."""
+    """A built-in study as a user's own file, named after the file if that is a valid name."""
     if re.fullmatch(NAME, name):
         text = re.sub(r"^name: .*$", f"name: {name}", text, count=1, flags=re.MULTILINE)
     return _SCHEMA + text

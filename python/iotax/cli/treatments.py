@@ -19,7 +19,7 @@ from iotax.wording import figure, indexed, indexed_ends, recovery, verdict_word
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _NAME_COLUMNS = 12
-"""What a treatment's name keeps, however narrow the terminal."""
+"""Columns kept for a treatment's name, however narrow the terminal."""
 _CPU_PARTS = ("initiator", "target", "hypervisor")
 
 
@@ -31,7 +31,8 @@ class _Column:
 
 
 def tables(console: Console, summary: Summary, primary: Response) -> Sequence[Table]:
-    """One table where it fits; else absolute and relative figures apart; else with all factors in one column too."""
+    """One table if it fits; else separate tables for absolute and relative figures; else all factors in one column as
+    well."""
     absolute, relative = _absolute(summary), _relative(summary, primary)
     runs = _Column("runs", lambda cell: str(len(cell.runs)))
     factors = [
@@ -47,7 +48,7 @@ def tables(console: Console, summary: Summary, primary: Response) -> Sequence[Ta
 def _table(summary: Summary, columns: Sequence[_Column]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        # What does not fit breaks the treatment's name, never a figure.
+        # Breaks the treatment's name to make a table fit, never a figure.
         justify = "right" if column.numeric else "left"
         table.add_column(
             column.title, justify=justify, no_wrap=number > 0, min_width=_NAME_COLUMNS if not number else 0
@@ -71,7 +72,7 @@ _RECOVERY = _Column("recovery\ns", lambda cell: recovery.median(interruptions(ce
 
 
 def _slow(over: str) -> _Column:
-    """I/Os that took longer, a run."""
+    """I/Os per run that took longer."""
 
     def cell(cell: CellSummary) -> str:
         count = interruptions(cell.runs).slow[over]
@@ -81,7 +82,7 @@ def _slow(over: str) -> _Column:
 
 
 def measured_columns(summary: Summary) -> list[tuple[str, str, bool]]:
-    """Title, response and whether it is a rate, of what a table of absolute figures shows."""
+    """Title, response and whether it is a rate, for each column of absolute figures."""
     rate, keys = _columns(summary)
     return [
         (rate.unit.replace("/", "\n/"), rate.key, True),
@@ -94,7 +95,7 @@ def _columns(summary: Summary) -> tuple[Response, dict[str, str]]:
     cpu, each = ("cpu_transaction", "µs/trans.") if summary.database else ("cpu", "µs/IO")
     rate = summary.counted(IOPS)
     parts = [part for part in _CPU_PARTS if any(f"{cpu}_{part}" in cell.values for cell in summary.cells)]
-    # Where one machine is initiator and target at once, their CPU is known together only.
+    # If one machine is initiator and target at once, only their total CPU time is known.
     together = any(cpu in cell.values and f"{cpu}_initiator" not in cell.values for cell in summary.cells)
     keys = _latencies(summary)
     keys |= {f"CPU {each}\ntogether": cpu} if together else {}
@@ -108,8 +109,8 @@ def _columns(summary: Summary) -> tuple[Response, dict[str, str]]:
 
 
 def _latencies(summary: Summary) -> dict[str, str]:
-    """Title → response: of flushes first, which is what a load that flushes is about; of reads and writes apart where
-    nothing is known of both together, as of another program's mix."""
+    """Title → response. Flushes come first, since a load that flushes is about them. Reads and writes are separate if
+    nothing is known of both together, as in another program's mix."""
     known = {key for cell in summary.cells for key in cell.values}
     keys = {f"sync {name}\nµs": f"latency_sync_{name}" for name in ("p50", "p99") if f"latency_sync_{name}" in known}
     lacking = [cell for cell in summary.cells if not {"latency_p50", "latency_p99"} & cell.values.keys()]

@@ -1,7 +1,5 @@
-"""What no command foresaw: one line for whoever typed the command, and a file for whoever mends iotax.
-
-Nothing else in the command line describes an unexpected error: elsewhere such errors pass through.
-"""
+"""Unexpected errors: one line for the user, and a file for the maintainers. Nothing else in the command line describes
+them: such errors pass through elsewhere."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ from iotax.study.source import without_logins
 from iotax.version import __version__
 
 _FRAMES_MAX = 60
-"""Of an endless recursion, the innermost."""
+"""The innermost frames of an endless recursion."""
 
 
 def report(error: Exception) -> Exit:
-    """Says so on standard error and writes the file. The exit code."""
+    """Prints the line on standard error and writes the file. Returns the exit code."""
     kind = "out of memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
     where = _written(_text(error))
     echo(f"iotax: unexpected error, which is a defect of iotax: {_short(without_logins(kind))}", err=True)
@@ -45,7 +43,7 @@ def _text(error: Exception) -> str:
 
 
 def _written(text: str) -> Path | None:
-    """In out/, where a user looks, else among the temporary files; None where neither takes it."""
+    """Writes to out/, where a user looks, else to the temporary files; None if neither is possible."""
     name = f"iotax-error-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1000:03}.txt"
     for folder in (OUT, Path(tempfile.gettempdir())):
         with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
-"""`iotax vs`: a comparison without a file, in fio's words; the study that it runs is written down. What is heavy is
-imported after the first line is on the screen."""
+"""`iotax vs`: compares endpoints without a study file, with fio's option names, and writes down the study that it runs.
+Slow imports follow the first line on the screen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Where:
-    """Where the load runs, what goes to which file, and what may be overwritten."""
+    """Where the load runs, the files to write, and what may be overwritten."""
 
     hosts: str | None
     study: Path | None
@@ -76,7 +76,7 @@ def versus(
 
 
 def mix(rw: str, given: float | None) -> float:
-    """Percent of reads in a mix. Ends where it was given for what is no mix, which would leave it unheard."""
+    """Percentage of reads in a mix. Exits if it was given for another pattern, which would ignore it."""
     if given is not None and RW[rw][0] is not None:
         leave(
             Exit.USAGE, f"--rwmixread is for a mix, and --rw {rw} is none; say --rw rw or --rw randrw, or leave it out"
@@ -91,7 +91,7 @@ _OPTIONS = {
     ("volume", "size"): "--size",
     ("load", "rate_iops"): "--iops",
 }
-"""Place in the study → the option that says it."""
+"""Field of the study → the option that sets it."""
 
 
 _SAID = {
@@ -101,7 +101,7 @@ _SAID = {
     r"`outstanding: (\d+)`": r"`--iodepth \1`",
     r"`workers: (\d+)`": r"`--numjobs \1`",
 }
-"""How a message names fields of a study → the options that say the same."""
+"""Fields of a study as messages name them → the options that set them."""
 
 
 def in_options(message: str) -> str:
@@ -111,7 +111,7 @@ def in_options(message: str) -> str:
 
 
 def _refuse_impossible(text: str) -> None:
-    """Ends where no study can ask this, before a file is written of it."""
+    """Exits before writing a file if no study can ask this."""
     from iotax.study.read import read_study
     from iotax.study.source import StudyError
 
@@ -123,7 +123,7 @@ def _refuse_impossible(text: str) -> None:
 
 
 def _absolute(targets: dict[str, str]) -> dict[str, str]:
-    """Paths as the command line's folder has them: the study may stand in another."""
+    """Makes paths absolute: the study may be in another folder than the current one."""
     return {
         label: str(Path(target).expanduser().absolute())
         if "/" in target and "://" not in target and not target.startswith("local:")
@@ -142,7 +142,7 @@ def _shape(treatments: int, time_s: float, *, hosts: bool) -> Shape:
 
 
 def _options(asked: Asked, time_s: float, hosts: str | None) -> list[str]:
-    """The load as it would be typed again."""
+    """The load as command-line options."""
     words = [word.split("=") for word in asked.words.split(", ")]
     return [part for name, value in words for part in (f"--{name}", value)] + [
         "--time",
@@ -152,7 +152,7 @@ def _options(asked: Asked, time_s: float, hosts: str | None) -> list[str]:
 
 
 def _written(path: Path | None, name: str, text: str) -> Path:
-    """The study's file; one that says the same is kept, one that says something else is never replaced."""
+    """Writes the study's file. Keeps an existing file with the same study and never replaces another study."""
     numbered = (OUT / f"{name}{'' if number == 1 else f'-{number}'}.yaml" for number in range(1, 1000))
     some = numbered if path is None else (path,)
     place = next((each for each in some if not each.exists() or _says(each, text)), None)

@@ -1,4 +1,4 @@
-"""From a study to its trials, in the order in which they run."""
+"""Makes a study's trials, in the order in which they run."""
 
 from iotax.design.plan import Plan, plan
 

@@ -1,4 +1,4 @@
-"""How long it takes to bring a study's volumes into a steady state, before anything runs."""
+"""The time for preconditioning a study's volumes before the first trial."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from iotax.study.precondition import ROUNDS_MIN, Precondition
 from iotax.units import counted, format_duration, format_size, show_minutes
 
 FILL_BYTES_PER_S = 500 << 20
-"""What a volume behind a network may take; it is not known before it runs."""
+"""Assumed bandwidth of a volume behind a network, which is unknown before it runs."""
 
 
 @dataclass(frozen=True)
 class Conditioned:
-    """Of all volumes of a study, one endpoint after the other."""
+    """Time for all volumes of a study, one endpoint after the other."""
 
     asked: Precondition
     endpoints: int
     fill_bytes: int
-    """Of each volume, in each pass."""
+    """Bytes of each volume in each pass."""
 
     @property
     def fill_ns(self) -> int:
@@ -35,7 +35,7 @@ class Conditioned:
 
 
 def conditioned(study: Study) -> Conditioned | None:
-    """None where nothing is done to volumes first."""
+    """None without preconditioning."""
     if study.precondition is None:
         return None
     named = {each.uri for each in study.endpoints().values() if not each.embedded}
@@ -46,7 +46,7 @@ def conditioned(study: Study) -> Conditioned | None:
 
 
 def described(study: Study) -> list[str]:
-    """In a line for people."""
+    """The preconditioning as a line for people."""
     found = conditioned(study)
     if found is None:
         return []

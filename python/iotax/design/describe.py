@@ -1,4 +1,4 @@
-"""What a design is and what it can tell, in lines for people, before anything runs."""
+"""Describes a design and what it can detect in lines for people, before anything runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iotax.study.events import StudyEvent
 from iotax.units import counted, format_duration, show_minutes, show_rate, show_share, show_time
 
 CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
-"""Scatters of runs for which the detectable difference is told: what a lab has, `iotax aa` says."""
+"""Run-to-run variations for which the detectable difference is printed; `iotax aa` measures that of a lab."""
 
 
 def describe(study: Study, plan: Plan) -> list[str]:
@@ -145,7 +145,7 @@ def _search(study: Study, plan: Plan) -> list[str]:
 
 
 def _searched_in_turns(study: Study) -> str:
-    """Of a search by rounds."""
+    """The rounds of a search."""
     slices, search = study.design.slices, study.search
     if slices is None or search is None:
         return ""
@@ -172,8 +172,8 @@ def _stop(study: Study) -> list[str]:
 
 
 def detectable(study: Study, cv: float) -> list[tuple[str, float]]:
-    """What is compared, and the smallest ratio of it that is seen with 90 % power where runs scatter by `cv`; empty
-    where the plan leaves nothing to judge scatter by."""
+    """Each comparison and the smallest ratio that is detected with 90 % power if runs vary by `cv`; empty if the plan
+    leaves nothing to estimate variation from."""
     replicates, cells = study.design.replicates, len(treatments(study))
     blocks = replicates if study.design.blocks == "replicate" else 1
     freedom = replicates * cells - cells - (blocks - 1)
@@ -200,7 +200,7 @@ def _detectable(study: Study) -> list[str]:
 
 
 def _blocks(plan: Plan) -> list[str]:
-    """What few blocks do to everything that drifts with them."""
+    """The effect of few blocks on values that drift with them."""
     if not 1 < plan.blocks < BLOCKS_ENOUGH:
         return []
     return [

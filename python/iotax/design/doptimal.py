@@ -40,7 +40,7 @@ def model_matrix(treatments: Sequence[Sequence[int]], levels: Sequence[int], ord
 
 
 def log_determinant(rows: np.ndarray) -> float:
-    """Of XᵀX; −inf where it is not positive."""
+    """Logarithm of the determinant of XᵀX; −inf if it is not positive."""
     if np.linalg.matrix_rank(rows) < rows.shape[1]:
         return float("-inf")
     sign, logarithm = np.linalg.slogdet(rows.T @ rows)

@@ -21,7 +21,7 @@ Word: TypeAlias = frozenset[int]
 class Fraction:
     factors: int
     generators: tuple[Word, ...]
-    """Of the last factors, in order: each a product of the first ones."""
+    """Generators of the last factors, in order: each a product of the first ones."""
 
     @property
     def base(self) -> int:
@@ -94,6 +94,6 @@ def letters(word: Iterable[int]) -> str:
 
 
 def _aberration(words: tuple[Word, ...], factors: int) -> list[int]:
-    """How many words of each length, the short ones first."""
+    """Number of words of each length, the short ones first."""
     lengths = [len(word) for word in words]
     return [lengths.count(length) for length in range(1, factors + 1)]

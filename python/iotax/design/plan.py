@@ -26,15 +26,15 @@ from iotax.trial import LevelValue, Trial
 from iotax.units import counted, show_minutes
 
 SIMULATED_IO_NS = 5_000
-"""That an I/O of 4 KiB takes to be simulated, with the data of its reads checked."""
+"""Time to simulate an I/O of 4 KiB, with the data of its reads checked."""
 SIMULATED_LOAD_IOPS = 400_000
-"""About what one load's processor allows, where no link and no media allow less."""
+"""Approximate limit of one load's processor if neither link nor media limit it."""
 CONNECT_NS = 150_000_000
-"""What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
+"""Time of a trial besides its warm-up and its window: process, connection, record."""
 TURN_NS = 3_000_000
-"""From one slice's end to the next one's load."""
+"""Time from one slice's end to the next one's load."""
 GUEST_TURN_NS = 50_000_000
-"""The same by the clocks of emulated guests: they answer the last I/Os within it, and their engines wake."""
+"""The same by the clocks of emulated guests: the last I/Os are answered and engines wake within it."""
 HOST_TURN_NS = 20_000_000
 """The same by the clocks of hosts: they agree within a few milliseconds, and slow arrays answer within it."""
 LOADED_PER_IDLE = 8
@@ -45,24 +45,25 @@ treatment's others, on a busy machine (60 sessions)."""
 GUESTS_NS = 15_000_000_000
 """Two guests, from their start until both answer: once for a study in the vm lab."""
 HOSTS_NS = 2_000_000_000
-"""A session's start on hosts: engines, a start that is told a second ahead, and clocks compared at both ends."""
+"""A session's start on hosts: engines, a start sent a second ahead, and clocks compared at both ends."""
 RECONNECT_NS = 3_000_000_000
-"""A guest's protocol taken down and the next one brought up. Of emulated guests 1.6 s (`kernel-exact`) to 5.3 s
-(`kernel-outstanding`, on a busy host) for a change were seen."""
+"""Time to take a guest's protocol down and bring up the next. Measured for emulated guests: 1.6 s (`kernel-exact`) to
+5.3 s (`kernel-outstanding`, on a busy host)."""
 PROFILE_NS = 1_500_000_000
-"""What a profile adds to a trial: over `kernel-exact` 7.5 s in place of 6.2 s were seen, on a busy host."""
+"""Time that a profile adds to a trial: over `kernel-exact` 7.5 s in place of 6.2 s was measured, on a busy host."""
 TRANSACTION_NS = 7_000_000
-"""Of a database's in emulated guests, all clients together: 97 to 192 a second were seen, host busy (`database`)."""
+"""Transactions per second of a database in emulated guests, all clients together: 97 to 192 were measured on a busy
+host (`database`)."""
 FILL_BYTES_PER_S = 1 << 30
 """About how fast one core writes the pattern."""
 LOADS = ("workers", "outstanding")
 """Factors of which a search for the best load chooses levels."""
 PROBE_TRIES = 2
-"""How many probes of a rate must miss the objective before a search rejects it: one disturbance is no knee."""
+"""Probes of a rate that must miss the objective before a search rejects it, since one disturbance is no knee."""
 _CONNECTED_BY = ("connection", "topology")
 """Sections of a study, of which a change of a factor needs another connection."""
 BACKGROUND_NS = 500_000_000
-"""How long the idle machine is measured before each block."""
+"""Duration of the idle measurement before each block."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,12 @@ class Plan:
 
     @property
     def duration_ns(self) -> int:
-        """How long `trials` are expected to take."""
+        """Expected duration of `trials`."""
         return self.setup_ns + sum(self.trial_ns.values()) // self.at_once + self.blocks * BACKGROUND_NS
 
     @property
     def duration_max_ns(self) -> int:
-        """The same with all that a search may add."""
+        """The same with everything that a search may add."""
         return round(self.duration_ns * self.trials_max / len(self.trials)) if self.further else self.duration_ns
 
     @property
@@ -103,7 +104,8 @@ class Plan:
 
 
 def plan(study: Study) -> Plan:
-    """The same study always gives the same trials; of a search the first ones: what it finds decides what follows."""
+    """The same study always gives the same trials. A search starts with its first trials; its results decide what
+    follows."""
     some = treatments(study)
     if study.search is not None and study.search.rate_max is not None:
         search, seed = study.search, study.design.seed
@@ -133,7 +135,7 @@ def plan(study: Study) -> Plan:
 
 
 def conditions(study: Study) -> set[Treatment]:
-    """What a search for the best load chooses it for: the levels of all other factors."""
+    """The conditions for which a search chooses the best load: the levels of all other factors."""
     names = study.levels()
     return {
         tuple(level for name, level in zip(names, treatment, strict=True) if name not in LOADS)
@@ -142,10 +144,11 @@ def conditions(study: Study) -> set[Treatment]:
 
 
 def added(study: Study, earlier: Sequence[Trial]) -> list[Trial]:
-    """What the plan has beyond `earlier`, the trials of an equal study with fewer replicates, to be run after them.
+    """The additional trials compared with `earlier`, those of an equal study with fewer replicates, which run after
+    them.
 
-    They are blocks of their own: even where the study has none, what runs later may have drifted. Orders go on from the
-    earlier ones'. Sentinels stand where the whole plan has them in the new blocks.
+    They are separate blocks even if the study has none, since later runs may have drifted. Orders continue from the
+    earlier ones. Sentinels have the positions of the whole plan in the new blocks.
     """
     replicates = max(trial.replicate for trial in earlier)
     last = max(trial.block for trial in earlier)
@@ -203,7 +206,7 @@ def _between_plots(study: Study, runs: list[tuple[int, int, Treatment]]) -> list
 
 
 def trial_seed(study: Study, trial: Trial) -> int:
-    """Draws the addresses of a trial. All treatments of a replicate share it: they are asked the same I/Os."""
+    """Draws the addresses of a trial. All treatments of a replicate share it: they get the same I/Os."""
     if not trial.compared:
         return derive_seed(study.design.seed, "addresses beside", trial.order)
     return derive_seed(study.design.seed, "addresses", trial.replicate)
@@ -211,7 +214,7 @@ def trial_seed(study: Study, trial: Trial) -> int:
 
 def steps_max(search: Search) -> int:
     """Probes of one treatment in one block until its knee is bracketed: each rate halves the range, by ratio, and one
-    of its ends may be asked too."""
+    of its ends may be probed, too."""
     return PROBE_TRIES * (1 + halvings(search))
 
 
@@ -240,7 +243,7 @@ def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: i
 
 def _setup_ns(study: Study) -> int:
     first = conditioned(study)
-    # Of a design by rounds guests boot for each session.
+    # In a design by rounds, guests boot for each session.
     boots = study.lab.vm is not None and study.design.slices is None
     return (GUESTS_NS if boots else 0) + (first.least_ns if first else 0)
 
@@ -269,7 +272,7 @@ def _expected(study: Study, trials: Sequence[Trial]) -> dict[str, int]:
 
 
 def _simulated_ns(settings: Settings) -> int:
-    """What is simulated are I/Os: as many as the world's narrowest part lets through."""
+    """I/Os to simulate: as many as the narrowest part of the simulated machines lets through."""
     lab, load, link = settings.sim, settings.load, settings.topology
     assert lab is not None, "a simulated study"
     machines = load.clients or 1
@@ -294,7 +297,7 @@ def _simulated_ns(settings: Settings) -> int:
 
 
 def _window_ns(load: Load) -> int:
-    """Of a number of transactions, what they took where they were seen."""
+    """Duration of a number of transactions, at the measured rate."""
     if load.transactions is None:
         return load.runtime
     return load.transactions * load.workers * TRANSACTION_NS
@@ -325,7 +328,7 @@ def _expected_ns(study: Study, trial: Trial) -> int:
     if study.lab.sim is not None:
         return CONNECT_NS + _simulated_ns(settings)
     if slices := study.design.slices:
-        # Its slices, and its share of what starts a session.
+        # Its slices, and its share of a session's start.
         return slices.rounds * (slices.settle_ns + slices.slice_ns + TURN_NS) + CONNECT_NS // 2
     expected_ns = settings.load.warmup + _window_ns(settings.load) + CONNECT_NS
     if settings.volume.refill == "trial" and settings.volume.fill == "pattern":

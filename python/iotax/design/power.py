@@ -1,4 +1,4 @@
-"""What a design can detect: the power of a two-sided t-test of a difference of logarithms."""
+"""The power of a design: of a two-sided t-test of a difference of logarithms."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def replicates_to_detect(cv: float, ratio: float) -> int:
         seen = detectable_ratio(cv, runs, 2 * (runs - 1))
         return seen is not None and seen <= ratio
 
-    # What more runs show, fewer may not: double until it is enough, then halve the gap.
+    # Fewer runs may not detect what more runs do: double the number until it is enough, then halve the gap.
     enough = 2
     while not shown(enough):
         enough *= 2

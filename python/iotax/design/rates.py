@@ -27,12 +27,12 @@ class Ladder:
 
     @property
     def middle_iops(self) -> int:
-        """Where a search begins."""
+        """The first rate of a search."""
         return self.rate_iops(self.rungs // 2)
 
 
 def halvings(search: Search) -> int:
-    """Of a ladder, until two rungs are left that are next to each other."""
+    """Steps on a ladder until two neighbouring rungs are left."""
     assert search.rate_max is not None
     span = math.log(search.rate_max / search.rate_min)
     return max(1, math.ceil(math.log2(span / math.log1p(search.precision / 100) + 1)))

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
 
 def session_rounds(study: Study, trials: Sequence[Trial], session: int) -> list[list[int]]:
-    """The rounds of one session, counted from 1: each the places of `trials` in the order in which they are measured.
-
-    Which trial is listed first does not matter: a treatment has its place by its levels.
-    """
+    """The rounds of one session, counted from 1: each has the positions in `trials` in the order of measurement. The
+    order of `trials` does not matter: a treatment's place depends on its levels."""
     levels = {name: [level.value for level in some] for name, some in study.levels().items()}
     apart = set(study.compared)
     if trials[0].role == "confirm":
@@ -46,13 +44,13 @@ def session_rounds(study: Study, trials: Sequence[Trial], session: int) -> list[
 
 
 def session_of(study: Study, trial: Trial) -> tuple[LevelValue, ...]:
-    """Which session measures a trial: its block and, of a split plot, the levels of its whole plot."""
+    """The session that measures a trial: its block and, in a split plot, the levels of its whole plot."""
     return (trial.block, *(trial.treatment[name] for name in study.design.hard_to_change))
 
 
 def with_idle(rounds: Sequence[Sequence[int]]) -> list[list[int | None]]:
-    """The same rounds, some of which end with a slice without load (None): where machines are judged
-    whole, it says what they spend by themselves. The first does, then one for every eight slices of load."""
+    """The same rounds, some of which end with a slice without load (None): if whole machines are measured, it gives
+    their background. The first round has one, then every eighth slice of load is followed by one."""
     loaded = idle = 0
     found: list[list[int | None]] = []
     for row in rounds:
@@ -119,7 +117,7 @@ def _groups(sizes: Sequence[int], seed: int) -> list[list[int]]:
 
 
 def _forwards(size: int, seed: int) -> list[list[int]]:
-    """Of each row of Williams and its mirror image one, with the treatments' places drawn."""
+    """One of each row of Williams and its mirror image, with the treatments' places drawn."""
     names = shuffled(range(size), seed, "slices")
     found: list[list[int]] = []
     for row in shuffled([[names[each] for each in row] for row in williams(size)], seed, "arms"):

@@ -48,7 +48,7 @@ class Shape:
     sessions: int
     rounds: int
     duration_ns: int
-    """How long it takes in all."""
+    """Total duration."""
     reach: float
     """Half of an interval, in standard deviations of one slice: to compare shapes by."""
 
@@ -56,7 +56,7 @@ class Shape:
 def session_ns(
     treatments: int, rounds: int, *, slice_ns: int = SLICE_NS, settle_ns: int = SETTLE_NS, hosts: bool = False
 ) -> int:
-    """What a session takes, its start included."""
+    """Duration of a session, including its start."""
     own_ns, turn_ns = (HOSTS_NS, HOST_TURN_NS) if hosts else (BACKGROUND_NS + START_NS, TURN_NS)
     start_ns = own_ns + LEAD_IN_NS + treatments * CONNECT_NS // 2
     slices = rounds * treatments + (idle_slices(treatments, rounds) if hosts else 0)
@@ -72,7 +72,7 @@ def best_shape(
     settle_ns: int = SETTLE_NS,
     hosts: bool = False,
 ) -> Shape:
-    """The narrowest interval within `duration_ns`, on this machine or on `hosts`. Raises ValueError where not even the
+    """The narrowest interval within `duration_ns`, on this machine or on `hosts`. Raises ValueError if not even the
     smallest design fits."""
 
     def takes_ns(rounds: int) -> int:
@@ -99,12 +99,12 @@ class Within:
     study: Study
     duration_ns: int
     wider: float
-    """How many times as wide its intervals are expected to be as those of the study as it stands."""
+    """Expected width of its intervals relative to those of the study as written."""
 
 
 def within(study: Study, duration_ns: int) -> Within:
     """The narrowest intervals within `duration_ns`: other sessions and rounds, and shorter slices where they must be.
-    Raises ValueError where the study is not by rounds, or where not even the smallest design fits."""
+    Raises ValueError if the study is not by rounds, or where not even the smallest design fits."""
     own = study.design.slices
     if own is None:
         raise ValueError(
@@ -131,7 +131,8 @@ def within(study: Study, duration_ns: int) -> Within:
 
 
 def _parts_ns(study: Study, slice_ns: int) -> tuple[int, int, int]:
-    """What a session takes without rounds, what a round takes, and what comes once; of a search with all it may add."""
+    """The duration of a session without rounds, of a round, and of everything that happens once, including all that a
+    search may add."""
     one, two, three = (
         plan(_shaped(study, sessions, rounds, slice_ns))
         for sessions, rounds in ((_ROUNDS_MIN, _ROUNDS_MIN), (_ROUNDS_MIN, _ROUNDS_MIN + 1), (_ROUNDS_MIN + 1, 2))
@@ -159,11 +160,9 @@ def advice(
     *,
     hosts: bool = False,
 ) -> str | None:
-    """What a pilot says of a plan by rounds: other numbers that give narrower intervals in the same time; None where
-    none gives them much narrower.
-
-    `share_of_sessions`: of the variance of a session's ratio, what a fresh start brings, with the plan's own rounds.
-    """
+    """Advice from a pilot for a plan by rounds: numbers that give narrower intervals in the same time; None if none
+    gives much narrower ones. `share_of_sessions`: the share of a fresh start in the variance of a session's ratio, with
+    the plan's own rounds."""
     share = min(share_of_sessions, _SHARE_MAX)
     start_of_slice = share / (1 - share) / slices.rounds
     try:

@@ -1,4 +1,4 @@
-"""Which treatments of a study run: all, a fraction, or a D-optimal choice."""
+"""The treatments of a study: all, a fraction, or a D-optimal choice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Treatment: TypeAlias = tuple[Level, ...]
 
 
 def treatments(study: Study) -> list[Treatment]:
-    """In the order of the factorial. Raises SingularDesignError where a D-optimal choice is not possible."""
+    """Treatments in the order of the factorial. Raises SingularDesignError if no D-optimal choice is possible."""
     everything = candidates(study)
     if study.design.fraction != "1":
         levels = list(study.levels().values())
@@ -42,7 +42,7 @@ def fraction_of(study: Study) -> Fraction:
 
 
 def matrix(study: Study, some: list[Treatment]) -> np.ndarray:
-    """The model matrix of what the study's `effects` ask a D-optimal design to tell apart."""
+    """The model matrix of the study's `effects`, which a D-optimal design must be able to estimate."""
     from iotax.design.doptimal import model_matrix  # noqa: PLC0415 - as above
 
     levels = list(study.levels().values())

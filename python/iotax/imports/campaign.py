@@ -43,7 +43,7 @@ class Times:
         return self.written or self.all_ns is not None or path.resolve() in self.of_ns
 
     def begin_ns(self, path: Path) -> int | None:
-        """When the first of a file's runs began; None where it was not given."""
+        """When the first of a file's runs began; None if it was not given."""
         return self.of_ns.get(path.resolve(), self.all_ns)
 
 
@@ -83,7 +83,7 @@ class Campaign:
 
 
 def read_campaign(form: Format, paths: Sequence[Path], naming: Naming) -> Campaign:
-    """Reads every file. Raises PatternError where a name does not say what it should."""
+    """Reads every file. Raises PatternError if a name does not say what it should."""
     notes, unreadable, found = Notes(), [], []
     digest = hashlib.sha256(f"{form.name}{form.columns or ''}".encode())
     files = _distinct(each for path in paths for each in form.files(path))
@@ -240,7 +240,7 @@ def _own_factors(
 def _varies_within(
     results: Sequence[Measured], given: Sequence[Mapping[str, LevelValue | None]], chosen: Sequence[str], name: str
 ) -> tuple[str, list[str]] | None:
-    """A treatment in which the setting has several values, and these; None where it has one in each."""
+    """A treatment in which the setting has several values, and these; None if it has one in each."""
     of: dict[tuple, dict[LevelValue, Path]] = {}
     for result, named in zip(results, given, strict=True):
         treatment = (*named.items(), *((each, _setting(result, each)) for each in chosen))

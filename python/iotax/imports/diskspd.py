@@ -82,7 +82,7 @@ def root_of(path: Path, text: str, begin: int, advice: str = "") -> Xml.Element:
 
 
 def _start_unix_ns(text: str) -> int | None:
-    """When DiskSpd began, its warm-up not counted; it writes UTC. None where it does not say."""
+    """When DiskSpd began, its warm-up not counted; it writes UTC. None if it does not say."""
     try:
         at = datetime.strptime(text.strip(), "%Y/%m/%d %H:%M:%S UTC").replace(tzinfo=UTC)
     except ValueError:

@@ -39,7 +39,7 @@ class _Target:
     shared: bool = False
     """Its threads go on with one sequence (-si)."""
     rate: str = ""
-    """Of a thread: `100i` is IOPS, `100` bytes per ms; empty where it goes as fast as it can."""
+    """Of a thread: `100i` is IOPS, `100` bytes per ms; empty if it goes as fast as it can."""
 
     def stream(self) -> dict[str, Any]:
         return {

@@ -211,7 +211,7 @@ def stragglers(phase: str, first_s: float, last_s: float) -> list[str]:
 
 
 def start_of(text: str) -> int | None:
-    """Since 1970, in ns; None where it is no date."""
+    """Since 1970, in ns; None if it is no date."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:

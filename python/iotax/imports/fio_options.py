@@ -68,7 +68,7 @@ class Job:
 
     @property
     def depth(self) -> int | None:
-        """I/Os in flight of each clone; None where it is no number."""
+        """I/Os in flight of each clone; None if it is no number."""
         return 1 if self.synchronous else small(self.options.get("iodepth", "1"))
 
     @property
@@ -100,7 +100,7 @@ class Job:
 
     @property
     def random_percents(self) -> tuple[float, float] | None:
-        """Of reads and of writes, as far as there are any; None where it is no number."""
+        """Of reads and of writes, as far as there are any; None if it is no number."""
         if self.kind not in _MIXES:
             return None
         whole = _MIXES[self.kind][1]
@@ -126,7 +126,7 @@ class Job:
     @property
     def block_sizes(self) -> list[int] | None:
         """In bytes, of the directions that the job has, the reads' first; several where they differ or where one has
-        several. None where it cannot be told."""
+        several. None if it cannot be told."""
         default = str(_DEFAULT_BLOCK)
         if "bssplit" in self.options:
             parts = per_direction(self.options["bssplit"], default)
@@ -141,7 +141,7 @@ class Job:
 
     @property
     def rate(self) -> float | None:
-        """I/Os a second of all its clones together; 0 where none is set, None where it cannot be told."""
+        """I/Os a second of all its clones together; 0 where none is set, None if it cannot be told."""
         clones, sizes = self.clones, self.block_sizes
         if not {"rate", "rate_iops"} & set(self.options):
             return 0.0
@@ -181,7 +181,7 @@ def per_direction(text: str, default: str) -> tuple[str, str]:
 
 
 def size_of(text: str) -> int | None:
-    """Bytes, or a plain number, as fio writes it; None where it is none."""
+    """Bytes, or a plain number, as fio writes it; None if it is none."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or len(text) > 24:
         return None
@@ -193,14 +193,14 @@ def size_of(text: str) -> int | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """None where it is no time."""
+    """None if it is no time."""
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]*)", text.strip().lower())
     return float(found[1]) * _SECONDS[found[2]] if found and found[2] in _SECONDS else None
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Of the jobs that ran together; None where they differ or do not say."""
+    """Of the jobs that ran together; None if they differ or do not say."""
 
     workers: int | None
     per_worker: int | None
@@ -285,7 +285,7 @@ def _read_percent(jobs: Sequence[Job]) -> str | None:
 
 def _clones(rows: Sequence[Mapping[str, Any]], options: Sequence[Mapping[str, str]]) -> list[int | None]:
     """Of each row: clones that are reported apart are rows of their own; reported together their times add up. None
-    where a row is of several jobs, of which fio repeats the options of the first."""
+    if a row is of several jobs, of which fio repeats the options of the first."""
     found: list[int | None] = []
     for row, own in zip(rows, options, strict=True):
         clones = small(own.get("numjobs")) or 1

@@ -47,7 +47,7 @@ def recognised(text: str) -> bool:
 
 
 def outputs(path: Path, text: str, notes: Notes) -> list[Fields]:
-    """Every report in the text. Raises Unreadable where there is none."""
+    """Every report in the text. Raises Unreadable if there is none."""
     runs = list(_runs(path, text))
     found = [Fields(path, report) for run in runs for report in run.reports() if report["jobs"]]
     if not found:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class Reader(Protocol):
     def __call__(self, path: Path, notes: Notes) -> list[Measured]:
-        """Every result in the file. Raises Unreadable where there is none."""
+        """Every result in the file. Raises Unreadable if there is none."""
         ...
 
 

@@ -66,7 +66,7 @@ class Fields:
         return self.values.get(name) is not None
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Raises Unreadable where it is no finite number, or missing without a default."""
+        """Raises Unreadable if it is no finite number, or missing without a default."""
         value = self._given(name, default)
         return number(self.path, value, at=self.place(name))
 
@@ -87,15 +87,15 @@ class Fields:
         return str(value) if isinstance(value, str | int | float) else default
 
     def part(self, name: str) -> Fields:
-        """An object within; an empty one where it is missing. Raises Unreadable where it is something else."""
+        """An object within; an empty one where it is missing. Raises Unreadable if it is something else."""
         value = self.values.get(name)
         if value is not None and not isinstance(value, dict):
             raise Unreadable(self.path, "an object is meant here", at=self.place(name))
         return Fields(self.path, value or {}, self.place(name))
 
     def parts(self, name: str, label: str = "") -> list[Fields]:
-        """The objects of a list; none where it is missing. `label` is the field that tells them apart in messages.
-        Raises Unreadable where it is something else."""
+        """The objects of a list; none if it is missing. `label` is the field that tells them apart in messages.
+        Raises Unreadable if it is something else."""
         value = self.values.get(name)
         if value is not None and not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
             raise Unreadable(self.path, "a list of objects is meant here", at=self.place(name))

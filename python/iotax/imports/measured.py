@@ -52,11 +52,11 @@ class Measured:
     write: Direction
     duration_ns: int
     part: str = ""
-    """Which of a run's results; empty where it has one."""
+    """Which of a run's results; empty if it has one."""
     run: int = 1
     """Which of the runs that were appended to one file. Runs of one treatment are its replicates."""
     start_unix_ns: int | None = None
-    """None where the file does not say it, and it does not follow from what the file says."""
+    """None if the file does not say it, and it does not follow from what the file says."""
     sync: Direction | None = None
     """Flushes that the program timed."""
     percentiles: Sequence[tuple[float, int]] = ()
@@ -150,7 +150,7 @@ class Measured:
         )
 
     def checked(self) -> Measured:
-        """Itself. Raises Unreadable where a figure can be no result of any run, whatever its file says."""
+        """Itself. Raises Unreadable if a figure can be no result of any run, whatever its file says."""
         for name, value, most in (
             ("duration", self.duration_ns, _YEARS_NS),
             ("workers", self.workers or 1, _COUNT_MAX),
@@ -207,7 +207,7 @@ _Part = TypeVar("_Part")
 
 def readable(parts: Iterable[_Part], read: Callable[[_Part], Measured], notes: Notes) -> list[Measured]:
     """Results of a file's parts. What is wrong with one of them costs the others nothing: it is told. Raises Unreadable
-    where none can be read."""
+    if none can be read."""
     found, problems = [], []
     for each in parts:
         try:
@@ -288,14 +288,14 @@ _Number = TypeVar("_Number", int, float)
 
 
 def _sum(values: Sequence[_Number | None]) -> _Number | None:
-    """None where one of them is not known."""
+    """None if one of them is not known."""
     known = [value for value in values if value is not None]
     return sum(known[1:], known[0]) if known and len(known) == len(values) else None
 
 
 @dataclass(frozen=True)
 class Bin:
-    """I/Os that took longer than one bound and no longer than another; None where it has no upper one."""
+    """I/Os that took longer than one bound and no longer than another; None if it has no upper one."""
 
     low_ns: int
     high_ns: int | None

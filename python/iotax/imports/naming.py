@@ -47,7 +47,7 @@ class NamePattern:
         self._expression = re.compile(expression + _literal(self.pattern[at:]))
 
     def values(self, path: Path) -> dict[str, str] | None:
-        """Name → text; None where the path is named otherwise."""
+        """Name → text; None if the path is named otherwise."""
         found = self._expression.fullmatch("/".join(path.parts[-self._parts :]))
         return {SAME.get(name, name): text for name, text in found.groupdict().items()} if found else None
 
@@ -74,7 +74,7 @@ def level_of(factor: str, text: str) -> LevelValue:
 
 
 def run_number(values: Mapping[str, str], name: str, path: Path) -> int | None:
-    """Which replicate or block a name says; None where it says none. Raises PatternError."""
+    """Which replicate or block a name says; None if it says none. Raises PatternError."""
     text = values.get(name)
     if text is None:
         return None

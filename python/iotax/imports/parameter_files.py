@@ -61,7 +61,7 @@ class _Definition:
         return next((self.values[option] for option in options if option in self.values), None)
 
     def listed(self, *options: str) -> list[str]:
-        """The values of `(a,b,c)`, or the one; empty where nothing is said."""
+        """The values of `(a,b,c)`, or the one; empty if nothing is said."""
         text = self.text(*options)
         return [] if text is None else [each.strip() for each in text.strip("()").split(",") if each.strip()]
 
@@ -417,7 +417,7 @@ def _workers(path: Path, blocks: Sequence[_Block]) -> list[_Worker]:
 
 
 def _cycled(path: Path, blocks: Sequence[_Block]) -> list[int]:
-    """Outstanding I/Os, where the test goes through several; empty where it does not."""
+    """Outstanding I/Os, where the test goes through several; empty if it does not."""
     kinds = [rows[0] for title, _, rows in blocks if title == "Test Type" and rows]
     if not kinds or "OUTSTANDING" not in kinds[0].upper():
         return []

@@ -23,14 +23,14 @@ class Transaction:
     ended_us: int
     """Since 1970."""
     latency_us: int | None
-    """None where it failed or was skipped."""
+    """None if it failed or was skipped."""
     lag_us: int | None = None
     """Of an open loop: from when it was scheduled to its beginning."""
     failed: bool = False
 
 
 def transaction_of(line: bytes) -> Transaction:
-    """Raises ValueError where the line is none."""
+    """Raises ValueError if the line is none."""
     words = line.split()
     if len(words) < COLUMNS_MIN:
         raise ValueError(f"{len(words)} columns where at least {COLUMNS_MIN} are meant")

@@ -146,7 +146,7 @@ def whole(path: Path, text: object, *, line: int | None = None, at: str = "") ->
 
 
 def small(text: str | None) -> int | None:
-    """A setting that is a whole number; None where it is none, or none that anything is set to."""
+    """A setting that is a whole number; None if it is none, or none that anything is set to."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 

@@ -64,7 +64,7 @@ class Recorded:
     meter: str = ""
 
     def during(self, start_unix_ns: int, end_unix_ns: int) -> CpuTime | None:
-        """Busy time over a run; None where the samples do not cover it."""
+        """Busy time over a run; None if the samples do not cover it."""
         covered = busy = 0.0
         for sample in self.samples[self._first(start_unix_ns) :]:
             if sample.start_unix_ns >= end_unix_ns:

@@ -27,7 +27,7 @@ from iotax.units import counted
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line says of the study; empty where it says nothing."""
+    """What the command line says of the study; empty if it says nothing."""
 
     name: str
     question: str = ""
@@ -58,7 +58,7 @@ class Read:
 
 
 def study_of(campaign: Campaign, wanted: Wanted, recorded: Sequence[Recorded] = ()) -> Read:
-    """Raises PatternError where two results claim one place, the baseline is not among them, or published figures fit
+    """Raises PatternError if two results claim one place, the baseline is not among them, or published figures fit
     no
     treatment; Unreadable where these cannot be read."""
     placed = campaign.placed

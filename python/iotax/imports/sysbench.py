@@ -127,6 +127,6 @@ def _direction(ios: int, size: int, mean_ms: float | None, worst_ms: float) -> D
 
 
 def _figure(path: Path, text: str, form: str, at: str) -> float | None:
-    """By the first group that matched; None where none did."""
+    """By the first group that matched; None if none did."""
     match = re.search(form, text, re.MULTILINE)
     return number(path, next(each for each in match.groups() if each), at=at) if match else None

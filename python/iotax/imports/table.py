@@ -98,7 +98,7 @@ def read(path: Path, notes: Notes, columns: Sequence[Column] = ()) -> list[Measu
 
 
 def _decimal(path: Path, figures: Sequence[str]) -> str:
-    """The decimal mark of a table, by the figures that leave no doubt; empty where none has. Raises Unreadable."""
+    """The decimal mark of a table, by the figures that leave no doubt; empty if none has. Raises Unreadable."""
 
     def some(mark: str, group: str) -> bool:
         part, sure = rf"\d{{1,3}}(\{group}\d{{3}})", rf"\d+\{mark}(?!\d{{3}}$)\d+"
@@ -111,7 +111,7 @@ def _decimal(path: Path, figures: Sequence[str]) -> str:
 
 
 def _plain(path: Path, line: int, name: str, text: str, decimal: str) -> str:
-    """A figure as Python reads it. Raises Unreadable where its comma may stand for thousands or for decimals."""
+    """A figure as Python reads it. Raises Unreadable if its comma may stand for thousands or for decimals."""
     if "," not in text and decimal != ",":
         return text
     if not decimal:

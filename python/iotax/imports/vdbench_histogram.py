@@ -31,7 +31,7 @@ class Counts:
 
 
 def counts_beside(path: Path, notes: Notes) -> dict[tuple[str, int], Counts]:
-    """(run's name, which of that name) → its counts, of the histogram in the same folder; empty where there is none, or
+    """(run's name, which of that name) → its counts, of the histogram in the same folder; empty if there is none, or
     none that can be read."""
     beside = path.with_name(NAME)
     if not beside.is_file():

@@ -52,7 +52,7 @@ class Row:
 
     @property
     def unix_s(self) -> float | None:
-        """When it ended; None where no date is known. Times of any zone but UTC are taken as UTC."""
+        """When it ended; None if no date is known. Times of any zone but UTC are taken as UTC."""
         stamped = _STAMP.fullmatch(self.values.get("timestamp", ""))
         if stamped is not None:
             text, form = stamped["time"], "%m/%d/%Y-%H:%M:%S"
@@ -67,7 +67,7 @@ class Row:
 
     @property
     def zone(self) -> str:
-        """That the time is of; empty where it is not said."""
+        """That the time is of; empty if it is not said."""
         stamped = _STAMP.fullmatch(self.values.get("timestamp", ""))
         return stamped["zone"] if stamped is not None else ""
 
@@ -205,7 +205,7 @@ def _columns(path: Path, first: list[str], second: list[str], line: int) -> tupl
 
 
 def _values(content: str, header: list[str], line: int, path: Path, notes: Notes) -> dict[str, str] | None:
-    """None where the line is none of the table."""
+    """None if the line is none of the table."""
     words = content.split()
     if len(words) < 2 or not re.fullmatch(r"\d+:\d\d:\d\d\.\d+", words[0]) or not re.match(r"\d+$|avg_\d", words[1]):
         return None

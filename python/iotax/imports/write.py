@@ -37,7 +37,7 @@ def write(writer: Writer, read: Read, *, label: str, environment: dict[str, Any]
 
 
 def _beginning(writer: Writer, study: ImportedStudy, kept: Sequence[Kept], label: str) -> int | None:
-    """The latest run of this name and label, where all that it holds is among these results; None where not."""
+    """The latest run of this name and label, where all that it holds is among these results; None if not."""
     results = {each.trial.id: _but_for_idle(each.result) for each in kept}
     for each in reversed(writer.runs()):
         if (each.name, each.label) != (study.name, label):

@@ -1,1 +1,1 @@
-"""Where trials run. All labs give the same TrialResult."""
+"""Labs, in which trials run. All labs give the same TrialResult."""

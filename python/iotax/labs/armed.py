@@ -1,7 +1,7 @@
-"""Stops a process and lets it go on, also when whoever stopped it is gone.
+"""Stops a process and lets it continue, even if the process that stopped it is gone.
 
-A second process is armed first: it sends SIGCONT as soon as the pipe to it closes, as it does when we end, however that
-happens, or when a stop outlasts its lease. It is this file, run with nothing but the standard library.
+A second process is armed first: it sends SIGCONT as soon as its pipe closes, which happens when iotax ends in any way,
+or when a stop outlasts its lease. It runs this file with only the standard library.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _ARMED = b"armed\n"
 _STOPS, _GOES_ON = b"s", b"g"
-"""What the second process is told."""
+"""Commands to the second process."""
 _ARM_S = 30.0
 _END_S = 30.0
 
 
 class Freezer:
-    """Of one process. Raises OSError where it is gone before it is stopped."""
+    """Stops one process. Raises OSError if it is gone before it is stopped."""
 
     def __init__(self, pid: int, lease_s: float) -> None:
         """`lease_s`: how long it may stand still at a time, should we hang."""
@@ -51,7 +51,7 @@ class Freezer:
             raise OSError("the process that would undo the event did not come up")
 
     def freeze(self) -> None:
-        """Raises OSError, too, where it would not be undone: nothing is stopped then."""
+        """Raises OSError as well if the stop could not be undone: nothing is stopped then."""
         self._tell(_STOPS)
         signal.pidfd_send_signal(self._process, signal.SIGSTOP)
 

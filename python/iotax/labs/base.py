@@ -1,4 +1,4 @@
-"""What the runner knows of a lab."""
+"""The interface of a lab to the runner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iotax.trial import Background, Connected, Trial, TrialResult
 
 @dataclass(frozen=True)
 class HostSample:
-    """What one of several hosts did in an interval."""
+    """One host's activity in an interval, if there are several."""
 
     host: str
     rate_iops: float
@@ -23,7 +23,7 @@ class HostSample:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a trial did in its latest interval."""
+    """A trial's activity in its latest interval."""
 
     phase: str
     """`warmup` or `run`."""
@@ -32,12 +32,12 @@ class Sample:
     latency_p50_ns: int | None
     latency_p99_ns: int | None
     trial: str = ""
-    """Of a session: the trial whose slice it is, and in which round, from 1."""
+    """In a session: the trial whose slice it is, and its round, from 1."""
     round: int = 0
     hosts: tuple[HostSample, ...] = ()
-    """Where the load comes from other machines: each one's part. Percentiles of several cannot be put together."""
+    """Each machine's part if the load comes from others. Percentiles of several machines cannot be combined."""
     cores: Mapping[CpuRole, float] = field(default_factory=dict)
-    """Processors that each role kept busy lately, background included; empty where it is not watched."""
+    """Processors that each role recently kept busy, including background; empty if not monitored."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ Progress: TypeAlias = Callable[[Sample | Step], None]
 
 @dataclass(frozen=True)
 class CheckItem:
-    """What a preflight found about one thing. `error` and `refused` keep the study from running."""
+    """One finding of a preflight. `error` and `refused` keep the study from running."""
 
     kind: Literal["ok", "warning", "error", "refused"]
     subject: str
@@ -76,7 +76,7 @@ class Worked:
     bytes: int
     """Written."""
     rate_iops: float | None = None
-    """Of random writes."""
+    """Share of random writes done."""
 
 
 _PERMANENT = frozenset(
@@ -100,7 +100,7 @@ _AWAY = frozenset({"refused", "unreachable", "not_found", "lost"})
 
 
 class TrialFailed(Exception):  # noqa: N818 - an outcome, not a bug
-    """This attempt failed. `kind` is the engine's, where it knows."""
+    """This attempt failed. `kind` is the engine's, if known."""
 
     def __init__(
         self, reason: str, log: str = "", connected: Connected | None = None, kind: str = "", host: str = ""
@@ -122,12 +122,12 @@ class TrialFailed(Exception):  # noqa: N818 - an outcome, not a bug
 
 @dataclass(frozen=True)
 class Closing:
-    """How a lab was left."""
+    """The state in which a lab was left."""
 
     said: str = ""
-    """By commands of the user's own, line by line."""
+    """Output of the user's own commands, line by line."""
     faults: tuple[str, ...] = ()
-    """What could not be ended or taken down, with what to do."""
+    """What could not be stopped or taken down, with what to do."""
 
     @property
     def log(self) -> str:
@@ -135,7 +135,7 @@ class Closing:
 
 
 class LabUnusable(Exception):  # noqa: N818 - an outcome, not a bug
-    """The study cannot run in this lab: what was found, all of it."""
+    """The study cannot run in this lab; has all findings."""
 
     def __init__(self, findings: list[CheckItem]) -> None:
         self.findings = [each for each in findings if each.kind in ("error", "refused")]
@@ -151,7 +151,7 @@ class Lab(ABC):
     """Runs trials of one study, one after another."""
 
     tell: Callable[[str], None] = staticmethod(lambda _: None)
-    """Hears what is waited for, also where no progress is asked for."""
+    """Receives the reason for waiting, even if no progress is requested."""
     without_lost_hosts: bool = False
     """Whether the user allows trials without hosts that stay lost."""
     absent: Mapping[str, str] = {}
@@ -178,16 +178,16 @@ class Lab(ABC):
         raise TrialFailed(f"this lab does not precondition {endpoint}")
 
     def environment(self) -> dict[str, Any]:
-        """What results depend on in this lab, as plain data; known once it is prepared."""
+        """The facts of this lab that results depend on, as plain data; known once it is prepared."""
         return {}
 
     @abstractmethod
     def background(self, block: int) -> Background | None:
-        """Measures the lab without load; None where its sessions do. Raises TrialFailed."""
+        """Measures the lab without load; None if its sessions do so. Raises TrialFailed."""
 
     def expect(self, trials: Sequence[Trial]) -> None:
-        """What is to run next, in this order, as far as is known. Where trials cannot disturb each other, some may be
-        started before they are asked for."""
+        """The trials to run next, in order, as far as known. If trials cannot disturb each other, some may start before
+        they are requested."""
         del trials
 
     @abstractmethod
@@ -199,7 +199,7 @@ class Lab(ABC):
         raise TrialFailed("this lab runs each trial on its own")
 
     def answers(self, trial: Trial) -> bool:
-        """Whether what the trial goes to can be reached now. Writes nothing."""
+        """Whether the trial's endpoint can be reached now. Writes nothing."""
         del trial
         return True
 

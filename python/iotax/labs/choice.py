@@ -1,4 +1,4 @@
-"""Which lab a study runs in."""
+"""Chooses the lab for a study."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from iotax.study import Study
 
 
 def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
-    """The lab that the study names, which may overwrite what is on the endpoints in `destroy`.
-
-    Raises EngineError where there is no engine, and ValueError where `destroy` names none of the study's endpoints.
-    """
+    """The lab that the study names, with permission to overwrite the endpoints in `destroy`. Raises EngineError if
+    there is no engine, and ValueError if `destroy` contains something other than the study's endpoints."""
     known = {endpoint.uri for endpoint in study.endpoints().values() if not endpoint.embedded}
     if study.volume.path is not None:
         known.add(f"local:{Path(study.volume.path).absolute()}")

@@ -1,4 +1,4 @@
-"""Loads that bring a volume into a steady state: those of a trial, but for what they write and where."""
+"""Loads that bring a volume into a steady state: a trial's, except for what they write and where."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iotax.trial import TrialResult
 
 
 def filling(settings: Settings, size_bytes: int) -> Settings:
-    """To fill all of it."""
+    """Time to fill all of it."""
     return replace(settings, load=Load().model_copy(update={"working_set": size_bytes}))
 
 
@@ -32,7 +32,7 @@ def overwriting(settings: Settings, size_bytes: int) -> Settings:
 
 
 def worked(results: list[TrialResult]) -> Worked:
-    """By all that overwrote at the same time."""
+    """Total of all that overwrote at the same time."""
     return Worked(
         sum(each.read.bytes + each.write.bytes for each in results),
         sum(each.ios * 1e9 / each.window.duration_ns for each in results),

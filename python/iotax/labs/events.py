@@ -15,14 +15,14 @@ from iotax.trial import TrialResult
 COUNT_NS = 10_000_000
 """Intervals in which the I/Os of a run with events are counted."""
 _LEASE_S = 10.0
-"""Beyond the longest time that a target is to stand still: then it goes on by itself."""
+"""Added to the longest freeze of a target: afterwards it continues by itself."""
 
 
 class Performer:
     """Freezes a process of ours when a run's events say so. Armed from the beginning, disarmed when it is closed."""
 
     def __init__(self, happenings: Sequence[Happening], pid: int) -> None:
-        """Raises TrialFailed where it cannot be armed: nothing has happened then."""
+        """Raises TrialFailed if it cannot be armed: nothing has happened then."""
         self._happenings = happenings
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -37,7 +37,7 @@ class Performer:
             raise TrialFailed(f"the event cannot be undone safely, so it was not begun: {error}") from error
 
     def window_starts(self, at_unix_ns: int) -> None:
-        """When the load's window does. From now on events happen by themselves."""
+        """Call when the load's window starts. From now on events happen by themselves."""
         deadline_s = time.monotonic() + (at_unix_ns - time.time_ns()) / 1e9
         self._thread = threading.Thread(target=self._perform, args=(deadline_s,), name="events", daemon=True)
         self._thread.start()
@@ -58,14 +58,14 @@ class Performer:
             self._done.append((each, began_ns, time.time_ns()))
 
     def close(self) -> None:
-        """Undoes what still lasts, at once."""
+        """Undoes current events at once."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
         self._freezer.close()
 
     def told(self, result: TrialResult) -> TrialResult:
-        """The result, with what happened. Raises TrialFailed where not all of it did."""
+        """The result with the events. Raises TrialFailed if not all of them happened."""
         self.close()
         if missing := self._happenings[len(self._done) :]:
             reason = self._fault or "the load ended before"

@@ -12,14 +12,14 @@ HERE = "this machine"
 
 @dataclass(frozen=True)
 class Processors:
-    """How many each process could use."""
+    """Number of processors that each process could use."""
 
     load: int
     target: int | None = None
 
 
 def usable(threads: int, pinned: int, allowed: int) -> int:
-    """Processors for so many threads: those that they are pinned to, or as many as the machine allows."""
+    """Processors for this many threads: those that they are pinned to, or as many as the machine allows."""
     return min(threads, pinned or allowed)
 
 

@@ -1,4 +1,4 @@
-"""What no trial can do, said before any begins. The engine's own limits, as its messages would name them."""
+"""Finds settings that no trial can run, before any starts, by the engine's own limits and with its messages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from iotax.units import format_size
 OUTSTANDING_MAX = 4096
 """I/Os of one connection (crates/node/src/load/config.rs)."""
 CONNECTIONS_MAX = 4096
-"""Of one thread of the embedded server (crates/engine/src/serve/mod.rs)."""
+"""Limit of one thread of the embedded server (crates/engine/src/serve/mod.rs)."""
 _SPARE_DESCRIPTORS = 64
 
 
 def impossible(
     settings: Settings, *, max_io_bytes: int | None, block_size_bytes: int, memory_free_bytes: int | None
 ) -> Iterator[str]:
-    """Each reason why trials with these settings would fail at a unit with these limits, and what to say instead."""
+    """Each reason why trials with these settings would fail at a unit with these limits, and the remedy."""
     load = settings.load
     blocks = sorted({each.block_size for each in load.accesses()})
     if odd := next((block for block in blocks if block % block_size_bytes), None):

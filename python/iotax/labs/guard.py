@@ -1,7 +1,7 @@
-"""Protects data that iotax did not write. Every endpoint of others passes here before it is written to.
+"""Protects data that iotax did not write. Every external endpoint is checked here before it is written to.
 
-An endpoint may be written to when it holds zeros only, or our own pattern, or when the user named that very endpoint
-with `--destroy`. The engine applies the same rule by itself where it opens a file or device; this place explains it.
+An endpoint may be written to if it holds only zeros or iotax's own pattern, or if the user named it with `--destroy`.
+The engine applies the same rule when it opens a file or device; this module explains it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def judge(
     destroy: bool,
     memory_free_bytes: int | None = None,
 ) -> list[CheckItem]:
-    """What stands in the way of running the study's treatments on an endpoint that is not ours."""
+    """Obstacles to running the study's treatments on an external endpoint."""
     found: list[CheckItem] = []
     subject = f"{label} ({endpoint})"
     for needed_bytes, what, less in (
@@ -78,7 +78,7 @@ def judge(
 
 
 def judge_volume(path: str, size_bytes: int, checked: Checked, *, destroy: bool) -> CheckItem:
-    """What stands in the way of a file volume, which its server opens for writing whatever the study does."""
+    """Obstacles to a file volume, which its server opens for writing whatever the study does."""
     subject = f"volume ({path})"
     if checked.held:
         return CheckItem("refused", subject, _in_use(checked.held))
@@ -101,7 +101,7 @@ def judge_volume(path: str, size_bytes: int, checked: Checked, *, destroy: bool)
 
 
 def explain_volume(path: str, error: EngineError) -> CheckItem:
-    """A file volume that cannot be, with what to do about it."""
+    """An impossible file volume, with what to do about it."""
     hints = _HINTS | {
         "not_found": "its folder is not there",
         "denied": "this user may not write there; name another file",

@@ -1,7 +1,7 @@
-"""A local file or block device that a study goes to, from its judging to the study's end.
+"""Keeps a study's local file or block device open, from its check to the study's end.
 
-Held open, it keeps its identity: no file of the same name can take its place unnoticed. Locked, and a device claimed,
-it keeps other runs, file systems and volume managers away. The engine is told of it as `judged`, fio is given its
+While it is open, it keeps its identity: no other file can take its place unnoticed. A locked file and a claimed device
+keep other runs, file systems and volume managers away. The engine gets its identity as `judged`, fio gets its
 descriptor.
 """
 
@@ -26,7 +26,7 @@ _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 class Held:
-    """Raises EngineError of kind `in_use` where others have it, OSError where it cannot be opened."""
+    """Raises EngineError of kind `in_use` if others use it, OSError if it cannot be opened."""
 
     def __init__(self, path: Path, *, writes: bool, locks: bool = True) -> None:
         self.path = path
@@ -67,7 +67,7 @@ class Held:
 
     @property
     def descriptor_path(self) -> str:
-        """By which other processes of this user reach this very file while it is held."""
+        """A path by which other processes of this user reach this file while it is held."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def check_in_place(self) -> None:
@@ -84,7 +84,7 @@ class Held:
         self._state = self._look()
 
     def changed(self) -> bool:
-        """Whether the file was written to since. Of a device this cannot be told."""
+        """Whether the file was written to since. Unknown for devices."""
         return self._look() != self._state
 
     def _look(self) -> tuple[int, int]:
@@ -103,10 +103,8 @@ class Holdings:
         self._held: dict[str, Held] = {}
 
     def hold(self, uri: str, *, writes: bool) -> None:
-        """Of a `local:` endpoint; those that are written come first, for two names of one file are one.
-
-        What cannot be opened is not held, and the engine says why. Raises EngineError.
-        """
+        """Holds `local:` endpoints; those that are written come first, since two names of one file are one file.
+        Endpoints that cannot be opened are not held, and the engine gives the reason. Raises EngineError."""
         if not uri.startswith("local:") or uri in self._held:
             return
         path = Path(uri.removeprefix("local:"))
@@ -116,7 +114,7 @@ class Holdings:
             self._held[uri] = same or Held(path, writes=writes)
 
     def keep(self, uri: str, lent: str) -> None:
-        """Of what a server made or opened and lends as `lent`: the server locks it, and here its identity is kept."""
+        """Holds what a server made or opened and lends as `lent`: the server locks it, and this keeps its identity."""
         if uri not in self._held:
             self._held[uri] = Held(Path(lent.removeprefix("local:")), writes=False, locks=False)
 
@@ -127,7 +125,7 @@ class Holdings:
         return self._held[uri].descriptor_path if uri in self._held else None
 
     def changed(self, uri: str) -> bool:
-        """Whether it was written to. Raises EngineError where another stands in its place."""
+        """Whether it was written to. Raises EngineError if another file has taken its place."""
         if uri not in self._held:
             return False
         self._held[uri].check_in_place()
@@ -159,7 +157,7 @@ def _once_released(path: Path, flags: int) -> int:
 
 
 def _identity(status: os.stat_result) -> dict[str, int]:
-    """As the engine's `judged`."""
+    """The identity in the form of the engine's `judged`."""
     if stat.S_ISBLK(status.st_mode):
         return {"device": status.st_rdev, "inode": 0}
     return {"device": status.st_dev, "inode": status.st_ino}

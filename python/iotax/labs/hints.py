@@ -1,4 +1,4 @@
-"""What to do about an endpoint that does not let us in, in the words of its own protocol."""
+"""What to do if an endpoint refuses access, in the terms of its own protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from iotax.protocols import schemes
 
 
 def hint(endpoint: str, error: EngineError) -> str:
-    """Empty where nothing better than the error itself can be said."""
+    """Empty if there is nothing better than the error itself."""
     if endpoint.startswith("local:"):
         return _of_path(endpoint.removeprefix("local:"), error.kind)
     parts = urlsplit(endpoint)

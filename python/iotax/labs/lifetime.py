@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SETPRIV = "setpriv"
-"""Of util-linux."""
+"""A program of util-linux."""
 
 
 def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:

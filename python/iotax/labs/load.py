@@ -1,4 +1,4 @@
-"""One task of the load process: the document that asks for it, and what comes back."""
+"""One task of the load process: the document that describes it, and its results."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _SECTOR_BYTES = 512
 
 
 class Checked(Record):
-    """What `check` found at an endpoint."""
+    """The result of `check` at an endpoint."""
 
     size_bytes: int
     block_size_bytes: int = _SECTOR_BYTES
     max_io_bytes: int | None = None
-    """Of one I/O; None where nothing limits it."""
+    """Maximum bytes of one I/O; None without a limit."""
     read_only: bool = False
     holds: str
     """zeros, pattern, foreign, or nothing where a volume can be made."""
@@ -43,9 +43,9 @@ class Checked(Record):
     at_bytes: int | None = None
     scanned_bytes: int = 0
     held: str | None = None
-    """Who else uses a local file or device."""
+    """Other users of a local file or device."""
     identity: dict[str, int] | None = None
-    """Of a local file or device: which one was looked at."""
+    """Identity of the local file or device that was checked."""
 
 
 class _Idle(Record):
@@ -58,12 +58,12 @@ class Permission:
     """Why a local file or device, or an endpoint, may be written to."""
 
     judged: dict[str, int] | None = None
-    """The identity of what was judged and is held."""
+    """The identity of what was checked and is held."""
     destroy: bool = False
-    """The user gave away what it holds."""
+    """Whether the user allowed overwriting its data."""
 
     def said(self, endpoint: str) -> dict[str, Any]:
-        """As the engine's documents say it."""
+        """The form of the engine's documents."""
         return ({"judged": self.judged} if self.judged else {}) | ({"destroy": endpoint} if self.destroy else {})
 
 
@@ -140,7 +140,7 @@ def _streams(settings: Settings) -> list[dict[str, Any]]:
 
 
 def options(settings: Settings) -> dict[str, Any]:
-    """What the connection is asked for: what its protocol knows of it."""
+    """Connection settings that the protocol has."""
     connection = settings.connection
     if settings.endpoint.kernel:
         return {}
@@ -160,8 +160,8 @@ def run_load(
     place: Place = HERE,
     starts: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
-    """Runs one trial's load to its end; `starts` hears when its window does. Raises TrialFailed, with what was known by
-    then."""
+    """Runs one trial's load to its end; calls `starts` when its window starts. Raises TrialFailed with what was known
+    by then."""
     runs_s = (document["warmup_ns"] + document["runtime_ns"]) / 1e9
     timeouts = timeouts or Timeouts(runs_s, CONNECT_S, SILENCE_S)
 
@@ -181,11 +181,9 @@ def run_check(
     look_bytes: int | None = None,
     volume_bytes: int | None = None,
 ) -> Checked:
-    """What stands at the endpoint: all of it is looked at, or `look_bytes` from its start. Raises EngineError.
-
-    With `volume_bytes`: whether a server could have a volume of that size at a local path. `judged` is the identity of
-    a local file or device that the caller holds.
-    """
+    """Checks the contents of the endpoint: all of it, or `look_bytes` from its start. Raises EngineError. With
+    `volume_bytes`: whether a server could have a volume of that size at a local path. `judged` is the identity of a
+    local file or device that the caller holds."""
     document: dict[str, Any] = {
         "task": "check",
         "endpoint": endpoint,
@@ -260,7 +258,7 @@ def run_task(
 
 
 def of_client(document: dict[str, Any], settings: Settings, index: int, sharing: int) -> dict[str, Any]:
-    """What one of several clients does: addresses of its own, in its own part of the volume that so many share."""
+    """The load of one of several clients: its own addresses, in its own part of the volume that they share."""
     zone = zone_bytes(settings, sharing)
     own: dict[str, Any] = {"working_set_bytes": zone, "working_set_offset_bytes": zone * index if sharing > 1 else 0}
     if settings.load.oltp is not None:
@@ -269,7 +267,8 @@ def of_client(document: dict[str, Any], settings: Settings, index: int, sharing:
 
 
 def zone_bytes(settings: Settings, clients: int) -> int:
-    """Of each client, of a volume that `clients` share: the load's working set, or an equal part of the volume."""
+    """Bytes for each client of a volume that `clients` share: the load's working set, or an equal part of
+    the volume."""
     if settings.load.working_set is not None:
         return settings.load.working_set
     return max(ZONE_BYTES, settings.volume.size // clients // ZONE_BYTES * ZONE_BYTES)

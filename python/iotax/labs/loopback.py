@@ -1,7 +1,7 @@
 """The lab on this machine: a server process, a load process, loopback TCP between them, no root.
 
-Where the machine has the processors, each process is pinned to its own. Endpoints that the study names itself are
-reached without the server, by the same load process.
+If the machine has enough processors, each process is pinned to its own. Endpoints that the study names are reached
+without the server, by the same load process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SPARE_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class _State:
-    """What a volume holds, and since when: the block and the trial for which it was filled."""
+    """When and for what a volume was last filled: the block and the trial."""
 
     block: int = 0
     trial: str = ""
@@ -67,12 +67,12 @@ class LoopbackLab(Lab):
         self._study, self._plan, self._program, self._destroy = study, plan, program, destroy
         self._filled: dict[str, _State] = {}
         self._background: Background | None = None
-        """Of the block under way."""
+        """The current block."""
         self._session = 0
         """The block of the latest session, where that went well."""
         self._held = Holdings()
         self._foreign: set[str] = set()
-        """File volumes that hold what another program than the engine wrote through our own server."""
+        """File volumes that another program than the engine wrote through our own server."""
         self._servers = Servers(
             self._start_server,
             self._held,
@@ -107,7 +107,7 @@ class LoopbackLab(Lab):
     def volumes(self) -> list[str]:
         external = self._external()
         floor = self._study.floor and self._study.endpoints()[self._study.floor].uri
-        # What the floor names is behind all the others.
+        # The floor is behind all other endpoints.
         return [floor] if floor else list(external)
 
     def fill(self, endpoint: str, progress: Progress) -> Worked:
@@ -144,7 +144,7 @@ class LoopbackLab(Lab):
 
     def background(self, block: int) -> Background:
         pids = self._servers.pids()
-        # Of several, none is *the* target.
+        # With several servers, none is *the* target.
         watched = {"target": pids[0]} if len(pids) == 1 else {}
         self._background = None
         self._background = run_idle(self._program, block, cpus=self.load_cpus, watch_pids=watched)
@@ -195,10 +195,8 @@ class LoopbackLab(Lab):
         return recorded(result, facts.model_copy(update={"threads": threads}), processors, self._background)
 
     def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
-        """One session: everything is started afresh, the sides on each other's processors than in the one before.
-
-        The sessions of one search for a knee share a block, and what serves them.
-        """
+        """One session: all processes start afresh, on each other's processors compared with the session before. The
+        sessions of one search for a knee share a block and its servers."""
         slices = self._study.design.slices
         assert slices is not None, "only a study by rounds has sessions"
         session = trials[0].block
@@ -315,7 +313,7 @@ class LoopbackLab(Lab):
         return False
 
     def _permission(self, settings: Settings) -> Permission:
-        """Why the load may write to what these settings name."""
+        """Why the load may write to the endpoint of these settings."""
         if not settings.endpoint.embedded:
             uri = settings.endpoint.uri
             return Permission(self._held.identity(uri), destroy=self._may_destroy(uri))
@@ -375,7 +373,7 @@ class LoopbackLab(Lab):
         self._filled[name] = due
 
     def _name(self, settings: Settings) -> str:
-        """Of what is filled; a server's pid is part of it, for another server has another volume."""
+        """Identity of what is filled; it includes a server's pid, since another server has another volume."""
         if settings.endpoint.embedded and (server := self._servers.of(settings)) is not None:
             return f"server {server.pid}"
         return settings.endpoint.uri
@@ -426,7 +424,7 @@ class LoopbackLab(Lab):
         found: list[CheckItem] = []
         volume = embedded[0].volume
         if volume.media != "null":
-            # What a file holds is judged beside this; the protocols are the same before memory.
+            # File contents are checked separately; the protocols are the same for a memory volume.
             volume = volume.model_copy(update={"media": "memory", "path": None, "size": _TRIED_BYTES, "fill": "zeros"})
         document = serve_document(volume, driver=self._study.lab.loopback.driver, threads=1, cpus=[])
         try:
@@ -458,7 +456,7 @@ class LoopbackLab(Lab):
         )
 
     def _check_volumes(self, progress: Progress) -> list[CheckItem]:
-        """Whose data the files of file volumes hold, and whether there is room for those that are not there."""
+        """The owner of the data in file volumes, and whether there is room for new ones."""
         found: list[CheckItem] = []
         for volume in {each.volume.path: each.volume for each in self._embedded()}.values():
             if not (uri := volume_uri(volume)):
@@ -490,7 +488,8 @@ class LoopbackLab(Lab):
         return found
 
     def _judge_again(self, settings: Settings, progress: Progress) -> None:
-        """Refuses what was replaced since it was judged; judges anew what was written to. Raises EngineError."""
+        """Refuses a file that was replaced since its check; checks it again if it was written to. Raises
+        EngineError."""
         uri = settings.endpoint.uri
         if not settings.writes or not self._held.changed(uri) or self._may_destroy(uri):
             return
@@ -510,9 +509,9 @@ class LoopbackLab(Lab):
         return found
 
     def _check_endpoint(self, label: str, uri: str, every: list[Settings], progress: Progress) -> list[CheckItem]:
-        """Every treatment that goes to the endpoint is judged; what they share is said once."""
+        """Checks every treatment of the endpoint; remarks that they share are given once."""
         largest = _largest(every)
-        # Of what is given away only the beginning is named.
+        # If data may be overwritten, only their beginning is described.
         look_bytes = largest.working_set_bytes if self._may_destroy(uri) else None
         judged = self._held.identity(uri)
         try:
@@ -531,10 +530,10 @@ class LoopbackLab(Lab):
         return bad or findings
 
     def _fill_endpoints(self, progress: Progress) -> None:
-        """Writes the pattern where a treatment may read it: what an earlier run left may have holes."""
+        """Writes the pattern if a treatment may read it: an earlier run may have left holes."""
         for uri, every in self._external().items():
             settings = _largest(every)
-            # What is preconditioned is filled by that, and is not to be filled in sequence afterwards.
+            # Preconditioning fills the volume, so it must not be filled sequentially afterwards.
             if settings.volume.fill != "pattern" or settings.precondition is not None:
                 continue
             try:

@@ -1,4 +1,4 @@
-"""A volume's data and media as the engine's documents say them, and what a server says that modelled media did."""
+"""A volume's data and media in the engine's documents, and a server's report about modelled media."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iotax.trial import ModelledMedia
 
 
 def data_document(volume: Volume) -> dict[str, Any]:
-    """What is written to it: nothing where data cannot be reduced."""
+    """Compression and deduplication of written data; empty if they cannot be reduced."""
     if volume.compress == 1 and volume.dedupe == 1:
         return {}
     data = {"compress": volume.compress, "dedupe": volume.dedupe, "block_size_bytes": volume.dedupe_block}
@@ -48,13 +48,13 @@ def media_document(media: MediaModel, vms: float = 1.0) -> dict[str, Any]:
 
 
 def done_by(status: Event) -> ModelledMedia:
-    """What the media of a server's only volume did since it started, by its `status`."""
+    """Activity of the media of a server's only volume since it started, from its `status`."""
     [media] = status["modelled"].values()
     return ModelledMedia.model_validate(media)
 
 
 def with_media(outcome: Outcome, before: ModelledMedia | None, after: ModelledMedia | None) -> Outcome:
-    """With what the server's media did between, where they are a model."""
+    """Adds the activity of the server's media in between, if they are modelled."""
     if before is None or after is None:
         return outcome
     return replace(outcome, result=outcome.result.model_copy(update={"media": after.since(before)}))

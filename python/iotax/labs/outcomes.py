@@ -20,18 +20,18 @@ from iotax.trial import Connected, CpuSecond, TrialResult
 from iotax.units import show_minutes, show_time
 
 CONNECT_S = 30.0
-"""How long an endpoint may take to answer."""
+"""Time in which an endpoint must answer."""
 SILENCE_S = 15.0
-"""How much longer than asked a task may take, and how long it may say nothing while it makes progress."""
+"""Time that a task may take beyond its duration, and the longest silence while it makes progress."""
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a task may say nothing."""
+    """The longest silence of a task."""
 
     runs_s: float | None
-    """How long it measures once all its loads are connected; None where that goes by another clock than ours, and
-    whatever it says puts the deadline off."""
+    """Duration of the measurement once all its loads are connected; None if it follows another clock, when every
+    message extends the deadline."""
     connect_s: float
     silence_s: float
 
@@ -48,10 +48,10 @@ def outcomes_of(
     begun: Callable[[Engine], None] = lambda _: None,
     starts: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Outcome]:
-    """Load → what came of it, where all came to their end. Raises TrialFailed, with what was known by then.
+    """Load → result, if all loads ended. Raises TrialFailed with what was known by then.
 
-    `loads` are the loads' ids; the only load of a task has none. `begun` hears of the task as soon as it runs, for
-    whoever would end it from another thread; `starts` when the load does, in ns of this machine's wall clock.
+    `loads` are the loads' ids; the only load of a task has none. `begun` is called with the task as soon as it runs, so
+    that another thread can end it; `starts` when the load starts, in ns of this machine's wall clock.
     """
     connected: dict[str, Connected] = {}
     results: dict[str, TrialResult] = {}
@@ -69,7 +69,7 @@ def outcomes_of(
                     case "connected":
                         connected[name] = Connected.model_validate(event)
                         if timeouts.runs_s is not None:
-                            # All stand: results come, each load with what it takes to begin.
+                            # All are connected: results come from here on, each load with the time it takes to start.
                             left_s = timeouts.runs_s if len(connected) == len(loads) else 0.0
                             deadline_s = time.monotonic() + left_s + timeouts.silence_s
                     case "started":
@@ -132,7 +132,7 @@ def _begun(program: Path, task: str, document: dict[str, Any], place: Place) -> 
 
 
 def _simulating(event: Event, took_s: float) -> Step:
-    """How far a simulation is in virtual time, and how long the rest takes if it goes on as before."""
+    """A simulation's progress in virtual time, and the time for the rest at the same speed."""
     at_ns, until_ns = int(event["at_ns"]), int(event["until_ns"])
     share = min(1.0, at_ns / until_ns) if until_ns else 1.0
     left = show_minutes(took_s * (1 / share - 1)) if share else "unknown time"

@@ -1,4 +1,4 @@
-"""What this machine's Linux tells of its processes and memory (proc(5))."""
+"""Process and memory figures of this machine's Linux (proc(5))."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def process_clock_ns(pid: int) -> int:
 
 
 def stat_fields(stat: str) -> list[str]:
-    """Of a `stat` file, from field 3 on: the name in parentheses before may hold anything."""
+    """The fields of a `stat` file from field 3 on: the name in parentheses before them may hold anything."""
     return stat.rpartition(")")[2].split()
 
 
 def memory_free_bytes() -> int:
-    """What a new program may have without swapping (MemAvailable, since Linux 3.14)."""
+    """Memory available to a new program without swapping (MemAvailable, since Linux 3.14)."""
     for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10

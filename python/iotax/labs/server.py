@@ -43,7 +43,7 @@ class _Ready(Record):
 
 
 class Server:
-    """A running server, as `serve_document` tells it. Raises EngineError where it does not come up."""
+    """A running server for `serve_document`. Raises EngineError if it does not start."""
 
     def __init__(self, program: Path, volume: Volume, document: dict[str, Any]) -> None:
         self.volume = volume
@@ -70,11 +70,11 @@ class Server:
 
     @property
     def identity(self) -> dict[str, int] | None:
-        """Of the file or device behind a file volume."""
+        """Identity of the file or device behind a file volume."""
         return self._ready.volumes[0].identity
 
     def endpoint(self, protocol: str) -> str:
-        """Where the volume is reached through `protocol`."""
+        """The volume's endpoint over `protocol`."""
         if protocol == "local":
             return f"local:{self._ready.volumes[0].path}"
         for portal in self._ready.portals:
@@ -88,7 +88,7 @@ class Server:
         self._engine.expect("filled", time.monotonic() + self._fill_s)
 
     def modelled(self) -> ModelledMedia | None:
-        """What its media did since it started, where they are a model. Raises EngineError."""
+        """Activity of its media since it started, if they are modelled. Raises EngineError."""
         if self.volume.model is None:
             return None
         self._engine.send({"command": "status"})
@@ -131,11 +131,9 @@ def serve_document(
     destroy: bool = False,
     listen: str = "127.0.0.1:0",
 ) -> dict[str, Any]:
-    """The engine's `serve` document: every embedded protocol before one volume, on loopback, at free ports.
-
-    With `file_io`, other programs may read and write a memory volume's file. `expect` is the identity of what an
-    earlier server had at a file volume's path; `destroy` gives away what it holds.
-    """
+    """The engine's `serve` document: every embedded protocol for one volume, on loopback, at free ports. With
+    `file_io`, other programs may read and write a memory volume's file. `expect` is the identity of what an earlier
+    server had at a file volume's path; `destroy` allows overwriting its data."""
     described = {"name": VOLUME, **volume_document(volume), "file_io": file_io}
     if volume.media == "file":
         described["path"] = volume.path

@@ -18,17 +18,17 @@ Start = Callable[..., Server]
 
 
 class Servers:
-    """Those that run now. The treatments of a session keep theirs side by side (`together`); else a volume that comes
-    takes the place of the one before."""
+    """Running servers. The treatments of a session keep theirs side by side (`together`); else a new volume replaces
+    the one before."""
 
     def __init__(self, start: Start, held: Holdings, given_away: Callable[[str], bool], *, together: bool) -> None:
-        """`start`: makes a server of a volume, on the processors and with the permission that it is given;
-        `given_away`: whether what a file volume holds may be destroyed."""
+        """`start`: makes a server of a volume, on the given processors and with the given permission; `given_away`:
+        whether data in a file volume may be destroyed."""
         self._start, self._held, self._given_away, self._together = start, held, given_away, together
         self._running: list[Server] = []
 
     def serve(self, settings: Settings, cpus: list[int]) -> Server:
-        """The server that runs for these settings; a dead one is replaced. Raises TrialFailed where none comes up."""
+        """The server that runs for these settings; a dead one is replaced. Raises TrialFailed if none comes up."""
         if (found := self.of(settings)) is not None and found.alive():
             return found
         for each in [each for each in self._running if each is found or not self._together]:
@@ -67,10 +67,10 @@ class Servers:
 
 
 def one_server(settings: Settings) -> tuple[Volume, Polling]:
-    """What settings that share a server have in common."""
+    """The settings that treatments with the same server share."""
     return settings.volume, settings.connection.polling
 
 
 def volume_uri(volume: Volume) -> str:
-    """What a file volume is made of, as an endpoint; empty for other media."""
+    """The endpoint of a file volume; empty for other media."""
     return f"local:{Path(volume.path).absolute()}" if volume.media == "file" and volume.path else ""

@@ -29,7 +29,7 @@ def session_document(
 
 
 def run_session(program: Path, document: dict[str, Any], progress: Progress) -> dict[str, Outcome]:
-    """Trial id → what came of it. Raises TrialFailed: a session that fails has no results."""
+    """Trial id → result. Raises TrialFailed: a session that fails has no results."""
     slices = sum(len(each) for each in document["rounds"])
     turns_s = (document["lead_in_ns"] + slices * (document["settle_ns"] + document["slice_ns"])) / 1e9
     ids = [load["id"] for load in document["loads"]]

@@ -25,14 +25,14 @@ from iotax.study.model import Slices
 from iotax.units import counted, show_time
 
 _MISSED_MAX = 0.5
-"""Of a treatment's slices; with more its session has too little of it."""
+"""Tolerated share of missing slices; with more, a treatment has too little of its session."""
 _CLOCKS_MAX = 200
 """Times that a slice is longer than clocks may differ; shorter ones are flagged."""
 
 
 @dataclass(frozen=True)
 class Station:
-    """An engine that takes part: where it runs, and which loads are its own. Without any it only observes."""
+    """An engine that takes part: its place and its loads. An engine without loads only observes."""
 
     place: Place
     program: str
@@ -40,7 +40,7 @@ class Station:
     """Trial id → the engine's `run` task."""
     watch_pids: Mapping[str, int] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """As of a `Job`."""
+    """The fields of a `Job`."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Session:
     slices: Slices
     stations: Sequence[Station]
     turn_ns: int = GUEST_TURN_NS
-    """From one slice's end to the next one's load."""
+    """Time from one slice's end to the next one's load."""
 
     @property
     def order(self) -> list[int | None]:
-        """Of all slices; None for those without load."""
+        """Times of all slices; None for those without load."""
         return [each for row in with_idle(self.rounds) for each in row]
 
     async def measure(
@@ -66,7 +66,7 @@ class Session:
         grouped: Grouped | None = None,
     ) -> list[Answer]:
         """An answer for each station. `offsets` compares the stations' clocks with ours once more, in this order.
-        Raises TrialFailed where clocks moved apart, and EngineError."""
+        Raises TrialFailed if clocks moved apart, and EngineError."""
         ours = Ours()
         jobs = [
             Job(each.place, each.program, watch_pids=each.watch_pids, secrets=each.secrets, turns=self._turn(each))
@@ -87,7 +87,7 @@ class Session:
         return answers
 
     def missed(self, name: str, measured: int) -> int:
-        """How many slices of a trial are missing. Raises TrialFailed where too many are."""
+        """The number of missing slices of a trial. Raises TrialFailed if there are too many."""
         missed = self.slices.rounds - measured
         if measured < (1 - _MISSED_MAX) * self.slices.rounds:
             raise TrialFailed(
@@ -119,7 +119,7 @@ class Session:
         unsure_ns = sum(max(each.error_ns for each in some) for some in (before, after))
         if apart_ns <= self.slices.settle_ns + unsure_ns:
             return
-        # By ours, which counts on from when it was first read: nothing else sets it meanwhile.
+        # By our clock as first read: nothing else sets it meanwhile.
         at = max(range(len(moved)), key=lambda index: abs(moved[index]))
         name = self.stations[at].place.name
         raise TrialFailed(
@@ -136,9 +136,9 @@ class Seen:
     """A machine over every slice of a session, as one station there read it."""
 
     busy_ns: Mapping[int, int]
-    """By the slice's place."""
+    """CPU by the slice's place."""
     watched_ns: Mapping[int, Mapping[str, int]]
-    """The same of the processes that it watched, by role."""
+    """CPU of watched processes, by role."""
     idle_cores: float
     """With everything connected and no load."""
     is_exact: bool
@@ -146,7 +146,7 @@ class Seen:
 
     @classmethod
     def of(cls, observed: Event, order: Sequence[int | None]) -> Seen:
-        """Of the engine's `observed` line."""
+        """From the engine's `observed` line."""
         slices = observed.get("slices", [])
         idle = [each["machine_busy_ns"] / each["duration_ns"] for each in slices if order[each["place"] - 1] is None]
         return cls(
@@ -157,7 +157,7 @@ class Seen:
         )
 
     def net_ns(self, place: int, duration_ns: int) -> int:
-        """Without what is spent without load; below 0 where ticks say so, since many slices are added up."""
+        """CPU without the background; may be below 0 because of ticks, since many slices are added up."""
         return round(self.busy_ns[place] - self.idle_cores * duration_ns)
 
 

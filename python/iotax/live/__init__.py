@@ -1,8 +1,6 @@
-"""The live view of a run: one page, what it shows as events, and the same as metrics (docs/guide/live.md).
-
-`Board` holds what is known; `LiveListener` writes a run of this process on it, `Follower` one that another process
-writes to its notebook; `LiveServer` shows it.
-"""
+"""The live view of a run: one page, its contents as events, and the same as metrics (docs/guide/live.md). `Board` holds
+the state; `LiveListener` updates it from a run of this process, `Follower` from the notebook of another process's run;
+`LiveServer` serves it."""
 
 from iotax.live.board import Board
 from iotax.live.follow import Follower

@@ -1,7 +1,5 @@
-"""What is known of a run: written by who hears of it, read by every connection.
-
-Nothing here compares treatments: no verdict before the plan ends.
-"""
+"""The state of a run, updated by listeners and read by every connection. Nothing here compares treatments: there is no
+verdict before the plan ends."""
 
 from __future__ import annotations
 
@@ -29,18 +27,18 @@ from iotax.trial import Attempt, Trial, TrialResult
 from iotax.wording.names import title
 
 State: TypeAlias = Literal["starting", "running", "ended", "interrupted", "stopped"]
-"""`ended`: the plan has, whatever came of its trials. `stopped`: nothing runs what is left."""
+"""`ended`: the plan has ended, whatever the results of its trials. `stopped`: nothing runs the rest."""
 
 SAMPLES_KEPT = 480
-"""Four minutes at two a second: what a page that comes later is given."""
+"""Four minutes at two a second: sent to a page that connects later."""
 WARNINGS_KEPT = 20
 _RECENT_S = 240
-"""What the page draws."""
+"""Responses that the page draws."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """How far a connection is: it gets what came after."""
+    """The progress of a connection: it gets later events."""
 
     version: int = -1
     points: int = 0
@@ -76,15 +74,14 @@ class Board:
         self._samples: deque[dict[str, Any]] = deque(maxlen=SAMPLES_KEPT)
         self._sampled = 0
         self._busy_seen: set[CpuRole] = set()
-        """Roles whose busy processors were told meanwhile: sessions of rounds, and ESXi hosts, tell theirs at the
-        end."""
+        """Roles with busy processors in live samples. Sessions of rounds and ESXi hosts report theirs at the end."""
         self._checks: dict[str, list[Check]] = {}
         self._warnings: deque[str] = deque(maxlen=WARNINGS_KEPT)
         self._arms = {arm: place for place, arm in enumerate(self._grid.arms)}
         self._by_id: dict[str, Trial] = {}
 
     def plan(self, clock: Clock | None, total: int) -> None:
-        """`total` trials, of which the clock knows those that are left."""
+        """`total` trials; the clock knows those that are left."""
         with self._change():
             self._clock, self._total, self._state = clock, total, "running"
 
@@ -159,7 +156,7 @@ class Board:
         )
 
     def _keep_busy(self, attempt: Attempt, result: TrialResult) -> None:
-        """How busy the roles' processors were, for a finished run whose samples were not sent live."""
+        """Busy processors of the roles, for a finished run whose samples were not sent live."""
         over_time = result.cpu_over_time
         if not over_time:
             return
@@ -175,7 +172,7 @@ class Board:
                 self._keep(at_s, arm, None, cores)
 
     def end(self, state: State, words: str = "") -> None:
-        """The last that is told."""
+        """The last event."""
         with self._change():
             self._state, self._closed_with = state, redact(words)
             self._under_way = self._step = None
@@ -197,7 +194,7 @@ class Board:
         return self._done, self._total
 
     def study(self) -> dict[str, Any]:
-        """What does not change."""
+        """Facts that do not change."""
         endpoints = self._study.endpoints() if PROTOCOL in self._grid.compared else {}
         look = looks(self._grid.arms, {label: each.protocol for label, each in endpoints.items()})
         return {
@@ -208,7 +205,7 @@ class Board:
         }
 
     def wait(self, seen: Seen, timeout_s: float) -> bool:
-        """Until there is something new; False once the board is closed."""
+        """Waits for news; False once the board is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing or self._version != seen.version, timeout_s)
             return not self._closing
@@ -302,7 +299,7 @@ class Board:
         }
 
     def _flagged(self) -> dict[str, tuple[int, str]]:
-        """Check → how many runs it flagged, and what it said of the latest."""
+        """Check → the number of runs it flagged, and its finding on the latest."""
         bad = [check for checks in self._checks.values() for check in checks if check.level >= Severity.DOUBTFUL]
         count = Counter(check.key for check in bad)
         latest = {check.key: check.text for check in bad}

@@ -70,7 +70,7 @@ class Follower:
             self._end(len(left))
 
     def _plan(self, notebook: Notebook, left: list[Trial]) -> None:
-        """The plan at first, what a search adds later, and that work on it goes on."""
+        """The plan first, later trials that a search adds, and the fact that work continues."""
         trials = notebook.trials(self._run)
         study = notebook.study(self._run)
         if not self._trials and not isinstance(study, ImportedStudy):

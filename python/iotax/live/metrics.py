@@ -13,7 +13,7 @@ Labels: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Family:
-    """Metrics of one name. A sample is (labels, value), with what follows the name where something does."""
+    """Metrics of one name. A sample is (labels, value), with a suffix of the name if it has one."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]

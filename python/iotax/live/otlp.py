@@ -35,12 +35,13 @@ from iotax.version import __version__
 PERIOD_S = 10.0
 TIMEOUT_S = 5.0
 GOODBYE_S = 2.0
-"""How long the last figures may take at the end."""
+"""Time limit for sending the last figures at the end."""
 _PATH = "/v1/metrics"
 
 
 class OtlpSender:
-    """Sends from `start` to `close`, which sends once more. A collector that is away is told of once, tried again."""
+    """Sends from `start` to `close`, which sends once more. If the collector is away, it prints one warning and tries
+    again."""
 
     def __init__(self, board: Board, url: str, warn: Callable[[str], None]) -> None:
         self._board, self._url, self._warn = board, url, warn
@@ -48,7 +49,7 @@ class OtlpSender:
         self._exporter = OTLPMetricExporter(endpoint(url), timeout=TIMEOUT_S)
         self._away = False
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
-        # What it says of a collector that is away, we say: the terminal is the run's.
+        # The library's messages about a missing collector are replaced by ours, since the terminal belongs to the run.
         logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
         logging.getLogger("opentelemetry").propagate = False
 
@@ -75,7 +76,7 @@ class OtlpSender:
 
 
 def endpoint(url: str) -> str:
-    """Where metrics go: a collector's address alone means its usual path. Raises ValueError."""
+    """The URL for metrics: a collector's address alone gets its usual path. Raises ValueError."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url}: not the address of a collector, such as http://localhost:4318")
@@ -86,7 +87,7 @@ def endpoint(url: str) -> str:
 
 
 def data(families: Sequence[Family], began_ns: int, now_ns: int) -> MetricsData:
-    """The same metrics under the same names; counts are from `began_ns` on."""
+    """The same metrics with the same names; counts start at `began_ns`."""
     metrics = [Metric(each.name, each.words, "", _points(each, began_ns, now_ns)) for each in families]
     scope = ScopeMetrics(InstrumentationScope("iotax", __version__), metrics, "")
     resource = Resource({"service.name": "iotax", "service.version": __version__})
@@ -103,7 +104,7 @@ def _points(family: Family, began_ns: int, now_ns: int) -> Sum | Gauge | Histogr
 
 
 def _histograms(family: Family, began_ns: int, now_ns: int) -> list[HistogramDataPoint]:
-    """Prometheus's buckets count what is at or below a bound, these what is between two."""
+    """Prometheus's buckets count everything up to a bound, these the counts between two."""
     found: dict[tuple[tuple[str, str], ...], dict[str, list[tuple[Labels, float]]]] = {}
     for labels, value, *suffix in family.samples:
         key = tuple((name, each) for name, each in labels.items() if name != "le")

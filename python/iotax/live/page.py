@@ -1,4 +1,4 @@
-"""The page: one document without anything from elsewhere; what changes comes to it as events."""
+"""The page: one document that loads nothing from elsewhere; changes come as events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STYLE = _HERE.parent / "report" / "templates" / "style.css"
 
 
 class Page:
-    """`study`: what does not change of the run that it shows."""
+    """`study`: the unchanging facts of the displayed run."""
 
     def __init__(self, study: dict[str, Any]) -> None:
         script = _own("page.js").replace("STUDY", _in_script(study), 1)

@@ -25,21 +25,21 @@ from iotax.live.page import Page
 
 LOOPBACK = "127.0.0.1"
 CONNECTIONS_MAX = 32
-"""A few people and a monitoring system; whoever comes after them is told to come later."""
+"""A few people and a monitoring system; further clients are asked to come later."""
 CONNECTIONS_OF_ONE_MAX = CONNECTIONS_MAX // 2
-"""Of one address (of IPv6 one /64): it takes no place from others."""
+"""Connections of one address (in IPv6, one /64), so that it cannot block others."""
 EVENT_S = 1.0
 """Least time between two events to a connection."""
 SILENCE_S = 15.0
 """A comment is sent after so long without news: who is gone is noticed."""
 PATIENCE_S = 10.0
-"""How long a client may take to send its request, or to read an answer."""
+"""Time in which a client must send its request, or read an answer."""
 GOODBYE_S = 0.5
-"""How long the last event may take at the end."""
+"""Time for sending the last event at the end."""
 
 
 class LiveServer:
-    """Serves from `start` to `close`. Raises OSError where it cannot listen."""
+    """Serves from `start` to `close`. Raises OSError if it cannot listen."""
 
     def __init__(self, board: Board, address: str = LOOPBACK, port: int = 0) -> None:
         self.board = board
@@ -79,11 +79,11 @@ class _Server(ThreadingHTTPServer):
         self.board = board
         self.page = Page(board.study())
         self.cpu_s = 0.0
-        """Spent by connections that ended, and by those that listen; added up under the lock."""
+        """CPU time of connections, ended and current; added up under the lock."""
         self.listening = 0
         self.lock = threading.Lock()
         self._defects: set[type[BaseException]] = set()
-        """Kinds of errors that were told."""
+        """Kinds of errors that were already reported."""
         self._taken: collections.Counter[str] = collections.Counter()
         """Connections by where they come from, under the lock."""
         family, _, _, _, found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
@@ -249,14 +249,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _names(address: str) -> frozenset[str]:
-    """By which a browser on this machine calls a loopback address; empty where any name may be right."""
+    """Names by which a browser on this machine calls a loopback address; empty if any name may be right."""
     if not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         return frozenset()
     return frozenset({"localhost", address, f"[{address}]"})
 
 
 def _origin(address: str) -> str:
-    """Where a connection comes from: a machine takes any address of its network of IPv6."""
+    """The origin of a connection: in IPv6 its network, since a machine may take any address of it."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
         return str(ipaddress.ip_network((found, 64), strict=False))

@@ -1,4 +1,4 @@
-"""What a monitoring system is given: counts that only grow, and what is under way now."""
+"""The metrics for a monitoring system: growing counts, and the current state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOUNDS_NS = (*(step * 10**power for power in range(3, 10) for step in (1, 2, 5))
 
 @dataclass
 class _Latency:
-    """Of all I/Os of finished trials. A bucket holds what is above the bound before it."""
+    """Latencies of all I/Os of finished trials. A bucket holds values above the bound before it."""
 
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_NS) + 1))
     sum_ns: int = 0
@@ -29,7 +29,7 @@ class _Latency:
 
 
 class Tally:
-    """Of one run of a study, by protocol and host. The board's lock guards it."""
+    """Counts of one run of a study, by protocol and host. The board's lock guards it."""
 
     def __init__(self, study: str, *, simulated: bool) -> None:
         self._of = {"study": study} | ({"simulated": "true"} if simulated else {})
@@ -67,7 +67,7 @@ class Tally:
             self._latency.setdefault((protocol, ""), _Latency()).add(result)
 
     def families(self, done: int, planned: int, left_s: float | None) -> list[Family]:
-        """As `/metrics` says them."""
+        """The metrics in the form of `/metrics`."""
         study = self._of
         now: list[tuple[Labels, Sample | HostSample]] = []
         for trial, sample in self._now.values():

@@ -16,30 +16,30 @@ from pathlib import Path
 from typing import IO
 
 _KEPT_BYTES_MAX = 8 << 20
-"""Of each pipe, until they are fetched; a child that writes more waits."""
+"""Bytes kept of each pipe until they are fetched; a child that writes more waits."""
 _PART_BYTES = 64 << 10
 _REAPED_S = 5.0
 """A process that was killed is gone sooner, unless the kernel holds it."""
 
 
 class HostAgent:
-    """Of one worker. Commands run in the home of its user, as a login's do."""
+    """Commands of one worker. They run in the home of its user, as at a login."""
 
     def __init__(self) -> None:
         self._children: dict[int, Child] = {}
         self._numbers = itertools.count(1)
 
     def __del__(self) -> None:
-        """Whoever had it is gone: what it started is not to outlive that."""
+        """Its user is gone: what it started must end, too."""
         for child in self._children.values():
             child.signal()
 
     async def pid(self) -> int:
-        """Of the worker."""
+        """Process id of the worker."""
         return os.getpid()
 
     async def put(self, path: str, part: bytes, new: bool) -> str:
-        """Appends to a file, made anew where `new`; what went wrong, empty where nothing did."""
+        """Appends to a file, which is made anew if `new`; returns the error, empty if there is none."""
         try:
             with (Path.home() / path).open("wb" if new else "ab") as file:
                 file.write(part)
@@ -50,8 +50,9 @@ class HostAgent:
     async def ask(
         self, command: str, given: bytes, within_s: float, keep_bytes: int | None, together: bool
     ) -> tuple[int | None, bytes, bytes] | str:
-        """Exit status (below 0 a signal; None where it did not end in time), output and standard error of a command;
-        `together` has both in the output, of which the last `keep_bytes` are kept. A text says why it cannot start."""
+        """Exit status (below 0 a signal; None if it did not end in time), output and standard error of a command;
+        `together` puts both into the output, of which the last `keep_bytes` are kept. A text is the reason why it
+        cannot start."""
         child = await started(command, Path.home(), together=together, keep_bytes=keep_bytes)
         if isinstance(child, str):
             return child
@@ -79,7 +80,7 @@ class HostAgent:
         return number
 
     async def write(self, number: int, data: bytes) -> None:
-        """To its standard input. A child that has ended is noticed by `read`."""
+        """Writes to its standard input. `read` reports a child that has ended."""
         if (child := self._children.get(number)) is not None:
             child.write(data)
 
@@ -88,22 +89,22 @@ class HostAgent:
             child.close_input()
 
     async def read(self, number: int, within_s: float) -> tuple[bytes, bytes, int | None, bool]:
-        """What it wrote since, once there is something or it has ended: output, standard error, exit status (None where
-        it goes on) and whether both pipes are closed, so that nothing more comes."""
+        """Its new output, once there is some or it has ended: output, standard error, exit status (None while it runs)
+        and whether both pipes are closed, so that nothing more comes."""
         child = self._children.get(number)
         if child is None:
             return b"", b"", -signal.SIGKILL, True
         return await child.news(within_s)
 
     async def end(self, number: int) -> None:
-        """By force, with whatever it started."""
+        """Kills it, with everything that it started."""
         if (child := self._children.pop(number, None)) is not None:
             child.kill()
 
 
 class Group:
-    """A process that leads a group of its own, and its pipes. It is reaped when the group is ended and not before:
-    until then nobody else can get its number, and the signal reaches what it started."""
+    """A process that leads its own group, and its pipes. It is reaped only when the group is ended: until then no other
+    process can get its number, and the signal reaches what it started."""
 
     def __init__(self, running: subprocess.Popen[bytes]) -> None:
         self._running = running
@@ -114,7 +115,7 @@ class Group:
         self.stderr: asyncio.StreamReader | None = None
 
     async def connect(self, limit_bytes: int) -> None:
-        """To its pipes; a line has so many bytes at most."""
+        """Writes to its pipes; a line has at most this many bytes."""
         loop = asyncio.get_running_loop()
         self.stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._running.stdin)
         self._transports.append(self.stdin)
@@ -136,7 +137,7 @@ class Group:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, below 0 a signal; None where it goes on."""
+        """Exit status, below 0 a signal; None while it runs."""
         if self._ended:
             return self._running.returncode
         found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -145,7 +146,7 @@ class Group:
         return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
     async def wait(self, within_s: float | None = None) -> int | None:
-        """Its status; None where it goes on after so long."""
+        """Its status; None if it still runs after this time."""
         if self.returncode is None:
             over = asyncio.Event()
             descriptor = os.pidfd_open(self.pid)
@@ -162,7 +163,7 @@ class Group:
         return self.returncode
 
     def end(self) -> None:
-        """By force, with whatever it started. Once: its number may be another's afterwards."""
+        """Kills it, with everything that it started. Once: its number may be another's afterwards."""
         if self._ended:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -172,7 +173,7 @@ class Group:
             self._running.wait(_REAPED_S)
 
     def let_go(self) -> None:
-        """Of its pipes."""
+        """Output of its pipes."""
         for each in self._transports:
             if isinstance(each, asyncio.WriteTransport) or not each.is_closing():
                 each.close()
@@ -222,7 +223,7 @@ class Child:
 
     @property
     def status(self) -> int | None:
-        """Exit status, below 0 a signal; None where it goes on."""
+        """Exit status, below 0 a signal; None while it runs."""
         return self.process.returncode
 
     @property
@@ -265,7 +266,7 @@ def group(command: str, folder: Path | None = None, *, together: bool = False) -
 async def started(
     command: str, folder: Path | None = None, *, together: bool = False, keep_bytes: int | None = None
 ) -> Child | str:
-    """The same, connected. A text says why it cannot start."""
+    """The same, connected. A text is the reason why it cannot start."""
     try:
         made = group(command, folder, together=together)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a place is, and a task that runs there."""
+"""The interface of a place, and of a task that runs there."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from iotax.engine import EngineError
 from iotax.places.fits import Needs, needs_of
 
 COMMAND_S = 20.0
-"""How long a short command may take."""
+"""Time limit of a short command."""
 LEASE_NS = 15_000_000_000
 """An engine that hears nothing for so long ends by itself: its controller or the network is gone."""
 FOLDER = ".cache/iotax"
-"""Below the home of whoever runs commands at a place: what iotax copied there."""
+"""Folder below the home of the user who runs commands: holds what iotax copied there."""
 
 Event: TypeAlias = dict[str, Any]
 """A line of the engine (docs/reference/engine.md)."""
@@ -49,17 +49,17 @@ class Binary:
 
     @functools.cached_property
     def needs(self) -> Needs:
-        """Of the system that is to run it."""
+        """Requirements on the system that runs it."""
         return needs_of(self.path)
 
     @property
     def remote(self) -> str:
-        """Where it is copied to."""
+        """Path of the copy."""
         return f"{FOLDER}/engine-{self.digest[:16]}"
 
     @property
     def as_root(self) -> str:
-        """The copy, for what only root may open. By its full path, as sudo's rules name it."""
+        """The copy for files that only root may open, by its full path, as sudo's rules name it."""
         return f'$([ "$(id -u)" = 0 ] || echo sudo -n) "$HOME/{self.remote}"'
 
 
@@ -69,12 +69,12 @@ class Place(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """As messages name it."""
+        """The name in messages."""
 
     @property
     def beside(self) -> int | None:
-        """The process through which iotax reaches it; each trial reports its CPU; None where it needs none while
-        a trial runs."""
+        """The process through which iotax reaches it; each trial reports its CPU. None if there is none while a trial
+        runs."""
         return None
 
     @property
@@ -100,11 +100,8 @@ class Place(ABC):
 
     @abstractmethod
     async def run(self, command: str, *, given: str = "", within_s: float = COMMAND_S) -> str:
-        """Standard output of a short command that succeeds; `given` is its standard input.
-
-        Raises EngineError: of kind `io` where the command fails, with the last that it said, `lost` where the place
-        does not answer.
-        """
+        """Standard output of a short command that succeeds; `given` is its standard input. Raises EngineError: of kind
+        `io` if the command fails, with its last output; `lost` if the place does not answer."""
 
 
 class Task(ABC):
@@ -117,11 +114,11 @@ class Task(ABC):
 
     @abstractmethod
     async def alive(self, wait_s: float = 0.0) -> bool:
-        """Whether it goes on; `wait_s` is granted to one that was killed, until that is known."""
+        """Whether it runs; a killed task gets `wait_s` to end."""
 
     @abstractmethod
     async def ending(self) -> str:
-        """How one that stopped speaking came to its end."""
+        """How a task without further output ended."""
 
     def send(self, document: Event) -> None:
         """One line in. A task that is gone is noticed by the next `event`, which knows why."""
@@ -129,7 +126,7 @@ class Task(ABC):
 
     @abstractmethod
     def send_line(self, line: bytes) -> None:
-        """As `send`, of what `line_of` made: for lines that are to follow each other closely."""
+        """Like `send`, for lines made by `line_of` that must follow each other closely."""
 
     @abstractmethod
     async def event(self, within_s: float) -> Event:
@@ -138,10 +135,11 @@ class Task(ABC):
 
     @abstractmethod
     async def end(self) -> None:
-        """Ends it, with whatever it started: asked first, by closing its input, then by force. Twice does nothing."""
+        """Ends it, with everything that it started: first by closing its input, then by force. A second call does
+        nothing."""
 
     async def clock(self, within_s: float) -> tuple[int, int | None]:
-        """What the machine's wall clock shows, ns, and its kernel's error; while the engine waits for its start. Raises
+        """The machine's wall clock in ns, and its kernel's error, while the engine waits for its start. Raises
         EngineError."""
         self.send({"command": "clock"})
         event = await self.expect("clock", within_s)
@@ -160,11 +158,11 @@ class Task(ABC):
 
 
 def line_of(document: Event) -> bytes:
-    """As a task reads it."""
+    """The document as a line of a task's input."""
     return json.dumps(document).encode() + b"\n"
 
 
 def last_words(command: str, said: str, otherwise: object) -> str:
-    """Of a short command that failed."""
+    """The error of a short command that failed."""
     lines = said.strip().splitlines()
     return f"{command.split(maxsplit=1)[0]} failed: {lines[-1] if lines else otherwise}"

@@ -1,4 +1,4 @@
-"""What the engine asks of a system that is to run it, by its own file (ELF), and whether a host has that."""
+"""What the engine's file (ELF) requires of a system, and whether a host has it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HEADER = struct.Struct("<4sBB10xHHI8xQ8xI2xHH")
-"""Of 64 bits: magic, class, order of bytes, type, machine, version, where the program headers begin, flags, their size
+"""64-bit header: magic, class, byte order, type, machine, version, where the program headers begin, flags, their size
 and number (System V gABI 4.1, chapters 4 and 5)."""
 _PROGRAM = struct.Struct("<II Q 16x Q 16x")
 """Type, flags, where it begins in the file, how long it is there."""
 _INTERPRETER = 3
 _MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
-"""As `uname -m` calls them."""
+"""Names of processors as in `uname -m`."""
 _STATIC = (
     "one that runs on any Linux of its processor is made by `make engine-static`, and is copied instead from then on "
     "(iotax's wheels have it inside)"
@@ -24,10 +24,10 @@ _STATIC = (
 
 @dataclass(frozen=True)
 class Needs:
-    """Of a program."""
+    """Requirements of a program."""
 
     machine: str
-    """As `uname -m` calls it; empty where it is not known."""
+    """Processor as in `uname -m`; empty if unknown."""
     loader: str = ""
     """The file that loads its C library; empty for a static program."""
     glibc: tuple[int, int] | None = None
@@ -35,12 +35,12 @@ class Needs:
 
     @property
     def question(self) -> str:
-        """What a host's shell is asked for `obstacle`."""
+        """The command that a host's shell runs for `obstacle`."""
         there = f"; test -e {shlex.quote(self.loader)} && echo there || echo missing" if self.loader else ""
         return f"uname -m; getconf GNU_LIBC_VERSION 2>/dev/null || echo unknown{there}"
 
     def obstacle(self, said: str) -> str:
-        """Why a host that answered so cannot run it; empty where nothing is known against it."""
+        """Why a host that answered so cannot run it; empty if nothing is known against it."""
         machine, libc, loader, *_ = [*said.splitlines(), "", "", ""]
         if self.machine and machine != self.machine:
             return f"the engine is for {self.machine}, and this host is {machine}; name one for it in IOTAX_HOST_ENGINE"
@@ -56,7 +56,7 @@ class Needs:
 
 
 def needs_of(program: Path) -> Needs:
-    """Nothing is asked of a file of another format, such as a script."""
+    """A file of another format, such as a script, has no requirements."""
     content = program.read_bytes()
     if len(content) < _HEADER.size:
         return Needs("")

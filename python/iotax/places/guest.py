@@ -19,9 +19,9 @@ from iotax.engine import EngineError, event_of
 from iotax.places.base import Binary, Event, Place, Task, line_of
 
 ENGINE = "/opt/iotax/run"
-"""In a guest's image."""
+"""Path in a guest's image."""
 _STEP_S = 60.0
-"""How long a script may take in an emulated guest."""
+"""Time limit of a script in an emulated guest."""
 _LINE_BYTES_MAX = 64 << 20
 _RETRY_S = 0.05
 _INPUT_BYTES_MAX = 32 << 10
@@ -31,18 +31,18 @@ _DOCUMENTS = "/run/documents"
 """A pipe that the task's shell holds open at both ends: a task reads on until it is ended."""
 _PID = "/run/task.pid"
 _STOP_S = 10.0
-"""How long an emulated engine may take to end."""
+"""Time limit for the end of an emulated engine."""
 
 
 class GuestLost(EngineError):  # noqa: N818 - an outcome, not a bug
-    """The guest ended, or said nothing until the deadline."""
+    """The guest ended, or sent nothing until the deadline."""
 
     def __init__(self, message: str) -> None:
         super().__init__("lost", message)
 
 
 class StepFailed(EngineError):  # noqa: N818 - an outcome, not a bug
-    """A script in the guest ended with another status than 0; the message is what it said."""
+    """A script in the guest ended with another status than 0; the message is its output."""
 
     def __init__(self, status: int, said: str) -> None:
         self.status, self.said = status, said
@@ -106,7 +106,7 @@ class Port(Place):
         return ENGINE
 
     async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> Task:
-        del on_log  # what a script writes to its standard error comes with its end
+        del on_log  # standard error of a script comes with its end
         script = (
             f"rm -f {_DOCUMENTS}; mkfifo {_DOCUMENTS}; exec 4<>{_DOCUMENTS}; {_printed(line_of(document))} >&4; "
             f"sh -c 'echo $$ >{_PID}; exec \"$@\"' task {command} <&4"
@@ -265,7 +265,7 @@ class _Script(Task):
         self._end = EngineError("died", f"the engine in the {self._port.name} was ended")
         with contextlib.suppress(EngineError):
             await self._port.script(f"kill $(cat {_PID})")
-            # On a busy host the engine may end before the program that ends it runs, and must not find the next one.
+            # On a busy host the engine may end before the program that ends it runs, which must not hit the next one.
             await self._port.idle(_STOP_S)
 
     def _sent(self, sending: asyncio.Task[str]) -> None:

@@ -21,11 +21,11 @@ from iotax.places.host import ReachedHost, taking
 from iotax.places.piped import STOP_S, Piped
 
 _LINE_BYTES_MAX = 64 << 20
-"""A result with full histograms is about 100 KiB; what is longer than this is no result."""
+"""A result with full histograms is about 100 KiB; longer lines are not results."""
 _HOST_STOP_S = 60.0
-"""How long a host's script may take to end after its input closed: it may have paths to take down."""
+"""Time that a host's script may take to end after its input closed: it may have paths to take down."""
 _KEPT_BYTES = 64 << 20
-"""Of what a command prints; of more, its end."""
+"""Bytes kept of a command's output, from its end."""
 
 
 class Here(Place):
@@ -83,7 +83,7 @@ class LocalHost(ReachedHost):
 
     @contextlib.contextmanager
     def _faults(self) -> Generator[None]:
-        """What is raised within is this host's."""
+        """Errors raised within belong to this host."""
         try:
             yield
         except EngineError as error:
@@ -132,7 +132,7 @@ async def _run(command: str, folder: Path | None, given: str, within_s: float) -
 async def _asked(
     command: str, folder: Path | None, given: str, within_s: float, keep_bytes: int, *, together: bool
 ) -> tuple[int | None, bytes, bytes]:
-    """Exit status, output and standard error. Raises EngineError where it cannot start, TimeoutError."""
+    """Exit status, output and standard error. Raises EngineError if it cannot start, TimeoutError."""
     child = await started(command, folder, together=together, keep_bytes=keep_bytes)
     if isinstance(child, str):
         raise EngineError("missing", child)
@@ -157,7 +157,7 @@ class Child(Piped):
         on_log: Callable[[str], None] | None,
         host: str = "",
     ) -> None:
-        """`host` is this machine's name, where it is one of several."""
+        """`host` is this machine's name if it is one of several."""
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None

@@ -18,7 +18,7 @@ _LINES_S = 15
 
 @dataclass(frozen=True)
 class Companion:
-    """The process on a host that iotax is reached by, and what it takes when it has nothing to do."""
+    """The process through which iotax reaches a host, and its CPU and memory when idle."""
 
     name: str
     python: str
@@ -28,11 +28,11 @@ class Companion:
     memory_bytes: int
     """Resident."""
     idle_cores: float
-    """Of one core."""
+    """Share of one core."""
 
 
 class HostPlace(Place):
-    """What it raises is HostFault, with the host's name."""
+    """Its errors are HostFault, with the host's name."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -43,7 +43,7 @@ class HostPlace(Place):
         return self.host.name
 
     async def companion(self) -> Companion | None:
-        """What it is that `beside` names; None where there is none. Takes as long as its rest is watched. Raises
+        """The process that `beside` names; None if there is none. Takes as long as its idle time is measured. Raises
         HostFault."""
         return None
 
@@ -56,8 +56,8 @@ class HostPlace(Place):
         secrets: Mapping[str, str] | None = None,
         on_log: Callable[[str], None] | None = None,
     ) -> Task:
-        """As any place does it; `secrets` are variables of the command's environment, which go there by the first lines
-        of its input (`taking`). Raises HostFault."""
+        """Like any place; `secrets` are variables of the command's environment, which are sent in the first lines of
+        its input (`taking`). Raises HostFault."""
 
     @abstractmethod
     async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
@@ -66,14 +66,14 @@ class HostPlace(Place):
 
     @abstractmethod
     async def close(self) -> None:
-        """Lets go of the host; what comes after reaches it anew."""
+        """Releases the host; a later call connects anew."""
 
 
 class ReachedHost(HostPlace):
     """One to which the engine is copied from here."""
 
     async def install(self, binary: Binary) -> str:
-        """Copies it where it is not yet."""
+        """Copies the engine unless it is there."""
         await self._reach()
         if self._installed == binary.digest:
             return binary.remote
@@ -109,18 +109,17 @@ class ReachedHost(HostPlace):
         return binary.remote
 
     async def _fits(self, binary: Binary) -> None:
-        """Raises HostFault where the engine cannot run there."""
+        """Raises HostFault if the engine cannot run there."""
         if obstacle := binary.needs.obstacle(await self.run(binary.needs.question)):
             raise HostFault(self.name, obstacle, "missing")
 
     @abstractmethod
     async def _reach(self) -> None:
-        """Sees to it that the host can be reached; where it was lost meanwhile, forgets what is `_installed`. Raises
-        HostFault."""
+        """Connects the host; if it was lost meanwhile, forgets what is `_installed`. Raises HostFault."""
 
     @abstractmethod
     async def _put(self, binary: Binary, path: str) -> None:
-        """Writes the file there. Raises OSError with what is wrong, HostFault where the host is lost."""
+        """Writes the file there. Raises OSError with the reason, HostFault if the host is lost."""
 
 
 def taking(names: Iterable[str], command: str) -> str:

@@ -13,18 +13,18 @@ from iotax.engine import EngineError, event_of
 from iotax.places.base import Event, Task
 
 STOP_S = 3.0
-"""How long a task may take to end after its standard input closed."""
+"""Time that a task may take to end after its standard input closed."""
 LOG_LINES_MAX = 200
 _LOG_LINE_BYTES_MAX = 2_000
 _PART_BYTES = 4096
 _RENEWALS = 4
-"""Of a lease, within its time."""
+"""Renewals of a lease within its time."""
 _NOT_STARTED = (126, 127)
 """A shell's exit status for a command that is not there, or is none (POSIX.1-2024, XCU 2.8.2)."""
 
 
 class Reader(Protocol):
-    """Of asyncio or of AsyncSSH."""
+    """A process of asyncio or of AsyncSSH."""
 
     async def readuntil(self, separator: bytes) -> bytes: ...
     async def read(self, n: int) -> bytes: ...
@@ -34,7 +34,7 @@ class Piped(Task):
     """`about` begins sentences about it: `the load process`."""
 
     broken: ClassVar[tuple[type[Exception], ...]] = (OSError,)
-    """What its pipes raise where they break."""
+    """Errors of broken pipes."""
 
     def __init__(
         self,
@@ -98,18 +98,18 @@ class Piped(Task):
 
     @abstractmethod
     async def _exit(self, within_s: float) -> int | str | None:
-        """The exit status, or the name of the signal that ended it; None where it goes on."""
+        """The exit status, or the name of the signal that ended it; None while it runs."""
 
     @abstractmethod
     async def _stop(self) -> None:
-        """Closes its input; what then goes on for longer than STOP_S is ended by force."""
+        """Closes its input; kills it if it still runs after STOP_S."""
 
     @abstractmethod
     def _let_go(self) -> None:
-        """Of its other pipes."""
+        """Output of its other pipes."""
 
     def _fault(self, error: EngineError) -> EngineError:
-        """What callers are told."""
+        """The error for callers."""
         return EngineError(error.kind, error.message, error.where, self.log)
 
     async def _ended(self) -> EngineError:

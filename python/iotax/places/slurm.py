@@ -23,16 +23,16 @@ from iotax.study.hosts import Slurm
 DEATH_S = 60
 """A worker that finds no scheduler for so long ends, and its job with it: whoever submitted it was killed."""
 _LOOK_S = 0.5
-"""How often a host looks whether its worker has come."""
+"""Interval at which a host checks whether its worker has come."""
 _ASK_S = 2.0
-"""How often Slurm is asked, once for all jobs."""
+"""Interval at which Slurm is queried, once for all jobs."""
 _END_S = 3.0
-"""How long a worker may take to end by itself."""
+"""Time that a worker may take to end by itself."""
 _LOG_LINES = 5
 _WAITING = frozenset({"PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED", "RESIZING"})
 _ALIVE = _WAITING | {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "SLURM_CONF")
-"""Of iotax's environment. Slurm stores what it is given, and there may be secrets in the rest."""
+"""Variables of iotax's environment for jobs. Slurm stores what it is given, and the rest may hold secrets."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Contact:
 
 @dataclass(frozen=True)
 class _State:
-    """As squeue says it; a job that Slurm does not know any more has none."""
+    """State from squeue; empty for a job that Slurm no longer knows."""
 
     state: str = ""
     reason: str = ""
@@ -62,10 +62,10 @@ class _State:
 
 
 class Jobs:
-    """Of one study."""
+    """Jobs of one study."""
 
     def __init__(self, asked: Slurm, tell: Callable[[str], None]) -> None:
-        """`tell` hears what is waited for."""
+        """`tell` receives the reasons for waiting."""
         self._asked, self._tell = asked, tell
         self._ids: dict[str, str] = {}
         """Host → its job."""
@@ -78,7 +78,7 @@ class Jobs:
         self._one_at_a_time = asyncio.Lock()
 
     async def bring(self, host: str, contact: Contact, there: Callable[[], bool]) -> None:
-        """Until the worker of a host is there; one that has no job, or one that is over, gets a new one. Raises
+        """Waits until the worker of a host is there; submits a new job if it has none, or its job is over. Raises
         HostFault."""
         new = False
         until_s = asyncio.get_running_loop().time() + self._asked.wait / 1e9
@@ -147,7 +147,7 @@ class Jobs:
             if loop.time() - self._asked_s > _ASK_S:
                 jobs = list(self._ids.values())
                 found = await _states(jobs)
-                # One that was submitted meanwhile was not asked for.
+                # A job that was submitted meanwhile was not part of the query.
                 self._states |= {each: found.get(each, _State()) for each in jobs}
                 self._asked_s = loop.time()
         return self._states.get(job, _State())
@@ -171,8 +171,8 @@ class Jobs:
 
 
 def script(host: str, asked: Slurm, contact: Contact) -> str:
-    """What a job runs. Certificates stand in it, and so in Slurm's own state, which root and its user read; in no
-    argument."""
+    """The script of a job. Certificates are in it, and so in Slurm's own state, which root and its user can read; no
+    argument holds them."""
     python = asked.python or sys.executable
     words = [
         python, "-m", "distributed.cli.dask_worker", contact.address, "--name", host, "--nthreads", "1", "--no-nanny",
@@ -203,7 +203,7 @@ async def _states(jobs: Sequence[str]) -> dict[str, _State]:
     try:
         said = await _run(asked)
     except EngineError as error:
-        # What it says where it knows none of them any more.
+        # Slurm's message if it knows none of the jobs any more.
         if "Invalid job id" in error.message:
             return {}
         raise

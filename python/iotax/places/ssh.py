@@ -25,13 +25,13 @@ CONNECT_S = 15.0
 KEEPALIVE_S, KEEPALIVES = 5, 3
 """A host that is silent for so long is lost: sshd's own limits are hours."""
 HANDSHAKES_MAX = 50
-"""At a time: a bastion's sshd drops more (MaxStartups)."""
+"""Connections opened at a time: a bastion's sshd drops more (MaxStartups)."""
 _PART_BYTES = 64 << 10
-"""Of a command's output, read at a time."""
+"""Bytes of a command's output that are read at a time."""
 
 
 class SshHost(ReachedHost):
-    """The connection to one host, made anew where it was lost."""
+    """The connection to one host, which is renewed if it is lost."""
 
     def __init__(self, host: Host, handshakes: asyncio.Semaphore) -> None:
         super().__init__(host)
@@ -120,7 +120,7 @@ class SshHost(ReachedHost):
         return remote
 
     async def process(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
-        """Of whatever writes other lines than the engine's. Raises HostFault."""
+        """A command that writes other lines than the engine's. Raises HostFault."""
         connection = await self.connection()
         try:
             return await connection.create_process(f"exec {command}", encoding=None)
@@ -171,7 +171,7 @@ class Remote(Piped):
         return await super()._ended()
 
     async def _stop(self) -> None:
-        """What is left then is the lease's."""
+        """From then on the lease ends it."""
         with contextlib.suppress(*self.broken):
             self._process.stdin.write_eof()
         await self._exit(STOP_S)
@@ -187,7 +187,7 @@ async def _ciphers(asked: Mapping[str, Any]) -> list[str]:
     """For one connection. Where the user's configuration names none, AES-GCM comes first: AsyncSSH's own first choice
     takes twice the processor time for each line, and hundreds of hosts are told their start one after another."""
     wanted = {name: value for name, value in asked.items() if name != "tunnel"}
-    # As `connect` reads it; no key is needed for that.
+    # Read in the same way as by `connect`; no key is needed for that.
     asking = asyncssh.SSHClientConnectionOptions.construct(**wanted, config=(), client_keys=None)
     configured = (await asking).encryption_algs
     if configured == _unconfigured():

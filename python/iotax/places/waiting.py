@@ -20,8 +20,8 @@ _LOOK_S = 0.05
 
 
 def wait_for(work: Coroutine[Any, Any, _Value]) -> _Value:
-    """Runs it on the thread of all places. An interrupt ends the work, and what it started, before it goes on."""
-    # No Event: interrupted where it has just taken its lock, it keeps that for ever.
+    """Runs it on the thread of all places. An interrupt first ends the work and what it started."""
+    # Not an Event: if interrupted just after it took its lock, it keeps that for ever.
     loop, ended = _loop(), queue.SimpleQueue[None]()
     begun: list[asyncio.Task[_Value]] = []
 
@@ -31,7 +31,7 @@ def wait_for(work: Coroutine[Any, Any, _Value]) -> _Value:
             begun[0].add_done_callback(lambda _: ended.put(None))
 
     def cancel() -> None:
-        begin()  # where it was interrupted before
+        begin()  # an earlier interrupt
         begun[0].cancel()
 
     try:
@@ -76,12 +76,12 @@ class Engine:
 
     @property
     def pid(self) -> int:
-        """Of one on this machine."""
+        """A task on this machine."""
         assert isinstance(self._task, Child), "a child of ours"
         return self._task.pid
 
     def alive(self, wait_s: float = 0.0) -> bool:
-        """Whether it goes on; `wait_s` is granted to one that was killed, until the system has ended it."""
+        """Whether it runs; a killed task gets `wait_s` until the system has ended it."""
         return wait_for(self._task.alive(wait_s))
 
     def send(self, document: Event) -> None:
@@ -97,11 +97,11 @@ class Engine:
         return wait_for(self._task.expect(name, max(0.0, deadline_s - time.monotonic())))
 
     def ending(self) -> str:
-        """How one that stopped speaking came to its end."""
+        """How a task without further output ended."""
         return wait_for(self._task.ending())
 
     def close(self) -> None:
-        """Ends it: asked first, then by force, with whatever it started."""
+        """Ends it, with everything that it started: first by request, then by force."""
         wait_for(self._task.end())
 
 

@@ -39,16 +39,16 @@ CONNECT_S = 15.0
 SILENCE_S = 15.0
 """A worker that does not answer for so long is lost."""
 _WATCH_S = 0.5
-"""How often a call that waits looks whether the scheduler is still there."""
+"""Interval at which a waiting call checks whether the scheduler is still there."""
 _POLL_S = 5.0
-"""How long a call waits for what a child writes."""
+"""Time that a call waits for a child's output."""
 _PART_BYTES = 256 << 10
 """A worker takes no message of more than half of the memory that it is allowed, which Slurm says is 1 MiB where nobody
 told it how much its nodes have."""
 _LINE_BYTES_MAX = 64 << 20
 PYTHON = platform.python_version()
 _REST_S = 2
-"""How long a worker is watched that has nothing to do."""
+"""Time over which an idle worker is measured."""
 _AT_REST = (
     "awk '/^VmRSS/ {{ print $2 }}' /proc/{pid}/status; spent() {{ cat /proc/{pid}/task/*/schedstat; echo; }}; "
     "spent; sleep {rest}; spent"
@@ -62,16 +62,16 @@ class Gone(OSError):  # noqa: N818 - an outcome, not a bug
 
 @dataclass(frozen=True)
 class Worker:
-    """As the scheduler and the worker itself say."""
+    """Facts from the scheduler and the worker itself."""
 
     address: str
     """tcp://IP:PORT."""
     name: str
     node: str
-    """Of its machine."""
+    """Name of its machine."""
     python: str
     dask: str = ""
-    """Version of `distributed`; empty where it is not known."""
+    """Version of `distributed`; empty if unknown."""
 
     @property
     def ip(self) -> str:
@@ -87,17 +87,17 @@ class Agent:
     def __init__(
         self, client: Client, scheduler: str, worker: Worker, future: Any, actor: Any, what: str = "Dask worker"
     ) -> None:
-        """`what` is how sentences call the worker."""
+        """`what` is the worker's name in messages."""
         self._what = what
         self.worker, self._client, self._scheduler = worker, client, scheduler
         # The actor lives as long as its future does.
         self._future, self._actor = future, actor
         self.lost = ""
         self.pid: int | None = None
-        """Of the worker."""
+        """The worker's address."""
 
     async def call(self, method: str, *given: Any, within_s: float = 0.0) -> Any:
-        """What a method answers that may take `within_s`. Raises Gone."""
+        """The answer of a method within `within_s`. Raises Gone."""
         if not self.lost:
             try:
                 return await self._call(method, given, within_s + SILENCE_S)
@@ -105,7 +105,7 @@ class Agent:
                 raise
             except TimeoutError:
                 self.lost = f"its {self._what}, {self.worker}, does not answer"
-            # A broken channel raises what it likes. Where nothing is broken, it is a defect of ours.
+            # A broken channel may raise anything. If it is intact, the error is a defect of iotax.
             except Exception as error:
                 gone = self._client.status != "running"
                 if not gone and self._is_there() and not isinstance(error, OSError):
@@ -118,7 +118,7 @@ class Agent:
         try:
             async with asyncio.timeout(within_s):
                 while not (await asyncio.wait({call}, timeout=_WATCH_S))[0]:
-                    # Dask's own call never ends where it hears of the worker's end in an awkward order.
+                    # Dask's own call may never end if it learns of the worker's end at the wrong moment.
                     if self._client.status != "running" or not self._is_there():
                         raise ConnectionError("the channel is broken")
                 return call.result()
@@ -142,8 +142,8 @@ class Workers:
         hosts: Sequence[Host],
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`hosts` are all of the study: a worker with the name of one is no other host. `tell` hears what is waited
-        for."""
+        """`hosts` are all of the study: a worker with the name of one belongs to no other. `tell` receives the reasons
+        for waiting."""
         self._names = frozenset(host.name for host in hosts)
         self._client: Client | None = None
         self._started = _Started(cluster.slurm, hosts, tell) if isinstance(cluster, SlurmCluster) else None
@@ -154,7 +154,7 @@ class Workers:
         self._one_at_a_time = asyncio.Lock()
 
     async def agent(self, host: Host) -> Agent:
-        """On the worker of a host, with nothing of its own running yet. Raises HostFault."""
+        """Places on the worker of a host, with nothing running yet. Raises HostFault."""
         if self._started is not None:
             async with self._one_at_a_time:
                 self._scheduler, self._security = await self._started.scheduler(host)
@@ -226,23 +226,23 @@ class Workers:
 
 
 class Roll:
-    """The workers that there are: asked for once by all hosts at a time, and again by one whose worker came or was lost
+    """The available workers: queried once for all hosts at a time, and again for a host whose worker came or was lost
     since."""
 
     def __init__(self) -> None:
         self._workers: list[Worker] = []
         self._asked_s = -math.inf
-        """When these workers were asked for; one that came while they answered may be missing."""
+        """Time at which these workers were queried; one that came while they answered may be missing."""
         self._outdated_s: dict[str, float] = {}
-        """Host → an answer must have been asked for later than that."""
+        """Host → a valid answer must be from a later query."""
         self._one_at_a_time = asyncio.Lock()
 
     def outdated(self, host: str) -> None:
-        """What was asked for so far says nothing about this host."""
+        """Earlier queries say nothing about this host."""
         self._outdated_s[host] = time.monotonic()
 
     async def call(self, host: str, ask: Callable[[], Awaitable[list[Worker]]]) -> list[Worker]:
-        """For a host. Raises what `ask` raises."""
+        """The workers for a host. Raises the errors of `ask`."""
         async with self._one_at_a_time:
             if self._asked_s <= self._outdated_s.get(host, -math.inf):
                 asked_s = time.monotonic()
@@ -267,8 +267,8 @@ class Scheduled:
         return self._client
 
     async def actor(self, worker: Worker, packed: bytes, what: str) -> Agent:
-        """Of what was packed; `what` is how sentences call the worker. Raises EngineError, OSError, and what unpacking
-        raises there."""
+        """An actor from packed code; `what` is the worker's name in messages. Raises EngineError, OSError, and errors
+        of unpacking there."""
         return await _actor(await self.client(), self.address, worker, packed, what)
 
     async def close(self) -> None:
@@ -298,7 +298,7 @@ async def _close(client: Client) -> None:
 
 async def _actor(client: Client, scheduler: str, worker: Worker, packed: bytes, what: str = "Dask worker") -> Agent:
     with client.as_current(), dask.config.set({"distributed.scheduler.allowed-failures": 0}):
-        # What it makes on the worker is the actor.
+        # A function that makes the actor on the worker.
         future = client.submit(
             pickle.loads, packed, actor=True, pure=False, retries=0, workers=[worker.address],
             allow_other_workers=False,
@@ -321,7 +321,7 @@ class _Started:
         self._security = Security.temporary()
 
     async def scheduler(self, host: Host) -> tuple[str, Security]:
-        """Started where it is not yet, for this host or another one. Raises HostFault."""
+        """Starts the scheduler unless it runs, for this host or another one. Raises HostFault."""
         if self._scheduler is None:
             _quiet()
             try:
@@ -341,7 +341,7 @@ class _Started:
         return self._scheduler.address, self._security
 
     async def bring(self, host: Host) -> bool:
-        """Until the host's worker is there; whether it had to be waited for. Raises HostFault."""
+        """Waits for the host's worker; returns whether it had to wait. Raises HostFault."""
         scheduler = self._scheduler
         assert scheduler is not None, "jobs come to it"
 
@@ -356,7 +356,7 @@ class _Started:
             "COMM__TLS__WORKER__CERT": tls["cert"],
             "COMM__TLS__WORKER__KEY": tls["key"],
             "COMM__REQUIRE_ENCRYPTION": "True",
-            # It samples its own threads a hundred times a second.
+            # Otherwise Dask samples its own threads a hundred times a second.
             "WORKER__PROFILE__ENABLED": "False",
             "WORKER__HTTP__ROUTES": "[]",
         }
@@ -384,12 +384,12 @@ def _given(cluster: Cluster) -> tuple[str, Security | None]:
 
 
 def _quiet() -> None:
-    """What Dask would say of a lost scheduler or worker, the attempt that fails says."""
+    """The failed attempt reports a lost scheduler or worker, so Dask's own messages are left out."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
 
 async def _address_towards(hosts: Sequence[Host]) -> str:
-    """Of this machine, on the way to the first host whose address is known. Raises EngineError."""
+    """Address of this machine on the way to the first host with a known address. Raises EngineError."""
     loop = asyncio.get_running_loop()
     for host in hosts:
         with contextlib.suppress(OSError):
@@ -405,7 +405,7 @@ async def _address_towards(hosts: Sequence[Host]) -> str:
 
 
 async def workers_of(client: Client) -> list[Worker]:
-    """All that answer. Raises OSError."""
+    """All workers that answer. Raises OSError."""
     if client.scheduler is None:
         raise Gone("the Dask scheduler was lost")
     known = (await client.scheduler.identity(n_workers=-1))["workers"]
@@ -420,8 +420,8 @@ async def workers_of(client: Client) -> list[Worker]:
 
 
 def matching(host: Host, workers: Sequence[Worker], addresses: frozenset[str]) -> Worker | None:
-    """The worker of a host: by its name, else by its machine's name, else by the address; None where there is none.
-    Raises EngineError where there are several."""
+    """The worker of a host: by its name, else by its machine's name, else by the address; None if there is none. Raises
+    EngineError if there are several."""
     names = {host.name, host.address or host.name}
     by_name = [each for each in workers if each.name == host.name]
     by_node = [each for each in workers if names & {each.node, each.node.partition(".")[0]}]
@@ -443,7 +443,7 @@ async def _addresses(host: Host) -> frozenset[str]:
 
 
 class OnWorker(ReachedHost):
-    """A host by its Dask worker; found anew where it was lost, never anywhere else."""
+    """A host reached through its Dask worker; if lost, it is looked up anew, never elsewhere."""
 
     def __init__(self, host: Host, workers: Workers) -> None:
         super().__init__(host)
@@ -576,7 +576,7 @@ class OfWorker(Piped):
         return EngineError("lost", self._agent.lost) if self._agent.lost else await super()._ended()
 
     async def _stop(self) -> None:
-        """What is left then is the lease's."""
+        """From then on the lease ends it."""
         if self._stopped:
             return
         self._stopped = True

@@ -1,8 +1,6 @@
-"""What iotax knows of each protocol, once: its name, endpoints, options, colour and labs. `table` lists them.
-
-A new protocol is a module here, a row in `table`, and what the lab that serves it needs. Light: a shell's completion
-imports it at each press of Tab.
-"""
+"""All facts about each protocol in one place: its name, endpoints, options, colour and labs. `table` lists them. A new
+protocol needs a module here, a row in `table`, and support in the lab that serves it. This module loads quickly: shell
+completion imports it at each press of Tab."""
 
 from iotax.protocols.base import Protocol, Scheme, is_port
 from iotax.protocols.table import (

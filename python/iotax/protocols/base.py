@@ -12,30 +12,29 @@ WHERE = "under connection, or beside this label's endpoint"
 
 @dataclass(frozen=True)
 class Scheme:
-    """How endpoints of one kind of target are written: `NAME://HOST[:PORT]/…`."""
+    """The form of endpoints of one kind of target: `NAME://HOST[:PORT]/…`."""
 
     name: str
     port: int
-    """Where an endpoint names none."""
+    """The port if an endpoint has none."""
     title: str
-    """As a table of endpoints names it."""
+    """The form in a table of endpoints."""
     form: str
-    """What iotax's own initiator reaches; empty where only a host's kernel does."""
+    """The protocol of iotax's own initiator; empty if only a host's kernel speaks it."""
     wrong: Callable[[str, Sequence[str], Query], str]
-    """What is wrong with the host, the names of the path and the query; empty where nothing is."""
+    """The error in the host, the path's names and the query; empty if there is none."""
     query: tuple[str, ...] = ()
-    """What may stand behind the `?`."""
+    """Options after the `?`."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """What is asked for in vain behind the `?` → what supports it."""
+    """Unsupported options after the `?` → what supports them."""
     hints: Mapping[str, str] = field(default_factory=dict)
-    """What to do, by the kind of failure. `{host}` and `{port}` are the endpoint's,
-    `{usual_port}` is `port`."""
+    """What to do, by kind of failure. `{host}` and `{port}` are the endpoint's, `{usual_port}` is `port`."""
     kernel_title: str = ""
-    """As `title`, of the path that a host's own kernel makes; empty where there is none."""
+    """The title of the path of a host's own kernel; empty if there is none."""
     kernel_form: str = ""
     kernel_query: tuple[str, ...] = ()
     kernel_wrong: Callable[[str, Sequence[str], Query], str] | None = None
-    """As `wrong`, where the endpoints of a kernel's path are written in another way."""
+    """Like `wrong`, if endpoints of a kernel's path have another form."""
 
 
 @dataclass(frozen=True)
@@ -44,31 +43,32 @@ class Protocol:
 
     name: str
     title: str
-    """As the field writes it."""
+    """The name that the field uses."""
     colour: str
     """Its own in every chart: a name of `report.palette`."""
     labs: tuple[str, ...] = ()
-    """Which labs serve it themselves: loopback, vm, hosts, sim."""
+    """The labs that serve it themselves: loopback, vm, hosts, sim."""
     carrier: Literal["none", "tcp", "rdma", "fcoe", "loop"] = "tcp"
-    """What transports it in the labs."""
+    """Its transport in the labs."""
     family: Literal["", "nfs", "scsi", "nvme"] = ""
-    """Whose commands it carries."""
+    """The command set that it carries."""
     bracket: str = ""
-    """What it stands for together with another row: one has all of the transport in software, the other none of it."""
+    """The protocol whose bounds it forms with another row: one has all of the transport in software, the other none of
+    it."""
     engine_carrier: Literal["", "frames"] = ""
-    """What transports it where iotax's own engine speaks it, if not that."""
+    """Its transport if iotax's own engine speaks it and that differs."""
     scheme: Scheme | None = None
-    """Of endpoints that iotax's own initiator reaches."""
+    """Schemes of endpoints that iotax's own initiator reaches."""
     kernel_scheme: Scheme | None = None
-    """Of endpoints that only a host's kernel reaches, where they are written in another way."""
+    """Schemes of endpoints that only a host's kernel reaches, if their form differs."""
     options: frozenset[str] = field(default_factory=frozenset)
-    """Of a study's `connection`, those that the engine's initiator is told of."""
+    """Fields of a study's `connection` for the engine's initiator."""
     kernel_options: frozenset[str] = field(default_factory=frozenset)
     """Fields of a study's `connection` that only a host's kernel receives."""
     kernel_module: str = ""
-    """Of Linux, for the side that connects; empty where hosts are not asked for it."""
+    """Linux modules for the connecting side; empty if hosts do not need them."""
     served_port: int = 0
-    """Where `iotax serve` offers it, if its scheme's port is another protocol's there."""
+    """The port on which `iotax serve` offers it, if another protocol uses its scheme's port there."""
     client: Callable[[str, int, str, Query, bool], list[str]] | None = None
     """Commands of a Linux client, from host, port, path, query and whether the volume is read-only."""
 

@@ -107,7 +107,7 @@ FCP_LOOP = Protocol(
     carrier="loop",
     bracket=_SCSI,
 )
-"""The SCSI stack on both sides with a call between them: what an adapter that does all of the transport leaves."""
+"""The SCSI stack on both sides with a call between them: as with an adapter that does all of the transport."""
 FC_NVME = Protocol(
     name="fc-nvme",
     title="FC-NVMe",

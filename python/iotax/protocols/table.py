@@ -28,27 +28,27 @@ def known(name: str) -> Protocol | None:
 
 
 def names(lab: str | None = None) -> tuple[str, ...]:
-    """What a lab serves itself; without one, what any of them does."""
+    """Protocols that a lab serves itself; without a lab, those of any."""
     return tuple(each.name for each in PROTOCOLS if (each.labs if lab is None else lab in each.labs))
 
 
 def of_family(name: str) -> tuple[str, ...]:
-    """Those that carry its commands: nfs, scsi or nvme."""
+    """Protocols that carry this command set: nfs, scsi or nvme."""
     return tuple(each.name for each in PROTOCOLS if each.family == name)
 
 
 def without_transport() -> tuple[str, ...]:
-    """Those whose two ends stand in one kernel, with a call between them."""
+    """Protocols whose two ends are in one kernel, with a call between them."""
     return tuple(each.name for each in PROTOCOLS if each.carrier == "loop")
 
 
 def knowing(option: str) -> tuple[str, ...]:
-    """Those that know an option of a study's `connection`."""
+    """Protocols with this option of a study's `connection`."""
     return tuple(each.name for each in PROTOCOLS if option in each.options)
 
 
 def schemes() -> dict[str, tuple[Scheme, Protocol]]:
-    """By name, with the protocol that is spoken there (of NFS: by iotax's own initiator)."""
+    """Schemes by name, with their protocol (for NFS: that of iotax's own initiator)."""
     return {
         scheme.name: (scheme, each)
         for each in PROTOCOLS

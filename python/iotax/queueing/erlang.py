@@ -17,7 +17,7 @@ def erlang_b(servers: int, offered_load: float) -> float:
 
 
 def erlang_c(servers: int, offered_load: float) -> float:
-    """The probability that an arrival has to wait (M/M/c); 1 where the load is beyond what the servers can carry."""
+    """The probability that an arrival has to wait (M/M/c); 1 if the load exceeds the servers' capacity."""
     _check(servers, offered_load)
     utilisation = offered_load / servers
     if utilisation >= 1:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from iotax.queueing.open import MMc
 
-# Beyond this a single queue is no model of a machine.
+# A single queue is no model of a larger machine.
 SERVERS_MAX = 4096
 
 
@@ -45,10 +45,8 @@ class Size:
 
 
 def size(rate_per_s: float, service_s: float, target: SizingTarget, storage_s: float = 0.0) -> Size:
-    """The fewest servers that meet the target.
-
-    `service_s`: CPU time per I/O. `storage_s`: what the storage itself takes, added to every response.
-    """
+    """The fewest servers that meet the target. `service_s`: CPU time per I/O. `storage_s`: the storage's own time,
+    added to every response."""
     if rate_per_s <= 0 or service_s <= 0 or storage_s < 0:
         raise ValueError("sizing needs a rate and a service time above 0")
     if target.response_max_s is not None and target.response_max_s <= service_s + storage_s:

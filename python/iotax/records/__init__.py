@@ -1,4 +1,4 @@
-"""What a trial's record says of how it came about. Knows nothing else of iotax."""
+"""Records of how a trial came about. Depends on nothing else in iotax."""
 
 from iotax.records.base import Record
 from iotax.records.cpu import Call, Core, CpuEvents, CpuTime, CpuUse, Layer, Profile, Role, VmThreads

@@ -1,4 +1,4 @@
-"""What all records share."""
+"""Properties shared by all records."""
 
 from pydantic import BaseModel, ConfigDict
 

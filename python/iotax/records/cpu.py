@@ -1,4 +1,4 @@
-"""Who spent CPU time over a window: a list by host, role and layer, from which responses choose."""
+"""CPU time spent over a window: a list by host, role and layer, from which responses choose."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Core(Record):
     idle_ns: int
     iowait_ns: int
     guest_ns: int | None = None
-    """Of user and nice time, what guests of this machine ran; None where an earlier version did not read it."""
+    """Time of this machine's guests within user and nice time; None if an earlier version did not read it."""
 
 
 class CpuEvents(Record):
-    """What threads did by the processor's own counters, in user space and in the kernel."""
+    """Counts of the processor's own counters for threads, in user space and in the kernel."""
 
     user_instructions: int
     kernel_instructions: int
@@ -46,10 +46,10 @@ class CpuEvents(Record):
 
 
 class VmThreads(Record):
-    """CPU time of the threads of a virtual machine's process, by what QEMU calls them."""
+    """CPU time of the threads of a virtual machine's process, by QEMU's names for them."""
 
     processors_ns: int
-    """That stand for the guest's processors, its own time included."""
+    """Threads that stand for the guest's processors, including its own time."""
     io_ns: int
     """I/O threads."""
     vhost_ns: int
@@ -66,11 +66,11 @@ class ProcessCpu(Record):
     user_ns: int
     system_ns: int
     guest_ns: int | None = None
-    """Of it, what guests ran: of a process that runs one."""
+    """Time of guests within it, for a process that runs one."""
     run_queue_wait_ns: int | None = None
     max_rss_bytes: int | None = None
     threads: VmThreads | None = None
-    """Of a process that runs a virtual machine, and whose threads are named."""
+    """Threads of a process that runs a virtual machine, if they are named."""
     events: CpuEvents | None = None
     no_events: str | None = None
 
@@ -79,22 +79,22 @@ class CpuTime(Record):
     """CPU time of one layer of one host over a window."""
 
     host: str = ""
-    """Which machine, by its part in the lab; empty where nothing said it."""
+    """The machine, by its part in the lab; empty if unknown."""
     role: Role
     layer: Layer
     busy_ns: int
     guests_ns: int | None = None
-    """Of it, what the guests of this machine spent, in user space and in the kernel; None where they were not read."""
+    """Time of this machine's guests within it, in user space and in the kernel; None if it was not read."""
     background_ns: int | None = None
-    """Of the rest, what is spent without load too, as measured before the block; None where it was not measured."""
+    """Time without load within the rest, as measured before the block; None if it was not measured."""
     meter: str = ""
-    """What read it, where it was no engine: esxtop, mpstat, sadf, fio."""
+    """The tool that read it if it was not an engine: esxtop, mpstat, sadf, fio."""
     window_ns: int | None = None
-    """Over which it was read."""
+    """Duration over which it was read."""
     processors: int | None = None
-    """That this part could use; None where not known."""
+    """Processors that this part could use; None if unknown."""
     resolution_ns: int = 0
-    """By which the window's two ends may be off: a tick, where the clock ticks."""
+    """Error of the window's two ends: a tick, if the clock ticks."""
     user_ns: int | None = None
     system_ns: int | None = None
     run_queue_wait_ns: int | None = None
@@ -102,9 +102,9 @@ class CpuTime(Record):
     pid: int | None = None
     max_rss_bytes: int | None = None
     threads: VmThreads | None = None
-    """Of a process that runs a virtual machine; None where its threads are not named."""
+    """Threads of a process that runs a virtual machine; None if they are not named."""
     events: CpuEvents | None = None
-    """None where nothing counted them."""
+    """None if nothing counted them."""
     no_events: str | None = None
     """Why."""
     cores: list[Core] = Field(default=[])
@@ -117,12 +117,12 @@ class CpuTime(Record):
 
     @property
     def net_ns(self) -> int:
-        """Without its guests, and without what is spent without load too."""
+        """Time without its guests and without the background."""
         return max(0, self.own_ns - (self.background_ns or 0))
 
     @property
     def busy_share(self) -> float | None:
-        """Of the processors that it could use, its guests aside; None where that is not known."""
+        """Share of the processors that it could use, without its guests; None if unknown."""
         if not self.window_ns or not self.processors:
             return None
         return self.own_ns / (self.window_ns * self.processors)
@@ -136,18 +136,18 @@ class Call(Record):
     layer: str
     function: str
     instructions: int
-    """Its own, and those of what it called where that is too little to be listed."""
+    """Its own, and those of called functions that are too small to be listed."""
 
 
 class Profile(Record):
     """The instructions of one machine over a window."""
 
     host: str
-    """Which machine, by its part in the lab."""
+    """The machine, by its part in the lab."""
     role: Role
     """`both` where initiator and target are one machine."""
     ios: float
-    """That they were spent on."""
+    """I/Os that they were spent on."""
     layers: dict[str, dict[str, int]] = Field(default={})
     """Layer → function → instructions. A module's functions are written `nvme_tcp_queue_rq [nvme_tcp]`."""
     calls: tuple[Call, ...] = ()
@@ -159,13 +159,13 @@ class Profile(Record):
 
     @property
     def instructions(self) -> int:
-        """All of them: no layer, and no function, is left out."""
+        """The total, including unlisted layers and functions."""
         return sum(sum(own.values()) for own in self.layers.values())
 
 
 _Counts = TypeVar("_Counts", CpuEvents, VmThreads)
 TICK_NS = 10_000_000
-"""Of /proc/stat (USER_HZ is 100 on Linux)."""
+"""Length of a tick in /proc/stat (USER_HZ is 100 on Linux)."""
 _ENGINE_PARTS: tuple[tuple[str, Role, Layer], ...] = (
     ("initiator", "initiator", "process"),
     ("target", "target", "process"),
@@ -189,8 +189,8 @@ class CpuUse(RootModel[list[CpuTime]]):
         return iter(self.root)
 
     def part(self, role: Role, *layers: Layer) -> CpuTime | None:
-        """The part with this role in the first of these layers that was read; of any layer where none is named. Where
-        several hosts have it, theirs together."""
+        """The part with this role in the first of these layers that was read; in any layer if none is named. If several
+        hosts have it, their sum."""
         for layer in layers or ("guest", "process", "machine"):
             found = [each for each in self.root if (each.role, each.layer) == (role, layer)]
             if found:
@@ -199,17 +199,17 @@ class CpuUse(RootModel[list[CpuTime]]):
 
     @property
     def initiator(self) -> CpuTime | None:
-        """As its guest or process was read."""
+        """Time of its guest or process."""
         return self.part("initiator", "guest", "process")
 
     @property
     def target(self) -> CpuTime | None:
-        """As its guest or process was read."""
+        """Time of its guest or process."""
         return self.part("target", "guest", "process")
 
     @property
     def hypervisor(self) -> CpuTime | None:
-        """The whole host less its guests, else the processes that run them; None where the guests were not read."""
+        """The whole host minus its guests, else the processes that run them; None if the guests were not read."""
         whole = self.part("hypervisor", "machine")
         if whole is not None:
             return whole if whole.guests_ns is not None else None
@@ -224,12 +224,12 @@ class CpuUse(RootModel[list[CpuTime]]):
 
     @property
     def machine_ns(self) -> int | None:
-        """All busy time of whole machines, background included; None where none was read."""
+        """All busy time of whole machines, including background; None if none was read."""
         return sum(each.busy_ns for each in self.machines) if self.machines else None
 
 
 def _together(parts: Sequence[CpuTime]) -> CpuTime:
-    """The same part of several hosts. What one of them does not know is not known."""
+    """The sum of the part over several hosts. Values that one of them lacks are unknown."""
 
     def total(name: str) -> int | None:
         known = [value for each in parts if (value := getattr(each, name)) is not None]
@@ -279,7 +279,7 @@ def _parts_of(engine: Mapping[str, Any]) -> list[dict[str, Any]]:
         part = given.model_dump() if isinstance(given, Record) else dict(given)
         part["busy_ns"] = part.pop("total_ns", part.get("busy_ns"))
         if layer == "machine":
-            # The engine says so where it is finer than a tick.
+            # The engine says so if it is finer than a tick.
             part = {"resolution_ns": TICK_NS} | part | {"processors": len(part.get("cores", ())) or None}
         found.append({**part, "role": role, "layer": layer})
     return found

@@ -1,7 +1,5 @@
-"""How a trial came about, as far as anybody knew: what analysis may read beside the measurement.
-
-"Unknown" is legal everywhere: results from elsewhere say little, and an analysis says what it cannot do with them.
-"""
+"""How a trial came about, as far as known: what analysis may read beside the measurement. "Unknown" is allowed
+everywhere: external results say little, and an analysis says what it cannot do with them."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ kernel. `none`: no protocol."""
 
 
 class Carrier(Record):
-    """What does a protocol's transport in this lab, and what usually does."""
+    """The implementation of a protocol's transport in this lab, and the usual one."""
 
     kind: Kind = "unknown"
     usual: Kind = "unknown"
-    """Where the protocol is in use."""
+    """The implementation in use elsewhere."""
     name: str = ""
-    """As a sentence names it: "software FCoE"."""
+    """The name in a sentence: "software FCoE"."""
 
     @property
     def emulated(self) -> bool:
@@ -30,49 +28,49 @@ class Carrier(Record):
 
 
 class Link(Record):
-    """What lies between initiator and target."""
+    """The path between initiator and target."""
 
     kind: Literal["none", "loopback", "virtual", "network", "simulated", "unknown"] = "unknown"
     rate_bits_per_s: int | None = None
-    """As the lab limits it; None: not limited, or not known."""
+    """The lab's limit; None if there is none or it is unknown."""
     delay_ns: int | None = None
     mtu: int | None = None
     paths: int | None = None
     encryption: str | None = None
-    """What encrypts it, as its kernels confirmed; None: nothing, or not known."""
+    """The encryption confirmed by its kernels; None without encryption or if unknown."""
 
 
 class Facts(Record):
-    """Of one trial."""
+    """Facts of one trial."""
 
     lab: str = "unknown"
     protocol: str = "unknown"
-    """What the initiator spoke; `local`: none."""
+    """The initiator's protocol; `local`: none."""
     stack: Literal["user", "kernel", "unknown"] = "unknown"
-    """Where the initiator's path runs. `kernel`: its threads and interrupts work for it outside the load process."""
+    """The place of the initiator's path. `kernel`: its threads and interrupts work for it outside the load process."""
     target_stack: Literal["user", "kernel", "unknown"] = "unknown"
-    """Where the target's runs."""
+    """The place of the target's path."""
     served: Literal["lab", "elsewhere", "nobody", "unknown"] = "unknown"
-    """Who serves. `lab`: a target whose CPU the lab reads. `nobody`: local, with no target that could cost anything."""
+    """The server. `lab`: a target whose CPU the lab reads. `nobody`: local, without a target."""
     shared: Literal["machine", "hypervisor", "nothing", "unknown"] = "unknown"
-    """What initiator and target share: one machine, a hypervisor under two, or nothing."""
+    """The part shared by initiator and target: one machine, a hypervisor under two, or nothing."""
     carrier: Carrier = Carrier()
     link: Link = Link()
     clock: Literal["time", "instructions", "virtual", "unknown"] = "unknown"
-    """What the durations count: a guest may count instructions instead of time; a simulation has a time of its own."""
+    """The unit of durations: a guest may count instructions instead of time; a simulation has its own time."""
     threads: int | None = None
-    """Of the load; of each client's, where there are several."""
+    """Processors of the load, or of each client if there are several."""
     clients: int | None = None
-    """Hosts that ran the load at once; None where only one could."""
+    """Hosts that ran the load at once; None if only one could."""
     volumes: int | None = None
-    """That the clients had, one each; None where they shared one, or where that is unknown."""
+    """Volumes of the clients, one each; None if they shared one, or if unknown."""
     target_threads: int | None = None
     polling: Literal["never", "auto", "always", "unknown"] = "unknown"
-    """How both sides waited; where they looked for news, their processors were busy without work, too."""
+    """How both sides waited; with polling, their processors were busy without work, too."""
     warmup_ns: int | None = None
     """Load before the window, discarded."""
 
     @property
     def simulated(self) -> bool:
-        """Nothing of it was measured on a machine."""
+        """Whether nothing of it was measured on a machine."""
         return self.lab == "sim"

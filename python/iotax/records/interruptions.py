@@ -1,4 +1,4 @@
-"""When a run stood still, what was made to happen in it, and how many I/Os its short intervals had."""
+"""Interruptions of a run, its events, and the I/Os of its short intervals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from iotax.records.base import Record
 
 WRONG_DATA = "wrong data after an event"
-"""How the reason of an attempt begins in which a block was lost, stale or torn once something had happened."""
+"""Start of the reason of an attempt in which a block was lost, stale or torn after an event."""
 
 
 class Gaps(Record):
@@ -33,7 +33,7 @@ class Counts(Record):
     ios: list[int] = Field(default=[])
 
     def wider(self, ios_min: float, interval_max_ns: int) -> Counts | None:
-        """In intervals wide enough to have so many I/Os on average; None where even the widest allowed have fewer."""
+        """Intervals wide enough for this many I/Os on average; None if even the widest allowed have fewer."""
         mean = sum(self.ios) / len(self.ios) if self.ios else 0.0
         if mean * interval_max_ns < ios_min * self.interval_ns:
             return None

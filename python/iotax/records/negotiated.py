@@ -1,6 +1,7 @@
-"""What the two ends of a connection agreed on, a record for each kind of protocol. What was not reported is None.
+"""The settings on which the two ends of a connection agreed, with a record for each kind of protocol. Unreported ones
+are None.
 
-The engine and the kernels say it in words, by the names of the standards (docs/reference/engine.md); so did the
+The engine and the kernels report them as words with the names of the standards (docs/reference/engine.md), as did
 notebooks of earlier versions. `understood` makes records of words, and `words` words of a record.
 """
 
@@ -17,7 +18,7 @@ from iotax.records.base import Record
 
 @dataclass(frozen=True)
 class _Term:
-    """How a field is said."""
+    """The words of a field."""
 
     names: tuple[str, ...]
     """The first is how we say it, the others how kernels do."""
@@ -39,10 +40,10 @@ _TRUE = {"no": "false", "yes": "true"}
 
 
 class Agreed(Record):
-    """What all kinds have."""
+    """Fields of all kinds."""
 
     def words(self) -> dict[str, str]:
-        """Name → value, both as the standard writes them; of what is known."""
+        """Name → value, both as in the standard, for all known fields."""
         found = {}
         for name, term in _terms(type(self)).items():
             value = getattr(self, name)
@@ -63,13 +64,13 @@ class IscsiAgreed(Agreed):
     max_burst_bytes: Annotated[_Count, _Term(("MaxBurstLength",))] = None
     max_outstanding_r2t: Annotated[_Count, _Term(("MaxOutstandingR2T",))] = None
     max_segment_bytes: Annotated[_Count, _Term(("MaxRecvDataSegmentLength",))] = None
-    """That the initiator takes; the next: that the target takes."""
+    """Limit of the initiator; the next is that of the target."""
     target_max_segment_bytes: Annotated[_Count, _Term(("MaxRecvDataSegmentLength of the target",))] = None
     authentication: Annotated[_Text, _Term(("AuthMethod",))] = None
 
 
 class NvmeAgreed(Agreed):
-    """Over any fabric; the digests and `max_h2c_data_bytes` are TCP's (NVMe/TCP 1.1 §3.6.2.3)."""
+    """Fields for any fabric; the digests and `max_h2c_data_bytes` are TCP's (NVMe/TCP 1.1 §3.6.2.3)."""
 
     protocol: Literal["nvme"] = "nvme"
     controller_id: Annotated[_Count, _Term(("cntlid",))] = None
@@ -77,7 +78,7 @@ class NvmeAgreed(Agreed):
     data_digest: Annotated[_Flag, _Term(("data_digest",), **_TRUE)] = None
     max_h2c_data_bytes: Annotated[_Count, _Term(("maxh2cdata_bytes",))] = None
     in_capsule_bytes: Annotated[_Count, _Term(("in_capsule_bytes",))] = None
-    """Of data within a command's capsule: what IOCCSZ leaves beside the command."""
+    """Data within a command's capsule: IOCCSZ without the command."""
     max_transfer_bytes: Annotated[_Count, _Term(("max_transfer_bytes",))] = None
     """MDTS."""
     io_queues: Annotated[_Count, _Term(("io_queues", "queues"))] = None
@@ -93,7 +94,7 @@ class NfsAgreed(Agreed):
     protocol: Literal["nfs"] = "nfs"
     version: Annotated[_Text, _Term(("version", "vers"))] = None
     stability: Annotated[_Text, _Term(("stability",))] = None
-    """Of writes: unstable, or as stable as the server has them."""
+    """Stability of writes: unstable, or as stable as the server makes them."""
     port: Annotated[_Count, _Term(("port",))] = None
     mount_port: Annotated[_Count, _Term(("mount_port",))] = None
     read_max_bytes: Annotated[_Count, _Term(("rtmax",))] = None
@@ -107,7 +108,7 @@ class NfsAgreed(Agreed):
 
 
 class NothingAgreed(Agreed):
-    """Of a connection whose protocol agrees on nothing, or of which nothing was reported."""
+    """A connection whose protocol has no such settings, or of which nothing was reported."""
 
     protocol: Literal["unknown"] = "unknown"
 
@@ -117,11 +118,8 @@ _KINDS: tuple[type[IscsiAgreed | NvmeAgreed | NfsAgreed], ...] = (IscsiAgreed, N
 
 
 def understood(words: Mapping[str, str]) -> tuple[Negotiated, dict[str, str]]:
-    """What was agreed on, and the words that say something else, or nothing that their name allows.
-
-    The kind that knows most of the words; digests alone, which two kinds know, are iSCSI's, since who says something of
-    NVMe says how many queues there are.
-    """
+    """The settings, and words that are not settings or have unexpected values. The kind that knows most of the words is
+    taken; digests alone, which two kinds know, are iSCSI's, since NVMe always reports the number of queues."""
     said = {name: value for name, value in words.items() if value}
     kind = max(_KINDS, key=lambda each: len(said.keys() & _names(each).keys()))
     names = _names(kind)
@@ -136,7 +134,7 @@ def understood(words: Mapping[str, str]) -> tuple[Negotiated, dict[str, str]]:
 
 
 def _terms(kind: type[Agreed]) -> dict[str, _Term]:
-    """Field → how it is said."""
+    """Field → its words."""
     found = {}
     for name, field in kind.model_fields.items():
         for term in field.metadata:

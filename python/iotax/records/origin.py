@@ -1,4 +1,4 @@
-"""Where a result was measured by another program, and what its files say of it beside the figures."""
+"""The origin of a result measured by another program, and what its files say besides the figures."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from iotax.records.base import Record
 
 
 class Origin(Record):
-    """Of one result that was imported."""
+    """The origin of one imported result."""
 
     program: str
-    """As people name it: fio, DiskSpd."""
+    """The program's usual name: fio, DiskSpd."""
     version: str = ""
-    """Empty where the files do not say."""
+    """Empty if the files do not say."""
     files: tuple[str, ...] = ()
     part: str = ""
-    """Which part of a file that holds several results."""
+    """The part of a file that holds several results."""
     start: Literal["said", "told", "guessed"] = "said"
-    """How it is known when it ran: by the files, by who imported them, or not, and the files' own times stand in."""
+    """The source of its time: the files, the user who imported them, or the files' own times."""
     loop: Literal["open", "closed", "unknown"] = "unknown"
     unit: str = "I/O"
-    """What is counted as one I/O: a database benchmark counts transactions."""
+    """What counts as one I/O: a database benchmark counts transactions."""
     settings: dict[str, str] = Field(default={})
-    """As the files say them, such as block_size."""
+    """Settings from the files, such as block_size."""
     notes: tuple[str, ...] = ()
-    """What is to be known about these figures, a sentence each."""
+    """Remarks on these figures, a sentence each."""

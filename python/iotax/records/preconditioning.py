@@ -11,7 +11,8 @@ class Conditioning(Record):
     """One step that ended: a pass of filling in sequence, or a round of overwriting at random."""
 
     endpoint: str
-    """As the study names it; with `{client}` it stands for the volumes of all hosts, which are worked on at once."""
+    """The endpoint as in the study; with `{client}` it stands for the volumes of all hosts, which are worked on at
+    once."""
     invocation: int
     """Steps of one invocation follow each other without a rest."""
     kind: Literal["fill", "round"]
@@ -20,4 +21,4 @@ class Conditioning(Record):
     bytes: int
     """Written."""
     rate_iops: float | None = None
-    """Of a round."""
+    """Rate of a round."""

@@ -30,16 +30,16 @@ class Lack(StrEnum):
     GUESTS = "guests"
     """The host was read and its guests were not, so that its own part is not known."""
     BACKGROUND = "background"
-    """A machine stands for a path in its kernel only less what it spends without load, which nobody measured."""
+    """A machine counts for a path in its kernel only minus its background, which was not measured."""
     TOGETHER = "together"
     """Initiator and target are one machine."""
     NOBODY = "nobody"
-    """Nobody serves the volume."""
+    """There is no server of the volume."""
 
 
 @dataclass(frozen=True)
 class RoleCpu:
-    """Of one role of one result; without `parts` where it lacks a reading."""
+    """The readings of one role of one result; without `parts` if one is missing."""
 
     parts: tuple[CpuTime, ...] = ()
     lack: Lack | None = None
@@ -48,7 +48,7 @@ class RoleCpu:
 
     @property
     def net_ns(self) -> int | None:
-        """What the load cost."""
+        """The cost of the load."""
         if self.gross:
             return sum(part.busy_ns for part in self.parts) if self.parts else None
         return sum(part.net_ns for part in self.parts) if self.parts else None
@@ -60,14 +60,13 @@ class RoleCpu:
 
     @property
     def share(self) -> float | None:
-        """`own_ns` of what the processors of these parts could do; None where their number or the window is not
-        known."""
+        """`own_ns` as a share of these parts' processors; None if their number or the window is unknown."""
         could_ns = [(part.window_ns or 0) * (part.processors or 0) for part in self.parts]
         return (self.own_ns or 0) / sum(could_ns) if could_ns and all(could_ns) else None
 
 
 def cpu_of(cpu: CpuUse, facts: Facts, role: CpuRole) -> RoleCpu:
-    """What a result holds of a role, or why it holds nothing."""
+    """The readings of a role in a result, or why there are none."""
     match role:
         case "initiator":
             return _initiator(cpu, facts)

@@ -21,9 +21,9 @@ def write(
 ) -> Path:
     """Writes the report to `path`, each chart as SVG and PNG into `charts_dir`, the printed report to `pdf`.
 
-    Earlier files are replaced whole or not at all. Raises PdfError where no PDF can be made, NoRendererError where no
+    Earlier files are replaced whole or not at all. Raises PdfError if no PDF can be made, NoRendererError where no
     charts can; what comes before them is written.
-    Raises OutputRefused where a file would replace the notebook or a study, before anything is written.
+    Raises OutputRefused if a file would replace the notebook or a study, before anything is written.
     """
     outputs.judge(path, notebook.path)
     if pdf is not None:

@@ -1,4 +1,4 @@
-"""What experts ask of a storage benchmark, answered for this run item by item."""
+"""Answers, for this run, what experts ask of a storage benchmark."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -12,14 +12,14 @@ from iotax.study.imported import ImportedStudy
 from iotax.wording import inside, looked, not_sized
 
 _CLOCK_ERROR = 0.01
-"""Clocks of processes and of the window are not read at one instant."""
+"""Tolerance: clocks of processes and of the window are not read at the same instant."""
 _PREDICTION_MAX_PERCENT = 10.0
-"""A model that predicts worse answers no question of sizing."""
+"""A model with a larger prediction error answers no question of sizing."""
 _DEPTHS_MAX = 4
-"""Numbers of I/Os that a sentence lists."""
+"""Numbers of I/Os listed in a sentence."""
 
 Answer: TypeAlias = Literal["yes", "partly", "no", "none"]
-"""`none`: this study gives no occasion for it."""
+"""`none`: not applicable to this study."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Item:
 
 
 def checklist(summary: Summary, limits: list[Limit]) -> list[Item]:
-    """In the order in which an expert reads. `limits` are those of the summary's cells."""
+    """In an expert's reading order. `limits` are those of the summary's cells."""
     return [
         _before(summary),
         _configuration(summary),
@@ -88,7 +88,7 @@ def _before(summary: Summary) -> Item:
 
 
 def _ended_by_rule(summary: Summary) -> bool:
-    """Whether the study's own rule made the trials needless that are missing."""
+    """Whether the missing trials were made unnecessary by the study's own rule."""
     return precise_enough(summary.data, max((run.trial.block for run in summary.data.runs), default=0))
 
 
@@ -158,14 +158,15 @@ def _sound(summary: Summary) -> Item:
 
 
 def _beyond(summary: Summary) -> str:
-    """What cannot be: more than a link carries, more processor time than there are processors. Empty where nothing."""
+    """Impossible results: more than a link can carry, more processor time than there are processors. Empty if there are
+    none."""
     if link.beyond(summary):
         return "A treatment carried more than its link can."
     for run in summary.data.runs:
         for part in run.result.cpu:
             cores, window_ns = part.processors, part.window_ns or run.result.window.duration_ns
-            # A process may have helpers beside its threads; of a machine all processors are known. Either end of the
-            # window may be off by a tick.
+            # A process may have helpers beside its threads, but all processors of a machine are known. Either end of
+            # the window may be off by a tick.
             most_ns = (cores or 0) * (window_ns + 2 * part.resolution_ns) * (1 + _CLOCK_ERROR)
             if part.layer == "machine" and cores and part.busy_ns > most_ns:
                 return f"{run.trial.id} used more processor time than {cores} processors have."

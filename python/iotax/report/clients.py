@@ -1,4 +1,4 @@
-"""What several hosts did together and each alone, as rows of text."""
+"""Rows about several hosts: their total and each alone."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from iotax.units import counted, show_rate
 from iotax.wording import figure
 
 ROWS_MAX = 12
-"""Of a first screen; the rest is folded away."""
+"""Rows shown before the rest is folded."""
 
 
 def columns(summary: Summary) -> list[Column]:
@@ -24,10 +24,10 @@ def columns(summary: Summary) -> list[Column]:
 
 
 def groups(summary: Summary) -> tuple[list[Group], list[Group]]:
-    """What stands on the first screen, and what is folded away; both empty where no trial was one of several hosts."""
+    """The rows shown at first, and the folded ones; both empty if no trial had several hosts."""
     found = clients_of(summary)
     conditions = list(dict.fromkeys(each.cell.condition for each in found))
-    # What is compared stands together, on either side of the fold.
+    # Rows that are compared stay together, on either side of the fold.
     found.sort(key=lambda each: conditions.index(each.cell.condition))
     roles = _roles(found)
     return _groups(found[:ROWS_MAX], roles), _groups(found[ROWS_MAX:], roles)
@@ -56,5 +56,5 @@ def _note(cell: CellSummary) -> str:
 
 
 def _roles(found: Sequence[Clients]) -> list[str]:
-    """Those that anything was read of, in the order in which they are always told."""
+    """The roles of which anything was read, in the usual order."""
     return [role for role in ("initiator", "target", "hypervisor") if any(role in each.cpu_per_io_ns for each in found)]

@@ -36,7 +36,7 @@ TARGETS = (
 
 
 _NOTHING = 1e-6
-"""Of a cost: a term that is smaller is what arithmetic left."""
+"""Share of a cost: a smaller term is a rounding error."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Fact:
 
 
 def cost_lead(summary: Summary) -> list[str]:
-    """The answer in sentences, one for each protocol; the baseline's own first. None without a CPU model."""
+    """The answer in sentences, one for each protocol; the baseline first. None without a CPU model."""
     said = [cautioned(*each) for each in priced(summary)] + by_rate(summary)
     return [finding.sentence for finding in said]
 
@@ -83,7 +83,7 @@ def cost_groups(costs: CpuCosts, base: str) -> list[Group]:
 
 
 def cost_facts(costs: CpuCosts) -> list[Fact]:
-    """What a critic asks of the model."""
+    """The model's facts that a critical reader asks for."""
     model = costs.model
     idle = "runs without load" if costs.idle_runs else "measurements before each block"
     background = f"{_cores(model.background_cores)}; "
@@ -122,7 +122,7 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
 
 
 def equation_note(costs: CpuCosts) -> str:
-    """How its terms are read."""
+    """How to read its terms."""
     several = any(len(levels) > 2 for levels in costs.model.factors.values())
     other = "its factor’s last, and 0 at others" if several else "the other"
     return f"In equations [factor level] is +1 at the level named and −1 at {other}."
@@ -151,7 +151,7 @@ def size_groups(summary: Summary) -> list[Group]:
 
 @dataclass(frozen=True)
 class Sized:
-    """How a source sized."""
+    """How a source computed its sizing."""
 
     source: str
     columns: list[Column]
@@ -160,8 +160,8 @@ class Sized:
 
 
 def sized_by_sources(summary: Summary) -> list[Sized]:
-    """For each source that tells cores for a rate: by its own costs, how busy these would be, what an I/O would wait,
-    and how many a limit of 80 % asks for."""
+    """For each source that gives cores for a rate: how busy they would be at its own costs, how long an I/O would wait,
+    and how many cores a limit of 80 % takes."""
     name, target = TARGETS[0]
     found = []
     for source in summary.data.study.published:
@@ -221,7 +221,7 @@ def response_groups(summary: Summary) -> list[Group]:
 
 
 def size_note(summary: Summary) -> str:
-    """What the storage's own time makes of the difference."""
+    """How much the storage's own time reduces the difference."""
     if not comparable(summary.report_sizing.costs):
         return ""
     bare, *stored = (slowdown(summary.report_sizing.costs, REPORT_CORES, 0.6, us) for us in STORAGE_US)
@@ -238,7 +238,7 @@ def size_note(summary: Summary) -> str:
 
 
 def _blocks(model: CpuModel) -> str:
-    """How exactly the cost in µs is known from so many blocks."""
+    """How precisely the cost in µs is known from this many blocks."""
     count = len(model.blocks)
     if count < 2:
         return "one: the µs are valid only for the time of this block, and drift is not in their intervals"

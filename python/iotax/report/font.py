@@ -14,14 +14,14 @@ from iotax.report import renderer
 FAMILY = "iotax Sans"
 _FOLDER = Path(__file__).with_name("fonts")
 _FACES = {"regular": "100 500", "semibold": "600 900"}
-"""File by style, and the CSS weights that it stands for."""
+"""File by style, and the CSS weights that it provides."""
 _UNKNOWN = 1.0
-"""Ems of a letter that another font must draw, at most."""
+"""Assumed maximum width, in ems, of a letter drawn by another font."""
 
 
 @cache
 def css() -> str:
-    """`@font-face` rules that hold the fonts themselves."""
+    """`@font-face` rules that contain the fonts."""
     return "".join(
         f'@font-face{{font-family:"{FAMILY}";font-weight:{weights};'
         f'src:url(data:font/woff2;base64,{_packed(style)}) format("woff2")}}'
@@ -31,12 +31,12 @@ def css() -> str:
 
 @cache
 def register() -> None:
-    """Lets the chart library measure and draw with it."""
+    """Lets the chart library measure and draw with the font."""
     renderer.register_fonts(_FOLDER)
 
 
 def width_px(text: str, size_px: float, bold: bool = False) -> float:
-    """How much room a line of text takes; without kerning, which only brings letters closer."""
+    """Width of a line of text, without kerning, which only brings letters closer."""
     advances = _advances()["semibold" if bold else "regular"]
     return size_px * sum(advances.get(letter, _UNKNOWN) for letter in text)
 
@@ -47,5 +47,5 @@ def _packed(style: str) -> str:
 
 @cache
 def _advances() -> dict[str, dict[str, float]]:
-    """By style and letter, in ems."""
+    """Widths in ems by style and letter."""
     return json.loads((_FOLDER / "advances.json").read_text(encoding="utf-8"))

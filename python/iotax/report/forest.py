@@ -10,33 +10,33 @@ from iotax.analysis import Summary
 from iotax.wording import brief, verdicts
 
 WIDTH, HEIGHT = 320, 22
-"""Of a row's drawing, in the units of its own coordinates."""
+"""Size of a row's drawing in its own coordinates."""
 _EDGE = 8
 _REACH_MIN, _REACH_MAX = 1.12, 12.0
-"""Ratios at the ends of the scale; what lies beyond is drawn at the edge, with an arrow."""
+"""Ratios at the ends of the scale. Values beyond are drawn at the edge, with an arrow."""
 _TICKS = (1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
-"""To the right of no difference; to the left stand their inverses."""
+"""Ratios to the right of no difference; their inverses stand to the left."""
 ROWS_MAX = 9
-"""Rows that stand open; the others are folded."""
+"""Rows shown at first; the others are folded."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A comparison, and where its interval stands in the drawing."""
+    """A comparison, and the position of its interval in the drawing."""
 
     arm: str
-    """As the data have it, for its colour."""
+    """The verdict as in the data, for the row's colour."""
     line: brief.Line
     sentence: str
     low: float | None
     high: float | None
     points: tuple[float, ...]
     beyond: str
-    """ "left" or "right" where it ends outside the scale."""
+    """"left" or "right" if it ends outside the scale."""
 
     @property
     def said(self) -> str:
-        """For those who cannot see the drawing."""
+        """Text for readers who cannot see the drawing."""
         return " ".join(filter(None, (self.line.effect, self.line.interval, self.line.word)))
 
 
@@ -45,16 +45,16 @@ class Forest:
     rows: list[Row]
     folded: list[Row]
     centre: float
-    """Where no difference is."""
+    """Position of no difference."""
     band: tuple[float, float]
-    """The margin within which a difference does not matter."""
+    """The margin within which differences are equivalent."""
     ticks: list[tuple[float, str]]
     lead: str
     """One sentence above."""
 
 
 def forest(summary: Summary) -> Forest | None:
-    """None where nothing is compared."""
+    """None if nothing is compared."""
     lines = brief.lines(summary)
     if not lines:
         return None
@@ -95,7 +95,7 @@ def forest(summary: Summary) -> Forest | None:
 
 
 def lead(summary: Summary, rows: Sequence[Row]) -> str:
-    """What most runs being disturbed, or the largest difference, says; else that there is none."""
+    """Says that most runs were disturbed, or names the largest difference, or that there is none."""
     if disturbed := brief.disturbed(summary):
         return disturbed
     differing = [row for row in rows if row.line.rank == 0 and row.sentence]
@@ -106,7 +106,7 @@ def lead(summary: Summary, rows: Sequence[Row]) -> str:
 
 
 def _ticks(reach: float) -> list[tuple[float, str]]:
-    """No difference, and the furthest round ratio that has room to both sides; in percent, from 2 on as ratios."""
+    """No difference, and the furthest round ratio that fits on both sides; in percent, from 2 on as ratios."""
     furthest = max(ratio for ratio in _TICKS if ratio <= reach)
     if furthest >= 2:
         return [(1 / furthest, f"1/{furthest:g}×"), (1.0, "1×"), (furthest, f"{furthest:g}×")]

@@ -1,4 +1,4 @@
-"""Generator against generator: the same load issued by two programs, as rows of text."""
+"""Rows that compare generators: the same load issued by two programs."""
 
 from iotax.analysis import CellSummary, Estimate, Response, Summary
 from iotax.analysis.data import Cell
@@ -16,7 +16,7 @@ def columns(summary: Summary) -> list[Column]:
 
 
 def groups(summary: Summary) -> list[Group]:
-    """Empty where the study does not vary the generator, or only as what it compares anyway."""
+    """Empty if the study does not vary the generator, or compares generators anyway."""
     if GENERATOR not in summary.grid.others or len(summary.grid.factors[GENERATOR]) != 2:
         return []
     first, second = _names(summary)

@@ -1,4 +1,4 @@
-"""Results that iotax did not measure: where they come from, and what they cannot answer."""
+"""Imported results: where they come from, and which questions they cannot answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LATENCY: dict[LatencyKnown | Literal["apart"], str] = {
 
 
 def notes(summary: Summary) -> list[str]:
-    """What the files say of themselves, in sentences; empty for what iotax measured."""
+    """The files' own descriptions in sentences; empty for iotax's own measurements."""
     origins = [run.result.origin for run in summary.data.measured if run.result.origin is not None]
     if not origins:
         return []

@@ -1,4 +1,4 @@
-"""Throughput as a share of what the link carries, as rows of text."""
+"""Rows with throughput as a share of the link's capacity."""
 
 from iotax.analysis import CellSummary, Estimate, Summary
 from iotax.analysis.data import PROTOCOL
@@ -9,13 +9,13 @@ from iotax.units import counted, show_share
 from iotax.wording import figure, title
 
 _ROUNDING = 0.02
-"""Of a rate at the limit itself."""
+"""Share that counts as at the limit."""
 MEGABYTES = (1 << 20) / 1e6
-"""Bandwidth is told in MiB/s, links in powers of ten."""
+"""Bandwidth is printed in MiB/s, links in powers of ten."""
 
 
 def ceilings(summary: Summary) -> str:
-    """Each link by its name, with what it can carry one way."""
+    """Each link by its name, with its capacity one way."""
     return ", ".join(
         f"{title(label)} {link.label}{_mtu(link.rate, link.mtu)} {figure(ceiling_bytes_per_s(link) / 1e6)} MB/s"
         for label, link in summary.data.study.links.items()
@@ -37,7 +37,7 @@ def columns(summary: Summary) -> list[Column]:
 
 
 def groups(summary: Summary) -> list[Group]:
-    """Empty where the study names no links. A share beside another is given only where links bound both."""
+    """Empty if the study names no links. Two shares are compared only if links limited both."""
     study, grid = summary.data.study, summary.grid
     known = shares(summary.data, grid)
 
@@ -60,7 +60,7 @@ def groups(summary: Summary) -> list[Group]:
 
 
 def note(summary: Summary) -> str:
-    """How many treatments links bound, and what follows."""
+    """How many treatments links limited, and what follows from that."""
     known = shares(summary.data, summary.grid)
     bound = sum(is_bound(known, cell, summary.grid.baseline_of(cell)) for cell in known)
     if over := beyond(summary):
@@ -77,12 +77,12 @@ def note(summary: Summary) -> str:
 
 
 def beyond(summary: Summary) -> int:
-    """Treatments that carried more than their link can, which cannot be."""
+    """Treatments that carried more than their link can, which is impossible."""
     return sum(share > 1 + _ROUNDING for share in shares(summary.data, summary.grid).values())
 
 
 def is_known(summary: Summary) -> bool:
-    """Whether every protocol that was compared has its link's ceiling."""
+    """Whether the link's capacity is known for every compared protocol."""
     grid = summary.grid
     labels = {grid.level(cell.cell, PROTOCOL) for cell in summary.cells} if PROTOCOL in grid.factors else set()
     return bool(labels) and labels <= set(summary.data.study.links)

@@ -1,4 +1,4 @@
-"""The page: one file, nothing loaded from anywhere."""
+"""The page: one file that loads nothing."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -51,14 +51,14 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
 _CODE = re.compile(r"`([^`\n]+)`")
 FIRST_PANELS = 6
-"""Further panels of a section are folded away."""
+"""A section's further panels are folded."""
 MOST_PANELS = 12
-"""Still more are drawn as files only: nobody looks through them, and each takes its time."""
+"""Panels beyond this are written as files only: few readers would look through them, and each takes time."""
 
 
 @dataclass(frozen=True)
 class Charts:
-    """Every drawing of a report, by section."""
+    """All drawings of a report, by section."""
 
     ratios: list[Drawing]
     ratio_levels: list[Drawing]
@@ -89,7 +89,7 @@ class Charts:
         return [drawing for name in Charts.__dataclass_fields__ for drawing in getattr(self, name)]
 
     def marked(self, mark: str) -> "Charts":
-        """With a word in the corner of each chart, and before what is said of it."""
+        """The drawings with a word in the corner of each chart and before its caption."""
         return Charts(
             **{
                 name: [
@@ -114,7 +114,7 @@ def _draw(summary: Summary) -> Charts:
     costs = summary.costs
     sized = summary.report_sizing.costs
     open_loop = [d for f in facets for d in charts.responses_over_rate(summary, looks, f)]
-    over = [r for r in summary.responses if not (open_loop and r is LATENCY)]  # shown with its service time then
+    over = [r for r in summary.responses if not (open_loop and r is LATENCY)]  # drawn with its service time there
     ratios = _some(charts.ratio_forest(summary, looks, r) for r in summary.responses)
     ratio_levels = (
         []
@@ -256,14 +256,14 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
 
 
 _POLICY = "the policy of this page"
-"""Where it comes once the page is known."""
+"""Replaced by the policy once the page is known."""
 _STYLES = re.compile(r' style="((?:--n:\d+|--arm:var\(--[a-z0-9-]+\)|background:var\(--[a-z0-9-]+\)))"')
 """The attributes that our templates write."""
 
 
 def _with_policy(page: str, context: Mapping[str, Any]) -> str:
-    """Lets a browser carry out our own script and styles, known by their hashes, and nothing that got into the page
-    otherwise (Content Security Policy Level 3, §2.3.1)."""
+    """A policy that allows only our own script and styles, by their hashes (Content Security Policy Level
+    3, §2.3.1)."""
     style = f"{context['font_css']}{context['palette_css']}{context['style']}"
     styles = " ".join(sorted(csp_hash(each) for each in {style, *_STYLES.findall(page)}))
     policy = (
@@ -285,18 +285,18 @@ def _load_title(summary: Summary) -> str:
 
 
 def _tight(text: str) -> Markup:
-    """A sentence as HTML: what stands in backticks as code, and no line break between a number and its unit."""
+    """A sentence as HTML: text in backticks becomes code, and no line breaks between a number and its unit."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_UNIT.sub("\u00a0", text)))))  # noqa: S704 - escaped before
 
 
 def _share_rows(shares: list[list[Share]]) -> list[tuple[str, ...]]:
-    """Combinations of factors, by what they explain of the primary response; what none explains last."""
+    """Combinations of factors, ordered by how much of the primary response they explain; unexplained ones last."""
     rows = list(dict.fromkeys(s.factors for found in shares for s in found if s.factors))
     return [*rows, ()] if rows else []
 
 
 class Panels(list[dict[str, Any]]):
-    """The panels of a figure, as far as the page holds them."""
+    """The panels of a figure that the page has room for."""
 
     def __init__(self, drawings: Sequence[Drawing]) -> None:
         super().__init__(_panel(drawing) for drawing in drawings[:MOST_PANELS])
@@ -304,7 +304,7 @@ class Panels(list[dict[str, Any]]):
 
 
 def _panel(drawing: Drawing) -> dict[str, Any]:
-    """The SVG is ours and the chart library's: it escapes what it writes. Without the library its words stand there."""
+    """The SVG comes from us and the chart library, which escapes text. Without the library the page shows words."""
     return {
         "name": drawing.name,
         "title": drawing.title,
@@ -314,7 +314,7 @@ def _panel(drawing: Drawing) -> dict[str, Any]:
 
 
 def _measured(summary: Summary) -> str:
-    """When, in the header; a simulation's window has no date."""
+    """The header's date; simulations have none."""
     runs = summary.data.runs
     if summary.data.simulated:
         return "simulated, not measured"
@@ -374,7 +374,7 @@ def _how_events(summary: Summary) -> list[str]:
 
 
 def _how_workers(summary: Summary) -> list[str]:
-    """Of hosts that Dask workers reach."""
+    """Hosts that Dask workers reach."""
     shares = [
         part.busy_ns / part.window_ns
         for run in summary.data.runs
@@ -391,7 +391,7 @@ def _how_workers(summary: Summary) -> list[str]:
 
 
 def _how_cpu(summary: Summary) -> list[str]:
-    """What each column of CPU time contains, and what a reader must know besides."""
+    """The contents of each column of CPU time, with further remarks."""
     data = summary.data
     text = contents(summary)
     if isinstance(data.study, ImportedStudy):
@@ -439,7 +439,8 @@ _ENVIRONMENT = {
 
 
 def _environment(summary: Summary) -> list[tuple[str, str]]:
-    """What the notebook says of machine and versions, without secrets. Paths and the command line stand elsewhere."""
+    """The notebook's record of machine and versions, without secrets. Paths and the command line are listed
+    elsewhere."""
     found = redact_data(dict(summary.data.environment))
     flat = {**found.pop("machine", {}), **found}
     rows = []
@@ -466,7 +467,7 @@ def _environment(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _connections(summary: Summary) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """(arm, endpoint, what it said and what was agreed) of the first connection of each arm."""
+    """(arm, endpoint, facts and agreed settings) of each arm's first connection."""
     found: dict[str, tuple[str, str, list[tuple[str, str]]]] = {}
     for attempt in summary.data.attempts:
         arm = summary.grid.arm(summary.grid.cell(attempt.trial))

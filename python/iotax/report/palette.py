@@ -20,7 +20,7 @@ class Colour:
     light: str
     dark: str
     stand_in: str
-    """A colour that nothing else uses, for the chart library to carry."""
+    """A colour that nothing else uses, which stands in for it in the chart library."""
 
 
 def _colours(*rows: tuple[str, str, str]) -> dict[str, Colour]:
@@ -60,9 +60,9 @@ COLOURS = _colours(
 )
 
 _OWN = {**colours(), "iotax": "indigo", "fio": "pink"}
-"""Of protocols, and of the generators where those are compared."""
+"""Colours of protocols, and of generators if those are compared."""
 _VARIANTS = ("indigo", "pink", "brown")
-"""For a second arm of a protocol: no protocol has them."""
+"""Colours for a protocol's second arm: no protocol has them."""
 _OTHERS = ("blue", "vermilion", "green", "purple", "ochre", "sky", "wine", "olive", "gray", *_VARIANTS)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
@@ -76,7 +76,7 @@ class Look:
 
 
 def looks(arms: Sequence[str], protocol_of: dict[str, str]) -> dict[str, Look]:
-    """A colour and a shape for each arm: its protocol's where no arm before has that, else one that is free."""
+    """A colour and a shape for each arm: its protocol's unless an earlier arm has them, else free ones."""
     own = {
         arm: [_OWN[known] for part in arm.split(" · ") if (known := protocol_of.get(part, part)) in _OWN]
         for arm in arms
@@ -92,7 +92,7 @@ def looks(arms: Sequence[str], protocol_of: dict[str, str]) -> dict[str, Look]:
 
 
 def ref(name: str) -> str:
-    """The stand-in of a colour, for a chart's specification."""
+    """A colour's stand-in, for a chart's specification."""
     return COLOURS[name].stand_in
 
 
@@ -105,7 +105,7 @@ def to_light(svg: str) -> str:
 
 
 def css() -> str:
-    """The variables, for both colour schemes; paper is light."""
+    """CSS variables for both colour schemes; paper is light."""
     light = "".join(f"--{c.name}:{c.light};" for c in COLOURS.values())
     dark = "".join(f"--{c.name}:{c.dark};" for c in COLOURS.values())
     return f":root{{color-scheme:light dark;{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"

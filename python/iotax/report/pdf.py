@@ -21,7 +21,7 @@ class PdfError(Exception):
 
 
 def print_page(html: str) -> bytes:
-    """The page as PDF, what is folded on the screen unfolded, but for long tables. Raises PdfError."""
+    """The page as PDF, with folded parts open except for long tables. Raises PdfError."""
     browser = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if browser is None:
         raise PdfError(
@@ -35,7 +35,7 @@ def print_page(html: str) -> bytes:
         command = [
             browser,
             "--headless=new",
-            # Its sandbox refuses root; the page is our own and loads nothing.
+            # The browser's sandbox refuses root; the page is our own and loads nothing.
             *(["--no-sandbox"] if os.geteuid() == 0 else []),
             "--disable-gpu",
             "--disable-dev-shm-usage",

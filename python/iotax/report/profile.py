@@ -1,4 +1,4 @@
-"""Where the instructions of an I/O go, as tables of the page."""
+"""Tables of the page: where the instructions of an I/O go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FUNCTIONS_MAX = 30
 
 @dataclass(frozen=True)
 class ProfileTable:
-    """Layers of one side, an arm in each column; and the functions that spend most."""
+    """One side's layers, with a column for each arm, and its largest functions."""
 
     heading: str
     columns: list[Column]
@@ -31,11 +31,11 @@ class ProfileTable:
     function_columns: list[Column]
     function_groups: list[Group]
     memory_groups: list[Group]
-    """Bytes copied and cache lines fetched; empty where none were counted."""
+    """Bytes copied and cache lines fetched; empty if none were counted."""
 
 
 def tables_of(summary: Summary) -> list[ProfileTable]:
-    """None where no run has a profile."""
+    """None if no run has a profile."""
     return [_table(summary, each) for each in layer_tables(cell_profiles(summary.cells))]
 
 
@@ -81,7 +81,7 @@ def _memory(table: LayerTable) -> list[Group]:
 
 
 def _counted(name: str, table: LayerTable, key: tuple[str, str] | None, counts: str) -> Row:
-    """Of one function, of all of them where none is named."""
+    """The count of one function, or of all if none is named."""
     found = [getattr(each, counts) for each in table.profiles]
     values = [sum(each.values()) if key is None else each.get(key, 0.0) for each in found]
     return Row("", name, [Figure(f"{value:,.0f}") for value in values], key[0] if key else "")

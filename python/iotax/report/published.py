@@ -1,4 +1,4 @@
-"""Published figures beside measured ones, as rows of text."""
+"""Rows with published figures beside measured ones."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ _BESIDE: dict[Agreement, str] = {
 
 
 def gained(data: StudyData) -> str:
-    """How the runs' own figures came about."""
+    """How the runs' own figures were made."""
     return "simulated" if data.simulated else "measured"
 
 
@@ -55,12 +55,12 @@ _STATISTICS: dict[Statistic, str] = {
 
 
 def statistic(source: Source) -> str:
-    """How a treatment that leaves factors open is one number."""
+    """How a treatment that leaves factors open becomes one number."""
     return f"A treatment that leaves factors unspecified is {_STATISTICS[source.statistic]}."
 
 
 def clustered(sources: list[Source], arms: Sequence[str]) -> list[str]:
-    """The arms that the bars of these sources are of, in their order."""
+    """The arms shown in the bars of these sources, in order."""
     used = {each.arm for source in sources for each in source.figures}
     return [arm for arm in arms if arm in used]
 
@@ -97,7 +97,7 @@ def _has_absolute(source: Source) -> bool:
 
 
 def words(source: Source, runs: Doubt, gained: str) -> str:
-    """How many of the figures agree, and whether most runs of the study are doubtful."""
+    """How many figures agree, and whether most runs of the study are doubtful."""
     emulated = [each.carrier for each in source.figures if each.agreement == "carrier"]
     known = [each.agreement for each in source.figures if not each.ends and each.agreement in _JUDGED]
     aside = "".join(_at_ends(source, each) for each in source.figures if each.ends)
@@ -116,7 +116,7 @@ def words(source: Source, runs: Doubt, gained: str) -> str:
 
 
 def _at_ends(source: Source, each: Beside) -> str:
-    """Where a published figure lies beside both ends of a transport."""
+    """Where a published figure lies relative to the two bounds of a transport."""
     if each.agreement not in _BESIDE or each.published is None:
         return ""
     base = title(source.baseline)

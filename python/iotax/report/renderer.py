@@ -24,7 +24,7 @@ MISSING = (
 
 
 class NoRendererError(Exception):
-    """Charts were asked for by name where none can be drawn."""
+    """Charts were requested explicitly, but none can be drawn."""
 
     def __init__(self) -> None:
         super().__init__(MISSING)
@@ -52,6 +52,6 @@ def to_png(svg: str) -> bytes:
         raise NoRendererError
     picture = vl_convert.svg_to_png(svg, scale=PNG_SCALE)
     chunk = b"tEXt" + PICTURE_MARK
-    # A length before and a checksum behind, after the signature and the header (PNG §5.3).
+    # A PNG chunk: length before, checksum after (PNG §5.3); inserted after the signature and the header.
     marked = struct.pack(">I", len(PICTURE_MARK)) + chunk + struct.pack(">I", zlib.crc32(chunk))
     return picture[:_PNG_HEAD_BYTES] + marked + picture[_PNG_HEAD_BYTES:]

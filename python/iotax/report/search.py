@@ -1,4 +1,4 @@
-"""What a search for the best load or the knee found, as rows of text."""
+"""Rows with the results of a search for the best load or the knee."""
 
 from iotax.analysis import Summary
 from iotax.analysis.knee import Knee, holds

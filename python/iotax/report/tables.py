@@ -1,4 +1,4 @@
-"""The figures of a report as rows of text."""
+"""Rows with a report's figures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ SYMBOLS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A cell of a table: the number, and its interval in smaller type."""
+    """A table cell: the number, and its interval in smaller type."""
 
     value: str
     interval: str = ""
@@ -68,7 +68,7 @@ class Figure:
 @dataclass(frozen=True)
 class Row:
     arm: str
-    """As the palette knows it."""
+    """The name in the palette."""
     name: str
     figures: list[Figure]
     note: str = ""
@@ -97,7 +97,7 @@ def main_columns(summary: Summary) -> list[Column]:
 
 
 def main_groups(summary: Summary) -> list[Group]:
-    """Absolute and relative, condition by condition."""
+    """Absolute and relative figures, condition by condition."""
     responses = _main_responses(summary)
     return by_condition(summary.cells, lambda cell: [f for r in responses for f in _both(summary, cell, r)])
 
@@ -115,7 +115,7 @@ def detail_columns(summary: Summary) -> list[Column]:
 
 
 def detail_groups(summary: Summary) -> list[Group]:
-    """Bandwidth and percentiles: geometric means of the runs' own; the maximum is that of all runs together."""
+    """Bandwidth and percentiles: geometric means over the runs; the maximum is that of all runs."""
 
     def figures(cell: CellSummary) -> list[Figure]:
         own = [absolute(cell.values.get(r.key)) for r in _detail(summary)]
@@ -133,7 +133,7 @@ def sync_columns() -> list[Column]:
 
 
 def sync_groups(summary: Summary) -> list[Group]:
-    """Latency of flushes, under the loads that issued some; empty where none did."""
+    """Latency of flushes under loads that issued some; empty if none did."""
     flushed = [cell for cell in summary.cells if SYNC.key in cell.values]
     return by_condition(flushed, lambda cell: [absolute(cell.values.get(r.key)) for r in SYNCS])
 
@@ -151,7 +151,8 @@ def had_events(summary: Summary) -> bool:
 
 
 def interruption_groups(summary: Summary) -> list[Group]:
-    """How long no I/O completed, and how many were slow; empty where it was not asked for and nothing stood still."""
+    """The longest time without a completed I/O, and the number of slow I/Os; empty if the study asked for neither and
+    nothing stalled."""
 
     def figures(cell: CellSummary) -> list[Figure]:
         found = interruptions.interruptions(cell.runs)
@@ -172,13 +173,13 @@ def direction_columns() -> list[Column]:
 
 
 def direction_groups(summary: Summary) -> list[Group]:
-    """Latency of reads and of writes, under the loads that have both; empty where none has."""
+    """Latency of reads and of writes under mixed loads; empty if there is none."""
     mixed = [cell for cell in summary.cells if {READ.key, WRITE.key} <= cell.values.keys()]
     return by_condition(mixed, lambda cell: [absolute(cell.values.get(r.key)) for r in DIRECTIONS])
 
 
 def _slowest(cell: CellSummary) -> str:
-    """In µs, of all runs."""
+    """In µs, over all runs."""
     known = [run.result.latency_max_ns for run in cell.runs]
     return "–" if None in known else figure(max(each or 0 for each in known) / 1e3)
 
@@ -188,7 +189,7 @@ def quantile_columns(summary: Summary) -> list[Column]:
 
 
 def quantile_groups(summary: Summary) -> list[Group]:
-    """Of the merged counts, as far as they carry."""
+    """Percentiles of the merged counts, up to the last that they can resolve."""
     percents = _percents(summary)
 
     def figures(cell: CellSummary) -> list[Figure]:
@@ -208,7 +209,7 @@ _OF_HYPERVISOR = (
     ("of it vhost", CPU_VHOST),
     ("of it the rest", CPU_HOST_REST),
 )
-"""What a host of KVM spends beside its guests, where the processes that run these were read too."""
+"""CPU time of a KVM host besides its guests, if their processes were read too."""
 
 
 def cpu_columns(summary: Summary) -> list[Column]:
@@ -245,7 +246,7 @@ def cpu_groups(summary: Summary) -> list[Group]:
 
 
 def _utilisation(summary: Summary) -> list[Response]:
-    """Of the roles whose processors are known in some run."""
+    """Roles whose processors are known in some run."""
     return [each for each in UTILISATION if any(each.key in cell.values for cell in summary.cells)]
 
 
@@ -259,7 +260,7 @@ def utilisation_columns(summary: Summary) -> list[Column]:
 
 
 def utilisation_groups(summary: Summary) -> list[Group]:
-    """By role, of the role's own processors; empty where their number is unknown."""
+    """Utilisation by role, of the role's own processors; empty if their number is unknown."""
     responses = _utilisation(summary)
     known = {each.key for each in responses}
     cells = [cell for cell in summary.cells if known & cell.values.keys()]
@@ -267,7 +268,7 @@ def utilisation_groups(summary: Summary) -> list[Group]:
 
 
 def _counted(summary: Summary) -> list[Response]:
-    """Those of the processor's counters that some run has."""
+    """Processor counters that some run has."""
     return [response for response in EVENTS if any(response.key in cell.values for cell in summary.cells)]
 
 
@@ -311,7 +312,7 @@ class CardLine:
 
 
 def cards(summary: Summary) -> list[Card]:
-    """A badge says which rest on mostly doubtful runs; why, the verdict above says once."""
+    """A badge marks figures that rest on mostly doubtful runs; the verdict above gives the reason once."""
     found = []
     said = [each.finding for each in judged(summary)]
     for arm in dict.fromkeys(o.arm for o in summary.overalls):
@@ -345,7 +346,7 @@ class ValidityRow:
 
 
 def checked(summary: Summary) -> list[str]:
-    """The checks that say something of these runs, by their keys."""
+    """The checks that apply to these runs, by their keys."""
     modelled = any(run.result.media for run in summary.data.runs)
     return [key for key in TITLES if key != "media" or modelled]
 
@@ -371,12 +372,12 @@ class LimitRow:
 
 
 def limits_of(summary: Summary) -> list[Limit]:
-    """One for each cell."""
+    """One row for each cell."""
     return [limit_of(cell.runs) for cell in summary.cells]
 
 
 def limit_rows(summary: Summary, limits: Sequence[Limit]) -> list[LimitRow]:
-    """Treatments that share a limiter stand together."""
+    """Treatments with the same limiter stand together."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for cell, limit in zip(summary.cells, limits, strict=True):
         name = ", ".join(filter(None, (title(cell.arm), cell.condition)))
@@ -389,7 +390,7 @@ _PLACES_MAX = 4
 
 
 def validity_findings(summary: Summary) -> list[tuple[str, str]]:
-    """Findings, said once for all cells that share it; many figures of one check by an example."""
+    """Findings, stated once for all cells that share them; many figures of one check by an example."""
     found: dict[str, dict[str, list[str]]] = {}
     for cell in summary.cells:
         for check in cell.checks:
@@ -521,7 +522,7 @@ def _relative(comparison: Comparison | None) -> Figure:
 
 
 def _index(ratio: float) -> str:
-    """Three figures, and never 100 what is not."""
+    """Three significant figures; 100 only for exactly 100."""
     return indexed(ratio, 1 if ratio < 1 else 0)
 
 
@@ -531,7 +532,7 @@ def _added(estimate: Estimate, unit: str) -> Figure:
 
 
 def _lost(estimate: Estimate) -> Figure:
-    """Throughput lost, as a change: a loss is below zero."""
+    """Throughput as a change: a loss is below zero."""
 
     def text(value: float) -> str:
         return f"{-value:+.1f}".replace("-", "−")
@@ -556,7 +557,7 @@ def _ratio_range(overall: Overall, by_condition: list[Comparison]) -> str:
 
 
 def span(ratios: Sequence[float]) -> str:
-    """The least and the greatest as an index, 100 being the baseline; once where they are the same as written."""
+    """The lowest and highest index, with 100 as the baseline; one number if both are written alike."""
     ends = dict.fromkeys(f"{100 * ratio:,.0f}" for ratio in (min(ratios), max(ratios)))
     return "–".join(ends)
 

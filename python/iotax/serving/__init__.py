@@ -1,1 +1,1 @@
-"""One volume for anybody's clients: what is served, where, to which clients, and how they reach it."""
+"""Serves one volume to any client: the volume, its addresses, the admitted clients, and how they connect."""

@@ -1,4 +1,4 @@
-"""How clients reach what is served: commands to paste, from the endpoints of the server's `ready` line."""
+"""Commands with which clients reach a served volume, made from the endpoints of the server's `ready` line."""
 
 from __future__ import annotations
 

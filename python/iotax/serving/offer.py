@@ -1,4 +1,4 @@
-"""What is served, as the engine's `serve` document (docs/reference/engine.md)."""
+"""The served volume, as the engine's `serve` document (docs/reference/engine.md)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PORTS = {
     for scheme, protocol in schemes().values()
     if protocol.client is not None and scheme is protocol.scheme
 }
-"""Where clients look for each protocol that others have clients of: IANA's nfs, iscsi-target, nvme. Both versions of
-NFS are at home at one port, and each is served at its own."""
+"""Default ports of protocols with third-party clients: IANA's nfs, iscsi-target, nvme. Both versions of NFS have the
+same default, but each is served at its own port."""
 Address: TypeAlias = IPv4Address | IPv6Address
 _GROUP = "allowed"
 _LOOPBACK = IPv4Address("127.0.0.1")
@@ -42,7 +42,8 @@ class Offer:
     """IQNs, NQNs, addresses and networks that may come in; none: whoever reaches the address."""
     threads: int = 1
     polling: Polling = "auto"
-    """Clients of a served volume want latency; a measurement sleeps, so that CPU means what it says."""
+    """Clients of a served volume want low latency, so it polls; a measurement sleeps, so that its CPU time is
+    meaningful."""
 
     def document(self) -> dict[str, Any]:
         volume: dict[str, Any] = {
@@ -69,7 +70,7 @@ class Offer:
         }
 
     def warnings(self) -> list[str]:
-        """What whoever starts it should know of its network and its data."""
+        """Remarks on network and data for the person who starts it."""
         found = []
         if not self.listen.is_loopback:
             where = "every network of this machine" if self.listen.is_unspecified else f"the network of {self.listen}"

@@ -1,4 +1,4 @@
-"""What is to be found out: the study file, read and checked."""
+"""Study files, read and checked."""
 
 from iotax.study.model import Level, Settings, Study
 from iotax.study.omissions import Omissions

@@ -1,5 +1,5 @@
-"""A study of another lab as one of `lab: sim`: what virtual time asks otherwise is changed and said, all else that
-cannot be is refused by the rules of the lab."""
+"""Turns a study of another lab into one of `lab: sim`. Settings that virtual time needs otherwise are changed and
+reported; the lab's rules refuse what cannot be simulated."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from iotax.units import parse_size
 LINK_RATE = "25Gbit"
 _WINDOWS = {"warmup": "20ms", "runtime": "100ms"}
 _OPEN_WINDOWS = {"warmup": "100ms", "runtime": "500ms"}
-"""Of an open loop and before modelled media: what is simulated is I/Os, and at a low rate a second has few."""
+"""Runtime of open loops and before modelled media: at a low rate, a second holds few I/Os."""
 _KERNEL_WINDOWS = {"warmup": "500ms", "runtime": "2s"}
-"""Of emulated kernels, whose largest I/Os take milliseconds of a processor."""
+"""Runtime of emulated kernels, whose largest I/Os take milliseconds of a processor."""
 _TWO_KERNELS, _ONE_KERNEL = "linux-6.1", "linux-6.1-one-kernel"
-"""Tables that stand for the vm lab's guests: each end in one of its own, or both in one."""
+"""Cost tables for the vm lab's guests: each end in its own guest, or both in one."""
 _DRAWN_REPLICATES = 10
-"""Of costs that each replicate draws: of two or three draws an interval says little but that they are few."""
+"""Replicates if each draws its costs: an interval from two or three draws is too wide to be useful."""
 _ELSEWHERE = tuple(name for name in NAMED if name not in SIM)
 _SIZE = "64MiB"
 _BY_ROUNDS = ("sessions", "rounds", "slice", "settle")
 
 
 def load_simulated(name: str) -> tuple[Study, str, list[str]]:
-    """The study, its text as it is simulated, and what was changed, a sentence each. Raises StudyError, also for what
-    the simulator cannot do."""
+    """The study, its text as simulated, and one sentence for each change. Raises StudyError, also for what the
+    simulator cannot do."""
     study, text = load_study(name)
     if study.lab.sim is not None:
         return study, text, []
@@ -44,7 +44,7 @@ def load_simulated(name: str) -> tuple[Study, str, list[str]]:
 
 
 def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The same for what a study file says."""
+    """The same for the text of a study file."""
     data, said = dict(told), []
     kernel = _kernel(data)
     data |= {"name": f"{data['name'][:60]}-sim", "lab": {"sim": {}}}
@@ -101,7 +101,7 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _kernel(data: dict[str, Any]) -> dict[str, Any] | None:
-    """What is said of the lab of virtual machines; None in another lab."""
+    """The settings of the vm lab; None in another lab."""
     lab = data.get("lab")
     if lab == "vm":
         return {}
@@ -109,7 +109,7 @@ def _kernel(data: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _without(factors: dict[str, Any], protocols: Sequence[str]) -> list[str]:
-    """Takes these protocols away where another stays, and names them."""
+    """Removes these protocols if others remain, and names them."""
     levels = factors.get("protocol")
     if isinstance(levels, dict):
         unknown = {label: name for label, level in levels.items() if (name := _protocol(level)) in protocols}
@@ -126,7 +126,7 @@ def _without(factors: dict[str, Any], protocols: Sequence[str]) -> list[str]:
 
 
 def _without_published(data: dict[str, Any], factors: dict[str, Any]) -> None:
-    """Takes away what was published of protocols that are left out, or relative to one."""
+    """Removes published figures of protocols that are left out, or relative to one."""
     levels = factors.get("protocol") or ()
 
     def has(of: dict[str, Any]) -> bool:
@@ -140,13 +140,13 @@ def _without_published(data: dict[str, Any], factors: dict[str, Any]) -> None:
 
 
 def _protocol(level: Any) -> str:
-    """What a label stands for."""
+    """The value of a label."""
     return str(level.get("protocol")) if isinstance(level, dict) else str(level)
 
 
 def _with_only(kept: str, name: str, data: dict[str, Any], factors: dict[str, Any], design: dict[str, Any]) -> bool:
-    """Takes a factor away that has this level, and what is said of its other levels elsewhere; not where the study
-    compares nothing else, which the simulator then refuses."""
+    """Removes a factor that has this level, and other settings of its levels. Keeps it if the study compares nothing
+    else, which the simulator then refuses."""
     if kept not in (factors.get(name) or ()) or data["baseline"].keys() == {name}:
         return False
     del factors[name]
@@ -171,7 +171,7 @@ def _with_only(kept: str, name: str, data: dict[str, Any], factors: dict[str, An
 
 
 def _media(volume: dict[str, Any]) -> dict[str, Any]:
-    """What a volume says of its model, taken out of it, as simulated media say it."""
+    """Removes the media model from the volume's settings and returns it as settings of simulated media."""
     del volume["media"]
     media = {name: volume.pop(name) for name in MODELLED if name in volume}
     return media | ({"data": volume.get("size", "1GiB")} if "cache" in media else {})

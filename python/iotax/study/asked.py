@@ -1,4 +1,4 @@
-"""What a study asks for, in lines for people: everything that its trials have in common."""
+"""The settings that all trials of a study share, in lines for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iotax.units import format_duration, format_ratio, format_size
 
 _SIM = tuple(name for name in Sim.model_fields if name != "media")
 _SIM_ALWAYS = ("costs", "vms", "cores", "target_cores", "threads", "controllers", "target_ports")
-"""What every simulated study is told of, given or not."""
+"""Settings listed for every simulated study, given or not."""
 _REFILLED = {
     "never": "never refilled",
     "block": "refilled before each block",
@@ -23,7 +23,7 @@ _REFILLED = {
 
 
 def asked(study: Study) -> list[str]:
-    """One line for each part of the study; of a field that is a factor, all levels."""
+    """One line for each part of the study; a field that is a factor has all its levels."""
     found = [
         ("Load", _load(study)),
         ("Mix", _mix(study)),
@@ -157,7 +157,7 @@ def _precondition(study: Study) -> Iterator[str]:
 
 
 def _changed(study: Study, section: Section) -> Iterator[str]:
-    """What is not as it is when nothing is said."""
+    """Lines for parts that differ from their defaults."""
     for name in type(section).model_fields:
         if name not in ("protocol", "attach") and _given(study, section, name):
             yield f"{name} {_Said(study, section)(name)}"

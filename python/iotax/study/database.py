@@ -1,4 +1,4 @@
-"""The database that pgbench fills: how large it is, and how much memory it has."""
+"""Sizes of the database that pgbench fills, and of its memory."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ from iotax.study.model import Load, Oltp, Volume
 from iotax.units import format_size
 
 SCALE_BYTES = 16 << 20
-"""Of tables and indexes for each unit of pgbench's scale: 100,000 accounts."""
+"""Bytes of tables and indexes for each unit of pgbench's scale: 100,000 accounts."""
 MEMORY_SHARE = 2
-"""The database is so many times as large as the memory that it and its cached pages may use."""
+"""The database is this many times as large as the memory that it and its cached pages may use."""
 DATABASE_PAGES = (512, 1 << 24)
-"""Of iotax's own, with its log, as few and as many as the engine allows."""
+"""Minimum and maximum pages of iotax's own database with its log, as the engine allows."""
 BUFFERS_MIN = 64
-"""Pages of its memory."""
+"""Minimum pages of its memory."""
 LOG_IO_BYTES = 128 << 10
-"""Of one write of its log at most, which has a page at least."""
+"""Maximum size of one write to its log; each write has at least a page."""
 _ROOM_BYTES = 80 << 20
-"""Beside the tables: three empty databases of PostgreSQL's own, the write-ahead log, the file system's journal."""
+"""Space besides the tables: three empty databases of PostgreSQL, the write-ahead log, the file system's journal."""
 _MEMORY_BYTES_MIN = 32 << 20
 """With less, PostgreSQL's own processes do not run."""
 _CLIENT_BYTES = 4 << 20
-"""Of PostgreSQL's memory for each client's process: 3.1 to 3.3 MiB were seen, and its share of the page tables."""
+"""PostgreSQL's memory for each client's process: measured at 3.1 to 3.3 MiB, plus its share of the page tables."""
 _OTHERS_BYTES = 16 << 20
-"""Of its memory for everything else: buffers, the processes without a client, dirty pages."""
+"""PostgreSQL's memory for everything else: buffers, processes without a client, dirty pages."""
 _WAL_SHARE = 3
 _WAL_BYTES_MIN = 16 << 20
 
 
 def scale(load: Load, volume: Volume) -> int:
-    """pgbench's."""
+    """The sizes of pgbench's database."""
     return (load.working_set or volume.size // 2) // SCALE_BYTES
 
 
 def size_bytes(load: Load, volume: Volume) -> int:
-    """Of tables and indexes."""
+    """Bytes of tables and indexes."""
     return scale(load, volume) * SCALE_BYTES
 
 
 def memory_bytes(load: Load, volume: Volume) -> int:
-    """Of PostgreSQL's processes, its buffers, and the cached pages of its files."""
+    """Memory of PostgreSQL's processes, its buffers, and the cached pages of its files."""
     return size_bytes(load, volume) // MEMORY_SHARE
 
 
 def buffers_bytes(oltp: Oltp, working_set_bytes: int) -> int:
-    """Of iotax's own database."""
+    """The sizes of iotax's own database."""
     return oltp.memory or working_set_bytes // MEMORY_SHARE
 
 
 def wal_bytes(load: Load, volume: Volume) -> int:
-    """Of the write-ahead log; at so much a checkpoint begins by itself."""
+    """Bytes of the write-ahead log; at this size a checkpoint starts by itself."""
     return max(_WAL_BYTES_MIN, (volume.size - size_bytes(load, volume)) // _WAL_SHARE)
 
 
 def database_fault(load: Load, volume: Volume, clients: int) -> str | None:
-    """Why a database cannot be so large here, with so many clients at most; None where it can."""
+    """Why a database cannot have this size with this maximum number of clients; None if it can."""
     size = size_bytes(load, volume)
     if size < MEMORY_SHARE * _MEMORY_BYTES_MIN:
         least = format_size(MEMORY_SHARE * _MEMORY_BYTES_MIN)

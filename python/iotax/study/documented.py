@@ -1,5 +1,5 @@
-"""What the source says of each field of a model, put into its schema. Only who writes a schema reads it: pydantic's own
-`use_attribute_docstrings` would take a tenth of a second of every start."""
+"""Copies the docstring of each field of a model into its schema. Only commands that write a schema need it: pydantic's
+own `use_attribute_docstrings` would slow every start by a tenth of a second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def describe(definitions: dict[str, dict[str, Any]], study: dict[str, Any]) -> N
 
 
 def _models(of: type[Section]) -> dict[str, type[Section]]:
-    """All of them by name."""
+    """All models by name."""
     found: dict[str, type[Section]] = {of.__name__: of}
     for each in of.__subclasses__():
         found |= _models(each)
@@ -35,7 +35,7 @@ def _models(of: type[Section]) -> dict[str, type[Section]]:
 
 
 def _docstrings(model: type[Section]) -> dict[str, str]:
-    """Of the fields in its class statement and in those that it inherits from."""
+    """The docstrings of the fields in its class statement and in those that it inherits from."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
         if issubclass(each, Section):
@@ -45,7 +45,7 @@ def _docstrings(model: type[Section]) -> dict[str, str]:
 
 @functools.cache
 def _stated(model: type[Section]) -> dict[str, str]:
-    """A string that follows a field. None of a model that a function makes, which has no class statement."""
+    """The string that follows a field. A model made by a function has no class statement and so none."""
     statement = _statements(model.__module__).get(model.__name__)
     if statement is None:
         return {}
@@ -60,7 +60,7 @@ def _stated(model: type[Section]) -> dict[str, str]:
 
 @functools.cache
 def _statements(module: str) -> dict[str, ast.ClassDef]:
-    """The classes of a module, by name. (`inspect.getsource` of a class would parse the module for each.)"""
+    """A module's classes by name. (`inspect.getsource` of a class would parse the module for each.)"""
     try:
         source = inspect.getsource(sys.modules[module])
     except (OSError, TypeError):

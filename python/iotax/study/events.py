@@ -1,4 +1,4 @@
-"""What is made to happen while a run is measured: a target that stands still, and when it goes on."""
+"""Events during a run's measured window: a target that freezes and later continues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from iotax.study.fields import Duration, Section
 
 QUIET_NS = 1_000_000_000
-"""Of load before an event, from which its throughput is known, and after it, to see that it is back."""
+"""Load before an event, to measure its throughput, and after it, to see the recovery."""
 
 
 def _range(given: object) -> object:
@@ -28,10 +28,10 @@ Moment: TypeAlias = Annotated[tuple[Duration, Duration], BeforeValidator(_moment
 
 
 class Action(Section):
-    """What happens, to what."""
+    """The kind of event, and what it affects."""
 
     freeze: Literal["target"]
-    """The server that iotax started answers nothing, as one that hangs; its connections stay open."""
+    """The server that iotax started stops answering, like one that hangs; its connections stay open."""
 
 
 class StudyEvent(Section):
@@ -58,12 +58,12 @@ class Happening:
 
     words: str
     at_ns: int
-    """From the window's start."""
+    """Time from the window's start."""
     lasts_ns: int
 
 
 def happenings(events: Sequence[StudyEvent], seed: int, block: int, replicate: int) -> list[Happening]:
-    """Those of a run, by time."""
+    """The events of a run, by time."""
     found = []
     for number, event in enumerate(events):
         rng = random.Random(f"{seed} {block} {replicate} {number}")  # noqa: S311 - a design's, not a secret's

@@ -1,4 +1,4 @@
-"""What a study fixes of a trial's facts before it runs; a lab adds what it finds."""
+"""The facts of a trial that its study fixes before it runs; a lab adds what it finds."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _CARRIERS = {
     ),
     "loop": Carrier(kind="loop", usual="hardware", name="a loop within one kernel, without frames"),
 }
-"""Of the labs' own protocols."""
+"""Carriers of the labs' own protocols."""
 _FIBRE_CHANNEL = Carrier(kind="hardware", usual="hardware", name="Fibre Channel")
-"""Of a path that a host's own ports make."""
+"""Carriers of paths through a host's own ports."""
 _ONE_KERNEL = ("local", *without_transport())
-"""Whose two ends always stand in one guest."""
+"""Protocols whose two ends always share one guest."""
 
 
 def _carrier(protocol: str) -> Carrier:
-    """Where iotax's own engine speaks it."""
+    """Carriers if iotax's own engine speaks the protocol."""
     row = known(protocol)
     return _CARRIERS[row.engine_carrier or row.carrier] if row else Carrier()
 
 
 def _kernel_carrier(protocol: str) -> Carrier:
-    """Where two kernels speak it."""
+    """Carriers if two kernels speak the protocol."""
     row = known(protocol)
     return _CARRIERS[row.carrier] if row else Carrier()
 
@@ -47,7 +47,7 @@ def _of_hosts(protocol: str, *, kernel: bool) -> Carrier:
 
 
 def planned_facts(study: Study, settings: Settings) -> Facts:
-    """Of a trial with these settings."""
+    """The facts of a trial with these settings."""
     if study.lab.sim is not None:
         return _sim(settings.sim or study.lab.sim, settings)
     if study.lab.hosts is not None:
@@ -60,7 +60,7 @@ def planned_facts(study: Study, settings: Settings) -> Facts:
 def _loopback(study: Study, settings: Settings) -> Facts:
     protocol, load = settings.endpoint.protocol, settings.load
     local = protocol == "local"
-    # A volume in memory is mapped; one in a file is read by the kernel.
+    # A volume in memory is mapped; a volume in a file is read by the kernel.
     kernel = local and settings.volume.media == "file"
     return Facts(
         lab="loopback",
@@ -81,7 +81,7 @@ def _loopback(study: Study, settings: Settings) -> Facts:
 def _hosts(lab: Hosts, settings: Settings) -> Facts:
     protocol, load = settings.endpoint.protocol, settings.load
     served = settings.endpoint.embedded
-    # What is behind a device or file of a host is unknown.
+    # The storage behind a host's device or file is unknown.
     device = protocol == "local"
     return Facts(
         lab="hosts",
@@ -108,7 +108,7 @@ def _sim(lab: Sim, settings: Settings) -> Facts:
         stack="user",
         served="lab",
         shared="nothing",
-        # Its frames go over simulated links of their own, not over a socket.
+        # Its frames cross simulated links of their own, not a socket.
         carrier=Carrier() if protocol in FIBRE_CHANNEL_FRAMES else _carrier(protocol),
         link=Link(
             kind="simulated",
@@ -159,8 +159,8 @@ def _vm(study: Study, settings: Settings) -> Facts:
 
 
 def _endpoint(study: Study, settings: Settings) -> Facts:
-    """An external target, a device or a file. What is behind a path of this machine is unknown, unless the
-    study says that it is the volume without a protocol."""
+    """An external target, a device or a file. The storage behind a path of this machine is unknown unless the study
+    says that it is the volume without a protocol."""
     protocol, load = settings.endpoint.protocol, settings.load
     path = protocol == "local"
     floor = path and study.floor is not None and study.endpoints()[study.floor] == settings.endpoint

@@ -93,14 +93,14 @@ Compress: TypeAlias = Annotated[
     Field(ge=1, le=COMPRESS_MAX),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": COMPRESS_MAX}, _RATIO_TEXT]}),
 ]
-"""Bytes for each that is left after compression."""
+"""Ratio of the bytes before to those after compression."""
 Dedupe: TypeAlias = Annotated[
     float,
     *_RATIO,
     Field(ge=1, le=DEDUPE_MAX),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": DEDUPE_MAX}, _RATIO_TEXT]}),
 ]
-"""Blocks for each that is left where one of equal ones is kept."""
+"""Ratio of the blocks before to those after deduplication."""
 
 BitRate: TypeAlias = Annotated[
     int,
@@ -108,7 +108,7 @@ BitRate: TypeAlias = Annotated[
     PlainSerializer(format_bit_rate, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": r"^[0-9.]+ *[KMG]bit$", "examples": ["100Mbit"]}),
 ]
-"""Bits a second."""
+"""Bits per second."""
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -132,7 +132,7 @@ UserId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 32)]
 Backlog: TypeAlias = Annotated[int, Field(ge=0, le=1 << 22)]
 WritesAFlush: TypeAlias = Annotated[int, Field(ge=0, le=1 << 31)]
 Share: TypeAlias = Annotated[float, BeforeValidator(parse_share), Field(gt=0, allow_inf_nan=False)]
-"""A weight, perhaps written as a percentage."""
+"""A weight, which may be written as a percentage."""
 
 Arrivals: TypeAlias = Literal["constant", "poisson"]
 Generator: TypeAlias = Literal["iotax", "fio", "pgbench"]
@@ -148,13 +148,13 @@ Release: TypeAlias = Annotated[
     Field(pattern=_RELEASE),
     WithJsonSchema({"type": "string", "pattern": _RELEASE, "examples": ["6.12", "./linux/tar-install"]}),
 ]
-"""Of a distribution's kernel; or the folder that holds one."""
+"""A release of a distribution's kernel, or the folder of a kernel."""
 Attach: TypeAlias = Literal["guest", "vduse", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
 PathsTo: TypeAlias = Literal["owner", "partner", "both"]
 PathPolicy: TypeAlias = Literal["fixed", "numa", "round-robin", "queue-depth"]
 Media: TypeAlias = Annotated[
     Literal["memory", "file", "null", "model"],
-    # YAML's own null is what `media: null` reads as.
+    # YAML reads `media: null` as its own null.
     BeforeValidator(lambda value: "null" if value is None else value),
     WithJsonSchema({"enum": ["memory", "file", "null", "model", None]}),
 ]
@@ -181,7 +181,8 @@ _CPU_ROLES = ("initiator", "target", "hypervisor", "machine")
 
 
 def _role_words(given: object) -> list[object]:
-    """`{cpu_per_io: {of: [hypervisor, machine]}}` as the words cpu_hypervisor and cpu_machine; else what is given."""
+    """`{cpu_per_io: {of: [hypervisor, machine]}}` as the words cpu_hypervisor and cpu_machine; other values
+    unchanged."""
     if not isinstance(given, dict):
         return [given]
     asked = [
@@ -198,7 +199,7 @@ def _role_words(given: object) -> list[object]:
 
 
 def _responses(given: object) -> object:
-    """Each once, roles as words."""
+    """Each response once, with roles as words."""
     if not isinstance(given, list):
         return given
     found: list[object] = []
@@ -270,4 +271,4 @@ Rule: TypeAlias = Literal[
     "balance",
     "media",
 ]
-"""A check of a run, by the key that the analysis and the report give it."""
+"""A check of a run, by its key in analysis and report."""

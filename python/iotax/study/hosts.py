@@ -1,4 +1,4 @@
-"""The lab of real hosts: which ones, and how they are reached."""
+"""The lab of real hosts: their names, and how to reach them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iotax.study.fields import Driver, Duration, Section
 from iotax.trial import LevelValue
 
 CLIENT = "{client}"
-"""In an endpoint: the number of the initiator, from 1, so that each has a volume of its own."""
+"""In an endpoint: the number of the initiator, from 1, so that each can have its own volume."""
 _NAME = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 
 
@@ -36,7 +36,7 @@ class Host(Section):
 
     @property
     def is_here(self) -> bool:
-        """This machine: nothing is said of a way to it."""
+        """This machine, which needs no address or login."""
         return self.name == LOCALHOST and not any((self.address, self.port, self.user, self.via))
 
     @property
@@ -83,7 +83,7 @@ class Hook(Section):
     timeout: Duration = 60_000_000_000
     """How long it may take; then it counts as failed."""
     levels: dict[str, LevelValue] = Field(default={})
-    """Of trials and levels: only where these factors have these levels, such as {protocol: FC}."""
+    """For trials and levels: only if these factors have these levels, such as {protocol: FC}."""
     env: list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = Field(default=[])
     """Names of variables of iotax's own environment that the command is given, such as secrets. No value is kept."""
 
@@ -92,9 +92,9 @@ class Tls(Section):
     """Certificates for a Dask scheduler, as files in PEM form on this machine."""
 
     ca: str
-    """Of the authority that signed the scheduler's certificate."""
+    """Certificate of the scheduler's certificate authority."""
     cert: str
-    """iotax's own."""
+    """iotax's own certificate."""
     key: str
     """The private key of `cert`."""
 
@@ -180,7 +180,7 @@ that iotax starts through Slurm: {slurm: {options: [--partition=bench]}}."""
 
     @model_serializer(mode="wrap")
     def _without_ssh(self, handler: Any) -> dict[str, Any]:
-        """Studies over SSH are written as they were before there was anything else: they keep their digests."""
+        """Studies over SSH are written as before there were other ways, so that they keep their digests."""
         dumped = handler(self)
         unsaid = {"cluster": "ssh", "relays": None}
         return {name: value for name, value in dumped.items() if name not in unsaid or value != unsaid[name]}
@@ -192,12 +192,12 @@ that iotax starts through Slurm: {slurm: {options: [--partition=bench]}}."""
         return self
 
     def hook_host(self, hook: Hook) -> Host:
-        """Where it runs: a host of the lab, or one of its own."""
+        """The host that runs it: one of the lab's, or its own."""
         named = _host(hook.host)
         return next((host for host in self.hosts() if isinstance(hook.host, str) and host.name == hook.host), named)
 
     def hosts(self) -> tuple[Host, ...]:
-        """All of them: initiators first, then targets, then hypervisors."""
+        """All hosts: initiators first, then targets, then hypervisors."""
         return (*self.initiator_hosts(), *self.target_hosts(), *self.hypervisor_hosts())
 
     def initiator_hosts(self) -> tuple[Host, ...]:
@@ -210,8 +210,8 @@ that iotax starts through Slurm: {slurm: {options: [--partition=bench]}}."""
         return tuple(Hypervisor(name=each) if isinstance(each, str) else each for each in self.hypervisors)
 
     def guests_of(self, hypervisor: Hypervisor) -> tuple[str, ...]:
-        """The initiators and targets that run on it: those that it names, else all initiators where it is the only one
-        that could run them."""
+        """The initiators and targets that run on it: those that it names, else all initiators if only this hypervisor
+        could run them."""
         mine = [host.name for host in (*self.initiator_hosts(), *self.target_hosts())]
         if hypervisor.guests:
             return tuple(name for name in hypervisor.guests if name in mine)
@@ -219,8 +219,7 @@ that iotax starts through Slurm: {slurm: {options: [--partition=bench]}}."""
         return tuple(host.name for host in self.initiator_hosts()) if alone else ()
 
     def virtual(self) -> frozenset[str]:
-        """Initiators and targets that a hypervisor of this inventory runs; all initiators where it does not say which
-        ones."""
+        """Initiators and targets that a hypervisor of this inventory runs; all initiators if it does not list them."""
         named = {name for each in self.hypervisor_hosts() for name in self.guests_of(each)}
         others = {host.name for host in self.initiator_hosts()} if self.hypervisors and not named else set()
         return frozenset(named | others)

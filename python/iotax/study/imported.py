@@ -1,4 +1,4 @@
-"""A study made of results that other programs measured: its factors are free, and it has no plan to run."""
+"""A study made from other programs' results: its factors are free, and it cannot be run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from iotax.trial import LevelValue
 from iotax.units import format_size
 
 IMPORTED = "imported"
-"""The section by which such a study is known."""
+"""The section that identifies such a study."""
 SIZES = ("block_size",)
-"""Factors whose levels are bytes, and are shown so."""
+"""Factors with levels in bytes."""
 
 
 def beyond_cells(factors: Mapping[str, Sequence[LevelValue]]) -> str:
-    """What is wrong where factors have more combinations of levels than a study may: a comparison looks at each, with
-    results or without. Empty where nothing is."""
+    """The error if factors have more combinations of levels than allowed: a comparison looks at each, with or without
+    results. Empty if there is none."""
     cells = math.prod(len(levels) for levels in factors.values())
     if cells <= CELLS_MAX:
         return ""
@@ -33,16 +33,16 @@ def beyond_cells(factors: Mapping[str, Sequence[LevelValue]]) -> str:
 
 
 class Imported(Section):
-    """Where the results come from, and under which names they are compared."""
+    """The source of the results, and the names under which they are compared."""
 
     programs: list[str]
-    """Each with its version: fio 3.36."""
+    """Programs with their versions: fio 3.36."""
     files: int
-    """How many were read."""
+    """How many results were read."""
     digest: str
-    """Names what was read: equal for equal files."""
+    """A digest of the files: equal for equal files."""
     factors: Annotated[dict[str, Annotated[list[bool | int | float | str], Field(min_length=1)]], Field(min_length=1)]
-    """Factor → levels, as names of files, the command line or the files themselves gave them."""
+    """Factor → levels, from file names, the command line or the files themselves."""
 
     @field_validator("factors")
     @classmethod
@@ -53,7 +53,7 @@ class Imported(Section):
 
 
 class ImportedStudy(Study):
-    """As the notebook keeps it. A study file cannot be one."""
+    """The study in the notebook's form. A study file cannot be one."""
 
     imported: Imported
     factors: Factors = Factors()  # ty: ignore[invalid-type-form]
@@ -69,7 +69,7 @@ class ImportedStudy(Study):
         return next((each for each in found if wanted == each.value or str(wanted) == each.label), None)
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """Nobody can connect to them; their protocols are as they were called."""
+        """Its protocols are only names; nobody can connect to them."""
         return {level.label: Endpoint(level.label, "elsewhere") for level in self.levels().get("protocol", ())}
 
     def settings(self, treatment: Mapping[str, LevelValue]) -> Settings:
@@ -91,7 +91,7 @@ class ImportedStudy(Study):
 
 
 def kept_study(text: str) -> Study:
-    """A study as a notebook keeps it. Raises pydantic's ValidationError."""
+    """A study from a notebook. Raises pydantic's ValidationError."""
     try:
         data: Any = json.loads(text)
     except ValueError:

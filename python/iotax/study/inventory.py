@@ -1,4 +1,4 @@
-"""The hosts of a site, kept in a file of their own that several studies name."""
+"""A site's hosts in a separate file that several studies can use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ _PLACE: Place = ("lab", "hosts")
 
 
 def settle_inventory(document: Document, folder: Path) -> list[Problem]:
-    """Puts what the file holds where the study names it, so that a notebook keeps the hosts themselves.
-
-    Either `hosts: site.yaml`, or `hosts: {inventory: site.yaml, …}` with fields of the study's own beside it, which
-    take the place of the file's.
-    """
+    """Puts the file's contents where the study names it, so that notebooks contain the hosts. Either `hosts:
+    site.yaml`, or `hosts: {inventory: site.yaml, …}` with the study's own fields, which take precedence over the
+    file's."""
     lab = document.data.get("lab")
     given = lab.get("hosts") if isinstance(lab, dict) else None
     named = given.get(_KEY) if isinstance(given, dict) else given

@@ -1,4 +1,4 @@
-"""A path that a host's own kernel makes to an external target: NFS, iSCSI, NVMe/TCP, Fibre Channel."""
+"""Paths that a host's own kernel makes to an external target: NFS, iSCSI, NVMe/TCP, Fibre Channel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iotax.protocols import schemes
 PREFIX = "kernel:"
 NFS_VERSIONS = ("3", "4.1", "4.2")
 _NFS_VERSION = "4.2"
-"""Where the endpoint names none."""
+"""Ports if the endpoint names none."""
 
 Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp", "fc", "fc-nvme"]
 FIBRE_CHANNEL: frozenset[Kind] = frozenset({"fc", "fc-nvme"})
@@ -20,36 +20,36 @@ NVME: frozenset[Kind] = frozenset({"nvme-tcp", "fc-nvme"})
 
 @dataclass(frozen=True)
 class KernelPath:
-    """What a host is asked to bring up."""
+    """The path that a host must bring up."""
 
     kind: Kind
     address: str
-    """Empty for Fibre Channel."""
+    """Host name or address; empty for Fibre Channel."""
     port: int
     name: str
-    """NQN, IQN, the NFS export; of SCSI over Fibre Channel the WWPN of the target's port."""
+    """NQN, IQN, or NFS export; for SCSI over Fibre Channel the WWPN of the target's port."""
     unit: str
     """Namespace, LUN, or the file within the export."""
     version: str = ""
-    """Of NFS."""
+    """Version of NFS."""
     connections: int | None = None
     """NFS: connections of the mount (`nconnect`). NVMe: I/O queues. The kernel's own choice when not given."""
 
     portals: tuple[str, ...] = ()
     """Further addresses of the same target, for several paths to it."""
     wwpn: str = ""
-    """Fibre Channel: of the target's port."""
+    """Fibre Channel: the WWPN of the target's port."""
 
     @property
     def protocol(self) -> str:
-        """As reports name it."""
+        """The protocol's name in reports."""
         if self.kind == "fc":
             return "fcp"
         return f"nfs{self.version}" if self.kind == "nfs" else self.kind
 
 
 def kernel_path(uri: str) -> KernelPath:
-    """Of an endpoint that was found well formed (`iotax.study.endpoint`)."""
+    """The path of a checked endpoint (`iotax.study.endpoint`)."""
     parts = urlsplit(uri.removeprefix(PREFIX))
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     kind: Kind = parts.scheme  # ty: ignore[invalid-assignment]

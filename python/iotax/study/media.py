@@ -1,4 +1,4 @@
-"""Media as a model: servers that work on one queue, or rotating disks; in virtual time and in real time alike."""
+"""A media model: servers with one queue, or rotating disks; the same in virtual and real time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iotax.study.fields import Duration, Percent, Section, Size
 MediaServers: TypeAlias = Annotated[int, Field(ge=1, le=65536)]
 Distribution: TypeAlias = Literal["constant", "uniform", "exponential", "lognormal"]
 TIMES_MAX = 10_000
-"""More are reduced to as many, each the middle of a part of them."""
+"""Longer lists are reduced to this many times, each the middle of an equal part."""
 ServiceTimes: TypeAlias = Annotated[
     list[Duration],
     Field(min_length=1, max_length=TIMES_MAX),
@@ -41,7 +41,7 @@ controller."""
     service: Duration | None = None
     """Mean time of an operation."""
     distribution: Distribution = "constant"
-    """Of the service time; uniform is from 0 to twice the mean; lognormal has a `p99`."""
+    """Distribution of the service time; uniform is from 0 to twice the mean; lognormal has a `p99`."""
     p99: Duration | None = None
     """For a lognormal service time: its 99th percentile."""
     service_times: ServiceTimes | None = None
@@ -72,15 +72,15 @@ blocks; `destage` is a share of that."""
 
     @model_serializer(mode="wrap")
     def _without_disks(self, handler: Any) -> dict[str, Any]:
-        """What is not said is not written, as before there was any of it: studies keep their digests."""
+        """Unset fields are not written, so that earlier studies keep their digests."""
         return {name: value for name, value in handler(self).items() if value is not None}
 
     def read_hits(self, vms: float) -> float:
-        """The share of random reads that the cache answers, for so many virtual machines on a controller."""
+        """The share of random reads that the cache answers for this many virtual machines per controller."""
         return min(1.0, self.cache / (self.data * vms)) if self.cache and self.data else 0.0
 
     def faster(self, times: float) -> MediaModel:
-        """The same, so many times as fast."""
+        """The same media, this many times as fast."""
         names = ("service", "p99", "collect", "seek")
         update: dict[str, Any] = {name: max(1, round(ns / times)) for name in names if (ns := getattr(self, name))}
         if self.service_times:
@@ -89,14 +89,14 @@ blocks; `destage` is a share of that."""
 
     @property
     def write_ns(self) -> float:
-        """Time of disks that a write takes in all, as far as it waits for them."""
+        """Total disk time of a write, as far as the write waits for it."""
         if self.destage is not None:
             return 0.0
         return self.mean_ns if self.parity is None else (1 + self.parity) * (self.mean_ns + self.turn_ns)
 
     @property
     def turn_ns(self) -> int:
-        """Of a disk."""
+        """Mean time of a disk operation."""
         return round(60e9 / self.rpm) if self.rpm else 0
 
     @property
@@ -108,7 +108,7 @@ blocks; `destage` is a share of that."""
 
 
 def impossible(media: MediaModel) -> Iterator[tuple[str, str]]:
-    """Each field with the reason why no media are so; "" stands for all of them."""
+    """Each field with the reason why such media are impossible; "" stands for all fields."""
     if media.service == 0:
         yield "service", "an operation that takes no time is memory; leave media out"
     yield from _of_distribution(media)
@@ -149,7 +149,7 @@ def _of_parity(media: MediaModel) -> Iterator[tuple[str, str]]:
 
 
 _P99_MOST = 14
-"""Times the mean; no lognormal distribution has more than 14.97 times."""
+"""Limit of p99 over the mean: no lognormal distribution has more than 14.97."""
 
 
 def _of_distribution(media: MediaModel) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,6 @@
-"""A study: a question, factors with levels, a load, a design, a baseline.
-
-The names are the file's own; values are plain numbers once read: bytes, nanoseconds, percent. Dumped to JSON they are
-words again, so that what the notebook keeps reads like the file and loads like it.
-"""
+"""A study: a question, factors with levels, a load, a design, a baseline. The names are the file's own; values are
+plain numbers once read: bytes, nanoseconds, percent. JSON output has words again, so that the notebook's copy reads and
+loads like the file."""
 
 from __future__ import annotations
 
@@ -83,11 +81,11 @@ MODELLED = (
     "parity",
     "raid_group",
 )
-"""What a volume says of media that are a model."""
+"""Fields of a volume that describe a media model."""
 
 
 REDUCED = ("compress", "dedupe", "dedupe_block")
-"""What a volume says of how far its data can be reduced."""
+"""Fields of a volume that say how far its data can be reduced."""
 
 
 class Volume(Section):
@@ -156,7 +154,7 @@ blocks; `destage` is a share of that."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: Any) -> dict[str, Any]:
-        """Studies that say nothing of these are written as they were before there were any: they keep their digests."""
+        """Unset fields are not written, so that earlier studies keep their digests."""
         defaults = {name: type(self).model_fields[name].default for name in (*MODELLED, *REDUCED, "volumes")}
         return {
             name: value
@@ -166,7 +164,7 @@ blocks; `destage` is a share of that."""
 
     @property
     def model(self) -> MediaModel | None:
-        """What its media are, where they are a model."""
+        """The media model, if there is one."""
         if self.media != "model":
             return None
         told = {name: getattr(self, name) for name in MODELLED}
@@ -189,7 +187,7 @@ class Stream(Section):
 
     @model_serializer(mode="wrap")
     def _without_shared(self, handler: Any) -> dict[str, Any]:
-        """Streams that say nothing of it are written as they were before it was there: studies keep their digests."""
+        """Unset fields are not written, so that earlier studies keep their digests."""
         return {name: value for name, value in handler(self).items() if name != "shared" or value is not None}
 
 
@@ -198,7 +196,7 @@ Streams: TypeAlias = Annotated[dict[str, Stream], Field(min_length=1, max_length
 
 @dataclass(frozen=True)
 class Access:
-    """What one stream of a load asks, settled."""
+    """The settings of one stream of a load, defaults filled in."""
 
     name: str
     share: float
@@ -213,7 +211,7 @@ class Oltp(Section):
     durable commit. A page that is not in memory is read when the one before has come."""
 
     memory: Size | None = None
-    """Of the database's buffers; half the working set when not given."""
+    """Size of the database's buffers; half the working set when not given."""
     checkpoint: Annotated[Duration, Field(gt=0)] = 1_000_000_000
     """From the beginning of a checkpoint to that of the next. Dirty pages are written over nine tenths of it; it fits \
 into `runtime`, so that every window has one."""
@@ -276,7 +274,7 @@ loads."""
 
     @model_serializer(mode="wrap")
     def _without_later_fields(self, handler: Any) -> dict[str, Any]:
-        """Studies that say nothing of these are written as they were before there were any: they keep their digests."""
+        """Unset fields are not written, so that earlier studies keep their digests."""
         own = {"transactions": None, "oltp": None, "shared": False, "durable": False, "fsync": 0}
         return {name: value for name, value in handler(self).items() if name not in own or value != own[name]}
 
@@ -332,7 +330,7 @@ each function fetches, which takes longer. With `clock: icount`; needs gcc and a
 
     @model_serializer(mode="wrap")
     def _without_profile(self, handler: Any) -> dict[str, Any]:
-        """Studies without one are written as they were before there were any: they keep their digests."""
+        """Unset fields are not written, so that earlier studies keep their digests."""
         return {name: value for name, value in handler(self).items() if name != "profile" or value}
 
 
@@ -346,13 +344,13 @@ class Lab(Section):
 
     @model_serializer(mode="wrap")
     def _without_sim(self, handler: Any) -> dict[str, Any]:
-        """Studies of other labs are written as they were before there was this one: they keep their digests."""
+        """Studies of other labs are written as before this lab existed, so that they keep their digests."""
         dumped = handler(self)
         return {name: value for name, value in dumped.items() if name != "sim" or value is not None}
 
     @property
     def name(self) -> Literal["loopback", "vm", "hosts", "sim"]:
-        """Which one it is."""
+        """The name of the lab."""
         if self.sim is not None:
             return "sim"
         if self.hosts is not None:
@@ -393,7 +391,7 @@ class Stop(Section):
 
 
 _BY_ROUNDS: dict[str, Any] = {"sessions": 6, "rounds": 10, "slice": "250ms", "settle": "10ms"}
-"""What a design by rounds has where it does not say it itself."""
+"""Defaults of a design by rounds."""
 
 
 @dataclass(frozen=True)
@@ -440,7 +438,7 @@ maximum. Sessions are the sample of intervals. 6 when not given."""
 
     @property
     def slices(self) -> Slices | None:
-        """Of a design by rounds; None where each trial is one run."""
+        """The slices of a design by rounds; None if each trial is one run."""
         if self.rounds is None or self.slice is None or self.settle is None:
             return None
         return Slices(self.rounds, self.slice, self.settle)
@@ -451,14 +449,14 @@ maximum. Sessions are the sample of intervals. 6 when not given."""
         return "session" if self.sessions else "replicate"
 
     def repeated(self, replicates: int) -> Design:
-        """The same with so many replicates, or sessions."""
+        """The same design with this many replicates or sessions."""
         sessions = {"sessions": replicates} if self.sessions else {}
         return self.model_copy(update={"replicates": replicates} | sessions)
 
     @model_validator(mode="before")
     @classmethod
     def _by_rounds(cls, data: Any) -> Any:
-        """A design that names any part of rounds has all of them; its sessions are its replicates."""
+        """A design with any setting of rounds has all of them; its sessions are its replicates."""
         if not isinstance(data, Mapping) or all(data.get(name) is None for name in _BY_ROUNDS):
             return data
         given = {name: value for name, value in data.items() if value is not None}
@@ -479,7 +477,7 @@ class Link(Section):
 
     @model_serializer(mode="wrap")
     def _without_count(self, handler: Any) -> dict[str, Any]:
-        """Studies whose links are single are written as they were before links had a count: they keep their digests."""
+        """Single links are written as before links had a count, so that studies keep their digests."""
         dumped = handler(self)
         return {name: value for name, value in dumped.items() if name != "count" or value > 1}
 
@@ -495,12 +493,12 @@ SECTIONS: dict[str, type[Section]] = {
     "connection": Connection,
     "topology": Topology,
 }
-"""Sections whose fields may be factors. No two share a field's name."""
+"""Sections whose fields may be factors. No two sections share a field name."""
 
 _MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
 _NEVER_FACTORS = {"path", "refill", "transactions", "oltp", "service_times", *REDUCED}
 LABELLED = ("protocol", "streams")
-"""Factors whose levels may be labels that stand for more than a word or a number."""
+"""Factors whose levels may be labels for more than a word or a number."""
 
 
 @cache
@@ -549,7 +547,7 @@ its queues and paths: {guest: {protocol: iscsi, costs: esxi-7-guest}}."""
         return factors
 
     def names(self) -> tuple[str, ...]:
-        """In the order of the file."""
+        """Factors in the order of the file."""
         return self._order
 
     @model_serializer(mode="wrap")
@@ -558,7 +556,7 @@ its queues and paths: {guest: {protocol: iscsi, costs: esxi-7-guest}}."""
         return {name: dumped[name] for name in self._order}
 
 
-@cache  # hints are text that Python compiles anew at each question
+@cache  # Hints are text, which Python compiles anew each time.
 def _level_type(name: str) -> Any:
     """The type of one level of a factor: its field's, without None."""
     section = _MODELS[factor_names()[name]]
@@ -590,7 +588,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that one treatment fixes."""
+    """All settings of one treatment."""
 
     load: Load
     volume: Volume
@@ -602,26 +600,26 @@ class Settings:
     sim: Sim | None = None
     """The simulated lab."""
     precondition: Precondition | None = None
-    """What is done to its volume first; of an endpoint that the study names."""
+    """The preconditioning of its volume, for endpoints that the study names."""
 
     @property
     def preconditioned_bytes(self) -> int:
-        """Of the volume's size, from its start; the load may use more. 0 where nothing is done first."""
+        """Share of the volume to precondition, from its start; the load may use more. 0 without preconditioning."""
         return round(self.volume.size * self.precondition.fill / 100) if self.precondition else 0
 
     @property
     def working_set_bytes(self) -> int:
-        """Equal for all endpoints of a study, so that a larger one is not favoured or punished."""
+        """The same for all endpoints of a study, so that a larger one has no advantage or disadvantage."""
         return self.load.working_set or self.volume.size
 
     @property
     def volumes(self) -> int:
-        """How many the vm lab's target serves at once."""
+        """Number of volumes that the vm lab's target serves at once."""
         return self.load.clients or 1 if self.volume.volumes == "per client" else 1
 
     @property
     def writes(self) -> bool:
-        """Whether anything is written to the endpoint: the pattern, the load, or what fio verifies afterwards."""
+        """Whether anything writes to the endpoint: the pattern, the load, or fio before it verifies."""
         laid_out = self.precondition is not None or (self.load.generator == "fio" and self.load.verify)
         return laid_out or self.load.writes or self.volume.fill == "pattern"
 
@@ -632,7 +630,7 @@ def _shorthand(value: object) -> object:
 
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""What a study may be called: notebooks are named so."""
+"""Characters allowed in a study's name, which also names its notebook."""
 
 
 class Study(Section):
@@ -684,11 +682,11 @@ time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted b
         return found
 
     def baseline_level(self, factor: str) -> Level | None:
-        """The level of `factor` that the baseline names, by label or value; None where it names none."""
+        """The level of `factor` that the baseline names, by label or value; None if it names none."""
         return self.level(factor, self.baseline[factor]) if factor in self.baseline else None
 
     def level(self, factor: str, wanted: LevelValue) -> Level | None:
-        """The level of `factor` that is written so, by label or value; None where there is none."""
+        """The level of `factor` with this label or value; None if there is none."""
         for level in self.levels().get(factor, ()):
             if level.label == wanted or (level.value == wanted and type(level.value) is type(wanted)):
                 return level
@@ -701,17 +699,17 @@ time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted b
         return None
 
     def baseline_levels(self) -> tuple[Level, ...]:
-        """The baseline as a treatment: of factors that it does not name, the first level."""
+        """The baseline as a treatment: factors that it does not name have their first level."""
         return tuple(self.baseline_level(name) or levels[0] for name, levels in self.levels().items())
 
     @property
     def compared(self) -> list[str]:
-        """The factors whose levels are compared with each other: those that the baseline names."""
+        """The factors whose levels are compared: those that the baseline names."""
         names = list(self.levels())
         return [name for name in names if name in self.baseline] or names[:1]
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """Level of `protocol` → where it goes."""
+        """Level of `protocol` → its endpoint."""
         levels = self.factors.protocol
         if isinstance(levels, dict):
             return {
@@ -724,7 +722,7 @@ time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted b
         return {label: parse_endpoint(label) for label in levels}
 
     def setups(self) -> dict[str, dict[str, Any]]:
-        """Level of `protocol` → the fields of topology, connection and simulated machines that it names."""
+        """Level of `protocol` → the fields of topology, connection and simulated machines that it sets."""
         levels = self.factors.protocol
         if not isinstance(levels, dict):
             return {}
@@ -753,8 +751,8 @@ time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted b
         )
 
     def digest(self) -> str:
-        """Names what was asked: equal for equal studies, whatever the layout of their files. What a simulation rests on
-        is asked too: its table of costs, as it is now. Raises CostsError."""
+        """A digest of the study: equal for equal studies, whatever the layout of their files. It includes the current
+        cost tables of a simulation. Raises CostsError."""
         asked = self.digest_but_costs()
         if self.lab.sim is None:
             return asked
@@ -762,7 +760,7 @@ time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted b
         return hashlib.sha256(f"{asked} {tables}".encode()).hexdigest()
 
     def cost_tables(self) -> list[str]:
-        """The names of the tables of costs that it is simulated with; none in other labs."""
+        """The names of the cost tables of a simulated study; none in other labs."""
         if self.lab.sim is None:
             return []
         if levels := self.levels().get("costs"):
@@ -771,15 +769,15 @@ time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted b
         return list(dict.fromkeys(setups.get(label, {}).get("costs", self.lab.sim.costs) for label in self.endpoints()))
 
     def draws_costs(self) -> bool:
-        """Whether each replicate draws its costs, from intervals of their tables. Raises CostsError."""
+        """Whether each replicate draws its costs from the intervals of its tables. Raises CostsError."""
         return any(read_costs(name).has_intervals for name in self.cost_tables())
 
     def section(self, name: str) -> Any:
-        """What the study says outside of its factors in a section of `factor_names`."""
+        """The study's settings in a section of `factor_names`, without the factors."""
         return (self.lab.sim or Sim()) if name == "sim" else getattr(self, name)
 
     def digest_but_costs(self) -> str:
-        """The digest without a table of costs: all of it where nothing is simulated."""
+        """The digest without cost tables: the whole digest if nothing is simulated."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 

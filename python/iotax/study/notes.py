@@ -1,4 +1,4 @@
-"""What a study file says that is read otherwise than it may have been meant."""
+"""Notes on values of a study file that may have been meant otherwise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIZES = ("size", "block_size", "working_set")
 
 
 def notes(text: str) -> list[str]:
-    """A line for each; of a study that was read without an error."""
+    """One line for each such value of a valid study."""
     found = {value: binary for value in _sizes(read_yaml("", text).data, "") if (binary := read_as_binary(value))}
     if not found:
         return []
@@ -21,7 +21,7 @@ def notes(text: str) -> list[str]:
 
 
 def _sizes(data: Any, name: str) -> Iterator[Any]:
-    """Every value of a field that is a size."""
+    """Every value of a size field."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from _sizes(value, key)

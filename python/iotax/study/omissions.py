@@ -1,7 +1,5 @@
-"""Which treatments a design omits: `design: {exclude: …}`.
-
-A study's own `exclude` is another thing: it leaves out runs that were measured, by what was found of them.
-"""
+"""The treatments that a design omits: `design: {exclude: …}`. This is not the study's own `exclude`, which leaves out
+measured runs by their findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a volume before anything is measured on it, so that it is in the state that it keeps under load."""
+"""Preconditioning: brings a volume into the state that it keeps under load before anything is measured on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from iotax.study.fields import Count, Duration, Percent, Section, Size
 
 ROUNDS_MIN = 5
-"""Over which a steady state is judged (SNIA SSS PTS 2.0.2 §2.1.26)."""
+"""Rounds over which a steady state is judged (SNIA SSS PTS 2.0.2 §2.1.26)."""
 
 
 class Precondition(Section):

@@ -1,4 +1,4 @@
-"""Figures that others have published for a question, to be shown beside the measured ones."""
+"""Published figures for a question, shown beside the measured ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iotax.study.fields import PublishedResponse, Section
 
 
 def _span(value: object) -> object:
-    """A number, or the two ends of a range, as ends."""
+    """A number, or the two ends of a range, as a pair."""
     ends = value if isinstance(value, list | tuple) else [value, value]
     if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, int | float) for end in ends):
         raise ValueError("give a number, or two as [low, high]")
@@ -40,12 +40,12 @@ Span: TypeAlias = Annotated[
         }
     ),
 ]
-"""Both ends; equal where one number was published."""
+"""Both ends; equal if one number was published."""
 Statistic: TypeAlias = Literal["geometric mean", "mean of ratios", "ratio of means"]
 
 
 def rounding(value: float) -> float:
-    """Half a unit of the last digit with which a number was printed: 0.5 of 196, 0.005 of 180.82."""
+    """Half a unit of the last printed digit: 0.5 for 196, 0.005 for 180.82."""
     decimals = f"{value:.10g}".partition(".")[2]
     return 0.5 * 10.0 ** -len(decimals)
 
@@ -71,7 +71,7 @@ class Published(Section):
     source: str
     """Who published it, when, under which title."""
     response: PublishedResponse
-    """Of what: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
+    """Response: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
 cpu_initiator, cpu_target, cpu_hypervisor and cpu_machine (µs per I/O), cpu_utilisation_initiator, \
 cpu_utilisation_target, cpu_utilisation_hypervisor and cpu_utilisation_machine (percent of the role's processors; \
 relative figures are judged only where rates are equal); of databases transactions (a second) and disk_iops."""
@@ -93,6 +93,6 @@ ratios (arithmetic), or ratio of means (arithmetic means of the values, as of IO
 
 
 class PublishedPart(Section):
-    """Of a study file, this alone."""
+    """The only field of such a study file."""
 
     published: list[Published]

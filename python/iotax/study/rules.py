@@ -1,4 +1,4 @@
-"""What must hold between the parts of a study. Each broken rule names its place in the file."""
+"""Rules between the parts of a study. Each broken rule names its place in the file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from iotax.trial import LevelValue
 from iotax.units import format_size
 
 CELLS_MAX = 100_000
-"""Trials of one study: more would run for weeks, and is a slip of the pen."""
+"""Maximum trials of a study: more would run for weeks, which is surely a mistake."""
 
 FRACTION_FACTORS_MAX = 10
-"""More generators than those of ten factors are not searched through."""
+"""With more than ten factors, the search for generators would take too long."""
 
 ZONE_BYTES = 1 << 20
-"""Parts of a volume that clients share begin at multiples of it."""
+"""Parts of a volume shared by clients start at multiples of it."""
 
 _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
 
@@ -66,7 +66,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _lab(study: Study) -> Iterator[tuple[Place, str]]:
-    """Which protocols each lab knows."""
+    """The protocols of each lab."""
     name = study.lab.name
     known = {"loopback": EMBEDDED, "vm": KERNEL, "hosts": HOSTS, "sim": SIM}[name]
     for label, endpoint in study.endpoints().items():
@@ -139,7 +139,7 @@ def _seen_on_the_way(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
 
 
 def _hooks(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
-    """Where they run, and for which trials."""
+    """Hosts and trials of hooks."""
     names, levels = [host.name for host in lab.hosts()], study.levels()
     for index, hook in enumerate(lab.hooks):
         place: Place = ("lab", "hosts", "hooks", index)
@@ -163,7 +163,7 @@ _INITIATORS_OWN = ("initiator", "uid", "gid", "polling")
 
 
 def _kernels_own(study: Study) -> Iterator[tuple[Place, str]]:
-    """What iotax's own initiators take and a host's kernel does not."""
+    """Settings of iotax's own initiators that a host's kernel does not take."""
     endpoints = study.endpoints()
     reason = "the kernel's initiator is as its host configures it; leave it out"
     for label, changes in study.setups().items():
@@ -184,7 +184,7 @@ def _is_address(text: str) -> bool:
 
 
 def _precondition(study: Study) -> Iterator[tuple[Place, str]]:
-    """Only volumes that are not the lab's own have a state, and nothing may undo it."""
+    """Only volumes that are not the lab's own keep a state, and nothing may undo it."""
     asked = study.precondition
     if asked is None:
         return
@@ -207,7 +207,7 @@ _DIGESTS = ("header_digest", "data_digest")
 
 
 def _topology(study: Study) -> Iterator[tuple[Place, str]]:
-    """What a protocol cannot have, for every combination of levels that the design does not omit."""
+    """Topologies that a protocol cannot have, for every combination of levels that the design does not omit."""
     if study.lab.hosts is not None:
         yield from _topology_of_hosts(study)
     elif study.lab.vm is None:
@@ -227,7 +227,7 @@ def _refused_in_sim(of: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _profile(study: Study, vm: Vm) -> Iterator[str]:
-    """What the plugin that counts instructions cannot count."""
+    """Limits of the plugin that counts instructions."""
     if vm.clock != "icount":
         yield "a profile counts instructions; say `clock: icount`"
     if study.design.slices is not None:
@@ -272,7 +272,7 @@ def _topology_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str]]]) -> Iterator[tuple[Place, str]]:
-    """What is refused of any combination of levels that the design does not omit, each once."""
+    """The refusals over all combinations of levels that the design does not omit, each once."""
     told = set()
     for treatment in _combinations(
         study, ("protocol", "clients", "size", "volumes", "working_set", "paths_to", *Topology.model_fields, *_DIGESTS)
@@ -286,7 +286,7 @@ def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str
 
 
 def _topology_place(study: Study, name: str, treatment: dict) -> Place:
-    """Where the field got its value: a setup, a factor or its section."""
+    """Where the field's value comes from: a setup, a factor or its section."""
     label = str(treatment.get("protocol", ""))
     if name not in treatment and name in study.setups().get(label, {}):
         return ("factors", "protocol", label, name)
@@ -354,7 +354,7 @@ def _volume(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _reduced(study: Study) -> Iterator[tuple[Place, str]]:
-    """Data that storage can reduce: what must hold for the ratios to be those of the data."""
+    """Reducible data: conditions for the ratios to be those of the data."""
     volume = study.volume
     asked = [name for name in ("compress", "dedupe") if getattr(volume, name) > 1]
     if "dedupe_block" in volume.model_fields_set and "dedupe" not in asked:
@@ -389,7 +389,7 @@ def _reduced(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _modelled(study: Study) -> Iterator[tuple[Place, str]]:
-    """Media that are a model in real time, which only a server of the lab's own has."""
+    """Media modelled in real time, which only the lab's own server has."""
     if "model" not in _values(study, "media"):
         for name in MODELLED:
             if name in study.volume.model_fields_set or name in study.levels():
@@ -417,7 +417,7 @@ def _modelled(study: Study) -> Iterator[tuple[Place, str]]:
 def _pacing(study: Study) -> Iterator[tuple[Place, str]]:
     open_loop = any(rate is not None for rate in _values(study, "rate_iops"))
     given = study.load.model_fields_set | set(study.levels())
-    # pgbench's clients have one transaction each under way, and count what waits for them.
+    # pgbench's clients have one transaction each in flight and count those that wait.
     if open_loop and "outstanding" not in given and _values(study, "generator") != ["pgbench"]:
         yield (
             _place(study, "rate_iops"),
@@ -450,7 +450,7 @@ def _streams(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _shared(study: Study) -> Iterator[tuple[Place, str]]:
-    """One sequence that workers share has no random part."""
+    """A sequence shared by workers has no random part."""
     reason = "workers share a sequential stream; say `random: 0%` with it"
     patterns = study.factors.streams or ({"": study.load.streams} if study.load.streams else {})
     if not patterns and True in _values(study, "shared") and max(_values(study, "random")) > 0:
@@ -486,7 +486,7 @@ def _durable(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _shares(streams: Mapping[str, Stream], place: Place) -> Iterator[tuple[Place, str]]:
-    """Weights are relative to each other: 70% beside 0.3, or beside a stream that says nothing, is a slip."""
+    """Weights are relative to each other, so 70% beside 0.3, or beside a stream without a share, is a mistake."""
     shares = {name: stream.share for name, stream in streams.items() if "share" in stream.model_fields_set}
     silent = [name for name in streams if name not in shares]
     if shares and silent:
@@ -560,7 +560,7 @@ def _links(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _cells(study: Study) -> Iterator[tuple[Place, str]]:
-    """Rules between fields of which each may be a factor: checked for every pair of their levels."""
+    """Rules between fields that may be factors, checked for every pair of their levels."""
     for block, size in itertools.product(_values(study, "block_size"), _values(study, "size")):
         if block % 512:
             yield _place(study, "block_size"), f"{format_size(block)} is no multiple of 512 bytes"
@@ -590,7 +590,7 @@ def _cells(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _room(study: Study) -> Iterator[tuple[Place, str]]:
-    """Every I/O in flight has a place of its own in the working set."""
+    """Every I/O in flight has its own place in the working set."""
     names = ("workers", "outstanding", "block_size")
     most = 1
     for name in names:

@@ -1,4 +1,4 @@
-"""Events that cannot happen, or that nothing would show."""
+"""Events that cannot happen, or whose effect could not be seen."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _of_targets(study: Study) -> Iterator[tuple[Place, str]]:
-    """What freezes is a process of the lab's own that the load reaches over a protocol."""
+    """Only a process of the lab itself can freeze, and only if the load reaches it over a protocol."""
     for label, endpoint in study.endpoints().items():
         place: Place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
         if not endpoint.embedded:

@@ -1,4 +1,4 @@
-"""What must hold of a study by its load generator: fio, pgbench, and iotax's own database."""
+"""Rules for each load generator: fio, pgbench, and iotax's own database."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _counts_transactions(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def counted_only(study: Study) -> Iterator[tuple[Place, str]]:
-    """What has no ratio: most runs have no slow I/O, and some do not recover in time."""
+    """Responses without a ratio: most runs have no slow I/O, and some do not recover in time."""
     stop = study.design.stop
     for word, said in (("slow_ios", "slow_ios is counted"), ("recovery_time", "recovery_time is shown as a median")):
         if study.responses[0] == word:
@@ -62,7 +62,7 @@ _OWN_IOS = ("read", "random", "shared", "streams", "outstanding", "durable", "fs
 
 
 def _oltp(study: Study) -> Iterator[tuple[Place, str]]:
-    """What iotax's own database can be asked."""
+    """Settings of iotax's own database."""
     yield from _counts_transactions(study)
     for name in _OWN_IOS:
         if name in study.levels() or name in study.load.model_fields_set:
@@ -74,7 +74,7 @@ def _oltp(study: Study) -> Iterator[tuple[Place, str]]:
     assert study.load.oltp is not None, "a load of transactions"
     if study.load.oltp.checkpoint > min(_values(study, "runtime")):
         yield ("load", "oltp", "checkpoint"), "the window is shorter, so it would have no checkpoint; say less"
-    # Hosts share a volume, each with a database of its own in an equal part.
+    # Hosts share a volume, each with its own database in an equal part.
     sharing = 1 if study.lab.hosts is None else max(each or 1 for each in _values(study, "clients"))
     for size, block in itertools.product(_values(study, "size"), _values(study, "block_size")):
         for working_set in _values(study, "working_set"):
@@ -89,7 +89,7 @@ def _oltp(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
-    """What pgbench's database can be asked."""
+    """Settings of pgbench's database."""
     place = _place(study, "generator")
     if study.lab.name == "loopback":
         yield place, "this machine's kernel may have no initiator; say `lab: vm`, or `oltp: {}` with iotax's own"
@@ -128,7 +128,7 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _databases_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
-    """A file system knows one host, and one that has a device or mounts it."""
+    """A file system belongs to one host, which has a device or mounts it."""
     assert study.lab.hosts is not None, "a study of hosts"
     yield from _beyond_kernels(study, "PostgreSQL", (PREFIX, "local:/dev/"))
     several = max(each or len(study.lab.hosts.initiator_hosts()) for each in _values(study, "clients")) > 1
@@ -152,7 +152,7 @@ def _of_label(study: Study, label: str) -> Place:
 
 
 def _fio(study: Study) -> Iterator[tuple[Place, str]]:
-    """What fio can be asked at all; what this machine's fio reaches, the lab looks up."""
+    """Settings of fio in general; the lab checks what this machine's fio can reach."""
     if "fio" not in _values(study, "generator"):
         return
     if 0 in _values(study, "rate_iops"):
@@ -171,7 +171,7 @@ def _fio(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _fio_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
-    """fio loads what a host's kernel has, and leaves data there that iotax does not know."""
+    """fio can load only paths of a host's kernel, and leaves data there that iotax does not know."""
     if _values(study, "generator") != ["fio"]:
         yield _place(study, "generator"), "on hosts each program leaves other data: give fio a study of its own"
     if True in _values(study, "verify"):

@@ -1,4 +1,4 @@
-"""What must hold of the simulated lab: impossible setups, each with its place in the file."""
+"""Rules for the simulated lab: impossible setups, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from iotax.units import format_duration
 
 
 def broken_in_sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """Impossible setups, and what would be measured of them."""
+    """Impossible setups and measurements."""
     yield from _costs(study)
     rates = [study.setups().get(label, {}).get("link_rate") for label in study.endpoints()]
     if None in values(study, "link_rate") and None in rates:
@@ -40,7 +40,7 @@ def broken_in_sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
 
 
 def _sim_fabrics(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """Queues, credits, and paths that fail."""
+    """Queues, credits, and failing paths."""
     protocols = [endpoint.protocol for endpoint in study.endpoints().values()]
     if ("credits" in study.levels() or lab.credits is not None) and not set(protocols) & set(FIBRE_CHANNEL_FRAMES):
         yield place_of(study, "credits"), "only Fibre Channel has credits; leave them out, or name fcp or fc-nvme"
@@ -75,7 +75,7 @@ def _sim_fabrics(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
 
 
 def _without_paths(lab: Sim, paths: Set[int]) -> Iterator[tuple[int, int | None]]:
-    """When all of these paths have failed, or are not used again yet, ns."""
+    """Time in ns from which all of these paths have failed or are not yet used again."""
     spans: list[tuple[int, int, float]] = [
         (failure.path, failure.at, float("inf") if failure.back is None else failure.back + lab.path_noticed)
         for failure in lab.path_failures or ()
@@ -89,7 +89,7 @@ def _without_paths(lab: Sim, paths: Set[int]) -> Iterator[tuple[int, int | None]
 
 
 def _switches(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """Trunks that join nothing, and fabrics without a port of each target."""
+    """Trunks without two switches, and fabrics without a port of each target."""
     for name, given in (("trunk_rate", lab.trunk_rate), ("trunk_credits", lab.trunk_credits)):
         if (name in study.levels() or given is not None) and 2 not in values(study, "switches"):
             yield place_of(study, name), "a trunk joins two switches; say `switches: 2` too"
@@ -107,7 +107,7 @@ def _switches(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
 
 
 def _paths(study: Study, *, with_switches: bool = False) -> set[int]:
-    """How many there are, in any treatment."""
+    """The smallest number in any treatment."""
     found = set()
     for treatment in combinations(study, ("protocol", "paths", "switches")):
         settings = study.settings(treatment)
@@ -117,7 +117,7 @@ def _paths(study: Study, *, with_switches: bool = False) -> set[int]:
 
 
 def _partners(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """Paths by missing partners, and takeovers of missing controllers or that leave clients without a path."""
+    """Paths through missing partners, and takeovers of missing controllers or that leave clients without a path."""
     found: dict[tuple[Place, str], None] = {}
     forwards = False
     for treatment in combinations(study, ("protocol", *_OF_PARTNERS, "loss", "port_buffer", "queue_depth")):
@@ -136,7 +136,7 @@ _OF_PARTNERS = ("paths_to", "takeover", *_INTERCONNECT)
 
 
 def _without_partner(study: Study, settings: Settings, lab: Sim) -> Iterator[tuple[Place, str]]:
-    """What one treatment cannot have."""
+    """Settings that one treatment cannot have."""
     forwards, gone = lab.paths_to != "owner", lab.takeover
     own = "paths_to" in study.setups().get(settings.label, {})
     here = ("factors", "protocol", settings.label, "paths_to") if own else place_of(study, "paths_to")
@@ -174,7 +174,7 @@ _OTHER_WAY = "say `paths_to: both`, or leave the combination out by `exclude:` u
 
 
 def _zones(study: Study, lab: Sim, zones: Mapping[str, Zone]) -> Iterator[tuple[Place, str]]:
-    """Zones of what is not there, and clients that see nothing."""
+    """Zones with unknown members, and clients that see nothing."""
     here = ("lab", "sim", "zones")
     if 0 in values(study, "switches"):
         yield here, "switches keep zones; say `switches: 1` too, or 2"
@@ -197,7 +197,7 @@ def _zones(study: Study, lab: Sim, zones: Mapping[str, Zone]) -> Iterator[tuple[
 
 
 def _unseen(lab: Sim, zones: Mapping[str, Zone], paths: Set[int], client: int, clients: int) -> str:
-    """Why a client does not see what it is to reach; empty where it does."""
+    """Why a client does not see a port that it must reach; empty if it does."""
     controller = (client - 1) // -(-clients // lab.controllers) + 1
     shared = {port for zone in zones.values() if client in zone.clients for port in zone.ports}
     for end in filter(None, lab.ends(controller)):
@@ -213,7 +213,7 @@ def _unseen(lab: Sim, zones: Mapping[str, Zone], paths: Set[int], client: int, c
 
 
 def _without_zoned_paths(lab: Sim, counts: Set[int], seen: Sequence[int]) -> str:
-    """Of a client that sees some fabrics alone, and whose paths all fail; `seen`: of its controller, from 0."""
+    """For a client that sees only some fabrics, all of whose paths fail. `seen`: fabrics of its controller, from 0."""
     for count in sorted(counts):
         left = {port % count + 1 for port in seen}
         for at, until in _without_paths(lab, left) if len(left) < count else ():

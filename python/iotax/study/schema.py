@@ -19,15 +19,15 @@ _INVENTORY: list[dict[str, Any]] = [
     {"type": "string", "description": "An inventory: a file with the fields of `hosts`."},
     {"type": "object", "required": ["inventory"], "properties": {"inventory": {"type": "string"}}},
 ]
-"""What takes the place of hosts in a file (`iotax.study.inventory`)."""
+"""Replaces hosts by a file (`iotax.study.inventory`)."""
 TITLE = "An iotax study"
 
 
 def study_schema() -> dict[str, Any]:
-    """What editors complete and check; `iotax plan` checks more."""
+    """The schema for editors; `iotax plan` checks more."""
     schema = Study.model_json_schema()
     describe(schema["$defs"], schema)
-    # Factors are optional in the model by a None that no file should write.
+    # The model's None for optional factors is not for files.
     for factor in schema["$defs"]["Factors"]["properties"].values():
         kinds = [each for each in factor.pop("anyOf") if each != {"type": "null"}]
         factor.pop("default", None)
@@ -55,12 +55,12 @@ def _sections(kind: type[Section]) -> Iterator[type[Section]]:
 
 
 def _asks(section: type[Section]) -> bool:
-    """Whether a file must say something of it: its bare name is not enough."""
+    """Whether a file must set one of its fields: the bare name is not enough."""
     return any(field.is_required() for field in section.model_fields.values())
 
 
 def _say_defaults(properties: dict[str, Any], model: type[BaseModel]) -> None:
-    """Defaults as a file would say them: `1s`, where the model has a count of nanoseconds."""
+    """Defaults as a file writes them: `1s`, where the model has nanoseconds."""
     for name, field in model.model_fields.items():
         written: Callable[[Any], str] | None = next(
             (each.func for each in field.metadata if isinstance(each, PlainSerializer)), None

@@ -1,4 +1,4 @@
-"""Service times of a real drive, from a file: one on each line, such as `85us`."""
+"""Reads the service times of a real drive from a file with one time per line, such as `85us`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ServiceTimesError(ValueError):
 
 
 def settle_service_times(document: Document, folder: Path) -> list[Problem]:
-    """Puts the contents of its file in place of each `service_times` that names one, so that a study says all that
-    it asks. Relative paths start at `folder`. What is wrong, where."""
+    """Replaces each `service_times` that names a file by the file's contents, so that a study is complete. Relative
+    paths start at `folder`. Returns the errors with their places."""
     found = []
     for section, place in _media(document.data):
         name = section.get("service_times")
@@ -31,7 +31,7 @@ def settle_service_times(document: Document, folder: Path) -> list[Problem]:
         except ServiceTimesError as error:
             at = (*place, "service_times")
             found.append(Problem(document.mark(at), at, str(error)))
-            section["service_times"] = ["100us"]  # so that the rest of the study can still be judged
+            section["service_times"] = ["100us"]  # so that the rest of the study can still be checked
     return found
 
 
@@ -46,8 +46,8 @@ def _media(data: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Place]]:
 
 
 def read_service_times(path: Path) -> list[int]:
-    """Nanoseconds, ascending; of more than TIMES_MAX as many, each the middle of an equal part of them. Empty lines
-    and what follows a # are passed over. Raises ServiceTimesError."""
+    """Ascending nanoseconds; more than TIMES_MAX are reduced to that many, each the middle of an equal part. Skips
+    empty lines and comments after #. Raises ServiceTimesError."""
     times = sorted(_parsed(path))
     if not times:
         raise ServiceTimesError(f"{path} has no service times; it takes one on each line, such as 85us")

@@ -1,4 +1,4 @@
-"""The simulated lab: machines that exist in virtual time only, and what their work costs."""
+"""The simulated lab: machines that exist in virtual time only, and the costs of their work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LATER = (
     "interconnect_cpu",
     "takeover",
 )
-"""Fields that there were not always."""
+"""Fields added later."""
 OF_SIM = (
     "costs",
     "vms",
@@ -54,7 +54,7 @@ OF_SIM = (
     "interconnect_cpu",
     "takeover",
 )
-"""What of the simulated lab may be a factor too."""
+"""Fields of the simulated lab that may be factors."""
 _TABLES = Path(__file__).with_name("costs")
 Cores: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
 Loss: TypeAlias = Annotated[Percent, Field(ge=0.0001, le=10)]
@@ -145,11 +145,11 @@ turn. Controllers 1 and 2 are partners, 3 and 4, and so on."""
 
     @property
     def controllers_there(self) -> int:
-        """Those that serve: all but one that was taken over."""
+        """The controllers that serve: all but one that was taken over."""
         return self.controllers - (self.takeover != "none")
 
     def ends(self, controller: int) -> tuple[int | None, int | None]:
-        """Of a volume, by its own controller's number: the controller that clients reach directly, and the one that
+        """For a volume, by its own controller's number: the controller that clients reach directly, and the one that
         forwards to it."""
         partner = ((controller - 1) ^ 1) + 1
         if self.takeover == controller:
@@ -160,7 +160,7 @@ turn. Controllers 1 and 2 are partners, 3 and 4, and so on."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: Any) -> dict[str, Any]:
-        """What a study does not say is not written, as before it could be said: studies keep their digests."""
+        """Unset fields are not written, so that earlier studies keep their digests."""
         dumped = handler(self)
         defaults = {name: type(self).model_fields[name].default for name in _LATER}
         return {name: value for name, value in dumped.items() if defaults.get(name, ...) != getattr(self, name)}
@@ -170,7 +170,7 @@ Nanoseconds: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 class Cost(BaseModel):
-    """A figure and where it comes from."""
+    """A figure and its source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -195,7 +195,7 @@ class Cost(BaseModel):
 
 
 class Costs(BaseModel):
-    """CPU time that the work of one side's thread takes."""
+    """CPU time of the work of one side's thread."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -219,13 +219,13 @@ class Costs(BaseModel):
     """How long it takes, besides, until it is at work: no CPU time, and less after less than 30 µs."""
 
     def figures(self) -> dict[str, Cost]:
-        """Those that are given, by their names, in this order."""
+        """The given figures by their names, in this order."""
         each = {name: getattr(self, name) for name in Costs.model_fields}
         return {name: cost for name, cost in each.items() if cost is not None}
 
 
 class Spread(BaseModel):
-    """How much something varies: its standard deviation as a share of its mean, and where that figure comes from."""
+    """A variation: its standard deviation as a share of its mean, and its source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -234,18 +234,18 @@ class Spread(BaseModel):
 
 
 class Sides(BaseModel):
-    """Of one protocol."""
+    """Costs of one protocol."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     initiator: Costs
-    """With `hypervisor`: of the guests alone."""
+    """With `hypervisor`: costs of the guests alone."""
     target: Costs
     hypervisor: Costs | None = None
-    """What the initiators' hypervisor adds to the same work of theirs; its CPU is told apart."""
+    """Costs that the initiators' hypervisor adds to the same work; its CPU is reported separately."""
 
     def by_name(self) -> dict[str, Costs]:
-        """Those that there are."""
+        """The given sides."""
         each = {"initiator": self.initiator, "target": self.target, "hypervisor": self.hypervisor}
         return {name: costs for name, costs in each.items() if costs is not None}
 
@@ -263,7 +263,7 @@ class CostTable(BaseModel):
 
     @property
     def has_intervals(self) -> bool:
-        """Whether any figure has one."""
+        """Whether any figure has an interval."""
         sides = [side for each in self.protocols.values() for side in each.by_name().values()]
         return any(cost.interval for side in sides for cost in side.figures().values())
 
@@ -277,7 +277,7 @@ class CostsError(ValueError):
 
 
 def read_costs(name: str) -> CostTable:
-    """A built-in table by its name, or a file by its path, as it is now. Raises CostsError."""
+    """A built-in table by its name, or a file by its path, in its current state. Raises CostsError."""
     built_in = _TABLES / f"{name}.yaml"
     path = built_in if "/" not in name and built_in.is_file() else Path(name)
     try:

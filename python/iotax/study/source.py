@@ -1,7 +1,5 @@
-"""YAML that remembers where everything stood.
-
-The loader is YAML 1.2 where it matters: `yes`, `on` and `1:30` are text. Only mappings, lists and scalars are built.
-"""
+"""A YAML reader that records the place of every value. It follows YAML 1.2 where it matters: `yes`, `on` and `1:30` are
+text. It builds only mappings, lists and scalars."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ from typing import Any, TypeAlias
 import yaml
 
 Place: TypeAlias = tuple[str | int, ...]
-"""Where in the document: `("factors", "block_size", 1)`."""
+"""Place in the document: `("factors", "block_size", 1)`."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """From 1, as editors count."""
+    """Counted from 1, as in editors."""
 
     line: int
     column: int
@@ -25,7 +23,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a study file."""
+    """One error in a study file."""
 
     mark: Mark | None
     place: Place
@@ -39,7 +37,7 @@ class Problem:
 
 
 class StudyError(Exception):
-    """Everything that is wrong in a study file, in the order of its lines."""
+    """All errors in a study file, in the order of its lines."""
 
     def __init__(self, name: str, problems: list[Problem]) -> None:
         self.name = name
@@ -47,7 +45,7 @@ class StudyError(Exception):
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
-        """`file:line:column: field: what is wrong`, which editors can jump to."""
+        """`file:line:column: field: error`, which editors can jump to."""
         found = []
         for problem in self.problems:
             at = f":{problem.mark.line}:{problem.mark.column}" if problem.mark else ""
@@ -60,13 +58,13 @@ _LOGIN = re.compile(r"://(?:[^/\s'\"]*@|[^/\s'\"\[]*%[^/\s'\"]*)")
 
 
 def without_logins(text: str) -> str:
-    """Without what stands before a host in an address (`user%secret@host`), which may be a secret."""
+    """Removes the part before a host in an address (`user%secret@host`), which may be a secret."""
     return _LOGIN.sub("://…@", text)
 
 
 @dataclass
 class Document:
-    """Plain data and where each part of it stands: keys for the entries of a mapping, values for those of a list."""
+    """Plain data and the place of each part: keys for the entries of a mapping, values for those of a list."""
 
     data: Any
     marks: dict[Place, Mark] = field(default_factory=dict)
@@ -75,14 +73,14 @@ class Document:
     """Values so far."""
 
     def mark(self, place: Place) -> Mark | None:
-        """Of the place, or of the nearest thing around it."""
+        """The mark of the place, or of the nearest thing around it."""
         while place and place not in self.marks:
             place = place[:-1]
         return self.marks.get(place)
 
 
 def read_yaml(name: str, text: str) -> Document:
-    """Reads one document. Raises StudyError where it is no YAML, or more than any study; doubled keys become problems
+    """Reads one document. Raises StudyError if it is not YAML or too large for a study; duplicate keys become problems
     of the document."""
     if len(text) > _LETTERS_MAX:
         raise StudyError(name, [Problem(None, (), f"larger than {_LETTERS_MAX >> 20} Mi letters: no study is")])
@@ -128,15 +126,15 @@ def _mark(node: yaml.Node) -> Mark:
 
 _LETTERS_MAX = 1 << 20
 _NODES_MAX = 100_000
-"""A few lines of aliases of aliases stand for billions of values."""
+"""A few lines with nested aliases can stand for billions of values."""
 _DIGITS_MAX = 19
 _NUMBER_MAX = (1 << 63) - 1
 _DEPTH_MAX = 16
-"""Deeper nesting than any study has: an anchor that holds itself would never end."""
+"""No study is nested so deeply: an anchor that contains itself would never end."""
 
 
 class _TooMuch(Exception):  # noqa: N818 - what the document is
-    """More values than any study has."""
+    """No study has so many values."""
 
 
 def _build(node: yaml.Node, place: Place, document: Document) -> Any:

@@ -1,4 +1,4 @@
-"""What values a field takes in a study, and where the file says so."""
+"""The values of a field in a study, and their places in the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iotax.study.source import Place
 
 
 def values(study: Study, name: str) -> list[Any]:
-    """The values that a field takes in the study: its levels, or its one setting."""
+    """The values of the field in the study: its levels, or its one setting."""
     levels = study.levels()
     if name in levels:
         return [level.value for level in levels[name]]
@@ -20,18 +20,18 @@ def values(study: Study, name: str) -> list[Any]:
 
 
 def place(study: Study, name: str) -> Place:
-    """Of its levels, or of its one setting."""
+    """The place of its levels, or of its one setting."""
     return ("factors", name) if name in study.levels() else own_place(name)
 
 
 def own_place(name: str) -> Place:
-    """Of its one setting."""
+    """The place of its one setting."""
     section = factor_names()[name]
     return ("lab", "sim", name) if section == "sim" else (section, name)
 
 
 def combinations(study: Study, names: tuple[str, ...]) -> Iterator[dict]:
-    """Levels of those of these fields that are factors, without what the design omits whatever others say."""
+    """The levels of those of these fields that are factors, without those that the design always omits."""
     levels = {name: found for name, found in study.levels().items() if name in names}
     omitted = Omissions(study)
     for chosen in itertools.product(*levels.values()):

@@ -1,4 +1,4 @@
-"""A study from a command line in fio's words: `iotax vs` writes it."""
+"""Writes the study for `iotax vs` from fio's option names."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ RW = {
     "readwrite": (None, 0),
     "randrw": (None, 100),
 }
-"""fio's word → percent of reads (None: `rwmixread` says it) and of random places."""
+"""fio's word → percent of reads (None: given by `rwmixread`) and of random places."""
 _NAMED = re.compile(r"(?P<label>[A-Za-z0-9][A-Za-z0-9._-]{0,39})=(?P<target>.+)")
 _NAME_MAX = 64
 
 
 class VersusError(ValueError):
-    """What was asked is no comparison; says what to write."""
+    """The arguments make no comparison; the message says what to write."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The load, in fio's words."""
+    """The load, with fio's option names."""
 
     rw: str
     rwmixread: float
@@ -45,7 +45,7 @@ class Asked:
     numjobs: int
     size_bytes: int
     rate_iops: int = 0
-    """Of all jobs together, in an open loop; 0: as fast as the endpoints answer."""
+    """Rate of all jobs together, in an open loop; 0: as fast as the endpoints answer."""
 
     @property
     def read_percent(self) -> float:
@@ -54,7 +54,7 @@ class Asked:
 
     @property
     def words(self) -> str:
-        """As fio's job file has them: `rw=randrw, rwmixread=75, bs=4KiB, …`."""
+        """The load as in a fio job file: `rw=randrw, rwmixread=75, bs=4KiB, …`."""
         mixed = RW[self.rw][0] is None
         found = {
             "rw": self.rw,
@@ -91,7 +91,7 @@ def targets_of(words: Sequence[str]) -> dict[str, str]:
 
 
 def _short(target: str, endpoint: Endpoint) -> str:
-    """What tables call it: the protocol of an embedded one or of a URI, the file's own name of a path."""
+    """The name in tables: the protocol of an embedded one or of a URI, or a path's file name."""
     if endpoint.embedded or endpoint.protocol != "local":
         return endpoint.protocol
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rstrip("/").rpartition("/")[2]).strip("-.")
@@ -105,7 +105,7 @@ def _free(label: str, taken: Mapping[str, str]) -> str:
 
 
 def hosts_of(targets: Mapping[str, str]) -> dict[str, str]:
-    """Label → where it goes, for a title."""
+    """Label → endpoint, for a title."""
     return {
         label: label if label == target else f"{label} ({urlsplit(target).netloc or target})"
         for label, target in targets.items()
@@ -113,7 +113,7 @@ def hosts_of(targets: Mapping[str, str]) -> dict[str, str]:
 
 
 def name_of(targets: Mapping[str, str], asked: Asked) -> str:
-    """Says what is compared under which load, within what a study may be called."""
+    """A title that names the arms and the load, within the length of a study's question."""
     rate = f"-{asked.rate_iops}iops" if asked.rate_iops else ""
     load = f"{asked.rw}-{format_size(asked.bs_bytes)}-{asked.iodepth}x{asked.numjobs}{rate}"
     arms = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(targets))
@@ -126,11 +126,11 @@ _HOST = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<name>[^@:\s]+)(?::(?P<port>[0-9]
 
 
 def initiators_of(text: str | None, targets: Mapping[str, str]) -> list[str | dict[str, Any]]:
-    """The initiators of `[USER@]HOST[:PORT],…` as a study names them; none where the load comes from here. Raises
+    """The initiators of `[USER@]HOST[:PORT],…` in a study's form; none if this machine makes the load. Raises
     VersusError."""
     endpoints = [parse_endpoint(target) for target in targets.values()]
     if not text:
-        # The lab on this machine makes no paths of its kernel's.
+        # The lab on this machine makes no kernel paths.
         return [LOCALHOST] if any(endpoint.kernel for endpoint in endpoints) else []
     if served := next((endpoint.protocol for endpoint in endpoints if endpoint.embedded), ""):
         raise VersusError(
@@ -161,11 +161,8 @@ def study_text(
     settle_ns: int,
     initiators: Sequence[str | Mapping[str, Any]] = (),
 ) -> str:
-    """The YAML of the study. The first endpoint is the baseline. `initiators` are hosts that run the load, where it is
-    not this machine's own process.
-
-    What only reads leaves endpoints that are not iotax's own as they are: nothing fills them, so nothing is verified.
-    """
+    """The YAML of the study. The first endpoint is the baseline. `initiators` are hosts that run the load in place of
+    this machine. A load that only reads does not fill endpoints that are not iotax's own, so nothing is verified."""
     endpoints = [parse_endpoint(target) for target in targets.values()]
     ours = all(endpoint.embedded for endpoint in endpoints)
     fills = ours or asked.read_percent < 100

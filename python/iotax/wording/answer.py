@@ -20,13 +20,13 @@ from iotax.wording.processors import controllers, left_out, not_measured, within
 from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, paired_over, response_name, taxed
 
 _PERCENT_MAX = 100
-"""What is known no better than to a factor of two is not known to a tenth of a percent."""
+"""An effect known only to a factor of two is not written to a tenth of a percent."""
 
 _SENTENCES_MANY = 10
-"""With more, the answer is hard to find among them: then it stands in front of them, in few lines."""
+"""With more sentences, the answer is hard to find among them; a summary in a few lines then comes first."""
 _LINES_MAX = 8
 _STEP = math.log(1.1)
-"""Ratios that differ by less are about the same."""
+"""Ratios that differ by less count as about the same."""
 _SHOWN_MIN = 0.05
 """More precision than this is not needed."""
 _ALIKE_PERCENT = 1e-7
@@ -41,7 +41,7 @@ class Part:
 
 
 def answer(summary: Summary) -> list[Part]:
-    """Absolute before relative; what was found before what was not. Parts without a sentence are left out."""
+    """Absolute before relative; findings before inconclusive comparisons. Parts without a sentence are left out."""
     doubts = _Doubts()
     significant, equivalent, open_, withheld = [], [], [], []
     for each in judged(summary):
@@ -85,14 +85,14 @@ def answer(summary: Summary) -> list[Part]:
 
 
 def _over_conditions(finding: Finding, summary: Summary) -> bool:
-    """Whether it says only that runs are too few where a sentence says how the conditions differ."""
+    """Whether it only says that there are too few runs while another sentence says how the conditions differ."""
     return any(
         (title(each.arm), each.response.key) == (finding.subject, finding.response_key) for each in summary.paired
     )
 
 
 def in_short(summary: Summary) -> list[Finding]:
-    """Every response of each arm in one line; arms whose answers are alike share theirs."""
+    """Every response of each arm in one line; arms with the same answers share a line."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for arm in dict.fromkeys(overall.arm for overall in summary.overalls):
         kinds = tuple(_kind(summary, arm, response) + _about(summary, arm, response) for response in summary.responses)
@@ -115,7 +115,7 @@ def _own(summary: Summary, arm: str, response: Response) -> list[Comparison]:
 
 
 def _kind(summary: Summary, arm: str, response: Response) -> str:
-    """What may be said of an arm in the words that are said of another."""
+    """The part of an arm's answer that other arms may share word for word."""
     own = _own(summary, arm, response)
     overall = next((o for o in summary.overalls if o.response is response and o.arm == arm), None)
     if overall is None or not own:
@@ -129,7 +129,8 @@ def _kind(summary: Summary, arm: str, response: Response) -> str:
 
 
 def _about(summary: Summary, arm: str, response: Response) -> str:
-    """How large its difference is, roughly: arms that lie far apart share no line. Empty where it is none."""
+    """The approximate size of its difference: arms that lie far apart share no line. Empty if there is no
+    difference."""
     if _kind(summary, arm, response) in ("", "equivalent"):
         return ""
     logs = [math.log(each.ratio.value) for each in _own(summary, arm, response)]
@@ -137,7 +138,7 @@ def _about(summary: Summary, arm: str, response: Response) -> str:
 
 
 def _of_all(summary: Summary, arms: Sequence[str], response: Response) -> str:
-    """Of one response for arms of one kind: with the least and the greatest ratio over their loads."""
+    """One response for arms of one kind, with the lowest and highest ratio over their loads."""
     kind = _kind(summary, arms[0], response)
     name = response_name(response)
     ratios = [each.ratio.value for arm in arms for each in _own(summary, arm, response)]
@@ -158,11 +159,11 @@ def _of_all(summary: Summary, arms: Sequence[str], response: Response) -> str:
 
 
 class _Doubts:
-    """Says in each sentence that its runs are doubtful, and how many are and why only once for all that share it."""
+    """Marks each sentence whose runs are doubtful; gives their number and the reason once for all that share it."""
 
     def __init__(self) -> None:
         self._subjects: dict[tuple[str, str], dict[str, None]] = {}
-        """What is said of the runs, and what is compared with → the subjects of which both hold."""
+        """What is said about the runs, and the baseline → the subjects for which both hold."""
 
     def marked(self, finding: Finding, doubt: Doubt, against: str) -> Finding:
         if not doubt.most:
@@ -175,20 +176,20 @@ class _Doubts:
         return [
             Finding("", f"{_against(list(subjects), against)}: {runs}")
             for (runs, against), subjects in self._subjects.items()
-            # What is said of the others holds the baseline's runs, too.
+            # A sentence about the other arms includes the baseline's runs.
             if {*subjects} != {against} or against not in compared
         ]
 
 
 def _against(subjects: Sequence[str], base: str) -> str:
-    """ "NFSv3 and iSCSI, each against local"; a baseline's own figure is compared with none."""
+    """ "NFSv3 and iSCSI, each against local"; a baseline's own figure is compared with nothing."""
     others = [each for each in subjects if each != base]
     return f"{listed(others)}{', each' if len(others) > 1 else ''} against {base}" if others else base
 
 
 def precision(summary: Summary) -> Finding | None:
-    """How wide the intervals of the primary response are, what difference they show, and what half of it takes, where
-    no sentence about sessions says that."""
+    """How wide the primary response's intervals are, which difference they can detect, and what it takes to halve them
+    unless a sentence about sessions says so."""
     if not summary.responses:
         return None
     primary = summary.responses[0]
@@ -200,7 +201,7 @@ def precision(summary: Summary) -> Finding | None:
     blocks = _blocks(summary)
     seen = detectable_percent(widest, blocks)
     text = f"{primary.short}: ratios are known to " + " and ".join(_widths(own))
-    # Of drawn costs no number of replicates shows a smaller difference.
+    # With drawn costs, more replicates do not make a smaller difference detectable.
     if seen is not None and _SHOWN_MIN <= seen <= _PERCENT_MAX and not summary.data.costs_drawn:
         text += f"; minimum detectable difference (90 % power) {'over all loads ' if own.overall_percent else ''}"
         text += f"{seen:.1f} %"
@@ -220,14 +221,14 @@ def _widths(own: Precision) -> list[str]:
 
 
 def reach(half_width: float) -> str:
-    """Half of an interval: "±1.9 %"."""
+    """Half the width of an interval: "±1.9 %"."""
     if half_width > _PERCENT_MAX:
         return f"more than ±{_PERCENT_MAX} %"
     return f"±{half_width:.1f} %" if half_width >= _SHOWN_MIN else f"better than ±{_SHOWN_MIN:g} %"
 
 
 def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], summary: Summary) -> Finding:
-    """Intervals that either leave out "no difference" or lie within the margin, if the estimates stay as they are."""
+    """Intervals that exclude "no difference" or lie within the margin, if the estimates stay as they are."""
     margin_percent = summary.data.study.margin
     shares = []
     for each in comparisons:
@@ -239,16 +240,16 @@ def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], sum
     if not shares:
         return finding
     if summary.data.costs_drawn:
-        # Draws are as uncertain as the costs, however many there are.
+        # Drawn costs keep their uncertainty, whatever the number of draws.
         text = f"{finding.text}. Better known costs would settle it, not more replicates"
         return replace(finding, text=text)
     takes = effort(summary, min(*shares, 1.0))
-    # Adding to the same run until it is significant is no valid test: that is no test any more.
+    # Adding runs until the difference is significant is not a valid test.
     return replace(finding, text=f"{finding.text}. To settle it: a new run, with another seed, of {takes}")
 
 
 def effort(summary: Summary, share: float) -> str:
-    """What gives intervals of this share of the width: "about 14 sessions (6 min 10 s)"."""
+    """What it takes to narrow the intervals to this share of their width: "about 14 sessions (6 min 10 s)"."""
     blocks = _blocks(summary)
     unit = summary.data.study.design.unit
     wanted = for_width(blocks, share) if blocks > 1 else None

@@ -22,7 +22,7 @@ from iotax.wording.published import agreed_count
 from iotax.wording.verdicts import Tone, judged, response_name
 
 LINES_MAX = 6
-"""Comparisons on the first screen."""
+"""Number of comparisons on the first screen."""
 _CHECKS_NAMED = 2
 _RANK = {"better": 0, "worse": 0, "mixed": 0, "equivalent": 1, "inconclusive": 2, "plain": 3}
 
@@ -33,27 +33,27 @@ class Line:
 
     arm: str
     subject: str
-    """The arm, as the field writes it."""
+    """The arm's name as the field writes it."""
     response: Response
     name: str
     effect: str
-    """ "−3.4 %", "2.10×", "−12 % to +30 %" where it depends on the load."""
+    """"−3.4 %", "2.10×", or "−12 % to +30 %" if it depends on the load."""
     interval: str
-    """ "[−5.2, −1.5]"; empty where there is none."""
+    """"[−5.2, −1.5]"; empty if there is none."""
     word: str
     tone: Tone
     doubtful: bool
     ratios: tuple[Estimate, ...]
-    """What is drawn: one ratio with its interval, or the least and the greatest over the loads."""
+    """The values to draw: one ratio with its interval, or the lowest and highest over the loads."""
     rank: int
     size: float
-    """How large the effect is, as a logarithm."""
+    """The effect's size as a logarithm."""
     parts: tuple["Line", ...] = ()
-    """Where it depends on the load: the loads that differ, the largest difference first, with the load as name."""
+    """If the effect depends on the load: the loads that differ, the largest difference first, with the load as name."""
 
 
 def lines(summary: Summary) -> list[Line]:
-    """Of each response and arm: differences first, the largest before the others."""
+    """One line for each response and arm: differences first, largest first."""
     found = []
     for each in judged(summary):
         arm = each.rests_on[0].arm
@@ -75,7 +75,7 @@ def lines(summary: Summary) -> list[Line]:
 
 
 def first(summary: Summary) -> tuple[list[Line], str]:
-    """The lines that a screen has room for, and one that counts the others; empty where it leaves out none."""
+    """The lines that fit a screen, and one that counts the others; empty if it leaves out none."""
     every = lines(summary)
     judged_lines = [line for line in every if line.rank < _RANK["plain"]]
     top = (judged_lines or [line for line in every if line.interval])[:LINES_MAX]
@@ -94,7 +94,7 @@ def first(summary: Summary) -> tuple[list[Line], str]:
 
 
 def _with_parts(found: Sequence[Line]) -> list[Line]:
-    """The loads of those that depend on the load, as far as there is room."""
+    """The loads of comparisons that depend on the load, as far as there is room."""
     shown, room = [], LINES_MAX - len(found)
     for line in found:
         parts = line.parts[:room]
@@ -108,7 +108,7 @@ def _counted(found: Sequence[Line], word: str) -> int:
 
 
 def disturbed(summary: Summary) -> str:
-    """Said before all else where most runs were disturbed; else empty."""
+    """Printed first if most runs were disturbed; else empty."""
     runs = summary.run_checks.values()
     bad = [[c.key for c in checks if c.key in DISTURBANCES and c.level >= Severity.DOUBTFUL] for checks in runs]
     hit = sum(map(bool, bad))
@@ -121,7 +121,7 @@ def disturbed(summary: Summary) -> str:
 
 
 def validity(summary: Summary) -> str:
-    """How many runs there are and how many of them are flagged, in one line."""
+    """The number of runs and of flagged runs, in one line."""
     data, runs = summary.data, summary.run_checks
     planned = data.planned_count or len({a.trial.id for a in data.attempts})
     text = f"{len(data.measured)} of {planned} trials {'simulated' if data.simulated else 'measured'}"
@@ -144,7 +144,7 @@ def validity(summary: Summary) -> str:
 
 
 def precise(summary: Summary) -> str:
-    """How wide the intervals of the primary response are, and what half of it takes; empty where there are none."""
+    """How wide the primary response's intervals are and what it takes to halve them; empty if there are none."""
     if not summary.responses:
         return ""
     primary = summary.responses[0]
@@ -168,7 +168,7 @@ def precise(summary: Summary) -> str:
 
 
 def published(summary: Summary) -> str:
-    """How many published figures agree; empty where nothing was published."""
+    """How many published figures agree; empty if the study has none."""
     agree, of = agreed_count(summary.sources)
     return f"Published: {agree} of {of} published figures agree with these: see --long." if of else ""
 
@@ -182,7 +182,7 @@ def _one(arm: str, comparison: Comparison, *, doubtful: bool) -> Line:
 
 
 def _over_loads(arm: str, known: Sequence[Comparison], *, doubtful: bool) -> Line:
-    """Where the ratio depends on the load: never a mean, but both ends."""
+    """If the ratio depends on the load, both ends, never a mean."""
     low, high = (pick(known, key=lambda each: each.ratio.value).ratio for pick in (min, max))
     verdicts = {each.verdict for each in known}
     alike = len(verdicts) == 1
@@ -207,7 +207,7 @@ def _over_loads(arm: str, known: Sequence[Comparison], *, doubtful: bool) -> Lin
 
 
 def _paired(line: Line, found: Paired) -> Line:
-    """Over conditions that were measured once each, where runs are too few for a verdict."""
+    """Over conditions measured once each, with too few runs for a verdict."""
     effect, interval = change(found.ratio)
     return replace(line, effect=effect, interval=interval, ratios=(found.ratio,), size=abs(math.log(found.ratio.value)))
 

@@ -1,4 +1,4 @@
-"""What carries and encrypts a protocol in a lab, where a figure must be read with that in mind."""
+"""What carries and encrypts a protocol in a lab, if a reader must know that to interpret a figure."""
 
 from iotax.analysis.carriers import described
 from iotax.analysis.summary import Summary
@@ -9,13 +9,13 @@ from iotax.wording.names import title
 from iotax.wording.verdicts import Finding
 
 ENCRYPTED_BRIEF = "1 µs is 250 instructions; an AES instruction counts as one, so this is not a time."
-"""What `encrypted` says, in one line of a terminal."""
+"""The sentence of `encrypted` in one line of a terminal."""
 _ENCRYPTIONS = {"ipsec": "IPsec", "wireguard": "WireGuard"}
 
 
 def emulated(summary: Summary, said: str) -> list[Finding]:
-    """One sentence for each protocol whose carrier what is `said` does not name: between two treatments over the same
-    carrier there is a verdict, which holds for that carrier."""
+    """One sentence for each protocol whose carrier is not named by `said`. Two treatments over the same carrier get a
+    verdict, which holds for that carrier."""
     carriers: dict[str, Carrier] = {}
     for run in (run for cell in summary.cells for run in cell.runs):
         carriers.setdefault(run.result.facts.protocol, run.result.facts.carrier)
@@ -27,7 +27,7 @@ def emulated(summary: Summary, said: str) -> list[Finding]:
 
 
 def encrypted(summary: Summary) -> str:
-    """What CPU per I/O of encrypted links is, where it counts instructions; empty where nothing is so."""
+    """What CPU per I/O means for encrypted links if it counts instructions; empty if it does not."""
     kinds = of_encryption(summary.data.runs)
     if not kinds:
         return ""

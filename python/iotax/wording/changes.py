@@ -23,7 +23,7 @@ def treatment(found: Change) -> str:
 
 
 def verdict(found: Change) -> str:
-    """For a cell of a table; why there is none, where there is none."""
+    """The change for a table cell; the reason if there is none."""
     if found.verdict is None:
         return _NONE.get(found.withheld.cause if found.withheld else Cause.RUNS, "too few runs")
     word = "differs by treatment" if found.mixed else verdict_word(found.response, found.verdict)
@@ -31,7 +31,7 @@ def verdict(found: Change) -> str:
 
 
 def changed(ratio: Estimate) -> str:
-    """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" where a percentage misleads."""
+    """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" if a percentage would mislead."""
     times = not 0.5 < ratio.value < 2 or (ratio.high is not None and ratio.high > PERCENT_RATIO_MAX)
     write = figure if times else points
     said = f"× {figure(ratio.value)}" if times else f"{points(ratio.value)} %"
@@ -48,7 +48,7 @@ def regression(found: Change) -> str:
 
 
 def no_regression(found: Sequence[Change], margin_percent: float) -> str:
-    """Where none is sure: whether one is ruled out, too."""
+    """If no regression is certain: whether one is ruled out."""
     count = sum(each.may_have_regressed(margin_percent) for each in found)
     if not count:
         return "No regression beyond the margin."
@@ -57,7 +57,7 @@ def no_regression(found: Sequence[Change], margin_percent: float) -> str:
 
 
 def doubts(found: Sequence[Change]) -> list[str]:
-    """Which treatments rest on mostly doubtful runs, and why; a line for all that share it."""
+    """Treatments that rest on mostly doubtful runs, and why; one line for all with the same reason."""
     about: dict[str, dict[str, None]] = {}
     for each in found:
         if each.doubt.most:

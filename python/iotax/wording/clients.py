@@ -1,4 +1,4 @@
-"""What several hosts did together and each alone, in sentences."""
+"""Sentences about several hosts: their total and each alone."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from iotax.wording.figures import figure
 from iotax.wording.names import title
 
 _NAMED_MAX = 6
-"""Hosts that are all named."""
+"""Up to this number, all hosts are named."""
 
 
 def sentences(summary: Summary) -> list[str]:
-    """One for each treatment: who took part, totals, the least and the most of a host, CPU by role."""
+    """One sentence for each treatment: the hosts, totals, lowest and highest of a host, CPU by role."""
     return [_sentence(each, summary) for each in clients_of(summary)]
 
 
 def took_part(summary: Summary) -> list[str]:
-    """Beside a table of their figures: who the clients were, once for all treatments with the same ones, and who did
-    less than the others for a part of the window."""
+    """Text beside a table of their figures: the clients, once for all treatments with the same ones, and which did less
+    than the others for part of the window."""
     found = clients_of(summary)
     named = dict.fromkeys(f"{counted(len(each.rates_iops), 'client')}{_own(each)}: {_names(each)}." for each in found)
     return [
@@ -59,7 +59,7 @@ def _own(clients: Clients) -> str:
 
 
 def _treatment(clients: Clients) -> str:
-    """How many took part is said beside their names."""
+    """The number of hosts stands beside their names."""
     cell = clients.cell
     factors = cell.runs[0].trial.treatment
     levels = [level for name, level in zip(factors, cell.cell, strict=True) if name != "clients"]

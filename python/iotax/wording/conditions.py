@@ -1,4 +1,4 @@
-"""The condition that a comparison holds under, as it is said in a sentence; labels of tables and charts stay short."""
+"""The condition under which a comparison holds, as part of a sentence; labels of tables and charts stay short."""
 
 import re
 
@@ -12,12 +12,12 @@ _UNIT = re.compile(r"(?<=\d)(?=[KMGT]iB$|%$)")
 
 
 def under(condition: str | None) -> str:
-    """ "with 8 outstanding I/Os and 4 KiB blocks" of "outstanding 8 · block size 4KiB"; empty where there is none."""
+    """ "with 8 outstanding I/Os and 4 KiB blocks" for "outstanding 8 · block size 4KiB"; empty if there is none."""
     return f"with {listed([_said(part) for part in condition.split(' · ')])}" if condition else ""
 
 
 def brief_condition(condition: str) -> str:
-    """ "NVMe/TCP, 8KiB" of "protocol nvme-tcp · block size 8KiB": without names of factors that levels make clear."""
+    """ "NVMe/TCP, 8KiB" for "protocol nvme-tcp · block size 8KiB": without names of factors that levels make clear."""
     return ", ".join(_briefly(part) for part in condition.split(" · "))
 
 

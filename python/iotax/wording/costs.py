@@ -13,7 +13,7 @@ from iotax.wording.withheld import because
 
 
 def priced(summary: Summary) -> list[tuple[Finding, Doubt]]:
-    """Each arm's cost over all rates, with the doubt about its runs, which the sentence does not say yet. None without
+    """Each arm's cost over all rates; the doubt about its runs is separate from the sentence. None without
     a CPU model."""
     if summary.costs is None:
         return []
@@ -28,8 +28,8 @@ def priced(summary: Summary) -> list[tuple[Finding, Doubt]]:
 
 
 def _against(summary: Summary, arm: str, base: str) -> str:
-    """The cost as a multiple of the baseline's; at both ends where the baseline has two, and with the reason why it is
-    no verdict where an emulated carrier is part of it."""
+    """The cost as a multiple of the baseline's; for both bounds if the baseline has two. If an emulated carrier is part
+    of it, the reason why it is no verdict."""
     assert summary.costs is not None
     cpu, model = summary.models[CPU.key], summary.costs.model
     ends = cpu.brackets.arms(summary.grid, base)
@@ -46,8 +46,7 @@ def _against(summary: Summary, arm: str, base: str) -> str:
 
 
 def by_rate(summary: Summary) -> list[Finding]:
-    """That the cost depends on the rate, where it does: then a slope beside a background is the cost of each further
-    I/O."""
+    """Says that the cost depends on the rate, if it does: then the slope is the cost of each further I/O."""
     if summary.costs is None or not summary.costs.model.bends:
         return []
     model = summary.costs.model
@@ -58,7 +57,7 @@ def by_rate(summary: Summary) -> list[Finding]:
         for each in model.curvatures
     ]
     p = " (p < 0.001)" if model.linearity.p < 0.001 else f" (p = {model.linearity.p:.3f})"
-    # Of replicates that differ only by random seed it is no probability of anything.
+    # If replicates differ only by random seed, the interval is not a probability.
     p = "" if summary.data.simulated and not summary.data.costs_drawn else p
     text = (
         f"The cost depends on the rate{p}, so these are the cost of each further I/O; over all I/Os {'; '.join(costs)}"

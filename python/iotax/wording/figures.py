@@ -6,23 +6,23 @@ from collections.abc import Callable, Sequence
 from iotax.analysis.estimate import Estimate
 
 PERCENT_RATIO_MAX = 10.0
-"""Beyond it percentages are hard to read."""
+"""Above this, percentages are hard to read."""
 TIMES_RATIO_MIN = 1.995
-"""From here on a ratio is written as "2.0 times", not as "100 % more"."""
+"""From here on, a ratio is written as "2.0 times" instead of "100 % more"."""
 FACTOR_MAX = 1000.0
-"""Beyond it, and below its inverse, an end of an interval that knows nothing is written as "over 1,000"."""
+"""Above this, and below its inverse, an end of an uninformative interval is written as "over 1,000"."""
 _DIGITS_MAX = 3
-"""Of percentages: ends that agree in so many decimals need no more."""
+"""Percentages: ends that agree to this many decimals need no more."""
 _UNKNOWN = 1e6
-"""Where an interval's high end is so many times its low one, its ends tell nothing."""
+"""If an interval's high end is this many times its low end, the ends are not informative."""
 
 NOTHING = 1e-9
-"""Of any unit, and as a share: what is smaller is left of adding floating-point numbers, and is written as 0."""
+"""In any unit, and as a share: smaller values are rounding errors and written as 0."""
 
 _POWER_BELOW = 1e-3
 
 ALIKE = "no interval: all runs alike"
-"""Of figures that came out alike: an interval without width says nothing of how well they are known."""
+"""Used when all figures are identical: an interval without width says nothing about precision."""
 
 
 def figure(value: float) -> str:
@@ -47,8 +47,8 @@ def percent(share: float) -> str:
 
 
 def indexed(ratio: float, digits: int = 0) -> str:
-    """A ratio with the baseline at 100. One that is not 100 is not written as 100, so that an interval says of "no
-    difference" what its verdict says."""
+    """A ratio with the baseline at 100. A ratio other than 100 is never written as 100, so that an interval agrees with
+    its verdict."""
     value = 100 * ratio
     if abs(value - 100) >= 100 * NOTHING and float(f"{value:.{digits}f}") == 100:
         digits = max(digits, _digits(abs(value - 100)))
@@ -56,14 +56,14 @@ def indexed(ratio: float, digits: int = 0) -> str:
 
 
 def indexed_ends(ratio: Estimate, shown: Callable[[float], str] = indexed) -> tuple[str, str]:
-    """Those of an interval, as `shown` writes a ratio."""
+    """The ends of an interval, written as `shown` writes a ratio."""
     assert ratio.low is not None and ratio.high is not None
     over = ratio.high > max(FACTOR_MAX, _UNKNOWN * ratio.low)
     return shown(ratio.low), f"over {100 * FACTOR_MAX:,.0f}" if over else shown(ratio.high)
 
 
 def points(ratio: float) -> str:
-    """A ratio as percentage points without their sign, "+4.1"; "+0.03", never "+0.0", where there is a difference."""
+    """A ratio as percentage points without their sign, "+4.1"; "+0.03", never "+0.0", if there is a difference."""
     value = 100 * (ratio - 1)
     if abs(value) < 100 * NOTHING:
         value = 0.0
@@ -82,7 +82,7 @@ def signed(share: float) -> str:
 
 
 def interval(estimate: Estimate, none: str = "no interval") -> str:
-    """Of a figure that is no ratio to be told as a change: "95 % CI 4.1 to 5.2"."""
+    """The interval of a figure that is not written as a change: "95 % CI 4.1 to 5.2"."""
     if estimate.low is None or estimate.high is None:
         return none
     return ALIKE if estimate.alike else f"95 % CI {figure(estimate.low)} to {figure(estimate.high)}"
@@ -98,7 +98,7 @@ def span(ratio: Estimate) -> str:
 
 
 def ends(low: float, high: float, *, times: bool = False) -> str:
-    """Two ratios as changes, or as factors where a percentage misleads."""
+    """Two ratios as changes, or as factors if a percentage would mislead."""
     if times or high > PERCENT_RATIO_MAX:
         shown = _bounded if high > _UNKNOWN * low else figure
         return f"{shown(low)} to {shown(high)} times"
@@ -106,7 +106,7 @@ def ends(low: float, high: float, *, times: bool = False) -> str:
 
 
 def _apart(low: float, high: float) -> str:
-    """Two changes, with as many decimals as tell them apart: "−89.4 % to −89.1 %", not "−89 % to −89 %"."""
+    """Two changes with enough decimals to differ: "−89.4 % to −89.1 %", not "−89 % to −89 %"."""
     for digits in range(_DIGITS_MAX + 1):
         said = [signed(each) if digits == 0 else _signed_with(each, digits) for each in (low, high)]
         if said[0] != said[1]:

@@ -1,4 +1,4 @@
-"""What the links made of the comparison, in sentences."""
+"""Sentences about how links limited the comparison."""
 
 from iotax.analysis.data import Grid, StudyData
 from iotax.analysis.link import BOUND, ceiling_bytes_per_s, is_bound, per_share, shares
@@ -7,7 +7,7 @@ from iotax.wording.names import title
 
 
 def sentences(data: StudyData) -> list[str]:
-    """What each link can carry, and the treatments that it bounds: raw first, then as shares."""
+    """Each link's capacity, and the treatments that it limits: raw figures first, then shares."""
     if not data.study.links:
         return []
     grid = Grid(data.study)

@@ -11,7 +11,7 @@ def title(label: str) -> str:
 
 
 def inside(heading: str) -> str:
-    """A heading within a sentence: "mean latency", but "CPU per I/O" and "Little's law" as they are."""
+    """A heading as part of a sentence: "mean latency", but "CPU per I/O" and "Little's law" unchanged."""
     if heading.startswith("Little"):
         return heading
     return heading[:1].lower() + heading[1:] if heading[1:2].islower() else heading

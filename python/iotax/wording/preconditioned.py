@@ -1,4 +1,4 @@
-"""What was done to each volume before the first trial, in a sentence."""
+"""The preconditioning of each volume before the first trial, in a sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iotax.wording.figures import percent
 
 
 def preconditioned(asked: Precondition, steps: Sequence[Conditioning]) -> dict[str, str]:
-    """Endpoint → what was done to its volumes."""
+    """Endpoint → how its volumes were preconditioned."""
     found = {}
     for endpoint in dict.fromkeys(each.endpoint for each in steps):
         done = progress_of(asked, endpoint, steps)

@@ -22,7 +22,7 @@ COLUMNS: dict[CpuRole, str] = {
 
 
 def contents(summary: Summary) -> list[str]:
-    """Of each column of CPU time what it contains and how it was measured, a sentence each, or why it is empty."""
+    """For each column of CPU time its contents and how it was measured, or why it is empty, one sentence each."""
     runs = summary.data.runs
     said = [f"{COLUMNS[role]}: {_column(role, runs, summary)}." for role in ROLES if _is_asked(role, summary)]
     if any(run.result.cpu.part("both") is not None for run in runs):
@@ -31,7 +31,7 @@ def contents(summary: Summary) -> list[str]:
 
 
 def _is_asked(role: CpuRole, summary: Summary) -> bool:
-    """A machine without a hypervisor has none to report."""
+    """A machine without a hypervisor reports none."""
     known = role != "hypervisor" or lack_of(role, summary.data.runs) is not Lack.NOT_READ
     return known or any(ROLE_OF.get(each.response.key) == role for each in summary.unread)
 
@@ -95,7 +95,7 @@ def _recorded(role: CpuRole, parts: Sequence[CpuTime]) -> str:
         )
     if role == "machine":
         hosts = ", guests within their hosts and counted once" if any(p.role == "hypervisor" for p in parts) else ""
-        # Notebooks of earlier versions do not say what read them.
+        # Notebooks of earlier versions do not say which tool read the times.
         meters = listed([*dict.fromkeys(part.meter for part in parts if part.meter)] or ["their own monitors"])
         return f"all busy time during a run, by {meters}, including the machines’ background{hosts}"
     taken = ["minus its guests’ own time"] if first.guests_ns is not None else []
@@ -167,7 +167,7 @@ _NOT_READ: dict[CpuRole, str] = {
 
 
 def not_measured(summary: Summary) -> list[Finding]:
-    """CPU time that the study asks for and no run has, with the reason."""
+    """CPU times that the study asks for and no run has, with the reason."""
     return [
         Finding("", f"{_asked(each)}: {_why(ROLE_OF[each.response.key], each.lack, summary)}")
         for each in summary.unread
@@ -175,7 +175,7 @@ def not_measured(summary: Summary) -> list[Finding]:
 
 
 def missing(summary: Summary) -> str:
-    """The same in one line of a terminal: one role, and how many more; empty where none is missing."""
+    """The same in one line of a terminal: one role, and how many more; empty if none is missing."""
     lacks = {ROLE_OF[each.response.key]: each.lack for each in summary.unread}
     if not lacks:
         return ""
@@ -210,8 +210,8 @@ def _asked(unread: Unread) -> str:
 
 
 def left_out(summary: Summary) -> list[Finding]:
-    """One sentence, of each arm over all loads, where CPU per I/O is judged and a hypervisor's process was read beside
-    its guest; else none. A simulated hypervisor's part is told by `within`."""
+    """One sentence over all loads of each arm, if CPU per I/O is judged and a hypervisor's process was read beside its
+    guest; else none. `within` describes a simulated hypervisor's part."""
     if not {CPU, CPU_INITIATOR} & {*summary.responses} or CPU_HYPERVISOR in summary.responses:
         return []
     each = _spent(summary, simulated=False)
@@ -223,7 +223,7 @@ def left_out(summary: Summary) -> list[Finding]:
 
 
 def within(summary: Summary) -> list[Finding]:
-    """The same where the hypervisor's part is in CPU per I/O, as simulated."""
+    """The same for simulations, where CPU per I/O includes the hypervisor."""
     if CPU not in summary.responses:
         return []
     each = _spent(summary, simulated=True)
@@ -237,8 +237,8 @@ _FORWARDING = (
 
 
 def controllers(summary: Summary) -> list[Finding]:
-    """How busy each simulated controller was, what it forwarded and who was gone, of each arm over all loads; none
-    where a study asks for neither partners nor takeovers."""
+    """For each arm, over all loads: how busy each simulated controller was, what it forwarded, and which were lost.
+    None if a study has neither partners nor takeovers."""
     shares: dict[str, list[dict[str, float]]] = {}
     for cell in summary.cells:
         if all(_controllers(run) for run in cell.runs):
@@ -250,7 +250,7 @@ def controllers(summary: Summary) -> list[Finding]:
 
 
 def _taken_over(run: Run) -> str:
-    """Who is gone."""
+    """The lost controllers."""
     there = {each.controller for each in _controllers(run)}
     gone = sorted({_partner(each) for each in there} - there)
     return f", controller {gone[0]} taken over by controller {_partner(gone[0])}" if gone else ""
@@ -266,7 +266,7 @@ def _controllers(run: Run) -> Sequence[ControllerWork]:
 
 
 def _shares(cell: CellSummary) -> dict[str, float]:
-    """Of the window, means over the runs; bytes forwarded in MB/s."""
+    """Shares of the window, means over the runs; bytes forwarded in MB/s."""
     window_ns = fmean(run.result.window.duration_ns for run in cell.runs)
     works = [_controllers(run) for run in cell.runs]
     target = cell.runs[0].result.cpu.part("target")
@@ -297,7 +297,7 @@ def _busy(shares: Sequence[dict[str, float]]) -> str:
 
 
 def _spent(summary: Summary, *, simulated: bool) -> str:
-    """By each arm, over all loads; empty where no hypervisor was read."""
+    """By arm, over all loads; empty if no hypervisor was read."""
     spent: dict[str, list[float]] = {}
     for cell in summary.cells:
         if (

@@ -24,9 +24,9 @@ MEMORY = (
     "behind."
 )
 MEMORY_COUNTS = {"Bytes copied": "copied_bytes", "Cache lines": "cache_lines"}
-"""Heading → what a profile calls it."""
+"""Heading → its name in a profile."""
 MEMORY_MAX = 8
-"""Functions named of each."""
+"""Number of functions named."""
 COPIES_WEIGH = "Copies count more than on a processor; this and functions: see --long."
 COPIES_DIFFER = "Kernels that copy with different instructions differ for that reason alone."
 OWN_INTERVALS = "Each 95 % interval stands alone: of 100 unchanged functions, about 5 seem to change."
@@ -43,22 +43,22 @@ FAMILIES = {
     "Scheduling, locks, interrupts": ("scheduling, wake-ups", "locks, RCU", "interrupts, timers"),
     "Not named": ("lab", "unnamed"),
 }  # fmt: skip
-"""The layers that a chart draws as one, as an I/O meets them."""
+"""Families: layers that a chart draws as one, in the order of an I/O's path."""
 _LEAD_MAX = 2
 FUNCTIONS_MAX = 5
-"""Named of each treatment on a terminal; the JSON has all."""
+"""Functions named for each treatment on a terminal; the JSON has all."""
 
 
 @dataclass(frozen=True)
 class LayerTable:
-    """Layers by arm, of one side under one condition."""
+    """One side's layers by arm, under one condition."""
 
     condition: str
     side: str
     profiles: tuple[CellProfile, ...]
-    """One for each column."""
+    """One profile for each column."""
     layers: tuple[str, ...]
-    """The largest first; what is less than an instruction of each I/O is left out."""
+    """The largest layers first; less than one instruction per I/O is left out."""
 
     @property
     def arms(self) -> list[str]:
@@ -70,7 +70,7 @@ class LayerTable:
 
 
 def families(profile: CellProfile) -> dict[str, float]:
-    """Family → instructions per I/O, in the order of `FAMILIES`; those that spent some."""
+    """Family → instructions per I/O, in the order of `FAMILIES`; only families with instructions."""
     layers = profile.layers
     spent = {family: sum(layers.get(each, 0.0) for each in own) for family, own in FAMILIES.items()}
     return {family: instructions for family, instructions in spent.items() if instructions > 0}
@@ -80,14 +80,14 @@ def layer_tables(profiles: Sequence[CellProfile]) -> list[LayerTable]:
     groups: dict[tuple[str, str], list[CellProfile]] = {}
     together = any(each.role == "both" for each in profiles)
     for each in profiles:
-        # A volume reached locally has no target: it stands beside those of one machine.
+        # A local volume has no target, so its profile stands with those of one machine.
         role = "both" if together and each.role == "initiator" else each.role
         groups.setdefault((each.condition, _SIDES.get(role, role)), []).append(each)
     return [LayerTable(condition, side, tuple(own), _ordered(own)) for (condition, side), own in groups.items()]
 
 
 def most_memory(table: LayerTable, counts: str) -> list[tuple[str, str]]:
-    """The functions with the most of one of `MEMORY_COUNTS`; none where it was not counted."""
+    """The functions with the highest of one of `MEMORY_COUNTS`; none if it was not counted."""
     total: Counter[tuple[str, str]] = Counter()
     for each in table.profiles:
         total.update(getattr(each, counts))
@@ -95,13 +95,14 @@ def most_memory(table: LayerTable, counts: str) -> list[tuple[str, str]]:
 
 
 def largest(profile: CellProfile) -> str:
-    """Its largest functions, in a line."""
+    """The profile's largest functions, in a line."""
     shown = list(profile.functions.items())[:FUNCTIONS_MAX]
     return ", ".join(f"{name} {instructions:,.0f}" for (_, name), instructions in shown)
 
 
 def change_lead(change: ProfileChange) -> str:
-    """ "NVMe/TCP: 43,000 → 52,400 instructions per I/O, +9,400 [+9,100, +9,700]"; a machine of several is named."""
+    """ "NVMe/TCP: 43,000 → 52,400 instructions per I/O, +9,400 [+9,100, +9,700]"; names the machine if there are
+    several."""
     before, after, more = difference_cells(change.total)
     where = title(change.treatment) or "all"
     side = "" if change.role == "both" else f", {_SIDES.get(change.role, change.role)}"
@@ -109,7 +110,7 @@ def change_lead(change: ProfileChange) -> str:
 
 
 def largest_changes(change: ProfileChange) -> str:
-    """Its layers that changed most, in a line."""
+    """The layers that changed most, in a line."""
     return "; ".join(f"{each.layer} {_more(each.more)}" for each in change.layers[:_LEAD_MAX])
 
 

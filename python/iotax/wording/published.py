@@ -1,4 +1,4 @@
-"""How far these runs agree with what others published, in sentences: by response, and where they are farthest off."""
+"""Sentences about the agreement with published figures, by response, with the largest differences."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +15,14 @@ def span_text(span: Span) -> str:
 
 
 def agreed_count(sources: Sequence[Source]) -> tuple[int, int]:
-    """How many published figures agree, of how many that can be judged."""
+    """How many published figures agree, of those that can be judged."""
     found = tallies(sources)
     return sum(each.agree for each in found), sum(each.judged for each in found)
 
 
 def agreement(sources: Sequence[Source], gained: str) -> list[str]:
     """The summary: how many figures agree, by response, and the three largest differences with their likely reason.
-    `gained`: how the runs' own figures came about."""
+    `gained`: whether the runs' own figures were measured or simulated."""
     found = tallies(sources)
     agree, judged = agreed_count(sources)
     if not judged:
@@ -61,7 +61,7 @@ def _difference(source: Source, each: Beside, gained: str) -> str:
 
 
 def agreement_document(sources: Sequence[Source]) -> dict[str, Any] | None:
-    """The same, and every figure, for `iotax show --json`; None where nothing was published."""
+    """The summary and every figure, for `iotax show --json`; None if nothing was published."""
     if not sources:
         return None
     found = tallies(sources)

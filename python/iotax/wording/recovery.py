@@ -1,4 +1,4 @@
-"""What events did to a run, in words: data that were wrong afterwards first, then how long recovery took."""
+"""The effects of events on a run: wrong data first, then the recovery time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iotax.wording.figures import figure
 from iotax.wording.names import title
 
 _NAMED_MAX = 6
-"""Treatments of one sentence; more have the report's table."""
+"""Number of treatments in one sentence; the report's table has the others."""
 
 
 def median(found: MedianRecovery | None) -> str:
@@ -28,7 +28,7 @@ def recovered(found: MedianRecovery | None) -> str:
 
 
 def wrong_data(summary: Summary) -> str:
-    """Empty where every block that was read after an event was right."""
+    """Empty if every block read after an event was correct."""
     hit = [each for each in summary.data.attempts if each.reason.startswith(WRONG_DATA)]
     if not hit:
         return ""
@@ -36,7 +36,7 @@ def wrong_data(summary: Summary) -> str:
 
 
 def sentence(summary: Summary) -> str:
-    """Empty where nothing was made to happen."""
+    """Empty if the study has no events."""
     known = [(cell, found) for cell in summary.cells if (found := interruptions(cell.runs).recovery) is not None]
     if not known:
         return ""

@@ -1,4 +1,4 @@
-"""What a search found, in sentences."""
+"""Sentences about the results of a search."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -21,19 +21,19 @@ _UNITS = re.compile(r" (workers?|outstanding)\b")
 
 @dataclass(frozen=True)
 class Row:
-    """What a search found under one condition, for a table."""
+    """The result of a search under one condition, for a table."""
 
     condition: str
     load: str
     rate: str
     interval: str
     ratio: str
-    """To the baseline's; empty where there is none."""
+    """The ratio to the baseline's result; empty if there is none."""
     objective: str
 
 
 def rows(study: Study, attempts: Sequence[Attempt]) -> list[Row]:
-    """One for each condition; empty where the study is no search."""
+    """One result for each condition; empty if the study is not a search."""
     if study.search is None:
         return []
     found = winners(study, attempts)
@@ -57,7 +57,7 @@ def _row(study: Study, search: Search, winner: Winner, found: Sequence[Winner]) 
 
 
 def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
-    """A line for each condition."""
+    """One line for each condition."""
     search = study.search
     if search is None:
         return []
@@ -66,7 +66,7 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
 
 
 def _no_verdict(winner: Winner, other: Winner) -> str:
-    """The reason, where what carries the two differs and is emulated; empty where they can be compared."""
+    """The reason, if different carriers prevent a comparison; empty if the two can be compared."""
     withheld = between(winner.carrier, other.carrier)
     names = title(winner.condition), title(other.condition)
     return f"without a verdict, as {because(withheld, *names)}: " if withheld else ""
@@ -104,7 +104,7 @@ def _best(search: Search, winner: Winner) -> str:
 
 
 def _knee(search: Search, knee: Knee, winner: Winner) -> str:
-    """With the interval over the searches, and what became of those that are not in it."""
+    """The result with its interval over the searches, and what happened to the searches outside it."""
     assert search.rate_max is not None
     if knee.beyond:
         return (

@@ -1,4 +1,5 @@
-"""How far the answer can be believed, in sentences: what was planned, flagged, left out, and what scatter hides."""
+"""Sentences about how far to trust the answer: planned, flagged and excluded runs, and differences too
+small to detect."""
 
 from collections.abc import Sequence
 
@@ -19,14 +20,14 @@ _CARRIED_P = 0.05
 _BINNED = (50, 99)
 """Percentiles whose bins are named."""
 _NAMED_MAX = 8
-"""Runs that a sentence names; the tables list all."""
+"""Number of runs named in a sentence; the tables list all."""
 
 
 SIMULATED = (
     "Simulated: nothing was measured on a machine. Processors, links and media are models in virtual time; CPU times "
     "come from a cost table."
 )
-"""Said before all else wherever such results are shown."""
+"""Printed first wherever such results are shown."""
 SIMULATED_BRIEF = "Simulated: nothing was measured on a machine; costs come from a table."
 """The same in one line of a terminal."""
 
@@ -42,7 +43,7 @@ _SEEDS = (
 
 
 def trust(summary: Summary) -> list[Finding]:
-    """What was planned and measured, what the checks found, what was left out, and what scatter hides."""
+    """Planned and measured runs, findings of the checks, excluded runs, and differences too small to detect."""
     data, runs = summary.data, summary.run_checks
     planned = data.planned_count or len({a.trial.id for a in data.attempts})
     text = f"{len(data.measured)} of {planned} planned trials were measured"
@@ -72,7 +73,7 @@ def trust(summary: Summary) -> list[Finding]:
     if data.costs_drawn:
         found.append(Finding("costs", _DRAWN, "plain"))
     found += _flagged(summary) + _binned(summary)
-    # What simulated runs scatter is no noise of a machine.
+    # The scatter of simulated runs is not a machine's noise.
     found += [_noise(each) for each in summary.noise[:1] if not data.simulated]
     if data.simulated and not data.costs_drawn:
         found.append(Finding("seeds", _SEEDS))
@@ -81,7 +82,7 @@ def trust(summary: Summary) -> list[Finding]:
 
 
 def looked(data: StudyData) -> str:
-    """ "3 replicates were planned; 3 more were added when 12 trials had results"; of a run that was looked at."""
+    """ "3 replicates were planned; 3 more were added when 12 trials had results"."""
     unit, first = data.study.design.unit, data.looks[0]
     more = [
         f"{each.raised_to - each.replicates} more {'was' if each.raised_to - each.replicates == 1 else 'were'} added "
@@ -92,13 +93,13 @@ def looked(data: StudyData) -> str:
 
 
 def measuring(data: StudyData) -> str:
-    """ "89 % of the 2 min 41 s was spent measuring"; empty where the notebook does not tell."""
+    """ "89 % of the 2 min 41 s was spent measuring"; empty if the notebook does not have the times."""
     share = data.measuring_share
     return "" if share is None else f"{100 * share:.0f} % of the {show_minutes(data.wall_ns / 1e9)} was spent measuring"
 
 
 def _flagged(summary: Summary) -> list[Finding]:
-    """Each check that found something, with an example."""
+    """Each check with findings, with an example."""
     found, runs = [], summary.run_checks
     for key, name in TITLES.items():
         bad = [c for checks in runs.values() for c in checks if c.key == key and c.level >= Severity.DOUBTFUL]
@@ -111,7 +112,7 @@ def _flagged(summary: Summary) -> list[Finding]:
 
 
 def _binned(summary: Summary) -> list[Finding]:
-    """Percentiles that were interpolated within wide bins, with the bounds between which they lie."""
+    """Percentiles interpolated within wide bins, with the bounds between which they lie."""
     said = []
     for cell in summary.cells:
         parts = []
@@ -131,7 +132,7 @@ def _binned(summary: Summary) -> list[Finding]:
 
 
 def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> Finding:
-    """Never silent: which runs, by which rule, and what the answer would be with them."""
+    """Always names the excluded runs, the rule, and the answer with them included."""
     names = [f"{each.run.trial.id} ({', '.join(f.key for f in each.findings)})" for each in data.excluded]
     few = ", ".join(names[:_NAMED_MAX]) + (f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else "")
     text = (
@@ -146,7 +147,7 @@ def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> 
 
 
 def _apart(data: StudyData) -> Finding:
-    """What ran with fewer hosts than the treatment has, and what came of it."""
+    """Trials that ran with fewer hosts than planned, and how they are treated."""
     lost = sorted({host for run in data.apart for host in run.result.left_out})
     some = [
         f"{run.trial.id}, {len(run.result.clients)} of {len(run.result.clients) + len(run.result.left_out)} clients, "
@@ -172,7 +173,7 @@ def _bare(overall: Overall) -> str:
 
 
 def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
-    """What would narrow the intervals, and what it would take."""
+    """What would narrow the intervals, and the effort."""
     share, name = found.share_of_sessions, inside(found.response.short)
     if share > 0.5:
         text = (
@@ -191,7 +192,7 @@ def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
 
 
 def _carried_over(found: CarryOver) -> Finding:
-    """Whether slices show what ran before them."""
+    """Whether slices are affected by those that ran before them."""
     name, test = inside(found.response.short), f"Kruskal-Wallis, p = {found.p:.2g}"
     if found.p >= _CARRIED_P:
         return Finding("carry-over", f"No significant effect on {name} of the preceding slice ({test}).")

@@ -46,12 +46,12 @@ Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plai
 @dataclass(frozen=True)
 class Finding:
     subject: str
-    """The arm that it is about; empty for all."""
+    """The arm of the finding; empty for all."""
     text: str
     tone: Tone = "plain"
     details: tuple[str, ...] = ()
     response_key: str = ""
-    """The response that it is about; empty for all."""
+    """The response of the finding; empty for all."""
     verb: str = ""
 
     @property
@@ -61,14 +61,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Words:
-    """How a response is spoken of."""
+    """The words for a response."""
 
     name: str
     more: str
     less: str
     verb: str
     up: str
-    """A cell of a table that says "more of it"."""
+    """A table cell that says "more of it"."""
     down: str
 
 
@@ -110,23 +110,24 @@ _WORDS = {
 
 
 def verdicts(summary: Summary) -> list[Finding]:
-    """For each response and arm one finding, then what the protocols cost beyond local; each says its doubt."""
+    """One finding for each response and arm, then the cost of each protocol compared with local; each
+    states its doubt."""
     said = [cautioned(each.finding, each.doubt) for each in judged(summary)]
     return said + not_achieved(summary) + [cautioned(*each) for each in taxed(summary)]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict in a sentence, which does not say yet how doubtful its runs are."""
+    """A verdict as a sentence, without the doubt about its runs."""
 
     finding: Finding
     rests_on: list[Comparison]
-    """By condition where the answer depends on it."""
+    """By condition if the answer depends on it."""
     doubt: Doubt
 
 
 def judged(summary: Summary) -> list[Judged]:
-    """One for each response and arm."""
+    """One sentence for each response and arm."""
     found = []
     for response in summary.responses:
         for overall in (o for o in summary.overalls if o.response is response):
@@ -140,8 +141,7 @@ def judged(summary: Summary) -> list[Judged]:
 
 
 def caution(doubt: Doubt) -> str:
-    """Said with whatever rests on mostly doubtful runs: "all 8 runs are doubtful (steady state)". Empty
-    otherwise."""
+    """The remark on figures from mostly doubtful runs: "all 8 runs are doubtful (steady state)". Empty otherwise."""
     if not doubt.most:
         return ""
     if doubt.of == 1:
@@ -151,7 +151,7 @@ def caution(doubt: Doubt) -> str:
 
 
 def doubtful_runs(doubt: Doubt) -> str:
-    """The same where several sentences share the word "doubtful": "28 of 36 runs (steady state)"."""
+    """The same if several sentences share the word "doubtful": "28 of 36 runs (steady state)"."""
     runs = f"{doubt.runs} of {counted(doubt.of, 'run')}"
     if doubt.runs == doubt.of:
         runs = "the only run" if doubt.of == 1 else f"all {doubt.of} runs"
@@ -163,7 +163,7 @@ def _why(doubt: Doubt) -> str:
 
 
 def verdict_word(response: Response, verdict: Verdict | None) -> str:
-    """For a cell of a table or a badge: "faster", "less CPU", "equivalent"."""
+    """A word for a table cell or a badge: "faster", "less CPU", "equivalent"."""
     if verdict is None:
         return "no verdict"
     if verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE):
@@ -178,7 +178,7 @@ def response_name(response: Response) -> str:
 
 
 def change(response: Response, ratio: float) -> str:
-    """A ratio as a reader says it: "34 % more IOPS", "2.10 times the CPU per I/O"."""
+    """A ratio in words: "34 % more IOPS", "2.10 times the CPU per I/O"."""
     words = _words(response)
     if ratio >= TIMES_RATIO_MIN:
         return f"{figure(ratio)} times the {words.name}"
@@ -204,13 +204,13 @@ def against_baseline(overall: Overall, by_condition: Sequence[Comparison], base:
 
 
 def cautioned(finding: Finding, doubt: Doubt) -> Finding:
-    """The finding, which says so where it rests on mostly doubtful runs."""
+    """The finding, with a remark if it rests on mostly doubtful runs."""
     said = caution(doubt)
     return replace(finding, text=f"{finding.text}; but {said}", tone="warning") if said else finding
 
 
 def paired_over(summary: Summary) -> list[Finding]:
-    """How arms differ over conditions that were measured once each, with the least and the greatest difference."""
+    """How arms differ over conditions measured once each, with the smallest and largest difference."""
     found = []
     base = title(summary.grid.baseline_arm)
     for each in summary.paired:
@@ -225,7 +225,7 @@ def paired_over(summary: Summary) -> list[Finding]:
 
 
 def not_achieved(summary: Summary) -> list[Finding]:
-    """Open-loop treatments that fell behind the rate that they were offered: a finding, though the rate is none."""
+    """Open-loop treatments that fell behind the offered rate: a finding, although the rate is not compared."""
     found = []
     for arm in summary.grid.arms:
         behind = []
@@ -246,7 +246,7 @@ def not_achieved(summary: Summary) -> list[Finding]:
 
 
 def _compared(comparison: Comparison, arm: str, base: str, found: str) -> str:
-    """What one comparison says, with the interval that it follows from. `found`: how the figures were, in a word."""
+    """One comparison in words, with its interval. `found`: "measured" or "simulated"."""
     if comparison.ends:
         return _at_ends(comparison, arm, base, found)
     response, ratio = comparison.response, comparison.ratio
@@ -267,7 +267,7 @@ _WHATEVER = "however much of the transport the adapter handles"
 
 
 def _at_ends(comparison: Comparison, arm: str, base: str, found: str) -> str:
-    """The same of a protocol that the lab has at two extremes, with both."""
+    """The same for a protocol for which the lab has both bounds."""
     response, name = comparison.response, _words(comparison.response).name
     spans = " and ".join(f"{span(end.ratio)} over {listed(end.carriers)}" for end in comparison.ends)
     if comparison.verdict is Verdict.EQUIVALENT:
@@ -304,7 +304,7 @@ def _verb(comparison: Comparison) -> str:
 
 
 def _each_end(known: Sequence[Comparison]) -> list[tuple[Comparison, str]]:
-    """Comparisons with where they hold in words; of a bracket the one at each end."""
+    """Comparisons with their conditions in words; for a protocol with two bounds, one at each bound."""
     return [
         (replace(c, ratio=end.ratio, verdict=end.verdict), f"{under(c.condition)} over {listed(end.carriers)}".strip())
         for c in known
@@ -317,8 +317,8 @@ def _differs(comparison: Comparison) -> bool:
 
 
 def _by_load(response: Response, known: Sequence[Comparison], base: str, of: int) -> tuple[str, Tone, str]:
-    """(text, tone, verb) where the ratio depends on the condition: never their mean, but both extremes. `of`: all
-    conditions, with those that got no verdict."""
+    """(text, tone, verb) if the ratio depends on the condition: both extremes, never their mean. `of`: all conditions,
+    including those without a verdict."""
     name, verdicts = _words(response).name, {c.verdict for c in known}
     each = _each_end(known)
     low, high = min(each, key=lambda c: c[0].ratio.value), max(each, key=lambda c: c[0].ratio.value)
@@ -335,7 +335,7 @@ def _by_load(response: Response, known: Sequence[Comparison], base: str, of: int
         equal = f"equivalent, within the margin, under {sum(c.verdict is Verdict.EQUIVALENT for c in known)} of them"
         return f"no significant difference from {base} in {name} {any_} ({reach}); {equal}", "inconclusive", "shows"
     if not _differs(low[0]) and not _differs(high[0]):
-        # Both are too uncertain for their size: then one that does differ, and the extreme opposite to it.
+        # Both extremes are too uncertain; then one condition that does differ, and the opposite extreme.
         clear = max(differing, key=lambda c: abs(math.log(c[0].ratio.value)))
         low, high = (low, clear) if clear[0].ratio.value > 1 else (clear, high)
     extremes = [f"{_extreme(response, c)} {where} ({span(c.ratio)})" for c, where in (low, high)]
@@ -366,7 +366,7 @@ def _reach(known: Sequence[Comparison]) -> str:
 
 
 def _sides(response: Response, known: Sequence[tuple[Comparison, str]], base: str) -> str:
-    """Where it is ahead and where behind, at the clearest condition of each."""
+    """Where it is ahead and where behind, each at the clearest condition."""
     parts = []
     for ahead in (True, False):
         some = [
@@ -390,8 +390,8 @@ def _words(response: Response) -> _Words:
 
 
 def taxed(summary: Summary) -> list[tuple[Finding, Doubt]]:
-    """The tax under the lightest load, which the study names first: queueing adds least to it. None without an
-    interval. Each with the doubt about its runs, which the sentence does not say yet."""
+    """The cost compared with local under the lightest load, which the study names first and where queueing adds least.
+    None without an interval. The doubt about its runs is separate from the sentence."""
     said = []
     for arm in dict.fromkeys(tax.arm for tax in summary.taxes):
         tax = next(t for t in summary.taxes if t.arm == arm)
@@ -412,7 +412,7 @@ def taxed(summary: Summary) -> list[tuple[Finding, Doubt]]:
 
 
 def _cpu_by_side(tax: Tax) -> list[tuple[Estimate | None, str]]:
-    """Of both sides apart where both were measured, else together."""
+    """The CPU time of both sides separately if both were measured, else together."""
     if tax.initiator_us is None or tax.target_us is None:
         return [(tax.cpu_us, "CPU")]
     return [(tax.initiator_us, "initiator CPU"), (tax.target_us, "target CPU")]

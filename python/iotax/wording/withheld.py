@@ -1,11 +1,11 @@
-"""Why there is no verdict, in words: one line for each `analysis.verdict.Cause`."""
+"""Why there is no verdict: one sentence for each `analysis.verdict.Cause`."""
 
 from iotax.analysis.histogram import TAIL_MIN
 from iotax.analysis.verdict import Cause, Withheld
 
 
 def because(withheld: Withheld, arm: str, base: str) -> str:
-    """The reason, for the end of a sentence; `arm` and `base` are written names."""
+    """The reason, to end a sentence with; `arm` and `base` are written names."""
     match withheld.cause:
         case Cause.RUNS:
             return "too few runs for an interval"

@@ -1,4 +1,4 @@
-"""What a lab knows of a generator."""
+"""The interface of a generator to labs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iotax.study.model import Load
 from iotax.trial import TrialResult
 
 PATTERN = "iotax's"
-"""What a volume holds that iotax filled and wrote."""
+"""The contents of a volume that iotax filled and wrote."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Job:
 
     settings: Settings
     endpoint: str
-    """Where it goes, as the trial's record names it."""
+    """The endpoint as in the trial's record."""
     reached: str
-    """The same for a program that is told no identity: a file or device by what the lab holds open."""
+    """The endpoint for a program that is given no identity: a file or device through the lab's open descriptor."""
     permission: Permission
     seed: int
     driver: str
@@ -49,12 +49,12 @@ class HostJob:
     settings: Settings
     """With the working set of this host."""
     path: str
-    """Of the device or file, there."""
+    """Size of the device or file on the host."""
     found: Mapping[str, str]
-    """What its script's `load_ready` said of the host."""
+    """The script's `load_ready` line about the host."""
     seed: int
     offset_bytes: int
-    """Where its part of the volume begins."""
+    """Start of its part of the volume."""
     longest_s: int
     """When it ends by itself."""
 
@@ -64,34 +64,34 @@ class Generator(ABC):
 
     name: str
     foreign: bool
-    """Whether it is another program than the engine: it neither needs nor keeps iotax's pattern, and opens the file of
-    a memory volume itself."""
+    """Whether it is another program than the engine: such a program neither needs nor keeps iotax's pattern, and opens
+    the file of a memory volume itself."""
     database: bool = False
     """Whether it loads a database, which has a file system on the volume and counts transactions."""
 
     guest_program: tuple[str, str] | None = None
-    """(Debian's package, program) that the vm lab runs in its guests, from `guest_job` to `guest_result`; None of what
-    it runs in another way."""
+    """(Debian's package, program) that the vm lab runs in its guests, from `guest_job` to `guest_result`; None for
+    generators that it runs in another way."""
 
     host_script: str = ""
-    """What runs on a host of the hosts lab (`load_ready`, `load_begin`, `load_end`, `down_using`), from `host_job` to
-    `host_result`; empty of what is run in another way."""
+    """The script on a host of the hosts lab (`load_ready`, `load_begin`, `load_end`, `down_using`), from `host_job` to
+    `host_result`; empty for generators that run in another way."""
 
     @abstractmethod
     def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:
-        """Whether this machine's program reaches what these settings name."""
+        """Whether this machine's program can reach the endpoint of these settings."""
 
     @abstractmethod
     def threads(self, load: Load) -> int:
-        """On how many it makes this load."""
+        """The number of processors on which it makes this load."""
 
     def needs(self, settings: Settings) -> str:
-        """The content that a volume must have before the run, by a name of its own; empty where any will do."""
+        """The content that a volume must have before the run, by a name of its own; empty if any will do."""
         del settings
         return ""
 
     def leaves(self, settings: Settings) -> str:
-        """The content after a run; empty where that is as it was."""
+        """The content after a run; empty if that is as it was."""
         return PATTERN if settings.load.writes else ""
 
     def lay_out(self, job: Job, progress: Progress) -> None:
@@ -99,17 +99,17 @@ class Generator(ABC):
         raise NotImplementedError
 
     def guest_job(self, settings: Settings, path: str, *, direct: bool, seed: int) -> str:
-        """What the program in a guest is told, with the volume at `path`."""
+        """Input of the program in a guest, with the volume at `path`."""
         raise NotImplementedError
 
     def guest_result(
         self, output: str, settings: Settings, *, endpoint: str, cpu_window_ns: int, started_unix_ns: int
     ) -> TrialResult:
-        """What it said of its run, without CPU. Raises TrialFailed."""
+        """The result from the program's output, without CPU. Raises TrialFailed."""
         raise NotImplementedError
 
     def host_job(self, job: HostJob) -> str:
-        """What `load_begin` is told."""
+        """Arguments of `load_begin`."""
         raise NotImplementedError
 
     def host_result(
@@ -122,7 +122,7 @@ class Generator(ABC):
         start_unix_ns: int,
         duration_ns: int,
     ) -> TrialResult:
-        """What the lines of `load_end` say of the window. Raises TrialFailed."""
+        """The window's result from the lines of `load_end`. Raises TrialFailed."""
         raise NotImplementedError
 
     @abstractmethod
@@ -131,5 +131,5 @@ class Generator(ABC):
 
 
 def said_of(lines: Iterable[str], word: str) -> list[str]:
-    """What stands behind a first word of a script's lines."""
+    """The rest of the script's line with this first word."""
     return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]

@@ -1,7 +1,5 @@
-"""pgbench as a generator: its command line, and what its log says of a window.
-
-The vm lab runs it in a guest, beside the database that it fills; on this machine there is none.
-"""
+"""pgbench as a generator: its command line, and its log of a window. The vm lab runs it in a guest, beside the database
+that it fills; the loopback lab does not run it."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ class Measured:
     begin_us: int
     end_us: int
     log: Sequence[str]
-    """pgbench's, also of what lies outside the window."""
+    """pgbench's log, including transactions outside the window."""
     version: str
     reads: int
     writes: int
@@ -74,7 +72,7 @@ class Measured:
 
 
 def measured(lines: Sequence[str], begin_us: int, end_us: int, used: Sequence[int]) -> Measured:
-    """A window, from what the script says of a database at its end. `used`: reads, bytes read, writes, bytes written.
+    """A window, from the script's output about a database at its end. `used`: reads, bytes read, writes, bytes written.
     Raises TrialFailed."""
     versions, checkpoints = said_of(lines, "VERSION"), said_of(lines, "CHECKPOINTS")
     if not versions or not checkpoints:
@@ -94,7 +92,7 @@ def measured(lines: Sequence[str], begin_us: int, end_us: int, used: Sequence[in
 
 
 def server_options(settings: Settings) -> str:
-    """Of PostgreSQL: everything durable; checkpoints are not timed, since a window is too short for that."""
+    """PostgreSQL's settings: everything durable; checkpoints are not timed, since a window is too short for that."""
     buffers = memory_bytes(settings.load, settings.volume) // _BUFFERS_SHARE >> 10
     said = {
         "fsync": "on",
@@ -110,14 +108,14 @@ def server_options(settings: Settings) -> str:
 
 
 def client_options(settings: Settings, seed: int) -> str:
-    """Of pgbench, its clients aside."""
+    """pgbench's options, without those about clients."""
     load = settings.load
     options = f"-M prepared -j {load.threads} --random-seed={seed & 0xFFFF_FFFF}"
     return options if load.rate_iops is None else f"{options} -R {load.rate_iops}"
 
 
 def result_of(measured: Measured, settings: Settings, *, endpoint: str, cpu: CpuUse, cpu_window_ns: int) -> TrialResult:
-    """Raises TrialFailed where the window holds no transaction, no checkpoint, or one that failed."""
+    """Raises TrialFailed if the window holds no transaction, no checkpoint, or one that failed."""
     begin_us, end_us = measured.begin_us, measured.end_us
     everything = _parsed(measured.log)
     within = [each for each in everything if begin_us <= each.ended_us < end_us]
@@ -157,7 +155,7 @@ def result_of(measured: Measured, settings: Settings, *, endpoint: str, cpu: Cpu
         open=held,
         cpu=cpu,
         series=_series(within, begin_us, end_us),
-        # By Little's law: pgbench samples no number of transactions under way.
+        # By Little's law: pgbench does not sample the number of transactions in flight.
         outstanding=Outstanding(workers=load.workers, per_worker=1, mean=taken.latency_sum_ns / duration_ns),
         checks=Checks(cpu_window_ns=cpu_window_ns, clock="pgbench"),
         database=Database(
@@ -173,7 +171,7 @@ def result_of(measured: Measured, settings: Settings, *, endpoint: str, cpu: Cpu
 
 
 def _parsed(log: Iterable[str]) -> list[Transaction]:
-    """Those that were not skipped."""
+    """Transactions that were not skipped."""
     try:
         found = [transaction_of(line.encode()) for line in log]
     except ValueError as error:
@@ -200,7 +198,7 @@ def _histogram(values_us: Iterable[int]) -> Histogram:
 
 
 def _series(within: Sequence[Transaction], begin_us: int, end_us: int) -> list[Second]:
-    """By half seconds; the last may be shorter."""
+    """Counts by half seconds; the last interval may be shorter."""
     found = []
     for start_us in range(begin_us, end_us, _SAMPLE_US):
         until_us = min(start_us + _SAMPLE_US, end_us)

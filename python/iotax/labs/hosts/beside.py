@@ -1,8 +1,8 @@
-"""Load generators of others on the initiators: each is started there before the window that the engines observe, and
-says afterwards what it did within it.
+"""Other load generators on the initiators: each is started before the window that the engines observe and afterwards
+reports what it did within it.
 
-The work is done by a script on the host, which is the generator's own. What is started stands in the path's journal, so
-that whoever takes the path down ends it first.
+A script of the generator does the work on the host. Started programs are recorded in the path's journal, so that they
+are ended first when the path is taken down.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from iotax.study import Settings
 from iotax.trial import Connected, TrialResult
 
 STEP_S = 300.0
-"""For a program's start or its end, and for what it then says."""
+"""Time for a program's start or end, and for its report."""
 _AROUND_S = 240.0
-"""From its begin to the window's, at most, and from the window's end to its own: the slowest host has to connect and to
-hear of the start."""
+"""Maximum time from its start to the window's, and from the window's end to its own: the slowest host has to connect
+and to receive the start."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Member:
 
 
 class Beside(ABC):
-    """What loads the initiators while engines observe, by a script on each. What fails is HostFault."""
+    """Loads the initiators while engines observe, with a script on each. Failures are HostFault."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
 
     async def results(self, settings: Settings, members: Sequence[Member], answers: Sequence[Answer]) -> list[Answer]:
-        """The answers, those of its hosts with what they did; all is ended then. Raises TrialFailed, too."""
+        """The answers, with each host's results; everything is ended then. Also raises TrialFailed."""
         of = {each.place.name: each for each in members}
         mine = [each for each in answers if each.host in of]
         ended = await each_of([self._end(settings, of[each.host], each) for each in mine])
@@ -70,16 +70,16 @@ class Beside(ABC):
         return found
 
     async def stop(self, settings: Settings, members: Sequence[Member]) -> None:
-        """Ends what is there, after a failure that is told already."""
+        """Ends everything after a failure that was already reported."""
         await asyncio.gather(*(self._stop(settings, each) for each in members))
 
     def hear(self, host: str, event: Event) -> None:
-        """What comes during the window."""
+        """Events during the window."""
         del host, event
 
     @abstractmethod
     async def ready(self, on: Member, settings: Settings) -> None:
-        """Raises HostFault where the host lacks something."""
+        """Raises HostFault if the host lacks something."""
 
     @abstractmethod
     async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
@@ -90,7 +90,7 @@ class Beside(ABC):
 
     @abstractmethod
     async def _end(self, settings: Settings, on: Member, answer: Answer) -> list[str]:
-        """What it says of the window."""
+        """The script's report of the window."""
 
     @abstractmethod
     def _result(self, settings: Settings, on: Member, answer: Answer, said: Sequence[str]) -> TrialResult:
@@ -111,7 +111,7 @@ class Beside(ABC):
 
 
 class Programs(Beside):
-    """Programs that say at their end what they did, by a script of their generator's."""
+    """Programs that report their work at their end, through their generator's script."""
 
     async def ready(self, on: Member, settings: Settings) -> None:
         await self._does(on, settings, "load_ready", on.attached.device)
@@ -133,7 +133,7 @@ class Programs(Beside):
             found=dict(line.split(" ", 1) for line in found.splitlines() if " " in line),
             seed=seed + on.index,
             offset_bytes=zone * on.index if on.sharing > 1 else 0,
-            # What it says of the window's end, it may say some time later.
+            # The report of the window's end may come some time later.
             longest_s=round(_AROUND_S + (settings.load.warmup + 1.1 * settings.load.runtime) / 1e9),
         )
         await self._does(on, settings, "load_begin", on.attached.device, _generator(settings).host_job(job))
@@ -141,7 +141,7 @@ class Programs(Beside):
     async def _end(self, settings: Settings, on: Member, answer: Answer) -> list[str]:
         start_ns, end_ns = _edges_ns(answer)
         edges_ms = start_ns // 1_000_000, -(-end_ns // 1_000_000)
-        # It waits until the program has said all that it says of the window.
+        # Waits until the program has reported everything about the window.
         within_s = STEP_S + settings.load.runtime / 1e9
         return (await self._does(on, settings, "load_end", *edges_ms, within_s=within_s)).splitlines()
 
@@ -165,6 +165,6 @@ def _generator(settings: Settings) -> Generator:
 
 
 def _edges_ns(answer: Answer) -> tuple[int, int]:
-    """Of the window, by the host's clock."""
+    """The window by the host's clock."""
     window = Observed.model_validate(answer.observed).window
     return window["start_unix_ns"], window["start_unix_ns"] + window["duration_ns"]

@@ -1,4 +1,5 @@
-"""By how much a host's clock differs from ours: probes over the channel, the one with the least round trip wins."""
+"""Measures how much a host's clock differs from this machine's: of several probes, the one with the shortest round trip
+counts."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from dataclasses import dataclass, replace
 from iotax.places import Task
 
 PROBES_MIN, PROBES_MAX = 3, 20
-"""Of each host."""
+"""Number of probes for each host."""
 _PROBE_S = 10.0
 NEAR_AT_A_TIME, FAR_AT_A_TIME = 2, 16
-"""Hosts that are asked at the same time."""
+"""Number of hosts probed at the same time."""
 _FAR_NS = 10_000_000
 """A round trip of hosts that do not keep the near ones waiting."""
 
@@ -30,24 +31,24 @@ class Ours:
 
 @dataclass(frozen=True)
 class Offset:
-    """Of a host's wall clock."""
+    """The offset of a host's wall clock."""
 
     ahead_ns: int
     """Add it to a time of ours to have the host's."""
     round_trip_ns: int
     """The least of all probes."""
     kernel_error_ns: int | None = None
-    """How wrong the host's kernel takes its clock to be at most; None where nothing keeps it in step."""
+    """The maximum error that the host's kernel assumes for its clock; None if it is not synchronised."""
     longest_ns: int = 0
     """The longest round trip of all probes."""
 
     @property
     def error_ns(self) -> int:
-        """By how much `ahead_ns` may be wrong: the host read its clock some time within the round trip."""
+        """The error of `ahead_ns`: the host read its clock at some time within the round trip."""
         return (self.round_trip_ns + 1) // 2
 
     def then(self, further: Offset) -> Offset:
-        """Of a clock that was compared with this one: errors add up."""
+        """The offset of a clock compared with this one: errors add up."""
         return Offset(
             self.ahead_ns + further.ahead_ns,
             self.round_trip_ns + further.round_trip_ns,
@@ -57,16 +58,19 @@ class Offset:
 
 
 def offset_of(sent_ns: int, host_ns: int, heard_ns: int, kernel_error_ns: int | None = None) -> Offset:
-    """From one probe (RFC 5905 §8, with one time stamp of the host)."""
+    """The offset from one probe (RFC 5905 §8, with one time stamp of the host)."""
     return Offset(host_ns - (sent_ns + heard_ns) // 2, heard_ns - sent_ns, kernel_error_ns)
 
 
 class Turns:
-    """Of the hosts of one study. Were hundreds of them asked at the same time, what would be measured as round trips is
-    how long their answers wait for us, and the busier we are, the longer."""
+    """The clocks of a study's hosts.
+
+    If hundreds were probed at the same time, round trips would include the time that answers wait for this process, and
+    the more so the busier it is.
+    """
 
     def __init__(self, known_ns: int = 0) -> None:
-        """A clock that is known to `known_ns` is asked for no longer."""
+        """A clock known to within `known_ns` is no longer probed."""
         self.near, self.far = asyncio.Semaphore(NEAR_AT_A_TIME), asyncio.Semaphore(FAR_AT_A_TIME)
         self._known_ns = known_ns
 
@@ -86,7 +90,7 @@ async def measure(agent: Task, ours: Ours, in_turns: Turns) -> Offset:
 
 
 async def compared(asked: Callable[[], Awaitable[tuple[int, int | None]]], ours: Ours, in_turns: Turns) -> Offset:
-    """Of the clock that answers with its time, ns, and its kernel's error."""
+    """Compares the clock that answers with its time in ns and its kernel's error."""
 
     async def probe() -> Offset:
         sent_ns = ours.now_ns()
@@ -97,7 +101,7 @@ async def compared(asked: Callable[[], Awaitable[tuple[int, int | None]]], ours:
         found = [await probe()]
         while found[0].round_trip_ns < _FAR_NS and not in_turns.know(found):
             found.append(await probe())
-    # Those far away would keep the others waiting, and others' work here is little beside their way.
+    # Distant hosts would delay the others, and this machine has little work with them compared with the round trip.
     if not in_turns.know(found):
         async with in_turns.far:
             while not in_turns.know(found):
@@ -107,8 +111,8 @@ async def compared(asked: Callable[[], Awaitable[tuple[int, int | None]]], ours:
 
 
 def off_by_ns(at_ns: int, left_ns: int, sent_ns: int, heard_ns: int) -> int:
-    """By how much later than `at_ns`, at least, a host begins that was told so: some time between our sending and
-    our hearing it said how much was left. Below 0 it begins earlier; 0 where both are possible. A host's clock that was
-    set after it was compared shows so."""
+    """The minimum delay with which a host starts that was to start at `at_ns`: it reported the time left at some moment
+    between our sending and receiving. Below 0 it starts earlier; 0 if both are possible. This reveals a host's clock
+    that was set after the comparison."""
     earliest_ns, latest_ns = sent_ns + left_ns, heard_ns + left_ns
     return earliest_ns - at_ns if earliest_ns > at_ns else min(0, latest_ns - at_ns)

@@ -1,8 +1,8 @@
 """PostgreSQL and pgbench on the initiators: a database on the path of each, and a trial's load on them.
 
-The work is done by a script on the host (remote/database.sh). It lays out a file system on a device, or a folder beside
-the file that a mount was made for, and starts both programs. The window is that of the engines, which observe all
-hosts. Pgbench's log, in the same clock, tells which transactions lie within it.
+A script on the host (remote/database.sh) does the work. It makes a file system on a device, or uses a folder beside the
+file on a mount, and starts both programs. The window is that of the engines, which observe all hosts; pgbench's log has
+the same clock and shows which transactions lie within it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ SCRIPT = Script(
 _BUILD_BYTES_PER_S = 5 << 20
 """Slower than this on laying out a database, a host counts as hung."""
 _CHECKPOINT_AT = 0.25
-"""Of a window: when a checkpoint is asked for."""
+"""Share of a window after which a checkpoint is requested."""
 COMMANDS = ("mke2fs", "dd", "mount", "umount", "chown", "mkdir", "rm", "rmdir", "tee")
-"""What root runs for it."""
+"""Commands that root runs for it."""
 
 
 def is_database(settings: Settings) -> bool:
@@ -45,12 +45,12 @@ def is_database(settings: Settings) -> bool:
 
 
 class Databases(Beside):
-    """Of one study. What fails is HostFault."""
+    """Databases of one study. Failures are HostFault."""
 
     def __init__(self, paths: Paths) -> None:
         super().__init__(paths)
         self._window: _Window | None = None
-        """Of the trial under way."""
+        """Settings of the current trial."""
 
     async def ready(self, on: Member, settings: Settings) -> None:
         await self._does(on, settings, "database_ready", on.attached.device)
@@ -125,7 +125,7 @@ class _Window:
         self._asked: dict[str, asyncio.Task[None]] = {}
 
     def hear(self, host: str, event: Event) -> None:
-        """Of any event; what tells of processors comes at each interval of the window."""
+        """Any event; events about processors come at each interval of the window."""
         if (
             event["event"] == "cpu"
             and host in self.members
@@ -136,7 +136,7 @@ class _Window:
             self._asked[host] = asyncio.get_running_loop().create_task(asking)
 
     async def checkpointed(self) -> None:
-        """Until all of them are asked for. Raises HostFault."""
+        """Waits until all checkpoints are requested. Raises HostFault."""
         await asyncio.gather(*self._asked.values())
         for host in self.members:
             if host not in self._asked:
@@ -144,7 +144,7 @@ class _Window:
 
 
 def _edges_us(observed: Observed) -> tuple[int, int]:
-    """Of the window, by the host's clock."""
+    """The window by the host's clock."""
     start_ns = observed.window["start_unix_ns"]
     return start_ns // 1000, (start_ns + observed.window["duration_ns"]) // 1000
 
@@ -161,7 +161,7 @@ def used_in(lines: Sequence[str], begin_us: int, end_us: int) -> list[int]:
 
 def _used_at(samples: Sequence[Sequence[float]], at_s: float) -> list[float]:
     """Four counts at a time, between the samples (s, counts…) around it; those of the nearest sample outside of all.
-    Raises ValueError where there is none."""
+    Raises ValueError if there is none."""
     if not samples:
         raise ValueError("no sample")
     times_s, *counts = zip(*samples, strict=True)

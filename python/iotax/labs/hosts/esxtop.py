@@ -1,4 +1,5 @@
-"""The CPU of an ESXi host: `esxtop -b` over SSH, read as it writes. Nothing is copied there or left running."""
+"""CPU time of an ESXi host: reads `esxtop -b` over SSH as it writes. Copies nothing there and leaves
+nothing running."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from iotax.records import CpuTime
 INTERVAL_S = 2.0
 """The shortest that esxtop takes."""
 _FIRST_ROW_S = 60.0
-"""Of a host with many machines: each row has all their columns."""
+"""Limit of a line on a host with many machines: each row has the columns of all."""
 _ROW_S = 20.0
 
 
@@ -60,7 +61,8 @@ class Esxtop:
             self._read_unix_ns = now_ns
 
     def during(self, start_unix_ns: int, end_unix_ns: int) -> CpuTime | None:
-        """Of the whole host, its machines included; by our clock. None where the rows do not cover it."""
+        """CPU time of the whole host including its machines, by this machine's clock. None if the rows do not cover the
+        interval."""
         recorded = Recorded("hypervisor", self.host, self._processors, self._samples, meter="esxtop")
         return recorded.during(start_unix_ns, end_unix_ns)
 

@@ -17,19 +17,19 @@ from iotax.trial import LevelValue
 from iotax.units import format_duration
 
 _OUTPUT_CHARACTERS_MAX = 4000
-"""Of one command's output, kept from its end."""
+"""Bytes of a command's output that are kept, from its end."""
 _OUTPUT_BYTES_MAX = 64 << 10
-"""Held while it runs: more than what is kept, so that a secret at its edge is whole and can be taken out."""
+"""Bytes held while it runs: more than are kept, so that a secret at the edge is complete and can be removed."""
 
 
 @dataclass
 class Hooks:
-    """Of one study. What commands printed is collected until it goes into an attempt's log."""
+    """Commands of one study. Their output is collected until it goes into an attempt's log."""
 
     study: Study
     lab: Hosts
     places: Mapping[str, HostPlace]
-    """By name of host, of all that hooks name."""
+    """By name of host, for all hosts named by hooks."""
     rest: Callable[[], Awaitable[None]]
     """Takes down the paths of hosts' kernels: no LUN is unmapped or restored beneath a path that is up."""
     _said: list[str] = field(default_factory=list)
@@ -37,15 +37,15 @@ class Hooks:
     """Levels that trials are at, as `levels` of hooks name them."""
 
     async def run(self, at: Moment, treatment: Mapping[str, LevelValue] | None = None) -> None:
-        """Those of this moment, one after another; `treatment` is a trial's. Raises HostFault for the first that
-        fails."""
+        """Runs the commands of this moment one after another; `treatment` is a trial's. Raises HostFault for the first
+        that fails."""
         for hook in self.lab.hooks:
             if hook.at == at and self._concerns(hook, treatment or {}):
                 await self._one(hook)
 
     async def enter(self, treatment: Mapping[str, LevelValue]) -> None:
-        """What belongs between two trials of different levels: those are left first that this treatment has not.
-        Raises HostFault; a level whose commands failed is not entered."""
+        """Runs the commands between two trials of different levels: first those for leaving levels that this treatment
+        does not have. Raises HostFault; a level whose commands failed is not entered."""
         await self.leave(treatment)
         for levels in self._levels():
             if levels in self._entered or not self._has(treatment, levels):
@@ -54,7 +54,7 @@ class Hooks:
             try:
                 await self._at_level("before level", levels)
             except HostFault:
-                # What the commands before the one that failed did is put back.
+                # Undoes what the commands before the failed one did.
                 with contextlib.suppress(HostFault):
                     await self._at_level("after level", levels)
                 self._entered.remove(levels)
@@ -68,7 +68,7 @@ class Hooks:
                 self._entered.remove(levels)
 
     def take(self) -> list[str]:
-        """What was said since, line by line."""
+        """The output since the last call, line by line."""
         said, self._said = self._said, []
         return said
 
@@ -80,7 +80,7 @@ class Hooks:
         return all(level is not None and treatment.get(name) == level.value for name, level in wanted.items())
 
     def _levels(self) -> list[dict[str, LevelValue]]:
-        """That commands wait for, each once."""
+        """Secrets that commands need, each once."""
         found: list[dict[str, LevelValue]] = []
         for hook in self.lab.hooks:
             if hook.at in LEVEL and hook.levels not in found:
@@ -114,7 +114,7 @@ class Hooks:
 
 
 def _told(hook: Hook) -> tuple[str, str]:
-    """The command, and what its standard input holds: no secret is an argument, which everybody could read."""
+    """The command and its standard input. No secret is an argument, which everybody could read."""
     if not hook.env:
         return hook.run, ""
     exports = "".join(f"export {name}={shlex.quote(os.environ[name])}\n" for name in hook.env)

@@ -19,7 +19,7 @@ from iotax.study.hosts import Hypervisor
 
 
 class Hypervisors:
-    """Of one study."""
+    """Hypervisors of one study."""
 
     def __init__(
         self, linux: Sequence[HostPlace], esxi: Sequence[SshHost], guests: Mapping[str, Sequence[str]]
@@ -33,13 +33,13 @@ class Hypervisors:
         return host in self._spec
 
     async def jobs(self, program: str) -> list[Job]:
-        """Observers, of the guests' own processes too. Raises HostFault where a guest does not run there."""
+        """Observers, of the guests' own processes too. Raises HostFault if a guest does not run there."""
         pids = await each_of([self._pids(place) for place in self.linux])
         return [Job(place, program, watch_pids=watched) for place, watched in zip(self.linux, pids, strict=True)]
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
-        """Within, rows are read from every ESXi host; what they covered is kept until the next time. Raises
+        """Within this, reads rows from every ESXi host and keeps what they covered until the next time. Raises
         HostFault."""
         self._esxtops = []
         async with contextlib.AsyncExitStack() as stack:
@@ -60,9 +60,8 @@ class Hypervisors:
     def esxi_cpu(
         self, start_unix_ns: int, end_unix_ns: int, spent: Mapping[str, int], background_ns: Mapping[str, int | None]
     ) -> list[CpuTime]:
-        """Of every ESXi host over a window of our clock; `spent`: what each guest spent itself over it. Raises
-        HostFault
-        where rows are missing."""
+        """CPU of every ESXi host over a window of this machine's clock; `spent`: CPU of each guest over it. Raises
+        HostFault if rows are missing."""
         parts = []
         for each in self._esxtops:
             part = each.during(start_unix_ns, end_unix_ns)
@@ -81,9 +80,8 @@ class Hypervisors:
         return parts
 
     def esxi_series(self, start_unix_ns: int, others: Sequence[HostSeries]) -> list[HostSeries]:
-        """Of every ESXi host over the intervals of those that ran an engine; what its guests spent is theirs. Empty
-        where
-        there are no intervals, or not all of an ESXi host's guests have any."""
+        """CPU of every ESXi host over the intervals of hosts with an engine; its guests' CPU is theirs. Empty if there
+        are no intervals, or not all of its guests have them."""
         seconds = {each.host: each.seconds for each in others}
         found = []
         for each in self._esxtops:
@@ -108,9 +106,8 @@ class Hypervisors:
         return found
 
     def linux_cpu(self, host: str, observed: Observed, background_ns: int | None) -> list[CpuTime]:
-        """The host, less what its guests ran, as its kernel counts it; and the processes that run guests which the
-        study
-        names, less these."""
+        """The host minus its guests, as its kernel counts them; and the processes of guests that the study names, minus
+        these guests."""
         window_ns = observed.window["duration_ns"]
         parts = []
         for guest, cpu in observed.watched.items():

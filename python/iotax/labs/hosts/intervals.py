@@ -1,4 +1,4 @@
-"""What hosts tell of a window, or of a session, that is under way: of all of them together."""
+"""Combines what hosts report during a window or a session."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from iotax.records import CpuRole
 
 
 class SessionNews:
-    """What hosts tell of a session: of each trial the latest slices of all its clients together, as far as they told of
-    any. `clients` are a trial's, by its id."""
+    """Combines what hosts report during a session: for each trial the latest slices of all its clients, as far as
+    reported. `clients` are a trial's, by its id."""
 
     def __init__(self, clients: Mapping[str, Sequence[str]], progress: Progress) -> None:
         self._clients, self._progress = clients, progress
         self._latest: dict[str, dict[str, Sample]] = {name: {} for name in clients}
 
     def hear(self, host: str, event: dict[str, Any]) -> None:
-        """Of any event; samples only are told on."""
+        """Takes any event; passes on samples only."""
         if event["event"] != "sample":
             return
         sample = sample_of(event)
@@ -34,8 +34,8 @@ class SessionNews:
 
 
 class Intervals:
-    """`hosts` have loads. `observed` are all whose processors are told of: what counts for which role, without any
-    seconds yet."""
+    """`hosts` have loads. `observed` are all hosts with processors to report: which part counts for which role, without
+    times yet."""
 
     def __init__(self, hosts: Sequence[str], observed: Sequence[HostSeries], progress: Progress) -> None:
         self._waiting: dict[str, deque[Sample]] = {host: deque() for host in hosts}
@@ -43,7 +43,7 @@ class Intervals:
         self._progress = progress
 
     def hear(self, host: str, event: dict[str, Any]) -> None:
-        """Of any event; samples and processors only are told on."""
+        """Takes any event; passes on samples and processors only."""
         if event["event"] == "cpu" and host in self._observed:
             second = ObservedSecond.model_validate(event)
             self._observed[host] = replace(self._observed[host], seconds=[second])
@@ -56,7 +56,7 @@ class Intervals:
             )
 
     def _cores(self) -> dict[CpuRole, float]:
-        """Processors that each role kept busy, by what each host told last; none until all have."""
+        """Processors that each role kept busy, by each host's last report; empty until all have reported."""
         of_all = cpu_series(list(self._observed.values()))
         return (
             {role: busy for role in of_all[0].busy_ns if (busy := of_all[0].cores(role)) is not None} if of_all else {}

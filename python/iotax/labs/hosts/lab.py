@@ -63,9 +63,9 @@ _BACKGROUND_ESXI_NS = 10_000_000_000
 _SERVE_S = 60.0
 _ENDING_S = 1.0
 _ANSWER_S = 10.0
-"""How much later than what it breaks a server's end may be heard."""
+"""The end of a server may be noticed this much later than the failures it causes."""
 _BRINGING: tuple[Moment, ...] = ("before study", "before level")
-"""Commands that may map a LUN, or set up what else is looked at."""
+"""Moments of commands that may map a LUN or prepare other things that are checked."""
 _LOST = frozenset({"lost", "unreachable", "silent", "died"})
 """Kinds of failure of a host that can be gone."""
 _FILL_BYTES_PER_S = 20 << 20
@@ -87,8 +87,8 @@ class _Serving:
 
 @contextlib.contextmanager
 def _seldom_collected() -> Generator[None]:
-    """What hundreds of hosts say is many small objects without a cycle among them. To look for one takes a sixth of
-    what a trial takes beside its time, and keeps hosts waiting while their clocks are compared."""
+    """Messages of hundreds of hosts are many small objects without cycles. Searching them for cycles takes a sixth of
+    the time that a trial takes besides its window, and keeps hosts waiting while their clocks are compared."""
     before = gc.get_threshold()
     gc.set_threshold(_COLLECTED_AFTER, *before[1:])
     try:
@@ -139,9 +139,9 @@ class HostsLab(Lab):
         mine |= {host.name: over_ssh(host) for host in others if host.name not in mine}
         self._hooks = Hooks(study, self._spec, mine, lambda: self._volumes.paths.rest(self._present()))
         self._block = 0
-        """Whose hooks have run; 0 for none."""
+        """The block whose hooks have run; 0 for none."""
         self._plot: list[LevelValue] = []
-        """Of the latest session: the levels of what is hard to change."""
+        """The levels of hard-to-change factors in the latest session."""
         self._prepared = False
         self._serving: _Serving | None = None
         self._left: list[str] = []
@@ -163,11 +163,11 @@ class HostsLab(Lab):
         return [*found, *volumes, *self._joined()]
 
     def connect(self) -> None:
-        """To every host, with its engine there. Raises HostFault."""
+        """Connects to every host and copies the engine there. Raises HostFault."""
         wait_for(self._connect())
 
     def survey(self) -> list[Survey]:
-        """A row for each host, with what a Dask worker there takes at rest."""
+        """A row for each host, including the idle load of a Dask worker there."""
 
         async def work() -> list[Survey]:
             roles = self._roles()
@@ -176,7 +176,7 @@ class HostsLab(Lab):
         return wait_for(work())
 
     def clean(self) -> dict[str, str]:
-        """Takes down the paths that were left and removes every engine that was copied: host → what came of it."""
+        """Takes down paths that were left and removes copied engines: host → outcome."""
         return wait_for(self._clean())
 
     def prepare(self, progress: Progress) -> None:
@@ -261,7 +261,7 @@ class HostsLab(Lab):
         try:
             outcome = self._run(trial, progress)
         except TrialFailed as failed:
-            # What the user's commands set up is put back after a failure too.
+            # What the user's commands set up is undone after a failure, too.
             said = self._hooks.take()
             with contextlib.suppress(TrialFailed):
                 self._hook("after trial", trial)
@@ -351,7 +351,7 @@ class HostsLab(Lab):
         return found
 
     def _enter_plot(self, trial: Trial) -> None:
-        """Runs what belongs to its levels; paths of another whole plot are taken down. Raises TrialFailed."""
+        """Runs the commands of its levels; takes down paths of another whole plot. Raises TrialFailed."""
         _, *plot = session_of(self.study, trial)
         if plot != self._plot:
             self._told_to(self._volumes.paths.rest(self._present()))
@@ -414,7 +414,7 @@ class HostsLab(Lab):
         left_out = tuple(each.name for each in self._clients(settings) if each.name in self._absent)
         result = result.model_copy(update={"facts": facts, "left_out": left_out})
         if reached.facts is not None:
-            # Of a path of the kernel's own the engine saw but a device.
+            # On a kernel's path the engine saw only a device.
             result = result.model_copy(update={"endpoint": settings.endpoint.uri})
             connected = connected.told(settings.endpoint.uri, reached.facts)
         return Outcome(result, connected, "\n".join(log))
@@ -453,7 +453,7 @@ class HostsLab(Lab):
         self.tell(said)
 
     def _enter(self, block: int) -> None:
-        """Runs what belongs between two blocks. Raises TrialFailed."""
+        """Runs the commands between two blocks. Raises TrialFailed."""
         if block == self._block:
             return
         self._told_to(self._hooks.leave())
@@ -464,7 +464,7 @@ class HostsLab(Lab):
         self._block = block
 
     def _esxi_cpu(self, start_unix_ns: int, window_ns: int, spent: Mapping[str, int]) -> list[CpuTime]:
-        """`spent`: what each guest spent over the window itself. Raises TrialFailed."""
+        """`spent`: each guest's own CPU time over the window. Raises TrialFailed."""
         idle = {place.name: self._idle_ns(place.name, window_ns) for place in self._hypervisors.esxi}
         try:
             return self._hypervisors.esxi_cpu(start_unix_ns, start_unix_ns + window_ns, spent, idle)
@@ -472,18 +472,18 @@ class HostsLab(Lab):
             raise _failed(fault) from fault
 
     def _hook(self, at: Moment, trial: Trial | None = None) -> None:
-        """Raises TrialFailed, with what the commands said."""
+        """Raises TrialFailed with the commands' output."""
         self._told_to(self._hooks.run(at, trial.treatment if trial else None))
 
     def _told_to(self, hooks: Coroutine[Any, Any, None]) -> None:
-        """Raises TrialFailed, with what the commands said."""
+        """Raises TrialFailed with the commands' output."""
         try:
             wait_for(hooks)
         except HostFault as fault:
             raise TrialFailed(str(fault), "\n".join(self._hooks.take()), kind=fault.kind) from fault
 
     def _places(self) -> list[HostPlace]:
-        """Those with an engine."""
+        """Hosts with an engine."""
         return [*self._present(), *self._targets, *self._hypervisors.linux]
 
     def _present(self) -> list[HostPlace]:
@@ -500,7 +500,7 @@ class HostsLab(Lab):
         return initiators + others + [("esxi", place, Asked()) for place in self._hypervisors.esxi]
 
     def _clients(self, settings: Settings) -> list[HostPlace]:
-        """Of the treatment, also those that are lost: each keeps its place in the volume, or its own volume."""
+        """Clients of the treatment, including lost ones: each keeps its place in the volume, or its own volume."""
         return self._initiators[: settings.load.clients or len(self._initiators)]
 
     async def _connect(self) -> None:
@@ -530,7 +530,7 @@ class HostsLab(Lab):
         return found
 
     async def _reach(self, settings: Settings, clients: list[int], progress: Progress) -> list[Reached]:
-        """Where the load of each client goes."""
+        """The endpoint of each client's load."""
         if settings.endpoint.embedded:
             served = Reached(await self._served(settings, progress), self._binary.remote, Permission())
             return [served] * len(clients)
@@ -577,7 +577,7 @@ class HostsLab(Lab):
         return Job(place, reached.program, document, secrets=secrets)
 
     async def _modelled(self, settings: Settings) -> ModelledMedia | None:
-        """What the media of our own server did since it started, where they are a model."""
+        """Activity of our own server's media since it started, if they are modelled."""
         serving = self._serving
         if serving is None or not settings.endpoint.embedded or settings.volume.model is None:
             return None
@@ -597,7 +597,7 @@ class HostsLab(Lab):
         return of_client(document, settings, index, sharing=self._sharing(settings))
 
     def _sharing(self, settings: Settings) -> int:
-        """How many clients have a part of one volume each."""
+        """Number of clients that share one volume in parts."""
         return 1 if CLIENT in settings.endpoint.uri else len(self._clients(settings))
 
     def _measured(
@@ -677,20 +677,20 @@ class HostsLab(Lab):
         over_time = {"facts": facts, "cpu_series": cpu_series(series)}
         result = merged(parts, CpuUse(cpu)).model_copy(update=over_time)
         if reached[0].facts is not None:
-            # Of a path of the kernel's own the engine saw but a device.
+            # On a kernel's path the engine saw only a device.
             result = result.model_copy(update={"endpoint": settings.endpoint.uri})
             connected = connected.told(settings.endpoint.uri, reached[0].facts)
         return Outcome(result, connected, "\n".join(log))
 
     def _series_of(self, answer: Answer, *, kernel: bool) -> HostSeries:
-        """What its host did over time, by roles."""
+        """Busy processors of its host over time, by role."""
         seconds = Observed.model_validate(answer.observed).cpu_series
         serves = any("target" in each.busy_ns for each in seconds)
         empty = self._empty_series(answer.host, loads=answer.result is not None, kernel=kernel, serves=serves)
         return replace(empty, seconds=seconds)
 
     def _observed(self, settings: Settings, jobs: Sequence[Job]) -> list[HostSeries]:
-        """Of all hosts that tell of their processors while they are measured; esxtop's rows come too late for that."""
+        """Busy processors of all hosts that report them during the measurement; esxtop's rows come too late."""
         kernel = planned_facts(self.study, settings).stack == "kernel"
         found = [
             self._empty_series(
@@ -701,7 +701,7 @@ class HostsLab(Lab):
         return found + [self._empty_series(each.name, loads=False) for each in self._hypervisors.linux]
 
     def _empty_series(self, host: str, *, loads: bool, kernel: bool = False, serves: bool = False) -> HostSeries:
-        """What of a host counts for which role, before any of it is known."""
+        """Which part of a host counts for which role, before any is known."""
         own: dict[CpuRole, str] = {}
         virtual, hypervisor = host in self._virtual, host in self._hypervisors
         if loads:
@@ -711,7 +711,7 @@ class HostsLab(Lab):
         return HostSeries(host, (), own, virtual=virtual, hypervisor=hypervisor)
 
     def _idle_ns(self, host: str, window_ns: int) -> int | None:
-        """The host's background over such a window; None where it was not measured."""
+        """The host's background over such a window; None if it was not measured."""
         if host not in self._background:
             return None
         busy_ns, over_ns = self._background[host]
@@ -742,7 +742,7 @@ class HostsLab(Lab):
         await self._reached_by.close()
 
     async def _server_ending(self) -> str:
-        """How the server ended; empty where it is there."""
+        """How the server ended; empty if it is running."""
         if self._serving is None:
             return ""
         try:

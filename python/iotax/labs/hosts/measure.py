@@ -1,4 +1,4 @@
-"""One window over several hosts: all stand ready before one start is told to each in its own clock."""
+"""Measures one window on several hosts: when all are ready, each receives the same start in its own clock."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from iotax.places.base import line_of
 from iotax.places.host import HostPlace
 
 READY_S = 60.0
-"""From starting the engines to every connection of every host."""
+"""Time from starting the engines to every connection of every host."""
 SILENCE_S = 20.0
-"""How much longer than the window a host may take."""
+"""Time that a host may take beyond the window."""
 _AHEAD_S = 1.0
 _ROUND_TRIPS = 5
 _BESIDE = "beside"
@@ -27,12 +27,13 @@ _BESIDE = "beside"
 _SLOWER_MAX = 30
 """Times that a clock with a pace of its own may be slower than ours."""
 _CLOCK_SHARE = 0.0005
-"""Of the window, by which a host's clock may be wrong: of two hosts together, no more than what is said of a start."""
+"""Share of the window by which a host's clock may be wrong: for two hosts together, at most the tolerance
+of a start."""
 _OFF_NS, _OFF_SHARE = 10_000_000, 0.001
-"""By how much, or what share of the window, a host may begin at another time beyond the error of its clock."""
+"""Time, or share of the window, by which a host's start may differ beyond the error of its clock."""
 
 Hear: TypeAlias = Callable[[str, Event], None]
-"""A host, and what its engine said."""
+"""A host and its engine's output."""
 Grouped: TypeAlias = "Callable[[Sequence[Job], Window], Awaitable[Sequence[Group]]]"
 """Says who speaks with which hosts."""
 _Found = TypeVar("_Found")
@@ -40,7 +41,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class Job:
-    """What a host does in the window."""
+    """A host's task in the window."""
 
     place: Place
     program: str
@@ -50,7 +51,7 @@ class Job:
     secrets: Mapping[str, str] | None = None
     """Variables that the load has its secrets by; of a host (`HostPlace.start`)."""
     turns: Turn | None = None
-    """Of a session, in place of `load`."""
+    """The tasks of a session, in place of `load`."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a host said. Of a session, `connected` and `result` are by trial id."""
+    """A host's answers. In a session, `connected` and `result` are by trial id."""
 
     host: str
     offset: Offset
@@ -79,9 +80,9 @@ class Answer:
     observed: dict[str, Any]
     log: str
     beside: dict[str, Any] | None = None
-    """CPU of the process there that iotax is reached by, as the engine gives it; None where there is none."""
+    """CPU of the process through which iotax reaches the host, as the engine reports it; None if there is none."""
     pace: float | None = None
-    """By which its clock ran over settling and window, ours being 1; None where it runs as ours does."""
+    """Pace of its clock over settling and window relative to ours; None if it is the same."""
 
     def seen_by(self, between: Offset) -> Answer:
         """For whoever the clock that `offset` compares with differs by `between` from."""
@@ -99,11 +100,9 @@ async def measure(
     schedule: Schedule | None = None,
     ours: Ours | None = None,
 ) -> list[Answer]:
-    """An answer for each job. Raises EngineError, of the first host that fails; the others are ended then.
-
-    `hear` is told what comes between the start and the answers; `grouped` says who speaks with which hosts, all from
-    here where nothing is said. `ours` is the clock to compare with, where that is compared again.
-    """
+    """An answer for each job. Raises EngineError for the first host that fails; the others are ended then. `hear`
+    receives the events between start and answers; `grouped` says which process talks to which hosts, by default this
+    one. `ours` is the clock to compare with, if that is repeated."""
     groups = await _grouped(jobs, Window(warmup_ns, runtime_ns, sample_ns, schedule), grouped)
     ours = ours or Ours()
     try:
@@ -121,7 +120,7 @@ async def measure(
 
 
 async def compare_clocks(jobs: Sequence[Job], ours: Ours, grouped: Grouped | None = None) -> list[Offset]:
-    """Of each job's host as it is now; nothing runs there. Raises EngineError, of the first host that fails."""
+    """The CPU of each job's host now, with nothing running there. Raises EngineError for the first host that fails."""
     groups = await _grouped(jobs, Window(0, 1, 1), grouped)
     try:
         await each_of([group.arm() for group in groups])
@@ -136,7 +135,7 @@ async def _grouped(jobs: Sequence[Job], window: Window, grouped: Grouped | None)
 
 
 def _by_job(jobs: Sequence[Job], groups: Sequence[Group], found: Sequence[Sequence[_Found]]) -> list[_Found]:
-    """What was found of each group's jobs, in the order of all jobs."""
+    """The results of each group's jobs, in the order of all jobs."""
     of_job = {
         id(job): each
         for group, of_group in zip(groups, found, strict=True)
@@ -147,24 +146,24 @@ def _by_job(jobs: Sequence[Job], groups: Sequence[Group], found: Sequence[Sequen
 
 @dataclass(frozen=True)
 class Schedule:
-    """Of a session: so many slices, each of the window's settling and run."""
+    """Number of slices of a session, each with the window's settling and run."""
 
     slices: int
     lead_in_ns: int
     gap_ns: int
-    """From one slice's end to the next one's load."""
+    """Time from one slice's end to the next one's load."""
     run: int
-    """By which all hosts name what they write, with a slice's place: later than what the volumes hold."""
+    """Version under which all hosts write, with a slice's place: later than the contents of the volumes."""
 
     def of(self, window: Window) -> int:
-        """How long it takes, ns."""
+        """Its duration, ns."""
         led_in_ns = self.lead_in_ns + self.gap_ns
         return led_in_ns + self.slices * (window.warmup_ns + window.runtime_ns + self.gap_ns)
 
 
 @dataclass(frozen=True)
 class Window:
-    """As all hosts have it, in ns; of a session one slice."""
+    """Duration for all hosts, in ns; one slice in a session."""
 
     warmup_ns: int
     runtime_ns: int
@@ -184,11 +183,11 @@ class Group(ABC):
 
     @abstractmethod
     async def arm(self) -> None:
-        """Until every host stands ready."""
+        """Waits until every host is ready."""
 
     @abstractmethod
     async def compare(self, ours: Ours) -> list[Offset]:
-        """Of the hosts' clocks, by job."""
+        """Offsets of the hosts' clocks, by job."""
 
     @abstractmethod
     async def start(self, at_ns: int, ahead_s: float) -> None:
@@ -196,7 +195,7 @@ class Group(ABC):
 
     @abstractmethod
     async def answers(self, hear: Hear | None) -> list[Answer]:
-        """By job."""
+        """Starts by job."""
 
     @abstractmethod
     async def end(self) -> None:
@@ -246,7 +245,7 @@ class Directly(Group):
     async def _started(self, each: _Ready, at_ns: int, sent_ns: int) -> _Ready:
         left_ns = (await each.agent.expect("started", self._ahead_s + SILENCE_S))["left_ns"]
         if each.job.place.drifts:
-            # It is compared once more, as near to the start as can be.
+            # Compares it once more, as near to the start as possible.
             begins_ns = at_ns + each.offset.ahead_ns
             offset = offset_of(sent_ns, begins_ns - left_ns, self._ours.now_ns())
             return replace(each, offset=offset, begins_ns=begins_ns - offset.ahead_ns)
@@ -258,8 +257,8 @@ class Directly(Group):
 
 
 def ahead_of(offsets: Sequence[Offset]) -> float:
-    """How many seconds before the start it is told: a busy host, or a guest on one, may be as slow to hear of it as its
-    slowest answer was."""
+    """Seconds before the start at which it is sent: a busy host or guest may receive it as late as its slowest answer
+    came."""
     return max(_AHEAD_S, _ROUND_TRIPS * max(each.longest_ns for each in offsets) / 1e9)
 
 
@@ -331,7 +330,7 @@ async def each_of(work: Sequence[Any]) -> list[Any]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in work]
     except ExceptionGroup as failed:
-        # Not `except*`: before Python 3.11.4 what is raised there comes out as a group again.
+        # Not `except*`: before Python 3.11.4 an exception raised in it becomes a group again.
         faults, others = failed.split(EngineError)
         if faults is None or others is not None:
             raise

@@ -32,13 +32,13 @@ from iotax.units import format_size, show_share
 
 @dataclass(frozen=True)
 class Part:
-    """What one host measured."""
+    """The measurements of one host."""
 
     host: str
     offset: Offset
     result: TrialResult
     pace: float | None = None
-    """Of its clock, ours being 1; None where it runs as ours does."""
+    """Pace of its clock relative to ours; None if it is the same."""
 
     @property
     def started_ns(self) -> int:
@@ -97,7 +97,7 @@ def _client(part: Part, first_ns: int) -> Client:
 
 
 def _gaps(parts: Sequence[Part], first_ns: int) -> Gaps | None:
-    """Of all clients at once. Where their clocks have paces of their own, the longest of any one client."""
+    """The longest gap of all clients at once. If their clocks run at different paces, the longest of any one client."""
     known = [(part.result.gaps, part.started_ns - first_ns) for part in parts if part.result.gaps is not None]
     if len(known) < len(parts):
         return None
@@ -170,7 +170,7 @@ def _verify(parts: Sequence[Verify]) -> Verify | None:
 
 
 def _database(parts: Sequence[Database]) -> Database | None:
-    """All of them together; of what one of them does not know, nothing."""
+    """The sum over all of them; values that one of them lacks are left out."""
     if not parts:
         return None
     counts = {name: [getattr(each, name) for each in parts] for name in Database.model_fields}
@@ -195,9 +195,9 @@ class ObservedSecond(Record):
     at_ns: int
     duration_ns: int
     busy_ns: dict[str, int]
-    """`machine`; `observer`, the engine's own process; what it watched by name."""
+    """`machine`; `observer`, the engine's own process; and watched processes by name."""
     guest_ns: int = 0
-    """Of the machine's, what its guests ran."""
+    """The part of the machine's time that its guests ran."""
 
 
 class Observed(Record):
@@ -218,8 +218,8 @@ def initiator_cpu(
     kernel: bool = False,
     virtual: bool = False,
 ) -> list[CpuTime]:
-    """A client's own parts, under its name. Where its kernel makes the path, its machine is the initiator. `virtual`: a
-    hypervisor that is read runs it."""
+    """A client's own parts, under its name. If its kernel makes the path, its machine is the initiator. `virtual`: a
+    measured hypervisor runs it."""
     window_ns = result.checks.cpu_window_ns or result.window.duration_ns
     role: Role = "initiator" if kernel else "other"
     return _named(host, result.cpu, window_ns, threads, background_ns, role, virtual=virtual)
@@ -235,14 +235,14 @@ def target_cpu(
 
 
 def worker_cpu(host: str, worker: Mapping[str, object], window_ns: int) -> CpuTime:
-    """Of the Dask worker by which a host is reached: it takes from what is measured there, and belongs to no load."""
+    """CPU of the Dask worker through which a host is reached: part of the host's figures but not of the load."""
     [part] = CpuUse.model_validate({"initiator": worker})
     known: dict[str, object] = {"host": f"{host}: Dask worker", "role": "other", "window_ns": window_ns}
     return part.model_copy(update=known)
 
 
 def worker_said(worker: CpuTime) -> str:
-    """What it costs, for a log."""
+    """Its cost, for a log."""
     share = worker.busy_ns / (worker.window_ns or 1)
     memory = "" if worker.max_rss_bytes is None else f", {format_size(worker.max_rss_bytes >> 20 << 20)} of memory"
     return (
@@ -252,7 +252,7 @@ def worker_said(worker: CpuTime) -> str:
 
 @dataclass(frozen=True)
 class HostSeries:
-    """CPU of one host over time, and what of it counts for which role."""
+    """CPU of one host over time, and which of it counts for which role."""
 
     host: str
     seconds: Sequence[ObservedSecond]
@@ -287,7 +287,7 @@ def _named(
     for part in cpu:
         known: dict[str, object] = {"host": host, "window_ns": window_ns}
         if part.layer == "machine":
-            # A machine stands for a role only less what it spends without load.
+            # A machine counts for a role only minus its background without load.
             role = machine_is if background_ns is not None else "other"
             known |= {"background_ns": background_ns, "role": role, "layer": "guest" if virtual else "machine"}
         elif part.role in ("initiator", "target"):

@@ -1,4 +1,4 @@
-"""What a host's interfaces and disks moved over the window, for the log of an attempt."""
+"""Traffic of a host's interfaces and disks over the window, for an attempt's log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from iotax.records import Record
 from iotax.units import show_share
 
 _NAMED_MAX = 8
-"""Of each kind, those that moved most: a host may have hundreds."""
+"""Number of each kind to list, the busiest first: a host may have hundreds."""
 _LOOPBACK = "lo"
 
 
@@ -57,7 +57,8 @@ class _Counters(Record):
 
 
 def moved(host: str, observed: Mapping[str, object]) -> list[str]:
-    """Lines for those that moved anything, the most first, from the engine's `observed`. Raises ValidationError."""
+    """Lines for interfaces and disks with traffic, the busiest first, from the engine's `observed`. Raises
+    ValidationError."""
     counters = _Counters.model_validate({name: observed.get(name, []) for name in ("interfaces", "disks")})
     window = observed.get("window")
     window_ns = int(window["duration_ns"]) if isinstance(window, Mapping) else 0

@@ -1,8 +1,8 @@
-"""What the initiators' own kernels bring up: one path a host, or several side by side, read back, and taken down
-whatever happens to us.
+"""Paths of the initiators' own kernels: one per host, or several side by side, read back, and taken down whatever
+happens to this process.
 
-The work is done by a script on the host (remote/paths.sh). As long as a study runs, it holds the lock of the host and a
-lease; when the lease ends, for whatever reason, the script takes down what the journal of the host holds.
+A script on the host (remote/paths.sh) does the work. While a study runs, it holds the host's lock and a lease. When the
+lease ends for any reason, the script takes down the paths in the host's journal.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SECRETS = "secrets=stdin"
 
 @dataclass(frozen=True)
 class Script:
-    """Of shell, copied to hosts under a name that tells its content."""
+    """Shell scripts copied to hosts under a name made from their content."""
 
     name: str
     text: str
 
     @property
     def path(self) -> str:
-        """On a host, from the login's home."""
+        """Folder on a host, below the login's home."""
         return f"{FOLDER}/{self.name}-{hashlib.sha256(self.text.encode()).hexdigest()[:16]}.sh"
 
     async def install(self, place: HostPlace) -> None:
@@ -59,15 +59,15 @@ class Attached:
     device: str
     """The block device, or the file."""
     identity: str
-    """What tells it from any other that may have its name: WWID, UUID, or place."""
+    """Identity that distinguishes it from others with the same name: WWID, UUID, or place."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What took effect, as the host's kernel says."""
+    """Settings in effect, as the host's kernel reports them."""
     file: Mapping[str, int] | None = None
-    """Of a file that only we mount: device and inode, as the engine's `judged`."""
+    """For a file that only iotax mounts: device and inode, as the engine's `judged`."""
 
     @property
     def endpoint(self) -> str:
-        """As the engine on the host is given it."""
+        """The endpoint for the engine on the host."""
         return f"{_LOCAL}{self.device}"
 
     @property
@@ -76,31 +76,29 @@ class Attached:
 
 
 class Paths:
-    """Of one study. `together`: a path stays up beside those that follow, each in a slot of its own on the host."""
+    """Paths of one study. `together`: a path stays up beside those that follow, each in its own slot on the host."""
 
     def __init__(self, binary: Binary, *, together: bool = False) -> None:
         self._binary, self._together = binary, together
         self._keepers: dict[str, Task] = {}
         self._up: dict[str, dict[tuple[str, ...], Attached]] = {}
-        """Host → what was asked for → what came of it."""
+        """Host → requested path → result."""
         self._slots: dict[str, list[tuple[str, ...]]] = {}
-        """Host → what was asked for in each slot, from 1."""
+        """Host → requested path in each slot, from 1."""
         self._users: set[tuple[str, str]] = set()
-        """Hosts with what uses their paths, where it was copied."""
+        """Hosts with the program that uses their paths, where it was copied."""
 
     async def up(self, place: HostPlace, uri: str, settings: Settings) -> Attached:
-        """The path of an endpoint, with `{client}` settled; another one is taken down first, if it may not stay. Raises
-        HostFault.
-
-        What is on the host anyway is looked up each time, since its name may lead elsewhere by now.
-        """
+        """The path of an endpoint, with `{client}` filled in; takes down another path first if it may not stay. Raises
+        HostFault. Paths that are on the host anyway are looked up each time, since their names may lead elsewhere by
+        now."""
         asked = words(uri, settings)
         try:
             secrets = "" if uri.startswith(_LOCAL) else carried(uri, settings)
         except NoSecret as error:
             raise HostFault(place.name, f"{settings.endpoint.uri}: {error}", "usage") from error
         if secrets:
-            # Whose they are tells two paths apart, the secrets themselves are kept nowhere.
+            # Credentials distinguish two paths, but no secrets are kept.
             whose = settings.connection.chap or settings.connection.dhchap
             asked = (_SECRETS, *asked)
             known = (repr(whose), *asked)
@@ -137,13 +135,13 @@ class Paths:
         return await self._script(place, f"with {script.path} {words}", within_s=within_s)
 
     async def rest(self, places: Sequence[HostPlace]) -> None:
-        """Takes down what is up on these hosts, and keeps the hosts. Raises HostFault."""
+        """Takes down the paths on these hosts, and keeps the hosts. Raises HostFault."""
         for place in places:
             if any(asked[0] != "local" for asked in self._up.pop(place.name, {})):
                 await self._script(place, "down")
 
     async def close(self, places: list[HostPlace]) -> list[str]:
-        """Takes everything down, and lets go of the hosts; what could not be taken down, with what to do."""
+        """Takes everything down and releases the hosts; returns what could not be taken down, with what to do."""
         left = []
         for place in places:
             if (keeper := self._keepers.pop(place.name, None)) is None:
@@ -160,8 +158,8 @@ class Paths:
         return left
 
     async def clean(self, place: HostPlace) -> str:
-        """Takes down what an earlier study left, and removes all that iotax copied; what it was. Raises HostFault, also
-        where a study is at work."""
+        """Takes down what an earlier study left, and removes everything that iotax copied; returns what it was. Raises
+        HostFault, also if a study is running."""
         said = ""
         if await place.run(f"ls {FOLDER}/path-* {FOLDER}/using-* {FOLDER}/lock-* 2>/dev/null || true"):
             await PATHS.install(place)
@@ -199,7 +197,7 @@ class Paths:
 
 
 def words(uri: str, settings: Settings) -> tuple[str, ...]:
-    """What the script on the host is told."""
+    """Arguments of the script on the host."""
     if uri.startswith(_LOCAL):
         return "local", uri.removeprefix(_LOCAL)
     path, connection = kernel_path(uri), settings.connection
@@ -225,13 +223,13 @@ _READ_BACK = ("mtu", "path_policy", "queue_depth")
 
 
 def _connections(path: KernelPath, settings: Settings) -> int | None:
-    """Of a mount, or I/O queues of a controller: as the endpoint or the treatment says."""
+    """A setting of a mount or of a controller's I/O queues, from the endpoint or the treatment."""
     field = "nconnect" if path.kind == "nfs" else "io_queues" if path.kind in NVME else ""
     return path.connections if path.connections is not None else given(settings.topology).get(field)
 
 
 def attached_of(host: str, said: str) -> Attached:
-    """From what the script says. Raises HostFault where it says no device."""
+    """The path from the script's output. Raises HostFault if it names no device."""
     found: dict[str, str] = {}
     facts: dict[str, str] = {}
     for line in said.splitlines():
@@ -245,7 +243,7 @@ def attached_of(host: str, said: str) -> Attached:
 
 
 def mismatches(uri: str, settings: Settings, facts: Mapping[str, str]) -> list[str]:
-    """What was asked for and the host's kernel does not have."""
+    """Settings that were requested but that the host's kernel does not have."""
     if uri.startswith(_LOCAL):
         return []
     path, connection = kernel_path(uri), settings.connection

@@ -1,4 +1,4 @@
-"""How the hosts of a study are reached: over SSH, or by workers of a Dask cluster that run on them."""
+"""How a study's hosts are reached: over SSH, or through Dask workers that run on them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TRIED_MAX = 200
 
 
 class Reach:
-    """Of one study."""
+    """The access to one study's hosts."""
 
     def __init__(self, spec: Hosts, tell: Callable[[str], None]) -> None:
-        """`tell` hears what is waited for."""
+        """`tell` receives the reasons for waiting."""
         self._handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
         self._workers = _workers(spec, tell)
         self._relays = _relays(spec)
@@ -78,7 +78,7 @@ class Reach:
         return [by_host[place.name] for _, place, _ in asked]
 
     async def groups(self, jobs: Sequence[Job], window: Window) -> list[Group]:
-        """Who speaks with which hosts. Raises HostFault."""
+        """Which process talks to which hosts. Raises HostFault."""
         own = [job for job in jobs if job.place.name not in self._relayed]
         groups: list[Group] = [Directly(own, window)] if own else []
         if self._relays is not None:
@@ -86,7 +86,7 @@ class Reach:
         return groups
 
     async def close(self) -> None:
-        """After all of its places."""
+        """Call after closing all of its places."""
         if self._relays is not None:
             await self._relays.close()
         if self._workers is not None:
@@ -94,7 +94,7 @@ class Reach:
 
 
 def untried(spec: Hosts) -> str:
-    """What to know of more hosts than anybody tried; empty for fewer."""
+    """A remark if there are more hosts than were ever tested; empty for fewer."""
     count = len(spec.hosts())
     if count <= TRIED_MAX:
         return ""
@@ -115,7 +115,7 @@ def _relays(spec: Hosts) -> Relays | None:
 
 
 def _workers(spec: Hosts, tell: Callable[[str], None]) -> Workers | None:
-    """None where the hosts are reached over SSH, which takes no Dask."""
+    """None if the hosts are reached over SSH, without Dask."""
     if spec.cluster == "ssh":
         return None
     from iotax.places.workers import Workers  # noqa: PLC0415

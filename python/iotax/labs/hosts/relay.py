@@ -1,5 +1,5 @@
-"""What runs in a relay, a Dask worker with iotax: it holds SSH connections to some of the hosts, and runs the tasks
-that need many messages. Methods raise only what a broken channel raises: a fault of a host is an answer."""
+"""Code that runs in a relay, a Dask worker with iotax: it holds SSH connections to some of the hosts and runs tasks
+with many messages. Methods raise only errors of a broken channel; a fault of a host is an answer."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def _answering(
 
 
 class Relay(HostAgent):
-    """Of one study. Hosts are reached as OpenSSH is configured for the user of the worker.
+    """The relay of one study.
 
-    Whoever made it renews it: after the time of a lease in which it hears nothing, it lets go of its hosts, and what
-    runs there ends.
+    Hosts are reached as OpenSSH is configured for the worker's user. The study renews a lease; when the lease expires,
+    the relay releases its hosts, and what runs there ends.
     """
 
     def __init__(self) -> None:
@@ -91,15 +91,15 @@ class Relay(HostAgent):
         return __version__
 
     async def clock(self) -> int:
-        """This machine's, by which its hosts are told their start; ns."""
+        """This machine's clock in ns, which defines the start for its hosts."""
         return self._ours.now_ns()
 
     async def renew(self) -> None:
         self.hear()
 
     async def engine(self, remote: str, digest: str, part: str) -> bool:
-        """Whether the engine is here, from which hosts have theirs. What was `put` at `part` becomes it where it is
-        whole, and is removed where it is not."""
+        """Whether the engine for the hosts is here. What was `put` at `part` becomes it if it is complete, and is
+        removed otherwise."""
         self.hear()
         there = Path.home() / remote
         there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ class Relay(HostAgent):
     async def ask_on(
         self, host: Host, command: str, given: str, within_s: float, keep_bytes: int
     ) -> tuple[int | None, str] | None:
-        """None where it did not end in time."""
+        """None if it did not end in time."""
         try:
             return await self._place(host).ask(command, given, within_s, keep_bytes)
         except TimeoutError:
@@ -154,7 +154,7 @@ class Relay(HostAgent):
 
     @_answering
     async def compare(self) -> list[Offset]:
-        """Of the clocks of its hosts from this machine's."""
+        """Offsets of its hosts' clocks from this machine's."""
         assert self._group is not None, "armed"
         return await self._mine(self._group.compare(self._ours))
 
@@ -178,7 +178,7 @@ class Relay(HostAgent):
         return said, self._answers.result() if done else None
 
     async def end_group(self) -> None:
-        """Ends what `arm` began, however far it went."""
+        """Ends what `arm` started, in whatever state."""
         self.hear()
         await self._end_group()
 

@@ -32,7 +32,7 @@ _PART_BYTES = 256 << 10
 _RENEWALS = 4
 _NAMED_MAX = 8
 _EACH_S = 1.0
-"""What a host may add to the time of a call that is about many of them."""
+"""Time that a host may add to a call for many of them."""
 
 
 class Held:
@@ -94,7 +94,7 @@ class Held:
 
 
 class Relays:
-    """Of one study: its hosts are spread over all workers of the scheduler, evenly."""
+    """The relays of one study: its hosts are distributed evenly over all workers of the scheduler."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[Host]) -> None:
         self._scheduled = Scheduled(cluster)

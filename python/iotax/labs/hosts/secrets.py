@@ -20,11 +20,11 @@ _DHCHAP = re.compile(r"DHHC-1:[0-9]{2}:[A-Za-z0-9+/=]+:")
 
 
 class NoSecret(Exception):  # noqa: N818 - an outcome, not a bug
-    """A secret that cannot be had, or cannot be one; what is said never holds it."""
+    """A secret that is missing or invalid; the message never holds it."""
 
 
 def carried(uri: str, settings: Settings) -> str:
-    """Lines `name=value` for the script on the host; empty where the path takes none. Raises NoSecret."""
+    """Lines `name=value` for the script on the host; empty if the path takes none. Raises NoSecret."""
     kind, connection = kernel_path(uri).kind, settings.connection
     found: dict[str, str] = {}
     if kind == "iscsi" and (chap := connection.chap) is not None:
@@ -56,7 +56,7 @@ def handed_over(host: str, document: Mapping[str, Any], number: int = 0) -> tupl
 
 
 def _by_variables(options: Mapping[str, Any], prefix: str, place: str = "") -> tuple[dict[str, Any], dict[str, str]]:
-    """All that stands nested in options are credentials (`chap.mutual`). Raises NoSecret."""
+    """Nested options are always credentials (`chap.mutual`). Raises NoSecret."""
     named = {name: value for name, value in options.items() if name not in ("secret_file", "secret_env")}
     found: dict[str, str] = {}
     if place:
@@ -88,7 +88,7 @@ def _dhchap(asked: DhSecret, place: str) -> str:
 
 
 def _differ(one: str, other: str, place: str) -> None:
-    """Who knows how to prove the one must not be able to prove the other (RFC 7143 §9.2.1)."""
+    """A party that can prove the one secret must not be able to prove the other (RFC 7143 §9.2.1)."""
     if one == other:
         raise NoSecret(f"{place}: both directions have the same secret")
 

@@ -1,4 +1,4 @@
-"""What a host is, for the table of `iotax lab hosts check`. Changes nothing but the engine's copy."""
+"""Describes hosts for the table of `iotax lab hosts check`. Changes nothing but the engine's copy."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _ASK = (
 )
 
 COMMANDS = {"nvme-tcp": ("nvme",), "fc-nvme": ("nvme",), "iscsi": ("iscsiadm",), "nfs": ("mount", "umount"), "fc": ()}
-"""Kind of a kernel's path → what root runs for it."""
+"""Kind of a kernel's path → commands that root runs for it."""
 _HELD = (
     "{ lsblk -rno NAME,TYPE,FSTYPE,MOUNTPOINTS 2>/dev/null || lsblk -rno NAME,TYPE,FSTYPE,MOUNTPOINT 2>/dev/null; } | "
     """awk '$2 != "loop" && $2 != "rom" && NF > 2 { name = $1; $1 = $2 = ""; sub(/^ +/, ""); print name ": " $0 }'"""
 )
-"""What holds data: a disk or a part of one with a file system, a volume manager's label, or a mount."""
+"""Disks or partitions in use: with a file system, a volume manager's label, or a mount."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a study wants to know of one host beside what every host is asked."""
+    """What a study needs to know of one host beyond what every host is asked."""
 
     commands: tuple[str, ...] = ()
-    """That it must run as root."""
+    """Commands that must run as root."""
     devices: bool = False
     """Whether the engine opens block devices there, as root."""
     peer: str = ""
@@ -47,12 +47,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Interface:
-    """Of a host."""
+    """Facts of a host."""
 
     name: str
     mtu: int
     speed_mbit: int | None = None
-    """None where it has none, as virtual ones."""
+    """None if it has none, as virtual ones."""
 
     def __str__(self) -> str:
         speed = "" if self.speed_mbit is None else f", {self.speed_mbit / 1000:g} Gbit/s"
@@ -61,7 +61,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Survey:
-    """Of one host."""
+    """A survey of one host."""
 
     host: str
     role: str
@@ -75,23 +75,23 @@ class Survey:
     allowed: tuple[str, ...] = ()
     """Commands that the study needs as root and has."""
     protocols: tuple[str, ...] = ()
-    """That its kernel can speak."""
+    """Protocols of its kernel."""
     obstacles: tuple[str, ...] = ()
     """Commands that the study needs as root and cannot have: `nvme is missing`, `mount is forbidden`."""
     link: Interface | None = None
-    """On the way to what the study names; None where it names nothing, or no route leads there."""
+    """The interface on the way to the study's target; None if it names none or there is no route."""
     held: tuple[str, ...] = ()
-    """Its disks and what holds each: `sda: ext4 /`."""
+    """Its disks and the contents of each: `sda: ext4 /`."""
     engine: str = ""
     clock: Offset | None = None
     companion: Companion | None = None
-    """What it is reached by, where that is a Dask worker."""
+    """The Dask worker through which it is reached, if there is one."""
     relay: str = ""
-    """Which holds its connection, where one does."""
+    """The relay that holds its connection, if there is one."""
     fault: str = ""
     """Why nothing else is known, or not all."""
     fault_kind: str = ""
-    """As of HostFault."""
+    """The text of a HostFault."""
 
 
 async def survey(places: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
@@ -101,7 +101,7 @@ async def survey(places: Sequence[tuple[str, HostPlace, Asked]], binary: Binary)
 
 
 async def with_companions(places: Sequence[tuple[str, HostPlace, Asked]], surveyed: Sequence[Survey]) -> list[Survey]:
-    """With what each host is reached by, watched while no host is asked for anything else."""
+    """Includes the process through which each host is reached, measured while no host is busy with a request."""
 
     async def one(place: HostPlace, found: Survey) -> Survey:
         if found.fault:
@@ -150,7 +150,7 @@ async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary, in_tur
 
 
 async def _esxi(found: Survey, place: HostPlace) -> Survey:
-    """No engine runs there: what counts is whether esxtop does."""
+    """No engine runs there; esxtop is needed."""
     try:
         kernel, machine, *there = (await place.run("uname -sr; uname -m; command -v esxtop || true")).splitlines()
     except HostFault as fault:
@@ -162,7 +162,7 @@ async def _esxi(found: Survey, place: HostPlace) -> Survey:
 
 
 async def _as_root(place: HostPlace, asked: Asked, binary: Binary) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The commands that are there for root, and what is in the way of the others."""
+    """The commands available to root, and the obstacles to the others."""
     commands = [*asked.commands, *([f'"$HOME/{binary.remote}"'] if asked.devices else [])]
     if not commands:
         return (), ()

@@ -1,4 +1,4 @@
-"""A session on hosts: each trial's clients put together slice by slice, with what their machines and targets spent."""
+"""A session on hosts: combines each trial's clients slice by slice, with the CPU of their machines and targets."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Told:
     kernel: bool
     """The hosts' kernels make its path."""
     threads: int
-    """Of a client's load."""
+    """The task of a client's load."""
     server_threads: int | None
-    """Of our own server, on the first target; None where the server is not ours."""
+    """Our own server on the first target; None if the server is not ours."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Client:
 
     @property
     def slices(self) -> Mapping[int, Slice]:
-        """By place."""
+        """Slices by place."""
         return {each.place: each for each in self.result.slices}
 
     @property
@@ -70,7 +70,7 @@ class HostSession:
         self._targets = [(answers[by_host[name]], self._seen[by_host[name]]) for name in targets]
 
     def trial(self, name: str, told: Told) -> tuple[TrialResult, Connected, list[str]]:
-        """What came of it, and lines for its log. Raises TrialFailed, ValidationError."""
+        """The results, and lines for the log. Raises TrialFailed, ValidationError."""
         clients = self._clients(name)
         places = self._places(clients)
         missed = self._session.missed(name, len(places))
@@ -95,7 +95,7 @@ class HostSession:
             update={
                 "slices": tuple(slices),
                 "checks": result.checks.model_copy(update={"start_skew_ns": max(starts_ns) - first_ns}),
-                # Between slices others work: what a session's clients did is compared slice by slice.
+                # Other treatments run between slices, so a session's clients are compared slice by slice.
                 "clients": tuple(
                     client.model_copy(update={"started_after_ns": start_ns - first_ns, "intervals": ()})
                     for client, start_ns in each_of
@@ -109,7 +109,7 @@ class HostSession:
         return result, connected, log + self._workers()
 
     def _workers(self) -> list[str]:
-        """What the processes took over the session by which hosts are reached."""
+        """CPU over the session of the processes through which hosts are reached."""
         return [
             worker_said(worker_cpu(each.host, each.beside, each.observed["window"]["duration_ns"]))
             for each in self._answers
@@ -125,7 +125,7 @@ class HostSession:
         return found
 
     def _exact_on(self, host: str, seen: Seen) -> Seen:
-        """By another station there, which may read what this one may not."""
+        """Read by another engine there, which may have access that this one lacks."""
         stations = zip(self._answers, self._seen, strict=True)
         return next((each for answer, each in stations if answer.host == host and each.is_exact), seen)
 
@@ -156,7 +156,7 @@ class HostSession:
         )
 
     def _target_ns(self, place: int, duration_ns: int, told: Told) -> int | None:
-        """None where it is not observed, and where a slice is too short for its machine's clock."""
+        """None if it is not observed, or if a slice is too short for its machine's clock."""
         if not self._targets:
             return None
         if told.server_threads is not None:
@@ -173,7 +173,7 @@ SERVER = "target"
 def _target_parts(
     answer: Answer, seen: Seen, slices: Sequence[Slice], window_ns: int, server_threads: int | None
 ) -> list[CpuTime]:
-    """A target's machine and, where it is ours, its server."""
+    """A target's machine and, if it is ours, its server."""
     scale = window_ns / sum(each.duration_ns for each in slices)
     processors = len(answer.observed["machine"]["cores"]) or None
     role: Role = "target" if server_threads is None else "other"

@@ -1,4 +1,4 @@
-"""What stands behind the endpoints that a study names itself: reached, judged and filled from its initiators."""
+"""The volumes behind the endpoints that a study names: reached, checked and filled from its initiators."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class Reached:
     """An endpoint from one host."""
 
     endpoint: str
-    """As the engine there is given it."""
+    """The endpoint for the engine there."""
     program: str
     permission: Permission
     attached: Attached | None = None
-    """What the host's kernel has there; None where the engine connects itself."""
+    """The path of the host's kernel; None if the engine connects itself."""
 
     @property
     def facts(self) -> dict[str, str] | None:
-        """Of a path that the host's kernel made."""
+        """Identity of a path that the host's kernel made."""
         return None if self.attached is None else dict(self.attached.facts)
 
 
 class Volumes:
-    """Of one study. `destroy` holds the endpoints whose data the user gave away, as the study names them."""
+    """Volumes of one study. `destroy` holds the endpoints whose data may be overwritten, as the study names them."""
 
     def __init__(
         self,
@@ -66,9 +66,8 @@ class Volumes:
         *,
         together: bool,
     ) -> None:
-        """`absent` holds the names of initiators that are left out, as soon as they are. `enter` has the
-        user's commands bring what settings need, before anything is looked at or written there. `together`: all
-        endpoints stay connected."""
+        """`absent` holds the names of initiators that are left out, as soon as they are. `enter` runs the user's
+        commands for settings before anything is checked or written there. `together`: all endpoints stay connected."""
         self._absent = absent
         self._settings, self._initiators, self._destroy = settings, initiators, destroy
         self._binary, self.paths, self._enter = binary, Paths(binary, together=together), enter
@@ -79,7 +78,7 @@ class Volumes:
         """(host, endpoint) → the path that is up, and the engine's identity of it, since it was looked at."""
 
     def asked(self, server: Host | None) -> Asked:
-        """What each initiator must be able to do; `server` serves the embedded protocols."""
+        """What each initiator must support; `server` serves the embedded protocols."""
         uris = dict.fromkeys(each.endpoint.uri for each in self._settings)
         paths = [kernel_path(expanded(uri, 0)) for uri in uris if uri.startswith(PREFIX)]
         commands = dict.fromkeys(command for path in paths for command in COMMANDS[path.kind])
@@ -100,8 +99,8 @@ class Volumes:
         return Asked(tuple(commands), devices, next(iter(peers), ""))
 
     async def check(self, progress: Progress, *, commands: bool = True) -> list[CheckItem]:
-        """What stands at each endpoint. A volume that several hosts reach is looked at once, the others only see
-        whether it is the same. Raises HostFault, of the user's commands alone; without `commands` none run."""
+        """The contents of each endpoint. A volume that several hosts reach is checked once; the others only verify that
+        it is the same. Raises HostFault only for the user's commands; without `commands` none run."""
         found: list[CheckItem] = []
         for settings in self._external():
             if commands:
@@ -128,7 +127,7 @@ class Volumes:
     async def fill(self, progress: Progress) -> None:
         """Writes the pattern where a treatment may read it. Raises HostFault."""
         for settings in self._external():
-            # What is preconditioned is filled by that, and is not to be filled in sequence afterwards.
+            # Preconditioning fills the volume, so it must not be filled sequentially afterwards.
             if is_database(settings):
                 await self._enter(settings)
                 progress(Step(f"laying out the database on {settings.endpoint.uri}"))
@@ -143,7 +142,7 @@ class Volumes:
                 await each_of([self._fill(settings, index) for index in self._owners(settings)])
 
     def endpoints(self) -> list[str]:
-        """Those that the study names itself."""
+        """The endpoints that the study names itself."""
         return [settings.endpoint.uri for settings in self._external()]
 
     async def fill_all(self, uri: str) -> Worked:
@@ -175,7 +174,8 @@ class Volumes:
         return worked(await each_of([one(index) for index in self._owners(settings)]))
 
     async def reach(self, settings: Settings, index: int) -> Reached:
-        """Where the load of a host goes, its kernel's path up and known to be what was judged. Raises HostFault."""
+        """The endpoint of a host's load, with its kernel's path up and verified to be the checked volume. Raises
+        HostFault."""
         place, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
         given_away = settings.endpoint.uri in self._destroy
         if not _on_host(uri):
@@ -197,7 +197,7 @@ class Volumes:
         return Reached(attached.endpoint, self._program(attached), permission, attached)
 
     async def answers(self, settings: Settings) -> None:
-        """Raises HostFault where the endpoint does not answer. Writes nothing."""
+        """Raises HostFault if the endpoint does not answer. Writes nothing."""
         if _on_host(settings.endpoint.uri):
             await self.reach(settings, self._present()[0])
         else:
@@ -206,13 +206,13 @@ class Volumes:
             await self._task(self._initiators[first], self._binary.remote, document)
 
     def beside(self, settings: Settings) -> Beside | None:
-        """What loads the hosts in place of the engine; None where that does."""
+        """The program that loads the hosts in place of the engine; None for the engine."""
         if is_database(settings):
             return self.databases
         return self._programs if GENERATORS[settings.load.generator].host_script else None
 
     def needed_bytes(self, settings: Settings) -> int:
-        """Of each volume, by all clients that share it."""
+        """Bytes used of each volume by all clients that share it."""
         if is_database(settings):
             return settings.volume.size
         clients = 1 if CLIENT in settings.endpoint.uri else settings.load.clients or len(self._initiators)
@@ -247,7 +247,7 @@ class Volumes:
         return [index for index, place in enumerate(self._initiators) if place.name not in self._absent]
 
     def _viewers(self, settings: Settings) -> list[int]:
-        """Who looks: every host that has a volume, or a path, of its own."""
+        """The hosts that check: each with a volume or path of its own."""
         uri = settings.endpoint.uri
         return self._present() if CLIENT in uri or _on_host(uri) else self._present()[:1]
 
@@ -257,7 +257,7 @@ class Volumes:
         """`whole` holds the identities that were looked at from end to end, and by which host."""
         place, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
         progress(Step(f"{place.name}: checking what data {uri} holds"))
-        # What the user may give away is the endpoint as the study has it.
+        # The user gives permission for the endpoint as the study names it.
         named, label = settings.endpoint.uri, f"{settings.label} on {place.name}"
         destroy = named in self._destroy
         look_bytes: int | None = 0 if destroy else None

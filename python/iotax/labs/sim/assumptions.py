@@ -1,4 +1,4 @@
-"""What a simulated study takes for granted, figure by figure, and the same study with one of them larger or smaller."""
+"""The assumptions of a simulated study, figure by figure, and the same study with one of them smaller or larger."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Assumption:
 
     name: str
     value: str
-    """As the study has it, for reading."""
+    """The value in the study, for reading."""
     source: str = ""
-    """Of a cost; empty where the study's file says the rest."""
+    """The cost's source; empty for assumptions from the study's file."""
     costs: frozenset[tuple[str, str, str, str]] = frozenset()
-    """Table, protocol, side, figure; no side for how much turns vary."""
+    """Table, protocol, side, figure; no side for the variation of turns."""
     field: str = ""
-    """Of `media`, or `link_delay`, or of the lab."""
+    """A field of `media`, `link_delay`, or a field of the lab."""
 
     def in_study(self, study: Study, times: float) -> Study:
         """The study with its field so many times as large."""
@@ -79,8 +79,9 @@ class Assumption:
 
 
 def assumptions(study: Study) -> list[Assumption]:
-    """Those of a study of this lab: every cost that is not 0, and, unless they are factors, media, the links' delay,
-    the adapters' coalescing and the interconnect. Costs of equal source are one: they are right or wrong together."""
+    """The assumptions of a study of this lab: every cost that is not 0, and, unless they are factors, media, the links'
+    delay, the adapters' coalescing and the interconnect. Costs from the same source are one assumption: they are right
+    or wrong together."""
     lab = study.lab.sim
     assert lab is not None, "a study of this lab"
     found = _cost_assumptions(study)

@@ -52,8 +52,8 @@ def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str
 def table_costs(
     table: CostTable, protocol: str, times: Callable[[str, str], float] = lambda *_: 1.0
 ) -> dict[str, dict[str, int]]:
-    """The same, as the table has them; or each, of a side and by its name, so many times as large. Of no side is how
-    much turns vary."""
+    """The costs as in the table, or each cost of a side multiplied by this factor. The variation of turns belongs to no
+    side."""
     sides, cv = table.protocols[protocol], turn_cv_percent(table) * times("", TURN_CV)
     return {
         side: document({name: cost.ns * times(side, name) for name, cost in costs.figures().items()}, cv)
@@ -62,12 +62,12 @@ def table_costs(
 
 
 def turn_cv_percent(table: CostTable) -> int:
-    """How much turns vary, which is not drawn."""
+    """The variation of turns, which is not drawn."""
     return table.turn_cv.percent if table.turn_cv else 0
 
 
 def document(figures: Mapping[str, float], cv_percent: float) -> dict[str, int]:
-    """Of one side, as the engine's documents say it, which have every figure."""
+    """Costs of one side in the engine's form, which requires every figure."""
     every = {"kib_sent": figures["kib"], "wake_short": figures["wake"], "wake_delay": 0.0, **figures}
     return {f"{name}_ns": round(ns) for name, ns in every.items()} | {"turn_cv_percent": min(100, round(cv_percent))}
 
@@ -78,15 +78,14 @@ def told(sides: Sides) -> dict[str, Costs]:
 
 
 def initiators(costs: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """What a thread of the initiators costs: guest and hypervisor together, where there are both."""
+    """Costs of the initiators' threads: guest and hypervisor together, if there are both."""
     added = {name: ns for name, ns in costs.get("hypervisor", {}).items() if name.endswith("_ns")}
     return {name: figure + added.get(name, 0) for name, figure in costs["initiator"].items()}
 
 
 def hypervisor_ns(costs: Mapping[str, Mapping[str, int]], work: SiteWork | None, ios: int) -> int | None:
-    """What the hypervisor spent of the CPU time in which the initiators did this work; None where the costs know none.
-    A turn that the window cuts is counted as the simulator counts it; a figure's rounding aside this is exact where
-    turns do not vary."""
+    """The hypervisor's part of the CPU time of the initiators' work; None if the table has none. A turn that the window
+    cuts is counted as the simulator counts it. Except for rounding, this is exact if turns do not vary."""
     if "hypervisor" not in costs or work is None:
         return None
     figures = costs["hypervisor"]

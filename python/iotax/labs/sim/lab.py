@@ -1,7 +1,5 @@
-"""Trials in virtual time: one document to the engine's simulator for each, and the result of a load as the answer.
-
-The same study and seed give the same figures on any machine.
-"""
+"""Trials in virtual time: sends one document to the engine's simulator for each, and receives the result of a load. The
+same study and seed give the same figures on any machine."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ _HOSTS = {
 
 
 CostsOf: TypeAlias = Callable[[Study, str, Trial], Mapping[str, Mapping[str, int]]]
-"""Study, protocol, trial → side → what its threads cost."""
+"""Study, protocol, trial → side → costs of its threads."""
 
 
 class SimLab(Lab):
@@ -155,7 +153,7 @@ def simulate(program: Path, document: dict[str, Any], progress: Progress, begun:
 
 
 def simulate_document(study: Study, settings: Settings, seed: int, costs: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine's `simulate` document of one trial. `costs`: side → what its threads cost."""
+    """The engine's `simulate` document of one trial. `costs`: side → costs of its threads."""
     lab, topology = settings.sim, settings.topology
     assert lab is not None, "a study of this lab"
     link: dict[str, Any] = {"rate_bits_per_s": topology.link_rate, "delay_ns": topology.link_delay}
@@ -191,15 +189,15 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
 
 
 def paths_used(settings: Settings) -> int:
-    """By which a client reaches a volume at a time; of each port one to either controller, where there are both."""
+    """Paths that a client uses at a time; one per port to either controller, if there are both."""
     lab = settings.sim
     assert lab is not None, "a study of this lab"
     return settings.topology.paths_used * (2 if lab.paths_to == "both" and lab.takeover == "none" else 1)
 
 
 def _partners(study: Study, lab: Sim) -> dict[str, Any]:
-    """Of the document's paths: whom they lead to, and who is gone; nothing where no treatment of the study has either,
-    so that controllers are told of where they can be compared."""
+    """Document fields about the owners of paths and lost controllers; empty if no treatment of the study has either, so
+    that controllers are reported only where they can be compared."""
     asked = {"paths_to", "takeover"}
     labels = study.setups().values()
     if lab.paths_to == "owner" and lab.takeover == "none" and not asked & {*study.levels(), *itertools.chain(*labels)}:
@@ -217,7 +215,7 @@ def _partners(study: Study, lab: Sim) -> dict[str, Any]:
 
 
 def _fabrics(lab: Sim, protocol: str) -> dict[str, Any]:
-    """Of the document's paths: what stands between ports; nothing where nothing does."""
+    """Document fields about the devices between ports; empty if there are none."""
     if not lab.switches:
         return {}
     fabrics: dict[str, Any] = {"switches": lab.switches}

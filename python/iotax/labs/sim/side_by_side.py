@@ -21,10 +21,10 @@ from iotax.places.waiting import Engine
 from iotax.trial import Trial
 
 _AHEAD = 2
-"""Trials started or done ahead of the one that is asked for, for each that runs at a time: so that one which takes long
-keeps no processor idle, and little is lost where the run is killed."""
+"""Trials started or finished ahead of the requested one, for each that runs at a time: so that a long trial keeps no
+processor idle, and little is lost if the run is killed."""
 _MEMORY_SHARE = 2
-"""Of the free memory, one part in so many for the volumes of simulations."""
+"""The volumes of simulations may take this fraction of the free memory."""
 
 Begun: TypeAlias = Callable[[Engine], None]
 """Hears of a simulation's process as soon as it runs."""
@@ -33,7 +33,8 @@ Simulate: TypeAlias = Callable[[Trial, Progress, Begun], Outcome]
 
 
 def at_once(volumes_bytes: int) -> int:
-    """How many simulations with so large volumes run at a time: one on each usable processor, as far as memory goes."""
+    """Number of simulations with volumes of this size that run at a time: one on each usable processor, as far as
+    memory allows."""
     held = memory_free_bytes() // (_MEMORY_SHARE * max(1, volumes_bytes))
     return max(1, min(len(os.sched_getaffinity(0)), held))
 
@@ -41,7 +42,7 @@ def at_once(volumes_bytes: int) -> int:
 @dataclass
 class _Job:
     news: SimpleQueue[Sample | Step | None] = field(default_factory=SimpleQueue)
-    """How far it is; None once it has ended."""
+    """Its progress; None once it has ended."""
     future: Future[Outcome] | None = None
 
 
@@ -58,11 +59,11 @@ class SideBySide:
         self._closed = False
 
     def expect(self, trials: Sequence[Trial]) -> None:
-        """What will be asked for, in this order."""
+        """The trials to come, in this order."""
         self._next.extend(trials)
 
     def outcome(self, trial: Trial, progress: Progress) -> Outcome:
-        """Of a trial, which is started where it was not expected. Raises TrialFailed."""
+        """The result of a trial, which starts now if it was not expected. Raises TrialFailed."""
         if trial in self._next:
             while (following := self._next.popleft()) != trial:
                 self._jobs.pop(following.id, None)
@@ -76,7 +77,7 @@ class SideBySide:
         return job.future.result()
 
     def close(self) -> None:
-        """Ends what is under way. Twice does nothing."""
+        """Ends running simulations. A second call does nothing."""
         with self._lock:
             self._closed = True
             engines = list(self._engines)

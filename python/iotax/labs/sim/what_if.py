@@ -22,7 +22,7 @@ BUSIEST = "busiest port"
 
 @dataclass(frozen=True)
 class Change:
-    """What is different; what is None stays."""
+    """The changes; None means unchanged."""
 
     hosts: float | None = None
     """So many times as many."""
@@ -47,7 +47,7 @@ class Change:
         return ", ".join(part for part in parts if part)
 
     def reason_against(self, study: Study) -> str:
-        """Why the study cannot be so; empty where it can."""
+        """Why the study cannot have the change; empty if it can."""
         lab = study.lab.sim
         if lab is None:
             return f"{study.name} runs in the {study.lab.name} lab; what-if is of studies with `lab: sim`"
@@ -91,8 +91,8 @@ class Change:
 
 
 def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
-    """Resource → busy share in the window. Processors that no thread can use do not count. What one side's ports carry
-    the other's do too: the busier stand for both."""
+    """Resource → busy share in the window. Processors that no thread can use do not count. Ports of one side carry the
+    same as those of the other: the busier side stands for both."""
     work, window_ns = result.simulated, result.window.duration_ns
     assert work is not None, "a simulated trial"
     machines = settings.load.clients or 1
@@ -122,9 +122,9 @@ def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, 
 
 
 def held(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
-    """What holds I/Os back without working itself → its share of the window: queues with an end are as busy as their
-    places are taken; credits as long as ports of the side that waits more send or want one, those of a trunk as long as
-    its direction that waits more does. Where zones load ports unequally, one of them may be full while all are not."""
+    """Queues and credits → the share of the window in which they hold I/Os back. Bounded queues are as busy as their
+    places are taken. Credits count while ports of the side that waits more send or wait for one; for a trunk, its
+    direction that waits more. If zones load ports unequally, one of them may be full while others are not."""
     work, window_ns = result.simulated, result.window.duration_ns
     assert work is not None, "a simulated trial"
     machines, ports = settings.load.clients or 1, settings.topology.paths_used

@@ -22,7 +22,7 @@ _DEVICE = Path("/dev/kvm")
 
 
 def choose(image: Image, wanted: str, version: str) -> tuple[Accelerator, str]:
-    """The accelerator, and in words why that one. Raises VmFault where `wanted` is kvm and it does not work."""
+    """The accelerator, and in words why that one. Raises VmFault if `wanted` is kvm and it does not work."""
     if wanted == "tcg":
         return "tcg", "emulation, as asked"
     reason = _kvm_fault(image, version)
@@ -34,7 +34,7 @@ def choose(image: Image, wanted: str, version: str) -> tuple[Accelerator, str]:
 
 
 def _kvm_fault(image: Image, version: str) -> str | None:
-    """Why KVM does not work; None where it does. The verdict holds until the host boots anew."""
+    """Why KVM does not work; None if it does. The verdict holds until the host boots anew."""
     if not _DEVICE.exists():
         return "there is no /dev/kvm"
     if not os.access(_DEVICE, os.R_OK | os.W_OK):

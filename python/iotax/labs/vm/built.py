@@ -29,14 +29,14 @@ class Source:
     """Regular expression of the files of the source that are needed."""
     folder: str
     modules: tuple[str, ...]
-    """Files below the folder that the build makes, without their .ko, each after those that it needs."""
+    """Files below the build's folder, without their .ko, each after those that it needs."""
     makefiles: tuple[tuple[str, str], ...]
     """(path below the folder, text): in place of the kernel's own, which know its configuration."""
     options: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the modules, as the kernel shows them."""
+        """Names of the modules, as the kernel shows them."""
         return tuple(canonical(Path(each).name) for each in self.modules)
 
 

@@ -1,8 +1,8 @@
-"""Where downloaded packages and built images stand: $IOTAX_CACHE, else the user's cache directory.
+"""The cache of downloaded packages and built images: $IOTAX_CACHE, else the user's cache directory.
 
-Every entry is named by its content and moved to its place in one step, so a build that is killed leaves nothing that
-looks whole. An entry carries the checksums of its files, so that one that was damaged is made anew. A process keeps
-what it uses by a lock on that file, which goes with it however it ends; `prune` leaves such entries alone.
+Every entry is named by its content and moved to its place in one step, so that a killed build leaves nothing that looks
+complete. An entry has the checksums of its files, so that a damaged one is replaced. A process keeps the entries it
+uses by a lock on that file, which ends with the process; `prune` does not remove such entries.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def cache_root() -> Path:
 
 
 def need_space(root: Path, wanted_bytes: int) -> None:
-    """Raises VmFault where the disk has less than that free."""
+    """Raises VmFault if the disk has less than that free."""
     free_bytes = shutil.disk_usage(root).free
     if free_bytes < wanted_bytes:
         raise VmFault(
@@ -53,7 +53,7 @@ def need_space(root: Path, wanted_bytes: int) -> None:
 
 @contextlib.contextmanager
 def locked(root: Path, report: Callable[[str], None]) -> Generator[None]:
-    """One builder at a time; the second finds what the first built. Raises VmFault where the disk is full."""
+    """One builder at a time; the second finds what the first built. Raises VmFault if the disk is full."""
     try:
         with (root / "lock").open("a") as lock:
             try:
@@ -108,7 +108,7 @@ def by_use(folder: Path) -> list[Path]:
 
 
 def prune(entries: Iterable[Path]) -> None:
-    """Removes those that no process keeps. For whoever holds `locked`."""
+    """Removes entries that no process keeps. Call while holding `locked`."""
     for entry in entries:
         if not _in_use(entry):
             shutil.rmtree(entry, ignore_errors=True)
@@ -121,7 +121,7 @@ def _in_use(entry: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # no entry, but what a build that was killed left
+        return False  # left by a killed build
     return False
 
 

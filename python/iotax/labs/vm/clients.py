@@ -1,8 +1,6 @@
-"""The load of several initiator guests: one start told to all of them, as on hosts, each in its own clock.
-
-The clocks of guests that count their instructions run apart, each as fast as the host lets its processor work: their
-starts are compared by our clock just before, and the pace of each is kept with what it did.
-"""
+"""The load of several initiator guests: all receive one start, as hosts do, each in its own clock. The clocks of guests
+that count their instructions run apart, each as fast as the host lets its processor work: their starts are compared by
+this machine's clock just before, and each guest's pace is kept with its results."""
 
 from __future__ import annotations
 
@@ -34,9 +32,9 @@ class Client:
 
     guest: Guest
     path: str
-    """Of the volume, there."""
+    """Path of the volume in the guest."""
     idle_cores: float
-    """What it spends without load, and what its hypervisor does."""
+    """Background of the guest and its hypervisor."""
     idle_hypervisor_cores: float
     daemon: int | None = None
     """The process there that serves it a virtual disk, if there is one."""
@@ -50,7 +48,7 @@ class Run:
     storage: Guest
     idle_storage_cores: float
     cpus: int
-    """Of each guest."""
+    """One task for each guest."""
 
     def measure(
         self, settings: Settings, *, seed: int, sample_ns: int, progress: Progress
@@ -62,7 +60,7 @@ class Run:
             for number, client in enumerate(self.clients)
         ]
         jobs = [Job(port, ENGINE, asked) for port, asked in zip(ports, documents, strict=True)]
-        # All of a guest is its initiator; the hypervisor's clocks are read at both ends alone.
+        # A guest counts as a whole for its initiator; the hypervisor's clocks are read at both ends only.
         names = [port.name for port in ports]
         observed = [HostSeries(name, (), {"initiator": "machine"}, virtual=True) for name in names]
         hear = Intervals(names, observed, progress).hear
@@ -94,7 +92,7 @@ class Run:
         return with_cpu(result, cpu), connected
 
     def _bytes(self) -> int:
-        """What all initiators' kernels have read and written so far."""
+        """Bytes that all initiators' kernels have read and written so far."""
         return sum(client.guest.bytes(client.path) for client in self.clients)
 
     def _target(self) -> Reading:

@@ -43,32 +43,32 @@ _KERNEL = 1 << 63
 _BEHIND_MAX = 1 << 20
 """An address this far behind a symbol is of no function that it names."""
 _NOBODYS = re.compile(r"asm_(common_interrupt|sysvec_\w+)|ret_from_fork\w*")
-"""Interrupts and new threads: they are not called by what ran before them."""
+"""Interrupts and new threads: the code before them did not call them."""
 _SHOWN = 1 / 200
 """Share of all instructions. A function that runs less, with all that it calls, is counted with its caller."""
 _SMALL = UNNAMED, "others"
 """Functions without a caller that ran less."""
 _PROCESSES: Mapping[Target, str] = {"kernel": "", "ganesha": "ganesha.nfsd", "tgt": "tgtd", "iotax": "loader"}
-"""Of each target that is a program. Its own loader starts the engine, and names its process."""
+"""Names of target programs. The image's own loader starts the engine, and its name is that of the process."""
 _DISK = "qemu-storage-da"
-"""As the kernel cuts the name short."""
+"""The name as the kernel truncates it."""
 _SYMBOLS_S = 120.0
-"""How long an emulated guest on a busy host may take to list its functions."""
+"""Time that an emulated guest on a busy host may take to list its functions."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A function under its callers, and what it had in a window itself."""
+    """A function under its callers, and its own counts in a window."""
 
     caller: int
-    """A place in the same list, before this one's; −1 where it has none."""
+    """Position in the same list, before this one's; −1 if it has none."""
     address: int
-    """Where the function begins."""
+    """Address of the function."""
     instructions: int
     copied_bytes: int
-    """By its string instructions."""
+    """Bytes copied by its string instructions."""
     lines: int
-    """That it fetched into the modelled cache; 0 where the plugin does not model one."""
+    """Cache lines that it fetched into the modelled cache; 0 if the plugin does not model one."""
 
 
 class Counts:
@@ -79,8 +79,8 @@ class Counts:
             self._map = mmap.mmap(file.fileno(), _SIZE)
 
     def know(self, addresses: Sequence[int], roots: Iterable[int]) -> None:
-        """Where functions begin, ascending; `roots`: those that begin a stack of their own. From now on the plugin
-        counts by them. Raises ValueError where there are more than it takes."""
+        """Addresses of functions, ascending; `roots`: those that start a stack of their own. The plugin counts by them
+        from now on. Raises ValueError if there are too many."""
         if len(addresses) > _FUNCTIONS_MAX:
             raise ValueError(
                 f"the guest's kernel has {len(addresses)} functions, and the plugin takes {_FUNCTIONS_MAX}"
@@ -103,8 +103,8 @@ class Counts:
         self._put(_ARMED_AT, 0)
 
     def window(self) -> list[Node]:
-        """What ran between the first mark and the last, callers first. Raises ValueError where there were no two marks
-        or a table was full."""
+        """The calls between the first mark and the last, callers first. Raises ValueError if there were no two marks or
+        a table was full."""
         _, _, functions, _, marks, nodes, lost = self._header()
         if marks < 2:
             raise ValueError(f"{MARK} of the guest's kernel was called {marks} times, not at both ends of the window")
@@ -157,8 +157,8 @@ class Symbols:
 
     @classmethod
     def parse(cls, lines: Iterable[str]) -> Symbols:
-        """/proc/kallsyms, of which lines that are no function's are passed over. Of several names of one place the
-        plainest is taken, and what a compiler appends to names is left out."""
+        """/proc/kallsyms; lines that are not about functions are skipped. Of several names of one address the plainest
+        is taken, without suffixes of the compiler."""
         best: dict[int, tuple[str, str]] = {}
         for line in lines:
             if not (match := _KALLSYMS.match(line)):
@@ -205,7 +205,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Counted:
-    """What a guest's instructions were spent on, in a window."""
+    """Instructions of a guest in a window."""
 
     layers: dict[str, dict[str, int]]
     """Layer → function → instructions."""
@@ -213,21 +213,21 @@ class Counted:
     copied_bytes: dict[str, dict[str, int]]
     """Layer → function that had them copied → bytes that string instructions copied."""
     cache_lines: dict[str, dict[str, int]]
-    """Layer → function → lines fetched; empty where the plugin models no cache."""
+    """Layer → function → lines fetched; empty if the plugin models no cache."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """What a guest's addresses stand for."""
+    """The functions and programs at a guest's addresses."""
 
     kernel: Symbols
     programs: tuple[Program, ...] = ()
-    """Of processes that outlive the load; what is in none of them is the load generator's."""
+    """Processes that outlive the load; all other processes count as the load generator's."""
     target: str = ""
     """The process that serves the load, if one does."""
 
     def begins(self) -> list[int]:
-        """Where each function begins, ascending; what is behind the last address of a function begins another."""
+        """Addresses of functions, ascending; code after the last address of a function starts another."""
         programs = itertools.chain.from_iterable((each.begin, each.end) for each in self.programs)
         kernel = self.kernel.addresses
         ends = [
@@ -236,7 +236,7 @@ class Code:
         return sorted({0, *programs, _KERNEL, *kernel, *(each for each in ends if each < 1 << 64)})
 
     def roots(self) -> list[int]:
-        """Where functions begin that nobody called."""
+        """Addresses of functions without a caller."""
         names = zip(self.kernel.addresses, self.kernel.names, strict=True)
         return [at for at, (name, module) in names if not module and _NOBODYS.fullmatch(name)]
 
@@ -260,7 +260,7 @@ class Code:
         return owner
 
     def _calls(self, nodes: Sequence[Node]) -> tuple[Call, ...]:
-        """The tree by name, without what is too small to show."""
+        """The tree by name, without nodes too small to show."""
         below = [node.instructions for node in nodes]
         for at in range(len(nodes) - 1, -1, -1):
             if nodes[at].caller >= 0:
@@ -269,7 +269,7 @@ class Code:
         places: dict[tuple[int, str, str], int] = {}
         counts: Counter[int] = Counter()
         shown: list[int] = []
-        """Of each node the place of its own, or of the caller that has its count."""
+        """For each node its own position, or that of the caller that has its count."""
         for at, node in enumerate(nodes):
             caller = shown[node.caller] if node.caller >= 0 else -1
             place = caller
@@ -301,7 +301,7 @@ class Code:
 
 
 def _used_names(found: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
-    """The most first, and what has none left out."""
+    """The largest first, without those that have none left."""
     used = {layer: {name: count for name, count in own.most_common() if count} for layer, own in found.items()}
     return {layer: own for layer, own in used.items() if own}
 
@@ -315,7 +315,7 @@ class CountedGuest:
         self._symbols = Symbols([], [])
 
     def learn(self) -> None:
-        """Which functions stand where. Raises ValueError where the kernel does not say."""
+        """Reads which functions are where. Raises ValueError if the kernel does not tell."""
         modules = self._guest.run("cut -d ' ' -f 1,6 /proc/modules")
         programs = tuple(Program.parse(line) for line in self._guest.run("code_maps") if line.startswith("MAP "))
         if (modules, programs) == self._known:
@@ -331,14 +331,14 @@ class CountedGuest:
         self._known = modules, programs
 
     def begin(self) -> None:
-        """From now on readings of /proc/stat are marks. After `learn`."""
+        """From now on, reads of /proc/stat are marks. Call after `learn`."""
         self._counts.arm(self._symbols.address_of(MARK) or 0)
 
     def end(self) -> None:
         self._counts.disarm()
 
     def counted(self, served_by: Target) -> Counted:
-        """Of the window that ended. Raises ValueError."""
+        """The counts of the window that ended. Raises ValueError."""
         programs = self._known[1] if self._known else ()
         return Code(self._symbols, programs, _PROCESSES[served_by]).counted(self._counts.window())
 

@@ -39,7 +39,7 @@ class Reading:
 
 
 class Clocks(Protocol):
-    """What tells how long something worked, and how long it took."""
+    """How long something ran, and over which period."""
 
     def busy_ns(self, later: Self) -> int: ...
     def wall_ns(self, later: Self) -> int: ...
@@ -50,7 +50,7 @@ _Clocks = TypeVar("_Clocks", bound=Clocks)
 
 @dataclass(frozen=True)
 class Idle:
-    """What the guests and the initiator's hypervisor spend without load, in cores."""
+    """CPU that the guests and the initiator's hypervisor use without load, in cores."""
 
     initiator: float
     target: float
@@ -89,11 +89,9 @@ def with_guests(
     target_ns: int | None,
     hypervisor_ns: int | None,
 ) -> TrialResult:
-    """The result with the CPU of whole guests. `idle_cores` is what the load's guest spends without load; of target and
-    hypervisor that is taken off already. `both_ends`: the load's guest is the target's too.
-
-    What the initiator's hypervisor spends is this host's time, and stands apart.
-    """
+    """The result with the CPU of whole guests. `idle_cores` is the background of the load's guest; for target and
+    hypervisor it is already subtracted. `both_ends`: the load's guest is the target's, too. The CPU of the initiator's
+    hypervisor is this host's time and separate."""
     window_ns = result.window.duration_ns
     parts = load_parts(
         result, host=f"{load_guest} guest", processors=processors, idle_cores=idle_cores, both_ends=both_ends
@@ -114,7 +112,7 @@ def with_cpu(result: TrialResult, parts: list[CpuTime]) -> TrialResult:
 
 
 def _of_guest(second: CpuSecond, *, both_ends: bool) -> CpuSecond:
-    """What the engine read as its machine is the load's guest; of the other guest nobody knows more than its ends."""
+    """The machine that the engine read is the load's guest; the other guest was read only at its ends."""
     role: CpuRole = "machine" if both_ends else "initiator"
     return second.model_copy(update={"busy_ns": {role: second.busy_ns["machine"]}})
 
@@ -122,8 +120,8 @@ def _of_guest(second: CpuSecond, *, both_ends: bool) -> CpuSecond:
 def load_parts(
     result: TrialResult, *, host: str, processors: int, idle_cores: float, both_ends: bool = False
 ) -> list[CpuTime]:
-    """Of the guest of a load, by the engine's own reading: all of it, and of it the engine, and who serves it a virtual
-    disk, which the engine watched as the target."""
+    """CPU of a load's guest by the engine's own reading: all of it, the engine's part, and the part of the process that
+    serves it a virtual disk, which the engine watched as the target."""
     window_ns = result.window.duration_ns
     process, engines = result.cpu.part("initiator", "process"), result.cpu.part("other", "machine")
     parts = []
@@ -167,5 +165,5 @@ def hypervisor_part(busy_ns: int) -> CpuTime:
 
 
 def busy_ns_of(cores: list[Core], duration_ns: int) -> int:
-    """What the engine's reading of /proc/stat says of the guest that it runs in."""
+    """The engine's reading of /proc/stat in its guest."""
     return sum(max(0, duration_ns - core.idle_ns - core.iowait_ns - core.steal_ns) for core in cores)

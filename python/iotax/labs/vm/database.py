@@ -29,13 +29,13 @@ from iotax.trial import TrialResult
 
 _BUILD_S = 600.0
 _STEP_S = 240.0
-"""PostgreSQL's start and end, which flush what it has."""
+"""Time for PostgreSQL's start and end, which flush its data."""
 _SLOWDOWN = 30
-"""How much longer than by its own clock an emulated guest may take on a busy host."""
+"""Extra time that an emulated guest may take on a busy host beyond its own clock."""
 _TRANSACTION_S = 2.0
 """The longest that transactions may take on average."""
 _CHECKPOINT_AT = 0.25
-"""Of a window of time: when a checkpoint is asked for."""
+"""Share of a timed window after which a checkpoint is requested."""
 
 
 def is_database(settings: Settings) -> bool:
@@ -56,7 +56,7 @@ class Host:
     guest: Guest
     device: str
     idle_cores: float
-    """What it spends without load, and what its hypervisor does."""
+    """Background of the guest and its hypervisor."""
     idle_hypervisor_cores: float
 
 
@@ -72,7 +72,7 @@ class Run:
     local: bool
     """There is none."""
     cpus: int
-    """Of each guest."""
+    """One task for each guest."""
 
     def measure(self, settings: Settings, *, seed: int, endpoint: str) -> TrialResult:
         """Raises TrialFailed, StepFailed and VmFault."""
@@ -165,7 +165,7 @@ class _Edge:
 
 @dataclass(frozen=True)
 class _Window:
-    """Of a host."""
+    """CPU readings of a host."""
 
     begun: _Edge
     ended: _Edge
@@ -181,7 +181,7 @@ def _measured(window: _Window, lines: Sequence[str]) -> Measured:
 
 
 def _offset(guest: Guest) -> Offset:
-    """Of its clock."""
+    """A reading of its clock."""
     ours = Ours()
     sent_ns = ours.now_ns()
     at_us = _time_us(_only(guest.run('echo "NOW $EPOCHREALTIME"'), "NOW"))
@@ -210,6 +210,6 @@ def _only(lines: Sequence[str], word: str) -> str:
 
 
 def _time_us(epoch: str) -> int:
-    """Of the shell's EPOCHREALTIME."""
+    """A value of the shell's EPOCHREALTIME."""
     seconds, _, fraction = epoch.partition(".")
     return int(seconds) * 1_000_000 + int(f"{fraction:0<6}"[:6])

@@ -54,7 +54,7 @@ _NO_DRIVER = {
 
 @dataclass(frozen=True)
 class _Disk:
-    """QEMU's devices of a controller and its disk, and what the guest calls the disk."""
+    """QEMU's devices of a controller and its disk, and the disk's name in the guest."""
 
     controller: str
     disk: str
@@ -70,7 +70,7 @@ _DISKS = {
 
 
 def obstacle(settings: Settings, guests: int, unavailable: Mapping[str, str]) -> str | None:
-    """Why the hypervisor cannot attach this volume; None where it can, or where the guest's kernel shall."""
+    """Why the hypervisor cannot attach this volume; None if it can, or if the guest's kernel attaches it."""
     protocol, controller = settings.endpoint.protocol, settings.topology.attach
     if not settings.topology.by_hypervisor:
         return None
@@ -89,14 +89,14 @@ def obstacle(settings: Settings, guests: int, unavailable: Mapping[str, str]) ->
 
 
 def _shaped(topology: Topology) -> str | None:
-    """A setting of the guest's link or initiator that is not as it is when nothing is said."""
+    """A setting of the guest's link or initiator that is not at its default."""
     usual = Topology()
     fields = (name for name in Topology.model_fields if name not in ("attach", "target", "kernel"))
     return next((name for name in fields if getattr(topology, name) != getattr(usual, name)), None)
 
 
 def ports_taken(settings: Settings) -> str | None:
-    """Why the target's ports cannot be forwarded from this host; None where they can, or need not be."""
+    """Why the target's ports cannot be forwarded from this host; None if they can, or need not be."""
     fixed = settings.endpoint.protocol == "nfs3" and settings.topology.by_hypervisor
     for port in _NFS_PORTS if fixed else ():
         with socket.socket() as probe:
@@ -112,17 +112,15 @@ def ports_taken(settings: Settings) -> str | None:
 
 
 def above(guest: Guest, path: str) -> tuple[str, int]:
-    """A virtual disk above what the guest's own initiator has at `path`: its own path, and the process that serves it.
-
-    Raises VmFault and StepFailed.
-    """
+    """A virtual disk above the path of the guest's own initiator: its path, and the process that serves it. Raises
+    VmFault and StepFailed."""
     said = guest.run(f". /lab/controllers.sh; vduse_up {path}")
     daemon, disk = (line.partition("=")[2] for line in said[-2:])
     return disk, int(daemon)
 
 
 def watched(daemon: int | None) -> dict[str, int]:
-    """What the engine reads beside itself: in its own machine, whoever serves is the target to it."""
+    """What the engine reads besides itself: the process that serves the disk is the target of its own machine."""
     return {} if daemon is None else {"target": daemon}
 
 

@@ -1,7 +1,5 @@
-"""What the image builder must know of ELF files: libraries asked for, the loader, notes, a module's own description.
-
-Little-endian ELF64 only, as System V ABI (gabi) chapters 4 and 5 lay it out.
-"""
+"""Reads the parts of ELF files that the image builder needs: required libraries, the loader, notes, a module's
+description. Little-endian ELF64 only, as laid out in System V ABI (gabi) chapters 4 and 5."""
 
 from __future__ import annotations
 
@@ -72,7 +70,7 @@ def notes(data: bytes) -> set[tuple[str, int]]:
 
 
 def without_symbols(data: bytes) -> bytes:
-    """A program as it is loaded: what lies behind its last segment serves debuggers only, and so do its sections."""
+    """A program as it is loaded: data behind its last segment, and its sections, are for debuggers only."""
     end = max(offset + size for _, offset, _, size in _segments(data))
     header = bytearray(data[:end])
     struct.pack_into("<Q", header, 40, 0)
@@ -101,7 +99,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _section(data: bytes, wanted: str) -> bytes:
-    """The bytes of a section; none where there is no such section."""
+    """The bytes of a section; none if there is no such section."""
     if not is_elf(data):
         raise ValueError("no little-endian ELF64 file")
     start = struct.unpack_from("<Q", data, 40)[0]

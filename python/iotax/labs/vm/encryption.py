@@ -19,13 +19,13 @@ _SECRET_BYTES = 32
 class _End:
     guest: Guest
     environment: str
-    """As its scripts read it."""
+    """Settings in the form of its scripts."""
     host: int
     """1: the storage guest; 2: an initiator."""
 
 
 class Links:
-    """Of guests that are up; in plain text until `encrypt`."""
+    """Encryption of guests that are up; in plain text until `encrypt`."""
 
     def __init__(self, guests: Guests, storage: Guest) -> None:
         """`storage` may be the initiator's guest, too."""
@@ -35,8 +35,8 @@ class Links:
         """The storage first; empty while nothing is encrypted."""
 
     def encrypt(self, settings: Settings, environment: str) -> None:
-        """As these settings ask, with new keys; links that are encrypted stay as they are. Raises VmFault and
-        StepFailed."""
+        """Encrypts as these settings require, with new keys; links that are encrypted stay as they are. Raises VmFault
+        and StepFailed."""
         if self._ends or settings.topology.encryption == "none":
             return
         self._kind, clients = settings.topology.encryption, settings.load.clients or 1
@@ -60,10 +60,8 @@ class Links:
 
     @contextmanager
     def watched(self, paths: Sequence[Sequence[str]]) -> Generator[None]:
-        """Raises StepFailed at the end where an initiator moved more data meanwhile than were encrypted.
-
-        `paths` are the volumes of each initiator, whose kernel counts what it reads and writes there.
-        """
+        """Raises StepFailed at the end if an initiator moved more data than were encrypted. `paths` are the volumes of
+        each initiator, whose kernel counts what it reads and writes there."""
         watched = list(zip(self._ends[1:], map(_counted_once, paths), strict=False))
         before = [_bytes(end, own) for end, own in watched]
         yield
@@ -80,8 +78,8 @@ class Links:
 
 
 def apart(settings: Settings, guests: int, asked: Iterable[Settings]) -> str:
-    """In one guest the target stands in a network of its own, where any of the study's trials encrypts the link to it:
-    plain text goes the same way. As the guest's scripts read it, which pass all settings on."""
+    """With one guest, the target has its own network namespace if any of the study's trials encrypts the link to it:
+    plain text takes the same path. In the form of the guest's scripts, which pass all settings on."""
     encrypts = guests == 1 and any(each.topology.encryption != "none" for each in asked)
     return "set -a; APART=1; " if encrypts and settings.endpoint.protocol in OVER_TCP else ""
 
@@ -95,7 +93,7 @@ def _bytes(end: _End, paths: Sequence[str]) -> tuple[int, int]:
 
 
 def _counted_once(paths: Sequence[str]) -> list[str]:
-    """What is counted over all NFS mounts, or all NVMe paths, is asked for once."""
+    """Counters over all NFS mounts, or all NVMe paths, are read once."""
     together = ("/mnt/", "/dev/nvme")
     return list(dict.fromkeys(next((kind for kind in together if path.startswith(kind)), path) for path in paths))
 
@@ -105,7 +103,7 @@ def _public_key(end: _End) -> str:
 
 
 def _peers(public: Sequence[str], paths: int) -> list[str]:
-    """For each end, the storage first, whom it meets on which link."""
+    """For each end, the storage first: its peer on each link."""
     storage, *initiators = public
     links = range(max(paths, len(initiators)))
     others = initiators * paths if len(initiators) == 1 else initiators

@@ -1,4 +1,4 @@
-"""What stands in the way of the vm lab, in words that say what to do."""
+"""Faults of the vm lab, with what to do."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ from iotax.trial import TrialResult
 _EDGE = 0.1
 """Share of the window at either end that the readings leave out: fio does not say when exactly it begins."""
 _EDGE_MIN_NS = 250_000_000
-"""And no less, of a short window a third: the guest looks twenty times a second whether fio has started."""
+"""And no less; a third of a short window: the guest checks twenty times a second whether fio has started."""
 _STEP_S = 120.0
 _SLOWDOWN = 30
-"""How much longer than by its own clock an emulated guest may take on a busy host."""
+"""Extra time that an emulated guest may take on a busy host beyond its own clock."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Edge:
 
 @dataclass(frozen=True)
 class _Around:
-    """Before fio, or after it."""
+    """Readings before fio, or after it."""
 
     target: Reading
     hypervisor: HypervisorClocks
@@ -58,7 +58,7 @@ class Run:
     role: Role
     """The guest that it runs in."""
     path: str
-    """Of the volume, there."""
+    """Path of the volume in the guest."""
     daemon: int | None
     """The process there that serves it a virtual disk, if there is one."""
     both_ends: bool
@@ -66,7 +66,7 @@ class Run:
     local: bool
     """There is none."""
     cpus: int
-    """Of each guest."""
+    """One task for each guest."""
     idle: Idle
 
     def measure(self, settings: Settings, *, seed: int, endpoint: str) -> TrialResult:
@@ -120,7 +120,7 @@ class Run:
         )
 
     def _cpu(self, first: _Edge, last: _Edge, result: TrialResult) -> list[CpuTime]:
-        """Of its own guest, for the whole window."""
+        """CPU of its own guest, for the whole window."""
         window_ns = result.window.duration_ns
         stretch = window_ns / max(1, first.load_guest.wall_ns(last.load_guest))
         host = f"{self.role} guest"
@@ -157,7 +157,7 @@ class Run:
         return parts
 
     def _beyond(self, before: _Around, after: _Around, result: TrialResult) -> list[CpuTime]:
-        """Of the others, its share of the whole load."""
+        """CPU of the others: a share of the whole load's."""
         parts, moved = [], after.moved - before.moved
         target_ns = LoadCost(before.target, after.target, moved).cpu_ns(result.moved_bytes, self.idle.target)
         if target_ns is not None and not self.both_ends and not self.local:

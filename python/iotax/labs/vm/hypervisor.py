@@ -42,7 +42,7 @@ def read_clocks(pid: int, processors: list[int], *, kvm: bool) -> HypervisorCloc
 
 
 def processor_threads(answer: list[dict[str, Any]]) -> list[int]:
-    """Of QEMU's answer to `query-cpus-fast`; under icount all processors share one thread."""
+    """QEMU's answer to `query-cpus-fast`; under icount all processors share one thread."""
     return sorted({each["thread-id"] for each in answer})
 
 

@@ -28,11 +28,11 @@ from iotax.places.guest import ENGINE
 
 _IMAGE_BYTES = 200 << 20
 _IMAGES_SPARED = 3
-"""Who compares two builds of the engine goes back and forth between their images."""
+"""Comparing two builds of the engine alternates between their images."""
 _ENGINE_FOLDER = str(Path(ENGINE).parent.relative_to("/"))
 """Starts the engine in a guest."""
 KERNEL, PACKED_KERNEL = "vmlinux", "vmlinuz"
-"""Of a built image; boot loaders take the second."""
+"""Kernel of a built image; boot loaders take the second."""
 
 Report = Callable[[str], None]
 
@@ -42,10 +42,10 @@ class Image:
     """A built image."""
 
     kernel: Path
-    """As QEMU starts it: unpacked where it can be."""
+    """The kernel for QEMU: unpacked if possible."""
     initramfs: Path
     release: str
-    """Of the kernel: 6.1.0-56-amd64."""
+    """Release of the kernel: 6.1.0-56-amd64."""
     packages: dict[str, str]
     """Name → version of every package that gave something."""
     unavailable: dict[str, str]
@@ -54,7 +54,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Contents:
-    """What an image holds beside what every image holds."""
+    """Optional contents of an image."""
 
     kernel: str = STOCK
     """The release that a study names, the distribution's stock one, or the folder of a kernel."""
@@ -68,16 +68,16 @@ class Contents:
     """Load generators beside the engine by name, each with its package and program. The libraries of one may be larger
     than all others together."""
     encryption: tuple[str, ...] = ()
-    """What encrypts links."""
+    """The tools that encrypt links."""
     vduse: bool = False
-    """Whether it has QEMU's storage daemon, and the modules that it needs are built."""
+    """Whether it has QEMU's storage daemon; the modules that it needs are then built."""
 
 
 def build(engine: Path, report: Report, *, update: bool = False, contents: Contents = Contents()) -> Image:
-    """The image for this engine: the cached one where nothing changed. Raises VmFault.
+    """The image for this engine: from the cache if nothing changed. Raises VmFault.
 
-    It stays in the cache as long as this process lives. A new one takes the place of those that were used least lately.
-    `update` asks the package manager for newer packages; otherwise those in the cache are used.
+    It stays in the cache as long as this process lives. A new image replaces the least recently used ones. `update`
+    asks the package manager for newer packages; otherwise those in the cache are used.
     """
     root = cache_root()
     with locked(root, report):
@@ -122,7 +122,7 @@ class _Ingredients:
 
 
 def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Contents, report: Report) -> _Ingredients:
-    """Of a kernel's package by its name, or of a kernel in a folder."""
+    """Version of a kernel's package by its name, or of a kernel in a folder."""
     own, kernel = (wanted, wanted.name) if isinstance(wanted, Package) else (None, wanted)
     asked = {name: recipe.SERVERS[name] for name in contents.servers}
     asked |= {name: recipe.ENCRYPTION[name] for name in contents.encryption}
@@ -151,14 +151,14 @@ def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Cont
 
 
 def _absence(store: Store, part: recipe.Part) -> str | None:
-    """Why a program's packages cannot be had; None where they can."""
+    """Why a program's packages cannot be had; None if they can."""
     named = dict.fromkeys(package for package, _ in (*part.programs, *part.libraries))
     unknown = [package for package in named if not store.knows(package)]
     return f"the package lists do not know {' or '.join(unknown)}" if unknown else None
 
 
 def _lack(packages: dict[str, Package], part: recipe.Part) -> str | None:
-    """Which program a distribution has in another package than it was looked for; None where all are there."""
+    """A program that a distribution has in another package than expected; None if all are there."""
     lost = [f"{package} holds no {name}" for package, name in part.programs if not _found(packages[package], name)]
     return "; ".join(lost) or None
 

@@ -36,7 +36,7 @@ def finding(drivers: Collection[str]) -> CheckItem:
 
 
 def environment(drivers: Collection[str], version: str, report: Callable[[str], None]) -> dict[str, str]:
-    """Variables with which this QEMU finds the drivers. Raises VmFault where it cannot have them."""
+    """Environment variables with which this QEMU finds the drivers. Raises VmFault if they cannot be had."""
     if not any(_absence(driver, {}) for driver in drivers):
         return {}
     report(f"packages: {_PACKAGE}, QEMU's own initiators")
@@ -73,7 +73,7 @@ def _from_package(drivers: Collection[str], version: str, report: Callable[[str]
 
 
 def _absence(driver: str, variables: Mapping[str, str]) -> str | None:
-    """Why QEMU has no such driver; None where it has."""
+    """Why QEMU has no such driver; None if it has."""
     try:
         done = subprocess.run(
             [PROGRAM, "-M", "none", "-nodefaults", "-display", "none", "-S", "-blockdev", _TRIALS[driver]],

@@ -17,7 +17,7 @@ from iotax.labs.vm.packages import Package, Store, exists
 from iotax.labs.vm.untar import extract
 
 SUBJECT = "kernel modules"
-"""Of faults that another try would not mend: a network or a disk may be better the next time, a compiler is not."""
+"""Faults that another attempt would not fix: a network or a disk may be better the next time, a compiler is not."""
 _BUILD_S = 300
 _BEHIND = "drivers/w"
 
@@ -25,10 +25,10 @@ _BEHIND = "drivers/w"
 def unpack(
     store: Store, release: str, kernel: Package, wanted: re.Pattern[str], folder: Path, report: Callable[[str], None]
 ) -> Path:
-    """Headers of the kernel and the files of its source that are `wanted`, below the folder; where the headers are.
+    """Headers of the kernel and the `wanted` files of its source, below the folder; returns the place of the headers.
 
-    Names are matched without the archive's own folder: `drivers/nvme/host/tcp.c`. Nothing is looked for behind virtio's
-    drivers: file systems, headers and tools stand there. Raises VmFault.
+    Names are matched without the archive's own folder: `drivers/nvme/host/tcp.c`. Only the first part of the archive is
+    searched, up to virtio's drivers. Raises VmFault.
     """
     for tool in ("make", "gcc"):
         if shutil.which(tool) is None:
@@ -76,7 +76,7 @@ def make(headers: Path, part: Path, options: Iterable[str]) -> None:
 
 
 def _compiler(headers: Path) -> list[str]:
-    """The compiler that the kernel was built with, where it is installed; else the default one."""
+    """The compiler with which the kernel was built, if it is installed; else the default one."""
     variables = headers / ".kernelvariables"
     named = re.search(r"gcc-\d+", variables.read_text()) if variables.is_file() else None
     return [f"CC={named[0] if named and shutil.which(named[0]) else 'gcc'}"]

@@ -22,7 +22,7 @@ _PVH_ENTRY = ("Xen", 18)
 
 
 def unpacked(image: bytes) -> bytes | None:
-    """The kernel within a packed one; None where it is packed in a way unknown here, or has no such entry point."""
+    """The kernel in a packed one; None if the packing is unknown or the kernel has no such entry point."""
     import lzma  # noqa: PLC0415 - not every Python has it, and only guests need it
 
     if image[_MAGIC : _MAGIC + 4] != b"HdrS" or struct.unpack_from("<H", image, _VERSION)[0] < _PAYLOAD_SINCE:
@@ -49,7 +49,7 @@ def is_folder(release: str) -> bool:
 
 
 def release_in(folder: Path) -> str:
-    """The release of the kernel in a folder. Raises VmFault where it holds none, or several."""
+    """The release of the kernel in a folder. Raises VmFault if there is none, or several."""
     found = sorted((folder / "boot").glob("vmlinuz-*"))
     if len(found) != 1:
         raise VmFault(

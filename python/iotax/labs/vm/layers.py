@@ -33,7 +33,7 @@ LAYERS = (
     *(_TCP, _NET, _SCSI_TARGET, _NVME_TARGET, _NFS_SERVER, TARGET_PROGRAM, VIRTUAL_DISK),
     *(COPIES, _CHECKSUMS, _ENCRYPTION, _SCHEDULER, _INTERRUPTS, _LOCKS, _DATA, _MEMORY, LAB, UNNAMED),
 )
-"""In the order in which an I/O meets them, then what all of them use."""
+"""In the order of an I/O's path, then those that all of them use."""
 
 _MODULES: tuple[tuple[str, str], ...] = (
     (r"nvmet(_\w+)?|nvme_fcloop", _NVME_TARGET),
@@ -81,8 +81,8 @@ _NAMES: tuple[tuple[str, str], ...] = (
     (r"map_id\w*|tomoyo\w*", _VFS),
     (r"rb_\w+|kfifo\w*|list_(add|del)\w*", _DATA),
     (r"strscpy\w*|iovec_from_user|import_single_range|sgl_free\w*", COPIES),
-    # What several subsystems use comes first: a name such as `skb_copy_datagram_iter` belongs to the network, the copy
-    # that it calls does not.
+    # Shared code comes first: a name such as `skb_copy_datagram_iter` belongs to the network, but the copy that it
+    # calls does not.
     (
         r"_?copy_(to|from)_(user|iter|kernel)\w*|copy_user_\w+|memcpy\w*|memmove|memset\w*|memcmp|clear_user\w*|"
         r"_copy_(mc_)?(to|from)_\w+|copy_page(_to_iter|_from_iter)?\w*|copyin|copyout\w*|rep_movs\w*|rep_stos\w*|"
@@ -213,7 +213,7 @@ _NAMES: tuple[tuple[str, str], ...] = (
 
 
 def layer_of(name: str, module: str = "") -> str:
-    """Of a function; `module` is empty for the kernel's own image."""
+    """The layer of a function; `module` is empty for the kernel's own image."""
     if module:
         return _of_module(module)
     return _of_name(name.lstrip("_")) or _of_name(name) or UNNAMED

@@ -11,7 +11,7 @@ from iotax.labs.vm.packages import Package, Store, likeliest
 
 _TRIPLET = "x86_64-linux-gnu"
 FOLDERS = (f"usr/lib/{_TRIPLET}", f"lib/{_TRIPLET}", "usr/lib", "lib", "usr/lib64", "lib64")
-"""Where libraries stand, on this host and in packages."""
+"""Folders of libraries, on this host and in packages."""
 _LOADED_LATER = "libgcc_s.so.1"
 """glibc loads it when a thread is cancelled, and no header says so."""
 

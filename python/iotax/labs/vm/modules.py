@@ -58,7 +58,7 @@ class ModuleTree:
         return self._read[name]
 
     def closure(self, wanted: Iterable[str]) -> list[Module]:
-        """The wanted modules and all that they need, each after what it needs. Raises VmFault."""
+        """The wanted modules and all that they need, each after those that it needs. Raises VmFault."""
         found: dict[str, Module] = {}
         entered: set[str] = set()  # soft dependencies may go round in a circle
 
@@ -103,7 +103,7 @@ def index_files(modules: list[Module]) -> dict[str, str]:
     paths = {module.name: module.path for module in modules}
     place = {module.name: index for index, module in enumerate(modules)}
     needs: dict[str, list[str]] = {}
-    for module in modules:  # each after what it needs; modprobe loads a line from its end
+    for module in modules:  # each after those that it needs; modprobe loads a line from its end
         direct = [name for name in module.depends if name in paths]
         deep = [name for each in direct for name in needs.get(each, [])]
         needs[module.name] = sorted({*direct, *deep}, key=lambda name: -place[name])

@@ -25,18 +25,18 @@ from iotax.labs.vm.untar import extract
 
 _KERNEL = re.compile(r"linux-image-\d[\w.-]*")
 STOCK = "stock"
-"""The distribution's kernel: what its metapackage names."""
+"""The distribution's default kernel: what its metapackage names."""
 _POSTGRESQL = re.compile(r"postgresql-\d+")
 _DOWNLOAD_S = 600
 _UNPACKED_FACTOR = 6
-"""How much larger a package may become unpacked."""
+"""Factor by which a package may grow when unpacked."""
 
 LEFT_OUT = re.compile(
     r"usr/share/(doc|man|locale|info|lintian|bash-completion|bug)(/|$)"
     r"|lib/modules/[^/]+/kernel/(sound|drivers/(gpu|media|staging|iio|hwmon|usb|isdn|bluetooth|video)"
     r"|drivers/net/(wireless|ethernet|can|usb|wan|hamradio)|net/(wireless|mac80211|bluetooth|can))(/|$)"
 )
-"""What no lab needs, of hundreds of megabytes: left out when unpacking."""
+"""Files that no lab needs, hundreds of megabytes: left out when unpacking."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Package:
     """The packages that it depends on directly, the first of each alternative."""
 
     def keep(self) -> None:
-        """In the cache until this process ends. For whoever holds the cache's lock."""
+        """Keeps the entry in the cache until this process ends. Call while holding the cache's lock."""
         keep(self.root.parent)
 
 
@@ -65,7 +65,7 @@ class _Listed:
 
 
 def require_tools() -> None:
-    """Raises VmFault where there is no apt to download with."""
+    """Raises VmFault if there is no apt to download with."""
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise VmFault(
@@ -108,7 +108,7 @@ def kernel_of(release: str) -> str:
 
 
 def _packaged(name: str) -> bool:
-    """Whether it is a kernel, and no metapackage that only names one."""
+    """Whether it is a kernel, not a metapackage that only names one."""
     return not any(_KERNEL.match(each) for each in direct_depends(name))
 
 
@@ -122,7 +122,7 @@ def postgresql_package() -> str:
 
 
 def direct_depends(name: str) -> tuple[str, ...]:
-    """Of a package that need not be downloaded; empty when it is not known."""
+    """The version of a package in the cache; empty if unknown."""
     done = subprocess.run(
         ["apt-cache", "--no-recommends", "--no-suggests", "depends", name],
         capture_output=True, text=True, check=False, timeout=60,
@@ -142,12 +142,12 @@ class Store:
     def __init__(self, folder: Path, *, update: bool = False) -> None:
         self._folder = folder
         self.strict = False
-        """Compare every file of a package with its checksum before use, and fetch anew what differs."""
+        """Compares every file of a package with its checksum before use, and fetches different ones again."""
         folder.mkdir(parents=True, exist_ok=True)
         self._index_file = folder / "index.json"
         self._index: dict[str, str] = {}
         self.resting = not update
-        """Whether what was decided before still counts."""
+        """Whether an earlier decision is still valid."""
         self._decisions = folder / "kernels.json"
         if update:
             self._decisions.unlink(missing_ok=True)
@@ -222,7 +222,7 @@ class Store:
 
 
 def _listed(names: list[str]) -> dict[str, _Listed]:
-    """What apt would download for each name."""
+    """The files that apt would download for each name."""
     done = subprocess.run(
         ["apt-get", "download", "--print-uris", *names],
         capture_output=True, text=True, check=False, timeout=120,
@@ -263,7 +263,7 @@ def _download(missing: dict[str, _Listed], store: Path) -> None:
 
 
 def unpack(archive: Path, entry: Path) -> None:
-    """Files of a package into `entry`/root, its control file beside them. Nothing in it is run."""
+    """Unpacks a package into `entry`/root, with its control file beside it. Runs nothing from it."""
     control = subprocess.run(["dpkg-deb", "-f", archive], capture_output=True, check=True, timeout=60).stdout
     root = entry / "root"
     root.mkdir()

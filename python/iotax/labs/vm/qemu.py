@@ -48,7 +48,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a virtual machine is made of."""
+    """The parts of a virtual machine."""
 
     name: str
     memory_bytes: int
@@ -65,7 +65,7 @@ class Machine:
 
 
 def require_qemu() -> str:
-    """QEMU's version. Raises VmFault where it is not installed or does not start."""
+    """QEMU's version. Raises VmFault if it is not installed or does not start."""
     if shutil.which(PROGRAM) is None:
         raise VmFault("qemu", f"{PROGRAM} is not there: install it with `apt-get install qemu-system-x86`")
     if shutil.which(SETPRIV) is None:
@@ -118,7 +118,7 @@ def console_file(machine: Machine, folder: Path) -> Path:
 
 
 def counts_file(machine: Machine, folder: Path) -> Path:
-    """Where the plugin keeps what it counts."""
+    """File of the plugin's counts."""
     return folder / f"{machine.name}.counts"
 
 
@@ -172,7 +172,7 @@ class Process:
         return not self.alive()
 
     def console(self) -> str:
-        """What the guest's kernel wrote last: from its panic on, where there was one."""
+        """The last output of the guest's kernel: from its panic on, if there was one."""
         lines = self._console_lines()
         for index, line in enumerate(lines):
             if "Kernel panic" in line:
@@ -186,7 +186,7 @@ class Process:
             return []
 
     def ending(self) -> str:
-        """How a machine that is gone, or does not answer, came to that: the kernel's last words first."""
+        """Why a machine is gone or does not answer: the kernel's last words first."""
         for line in self._console_lines():
             if "Kernel panic" in line:
                 return f"the {self.machine.name} guest's kernel gave up: {line[line.index('Kernel panic') :]}"

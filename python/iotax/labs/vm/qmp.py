@@ -18,14 +18,14 @@ class QmpError(Exception):
 
 
 class QmpLost(Exception):  # noqa: N818 - an outcome, not a bug
-    """QEMU ended, or said nothing until the deadline."""
+    """QEMU ended, or sent nothing until the deadline."""
 
 
 class Qmp:
     """One monitor, connected."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:
-        """Raises QmpLost where nobody answers."""
+        """Raises QmpLost if nobody answers."""
         self._buffer = bytearray()
         self._events: list[dict[str, Any]] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -43,7 +43,7 @@ class Qmp:
             raise
 
     def execute(self, command: str, arguments: dict[str, Any] | None = None, *, timeout_s: float) -> Any:
-        """What the command returns. Raises QmpError and QmpLost."""
+        """The result of the command. Raises QmpError and QmpLost."""
         deadline_s = time.monotonic() + timeout_s
         try:
             self._socket.sendall(json.dumps({"execute": command, "arguments": arguments or {}}).encode() + b"\n")

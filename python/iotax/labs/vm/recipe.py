@@ -92,7 +92,7 @@ ENCRYPTION: dict[str, Part] = {
     ),
     "wireguard": Part(modules=("wireguard",), programs=(("iproute2", "ip"), ("wireguard-tools", "wg"))),
 }
-"""What encrypts a link. In the image only where a study asks for it."""
+"""Tools that encrypt a link. In the image only if a study needs them."""
 
 VDUSE = "vduse"
 """The part with which a guest's kernel has a disk of its own as a hypervisor's guest has it."""
@@ -101,7 +101,7 @@ STORAGE_DAEMON = Part(
     modules=("vduse", "virtio_vdpa", "virtio_blk"),
     programs=(("qemu-system-common", "qemu-storage-daemon"), ("iproute2", "vdpa")),
 )
-"""QEMU's block layer without a machine, and what shows its disk to the kernel. In the image only where asked for."""
+"""QEMU's block layer without a machine, and the tool that shows its disk to the kernel. In the image only if needed."""
 
 DATABASE = "database"
 """The part that only studies of databases ask for: it is as large as all others together."""
@@ -127,4 +127,4 @@ def database(package: str) -> Part:
 
 
 ALWAYS: dict[str, Part] = {"guest": BASE} | PROTOCOLS | CONTROLLERS
-"""What every image holds, by the name of what it serves."""
+"""Contents of every image, by the name of what they serve."""

@@ -22,7 +22,7 @@ from iotax.study.model import Slices
 from iotax.trial import Connected, Slice, TrialResult
 
 _CLOCK_S = 20.0
-"""How long a guest may take to say its time."""
+"""Time in which a guest must report its clock."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Load:
     document: dict[str, Any]
     """The engine's `run` task."""
     guest: Guest
-    """In which it runs."""
+    """The guest of the load."""
     role: str
-    """Of that guest, by name."""
+    """Paths of that guest, by name."""
     local: bool
     """Without a target."""
     both_ends: bool
@@ -50,17 +50,17 @@ class Measured:
 @dataclass(frozen=True)
 class Session:
     loads: Mapping[str, Load]
-    """By trial id."""
+    """Results by trial id."""
     rounds: Sequence[Sequence[int]]
     """Places in `loads`."""
     slices: Slices
     storage: Guest | None
-    """Where the target is, if it is not in the guest of the load."""
+    """The target's guest, if it is not that of the load."""
     cpus: int
-    """Of each guest."""
+    """Readings of each guest."""
 
     def measure(self, progress: Progress) -> dict[str, Measured]:
-        """By trial id. Raises TrialFailed, EngineError."""
+        """Results by trial id. Raises TrialFailed, EngineError."""
         guests = list(dict.fromkeys([load.guest for load in self.loads.values()] + [*filter(None, [self.storage])]))
         stations = [
             Station(
@@ -87,7 +87,7 @@ class Session:
             connected = Connected.model_validate((answer.connected or {})[name])
             apart = self.storage is not None and not load.local and not load.both_ends
             target = seen[self.storage] if apart and self.storage is not None else None
-            # A slice counts where every guest has read what it spent in it.
+            # A slice counts if every guest has read its CPU for it.
             slices = tuple(filter(None, (_with_target(each, target) for each in result.slices)))
             session.missed(name, len(slices))
             if not result.ios and not result.idle:
@@ -111,7 +111,7 @@ class Session:
 
 
 def _with_target(part: Slice, target: Seen | None) -> Slice | None:
-    """None where the target's guest was too late to read its clocks."""
+    """None if the target's guest was too late to read its clocks."""
     if target is None:
         return part
     if part.place not in target.busy_ns:

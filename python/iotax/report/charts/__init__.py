@@ -1,6 +1,6 @@
 """The charts of a report, drawn from a `Summary`.
 
-Each function gives a `Drawing`, or None where it has nothing to show.
+Each function gives a `Drawing`, or None if it has nothing to show.
 """
 
 from iotax.report.charts.base import Drawing, factor_title

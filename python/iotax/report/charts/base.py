@@ -15,11 +15,11 @@ from iotax.report.palette import Look, ref
 from iotax.wording import figure, title
 
 PANEL_PX = 336
-"""A third of the page's column, and a phone's whole."""
+"""Width of a panel: a third of the page's column, and the whole of a phone's."""
 HALF_PX = 516
 WIDE_PX = 1056
 LINE_PX = 14
-"""Between two labels."""
+"""Space between two labels."""
 _NAME_MAX = 14
 
 FACTOR_TITLES = {
@@ -43,27 +43,27 @@ class Drawing:
     """File name without extension."""
     title: str
     description: str
-    """What it shows, for those who cannot see it."""
+    """Text for readers who cannot see the chart."""
     draw: Callable[[int], Spec]
     wide_px: int = PANEL_PX
     mark: str = ""
-    """A word in the corner, where what is drawn was not measured."""
+    """A word in the corner of charts whose values were not measured."""
     _drawn: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """By width: the page and the file of its own show the same picture."""
+    """SVG by width: the page and the chart's own file show the same picture."""
 
     @property
     def widths_px(self) -> tuple[int, ...]:
         return (self.wide_px, PANEL_PX) if self.wide_px != PANEL_PX else (PANEL_PX,)
 
     def svg(self, width_px: int) -> str:
-        """As the chart library gives it, with stand-ins for colours."""
+        """The SVG from the chart library, with stand-ins for colours."""
         if width_px not in self._drawn:
             font.register()
             self._drawn[width_px] = self._marked(renderer.to_svg(self.draw(width_px)))
         return self._drawn[width_px]
 
     def _marked(self, svg: str) -> str:
-        """With the mark at the right of the chart's lower edge."""
+        """The SVG with the mark at the right of its lower edge."""
         if not self.mark:
             return svg
         found = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
@@ -80,7 +80,7 @@ class Drawing:
         return [(kind, self._inline(self.svg(w))) for kind, w in zip(kinds, self.widths_px, strict=True)]
 
     def file(self) -> str:
-        """For a file of its own: light colours, a background, title, description and font inside."""
+        """The SVG for a file of its own: light colours, a background, title, description and font inside."""
         svg = palette.to_light(_own_ids(self.svg(self.wide_px)))
         head = f"<title>{html.escape(self.title)}</title><desc>{html.escape(self.description)}</desc>"
         head += f"<style>{font.css()}</style>"
@@ -94,7 +94,7 @@ class Drawing:
 
 
 class Scale:
-    """A linear or logarithmic axis whose ends and ticks we know, so that labels can be placed beside lines."""
+    """A linear or logarithmic axis with known ends and ticks, so that labels can be placed beside lines."""
 
     def __init__(self, values: Sequence[float], *, zero: bool = False, log: bool | None = None) -> None:
         known = [v for v in values if math.isfinite(v)] or [1.0]
@@ -115,7 +115,7 @@ class Scale:
         return {"type": kind, "domain": [self.low, self.high], "nice": False, "zero": False}
 
     def at(self, value: float) -> float:
-        """0 at the low end, 1 at the high one."""
+        """The value's position: 0 at the low end, 1 at the high one."""
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
@@ -126,7 +126,7 @@ class Scale:
         return self.low + share * (self.high - self.low)
 
     def spread(self, values: Sequence[float], height_px: float) -> list[float]:
-        """Where labels for these values go so that none covers another: values on this axis."""
+        """Positions of labels for these values, as values on this axis, so that none covers another."""
         gap = LINE_PX / height_px
         order = sorted(range(len(values)), key=lambda i: values[i])
         places = [self.at(values[i]) for i in order]
@@ -161,12 +161,12 @@ def shape(looks: dict[str, Look], arms: Sequence[str]) -> Spec:
 
 
 def dots(rows: Sequence[Spec], channels: Spec, size: int = 34) -> Spec:
-    """Points with a rim in the page's colour, so that points that touch stay distinct."""
+    """Points with a rim in the page's colour, so that touching points stay distinct."""
     return layer("point", rows, channels, size=size, filled=True, opacity=0.8, stroke=ref("page"), strokeWidth=0.6)
 
 
 def parted(edges: Sequence[Spec], labels: Sequence[Spec], x: Spec, y: Spec, width_px: int) -> list[Spec]:
-    """Dashed lines where one part of a row of points ends, and the parts' names where there is room."""
+    """Dashed lines that separate the parts of a row of points, and the parts' names if there is room."""
     layers = [layer("rule", edges, {"x": x}, color=ref("axis"), strokeDash=[3, 3])] if edges else []
     if len(labels) <= (12 if width_px > PANEL_PX else 5):
         style = {"align": "left", "baseline": "bottom", "dx": 2, "dy": -2, "fontSize": 11, "color": ref("soft")}
@@ -179,19 +179,19 @@ def arm_titles(summary: Summary) -> dict[str, str]:
 
 
 def short(name: str) -> str:
-    """A name beside its line; the whole one stands in the legend."""
+    """A short name beside a line; the legend has the full name."""
     return name if len(name) <= _NAME_MAX else name[: _NAME_MAX - 1].rstrip() + "…"
 
 
 def room_px(names: Iterable[str]) -> float:
-    """What the names beside lines need at the right of a chart."""
+    """Space at the right of a chart for the names beside its lines."""
     return 14 + max((font.width_px(short(name), FONT_PX, bold=True) for name in names), default=0)
 
 
 def names_beside(
     rows: Sequence[Spec], arms: Sequence[str], names: Mapping[str, str], channels: Spec, scale: Scale, height_px: float
 ) -> Spec:
-    """Each arm's name at the right end of its line, none over another. `rows` are the points of the lines."""
+    """Each arm's name at the right end of its line, without overlap. `rows` are the points of the lines."""
     ends = [max((row for row in rows if row["arm"] == arm), key=lambda row: row["x"]) for arm in arms]
     places = scale.spread([each["y"] for each in ends], height_px)
     labels = [
@@ -218,19 +218,19 @@ def brief(value: float) -> str:
 
 
 def file_name(*parts: str) -> str:
-    """Words of a title as a file's name."""
+    """A title's words as a file name."""
     return re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower()).strip("-")
 
 
 def _own_ids(svg: str) -> str:
-    """Ids are unique only within one picture; a page holds many."""
+    """Ids are unique only within one picture, but a page holds many."""
     mark = f"c{next(_unique)}-"
     svg = re.sub(r'\bid="', f'id="{mark}', svg)
     return re.sub(r"url\(#", f"url(#{mark}", svg)
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten; with 2 and 5 between them, or all digits, while that gives few."""
+    """Powers of ten; with 2 and 5 between them, or all digits, if there are few."""
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 2, 3, 5, 7), tuple(range(1, 10)), tuple(x / 2 for x in range(2, 20))):
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [d * 10.0**k for k in decades for d in digits if low <= d * 10.0**k <= high]

@@ -1,4 +1,4 @@
-"""The CPU cost model in pictures: its lines, its effects, how effects depend on the protocol, and what it misses."""
+"""Charts of the CPU cost model: its lines, its effects, interactions with the protocol, and its residuals."""
 
 import math
 
@@ -27,9 +27,9 @@ from iotax.wording import figure, signed, span, title
 _HEIGHT_PX = 280
 _IDLE = "no load"
 _FEWEST_EFFECTS = 4
-"""Fewer show no line."""
+"""Fewer effects show no line."""
 _NAMED = 5
-"""Effects that are named in words, the largest."""
+"""Number of effects, the largest ones, that get a label."""
 
 
 def cost_lines(costs: CpuCosts, looks: dict[str, Look]) -> Drawing:
@@ -64,7 +64,7 @@ def cost_effects(costs: CpuCosts, looks: dict[str, Look]) -> Drawing | None:
 
 
 def cost_interactions(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
-    """The cost over each factor's levels, a line for each protocol: parallel lines are no interaction."""
+    """The cost over each factor's levels, a line for each protocol: parallel lines mean no interaction."""
     model = costs.model
     return [
         Drawing(
@@ -80,7 +80,7 @@ def cost_interactions(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
 
 
 def cost_half_normal(costs: CpuCosts, looks: dict[str, Look], base: str) -> Drawing | None:
-    """Every effect on the cost per I/O, over what as many effects of nothing would be; None where there are too few."""
+    """Every effect on the cost per I/O, over the quantiles expected if none existed; None if there are too few."""
     effects = _sizes(costs.model, base)
     if len(effects) < _FEWEST_EFFECTS:
         return None
@@ -97,7 +97,7 @@ def cost_half_normal(costs: CpuCosts, looks: dict[str, Look], base: str) -> Draw
 
 
 def cost_residuals(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
-    """What the model misses: over its own values, over time, and against a normal distribution."""
+    """The residuals over fitted values, over time, and against a normal distribution."""
     model = costs.model
     return [
         Drawing(
@@ -192,7 +192,7 @@ def _interaction(model: CpuModel, looks: dict[str, Look], factor: str, width_px:
 
 
 def _sizes(model: CpuModel, base: str) -> list[tuple[str, str, float]]:
-    """(arm, name, |t|), the smallest first."""
+    """(arm, name, |t|), smallest first."""
     found = []
     for arm in model.arms:
         if arm != base and base in model.arms:

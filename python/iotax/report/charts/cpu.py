@@ -1,4 +1,4 @@
-"""Where an I/O's CPU time goes, layer by layer: initiator, hypervisor, target, the rest of the machine."""
+"""CPU time per I/O by where it was spent: initiator, hypervisor, target, rest of the machine."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,9 +10,9 @@ from iotax.report.palette import ref
 from iotax.wording import figure, inside
 
 TOGETHER = "Initiator and target"
-"""Of a guest that holds both."""
+"""A guest that is both initiator and target."""
 HYPERVISOR = "Hypervisor"
-"""What runs the initiator's guest, the guest aside."""
+"""The hypervisor of the initiator's guest, without the guest."""
 BACKGROUND = "Background without load"
 PARTS = (
     ("Initiator", "part-initiator"),
@@ -25,7 +25,7 @@ PARTS = (
 ENDS = ("Initiator", TOGETHER, "Target")
 _ROW_PX = 26
 _SEEN_MIN = 0.005
-"""Of a bar."""
+"""Height of a bar."""
 
 
 def cpu_split(summary: Summary, condition: str) -> Drawing | None:
@@ -49,8 +49,8 @@ def cpu_split(summary: Summary, condition: str) -> Drawing | None:
 
 
 def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
-    """µs per I/O or transaction, geometric means over the runs; what was not measured is missing. Of guests the machine
-    is theirs, the hypervisor not in it, unless they are simulated."""
+    """µs per I/O or transaction, geometric means over the runs; unmeasured parts are missing. For guests, the machine
+    is the guest without the hypervisor, unless they are simulated."""
     initiator, target, both = (cell.values.get(summary.counted(each).key) for each in (CPU_INITIATOR, CPU_TARGET, CPU))
     parts: dict[str, float] = {}
     if initiator is not None:
@@ -61,7 +61,7 @@ def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
         parts["Target"] = target.value
     within = all(run.result.hypervisor_within for run in cell.runs)
     hypervisor = cell.values.get(summary.counted(CPU_HYPERVISOR).key)
-    # A host's own part is one of its whole time, as a simulated hypervisor's is.
+    # A host's own part is a part of its total time; so is a simulated hypervisor's.
     in_machine = within or all(_is_of_host(run) for run in cell.runs)
     named = sum(parts.values()) + (hypervisor.value if hypervisor is not None and in_machine else 0.0)
     if hypervisor is not None and (within or all(is_one_clock(run) for run in cell.runs)):
@@ -76,7 +76,7 @@ def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
 
 
 def parts_used(summary: Summary) -> list[tuple[str, str]]:
-    """Those of `PARTS` that can be seen in a bar."""
+    """Parts of `PARTS` that are wide enough to see in some bar."""
     used: set[str] = set()
     for parts in (parts_us(summary, cell) for cell in _drawn(summary)):
         used |= {part for part, us in parts.items() if us > _SEEN_MIN * sum(parts.values())}
@@ -84,7 +84,7 @@ def parts_used(summary: Summary) -> list[tuple[str, str]]:
 
 
 def is_one_clock(run: Run) -> bool:
-    """Guest and hypervisor spend the same kind of microseconds, and the one is not in the other."""
+    """Whether guest and hypervisor have the same clock and neither includes the other."""
     initiator, hypervisor = run.result.cpu_initiator, run.result.cpu.hypervisor
     if _is_of_host(run):
         return True
@@ -93,13 +93,13 @@ def is_one_clock(run: Run) -> bool:
 
 
 def _is_of_host(run: Run) -> bool:
-    """The hypervisor's part is all of a host less its guests, whose time is the same as its own."""
+    """The hypervisor's part is all of a host's time minus its guests', by the same clock."""
     hypervisor = run.result.cpu.hypervisor
     return hypervisor is not None and hypervisor.layer == "machine"
 
 
 def caption(summary: Summary) -> str:
-    """What the number at a bar is the sum of; it is not the same for all where a target was beyond reach."""
+    """The parts summed in the number at a bar; not the same for all bars if some targets could not be measured."""
     cells = _drawn(summary)
     cpu, hypervisor = summary.counted(CPU).key, summary.counted(CPU_HYPERVISOR).key
     alone = _arms(summary, [c for c in cells if cpu not in c.values])
@@ -154,8 +154,8 @@ def stacked(
     most: float = 0.0,
 ) -> Spec:
     """Bars from zero, one for each arm. `split` has values per I/O in `unit`; `kinds` are the parts with their colours;
-    the number at a bar is the sum of those that are `summed`, of all where none are named. The axis has room for a bar
-    of `most`."""
+    the number at a bar is the sum of the parts in `summed`, or of all parts if it is empty. The axis has room for a bar
+    of length `most`."""
     names = arm_titles(summary)
     rows: list[Spec] = []
     totals: list[Spec] = []

@@ -1,4 +1,4 @@
-"""Processors that each role kept busy over a run: a panel for each role and condition, a line for each run."""
+"""Processors that each role kept busy during a run: a panel for each role and condition, a line for each run."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ from iotax.wording import figure
 
 _HEIGHT_PX = 200
 _FEWEST = 2
-"""Points that make a line."""
+"""Minimum number of points for a line."""
 
 
 def cpu_over_time(summary: Summary, looks: dict[str, Look], condition: str, role: CpuRole) -> Drawing | None:
-    """None where the role was read only at the window's ends."""
+    """None if the role was read only at the window's ends."""
     cells = [cell for cell in summary.cells if cell.condition == condition]
     lines = [(cell, line) for cell in cells for line in _lines(cell, role)]
     if not lines:
@@ -37,7 +37,7 @@ def cpu_over_time(summary: Summary, looks: dict[str, Look], condition: str, role
 
 
 def _lines(cell: CellSummary, role: CpuRole) -> list[list[tuple[float, float]]]:
-    """Of each run (seconds from the window's start to the middle of the interval, busy processors)."""
+    """For each run: (seconds from the window's start to the middle of the interval, busy processors)."""
     found = []
     for run in cell.runs:
         points = [

@@ -1,4 +1,4 @@
-"""What each factor does to the primary response, and what the model misses of it."""
+"""The effect of each factor on the primary response, and the model's residuals."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ from iotax.wording import figure, inside, signed, title
 _ARM_PX = 20
 _LABEL_PX = 150
 _VALUE_PX = 44
-"""What a value at the right needs."""
+"""Space for a value at the right."""
 _RESIDUAL_PX = 240
 _LEVELS_MAX = 3
 
 
 def factor_effects(summary: Summary, looks: dict[str, Look], response: Response) -> Drawing | None:
-    """Ratios of a factor's levels to its first, arm by arm (of many levels the last alone); None where only one factor
-    varies beside the arms."""
+    """Ratios of a factor's levels to its first, arm by arm (only the last level if there are many); None if only one
+    factor varies besides the arms."""
     if len([name for name in summary.grid.others if len(summary.grid.factors[name]) > 1]) < 2:
         return None
     levels = {name: [level.label for level in found] for name, found in summary.grid.factors.items()}
@@ -44,7 +44,7 @@ def factor_effects(summary: Summary, looks: dict[str, Look], response: Response)
 
 
 def model_residuals(summary: Summary, looks: dict[str, Look], response: Response) -> list[Drawing]:
-    """Over fitted values, in run order, against a normal distribution."""
+    """Residuals over fitted values, in run order, and against a normal distribution."""
     model = summary.models[response.key]
     if model.model.layout.residual_df < 1:
         return []
@@ -78,10 +78,8 @@ def effect_panel(
     scale: Scale,
     neutral: float,
 ) -> Spec:
-    """Changes with their intervals: a row for each change, in it a point for each arm; a line where nothing changes.
-
-    Where rows have a `value`, it stands at the right.
-    """
+    """Changes with their intervals: one row for each change, one point for each arm, and a line at no change. If rows
+    have a `value`, it stands at the right."""
     arms, labels = (list(dict.fromkeys(row[key] for row in rows)) for key in ("arm", "row"))
     values = [{**row, "x": scale.high} for row in rows if "value" in row]
     domain = scale.vega
@@ -115,7 +113,7 @@ def effect_panel(
 def residual_panel(
     rows: Sequence[Spec], looks: dict[str, Look], width_px: int, x_title: str, heading: str, spread: float | None
 ) -> Spec:
-    """Residuals in percent around zero; with `spread` against normal quantiles, whose line it slopes."""
+    """Residuals in percent around zero; with `spread`, against normal quantiles with a line of that slope."""
     reach = max(1.0, *(abs(row["y"]) for row in rows)) * 1.12
     scale, x_scale = Scale([-reach, reach], log=False), Scale([row["x"] for row in rows], log=False)
     scale.low, scale.high = -reach, reach
@@ -123,7 +121,7 @@ def residual_panel(
         edge = 1.08 * max(abs(row["x"]) for row in rows)
         x_scale = Scale([-edge, edge], log=False)
         x_scale.low, x_scale.high = -edge, edge
-    if all(float(row["x"]).is_integer() for row in rows):  # numbers of runs
+    if all(float(row["x"]).is_integer() for row in rows):  # run numbers
         x_scale.ticks = [tick for tick in x_scale.ticks if tick >= 1 and tick % 1 == 0]
     percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
     x = number("x", x_scale.vega, axis(x_title, x_scale, labelOverlap=True, titleAnchor="start"))

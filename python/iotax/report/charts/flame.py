@@ -1,7 +1,5 @@
-"""Which calls an I/O's instructions are spent in: a flame graph for each arm and side.
-
-A row is a depth of calls, callers below; a box is as wide as the instructions of a function and all that it called.
-"""
+"""Flame graphs of the calls in which an I/O's instructions are spent, one for each arm and side. A row is a depth of
+calls, callers below; the width of a box is the instructions of a function and everything it called."""
 
 from __future__ import annotations
 
@@ -24,9 +22,10 @@ _TEXT_PX = 10
 _TEXT_ROOM_PX = 6
 _LETTERS_MIN = 3
 _BOX_PX_MIN = 1.5
-"""Nothing is seen of what is narrower."""
+"""Narrower boxes cannot be seen and are left out."""
 _PALE = ("part-rest", "part-target", "part-background")
-"""Boxes that letters in ink are read on, in light and in dark; on the others they have the page's colour."""
+"""Colours of boxes on which dark text is readable, in light and dark mode; text on other boxes has the
+page's colour."""
 _FAMILY = {layer: family for family, layers in FAMILIES.items() for layer in layers}
 
 
@@ -41,7 +40,7 @@ class Box:
 
 
 def flame_graphs(summary: Summary) -> list[Drawing]:
-    """None where no run has a tree of calls."""
+    """None if no run has a call tree."""
     tables = layer_tables(cell_profiles(summary.cells))
     return [_drawing(summary, profile, table.side) for table in tables for profile in table.profiles if profile.calls]
 
@@ -62,7 +61,7 @@ def _drawing(summary: Summary, profile: CellProfile, side: str) -> Drawing:
 
 
 def boxes(frames: Sequence[Frame]) -> list[Box]:
-    """Callers before what they call; what one function called stands side by side, the most first."""
+    """Callers come before the functions they call; the calls of one function stand side by side, largest first."""
     below: dict[int, list[int]] = {}
     for at, frame in enumerate(frames):
         below.setdefault(frame.caller, []).append(at)
@@ -122,13 +121,13 @@ def _spec(placed: Sequence[Box], whole: float, width_px: int, heading: str) -> S
         dx=3,
         fontSize=_TEXT_PX,
     )
-    # Letters and boxes have their own colours.
+    # Text and boxes have separate colours.
     apart = {"resolve": {"scale": {"color": "independent"}}}
     return picture([bars, text], width_px, _HEAD_PX + _ROW_PX * depth, heading) | apart
 
 
 def _fitting(name: str, room_px: float) -> str:
-    """As much of a name as there is room for; empty where that tells nothing."""
+    """As much of a name as fits; empty if too little fits to be useful."""
     if font.width_px(name, _TEXT_PX) <= room_px:
         return name
     for kept in range(len(name) - 1, _LETTERS_MIN - 1, -1):

@@ -1,4 +1,4 @@
-"""The hockey stick: throughput on x, latency on y; each protocol climbs as more I/O is outstanding."""
+"""The hockey-stick chart: throughput on x, latency on y; latency climbs as the number of outstanding I/Os grows."""
 
 from iotax.analysis import CellSummary, Response, Summary
 from iotax.analysis.data import LOAD_FACTORS, RATE
@@ -23,9 +23,9 @@ from iotax.report.charts.vega import FONT_PX, LABEL_PX, Spec, layer, number, pic
 from iotax.report.palette import Look, ref
 
 CLOSED_LOAD = tuple(name for name in LOAD_FACTORS if name != RATE)
-"""An open loop has a chart of its own, over the rate that it offers."""
+"""Open loops have a separate chart over the offered rate."""
 _AXES_PX = (54, 66)
-"""What heading, axes and their labels take of width and height, nearly."""
+"""Approximate width and height that heading, axes and their labels take."""
 
 
 def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, facet: str) -> Drawing | None:
@@ -35,7 +35,7 @@ def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, fa
         for c in summary.cells
         if summary.grid.facet(c.cell) == facet and latency.key in c.values and IOPS.key in c.values
     ]
-    if not cells or factor not in CLOSED_LOAD:  # along any other factor the curve is no hockey stick
+    if not cells or factor not in CLOSED_LOAD:  # the curve has its shape only along this factor
         return None
     heading = f"{latency.title} against throughput" + (f", {facet}" if facet else "")
     return Drawing(
@@ -96,7 +96,7 @@ def _draw(
         x, y = x_scale.value(middle[0] / plot.width_px), y_scale.value(middle[1] / plot.height_px)
         return {"x": x, "y": y, "arm": mean["arm"], "text": text}
 
-    # Names first: they are the widest. At an arm's last level its name and the level share a label.
+    # Names are placed first, since they are the widest. At an arm's last level its name and the level share a label.
     named = [beside(top, f"{short(names[arm])} {top['level']}", FONT_PX, True) for arm, top in tops.items()]
     others = [beside(mean, mean["level"], LABEL_PX, False) for mean in means if mean is not tops[mean["arm"]]]
     layers = [line, runs, layer("text", named, {**channels, "text": word("text")}, fontWeight="bold")]

@@ -1,4 +1,4 @@
-"""Where the instructions of an I/O go: one stacked bar for each arm, by families of layers."""
+"""Instructions per I/O: one stacked bar for each arm, by families of layers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FAMILY_COLOURS = tuple(zip(FAMILIES, _COLOURS, strict=True))
 
 
 def instructions(summary: Summary) -> list[Drawing]:
-    """One for each side and condition, all on one scale; none where no run has a profile."""
+    """One chart for each side and condition, all on one scale; none if no run has a profile."""
     profiles = cell_profiles(summary.cells)
     most = max((each.instructions for each in profiles), default=0.0)
     return [_drawing(summary, each, most) for each in layer_tables(profiles)]
 
 
 def families_used(summary: Summary) -> list[tuple[str, str]]:
-    """Those that some bar has, with their colours."""
+    """Families that some bar has, with their colours."""
     used = {family for profile in cell_profiles(summary.cells) for family in families(profile)}
     return [(family, colour) for family, colour in FAMILY_COLOURS if family in used]
 

@@ -1,4 +1,4 @@
-"""What each layer spends on an I/O where kernels and a hypervisor make the path: one stacked bar for each arm."""
+"""CPU time per I/O by layer if the path contains kernels and a hypervisor: one stacked bar for each arm."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAYERS = (
     (TARGET, "part-target"),
     (MACHINE, "part-target"),
 )
-"""From the load down to the target."""
+"""Layers from the load down to the target."""
 _INCLUDES = {
     GENERATOR: "the load process in user space, sampled by the kernel’s tick",
     DISK: (
@@ -55,7 +55,7 @@ _INCLUDES = {
 
 
 def layers(summary: Summary, condition: str) -> Drawing | None:
-    """None where no lab told a generator from the kernel below it."""
+    """None if no lab separated a generator from the kernel below it."""
     split = {
         cell.arm: parts
         for cell in summary.cells
@@ -78,7 +78,7 @@ def layers(summary: Summary, condition: str) -> Drawing | None:
 
 
 def layers_us(cell: CellSummary) -> dict[str, float] | None:
-    """µs per I/O, geometric means over the runs; None where they cannot be separated."""
+    """µs per I/O, geometric means over the runs; None if they cannot be separated."""
     values = {key: estimate.value for key, estimate in cell.values.items()}
     generator = values.get(CPU_GENERATOR.key)
     if generator is None:
@@ -100,14 +100,14 @@ def layers_us(cell: CellSummary) -> dict[str, float] | None:
 
 
 def layers_used(summary: Summary) -> list[tuple[str, str]]:
-    """Those that some bar has, with their colours."""
+    """Layers that some bar has, with their colours."""
     used = {name for cell in summary.cells for name in layers_us(cell) or ()}
     return [(name, colour) for name, colour in LAYERS if name in used]
 
 
 def layers_said(summary: Summary) -> list[str]:
-    """What each layer includes, a sentence for each, and why the hypervisor is not among them; else, of a study that
-    reads CPU, why there are no layers."""
+    """What each layer includes, one sentence each, and why the hypervisor is not drawn. If layers were not separated in
+    a study with CPU times, the reason."""
     used = [name for name, _ in layers_used(summary)]
     if not used:
         reason = _reason(summary)

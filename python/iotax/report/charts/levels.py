@@ -24,7 +24,7 @@ HEIGHT_PX = 280
 
 
 def over_levels(summary: Summary, looks: dict[str, Look], response: Response, facet: str) -> Drawing | None:
-    """One panel: `response` over the numeric factor, or by arm where the study varies none."""
+    """One panel: `response` over the numeric factor, or by arm if the study varies none."""
     cells = [c for c in summary.cells if summary.grid.facet(c.cell) == facet and response.key in c.values]
     if not cells:
         return None
@@ -65,7 +65,7 @@ def _draw(
                 text = f"{names[cell.arm]}, {cell.condition or 'run'}, block {run.trial.block}"
                 points.append({**about, "y": value, "say": f"{text}: {say(value, response.unit)}"})
     arms = [arm for arm in summary.grid.arms if any(m["arm"] == arm for m in means)]
-    # A sweep of sizes is read as powers: a straight line is a power law, and a constant ratio a constant distance.
+    # Sweeps of sizes have logarithmic axes: a power law is a straight line, and a constant ratio a constant distance.
     scale = Scale([p["y"] for p in points], log=True if is_sweep(summary) else None)
     channels = {
         "x": level_axis(summary, factor, room_px(names[a] for a in arms), width_px)
@@ -84,7 +84,7 @@ def _draw(
 
 
 def is_sweep(summary: Summary) -> bool:
-    """Block sizes that grow by ratio."""
+    """Block sizes spaced by ratio."""
     factor = summary.grid.x_factor
     return factor == "block_size" and len(summary.grid.factors[factor]) > 2
 
@@ -94,7 +94,7 @@ def _x_arms(names: list[str]) -> Spec:
 
 
 def level_axis(summary: Summary, factor: str, free_px: float, width_px: int = PANEL_PX) -> Spec:
-    """The factor's own levels as ticks, spaced by ratio where they grow by ratio; room for names at the right."""
+    """Ticks at the factor's levels, spaced by ratio if the levels grow by ratio; with room for names at the right."""
     levels = sorted(summary.grid.factors[factor], key=lambda level: float(level.value))
     values = [float(level.value) for level in levels]
     first, last = values[0], values[-1]

@@ -1,4 +1,4 @@
-"""An open loop: response and service over the offered rate, and what came of what was offered."""
+"""Open loops: response and service time over the offered rate, and how much of the offered load completed."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,7 +31,7 @@ _FACTOR_ROOM = 1.2
 
 
 def responses_over_rate(summary: Summary, looks: dict[str, Look], facet: str) -> list[Drawing]:
-    """Mean and p99 of one facet: the response time of an I/O from its due time, and its service time."""
+    """Mean and p99 of one panel: response time from an I/O's due time, and service time from its submission."""
     cells = [c for c in _cells(summary) if summary.grid.facet(c.cell) == facet]
     return [
         Drawing(
@@ -47,7 +47,7 @@ def responses_over_rate(summary: Summary, looks: dict[str, Look], facet: str) ->
 
 
 def achieved_rate(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
-    """What was done of what was offered, every run."""
+    """The share of the offered rate that completed, for every run."""
     rows = _open_rows(summary, lambda run: 100 * run.result.open.achieved if run.result.open else None)
     if not rows:
         return None
@@ -62,7 +62,7 @@ def achieved_rate(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
 
 
 def backlog(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
-    """I/Os that waited at the end or were dropped; None where none were."""
+    """I/Os that waited at the end or were dropped; None if there were none."""
     rows = _open_rows(summary, _left_behind)
     if not any(row["y"] for row in rows):
         return None
@@ -76,7 +76,7 @@ def backlog(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
 
 
 def _cells(summary: Summary) -> list[CellSummary]:
-    """Those with a rate, where the rate is what charts run along."""
+    """Conditions with a rate, if the rate is the charts' x axis."""
     if summary.grid.x_factor != RATE:
         return []
     return [c for c in summary.cells if any(run.result.open and run.result.ios for run in c.runs)]
@@ -158,7 +158,7 @@ def _shares(
     arms = [arm for arm in summary.grid.arms if any(row["arm"] == arm for row in rows)]
     scale = Scale([0.0, *(row["y"] for row in rows)], zero=True, log=False)
     if limit is not None:
-        # A scale from zero would hide what is missing from 100; these are points, not bars.
+        # The axis does not start at zero, so that small losses from 100 are visible; it holds points, not bars.
         lowest = min(limit, *(row["y"] for row in rows))
         scale.low, scale.high = lowest - 0.15 * (100.5 - lowest), max(100.5, *(row["y"] + 0.2 for row in rows))
         scale.ticks = [tick for tick in _percent_ticks(scale.low) if scale.low <= tick <= scale.high]

@@ -1,4 +1,4 @@
-"""Each run against the mean of its own treatment, in the order in which they ran: drift and odd runs show."""
+"""Each run against the mean of its own treatment in run order: shows drift and outliers."""
 
 from iotax.analysis import Response, Summary
 from iotax.report.charts.base import (

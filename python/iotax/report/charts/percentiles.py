@@ -32,7 +32,7 @@ PARTS: tuple[Part, ...] = ("reads", "writes")
 
 
 def percentile_curves(summary: Summary, looks: dict[str, Look], condition: str, part: Part = "") -> Drawing | None:
-    """Of all I/Os, or of the reads or the writes alone under a load that has both."""
+    """All I/Os, or only the reads or writes of a mixed load."""
     cells = [c for c in summary.cells if c.condition == condition]
     if part:
         cells = [c for c in cells if {READ.key, WRITE.key} <= c.values.keys()]
@@ -56,7 +56,7 @@ def percentile_curves(summary: Summary, looks: dict[str, Look], condition: str, 
 
 
 def _latency(cell: CellSummary, part: Part) -> LatencyBins:
-    """The runs' counts added up."""
+    """The sum of the runs' counts."""
     if not part:
         return cell.latency
     sides = [run.result.read if part == "reads" else run.result.write for run in cell.runs]
@@ -105,7 +105,8 @@ def _draw(
 
 
 def _say(name: str, latency: LatencyBins, percent: float, ns: float) -> str:
-    """The interval is that of independent I/Os; those of one queue are not quite, so it is unsure by that at least."""
+    """The interval assumes independent I/Os. I/Os of one queue are not quite independent, so the uncertainty is at
+    least this."""
     if percent == 100:
         return f"{name}, maximum: {figure(ns / 1e3)} µs"
     bounds = latency.percentile_interval_ns(percent) if percent > 0 else None
@@ -114,5 +115,5 @@ def _say(name: str, latency: LatencyBins, percent: float, ns: float) -> str:
 
 
 def _nines(percent: float) -> float:
-    """0 at the minimum, 1 at p90, 2 at p99: each step a tenth of the I/Os."""
+    """0 at the minimum, 1 at p90, 2 at p99: each step leaves a tenth of the I/Os."""
     return -math.log10(1 - percent / 100)

@@ -1,7 +1,5 @@
-"""Labels beside points of a chart, where they cover the least: no other label, no point, no line.
-
-Positions are in pixels of the plot, x to the right, y upwards.
-"""
+"""Places labels beside points of a chart so that they cover as few labels, points and lines as possible. Positions are
+in pixels of the plot, x to the right, y upwards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,9 +9,9 @@ Point = tuple[float, float]
 
 _POINT_PX = 4.0
 _STEPS = 24
-"""Of a line, to see whether it crosses a label."""
+"""Step along a line when testing whether it crosses a label."""
 _LABEL, _DOT, _LINE, _OUTSIDE = 100.0, 10.0, 6.0, 1000.0
-"""What covering each costs; the first place of equal cost is taken."""
+"""Cost of covering each kind of object; the first of several equally cheap places is taken."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Box:
 
 @dataclass
 class Plot:
-    """What is drawn in a plot so far."""
+    """Objects drawn in a plot so far."""
 
     width_px: float
     height_px: float
@@ -45,7 +43,7 @@ class Plot:
     _labels: list[Box] = field(default_factory=list)
 
     def place(self, at: Point, text_px: float, high_px: float, gap_px: float = 7.0) -> Point:
-        """The middle of a label for the point `at`; the label is there from now on."""
+        """The middle of a label for the point `at`; the label counts as drawn afterwards."""
         boxes = [_around(at, text_px, high_px, gap_px, side) for side in _SIDES]
         best = min(boxes, key=self._covered)
         self._labels.append(best)
@@ -67,7 +65,7 @@ _SIDES = [
     for further_px in (0.0, 9.0)
     for x, y in ((1, 0), (-1, 0), (0, 1), (0, -1), (-1, 1), (1, 1), (-1, -1), (1, -1))
 ]
-"""Where a label may stand: beside, above, below, aslant; then the same further away."""
+"""Possible positions of a label: beside, above, below, diagonal; then the same further away."""
 
 
 def _around(at: Point, wide: float, high: float, gap: float, side: tuple[int, int, float]) -> Box:

@@ -1,4 +1,4 @@
-"""Published figures and ours as the sources draw them: bars by load, the published range as a band behind each."""
+"""Published figures and ours: bars by load, with the published range as a band behind each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from iotax.wording import figure, title
 from iotax.wording.published import span_text
 
 _ROW_PX = 38
-"""Of a bar below its name."""
+"""Height of a bar below its name."""
 _CLUSTERED_PX = 250
 _AROUND_PX = 90
-"""Of it, what heading, axis and labels take."""
+"""Height of heading, axis and labels."""
 _WIDTH = 0.82
-"""Of a cluster's place that bars fill."""
+"""Share of a cluster's width that bars fill."""
 _THIN = 0.006
-"""Of the axis, that a published number takes which is no range."""
+"""Width of a published figure without a range, as a share of the axis."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Bar:
     ours: Estimate
     treatment: str
     load: str
-    """What of its levels varies within the source but for what is compared; empty where nothing does."""
+    """The levels that vary within the source, except for what is compared; empty if none do."""
 
     @property
     def at_ends(self) -> Sequence[tuple[str, Estimate]]:
@@ -42,8 +42,8 @@ class _Bar:
 def published_figures(
     sources: list[Source], looks: dict[str, Look], gained: str, compared: Sequence[str] = ()
 ) -> list[Drawing]:
-    """For each source its relative figures and its absolute ones, where the runs have any too, which were `gained`:
-    measured or simulated. `compared`: the factors that the study's baseline names."""
+    """Each source's relative figures and its absolute ones, if the runs have any too, which were `gained`: measured or
+    simulated. `compared`: the factors that the study's baseline names."""
     found = []
     for place, source in enumerate(sources, start=1):
         for relative in (True, False):
@@ -73,7 +73,7 @@ def _bars(source: Source, relative: bool, compared: Sequence[str]) -> list[_Bar]
         named = [name for name in arms if name in varied] or arms or [name for name in own if name not in loads]
         treatment = title(" · ".join(own[name] for name in named))
         bars.append(_Bar(each, theirs, ours, treatment, load))
-    # A figure over all loads among those of single ones has no place in a cluster.
+    # A figure over all loads has no place among clusters of single loads.
     if any(not bar.load for bar in bars):
         bars = [_Bar(bar.each, bar.theirs, bar.ours, title(bar.each.treatment), "") for bar in bars]
     return bars
@@ -123,7 +123,7 @@ def _clustered(
     heading: str,
     scale: Scale,
 ) -> Spec:
-    """Upright bars, a cluster for each load; the legend stands in the page."""
+    """Upright bars, a cluster for each load; the legend is in the page."""
     loads, treatments = list(dict.fromkeys(bar.load for bar in bars)), list(dict.fromkeys(b.treatment for b in bars))
     width = _WIDTH / len(treatments)
     bands: list[Spec] = []
@@ -183,7 +183,7 @@ def _listed(
     heading: str,
     scale: Scale,
 ) -> Spec:
-    """Lying bars, each below its name, which has the whole width."""
+    """Horizontal bars, each below its name, which has the whole width."""
     names: list[Spec] = []
     bands: list[Spec] = []
     ours: list[Spec] = []
@@ -216,7 +216,7 @@ def _listed(
 
 
 def _load_title(bars: list[_Bar]) -> str:
-    """Of the x axis: the one factor that varies, else nothing."""
+    """Title of the x axis: the one factor that varies, else empty."""
     levels = [dict(bar.each.levels) for bar in bars]
     names = [name for name in levels[0] if {each.get(name) for each in levels} == {bar.load for bar in bars}]
     return factor_title(names[0]) if names else ""

@@ -1,4 +1,4 @@
-"""Ratios to the baseline over a factor's levels: what lies under a chart of absolute values, on the same axis."""
+"""Ratios to the baseline over a factor's levels, drawn under a chart of absolute values on the same axis."""
 
 from iotax.analysis import Comparison, Response, Summary
 from iotax.report.charts.base import (
@@ -24,7 +24,7 @@ _HEIGHT_PX = 220
 
 
 def ratio_over_levels(summary: Summary, looks: dict[str, Look], response: Response, facet: str) -> Drawing | None:
-    """One panel: each judged arm over the numeric factor, baseline = 100; None where no factor is numeric."""
+    """One panel: each judged arm over the numeric factor, baseline = 100; None if no factor is numeric."""
     factor = summary.grid.x_factor
     rows = _rows(summary, response, facet)
     if factor is None or not rows:

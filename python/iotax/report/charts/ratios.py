@@ -11,15 +11,15 @@ from iotax.wording import figure, signed
 
 _ROW_PX = 26
 ROWS_MAX = 12
-"""More rows are no picture; over the levels of a factor they are."""
+"""With more rows than this the chart is left out; over a factor's levels there is another."""
 _LABEL_MAX_PX = 140
-"""Of a condition with the names of its factors."""
+"""Width of a condition with the names of its factors."""
 _CLOSE = (95.0, 98.0, 99.0, 101.0, 102.0, 105.0)
-"""Percentages for ratios near 1."""
+"""Steps in percent for ratios near 1."""
 _TICK_APART = 0.16
 """Share of the axis."""
 _TICK_PX = 34
-"""What the label of a tick needs."""
+"""Space for a tick's label."""
 _EDGE = 0.025
 """Whether half a label would lie outside the picture."""
 
@@ -91,8 +91,8 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
 
 
 def _fitting(summary: Summary, found: list[Comparison]) -> dict[str, str]:
-    """What a row says of each condition: never cut, but without the names of its first factors where they would leave
-    no room for the picture."""
+    """Labels of conditions: never cut, but without the names of their first factors if those would leave no room for
+    the chart."""
     told = {c.condition for c in found}
     cells = {each.condition: each.cell for each in summary.cells if each.condition in told}
     said = {}
@@ -122,7 +122,7 @@ def _row(summary: Summary, names: dict[str, str], c: Comparison, label: str) -> 
 
 
 def _row_axis(names: dict[str, str], looks: dict[str, Look], arms: list[str], label_px: float) -> Spec:
-    """Labels from the left: an arm's name in bold and its colour (rows `arm|`), below it its conditions."""
+    """Labels from the left: an arm's name in bold and its colour (rows `arm|`), its conditions below."""
     parts = "split(datum.label, '|')"
     name = "".join(f"{parts}[0] == {quoted(arm)} ? {quoted(names[arm])} : " for arm in arms) + "''"
     hue = [{"test": f"datum.label == {quoted(f'{arm}|')}", "value": looks[arm].colour.stand_in} for arm in arms]
@@ -139,7 +139,7 @@ def _row_axis(names: dict[str, str], looks: dict[str, Look], arms: list[str], la
 
 
 def ratio_ticks(scale: Scale, apart: float = _TICK_APART) -> list[float]:
-    """100, and round percentages on both sides as far apart, as a share of the axis, as their labels need."""
+    """100 and round percentages on both sides, far enough apart for their labels."""
     round_ones = sorted(
         (*_CLOSE, *(d * 10.0**k for k in range(5) for d in (1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))),
         key=lambda t: abs(math.log(t / 100)),

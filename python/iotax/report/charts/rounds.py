@@ -1,4 +1,4 @@
-"""The ratio to the baseline round by round: bursts, drift within sessions and what a fresh start changes show."""
+"""The ratio to the baseline round by round: shows bursts, drift within sessions, and the effect of a fresh start."""
 
 import itertools
 import math
@@ -87,7 +87,7 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[ArmRounds], widt
 
 
 def _sessions(at: dict[tuple[int, int], int], top: float) -> tuple[list[Spec], list[Spec]]:
-    """Where sessions part, and their names."""
+    """Boundaries between sessions, and their names."""
     edges, labels = [], []
     for session in dict.fromkeys(session for session, _ in at):
         first = min(x for (each, _), x in at.items() if each == session)

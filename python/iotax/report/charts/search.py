@@ -1,4 +1,4 @@
-"""The search for the knee: every rate that was tried, and whether it held the objective."""
+"""The search for the knee: every rate tried, and whether it met the objective."""
 
 from iotax.analysis import Summary
 from iotax.analysis.knee import holds
@@ -11,7 +11,7 @@ _HEIGHT_PX = 300
 
 
 def probes(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
-    """None where the study looks for no knee, or nothing was tried yet."""
+    """None if the study searches for no knee, or nothing was tried yet."""
     search = summary.data.study.search
     if search is None or search.rate_max is None:
         return None

@@ -1,4 +1,4 @@
-"""The shift function: what a protocol adds at each quantile of the latency, not only in the mean."""
+"""The shift function: what a protocol adds at each quantile of the latency, not only to the mean."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ from iotax.wording import figure
 
 _HEIGHT_PX = 240
 _FIRST = ("99.9", "50", "90", "99", "10", "30", "70")
-"""Percentiles that get a label before others."""
+"""Percentiles to label first."""
 
 
 def shift_functions(summary: Summary, looks: dict[str, Look]) -> list[Drawing]:
-    """A panel for each condition, an arm a line; the baseline's quantile is 100."""
+    """One panel for each condition, one line for each arm; the baseline's quantile is 100."""
     panels: dict[str, list[Shift]] = {}
     for shift in summary.shifts:
         if shift.points:
@@ -89,7 +89,7 @@ def _draw(summary: Summary, looks: dict[str, Look], shifts: Sequence[Shift], wid
 
 
 def _labelled(order: Sequence[str], own: dict[str, str], step_px: float) -> list[str]:
-    """The percentiles whose labels have room beside each other."""
+    """The percentiles whose labels fit beside each other."""
     wide_px = {each: max(font.width_px(text, LABEL_PX) for text in (each, own[each])) for each in order}
     chosen: list[str] = []
     for each in sorted(order, key=lambda each: _FIRST.index(each) if each in _FIRST else len(_FIRST)):

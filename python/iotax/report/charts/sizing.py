@@ -1,4 +1,4 @@
-"""Response time as the cores fill up, and what the storage's own time makes of the difference."""
+"""Response time over the utilisation of the cores, and how much the storage's own time reduces the difference."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from iotax.wording import figure, title
 
 _HEIGHT_PX = 280
 _UTILISATIONS = [i / 40 for i in range(39)]
-"""Up to 95 %: beyond, a mean says nothing of what a user meets."""
+"""Up to 95 %: above that, a mean says little about what users experience."""
 
 
 def response_curves(costs: Sequence[ServiceCost], looks: dict[str, Look], cores: int) -> list[Drawing]:
-    """One panel without storage time, and one for each storage."""
+    """One panel without storage time, and one for each storage time."""
     return [
         Drawing(
             f"sizing-response-storage-{storage_us:g}us",

@@ -1,4 +1,4 @@
-"""Vega-Lite specifications, as far as the charts need them: layers of marks with channels, in one theme."""
+"""Vega-Lite specifications for the charts: layers of marks with channels, in one theme."""
 
 import re
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ Spec: TypeAlias = dict[str, Any]
 
 FONT_PX = 12
 LABEL_PX = FONT_PX - 1
-"""Of numbers at axes and of what is less than a name."""
+"""Size of numbers at axes and of text smaller than a name."""
 _HEADING_PX = FONT_PX + 1
 
 
 def layer(mark: str, rows: Sequence[Spec], channels: Spec, **style: Any) -> Spec:
-    """One kind of mark for each row. A row's `say` is what the mark stands for, in words."""
+    """One kind of mark for each row. A row's `say` describes the mark in words."""
     spoken = {"description": word("say")} if rows and "say" in rows[0] else {}
     return {"mark": {"type": mark, **style}, "data": {"values": list(rows)}, "encoding": {**channels, **spoken}}
 
@@ -35,12 +35,12 @@ def word(field: str, **more: Any) -> Spec:
 
 
 def chosen(field: str, domain: Sequence[str], values: Sequence[str]) -> Spec:
-    """A colour or a shape for each word; the legend stands in the page."""
+    """A colour or a shape for each word; the legend is in the page."""
     return word(field, scale={"domain": list(domain), "range": list(values)}, legend=None)
 
 
 def quoted(text: str) -> str:
-    """For an expression."""
+    """A text as an expression's literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -59,7 +59,7 @@ def picture(layers: Sequence[Spec], width_px: int, height_px: int, heading: str 
 
 
 def _lines(heading: str, width_px: int) -> list[str]:
-    """A heading too wide for its chart is broken between its parts, and a part too wide between its words."""
+    """Breaks a heading too wide for its chart between its parts, and a part too wide between its words."""
 
     def fits(text: str) -> bool:
         return font.width_px(text, _HEADING_PX, bold=True) <= width_px

@@ -40,7 +40,7 @@ class FioGenerator(Generator):
         return load.workers
 
     def needs(self, settings: Settings) -> str:
-        """What it verifies."""
+        """Directions that it verifies."""
         return f"fio's, {settings.load.accesses()}, {settings.load.workers} workers" if verifies(settings) else ""
 
     def leaves(self, settings: Settings) -> str:

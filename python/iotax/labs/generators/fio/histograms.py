@@ -1,7 +1,5 @@
-"""What fio's histogram logs say of a window that others set: on a host, where engines measure CPU beside it.
-
-A row has the I/Os that completed since the row before it, by completion latency. Of a row that lies in the window in
-part, that part of its I/Os counts.
+"""Reads fio's histogram logs for a window set by others: on a host, where engines measure CPU beside it. A row has the
+I/Os completed since the row before, by completion latency. A row that lies partly in the window counts in proportion.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ def rows_of(lines: Sequence[str]) -> dict[tuple[int, int], list[Row]]:
 def directions(
     lines: Sequence[str], groups: Sequence[Group], begin_ms: float, end_ms: float
 ) -> list[tuple[Direction, Direction]]:
-    """Reads and writes of each group over the window. Raises TrialFailed where the logs do not cover it."""
+    """Reads and writes of each group over the window. Raises TrialFailed if the logs do not cover it."""
     try:
         rows = rows_of(lines)
     except ValueError:

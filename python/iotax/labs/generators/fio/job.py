@@ -1,6 +1,6 @@
-"""A fio job that asks what a treatment asks. Pure text, so that any lab may run it where it likes.
+"""Writes a fio job for a treatment. Pure text, so that any lab can run it.
 
-A worker is a job of fio's, that is a thread, in a zone of its own, as the engine's workers are; streams are groups.
+A worker is a fio job in its own thread and zone, like the engine's workers; streams are groups.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from iotax.study.model import Access, Settings, Volume
 
 @dataclass(frozen=True)
 class Target:
-    """Where fio's I/O goes."""
+    """The target of fio's I/O."""
 
     engine: str
     """fio's I/O engine."""
@@ -42,13 +42,13 @@ def groups(settings: Settings) -> list[Group]:
 
 
 def verifies(settings: Settings) -> bool:
-    """Whether fio checks data: of loads that only read. It writes each block with a checksum beforehand and reads it
-    back afterwards; verification ignores the run time, so the measured run does not verify."""
+    """Whether fio checks data, which it can only for loads that only read. It writes each block with a checksum
+    beforehand and reads it back afterwards; verification ignores the run time, so the measured run does not verify."""
     return settings.load.verify and all(each.read == 100 for each in settings.load.accesses())
 
 
 def run_job(settings: Settings, target: Target, *, seed: int, cpus: Sequence[int]) -> str:
-    """What is measured."""
+    """The measured job."""
     load = settings.load
     common = [
         *_common(settings, seed),
@@ -64,8 +64,8 @@ def run_job(settings: Settings, target: Target, *, seed: int, cpus: Sequence[int
 def logged_job(
     settings: Settings, target: Target, *, seed: int, offset_bytes: int, step_ms: int, longest_s: int
 ) -> str:
-    """The same load until it is ended, at most for so long, with a histogram of each interval by the host's clock: a
-    window that others set lies within it. Its zones begin at `offset_bytes`."""
+    """The same load until it is stopped, at most for this time, with a histogram of each interval by the host's clock:
+    a window set by others lies within it. Its zones start at `offset_bytes`."""
     logs = ["write_hist_log=h", f"log_hist_msec={step_ms}", "log_unix_epoch=1"]
     common = [*_common(settings, seed), f"runtime={longest_s}s", *logs]
     return _job(settings, target, common, [_asked(settings, group) for group in groups(settings)], offset_bytes)
@@ -78,7 +78,7 @@ def _common(settings: Settings, seed: int) -> list[str]:
 
 
 def _reducible(volume: Volume) -> list[str]:
-    """fio's percentages of what is saved."""
+    """fio's percentages of saved data."""
     options = {"buffer_compress_percentage": volume.compress, "dedupe_percentage": volume.dedupe}
     return [f"{name}={round(100 - 100 / ratio)}" for name, ratio in options.items() if ratio > 1]
 
@@ -133,7 +133,7 @@ def _asked(settings: Settings, group: Group) -> list[str]:
 
 
 def _rates(settings: Settings, group: Group) -> str:
-    """Of one worker's reads and writes, which fio paces apart."""
+    """Rates of one worker's reads and writes, which fio paces separately."""
     load, access = settings.load, group.access
     assert load.rate_iops is not None
     whole = sum(each.share for each in load.accesses())
@@ -143,6 +143,6 @@ def _rates(settings: Settings, group: Group) -> str:
 
 
 def _zone_bytes(settings: Settings) -> int:
-    """Of each worker; a multiple of every block size."""
+    """Size of each worker's zone; a multiple of every block size."""
     largest = max(each.block_size for each in settings.load.accesses())
     return settings.working_set_bytes // settings.load.workers // largest * largest

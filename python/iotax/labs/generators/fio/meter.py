@@ -30,7 +30,7 @@ class _Process:
 
 @dataclass(frozen=True)
 class Reading:
-    """Of all watched processes that live, and of every core, at one instant."""
+    """CPU time of all live watched processes and of every core, at one instant."""
 
     at_ns: int
     processes: dict[str, _Process]
@@ -48,7 +48,7 @@ def read(pids: Mapping[str, int]) -> Reading:
 
 
 def between(first: Reading, last: Reading, pids: Mapping[str, int], *, window_ns: int) -> CpuUse:
-    """What a window of `window_ns` costs at the rate found between the readings."""
+    """Cost of a window of `window_ns` at the rate between the readings."""
     stretch = window_ns / max(1, last.at_ns - first.at_ns)
     roles: tuple[Role, ...] = ("initiator", "target")
     parts = [

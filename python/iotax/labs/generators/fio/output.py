@@ -1,7 +1,7 @@
-"""fio's JSON (`--output-format=json+`) as the result that every generator gives.
+"""Converts fio's JSON (`--output-format=json+`) into a result in the common form.
 
-fio's latency is `lat`, from the submission of an I/O to its completion, also of an open loop: it knows no intended
-start. Its bins are 1/64 of a power of two wide and are named by their middle, which is within 1 % of what they hold.
+fio's latency is `lat`, from the submission of an I/O to its completion, even in an open loop: it has no intended start.
+Its bins are 1/64 of a power of two wide and named by their middle, which is within 1 % of their contents.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SECTOR_BYTES = 512
 
 
 def read_output(text: str) -> dict[str, Any]:
-    """The JSON, without what fio may say before it. Raises TrialFailed."""
+    """The JSON, without fio's messages before it. Raises TrialFailed."""
     begin = text.find("{")
     try:
         read = json.loads(text[begin:]) if begin >= 0 else None
@@ -55,7 +55,7 @@ def result_of(
     checked_bytes: int | None,
     started_unix_ns: int,
 ) -> TrialResult:
-    """What the run of a `run_job` measured. Raises TrialFailed where fio met errors or did nothing."""
+    """The result of a `run_job`. Raises TrialFailed if fio had errors or did nothing."""
     raise_errors(output)
     jobs = output["jobs"]
     return result_from(
@@ -76,7 +76,7 @@ def result_of(
 
 
 def raise_errors(output: dict[str, Any]) -> None:
-    """Raises TrialFailed where a job met one."""
+    """Raises TrialFailed if a job met one."""
     if failed := [job for job in output["jobs"] if job.get("error")]:
         raise TrialFailed(f"fio: error {failed[0]['error']} in job {failed[0]['jobname']}")
 
@@ -93,7 +93,7 @@ def result_from(
     checked_bytes: int | None,
     window: Window,
 ) -> TrialResult:
-    """Of the reads and writes of each stream. Raises TrialFailed where nothing was done."""
+    """Reads and writes of each stream. Raises TrialFailed if nothing was done."""
     load, duration_ns = settings.load, window.duration_ns
     reads, writes = [one for one, _ in parts], [other for _, other in parts]
     read, write = merged_directions(reads), merged_directions(writes)

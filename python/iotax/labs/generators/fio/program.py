@@ -1,4 +1,4 @@
-"""The program fio on this machine: where it is, what it can reach, a run of it."""
+"""The program fio on this machine: finds it, checks what it can reach, and runs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from iotax.labs.lifetime import SETPRIV, ending_with_us
 from iotax.study.model import Settings
 
 _SILENCE_S = 45.0
-"""How much longer than asked fio may take, its start and its output included."""
+"""Time that fio may take beyond its runtime, including its start and its output."""
 _PASS_BYTES_PER_S = 20 << 20
 """Slower than this over the whole working set, fio counts as hung."""
 _POLL_S = 0.02
@@ -39,7 +39,7 @@ class Fio:
 
 
 class NoFio(Exception):  # noqa: N818 - an outcome, not a bug
-    """fio is not there, or cannot reach what it is asked for; says what to do."""
+    """fio is missing or cannot reach the endpoint; says what to do."""
 
 
 @functools.cache
@@ -123,7 +123,7 @@ def run_fio(
 
 
 def run_layout(fio: Fio, settings: Settings, target: Target, progress: Progress) -> None:
-    """Writes what is verified later. Raises TrialFailed."""
+    """Writes the data to verify later. Raises TrialFailed."""
     progress(Step("fio writes what it will verify"))
     _run_pass(fio, settings, layout_job(settings, target))
 
@@ -135,11 +135,11 @@ def _run_pass(fio: Fio, settings: Settings, job: str) -> dict[str, Any]:
 
 
 class _Process:
-    """fio with its job on standard input, in a group of its own that is ended with it. It cannot outlive us."""
+    """fio with its job on standard input, in a process group that is ended with it. It cannot outlive this process."""
 
     def __init__(self, fio: Fio, job: str) -> None:
         self.log = ""
-        # Where data are wrong, fio leaves a state file in its folder.
+        # fio leaves a state file in its folder if data are wrong.
         self._folder = tempfile.TemporaryDirectory(prefix="iotax-fio-")
         self._running = subprocess.Popen(
             ending_with_us([fio.path, "--output-format=json+", "-"]),
@@ -180,7 +180,7 @@ class _Process:
             time.sleep(min(_POLL_S, left_ns / 1e9))
 
     def finish(self, deadline_ns: int) -> str:
-        """fio's output. Raises TrialFailed where it failed or did not end."""
+        """fio's output. Raises TrialFailed if it failed or did not end."""
         try:
             output, self.log = self._running.communicate(timeout=max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9))
         except subprocess.TimeoutExpired:

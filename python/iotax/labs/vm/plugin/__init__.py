@@ -15,7 +15,8 @@ from iotax.labs.vm.cache import cache_root, locked, new_entry, sound
 from iotax.labs.vm.fault import VmFault
 
 _VERSIONS = (1, 2)
-"""Of QEMU's plugin interface: up to QEMU 8 and from 9 on. What the plugin uses is the same in both."""
+"""Versions of QEMU's plugin interface: up to QEMU 8 and from 9 on. The part that the plugin uses is the
+same in both."""
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _COMPILER = "gcc"
 _WITHIN_S = 60
@@ -24,14 +25,14 @@ _SUBJECT = "profile"
 
 @dataclass(frozen=True)
 class Plugin:
-    """What counts a machine's instructions."""
+    """The plugin that counts a machine's instructions."""
 
     file: Path
     cache_lines: bool = False
-    """Whether it models a cache, too."""
+    """Whether it also models a cache."""
 
     def option(self, out: Path) -> str:
-        """The value of QEMU's `-plugin`; `out` is where it keeps what it counts."""
+        """The value of QEMU's `-plugin`; `out` is the file of its counts."""
         return f"file={_escaped(self.file)},out={_escaped(out)}{',lines=on' if self.cache_lines else ''}"
 
 
@@ -41,7 +42,7 @@ def _escaped(path: Path) -> str:
 
 
 def counting_plugin(qemu: str, version: str, report: Callable[[str], None], *, cache_lines: bool = False) -> Plugin:
-    """The plugin for this QEMU. Raises VmFault where it cannot be built, or QEMU does not take it."""
+    """The plugin for this QEMU. Raises VmFault if it cannot be built, or QEMU does not accept it."""
     source = resources.files("iotax.labs.vm.plugin") / "counter.c"
     text = source.read_bytes()
     name = hashlib.sha256(b"\n".join([text, version.encode(), repr((_FLAGS, _VERSIONS)).encode()])).hexdigest()[:24]
@@ -56,7 +57,7 @@ def counting_plugin(qemu: str, version: str, report: Callable[[str], None], *, c
 
 
 def cannot_build() -> str:
-    """Why not, as far as that is known without trying; empty where it may be built."""
+    """Known reason why it cannot be built; empty if it may be possible."""
     missing = shutil.which(_COMPILER) is None
     return f"{_COMPILER} is not there, to build QEMU's plugin; install the package {_COMPILER}" if missing else ""
 
@@ -80,7 +81,7 @@ def _build(text: bytes, qemu: str, plugin: Path) -> None:
 
 
 def _refused(plugin: Path, qemu: str) -> str:
-    """What QEMU says against the plugin; empty where it takes it."""
+    """QEMU's objection to the plugin; empty if it accepts it."""
     with tempfile.NamedTemporaryFile(prefix="iotax-plugin-") as out:
         done = subprocess.run(
             [qemu, "-M", "none", "-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none", "-monitor",
