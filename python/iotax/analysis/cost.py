@@ -1,4 +1,4 @@
-"""CPU costs out of a study's runs: the models of `cpu_model`, and what sizing needs of them."""
+"""CPU costs from a study's runs: the models of `cpu_model`, and the figures for sizing."""
 
 import math
 from collections.abc import Sequence
@@ -55,25 +55,27 @@ class ServiceCost:
     arm: str
     cost_us: Estimate
     source: str
-    """Under which load it was measured, in words."""
+    """The load under which it was measured, in words."""
     condition: str | None = None
-    """The one whose runs it rests on; None of the CPU model, which takes all."""
+    """The cell whose runs it uses; None for the CPU model, which uses all."""
     doubt: Doubt | None = None
-    """Of those runs."""
+    """The doubt about those runs."""
     part: str = ""
-    """Whose CPU time: "initiator", "initiator and target", …"""
+    """The part whose CPU time it is: "initiator", "initiator and target", …"""
 
 
 @dataclass(frozen=True)
 class NotSized:
     why: str
     arm: str = ""
-    """Empty where it holds for all."""
+    """Empty if it holds for all."""
+    nearest: str = ""
+    """The arm's measured load nearest to the rate, in words."""
 
 
 @dataclass(frozen=True)
 class Sizing:
-    """What an I/O costs about a rate."""
+    """The cost of an I/O near a rate."""
 
     costs: list[ServiceCost]
     reasons: tuple[NotSized, ...] = ()
@@ -84,12 +86,12 @@ FLAT = 1.1
 """A cost that changes over the held rates by less than this factor is taken for one at rates that none of them is near:
 cores come in whole numbers."""
 NEAR = 2.0
-"""What an I/O costs depends on the load, in places by ten times between 1 and 16 outstanding. A load stands for a rate
-that it moved within this factor."""
+"""The cost of an I/O depends on the load, in places by a factor of ten between 1 and 16 outstanding. A load may stand
+for a rate within this factor of its own."""
 
 
 def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
-    """None where the study does not hold rates, or the runs cannot carry a model: a closed loop gives no dose."""
+    """None if the study does not hold rates, or has too few runs for a model: a closed loop does not vary the rate."""
     if RATE not in grid.factors:
         return None
     models: dict[str, CpuModel] = {}
@@ -113,7 +115,7 @@ def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
 def headlines(words: Sequence[str]) -> list[Response]:
     """The parts of CPU per I/O that may answer a study which asks for these responses, the best first."""
     asked = [ASKED[word] for word in words if ASKED.get(word) in PARTS]
-    # Where a target is beyond reach, the initiator's stands for both.
+    # If a target cannot be measured, the initiator's part stands for both.
     wanted = [each for one in asked for each in ((CPU, CPU_INITIATOR) if one is CPU else (one,))]
     return list(dict.fromkeys([*wanted, CPU, CPU_INITIATOR, CPU_HYPERVISOR, CPU_MACHINE]))
 
@@ -150,22 +152,24 @@ def _by_load(model: Model, throughput: Model, grid: Grid, rate_iops: float) -> S
     costs, reasons = [], []
     part = model.response.title.partition(", ")[2]
     for arm, (rate, cell) in best.items():
-        where = f"{grid.condition(cell)}, {rate:,.0f} IOPS" if grid.condition(cell) else f"{rate:,.0f} IOPS"
         known = model.absolute(cell)
         if known is not None and _off(rate, rate_iops) <= math.log(NEAR):
+            where = f"{grid.condition(cell)}, {rate:,.0f} IOPS" if grid.condition(cell) else f"{rate:,.0f} IOPS"
             source = f"the measured load nearest to {rate_iops:,.0f} IOPS ({where}; {part})"
             costs.append(ServiceCost(arm, known, source, grid.condition(cell), part=part))
         else:
             why = (
                 f"CPU per I/O depends on the load, and none was measured within a factor of {NEAR:g} of "
-                f"{rate_iops:,.0f} IOPS; nearest: {where}"
+                f"{rate_iops:,.0f} IOPS"
             )
-            reasons.append(NotSized(why, arm))
+            where = f" ({grid.condition(cell)})" if grid.condition(cell) else ""
+            reasons.append(NotSized(why, arm, f"{rate:,.0f} IOPS{where}"))
     return Sizing(costs, tuple(reasons))
 
 
 def _by_model(costs: CpuCosts, rate_iops: float) -> Sizing:
-    """The model's price, which holds for every rate if it is a line; where it bends, that of the nearest held rate."""
+    """The model's cost, which holds for every rate if the model is a line; if it bends, the cost at the nearest held
+    rate."""
     model, part = costs.model, costs.response.title.partition(", ")[2]
     busy = [load for load in model.loads if load.rate_iops > 0]
     rates = {
@@ -221,10 +225,8 @@ _PART: dict[str, CpuPart] = {
 
 
 def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None:
-    """None where a run lacks this part. Local has no target: it is left out where the target counts.
-
-    Of blocks whose background was measured it is fitted as a treatment, and not taken off the runs before.
-    """
+    """None if a run lacks this part. Local has no target and is left out if the target counts. A background measured in
+    blocks is fitted as a treatment, not subtracted from the runs beforehand."""
     names = [name for name in grid.others if name not in LOAD_FACTORS]
     loads: list[LoadPoint] = []
     backgrounds: dict[int, list[Background]] = {}
@@ -257,7 +259,7 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None
 
 
 def _without_load(backgrounds: Sequence[Background], parts: Sequence[CpuTime]) -> list[LoadPoint]:
-    """What these parts did then; none where one of them was not read in some of these times."""
+    """CPU time of these parts in each interval; none if one of them was not read in some interval."""
     spent = [(each, _idle_ns(each.cpu, parts)) for each in backgrounds]
     if any(idle_ns is None for _, idle_ns in spent):
         return []
@@ -265,7 +267,7 @@ def _without_load(backgrounds: Sequence[Background], parts: Sequence[CpuTime]) -
 
 
 def _idle_ns(cpu: CpuUse, of: Sequence[CpuTime]) -> int | None:
-    """What these parts spend without load; None where one of them was not read then."""
+    """CPU time of these parts without load; None if one of them was not read."""
     kinds = dict.fromkeys((each.role, each.layer) for each in of)
     found = [cpu.part(role, layer) for role, layer in kinds]
     known = [each.own_ns for each in found if each is not None]

@@ -132,7 +132,7 @@ def what_if(
 
 
 @sim.command(cls=JsonCommand)
-def sensitivity(study: StudyName, document: JsonFile = None) -> None:
+def sensitivity(study: StudyName, long: Long = False, document: JsonFile = None) -> None:
     """Show how sensitive simulated ratios are to each assumption.
 
     Multiplies costs, media times and link delays, one after another, by 0.5 and by 1.5, and simulates each treatment
@@ -140,4 +140,4 @@ def sensitivity(study: StudyName, document: JsonFile = None) -> None:
     """
     from iotax.cli import sim_sensitivity as command
 
-    command.sensitivity(study, document)
+    command.sensitivity(study, document, long=long)

@@ -14,12 +14,10 @@ from iotax.report.palette import COLOURS
 from iotax.wording import changes as wording
 from iotax.wording import figure
 
-_WIDTH_PX, _BAR_PX, _GAP_PX, _NAME_PX = 640, 11, 12, 17
+_PLOT_PX, _BAR_PX, _GAP_PX, _NAME_PX = 440, 11, 12, 17
 _ROW_PX = _NAME_PX + 2 * _BAR_PX + _GAP_PX
-_PLOT_PX = 500
-"""Of the largest value; the rest is for the figures behind the bars."""
 _BEYOND = 1.5
-"""How far an interval may reach beyond the longest bar; one that goes on is cut off, without an end."""
+"""How far an interval may reach beyond the longest bar. A longer one is cut off and drawn without an end."""
 STYLE = f"""
 svg {{ display: block; max-width: 100%; height: auto; margin: .5rem 0 1.5rem }} svg text {{ font-size: 13px; fill: currentColor }}
 .old {{ fill: light-dark({COLOURS["axis"].light}, {COLOURS["axis"].dark}) }} .new {{ fill: light-dark({COLOURS["blue"].light}, {COLOURS["blue"].dark}) }}
@@ -30,7 +28,7 @@ svg {{ display: block; max-width: 100%; height: auto; margin: .5rem 0 1.5rem }} 
 
 
 def charts(found: Sequence[Change], before: str, after: str) -> list[str]:
-    """HTML for the page, one chart for each response; its names as the command named both sides."""
+    """HTML for the page, one chart for each response. Chart names are those on the command line."""
     responses = dict.fromkeys(change.response for change in found)
     return [_chart([each for each in found if each.response is response], before, after) for response in responses]
 
@@ -49,7 +47,7 @@ def _chart(found: Sequence[Change], before: str, after: str) -> str:
             f"<h2>{html.escape(heading)}</h2>",
             f'<p><span class="key old"></span>{html.escape(before)} '
             f'<span class="key new"></span>{html.escape(after)}</p>',
-            f'<svg viewBox="0 0 {_WIDTH_PX} {height}" width="{_WIDTH_PX}" role="img" '
+            f'<svg viewBox="0 0 {_PLOT_PX} {height}" width="{_PLOT_PX}" role="img" '
             f'aria-label="{html.escape(f"{heading}. {after}: {said}", quote=True)}">',
             *bars,
             "</svg>",
@@ -69,11 +67,11 @@ def _row(change: Change, top: int, px: float) -> list[str]:
     if high > low:
         ends = "".join(f"M{x * px:.1f} {middle - 4}v8" for x in (low, high) if x * px <= _PLOT_PX)
         parts.append(f'<path class="whisker" d="M{low * px:.1f} {middle}H{min(high * px, _PLOT_PX):.1f}{ends}"/>')
-    return [*parts, f'<text x="{_PLOT_PX + 8}" y="{middle + 4.5}">{_said(change)}</text>']
+    return [*parts, f'<text x="{_PLOT_PX}" y="{old - 4}" text-anchor="end">{_said(change)}</text>']
 
 
 def _interval(change: Change) -> tuple[float, float, float]:
-    """Value and ends; the value alone where there is no interval, or an unbounded one."""
+    """The value and its interval; the value alone if it has no interval or an unbounded one."""
     ratio = change.ratio
     if ratio.low is None or ratio.high is None or not math.isfinite(ratio.high):
         return ratio.value, ratio.value, ratio.value

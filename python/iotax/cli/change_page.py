@@ -18,7 +18,9 @@ _COLUMNS = ("Response", "Treatment", "Before", "After", "Change [95 % CI]", "Run
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color-scheme: light dark }
 table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .3rem .8rem; border-bottom: 1px solid #8884 }
-th { text-align: left } td.num { text-align: right; font-variant-numeric: tabular-nums } .worse { font-weight: 600 }
+th { text-align: left } td.num { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+.wide { overflow-x: auto } .worse { font-weight: 600 }
+@media (max-width: 40rem) { h1 { font-size: 1.5em } h2 { font-size: 1.2em } th, td { padding: .3rem .5rem } }
 """  # noqa: E501
 
 
@@ -119,4 +121,4 @@ def _html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: 
             for at, cell in enumerate(row)
         )
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    return "<table>\n" + "\n".join(lines) + "\n</table>"
+    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"

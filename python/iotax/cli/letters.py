@@ -1,11 +1,11 @@
-"""What is printed: in letters that a terminal has, and without commands to it that stood in a file.
-
-The command line prints only through `echo` here and the consoles of `console`."""
+"""Printed text: only characters that the terminal has, without control codes from files. The command line prints only
+through `echo` here and the consoles of `console`."""
 
 from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 import unicodedata
 
@@ -32,7 +32,7 @@ _PLAIN = {
     "“": '"',
     "”": '"',
     "Σ": "sum",
-    # Bars, in eighths of a letter: less than half of one is left out.
+    # Bars in eighths of a character; less than half a character is left out.
     **dict.fromkeys("█▉▊▋▌", "#"),
     **dict.fromkeys("▍▎▏", " "),
     **dict.fromkeys("━╸╺", "-"),
@@ -40,21 +40,23 @@ _PLAIN = {
 
 
 _ASCII = "iotax_ascii"
-"""ASCII by another name: what is printed through click becomes UTF-8 where a stream says `ascii`."""
+"""Another name for ASCII: click prints UTF-8 to streams that say `ascii`."""
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
-    """To standard output, or to standard error."""
+    """Prints to standard output, or to standard error."""
     typer.echo(visible(text), nl=nl, err=err)
 
 
 def spell_out() -> None:
-    """From now on, what standard output and error cannot encode is written in letters that they can."""
+    """From now on, characters that standard output and error cannot encode are replaced by similar ones."""
     codecs.register_error("iotax", _spelt)
     codecs.register(_find)
+    # Python writes UTF-8 even under LC_ALL=C; a terminal with that setting shows ASCII.
+    has_ascii_terminal = os.environ.get("LC_ALL") in ("C", "POSIX") and "PYTHONIOENCODING" not in os.environ
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
+            is_ascii = codecs.lookup(stream.encoding).name == "ascii" or (has_ascii_terminal and stream.isatty())
             stream.reconfigure(encoding=_ASCII if is_ascii else None, errors="iotax")
 
 
@@ -80,7 +82,7 @@ def _spelt(error: UnicodeError) -> tuple[str, int]:
 
 
 def plain(letter: str) -> str:
-    """ASCII that means the same, or `?`; a letter with an accent loses it."""
+    """Equivalent ASCII, or `?`; an accented letter loses its accent."""
     if letter in _PLAIN:
         return _PLAIN[letter]
     return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"

@@ -1,8 +1,9 @@
-"""`iotax sim sensitivity`: how a simulated study's answers stand when what it assumes is smaller or larger."""
+"""`iotax sim sensitivity`: shows how a simulated study's answers change if an assumption is smaller or larger."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from iotax.analysis import StudyData, Summary, summarise
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.published import Beside, beside_published
 from iotax.analysis.responses import Response
-from iotax.cli.console import console, say, steps
+from iotax.cli.console import console, height, say, steps
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
+from iotax.cli.screen import LINES
 from iotax.design import plan
 from iotax.engine import EngineError, find_engine
 from iotax.labs.base import TrialFailed
@@ -28,7 +30,8 @@ from iotax.labs.sim.lab import SimLab
 from iotax.study import Study
 from iotax.study.sim import Sim
 from iotax.trial import Attempt, Trial
-from iotax.wording import SIMULATED
+from iotax.wording import SIMULATED, inside
+from iotax.wording.trust import SIMULATED_BRIEF
 
 _LESS, _MORE = 0.5, 1.5
 
@@ -38,11 +41,11 @@ _Ratios: TypeAlias = Mapping[tuple[Response, str], float]
 
 @dataclass(frozen=True)
 class _World:
-    """What a study says in one world."""
+    """The results of a study under one set of assumptions."""
 
     ratios: _Ratios
     met: int
-    """Of the published figures that can be answered."""
+    """Published figures that agree, of those that can be compared."""
     published: int
 
 
@@ -53,13 +56,17 @@ class _Row:
     more: _World
 
     def farthest(self, now: _World) -> tuple[Response, str] | None:
-        """The ratio that moves most; None where none moves by half a percent."""
+        """The ratio that moves most; None if none moves by half a percent."""
 
-        def moved(key: tuple[Response, str]) -> float:
-            return max(abs(world.ratios.get(key, now.ratios[key]) / now.ratios[key] - 1) for world in self.both)
+        found = max(now.ratios, key=lambda key: self._moved(key, now), default=None)
+        return found if found is not None and self._moved(found, now) >= _SEEN else None
 
-        found = max(now.ratios, key=moved, default=None)
-        return found if found is not None and moved(found) >= _SEEN else None
+    def effect(self, now: _World) -> float:
+        """The largest change of a ratio, as a share of it."""
+        return max((self._moved(key, now) for key in now.ratios), default=0.0)
+
+    def _moved(self, key: tuple[Response, str], now: _World) -> float:
+        return max(abs(world.ratios.get(key, now.ratios[key]) / now.ratios[key] - 1) for world in self.both)
 
     @property
     def both(self) -> tuple[_World, _World]:
@@ -69,15 +76,16 @@ class _Row:
 _SEEN = 0.005
 
 
-def sensitivity(name: str, document: Path | None) -> None:
+def sensitivity(name: str, document: Path | None, *, long: bool) -> None:
     judged(document, Path(name))
     study, _ = load(name)
     if reason := _reason_against(study):
         leave(Exit.USAGE, reason)
-    # Replicates differ only by random seed where costs are not drawn.
+    # Replicates differ only by random seed unless costs are drawn.
     study = study.model_copy(update={"design": study.design.model_copy(update={"replicates": 1, "stop": None})})
+    heading = f"{study.name}: {study.question}"
     if document != STDOUT:
-        say(f"{study.name}: {study.question}")
+        say(heading)
         sys.stdout.flush()
     asked = assumptions(study)
     count = 1 + 2 * len(asked)
@@ -96,7 +104,10 @@ def sensitivity(name: str, document: Path | None) -> None:
     except (EngineError, TrialFailed) as error:
         leave(Exit.LAB, f"a treatment could not be simulated: {error}")
     if document != STDOUT:
-        _print(now, rows)
+        if long:
+            _print_all(now, rows)
+        else:
+            _print_screen(now, rows, LINES - height(heading))
     if document is not None:
         write_document(document, _document(study, now, rows), Path(name))
 
@@ -110,7 +121,7 @@ def _reason_against(study: Study) -> str:
 
 
 def _world(study: Study, program: Path, assumption: Assumption, times: float) -> _World:
-    """Every treatment once, where what is assumed is so many times as large. Raises EngineError, TrialFailed."""
+    """Simulates every treatment once with the assumption multiplied by this factor. Raises EngineError, TrialFailed."""
 
     def costs_of(changed: Study, protocol: str, trial: Trial) -> dict[str, dict[str, int]]:
         return assumption.of_costs(changed.settings(trial.treatment).sim or Sim(), protocol, times)
@@ -137,7 +148,7 @@ def _world(study: Study, program: Path, assumption: Assumption, times: float) ->
 
 
 def _met(figure: Beside) -> bool | None:
-    """Whether the simulated value lies within the published one; None where one is missing or they compare nothing."""
+    """Whether the simulated value lies within the published range; None if one is missing or not comparable."""
     if figure.carrier.emulated or not figure.at_equal_rates:
         return None
     published, found = figure.published, figure.measured
@@ -159,19 +170,60 @@ def _ratios(summary: Summary) -> _Ratios:
     return found
 
 
-def _print(now: _World, rows: list[_Row]) -> None:
+def _print_screen(now: _World, rows: list[_Row], lines: int) -> None:
+    """At most this many lines: the assumptions with the largest effects, each with the ratio that it moves most."""
+    common = Counter(row.assumption.name.partition(": ")[2] for row in rows if row.assumption.costs).most_common(1)
+    protocols = f": {common[0][0]}" if common and common[0][0] else ""
+    below = [
+        *([f"Costs of {protocols.removeprefix(': ')} unless the line names others."] if protocols else []),
+        "Ratios to the baseline in percent, with each assumption as it is and multiplied by 0.5 and 1.5; for each "
+        "assumption, the ratio that moves most.",
+        *_published(now, rows),
+    ]
+    more = "{:,} more assumptions have smaller effects: see --long."
+    room = lines - sum(map(height, (SIMULATED_BRIEF, *below, more))) - 1
+    ranked = sorted(rows, key=lambda row: row.effect(now), reverse=True)
+    shown = ranked[:room] if len(ranked) > room else ranked
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("assumption")
+    table.add_column("ratio that moves most")
+    for title in ("as it is", "×0.5", "×1.5"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in shown:
+        name = escape(row.assumption.name.removesuffix(protocols))
+        if (key := row.farthest(now)) is None:
+            table.add_row(name, "none by 0.5 %", "", "", "")
+        else:
+            response, treatment = key
+            cells = [f"{world.ratios[key]:.0f}" if key in world.ratios else "–" for world in row.both]
+            table.add_row(
+                name,
+                f"{escape(treatment)} {inside(response.short)}",
+                f"{now.ratios[key]:.0f}",
+                *cells,
+            )
+    out = console()
+    out.print(Text(SIMULATED_BRIEF, style="yellow"), soft_wrap=True)
+    out.print(table)
+    if len(shown) < len(ranked):
+        say(more.format(len(ranked) - len(shown)))
+    for sentence in below:
+        say(sentence)
+
+
+def _print_all(now: _World, rows: list[_Row]) -> None:
     out = console()
     out.print(Text(SIMULATED, style="yellow"), soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    titles = ["assumed", "as it is", "changes most", "as it is", "half", "half more"]
+    titles = ["assumption", "as it is", "ratio that moves most", "as it is", "×0.5", "×1.5"]
     if now.published:
-        titles += ["published met", "half", "half more"]
+        titles += ["published met", "×0.5", "×1.5"]
     for title in titles:
         table.add_column(title)
     for row in rows:
         cells = [escape(row.assumption.name), row.assumption.value]
         if (key := row.farthest(now)) is None:
-            cells += ["nothing by 0.5 %", "", "", ""]
+            cells += ["none by 0.5 %", "", "", ""]
         else:
             response, treatment = key
             cells += [f"{response.title}, {escape(treatment)}", f"{now.ratios[key]:.0f}"]
@@ -186,16 +238,20 @@ def _print(now: _World, rows: list[_Row]) -> None:
 
 def _sentences(now: _World, rows: list[_Row]) -> Iterator[str]:
     yield (
-        "Each assumption is taken half as large and half as large again, the others as they are; costs of one source "
-        "change together. Changes most: of all ratios to the baseline, in percent, the one that moves farthest."
+        "Each assumption is multiplied by 0.5 and by 1.5 while the others stay as they are; costs of one source change "
+        "together. Moves most: the ratio to the baseline, in percent, with the largest change."
     )
+    yield from _published(now, rows)
+    yield "One replicate of each treatment, with the costs as in their tables."
+
+
+def _published(now: _World, rows: list[_Row]) -> Iterator[str]:
     if now.published:
         met = [world.met for row in rows for world in row.both]
         yield (
-            f"Published figures met: {now.met} of {now.published} as it is, {min(met)} to {max(met)} with one "
-            "assumption changed. Met: the simulated value lies within what was published."
+            f"Simulated values within the published ranges: {now.met} of {now.published} as it is, {min(met)} to "
+            f"{max(met)} with one assumption changed."
         )
-    yield "One replicate of each treatment, with costs as their tables have them."
 
 
 def _document(study: Study, now: _World, rows: list[_Row]) -> dict[str, Any]:

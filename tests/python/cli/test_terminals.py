@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -157,6 +159,26 @@ def test_no_command_ends_for_want_of_a_letter(place: Path) -> None:
     first = said.partition("## show\n")[2].partition("\n## ")[0]
     assert re.search(r"NVMe/TCP +[\d.]+ #+", first), first
     assert "?" not in re.sub(r"[^\n]*What does[^\n]*", "", first)
+
+
+@pytest.mark.parametrize(("variable", "ascii_only"), [("C", True), ("C.UTF-8", False)])
+def test_a_terminal_of_the_c_locale_gets_ascii(place: Path, variable: str, ascii_only: bool) -> None:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONIO", "PYTHONUTF8"))}
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "iotax", "show", "quick.iotax"],
+        stdout=slave,
+        cwd=place,
+        env={**inherited, "LC_ALL": variable, "TERM": "dumb"},
+    )
+    os.close(slave)
+    said = b""
+    # Linux answers EIO once nobody has the terminal open.
+    with contextlib.suppress(OSError), os.fdopen(master, "rb", buffering=0) as terminal:
+        while piece := terminal.read(1 << 16):
+            said += piece
+    assert process.wait(60) == 0
+    assert said.isascii() == ascii_only, said
 
 
 def test_colours_are_left_out_where_nobody_wants_them(place: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import yaml
 from typer.testing import CliRunner
 
 from iotax.cli.app import app
+from iotax.cli.screen import LINES
 from iotax.labs.sim.assumptions import assumptions
 from iotax.study.read import read_study
 from iotax.wording import SIMULATED
+from iotax.wording.trust import SIMULATED_BRIEF
 
 COST = {"ns": 0, "source": "nothing"}
 PAID: dict[str, Any] = {
@@ -120,16 +124,34 @@ def test_each_assumption_moves_what_it_bears_on(file: Path, real_engine: Path) -
         assert cpu(world) == pytest.approx(100 * 40 / 30, rel=0.02)
 
 
-def test_what_is_printed_says_first_that_it_is_simulated_and_how_many_published_figures_are_met(
+def test_the_first_screen_says_that_it_is_simulated_and_how_many_published_figures_are_met(
     file: Path, real_engine: Path
 ) -> None:
     del real_engine
     done = CliRunner().invoke(app, ["sim", "sensitivity", str(file)])
     assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert len(lines) <= LINES
     said = " ".join(done.output.split())
-    assert said.index(SIMULATED[:40]) < said.index("changes most")
-    assert "Published figures met: 1 of 1 as it is, 0 to 1 with one assumption changed." in said
-    assert "nothing by 0.5 %" in said
+    assert said.index(SIMULATED_BRIEF) < said.index("ratio that moves most")
+    assert "Simulated values within the published ranges: 1 of 1 as it is, 0 to 1 with one assumption changed." in said
+
+
+def test_the_largest_effects_come_first_and_long_has_all(file: Path, real_engine: Path) -> None:
+    del real_engine
+    brief = CliRunner().invoke(app, ["sim", "sensitivity", str(file)]).output
+    done = CliRunner().invoke(app, ["sim", "sensitivity", str(file), "--long"])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert said.index(SIMULATED[:40]) < said.index("ratio that moves most")
+    assert "none by 0.5 %" in said
+    rows = [re.findall(r"(\d+|–) +(\d+|–) +(\d+|–)$", line) for line in brief.splitlines()]
+    moves = [
+        max(abs(int(each) - int(now)) / int(now) for each in around if each != "–")
+        for [(now, *around)] in (row for row in rows if row)
+    ]
+    assert len(moves) > 2
+    assert all(later <= earlier + 0.02 for earlier, later in itertools.pairwise(moves)), moves
 
 
 def test_a_study_of_another_lab_is_refused(tmp_path: Path) -> None:
