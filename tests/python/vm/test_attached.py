@@ -120,7 +120,7 @@ SHAPED = {
         (FIBRE_CHANNEL, ""),
         pytest.param(FILES, "", marks=pytest.mark.long),
         pytest.param(RDMA, "", marks=pytest.mark.long),
-        (SHAPED, ""),
+        pytest.param(SHAPED, "", marks=pytest.mark.long),
         pytest.param({"nfs3": "nfs3", "iscsi": "iscsi"}, "clients: 2, ", marks=pytest.mark.long),
     ],
     ids=["fibre-channel", "files", "rdma", "shaped", "clients"],

@@ -152,6 +152,7 @@ baseline: {protocol: knfsd}
 """
 
 
+@pytest.mark.long
 def test_every_target_carries_verified_data_and_is_found_on_its_port(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, TARGETS) as study:
         said, _ = study.communicate(timeout=380)
