@@ -132,7 +132,7 @@ def rejects(conditions: int, arms: int, blocks: int, sds: np.ndarray, draws: int
 @pytest.mark.parametrize(
     ("conditions", "arms", "blocks"), [(2, 2, 3), (3, 2, 3), (3, 2, 4), (3, 2, 6), (3, 2, 10), (6, 2, 3), (3, 4, 4)]
 )
-@pytest.mark.parametrize("factor", [1, 5])
+@pytest.mark.parametrize("factor", [pytest.param(1, marks=pytest.mark.long), 5])
 def test_an_interaction_is_seen_in_at_most_one_study_of_twenty_without_one(conditions, arms, blocks, factor):
     sds = np.full(conditions * arms, 0.02)
     sds[:arms] *= factor  # one condition scatters more, in all arms

@@ -62,7 +62,14 @@ def lines_of(*words: object) -> list[str]:
 
 
 @pytest.mark.usefixtures("terminal")
-@pytest.mark.parametrize("name", sorted(builtin_studies()))
+@pytest.mark.parametrize(
+    "name",
+    [
+        # The same factors as without -full, with more levels and repeats.
+        pytest.param(name, marks=pytest.mark.long) if name.endswith("-full") else name
+        for name in sorted(builtin_studies())
+    ],
+)
 def test_the_first_screen_of_every_built_in_study_fits(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

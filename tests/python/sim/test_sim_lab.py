@@ -497,7 +497,7 @@ def test_the_built_in_study_runs_in_seconds() -> None:
     assert plan(load_study("sim-quick")[0]).duration_ns < 60e9
 
 
-@pytest.mark.parametrize("protocol", ["nvme-tcp", "nfs3"])
+@pytest.mark.parametrize("protocol", ["nvme-tcp", pytest.param("nfs3", marks=pytest.mark.long)])
 def test_ten_thousand_connections_take_less_than_four_gib(tmp_path: Path, real_engine: Path, protocol: str) -> None:
     document = SMALL | {
         "lab": {"sim": {"vms": 100}},
