@@ -53,7 +53,8 @@ def spell_out() -> None:
     codecs.register_error("iotax", _spelt)
     codecs.register(_find)
     # Python writes UTF-8 even under LC_ALL=C; a terminal with that setting shows ASCII.
-    has_ascii_terminal = os.environ.get("LC_ALL") in ("C", "POSIX") and "PYTHONIOENCODING" not in os.environ
+    has_named_encoding = not {"PYTHONIOENCODING", "PYTHONUTF8"}.isdisjoint(os.environ)
+    has_ascii_terminal = os.environ.get("LC_ALL") in ("C", "POSIX") and not has_named_encoding
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             is_ascii = codecs.lookup(stream.encoding).name == "ascii" or (has_ascii_terminal and stream.isatty())

@@ -122,7 +122,7 @@ def _say_range(parameter: Any) -> None:
     """ "1 or more" or "576 to 9216" in place of a formula."""
     if parameter.min is not None:
         said = f"{parameter.min} or more" if parameter.max is None else f"{parameter.min} to {parameter.max}"
-        parameter._get_number_range_help_str = lambda: said  # noqa: SLF001  # noqa: SLF001  # Typer has no public attribute for it
+        parameter._get_number_range_help_str = lambda: said  # noqa: SLF001  # there is no public one
 
 
 def _name_argument(argument: Any) -> None:

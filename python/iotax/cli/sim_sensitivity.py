@@ -180,7 +180,7 @@ def _print_screen(now: _World, rows: list[_Row], lines: int) -> None:
         "assumption, the ratio that moves most.",
         *_published(now, rows),
     ]
-    more = "{:,} more assumptions have smaller effects: see --long."
+    more = "Assumptions with smaller effects, left out here: {:,}. See --long."
     room = lines - sum(map(height, (SIMULATED_BRIEF, *below, more))) - 1
     ranked = sorted(rows, key=lambda row: row.effect(now), reverse=True)
     shown = ranked[:room] if len(ranked) > room else ranked

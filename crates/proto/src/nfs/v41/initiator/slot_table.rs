@@ -107,8 +107,8 @@ impl Slots {
         SequenceArguments { session, seqid: self.next(slot), slot, highest_slot, cache_this: false }
     }
 
-    /// Whether SEQUENCE and PUTFH were done for the request that the slot has, the operation `code` as well, and the server says nothing
-    /// else: then all this is taken off.
+    /// Whether SEQUENCE, PUTFH and the operation `code` were done for the slot's request, and the server takes no slot back. If so, the
+    /// reader stands behind all three.
     #[inline]
     pub(super) fn take_done(&self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> bool {
         let mut behind = *reader;
