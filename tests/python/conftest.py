@@ -26,6 +26,15 @@ from iotax.engine import EngineError, find_engine
 settings.register_profile("iotax", deadline=None)
 settings.load_profile("iotax")
 APART = {"engine", "hosts", "serving", "sim"}
+LETTERS_OF_AN_ID = 80
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A name of 25 MB would travel between the workers with every message, and into every report."""
+    if not isinstance(val, str | bytes) or len(val) <= LETTERS_OF_AN_ID:
+        return None
+    head = val[: LETTERS_OF_AN_ID // 2]
+    return f"{ascii(head)[:LETTERS_OF_AN_ID]} and so on, {len(val)} in all"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

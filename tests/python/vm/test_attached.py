@@ -20,7 +20,7 @@ STUDY = """\
 name: kernels
 question: Do datastores carry the load?
 lab: {vm: {accelerator: tcg, clock: icount}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors:
   protocol: [iscsi, nvme-tcp]
   attach: [guest, vduse, virtio-blk, virtio-scsi, pvscsi, nvme]
@@ -35,7 +35,7 @@ ABOVE = """\
 name: above
 question: Which virtual disk above an initiator costs least?
 lab: {vm: {accelerator: tcg}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors:
   protocol: PROTOCOLS
 topology: {attach: vduse}

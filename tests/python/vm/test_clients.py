@@ -21,7 +21,7 @@ STUDY = """\
 name: kernels
 question: Does it scale?
 lab: {vm: {accelerator: tcg}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors:
   protocol: [iscsi, nvme-tcp, nfs3, nfs4.1]
   clients: [2]

@@ -325,7 +325,7 @@ ONE_GUEST = """\
 name: one-guest
 question: Do both halves of one kernel meet on an encrypted link?
 lab: {vm: {accelerator: tcg, clock: icount, guests: 1}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors:
   protocol:
     plain: nvme-tcp

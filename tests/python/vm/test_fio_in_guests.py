@@ -14,7 +14,7 @@ STUDY = """\
 name: kernels
 question: Does fio load a volume in a guest?
 lab: {vm: {accelerator: tcg, clock: icount}}
-volume: {size: 16MiB}
+volume: {size: 4MiB}
 factors:
   protocol: [iscsi]
   streams:

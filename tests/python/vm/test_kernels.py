@@ -22,7 +22,7 @@ STUDY = """\
 name: kernels
 question: Do real kernels carry the load?
 lab: {vm: {accelerator: tcg, clock: icount}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors: {protocol: [nvme-tcp, nfs3, iscsi, fcp-loop]}
 load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 1s}
 design: {replicates: 1}
@@ -34,7 +34,7 @@ TOPOLOGY = """\
 name: topology
 question: Does what is asked of links and paths take effect?
 lab: {vm: {accelerator: tcg}}
-volume: {size: 16MiB, refill: trial}
+volume: {size: 4MiB, refill: trial}
 factors:
   protocol:
     fixed: {protocol: iscsi, paths: 2, path_policy: fixed, mtu: 9000}
@@ -51,7 +51,7 @@ OWN = """\
 name: kernels
 question: Does a kernel of one's own boot, and with its own modules?
 lab: {vm: {accelerator: tcg, clock: icount, guests: 1}}
-volume: {size: 16MiB}
+volume: {size: 4MiB}
 topology: {kernel: ./tar-install}
 factors: {protocol: [nvme-tcp]}
 load: {read: 75%, outstanding: 4, warmup: 100ms, runtime: 500ms}
@@ -136,7 +136,7 @@ TARGETS = """\
 name: targets
 question: Does every target carry the load?
 lab: {vm: {accelerator: tcg, clock: icount}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors:
   protocol:
     ganesha: {protocol: nfs3, target: ganesha}
@@ -181,7 +181,7 @@ def test_every_target_carries_verified_data_and_is_found_on_its_port(tmp_path: P
 RELEASES = """name: releases
 question: Does a newer kernel carry the load?
 lab: {vm: {accelerator: tcg, clock: icount}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors:
   protocol: [nvme-tcp, iscsi]
   kernel: [stock, "6.12"]

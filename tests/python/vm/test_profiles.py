@@ -33,7 +33,7 @@ STUDY = """\
 name: profiles
 question: Where do the instructions of an I/O go?
 lab: {vm: {clock: icount, guests: GUESTS, profile: true}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors: {protocol: [PROTOCOLS]}
 load: {read: 75%, outstanding: 8, warmup: 100ms, runtime: 500ms}
 design: {replicates: 1}

@@ -35,7 +35,7 @@ TURNS = """\
 name: turns
 question: Does NVMe/TCP cost less than iSCSI?
 lab: {vm: {accelerator: tcg}}
-volume: {size: 16MiB, refill: block}
+volume: {size: 4MiB, refill: block}
 factors: {protocol: [local, nvme-tcp, iscsi, nfs3], outstanding: [1, 8]}
 load: {read: 75%}
 design: {sessions: 1, rounds: 4, slice: 500ms, settle: 150ms}

@@ -16,7 +16,7 @@ name: truth
 question: Is what was put in found?
 volume: {{size: 16MiB}}
 factors: {{protocol: [nfs3, iscsi, nvme-tcp], {factor}: [0us, {tax}]}}
-load: {{read: 100%, outstanding: 4, warmup: 100ms, runtime: 1s}}
+load: {{read: 100%, outstanding: 1, warmup: 100ms, runtime: 1s}}
 design: {{replicates: 3, seed: 3}}
 baseline: {{{factor}: 0us}}
 responses: [{response}]
@@ -58,6 +58,6 @@ def test_an_injected_burn_is_found_as_cpu_of_the_target(tmp_path: Path) -> None:
     for condition in summary.grid.conditions:
         slow, fast = (values[arm, condition] for arm in ("100us", "0s"))
         found_us = slow["cpu_target"].value - fast["cpu_target"].value
-        # The server burns by the clock: while it has no processor, the clock goes on.
-        assert 75 < found_us < 110, condition
+        # With one outstanding I/O the server wakes for each, at both levels.
+        assert 90 < found_us < 130, condition
         assert abs(slow["cpu_initiator"].value - fast["cpu_initiator"].value) < 25

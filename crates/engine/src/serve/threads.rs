@@ -34,7 +34,6 @@ struct Work {
     server: SharedServer,
     /// By volume; `None` where it is not memory.
     memories: Vec<Option<SharedRegion>>,
-    clock: Clock,
     config: DriverConfig,
     connections: Arc<ConnectionCount>,
 }
@@ -69,7 +68,6 @@ impl Threads {
                 cpu: (!document.cpus.is_empty()).then(|| document.cpus[index % document.cpus.len()]),
                 server: Arc::clone(server),
                 memories: volumes.iter().map(OpenVolume::memory).collect(),
-                clock,
                 config,
                 connections: Arc::clone(&connections),
             };
@@ -144,8 +142,7 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
         // Asked of memory volumes only, and of a page of zeros for the others.
         work.memories[index].as_ref().map_or_else(|| HeapRegion::new(1 << 20), SharedRegion::region)
     };
-    let clock = work.clock;
-    let burn = burn(move || clock.now());
+    let burn = burn(iotax_runtime::cpu::thread_time_ns);
     let mut node =
         ServerNode::new(Arc::clone(&work.server), work.index as u64, &mut region_of, Box::new(staging), Some(burn));
     let driver = Driver::new(work.config).map_err(failure::internal)?;

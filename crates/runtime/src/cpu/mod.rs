@@ -9,5 +9,5 @@ mod vm;
 pub use events::{EventCounters, EventCounts, NoEvents};
 pub use machine::{CoreTimes, MachineTimes};
 pub use pin::{pin_thread, usable_cpus};
-pub use process::{ProcessClock, ProcessTimes};
+pub use process::{ProcessClock, ProcessTimes, thread_time_ns};
 pub use vm::{VmProcess, VmThreads};

@@ -25,6 +25,12 @@ pub struct ProcessTimes {
     pub max_rss_bytes: u64,
 }
 
+/// CPU time that the calling thread has used since it began.
+pub fn thread_time_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
 impl ProcessClock {
     /// The clock of a process of this user, this one's own included.
     pub fn of(pid: u32) -> io::Result<Self> {

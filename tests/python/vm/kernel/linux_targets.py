@@ -11,7 +11,7 @@ from iotax.engine import find_engine
 
 from .machine import KernelMachine
 
-SIZE_BYTES = 16 << 20
+SIZE_BYTES = 4 << 20
 IQN = "iqn.2026-11.io.iotax:kernel"
 NQN = "nqn.2026-11.io.iotax:kernel"
 
