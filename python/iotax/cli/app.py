@@ -291,14 +291,27 @@ def plan(study: StudyName, time: TimeBudget = None, lab: OtherLab = None, docume
 
 
 @app.command(cls=JsonCommand)
-def check(study: StudyName, destroy: ToBeDestroyed = None, lab: OtherLab = None, document: JsonFile = None) -> None:
+def check(
+    study: StudyName,
+    destroy: ToBeDestroyed = None,
+    lab: OtherLab = None,
+    initiator: Annotated[
+        bool,
+        typer.Option(
+            "--initiator",
+            help="Also measure for about 10 s what this machine's initiator reaches on iotax's own target: if your "
+            "target comes near, the initiator may be the bottleneck.",
+        ),
+    ] = False,
+    document: JsonFile = None,
+) -> None:
     """Check whether a study can run here; write nothing.
 
     Checks processors, memory, the server, and every endpoint: whether it answers, its size, and what data it holds.
     """
     from iotax.cli import study as command
 
-    command.check(study, destroy or [], document, simulated=lab is not None)
+    command.check(study, destroy or [], document, simulated=lab is not None, initiator=initiator)
 
 
 @app.command(cls=JsonCommand)

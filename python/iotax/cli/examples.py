@@ -12,7 +12,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "iotax vs nfs://10.0.0.5/vol1/data iscsi://10.0.0.5/iqn.2001-05.org.example:vol1/0",
     ),
     "plan": ("iotax plan quick", "iotax plan quick --time 30s"),
-    "check": ("iotax check my-study.yaml",),
+    "check": ("iotax check my-study.yaml", "iotax check my-study.yaml --initiator"),
     "show": ("iotax show", "iotax show out/quick.iotax --long"),
     "report": ("iotax report out/quick.iotax --charts charts --pdf report.pdf",),
     "export": ("iotax export out/quick.iotax --output quick.csv",),

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from iotax.cli.console import console, say
+from iotax.cli.console import console, say, steps
 from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.documents import check_document, plan_document, studies_document
 from iotax.cli.exits import Exit, leave
@@ -24,7 +24,7 @@ from iotax.design import Plan
 from iotax.design import plan as make_plan
 from iotax.engine import EngineError
 from iotax.labs import choice
-from iotax.labs.base import CheckItem, Lab
+from iotax.labs.base import CheckItem, Lab, Step
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
 from iotax.study.asked import asked
@@ -186,7 +186,9 @@ def _difference(ratio: float) -> str:
     return show_share(ratio - 1) if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
 
 
-def check(name: str, destroy: list[str], document: Path | None, *, simulated: bool = False) -> None:
+def check(
+    name: str, destroy: list[str], document: Path | None, *, simulated: bool = False, initiator: bool = False
+) -> None:
     study, _ = load(name, simulated=simulated)
     judged(document, Path(name))
     made = planned(study)
@@ -196,6 +198,9 @@ def check(name: str, destroy: list[str], document: Path | None, *, simulated: bo
         leave(Exit.LAB, str(error))
     try:
         findings = lab.check()
+        if initiator:
+            with steps(1) as step:
+                findings += lab.check_initiator(lambda each: step(each.text) if isinstance(each, Step) else None)
     finally:
         lab.close()
     if document != STDOUT:

@@ -161,6 +161,11 @@ class Lab(ABC):
     def check(self) -> list[CheckItem]:
         """Looks whether every treatment can run. Writes nothing anywhere."""
 
+    def check_initiator(self, progress: Progress) -> list[CheckItem]:
+        """Measures what this machine's initiator reaches on a target of iotax's own under the study's loads."""
+        del progress
+        return [CheckItem("warning", "initiator", "not measured: only `lab: loopback` measures its initiator")]
+
     @abstractmethod
     def prepare(self, progress: Progress) -> None:
         """Makes the lab ready for its first trial. Raises LabUnusable."""

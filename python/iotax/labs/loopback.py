@@ -19,7 +19,7 @@ from iotax.design import Plan
 from iotax.design.plan import LEAD_IN_NS, trial_seed
 from iotax.design.rounds import session_rounds
 from iotax.engine import EngineError
-from iotax.labs import guard
+from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.conditioning import filling, overwriting, worked
 from iotax.labs.events import COUNT_NS, Performer
@@ -88,6 +88,9 @@ class LoopbackLab(Lab):
     def check(self) -> list[CheckItem]:
         found = [*self._check_machine(), *self._check_generators(), *self._check_volumes(lambda _: None)]
         return [*found, *self._check_server(), *self._check_endpoints(lambda _: None)]
+
+    def check_initiator(self, progress: Progress) -> list[CheckItem]:
+        return own_target.explained(self._on_own_target(progress))
 
     def prepare(self, progress: Progress) -> None:
         progress(Step("checking the lab"))
@@ -319,6 +322,19 @@ class LoopbackLab(Lab):
             return Permission(self._held.identity(uri), destroy=self._may_destroy(uri))
         server = self._servers.of(settings) if settings.endpoint.protocol == "local" else None
         return Permission(server.identity if server else None)
+
+    def _on_own_target(self, progress: Progress) -> own_target.OwnTarget:
+        others = sorted(os.sched_getaffinity(0) - {*self.load_cpus})
+        labels = list(self._study.endpoints())
+        return own_target.measure(
+            self._program,
+            sorted(self._settings.values(), key=lambda each: labels.index(each.label)),
+            progress,
+            driver=self._study.lab.loopback.driver,
+            load_cpus=self.load_cpus,
+            # Where the load has no processors of its own, neither has the target.
+            serve_cpus=others if self.load_cpus else [],
+        )
 
     def _embedded(self) -> list[Settings]:
         return [each for each in self._settings.values() if each.endpoint.embedded]
