@@ -9,7 +9,7 @@ from iotax.analysis import steady
 from iotax.analysis.common_window import CommonWindow, common_window
 from iotax.analysis.responses import Response, Run
 from iotax.trial import Open
-from iotax.units import counted, show_share
+from iotax.units import counted, show_rate, show_share
 
 LITTLE_MAX = 0.05
 RUN_QUEUE_WAIT_MAX = 0.05
@@ -21,6 +21,8 @@ START_SKEW_MAX = 0.01
 CLIENT_SKEW_NOTED = 0.001
 """Start skew of several hosts above which a finding is noted; above `START_SKEW_MAX` there is no common window."""
 GENERATOR_BUSY = 0.95
+NEAR_OWN_TARGET = 0.8
+"""Share of the rate that the initiator reaches on iotax's own target from which on it may be the bottleneck."""
 ACHIEVED_MIN = 0.99
 """Share of the rate that an open loop offered."""
 CHANCE_SDS = 3.0
@@ -363,7 +365,31 @@ def _straggling(found: CommonWindow) -> str:
     return f"{worst.host} completed nothing in the last {worst.early_ns / 1e9:.3g} s"
 
 
+def near_own_target(run: Run) -> bool | None:
+    """Whether the rate comes near what the initiator reaches on iotax's own target, a lower bound of what it can do:
+    well below it the initiator is not the bottleneck, near it or above it may be. None if that was not measured."""
+    reached_iops = run.result.facts.own_target_rate_iops
+    if not reached_iops or reached_iops < 0 or run.result.idle:
+        return None
+    return run.result.rate_iops >= NEAR_OWN_TARGET * reached_iops
+
+
 def _generator(run: Run) -> tuple[Severity, str]:
+    level, text = _generator_busy(run)
+    near = near_own_target(run)
+    if near is None or level == Severity.NOTE:
+        return level, text
+    load = "the same load" if run.result.open is None else "the same load without a limit to its rate"
+    reaches = (
+        f"it reaches {show_rate(run.result.facts.own_target_rate_iops or 0)} IOPS on iotax's own target on the same "
+        f"machine under {load}, and {show_rate(run.result.rate_iops)} here"
+    )
+    if near:
+        return Severity.NOTE, f"the initiator may be the bottleneck: {reaches}"
+    return Severity.GOOD, f"{text}; {reaches}" if level == Severity.GOOD else reaches
+
+
+def _generator_busy(run: Run) -> tuple[Severity, str]:
     initiator = run.result.cpu.initiator or run.result.cpu.part("both")
     if initiator is None:
         return Severity.UNKNOWN, "not measured"

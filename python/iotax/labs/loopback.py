@@ -49,6 +49,9 @@ _DYING_S = 0.5
 """A load may hear sooner than its parent that a server was killed."""
 _SPARE_BYTES = 256 << 20
 """Memory left to everything else when a memory volume is made."""
+_OWN_TARGET_PART = 10
+"""Measuring the initiator on an own target takes at most the study's time divided by this, or one load of each
+protocol."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class LoopbackLab(Lab):
         self._session = 0
         """The block of the latest session, where that went well."""
         self._held = Holdings()
+        self._own_target = own_target.OwnTarget()
         self._foreign: set[str] = set()
         """File volumes that another program than the engine wrote through our own server."""
         self._servers = Servers(
@@ -90,7 +94,7 @@ class LoopbackLab(Lab):
         return [*found, *self._check_server(), *self._check_endpoints(lambda _: None)]
 
     def check_initiator(self, progress: Progress) -> list[CheckItem]:
-        return own_target.explained(self._on_own_target(progress))
+        return own_target.explained(self._on_own_target(progress, own_target.LOADS_MAX))
 
     def prepare(self, progress: Progress) -> None:
         progress(Step("checking the lab"))
@@ -98,6 +102,9 @@ class LoopbackLab(Lab):
         findings += [*self._hold_endpoints(), *self._check_endpoints(progress)]
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
+        # The time is not the plan's, so it stays a small part of that.
+        loads_max = self._plan.duration_max_ns // (_OWN_TARGET_PART * own_target.LOAD_NS)
+        self._own_target = self._on_own_target(progress, loads_max)
         if self._embedded() and self._study.design.slices is None:
             progress(Step(f"starting the server, writing {format_size(self._study.volume.size)}"))
             try:
@@ -195,7 +202,9 @@ class LoopbackLab(Lab):
             load=usable(threads, len(self.load_cpus[: load.threads]), allowed),
             target=usable(self._study.lab.loopback.threads, len(self.serve_cpus), allowed),
         )
-        return recorded(result, facts.model_copy(update={"threads": threads}), processors, self._background)
+        reached = self._own_target.of(settings)
+        own = {"threads": threads, "own_target_rate_iops": reached and reached.rate_iops}
+        return recorded(result, facts.model_copy(update=own), processors, self._background)
 
     def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
         """One session: all processes start afresh, on each other's processors compared with the session before. The
@@ -323,7 +332,7 @@ class LoopbackLab(Lab):
         server = self._servers.of(settings) if settings.endpoint.protocol == "local" else None
         return Permission(server.identity if server else None)
 
-    def _on_own_target(self, progress: Progress) -> own_target.OwnTarget:
+    def _on_own_target(self, progress: Progress, loads_max: int) -> own_target.OwnTarget:
         others = sorted(os.sched_getaffinity(0) - {*self.load_cpus})
         labels = list(self._study.endpoints())
         return own_target.measure(
@@ -334,6 +343,7 @@ class LoopbackLab(Lab):
             load_cpus=self.load_cpus,
             # Where the load has no processors of its own, neither has the target.
             serve_cpus=others if self.load_cpus else [],
+            loads_max=min(loads_max, own_target.LOADS_MAX),
         )
 
     def _embedded(self) -> list[Settings]:

@@ -22,7 +22,7 @@ from iotax.units import counted, format_percent, format_size, show_minutes, show
 
 LOADS_MAX = 8
 """Loads measured at once: with starting and connecting, about 10 s."""
-_LOAD_NS = 1_200_000_000
+LOAD_NS = 1_200_000_000
 """What each takes, about."""
 _WARMUP_NS = 250_000_000
 _RUNTIME_NS = 750_000_000
@@ -83,15 +83,17 @@ def measure(
     driver: str,
     load_cpus: Sequence[int],
     serve_cpus: Sequence[int],
-    loads_max: int = LOADS_MAX,
+    loads_max: int,
 ) -> OwnTarget:
-    """Measures each load of these treatments once, at most `loads_max`: first those with the most outstanding I/Os,
-    and of these the smallest and the largest blocks. A load that fails is no obstacle to others."""
+    """Measures each load of these treatments once, at most `loads_max`, but one of each protocol: first those with the
+    most outstanding I/Os, and of these the smallest and the largest blocks. A load that fails is no obstacle to
+    others."""
     distinct: list[Settings] = []
     for each in map(on_own_target, asked):
         if each is not None and each not in distinct:
             distinct.append(each)
-    chosen = _extremes(distinct)[:loads_max]
+    protocols = {each.endpoint.protocol for each in distinct}
+    chosen = _extremes(distinct)[: max(loads_max, len(protocols))]
     found = OwnTarget(left_out=len(distinct) - len(chosen))
     # As many threads as the load has: the target should not be the slower end for want of them.
     threads = max((each.load.threads for each in chosen), default=1)
@@ -103,7 +105,7 @@ def measure(
         return Server(program, settings.volume, document)
 
     if chosen:
-        takes = show_minutes(len(chosen) * _LOAD_NS / 1e9)
+        takes = show_minutes(len(chosen) * LOAD_NS / 1e9)
         progress(Step(f"measuring the initiator on iotax's own target, about {takes}"))
     # Servers are few if those with equal volumes follow each other.
     chosen.sort(key=lambda each: (each.volume.size, each.connection.polling))

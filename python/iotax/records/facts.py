@@ -69,6 +69,10 @@ class Facts(Record):
     """How both sides waited; with polling, their processors were busy without work, too."""
     warmup_ns: int | None = None
     """Load before the window, discarded."""
+    own_target_rate_iops: float | None = None
+    """For an external target: the rate of the same load, as fast as it can, on iotax's own target on the load's
+    machine, measured beforehand. Both share processors there, so the initiator can do at least this. None if it was not
+    measured."""
 
     @property
     def simulated(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 from iotax.analysis import Severity, Summary
 from iotax.analysis.limits import Limit
 from iotax.analysis.stopping import precise_enough
+from iotax.analysis.validity import near_own_target
 from iotax.report import link
 from iotax.report.charts import is_sweep
 from iotax.study.imported import ImportedStudy
@@ -215,12 +216,20 @@ def _generator(summary: Summary) -> Item:
     waited = sum(level >= Severity.DOUBTFUL for level in _of(summary, "wait"))
     if waited:
         return Item(ask, "no", f"In {waited} of {len(levels)} runs it was ready to work but waited for a processor.")
-    busy = sum(level >= Severity.NOTE for level in levels)
-    if busy:
+    near = [near_own_target(run) for run in summary.data.runs]
+    noted = sum(level >= Severity.NOTE for level in levels)
+    if noted and any(near):
         return Item(
             ask,
             "partly",
-            f"In {busy} of {len(levels)} runs its processor was busy throughout: there the initiator (protocol and "
+            f"In {noted} of {len(levels)} runs its processor was busy throughout, or it reaches little or no more on "
+            "iotax’s own target: there the initiator (protocol and generator) may limit the throughput.",
+        )
+    if noted:
+        return Item(
+            ask,
+            "partly",
+            f"In {noted} of {len(levels)} runs its processor was busy throughout: there the initiator (protocol and "
             f"generator) limits the throughput, not the target.",
         )
     unknown = sum(level == Severity.UNKNOWN for level in levels)
@@ -233,7 +242,8 @@ def _generator(summary: Summary) -> Item:
             "Its threads left processor time unused in every run; whether they waited for a processor is unknown for "
             f"{unwaited} of {len(levels)} runs.",
         )
-    return Item(ask, "yes", "Its processor had time to spare in every run.")
+    more = "" if all(each is None for each in near) else ", or it reaches clearly more on iotax’s own target"
+    return Item(ask, "yes", f"Its processor had time to spare in every run{more}.")
 
 
 def _loop(summary: Summary) -> Item:

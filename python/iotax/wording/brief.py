@@ -19,6 +19,7 @@ from iotax.wording.conditions import brief_condition
 from iotax.wording.figures import PERCENT_RATIO_MAX, TIMES_RATIO_MIN, ends, figure, signed
 from iotax.wording.names import inside, title
 from iotax.wording.published import agreed_count
+from iotax.wording.trust import limited
 from iotax.wording.verdicts import Tone, judged, response_name
 
 LINES_MAX = 6
@@ -135,6 +136,8 @@ def validity(summary: Summary) -> str:
         parts.append(f"{flagged} flagged ({', '.join(inside(TITLES[key]) for key in names)})")
     elif runs:
         parts.append("none flagged")
+    if hit := limited(summary):
+        parts.append(f"the initiator may limit {hit}")
     for number, what in ((len(data.excluded), "excluded"), (len(data.apart), "with fewer hosts")):
         if number:
             parts.append(f"{number} {what}")

@@ -9,7 +9,7 @@ from iotax.analysis.data import StudyData
 from iotax.analysis.noise import Noise
 from iotax.analysis.sessions import SessionScatter
 from iotax.analysis.summary import Summary
-from iotax.analysis.validity import DISTURBANCES, TITLES, Severity
+from iotax.analysis.validity import DISTURBANCES, TITLES, Severity, near_own_target
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes, show_rate
 from iotax.wording.figures import ALIKE, PERCENT_RATIO_MAX, figure, percent, signed
@@ -72,7 +72,7 @@ def trust(summary: Summary) -> list[Finding]:
         found.append(_left_out(data, summary.both_ways))
     if data.costs_drawn:
         found.append(Finding("costs", _DRAWN, "plain"))
-    found += _flagged(summary) + _binned(summary)
+    found += [*_flagged(summary), *_limited(summary), *_binned(summary)]
     # The scatter of simulated runs is not a machine's noise.
     found += [_noise(each) for each in summary.noise[:1] if not data.simulated]
     if data.simulated and not data.costs_drawn:
@@ -109,6 +109,22 @@ def _flagged(summary: Summary) -> list[Finding]:
             text = f"{name}: {len(bad)} of {counted(len(runs), 'run')} flagged, e.g. “{example}”."
             found.append(Finding(key, text, "warning"))
     return found
+
+
+def limited(summary: Summary) -> int:
+    """The number of runs that the initiator may have limited, by what it reaches on iotax's own target."""
+    return sum(bool(near_own_target(run)) for run in summary.data.runs)
+
+
+def _limited(summary: Summary) -> list[Finding]:
+    hit = limited(summary)
+    if not hit:
+        return []
+    text = (
+        f"The initiator may be the bottleneck in {hit} of {counted(len(summary.run_checks), 'run')}: under the same "
+        "load it reaches little or no more on iotax's own target on the same machine."
+    )
+    return [Finding("generator", text, "warning")]
 
 
 def _binned(summary: Summary) -> list[Finding]:

@@ -5,11 +5,13 @@ import pytest
 
 from iotax.analysis import Run, Severity, summarise
 from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
-from iotax.analysis.validity import check_run, worst_of
+from iotax.analysis.validity import check_run, near_own_target, worst_of
 from iotax.records import CpuUse
 from iotax.trial import Client, ModelledMedia, Paths, PathUse
+from iotax.units import show_rate
 from iotax.wording import trust
-from report.factory import Simulation, study
+from iotax.wording.brief import validity
+from report.factory import Simulation, study, with_facts
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,53 @@ def test_a_busy_generator_is_noted_not_condemned(run):
     for polling in ("auto", "always"):
         polls = changed(full, facts=full.result.facts.model_copy(update={"polling": polling}))
         assert finding(polls, "generator").level is Severity.UNKNOWN
+
+
+def beside_own_target(run, share):
+    """With a rate that is this share of what the initiator reaches on iotax's own target."""
+    reached_iops = share and run.result.rate_iops / share
+    facts = run.result.facts.model_copy(update={"own_target_rate_iops": reached_iops})
+    return changed(run, facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("share", "level"), [(0.3, Severity.GOOD), (0.79, Severity.GOOD), (0.81, Severity.NOTE), (1.5, Severity.NOTE)]
+)
+def test_a_rate_near_what_the_initiator_reaches_on_an_own_target_is_noted(run, share, level):
+    idle = with_part(run, run.result.cpu.initiator, busy_ns=run.result.window.duration_ns // 2)
+    found = finding(beside_own_target(idle, share), "generator")
+    assert found.level is level
+    reaches, here = show_rate(run.result.rate_iops / share), show_rate(run.result.rate_iops)
+    said = {Severity.GOOD: "its processor was 50 % busy;", Severity.NOTE: "the initiator may be the bottleneck:"}[level]
+    assert found.text == (
+        f"{said} it reaches {reaches} IOPS on iotax's own target on the same machine under the same load, and {here} "
+        "here"
+    )
+
+
+def test_without_a_rate_on_an_own_target_only_the_busy_share_counts(run):
+    for none in (None, 0):
+        assert finding(beside_own_target(run, none), "generator") == finding(run, "generator")
+        assert near_own_target(beside_own_target(run, none)) is None
+
+
+def test_a_rate_far_below_clears_an_initiator_that_polls_but_none_that_was_busy(run):
+    full = beside_own_target(with_part(run, run.result.cpu.initiator, busy_ns=run.result.window.duration_ns), 0.3)
+    assert finding(full, "generator").text == "its processor was 100 % busy: the initiator bounds the throughput"
+    polls = changed(full, facts=full.result.facts.model_copy(update={"polling": "always"}))
+    assert finding(polls, "generator").level is Severity.GOOD
+    assert finding(polls, "generator").text.startswith("it reaches ")
+
+
+def test_people_are_told_of_runs_that_the_initiator_may_have_limited():
+    data = with_facts(Simulation().data(study()), own_target_rate_iops=1.0)
+    summary, count = summarise(data), len(data.runs)
+    said = next(each.text for each in trust(summary) if each.subject == "generator")
+    assert said.startswith(f"The initiator may be the bottleneck in {count} of {count} runs: ")
+    assert f", the initiator may limit {count}" in validity(summary)
+    far = summarise(with_facts(data, own_target_rate_iops=1e9))
+    assert "generator" not in {each.subject for each in trust(far)}
+    assert "initiator" not in validity(far)
 
 
 def test_steady_state():

@@ -11,6 +11,7 @@ import pytest
 
 from engine_process import ready, started
 from faked import TINY, FakeEngine
+from iotax.notebook import Notebook
 
 ARRAY = "iscsi://127.0.0.1:3260/iqn.2001-05.org.example:vol1/0"
 OTHER = "nvme-tcp://127.0.0.1:4420/nqn.2014-08.org.example:v1?ns=1"
@@ -107,6 +108,27 @@ def test_other_labs_say_that_they_do_not_measure_it(engine: FakeEngine, iotax: I
     Path("tiny.yaml").write_text(TINY)
     told = findings(iotax("check", "tiny.yaml", "--lab", "sim", "--initiator").output)
     assert told == ["not measured: only `lab: loopback` measures its initiator"]
+
+
+def kept(notebook: Path) -> dict[str, float | None]:
+    """Trial → the rate on an own target that its result was given."""
+    with Notebook(notebook) as opened:
+        return {each.trial.id: each.result.facts.own_target_rate_iops for each in opened.attempts() if each.result}
+
+
+def test_a_run_keeps_with_each_result_what_its_load_reached_beforehand(engine: FakeEngine, iotax: Iotax) -> None:
+    """The study takes 6 s: for its time two loads are too many, but one of each protocol is measured."""
+    done = iotax("run", written(f'a: "{ARRAY}", b: "{OTHER}", c: iscsi', "1, 8"), "n.iotax", "--no-report").output
+    assert "Measuring the initiator on iotax's own target, about 2 s." in done
+    found = kept(Path("n.iotax"))
+    assert len(found) == 6
+    assert {trial: round(rate) for trial, rate in found.items() if rate} == {"a/8/4KiB/r1": 10667, "b/8/4KiB/r1": 10667}
+
+
+def test_a_run_of_embedded_targets_measures_none_beforehand(engine: FakeEngine, iotax: Iotax) -> None:
+    assert "Measuring the initiator" not in iotax("run", written("a: iscsi"), "n.iotax", "--no-report").output
+    assert len(engine.documents("load", task="run")) == 1
+    assert set(kept(Path("n.iotax")).values()) == {None}
 
 
 @pytest.mark.timeout(300)

@@ -13,7 +13,7 @@ from iotax.records import CpuTime, CpuUse
 from iotax.report.checklist import checklist
 from iotax.report.tables import limits_of
 from iotax.trial import Checks, Latency, TrialResult, Verify
-from report.factory import Simulation, study
+from report.factory import Simulation, study, with_facts
 
 Change = Callable[[TrialResult], TrialResult]
 SMALL = {"factors": {"protocol": ["local", "nfs3", "iscsi"], "outstanding": [1, 8]}}
@@ -105,6 +105,12 @@ def test_the_generator_is_judged_by_how_busy_it_was_and_not_praised_where_nobody
     assert answer(changed(closed, busy("process", 0.99)), GENERATOR) == "partly"
     unread = changed(closed, parts(lambda part: part.model_copy(update={"processors": None})))
     assert answer(unread, GENERATOR) == "partly"
+
+
+def test_the_generator_may_be_the_bottleneck_where_it_reaches_no_more_on_an_own_target(closed: StudyData) -> None:
+    idle = changed(closed, busy("process", 0.5))
+    assert answer(with_facts(idle, own_target_rate_iops=1.0), GENERATOR) == "partly"
+    assert answer(with_facts(idle, own_target_rate_iops=1e9), GENERATOR) == "yes"
 
 
 def test_the_generator_is_the_bottleneck_where_it_is_late(paced: StudyData) -> None:
