@@ -53,7 +53,7 @@ def holds_what_is_written(endpoint: str, options: dict[str, Any], shapes: list[t
             "endpoint": endpoint,
             "options": options,
             "workers": workers,
-            "outstanding": 8,
+            "outstanding": min(8, SIZE_BYTES // (2 * workers * block_size_bytes)),
             "block_size_bytes": block_size_bytes,
             "read_percent": 50,
             "warmup_ns": 50_000_000,
