@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from iotax.analysis import StudyData, summarise
+from iotax.analysis.validity import check_run
 from iotax.records import CpuTime, CpuUse
 from iotax.report.checklist import checklist
 from iotax.report.tables import limits_of
@@ -111,6 +112,13 @@ def test_the_generator_may_be_the_bottleneck_where_it_reaches_no_more_on_an_own_
     idle = changed(closed, busy("process", 0.5))
     assert answer(with_facts(idle, own_target_rate_iops=1.0), GENERATOR) == "partly"
     assert answer(with_facts(idle, own_target_rate_iops=1e9), GENERATOR) == "yes"
+
+
+def test_of_a_load_at_a_rate_it_is_said_that_it_had_none_on_the_own_target(paced: StudyData) -> None:
+    [run, *_] = with_facts(paced, own_target_rate_iops=1e9).runs
+    text = next(each.text for each in check_run(run) if each.key == "generator")
+    assert "reaches 1000M IOPS on iotax's own target" in text
+    assert " under the same load without a limit to its rate, and " in text
 
 
 def test_the_generator_is_the_bottleneck_where_it_is_late(paced: StudyData) -> None:
