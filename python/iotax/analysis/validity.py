@@ -426,6 +426,8 @@ def _balance(run: Run) -> tuple[Severity, str]:
     text = f"{paths.policy}: " + ", ".join(
         f"{path.name} {show_share(share, 0)}" for path, share in zip(paths.used, shares, strict=True)
     )
+    if any(event.what.startswith("fail path") for event in run.result.events):
+        return Severity.GOOD, f"{text}; not judged: a path failed"
     uneven = max(abs(share * len(shares) - 1) for share in shares)
     return (Severity.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Severity.GOOD), text
 

@@ -50,12 +50,12 @@ class Freezer:
         if not ready or out.readline() != _ARMED:
             raise OSError("the process that would undo the event did not come up")
 
-    def freeze(self) -> None:
+    def begin(self) -> None:
         """Raises OSError as well if the stop could not be undone: nothing is stopped then."""
         self._tell(_STOPS)
         signal.pidfd_send_signal(self._process, signal.SIGSTOP)
 
-    def thaw(self) -> None:
+    def end(self) -> None:
         """A process that is gone needs no undoing."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, signal.SIGCONT)
@@ -70,7 +70,7 @@ class Freezer:
     def close(self) -> None:
         if self._process < 0:
             return
-        self.thaw()
+        self.end()
         for pipe in (self._guard.stdin, self._guard.stdout):
             if pipe is not None:
                 pipe.close()

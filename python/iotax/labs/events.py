@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from iotax.labs.armed import Freezer
-from iotax.labs.base import TrialFailed
-from iotax.records.interruptions import Happened
+from iotax.labs.base import Outcome, TrialFailed
+from iotax.records.interruptions import WRONG_DATA, Happened
 from iotax.study.events import Happening
 from iotax.trial import TrialResult
 
@@ -18,27 +21,43 @@ _LEASE_S = 10.0
 """Added to the longest freeze of a target: afterwards it continues by itself."""
 
 
-class Performer:
-    """Freezes a process of ours when a run's events say so. Armed from the beginning, disarmed when it is closed."""
+class Act(Protocol):
+    """An event that can be made to happen and undone, several times. Both raise OSError."""
 
-    def __init__(self, happenings: Sequence[Happening], pid: int) -> None:
-        """Raises TrialFailed if it cannot be armed: nothing has happened then."""
-        self._happenings = happenings
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+
+    def close(self) -> None:
+        """Undoes it if it has not been. Raises nothing."""
+
+
+def freezes(happenings: Sequence[Happening], pid: int) -> dict[str, Act]:
+    """Freezes a process of ours. It is armed from now on; raises TrialFailed if it cannot be."""
+    longest_s = max(each.lasts_ns for each in happenings) / 1e9
+    try:
+        freezer = Freezer(pid, longest_s + _LEASE_S)
+    except OSError as error:
+        raise TrialFailed(f"the event cannot be undone safely, so it was not begun: {error}") from error
+    return {each.do.words: freezer for each in happenings}
+
+
+class Performer:
+    """Makes a run's events happen. It undoes a current one when it is closed."""
+
+    def __init__(self, happenings: Sequence[Happening], acts: Mapping[str, Act], ahead_ns: int = 0) -> None:
+        """`acts`: by the words of the events. `ahead_ns`: how far the load's clock is ahead of this machine's."""
+        self._happenings, self._acts, self._ahead_ns = happenings, acts, ahead_ns
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._done: list[tuple[Happening, int, int]] = []
         self.begun = False
         """Whether anything has happened."""
-        self._fault = ""
-        longest_s = max(each.lasts_ns for each in happenings) / 1e9
-        try:
-            self._freezer = Freezer(pid, longest_s + _LEASE_S)
-        except OSError as error:
-            raise TrialFailed(f"the event cannot be undone safely, so it was not begun: {error}") from error
+        self.fault = ""
+        """Why the events ended early."""
 
     def window_starts(self, at_unix_ns: int) -> None:
-        """Call when the load's window starts. From now on events happen by themselves."""
-        deadline_s = time.monotonic() + (at_unix_ns - time.time_ns()) / 1e9
+        """Call when the load's window starts, by the load's clock. From now on events happen by themselves."""
+        deadline_s = time.monotonic() + (at_unix_ns - self._ahead_ns - time.time_ns()) / 1e9
         self._thread = threading.Thread(target=self._perform, args=(deadline_s,), name="events", daemon=True)
         self._thread.start()
 
@@ -46,15 +65,20 @@ class Performer:
         for each in self._happenings:
             if self._over.wait(max(0.0, start_s + each.at_ns / 1e9 - time.monotonic())):
                 return
+            act = self._acts[each.do.words]
             try:
-                self._freezer.freeze()
+                act.begin()
             except OSError as error:
-                self._fault = f"the target could not be stopped: {error}"
+                self.fault = f"it could not be done: {error}"
                 return
             began_ns = time.time_ns()
             self.begun = True
             self._over.wait(each.lasts_ns / 1e9)
-            self._freezer.thaw()
+            try:
+                act.end()
+            except OSError as error:
+                self.fault = f"it could not be undone: {error}"
+                return
             self._done.append((each, began_ns, time.time_ns()))
 
     def close(self) -> None:
@@ -62,17 +86,34 @@ class Performer:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
-        self._freezer.close()
+        for act in self._acts.values():
+            act.close()
 
     def told(self, result: TrialResult) -> TrialResult:
         """The result with the events. Raises TrialFailed if not all of them happened."""
         self.close()
         if missing := self._happenings[len(self._done) :]:
-            reason = self._fault or "the load ended before"
-            raise TrialFailed(f"the event `{missing[0].words}` did not happen: {reason}")
-        start_ns = result.window.start_unix_ns
+            reason = self.fault or "the load ended before"
+            raise TrialFailed(f"the event `{missing[0].do.words}` did not happen: {reason}")
+        start_ns = result.window.start_unix_ns - self._ahead_ns
         happened = [
-            Happened(what=each.words, asked_ns=each.at_ns, began_ns=began_ns - start_ns, undone_ns=undone_ns - start_ns)
+            Happened(
+                what=each.do.words, asked_ns=each.at_ns, began_ns=began_ns - start_ns, undone_ns=undone_ns - start_ns
+            )
             for each, began_ns, undone_ns in self._done
         ]
         return result.model_copy(update={"events": tuple(happened)})
+
+
+def performed(performer: Performer, run: Callable[[Callable[[int], None]], Outcome]) -> Outcome:
+    """The outcome of a load with the events that happened during it. `run` is given what to call when the window
+    starts. Raises TrialFailed; its reason says whether wrong data were read after an event."""
+    with contextlib.closing(performer):
+        try:
+            outcome = run(performer.window_starts)
+        except TrialFailed as failed:
+            if failed.kind != "verify" or not performer.begun:
+                raise
+            reason = f"{WRONG_DATA}: {failed.reason}"
+            raise TrialFailed(reason, failed.log, failed.connected, failed.kind) from failed
+        return replace(outcome, result=performer.told(outcome.result))

@@ -22,7 +22,7 @@ from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.conditioning import filling, overwriting, worked
-from iotax.labs.events import COUNT_NS, Performer
+from iotax.labs.events import COUNT_NS, Performer, freezes, performed
 from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.feasible import impossible
 from iotax.labs.generators import GENERATORS, Generator, Job
@@ -34,7 +34,6 @@ from iotax.labs.proc import memory_free_bytes
 from iotax.labs.server import Server, serve_document
 from iotax.labs.servers import Servers, one_server, volume_uri
 from iotax.labs.session import run_session, session_document
-from iotax.records.interruptions import WRONG_DATA
 from iotax.study import Settings, Study
 from iotax.study.connection import Polling
 from iotax.study.events import happenings
@@ -300,16 +299,10 @@ class LoopbackLab(Lab):
         to_happen = happenings(self._study.events, self._study.design.seed, trial.block, trial.replicate)
         if not to_happen:
             return generator.run(job, progress)
-        with contextlib.closing(Performer(to_happen, watch_pids["target"])) as performer:
-            job = replace(job, count_ns=COUNT_NS, starts=performer.window_starts)
-            try:
-                outcome = generator.run(job, progress)
-            except TrialFailed as failed:
-                if failed.kind != "verify" or not performer.begun:
-                    raise
-                reason = f"{WRONG_DATA}: {failed.reason}"
-                raise TrialFailed(reason, failed.log, failed.connected, failed.kind) from failed
-            return replace(outcome, result=performer.told(outcome.result))
+        return performed(
+            Performer(to_happen, freezes(to_happen, watch_pids["target"])),
+            lambda starts: generator.run(replace(job, count_ns=COUNT_NS, starts=starts), progress),
+        )
 
     def close(self) -> None:
         self._held.close()

@@ -1,4 +1,4 @@
-"""Events during a run's measured window: a target that freezes and later continues."""
+"""Events during a run's measured window: a target that freezes, a path that fails, and both come back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model_validator
 
 from iotax.study.fields import Duration, Section
 
@@ -30,8 +30,29 @@ Moment: TypeAlias = Annotated[tuple[Duration, Duration], BeforeValidator(_moment
 class Action(Section):
     """The kind of event, and what it affects."""
 
-    freeze: Literal["target"]
-    """The server that iotax started stops answering, like one that hangs; its connections stay open."""
+    freeze: Literal["target"] | None = None
+    """The target stops answering, like one that hangs; its connections stay open."""
+    fail: Literal["path"] | None = None
+    """A path's cable is pulled, at both ends; in the vm lab."""
+    path: Annotated[int, Field(ge=1, le=4)] | None = None
+    """Which path fails, from 1."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Action:
+        if (self.freeze is None) == (self.fail is None):
+            raise ValueError("say what happens, one of {freeze: target} and {fail: path, path: 1}")
+        if (self.fail is None) != (self.path is None):
+            raise ValueError("`path: 1` says which path fails; it belongs to `fail: path`")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, handler: Any) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+    @property
+    def words(self) -> str:
+        """ "freeze target", "fail path 2"."""
+        return f"freeze {self.freeze}" if self.fail is None else f"fail {self.fail} {self.path}"
 
 
 class StudyEvent(Section):
@@ -43,20 +64,20 @@ class StudyEvent(Section):
     """When, from the start of the measured window: 4s, or [4s, 8s] for a random moment between them, the same for all \
 treatments of a block."""
     do: Action
-    """What: {freeze: target}."""
+    """What: {freeze: target}, or {fail: path, path: 1}."""
     lasts: Duration = Field(alias="for")
     """How long, until it is undone."""
 
     @property
     def words(self) -> str:
-        return f"freeze {self.do.freeze}"
+        return self.do.words
 
 
 @dataclass(frozen=True)
 class Happening:
     """An event of one run."""
 
-    words: str
+    do: Action
     at_ns: int
     """Time from the window's start."""
     lasts_ns: int
@@ -67,5 +88,5 @@ def happenings(events: Sequence[StudyEvent], seed: int, block: int, replicate: i
     found = []
     for number, event in enumerate(events):
         rng = random.Random(f"{seed} {block} {replicate} {number}")  # noqa: S311 - a design's, not a secret's
-        found.append(Happening(event.words, rng.randint(*event.at), event.lasts))
+        found.append(Happening(event.do, rng.randint(*event.at), event.lasts))
     return sorted(found, key=lambda each: each.at_ns)

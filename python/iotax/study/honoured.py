@@ -67,6 +67,12 @@ _KERNEL = Row(
     sim="a simulation runs no kernel; say `lab: vm`",
     harmless=(None,),
 )
+_TIMEOUT = Row(
+    loopback="iotax's own initiators wait as long as the run; say `lab: vm`",
+    hosts="the hosts keep their own timeouts; say `lab: vm`",
+    sim="simulated initiators notice a failed path after `path_noticed:` under `lab: {sim: …}`",
+    harmless=(None,),
+)
 _MODEL = Row(sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, pgbench=LAID_OUT, harmless=(None,))
 _LOGIN = knowing("initiator")
 _USER = Row(
@@ -217,6 +223,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         ),
         "kernel": _KERNEL,
         "target_kernel": _KERNEL,
+        "keep_alive": _TIMEOUT,
+        "replacement_timeout": _TIMEOUT,
         "encryption": Row(
             loopback="nothing leaves this machine, so there is no link to encrypt; say `lab: vm`",
             hosts="the hosts lab takes the network as it is, encrypted or not; say `lab: vm`",

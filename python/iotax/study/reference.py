@@ -84,7 +84,7 @@ def reference() -> str:
         ("published: [{figures: [{…}]}]", "PublishedFigure"),
     ):
         parts.append(_table(title, defs[name]["description"], defs[name]["properties"]))
-    parts.append(f"## Factors\n\n{', '.join(f'`{name}`' for name in factor_names())}.\n")
+    parts.append(f"## Factors\n\n{_factors()}\n")
     return "\n".join(parts)
 
 
@@ -128,6 +128,21 @@ def _default(field: dict[str, Any]) -> str:
     if isinstance(value, list):
         return f"`[{', '.join(map(str, value))}]`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _factors() -> str:
+    names = factor_names()
+    fixed = [name for model in SECTIONS.values() for name in model.model_fields if name not in names]
+    simulated = [name for name, section in names.items() if section == "sim"]
+    return (
+        f"Every field of {_listed(list(SECTIONS))} may be a factor, except {_listed(fixed)}; in the sim lab also "
+        f"{_listed(simulated)}."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 if __name__ == "__main__":

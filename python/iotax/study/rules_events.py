@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from iotax.protocols import without_transport
 from iotax.study.events import QUIET_NS, StudyEvent
-from iotax.study.model import Study
+from iotax.study.model import Settings, Study
 from iotax.study.source import Place
-from iotax.study.varied import values
+from iotax.study.topology import Topology
+from iotax.study.varied import combinations, values
+from iotax.study.varied import place as place_of
 from iotax.units import format_duration
 
 _ELSEWHERE = {
-    "sim": "the sim lab has `path_failures:` under `lab: {sim: …}`; for a frozen target say `lab: loopback`",
-    "hosts": "it is not yet done on hosts; say `lab: loopback`",
-    "vm": "it is not yet done in virtual machines; say `lab: loopback`",
+    "sim": "the sim lab has `path_failures:` under `lab: {sim: …}`; for a frozen target say `lab: loopback` or `vm`",
+    "hosts": "it is not yet done on hosts; say `lab: loopback` or `lab: vm`",
 }
 
 
@@ -32,7 +34,15 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("events",), "an event needs a run of its own; leave out `rounds:` and `sessions:` under design"
     if study.search is not None:
         yield ("events",), "a search looks for a load that nothing disturbs; leave out one of the two"
-    yield from _of_targets(study)
+    if study.lab.vm is not None:
+        yield from _in_guests(study)
+    else:
+        yield from _of_targets(study)
+        for index, event in enumerate(study.events):
+            if event.do.fail is not None:
+                yield ("events", index, "do"), "loopback has no cable to pull; say `lab: vm`"
+    if {*values(study, "generator")} - {"iotax"}:
+        yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
     for index, event in enumerate(study.events):
         yield from _in_window(study, index, event)
     yield from _one_at_a_time(study)
@@ -46,8 +56,36 @@ def _of_targets(study: Study) -> Iterator[tuple[Place, str]]:
             yield place, "iotax did not start this target, and leaves it alone: leave out `events:` or this level"
         elif endpoint.protocol == "local":
             yield place, "local has no target that could stand still; leave it out"
-    if {*values(study, "generator")} - {"iotax"}:
-        yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
+
+
+def _in_guests(study: Study) -> Iterator[tuple[Place, str]]:
+    vm = study.lab.vm
+    assert vm is not None, "a study in guests"
+    if vm.clock == "icount":
+        yield ("lab", "vm", "clock"), "an event takes real time, and icount counts instructions; say `clock: host`"
+    if vm.guests == 1:
+        yield ("events",), "both halves stand in one kernel (`guests: 1`); say `guests: 2`"
+    if max(each or 1 for each in values(study, "clients")) > 1:
+        yield place_of(study, "clients"), "events are for one initiator guest; leave out `clients`"
+    told: set[str] = set()
+    for treatment in combinations(study, ("protocol", *Topology.model_fields)):
+        for reason in _of_path(study, study.settings(treatment)):
+            if reason not in told:
+                told.add(reason)
+                yield ("events",), reason
+
+
+def _of_path(study: Study, settings: Settings) -> Iterator[str]:
+    """Why an event cannot happen to this path between two guests."""
+    protocol, topology = settings.endpoint.protocol, settings.topology
+    if protocol == "local" or protocol in without_transport():
+        yield f"{protocol} has no target of its own and no cable; leave it out"
+    elif topology.by_hypervisor:
+        yield f"with `attach: {topology.attach}` the hypervisor reaches the target over no cable of the guests"
+    else:
+        for event in study.events:
+            if event.do.path is not None and event.do.path > topology.paths:
+                yield f"there is no path {event.do.path}: {protocol} has `paths: {topology.paths}`"
 
 
 def _in_window(study: Study, index: int, event: StudyEvent) -> Iterator[tuple[Place, str]]:

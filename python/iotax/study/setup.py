@@ -18,7 +18,7 @@ OWN = (
     | {name: Connection.model_fields[name] for name in CREDENTIALS}
     | {name: Sim.model_fields[name] for name in _SIMULATED}
 )
-_LATER = ("target", "kernel", "target_kernel", "encryption", *_SIMULATED)
+_LATER = ("target", "kernel", "target_kernel", "encryption", "keep_alive", "replacement_timeout", *_SIMULATED)
 
 
 class _Setup(Section):

@@ -13,7 +13,14 @@ from iotax.study.fields import Attach, BitRate, Duration, Encryption, PathPolicy
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
 
-_USUAL = {"target": "kernel", "kernel": "stock", "target_kernel": None, "encryption": "none"}
+_USUAL = {
+    "target": "kernel",
+    "kernel": "stock",
+    "target_kernel": None,
+    "encryption": "none",
+    "keep_alive": None,
+    "replacement_timeout": None,
+}
 _MTU = Annotated[int, Field(ge=576, le=9216)]
 
 
@@ -61,6 +68,12 @@ version; stock is the distribution's default. Or your own kernel's folder, such 
     encryption: Encryption = "none"
     """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each \
 connection. A trial with data in plain text fails."""
+    keep_alive: Duration | None = None
+    """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
+open-iscsi's noop_out. Default: 5s with `events`, else never."""
+    replacement_timeout: Duration | None = None
+    """How long open-iscsi keeps the I/O of a lost session, in whole seconds; then dm-multipath uses another path. \
+Default: 120s."""
 
     @property
     def kernels(self) -> Kernels:
@@ -130,6 +143,7 @@ _OWN_OF: dict[str, tuple[str, ...]] = {
     "io_queues": ("nvme-tcp", "fc-nvme"),
     "queue_depth": ("iscsi", "fc"),
 }
+_SECOND_NS = 1_000_000_000
 _SCSI, _NVME, _NFS = (of_family(name) for name in ("scsi", "nvme", "nfs"))
 _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
 """Those that the vm lab sets up over two links."""
@@ -158,6 +172,7 @@ def refused(
     yield from _refused_paths(protocol, topology, guests)
     if topology.nconnect > 1 and protocol not in _NFS:
         yield "nconnect", f"{protocol} is no NFS mount, which alone has nconnect"
+    yield from _refused_timeouts(protocol, topology)
     if topology.io_queues > 1 and protocol not in _NVME:
         yield "io_queues", f"{protocol} has no I/O queues to choose; only NVMe controllers have"
     elif topology.io_queues > cpus:
@@ -171,6 +186,17 @@ def refused(
                 name,
                 f"{protocol} has no digests: {_NO_DIGEST.get(protocol, 'they belong to iSCSI and NVMe over TCP')}",
             )
+
+
+def _refused_timeouts(protocol: str, topology: Topology) -> Iterator[tuple[str, str]]:
+    for name, able in (("keep_alive", ("nvme-tcp", "iscsi")), ("replacement_timeout", ("iscsi",))):
+        given_ns = getattr(topology, name)
+        if given_ns is None:
+            continue
+        if protocol not in able:
+            yield name, f"{protocol} has none here; it belongs to {' and '.join(able)}"
+        elif given_ns < _SECOND_NS or given_ns % _SECOND_NS:
+            yield name, "the kernel takes whole seconds, 1s at least"
 
 
 def refused_in_sim(protocol: str, topology: Topology, paths_to: PathsTo = "owner") -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ REFUSED = {
     "oltp": "simulated machines have no database",
     "kernel-clients": "simulated clients share one volume",
     "kernel-clients-full": "simulated clients share one volume",
+    "kernel-path-loss": "the sim lab has `path_failures:`",
     "kernel-patterns": "loads with iotax only",
     "kernel-releases": "a simulation runs no kernel",
     "targets-exact": "the simulated targets are iotax's own",

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 from iotax.cli.app import app
 from iotax.labs.armed import Freezer
 from iotax.labs.base import TrialFailed
-from iotax.labs.events import Performer
+from iotax.labs.events import Performer, freezes
 from iotax.notebook import Notebook
 from iotax.records import CpuUse
 from iotax.study import Study
-from iotax.study.events import Happening, happenings
+from iotax.study.events import Action, Happening, happenings
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 from iotax.trial import Direction, Outstanding, TrialResult, Window
@@ -29,6 +29,8 @@ from waits import wait_for
 
 MS = 1_000_000
 FREEZE = {"at": ["1s", "1200ms"], "do": {"freeze": "target"}, "for": "500ms"}
+PULL = FREEZE | {"do": {"fail": "path", "path": 1}}
+FROZEN = Action(freeze="target")
 BASE: dict[str, Any] = {
     "name": "freeze",
     "question": "How long does I/O stop when a target stands still?",
@@ -84,7 +86,27 @@ def is_frozen(pid: int) -> bool:
         ),
         ({"load": BASE["load"] | {"generator": "fio"}}, "only iotax's own load tells when its window starts"),
         ({"lab": "sim"}, "events: the sim lab has `path_failures:`"),
-        ({"lab": "vm"}, "events: it is not yet done in virtual machines"),
+        (
+            {"lab": {"vm": {"clock": "icount"}}},
+            "lab.vm.clock: an event takes real time, and icount counts instructions",
+        ),
+        ({"lab": {"vm": {"guests": 1}}}, "events: both halves stand in one kernel (`guests: 1`)"),
+        ({"lab": "vm", "load": BASE["load"] | {"clients": 2}}, "load.clients: events are for one initiator guest"),
+        (
+            {"lab": "vm", "topology": {"attach": "nvme"}},
+            "`attach: nvme` the hypervisor reaches the target over no cable",
+        ),
+        (
+            {"lab": "vm", "factors": {"protocol": ["fcp-loop", "iscsi"]}},
+            "fcp-loop has no target of its own and no cable",
+        ),
+        (
+            {"lab": "vm", "events": [PULL | {"do": {"fail": "path", "path": 2}}]},
+            "there is no path 2: nvme-tcp has `paths: 1`",
+        ),
+        ({"events": [PULL]}, "events[1].do: loopback has no cable to pull; say `lab: vm`"),
+        ({"lab": "vm", "events": [PULL | {"do": {"fail": "path"}}]}, "`path: 1` says which path fails"),
+        ({"events": [FREEZE | {"do": {}}]}, "say what happens, one of {freeze: target} and {fail: path, path: 1}"),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
         ({"responses": ["recovery_time"]}, "recovery_time is shown as a median, not compared"),
     ],
@@ -126,11 +148,11 @@ def test_a_plan_says_what_happens_when(tmp_path: Path) -> None:
 
 def test_a_process_stands_still_and_goes_on(sleeper: subprocess.Popen[bytes]) -> None:
     with contextlib.closing(Freezer(sleeper.pid, 60)) as freezer:
-        freezer.freeze()
+        freezer.begin()
         wait_for(lambda: is_frozen(sleeper.pid), "a stop")
-        freezer.thaw()
+        freezer.end()
         wait_for(lambda: not is_frozen(sleeper.pid), "a thaw")
-        freezer.freeze()
+        freezer.begin()
         wait_for(lambda: is_frozen(sleeper.pid), "a second stop")
     wait_for(lambda: state(sleeper.pid) == "S", "the end of it all")
 
@@ -138,7 +160,7 @@ def test_a_process_stands_still_and_goes_on(sleeper: subprocess.Popen[bytes]) ->
 def test_it_goes_on_when_whoever_stopped_it_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
     code = (
         "import sys, time\nfrom iotax.labs.armed import Freezer\n"
-        f"freezer = Freezer({sleeper.pid}, 600)\nfreezer.freeze()\nprint('frozen', flush=True)\ntime.sleep(600)\n"
+        f"freezer = Freezer({sleeper.pid}, 600)\nfreezer.begin()\nprint('frozen', flush=True)\ntime.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as controller:
         assert controller.stdout is not None
@@ -153,7 +175,7 @@ def test_it_goes_on_when_its_lease_ends(sleeper: subprocess.Popen[bytes]) -> Non
     with contextlib.closing(Freezer(sleeper.pid, 0.5)) as freezer:
         for _ in range(2):
             time.sleep(1)
-            freezer.freeze()
+            freezer.begin()
             wait_for(lambda: state(sleeper.pid) == "S", "the end of its lease")
 
 
@@ -163,10 +185,10 @@ def test_nothing_is_stopped_that_nobody_would_undo(sleeper: subprocess.Popen[byt
 
         def refused() -> bool:
             try:
-                freezer.freeze()
+                freezer.begin()
             except OSError:
                 return True
-            freezer.thaw()
+            freezer.end()
             return False
 
         wait_for(refused, "the guard to be gone")
@@ -177,7 +199,12 @@ def test_what_is_gone_is_not_armed() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
     with pytest.raises(TrialFailed, match="cannot be undone safely, so it was not begun"):
-        Performer([Happening("freeze target", MS, MS)], process.pid)
+        freezes([Happening(FROZEN, MS, MS)], process.pid)
+
+
+def frozen(pid: int, *, at_ns: int, lasts_ns: int) -> Performer:
+    happening = [Happening(FROZEN, at_ns, lasts_ns)]
+    return Performer(happening, freezes(happening, pid))
 
 
 def result() -> TrialResult:
@@ -195,7 +222,7 @@ def result() -> TrialResult:
 
 
 def test_a_run_whose_load_ended_before_its_event_does_not_count(sleeper: subprocess.Popen[bytes]) -> None:
-    with contextlib.closing(Performer([Happening("freeze target", 600_000 * MS, MS)], sleeper.pid)) as performer:
+    with contextlib.closing(frozen(sleeper.pid, at_ns=600_000 * MS, lasts_ns=MS)) as performer:
         performer.window_starts(time.time_ns())
         with pytest.raises(TrialFailed, match="`freeze target` did not happen: the load ended before"):
             performer.told(result())
@@ -203,7 +230,7 @@ def test_a_run_whose_load_ended_before_its_event_does_not_count(sleeper: subproc
 
 
 def test_an_event_that_lasts_is_undone_at_once_when_the_run_ends(sleeper: subprocess.Popen[bytes]) -> None:
-    with contextlib.closing(Performer([Happening("freeze target", 0, 600_000 * MS)], sleeper.pid)) as performer:
+    with contextlib.closing(frozen(sleeper.pid, at_ns=0, lasts_ns=600_000 * MS)) as performer:
         performer.window_starts(time.time_ns())
         wait_for(lambda: is_frozen(sleeper.pid), "the event")
     assert state(sleeper.pid) == "S"

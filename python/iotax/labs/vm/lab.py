@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,24 +21,27 @@ from iotax.design.plan import trial_seed
 from iotax.design.rounds import session_of, session_rounds
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.events import COUNT_NS
 from iotax.labs.generators import GENERATORS
 from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
 from iotax.labs.media import data_document, done_by, with_media
 from iotax.labs.outcomes import Timeouts
 from iotax.labs.vm import accelerator, clients, database, datastore, fio, initiators, preflight, recipe, topology, turns
-from iotax.labs.vm.counted import CountedGuest
 from iotax.labs.vm.counters import Clocks, Idle, LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.encryption import Links, apart
+from iotax.labs.vm.events import with_events
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.image import Image, build
-from iotax.labs.vm.plugin import Plugin, cannot_build, counting_plugin
-from iotax.labs.vm.qemu import PROGRAM, Accelerator, Clock, require_qemu
+from iotax.labs.vm.plugin import cannot_build
+from iotax.labs.vm.profiling import Profiling
+from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
 from iotax.protocols import without_transport
 from iotax.records import CpuTime, CpuUse, Facts, Profile
 from iotax.records.cpu import Role as CpuPart
 from iotax.study import Settings, Study
+from iotax.study.events import happenings
 from iotax.study.facts import planned_facts
 from iotax.trial import Background, Connected, ModelledMedia, PathUse, Trial, TrialResult
 from iotax.units import counted
@@ -89,11 +92,7 @@ class VmLab(Lab):
         """With which QEMU finds its own initiators."""
         self._told: dict[str, Any] = {}
         self._guests: Guests | None = None
-        self._plugin: Plugin | None = None
-        """Counts instructions by function in each guest, where the study asks for it and QEMU can."""
-        self._counted: dict[Role, CountedGuest] = {}
-        self._uncounted = ""
-        """Why they are not counted, where the study asks for it."""
+        self._profiling = Profiling()
         self._datastore: Datastore | None = None
         self._encryption: Links | None = None
         self._up: _Connected | None = None
@@ -139,7 +138,9 @@ class VmLab(Lab):
                 self._images[self._kernels.initiator], self._wanted_accelerator(), version
             )
             # Of guests that count instructions, each has a clock of its own: several share no window and no schedule.
+            # An event takes real time.
             alone = self._vm.cpus == 1 and self._clients == 1 and (not self._sessions or self._vm.guests == 1)
+            alone = alone and not self._study.events
             icount = self._vm.clock == "icount" or (self._vm.clock == "auto" and self._accelerator == "tcg" and alone)
             self._clock = "icount" if icount else "host"
             self._told = {
@@ -157,20 +158,11 @@ class VmLab(Lab):
             if drivers := self._hypervisors_initiators():
                 self._variables = initiators.environment(drivers, version, lambda text: progress(Step(text)))
             if self._vm.profile:
-                self._prepare_to_count(version, progress)
+                self._profiling.prepare(version, progress, cache_lines=self._vm.profile == "memory")
             if not self._sessions:
                 self._boot(progress)
         except VmFault as fault:
             raise LabUnusable([CheckItem("error", fault.subject, _with_console(fault))]) from fault
-
-    def _prepare_to_count(self, version: str, progress: Progress) -> None:
-        """What a study asks beside its measurements: without it they run all the same."""
-        try:
-            memory = self._vm.profile == "memory"
-            self._plugin = counting_plugin(PROGRAM, version, lambda text: progress(Step(text)), cache_lines=memory)
-        except VmFault as fault:
-            self._uncounted = fault.message
-            progress(Step(f"no profile: {fault.message}"))
 
     def environment(self) -> dict[str, Any]:
         return self._told
@@ -302,9 +294,7 @@ class VmLab(Lab):
         return connected
 
     def close(self) -> None:
-        for each in self._counted.values():
-            each.close()
-        self._counted.clear()
+        self._profiling.close()
         if self._guests is not None:
             self._guests.close()
         self._guests, self._datastore, self._encryption, self._up, self._session = None, None, None, None, None
@@ -321,6 +311,9 @@ class VmLab(Lab):
         run = self._run_fio if by_fio else self._run_clients if several else self._run_load
         with self._watched(connected):
             outcome = run(trial, settings, progress)
+        if self._study.events:
+            # What a path's failure left behind is not the next run's to bear.
+            self._disconnect(progress)
         return with_media(outcome, before, self._modelled(settings))
 
     def _run_load(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
@@ -335,15 +328,30 @@ class VmLab(Lab):
         )
         # The storage is the lab's own.
         document |= {"options": {}, "destroy": document["endpoint"]}
+        if to_happen := happenings(self._study.events, self._study.design.seed, trial.block, trial.replicate):
+            document["count_ns"] = COUNT_NS
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
-        load, target = self._to_count(protocol)
+        target: Role | None = None if self._in_one_guest(protocol) or protocol == "local" else "storage"
+        self._profiling.learn(*filter(None, (role, target)))
         used, moved = self._path_uses(connected), self._bytes(connected)
-        with _counting(target):
+        with self._profiling.counting(target):
             before = self._read(guests["storage"])
             around = guests["initiator"].hypervisor()
-            with _counting(load):
-                ran = run_load(self._program, document, progress, timeouts=_timeouts(document), place=guests[role].port)
+            with self._profiling.counting(role):
+                ran = with_events(
+                    to_happen,
+                    guests,
+                    guests[role],
+                    lambda starts: run_load(
+                        self._program,
+                        document,
+                        progress,
+                        timeouts=_timeouts(document),
+                        place=guests[role].port,
+                        starts=starts,
+                    ),
+                )
             later = guests["initiator"].hypervisor()
             after = self._read(guests["storage"])
         moved = self._bytes(connected) - moved
@@ -362,43 +370,16 @@ class VmLab(Lab):
         result = result.model_copy(update={"paths": paths, "profile": self._profiles(result, settings, moved)})
         return Outcome(result, self._describe(ran.connected, settings), "")
 
-    def _to_count(self, protocol: str) -> tuple[CountedGuest | None, CountedGuest | None]:
-        """The guest of the load, and that of the target where it has one to itself: those that are counted."""
-        if not self._counted:
-            return None, None
-        load = self._counted[self._load_guest(protocol)]
-        apart = protocol != "local" and not self._in_one_guest(protocol)
-        target = self._counted["storage"] if apart else None
-        try:
-            for each in filter(None, (load, target)):
-                each.learn()
-        except ValueError as fault:
-            self._uncounted = str(fault)
-            return None, None
-        self._uncounted = ""
-        return load, target
-
     def _profiles(self, result: TrialResult, settings: Settings, moved: int) -> tuple[Profile, ...]:
         """Of the window that has just ended. A target of its own is counted over the whole load, as its CPU is."""
-        if not self._counted or self._uncounted:
-            return ()
         protocol = settings.endpoint.protocol
-        role: Role = self._load_guest(protocol)
         local, together = protocol == "local", self._in_one_guest(protocol)
         parts: list[tuple[Role, CpuPart, float]] = [
-            (role, "both" if together and not local else "initiator", result.ios)
+            (self._load_guest(protocol), "both" if together and not local else "initiator", result.ios)
         ]
         if not together and not local:
             parts.append(("storage", "target", result.ios * moved / result.moved_bytes))
-        try:
-            counted = [self._counted[each].counted(settings.topology.target) for each, _, _ in parts]
-        except ValueError as fault:
-            self._uncounted = str(fault)
-            return ()
-        return tuple(
-            Profile(host=f"{each} guest", role=part, ios=ios, **vars(found))
-            for (each, part, ios), found in zip(parts, counted, strict=True)
-        )
+        return self._profiling.profiles(parts, settings.topology.target)
 
     def _run_clients(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         connected = self._connect(settings, progress)
@@ -556,6 +537,7 @@ class VmLab(Lab):
     def _environment(self, settings: Settings) -> str:
         """As the guests' scripts read it. What is up beside others may need a link or names of its own."""
         own = apart(settings, self._vm.guests, self._settings.values())
+        own += "EVENTS=1; " if self._study.events else ""
         return ("TURNS=1; " if self._sessions else "") + own + topology.environment(settings, self._vm.guests)
 
     def _disconnect(self, progress: Progress) -> None:
@@ -676,14 +658,10 @@ class VmLab(Lab):
                     cpus=self._vm.cpus,
                     clients=self._clients,
                     environment=self._variables,
-                    plugin=self._plugin,
+                    plugin=self._profiling.plugin,
                     storage_image=self._images[self._kernels.storage],
                 )
-                self._counted = {
-                    role: CountedGuest(guest, guest.counts)
-                    for role in _ROLES
-                    if (guest := self._guests[role]).counts is not None
-                }
+                self._profiling.booted(self._guests)
                 return
             except VmFault as fault:
                 # Seen on hosts with far more work than processors: a guest that never gets through its boot.
@@ -719,8 +697,8 @@ class VmLab(Lab):
         facts = {"load_in": f"{self._load_guest(settings.endpoint.protocol)} guest"}
         if up := up or self._up:
             facts |= {"device": up.paths[0], **up.facts}
-        if self._uncounted:
-            facts["profile"] = f"none: {self._uncounted}"
+        if self._profiling.missing:
+            facts["profile"] = f"none: {self._profiling.missing}"
         if settings.topology.attach == "vduse":
             facts["attached_by"] = "QEMU's storage daemon, through VDUSE"
         elif settings.topology.by_hypervisor:
@@ -752,18 +730,6 @@ class VmLab(Lab):
 def _cores(before: Clocks, after: Clocks) -> float:
     """Busy on average between two readings."""
     return before.busy_ns(after) / max(1, before.wall_ns(after))
-
-
-@contextlib.contextmanager
-def _counting(guest: CountedGuest | None) -> Generator[None]:
-    if guest is None:
-        yield
-        return
-    guest.begin()
-    try:
-        yield
-    finally:
-        guest.end()
 
 
 def _timeouts(document: Mapping[str, Any]) -> Timeouts:

@@ -23,6 +23,7 @@ from iotax.units import parse_bit_rate, parse_duration
 _DIGESTS = ("header_digest", "data_digest")
 _SEEN = {"target": "on the target's port", "target_kernel": "in the storage guest"}
 _KERNELS = ("kernel", "target_kernel")
+_DURATIONS = ("link_delay", "keep_alive", "replacement_timeout")
 _ROUNDED = 0.01
 _EVEN = ("round-robin",)
 """Policies that promise every path an equal share."""
@@ -43,6 +44,8 @@ def environment(settings: Settings, guests: int) -> str:
         f"LINK_DELAY={topology.link_delay // 1000 or ''}",  # in µs, as fine as netem goes
         f"HEADER_DIGEST={digest if connection.header_digest else ''}",
         f"DATA_DIGEST={digest if connection.data_digest else ''}",
+        f"KEEP_ALIVE={_seconds(topology.keep_alive)}",
+        f"REPLACEMENT_TIMEOUT={_seconds(topology.replacement_timeout)}",
         f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
         f"SERVER={topology.target if topology.target != 'kernel' else ''}",
         f"ONE_GUEST={1 if guests == 1 else ''}",
@@ -52,6 +55,10 @@ def environment(settings: Settings, guests: int) -> str:
         f"MODELLED='{json.dumps(volume_document(settings.volume)) if settings.volume.model else ''}'",
     ]
     return "".join(f"{word}; " for word in words)
+
+
+def _seconds(duration_ns: int | None) -> str:
+    return "" if duration_ns is None else str(duration_ns // 1_000_000_000)
 
 
 def of_clients(environment: str, clients: int) -> list[str]:
@@ -96,7 +103,7 @@ def _same(name: str, asked: Any, found: str) -> bool:
         if is_folder(asked):
             return found == release_in(Path(asked))
         return asked == STOCK or re.match(rf"{re.escape(asked)}(?!\d)", found) is not None
-    parse = {"link_rate": parse_bit_rate, "link_delay": parse_duration}.get(name)
+    parse = {"link_rate": parse_bit_rate}.get(name, parse_duration if name in _DURATIONS else None)
     if parse is None:
         return format_level(name, asked) == found
     return bool(found) and math.isclose(parse(found), asked or 0, rel_tol=_ROUNDED)

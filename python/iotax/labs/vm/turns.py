@@ -71,7 +71,7 @@ class Session:
             for guest in guests
         ]
         session = turns.Session(list(self.loads), self.rounds, self.slices, stations)
-        answers = wait_for(session.measure(turns.told(progress), lambda ours: _offsets(guests, ours)))
+        answers = wait_for(session.measure(turns.told(progress), lambda ours: offsets(guests, ours)))
         try:
             return self.outcomes(dict(zip(guests, answers, strict=True)), session)
         except ValidationError as error:
@@ -119,7 +119,9 @@ def _with_target(part: Slice, target: Seen | None) -> Slice | None:
     return part.model_copy(update={"target_cpu_ns": max(0, target.net_ns(part.place, part.duration_ns))})
 
 
-async def _offsets(guests: Sequence[Guest], ours: Ours) -> list[Offset]:
+async def offsets(guests: Sequence[Guest], ours: Ours) -> list[Offset]:
+    """How far the clocks of guests are ahead of this machine's. Raises EngineError."""
+
     def asked(guest: Guest) -> Callable[[], Awaitable[tuple[int, int | None]]]:
         async def ask() -> tuple[int, int | None]:
             return await guest.port.clock(_CLOCK_S), None

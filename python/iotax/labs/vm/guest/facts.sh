@@ -77,6 +77,7 @@ nvme_facts() {
     # The kernel takes no connection whose ends disagree about digests, and does not show them.
     [ -z "$HEADER_DIGEST" ] || fact header_digest 1
     [ -z "$DATA_DIGEST" ] || fact data_digest 1
+    [ -z "$KEEP_ALIVE" ] || fact keep_alive "$(cat $_controller/kato)s"
     [ "${PATHS:-1}" = 1 ] || {
         fact paths "$(ls -d /sys/block/nvme*c*n1 | wc -l)"
         fact path_policy "$(cat /sys/class/nvme-subsystem/nvme-subsys*/iopolicy)"
@@ -84,6 +85,8 @@ nvme_facts() {
 }
 
 iscsi_facts() {
+    [ -z "$KEEP_ALIVE" ] || fact keep_alive "$(cat /sys/class/iscsi_connection/*/ping_tmo | sort -u)s"
+    [ -z "$REPLACEMENT_TIMEOUT" ] || fact replacement_timeout "$(cat /sys/class/iscsi_session/*/recovery_tmo | sort -u)s"
     for name in header_digest data_digest; do
         fact $name "$(cat /sys/class/iscsi_connection/*/$name | sort -u)"
     done

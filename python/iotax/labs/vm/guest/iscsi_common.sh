@@ -41,13 +41,16 @@ iscsi_target_down() {
 
 iscsi_initiator_up() {
     net_up 2
-    # An emulated machine may be slow to answer; a lab that reconnects in the middle of a trial measures nothing.
+    # An emulated machine may be slow to answer; a lab that reconnects in the middle of a trial measures nothing. Where
+    # EVENTS happen, the defaults are open-iscsi's.
+    _keep_alive=${KEEP_ALIVE:-${EVENTS:+5}}
     iscsid_with <<EOF
 node.startup = manual
 node.session.cmds_max = 128
 node.session.queue_depth = 128
-node.conn[0].timeo.noop_out_interval = 0
-node.conn[0].timeo.noop_out_timeout = 0
+node.conn[0].timeo.noop_out_interval = ${_keep_alive:-0}
+node.conn[0].timeo.noop_out_timeout = ${_keep_alive:-0}
+node.session.timeo.replacement_timeout = ${REPLACEMENT_TIMEOUT:-120}
 node.conn[0].timeo.login_timeout = 30
 node.conn[0].iscsi.HeaderDigest = ${HEADER_DIGEST:-None}
 node.conn[0].iscsi.DataDigest = ${DATA_DIGEST:-None}

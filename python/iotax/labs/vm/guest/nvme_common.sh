@@ -42,9 +42,11 @@ nvme_target_down() {
 
 # nvme_connect OPTIONS: what `nvme connect` writes, by hand. The clocks of emulated guests run apart: a target waits for five seconds of
 # its own for what the initiator sends within two and a half of its own, gives it up, and the initiator is away for ten. A kernel
-# takes its default for 0.
+# takes its default for 0. Where EVENTS happen, clocks are the host's, and the default is the kernel's.
 nvme_connect() {
-    _options="$1,nqn=$(nqn_of $(own_volume)),hostnqn=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID,hostid=$HOST_ID,keep_alive_tmo=3600"
+    _options="$1,nqn=$(nqn_of $(own_volume)),hostnqn=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID,hostid=$HOST_ID"
+    _keep_alive=${KEEP_ALIVE:-${EVENTS:+5}}
+    _options="$_options,keep_alive_tmo=${_keep_alive:-3600}"
     [ -z "$IO_QUEUES" ] || _options="$_options,nr_io_queues=$IO_QUEUES"
     [ -z "$HEADER_DIGEST" ] || _options="$_options,hdr_digest"
     [ -z "$DATA_DIGEST" ] || _options="$_options,data_digest"

@@ -1,0 +1,154 @@
+"""A cable that is pulled and a storage that stands still, between guests: the load goes on, and all is undone."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from iotax.analysis.recovery import recoveries
+from iotax.labs.base import TrialFailed
+from iotax.labs.events import Performer
+from iotax.labs.vm.events import acts_of
+from iotax.labs.vm.guests import Guests
+from iotax.labs.vm.qmp import QmpError
+from iotax.notebook import Notebook
+from iotax.study.events import Action, Happening
+from iotax.trial import TrialResult
+from waits import wait_for
+
+from .studies import machines_of, start
+
+MS = 1_000_000
+
+
+@dataclass
+class Monitor:
+    """Keeps what QEMU is told; `refuses` is a command that it does not take."""
+
+    told: list[tuple[str, Any]] = field(default_factory=list)
+    refuses: str = ""
+
+    def execute(self, command: str, arguments: dict[str, Any], *, timeout_s: float) -> None:
+        assert timeout_s > 0
+        if command == self.refuses:
+            raise QmpError("no such device")
+        self.told.append((command, *arguments.values()))
+
+
+@dataclass
+class Machine:
+    monitor: Monitor = field(default_factory=Monitor)
+
+
+@pytest.fixture
+def machines() -> dict[str, Machine]:
+    return {"storage": Machine(), "initiator": Machine()}
+
+
+def performer(action: Action, machines: dict[str, Machine], lasts_ns: int) -> Performer:
+    happening = [Happening(action, 0, lasts_ns)]
+    return Performer(happening, acts_of(happening, cast("Guests", machines)))
+
+
+def test_both_ends_of_a_cable_go_down_and_come_back_when_the_run_ends(machines: dict[str, Machine]) -> None:
+    pulled = Action(fail="path", path=2)
+    with contextlib.closing(performer(pulled, machines, 600_000 * MS)) as performing:
+        performing.window_starts(time.time_ns())
+        wait_for(lambda: all(each.monitor.told for each in machines.values()), "the event")
+    for each in machines.values():
+        assert each.monitor.told == [("set_link", "net1", False), ("set_link", "net1", True)]
+
+
+def test_a_storage_that_is_frozen_goes_on_after_its_time(machines: dict[str, Machine]) -> None:
+    with contextlib.closing(performer(Action(freeze="target"), machines, MS)) as performing:
+        performing.window_starts(time.time_ns())
+        wait_for(lambda: len(machines["storage"].monitor.told) == 2, "the event and its end")
+    assert machines["storage"].monitor.told == [("stop",), ("cont",)]
+    assert machines["initiator"].monitor.told == []
+
+
+def test_a_run_whose_event_qemu_refuses_fails_with_its_words(machines: dict[str, Machine]) -> None:
+    machines["initiator"].monitor.refuses = "set_link"
+    with contextlib.closing(performer(Action(fail="path", path=1), machines, MS)) as performing:
+        performing.window_starts(time.time_ns())
+        wait_for(lambda: "no such device" in performing.fault, "the refusal")
+        with pytest.raises(
+            TrialFailed, match=r"`fail path 1` did not happen: .* QEMU did not set_link: no such device"
+        ):
+            performing.told(cast("TrialResult", None))
+
+
+STUDY = """\
+name: kernels
+question: How long does I/O stop?
+lab: vm
+volume: {size: 4MiB, refill: block}
+factors:
+  protocol:
+    one: SETUP
+load: {read: 70%, rate_iops: 50, outstanding: 8, warmup: 500ms, runtime: 45s}
+design: {replicates: 1}
+events: [{at: 2s, do: EVENT, for: LASTS}]
+baseline: {protocol: one}
+responses: [longest_gap, recovery_time]
+"""
+PATHS = "paths: 2, path_policy: round-robin"
+
+
+def ran(folder: Path, engine: Path, setup: str, event: str, lasts: str) -> tuple[TrialResult, dict[str, str]]:
+    with start(folder, engine, STUDY.replace("SETUP", setup).replace("EVENT", event).replace("LASTS", lasts)) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(folder / "kernels.iotax") as notebook:
+        (attempt,) = notebook.attempts(1)
+    assert machines_of(folder) == []
+    assert attempt.result is not None and attempt.connected is not None
+    assert attempt.result.facts.clock == "time"
+    return attempt.result, attempt.connected.found
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("setup", "told"),
+    [
+        (f"{{protocol: nvme-tcp, {PATHS}, keep_alive: 1s}}", {"keep_alive": "1s"}),
+        pytest.param(
+            f"{{protocol: iscsi, {PATHS}, keep_alive: 1s, replacement_timeout: 2s}}",
+            {"keep_alive": "1s", "replacement_timeout": "2s"},
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=["nvme-tcp", "iscsi"],
+)
+def test_io_goes_on_over_the_other_path_once_the_kernel_has_given_one_up(
+    tmp_path: Path, engine: Path, setup: str, told: dict[str, str]
+) -> None:
+    result, facts = ran(tmp_path, engine, setup, "{fail: path, path: 1}", "41s")
+    assert told.items() <= facts.items()
+    [event] = result.events
+    assert event.what == "fail path 1"
+    assert event.undone_ns - event.began_ns >= 41_000 * MS
+    assert result.gaps is not None
+    assert result.gaps.longest_ns > 400 * MS  # an answer is waited for so long at least
+    [recovery] = recoveries(result)
+    assert not recovery.is_bound
+    assert recovery.seconds < 41  # while the cable was still out
+    assert result.verify is not None
+    assert result.verify.wrong_blocks == 0 < result.verify.checked_blocks
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_storage_that_stood_still_serves_on(tmp_path: Path, engine: Path) -> None:
+    result, _ = ran(tmp_path, engine, "{protocol: nfs3}", "{freeze: target}", "3s")
+    [event] = result.events
+    assert event.what == "freeze target"
+    assert result.gaps is not None
+    assert result.gaps.longest_ns > 2900 * MS
+    [recovery] = recoveries(result)
+    assert not recovery.is_bound
