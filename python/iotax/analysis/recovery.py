@@ -42,10 +42,11 @@ def recoveries(result: TrialResult) -> list[Recovery]:
     ends = [*(event.began_ns // interval_ns for event in result.events[1:]), len(ios)]
     found = []
     for event, end in zip(result.events, ends, strict=True):
-        first, last = event.began_ns // interval_ns, end - held
+        # The interval in which the event began was good for a part of it.
+        first, last = -(-event.began_ns // interval_ns), end - held
         back = (at for at in range(first, last + 1) if ios[at] >= enough and sum(ios[at : at + held]) >= held * enough)
         at = next(back, None)
-        seconds = ((last if at is None else at) * interval_ns - event.began_ns) / 1e9
+        seconds = 0.0 if at == first else ((last if at is None else at) * interval_ns - event.began_ns) / 1e9
         found.append(Recovery(max(0.0, seconds), is_bound=at is None))
     return found
 

@@ -72,6 +72,11 @@ def test_throughput_is_back_where_it_stays_for_a_second(some: TrialResult) -> No
     assert recoveries(disturbed(some, [100] * 500, 1000)) == [Recovery(0.0)]
 
 
+def test_the_interval_in_which_an_event_begins_tells_nothing_of_the_recovery(some: TrialResult) -> None:
+    """With few I/Os an interval is a second long, and most of this one was before the event."""
+    assert recoveries(disturbed(some, stopped(4000, 400, 3600, rate=1), 3990)) == [Recovery(32.01)]
+
+
 def test_a_window_that_ends_first_gives_a_bound(some: TrialResult) -> None:
     assert recoveries(disturbed(some, stopped(500, 100, 500), 1000)) == [Recovery(3.0, is_bound=True)]
     # Back for half a second only when it ends.
