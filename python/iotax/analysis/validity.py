@@ -35,6 +35,7 @@ UNEVEN_MAX = 0.1
 """Tolerance around an equal share, for paths under a policy that promises one."""
 STEADY_SAMPLE_S_MIN = 0.5
 NOT_RECORDED = "not recorded"
+_DISTURBED = "not judged: the study makes something happen"
 
 
 class Severity(IntEnum):
@@ -239,6 +240,8 @@ def _achieved(run: Run) -> tuple[Severity, str]:
         text += f"; {held.dropped:,} dropped, {held.backlog_end:,} waiting at the end"
     if held.offered_sd:
         text += f" on average (standard deviation {held.offered_sd:.0f})"
+    if run.result.events:
+        return Severity.GOOD, f"{text}; {_DISTURBED}"
     return (Severity.GOOD if kept_up(held) else Severity.DOUBTFUL), text
 
 
@@ -275,7 +278,7 @@ def _steady(run: Run) -> tuple[Severity, str]:
     if run.result.idle:
         return Severity.GOOD, "nothing was asked"
     if run.result.events:
-        return Severity.GOOD, "not judged: the study makes something happen"
+        return Severity.GOOD, _DISTURBED
     found = steadiness(run)
     if found.label is steady.Label.UNKNOWN or found.window is None:
         return Severity.UNKNOWN, str(steady.Label.UNKNOWN)
@@ -426,8 +429,8 @@ def _balance(run: Run) -> tuple[Severity, str]:
     text = f"{paths.policy}: " + ", ".join(
         f"{path.name} {show_share(share, 0)}" for path, share in zip(paths.used, shares, strict=True)
     )
-    if any(event.what.startswith("fail path") for event in run.result.events):
-        return Severity.GOOD, f"{text}; not judged: a path failed"
+    if run.result.events:
+        return Severity.GOOD, f"{text}; {_DISTURBED}"
     uneven = max(abs(share * len(shares) - 1) for share in shares)
     return (Severity.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Severity.GOOD), text
 

@@ -20,7 +20,7 @@ from iotax.records.interruptions import WRONG_DATA, Counts, Happened
 from iotax.report.page import draw, render
 from iotax.rows import attempt_rows
 from iotax.study import Study
-from iotax.trial import Attempt, TrialResult
+from iotax.trial import Attempt, Open, TrialResult
 from iotax.wording import recovery
 from report.factory import QUICK, Simulation, write_notebook
 
@@ -159,6 +159,16 @@ def test_a_run_with_events_is_not_called_unsteady(data: StudyData) -> None:
     run = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 400}).runs[0]
     steady = next(check for check in check_run(run) if check.key == "steady")
     assert (steady.level, steady.text) == (Severity.GOOD, "not judged: the study makes something happen")
+
+
+def test_a_rate_that_an_event_kept_from_being_held_does_not_make_a_run_doubtful(data: StudyData) -> None:
+    run = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 400}).runs[0]
+    offered = Open(offered=1000, dropped=0, backlog_end=600, rate_iops=100, achieved=0.4)
+    for events, level in ((run.result.events, Severity.GOOD), ((), Severity.DOUBTFUL)):
+        result = run.result.model_copy(update={"open": offered, "events": events})
+        held = next(check for check in check_run(replace(run, result=result)) if check.key == "achieved")
+        assert held.level == level
+        assert held.text.startswith("40.0 % of 1,000 I/Os offered; 0 dropped, 600 waiting at the end")
 
 
 def test_wrong_data_after_an_event_are_the_first_line(data: StudyData) -> None:
