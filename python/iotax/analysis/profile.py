@@ -91,6 +91,8 @@ class ProfileChange:
     total: Difference
     layers: list[Difference]
     functions: list[Difference]
+    calls: tuple[tuple[Frame, ...], tuple[Frame, ...]] = ((), ())
+    """The calls before and after, the same frames in the same places; empty if no run has them."""
 
 
 def cell_profiles(cells: Iterable[CellSummary]) -> list[CellProfile]:
@@ -103,7 +105,7 @@ def cell_profiles(cells: Iterable[CellSummary]) -> list[CellProfile]:
             role,
             len(own),
             _means(own, "layers"),
-            _tree(own),
+            _trees(own)[0],
             _means(own, "copied_bytes"),
             _means(own, "cache_lines"),
         )
@@ -116,17 +118,23 @@ def profile_changes(treatment: str, before: Sequence[Run], after: Sequence[Run])
     """One for each machine that both sides have a profile of."""
     olds, news = _by_machine(before), _by_machine(after)
     return [
-        ProfileChange(
-            treatment,
-            host,
-            role,
-            _differences(map(_whole, olds[host, role]), map(_whole, news[host, role]))[0],
-            _differences(map(_by_layer, olds[host, role]), map(_by_layer, news[host, role])),
-            _differences(map(_by_function, olds[host, role]), map(_by_function, news[host, role])),
-        )
+        _change(treatment, host, role, olds[host, role], news[host, role])
         for host, role in olds
         if (host, role) in news
     ]
+
+
+def _change(treatment: str, host: str, role: Role, olds: list[Profile], news: list[Profile]) -> ProfileChange:
+    before, after = _trees(olds, news)
+    return ProfileChange(
+        treatment,
+        host,
+        role,
+        _differences(map(_whole, olds), map(_whole, news))[0],
+        _differences(map(_by_layer, olds), map(_by_layer, news)),
+        _differences(map(_by_function, olds), map(_by_function, news)),
+        (before, after),
+    )
 
 
 def _by_machine(runs: Sequence[Run]) -> dict[tuple[str, Role], list[Profile]]:
@@ -175,18 +183,21 @@ def _means(profiles: list[Profile], counts: _Counts) -> dict[tuple[str, str], fl
     return {key: spent / len(profiles) for key, spent in total.most_common()}
 
 
-def _tree(profiles: list[Profile]) -> tuple[Frame, ...]:
-    """The runs' trees in one: functions under the same callers are the same."""
+def _trees(*sides: Sequence[Profile]) -> list[tuple[Frame, ...]]:
+    """The trees of each side's runs in one: functions under the same callers are the same. Sides have the same frames
+    in the same places, with 0 instructions where a side never called one."""
     places: dict[tuple[int, str, str], int] = {}
-    spent: defaultdict[int, float] = defaultdict(float)
-    for profile in profiles:
-        own: list[int] = []
-        for call in profile.calls:
-            caller = own[call.caller] if call.caller >= 0 else -1
-            own.append(places.setdefault((caller, call.layer, call.function), len(places)))
-            spent[own[-1]] += call.instructions / profile.ios / len(profiles)
+    spent: list[defaultdict[int, float]] = [defaultdict(float) for _ in sides]
+    for side, sums in zip(sides, spent, strict=True):
+        for profile in side:
+            own: list[int] = []
+            for call in profile.calls:
+                caller = own[call.caller] if call.caller >= 0 else -1
+                own.append(places.setdefault((caller, call.layer, call.function), len(places)))
+                sums[own[-1]] += call.instructions / profile.ios / len(side)
     callers = [caller for caller, _, _ in places]
-    for at in range(len(callers) - 1, -1, -1):
-        if callers[at] >= 0:
-            spent[callers[at]] += spent[at]
-    return tuple(Frame(*key, spent[at]) for key, at in places.items())
+    for sums in spent:
+        for at in range(len(callers) - 1, -1, -1):
+            if callers[at] >= 0:
+                sums[callers[at]] += sums[at]
+    return [tuple(Frame(*key, sums[at]) for key, at in places.items()) for sums in spent]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from iotax.analysis import Shift
 from iotax.analysis.change import Change, Changes
-from iotax.cli import change_chart
+from iotax.cli import change_chart, change_profile
+from iotax.cli.change_table import escaped, html_table, markdown_table
 from iotax.outputs import GENERATOR, NOTE_OF_ORIGIN
 from iotax.wording import changes as wording
 from iotax.wording import figure, title
@@ -28,15 +29,16 @@ def markdown(
     found: Changes, before: str, after: str, margin_percent: float, notes: Sequence[str], mark: str = ""
 ) -> str:
     """Tables as GitHub and GitLab show them. `mark` stands before all figures."""
-    lines = [NOTE_OF_ORIGIN, f"### {_escaped(f'{before} → {after}')}", ""]
-    lines += [f"**{_escaped(mark)}**", ""] if mark else []
+    lines = [NOTE_OF_ORIGIN, f"### {escaped(f'{before} → {after}')}", ""]
+    lines += [f"**{escaped(mark)}**", ""] if mark else []
     lines += [_headline(found, margin_percent, strong=lambda text: f"**{text}**"), ""]
-    lines += _markdown_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))
+    lines += markdown_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))
     if rows := _quantile_rows(found.shifts):
         lines += ["", "<details><summary>Latency at each quantile</summary>", ""]
-        lines += _markdown_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))
+        lines += markdown_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))
         lines += ["", "</details>"]
-    lines += ["", _explained(margin_percent), *(f"\n{_escaped(note)}" for note in notes)]
+    lines += change_profile.markdown(found.profiles)
+    lines += ["", _explained(margin_percent), *(f"\n{escaped(note)}" for note in notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -48,16 +50,17 @@ def page(found: Changes, before: str, after: str, margin_percent: float, notes: 
     body += [f"<p><b>{html.escape(mark)}</b></p>"] if mark else []
     body += [f"<p>{said}</p>"]
     body += change_chart.charts(found.found, before, after)
-    body += ["<h2>In figures</h2>", _html_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))]
+    body += ["<h2>In figures</h2>", html_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))]
     if rows := _quantile_rows(found.shifts):
         body += ["<h2>Latency at each quantile</h2>"]
-        body += [_html_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))]
+        body += [html_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))]
+    body += change_profile.sections(found.profiles, before, after)
     body += [f"<p>{html.escape(text)}</p>" for text in (_explained(margin_percent), *notes)]
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         f"{GENERATOR}\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(heading)}</title>\n<style>{_STYLE}{change_chart.STYLE}</style>\n"
+        f"<title>{html.escape(heading)}</title>\n<style>{_STYLE}{change_chart.STYLE}{change_profile.STYLE}</style>\n"
         + "\n".join(body)
         + "\n</html>\n"
     )
@@ -97,28 +100,3 @@ def _quantile_rows(shifts: Sequence[Shift]) -> list[tuple[str, ...]]:
         if known:
             rows.append((title(shift.arm), *(known.get(percent, "–") for percent in QUANTILES_PERCENT)))
     return rows
-
-
-def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> list[str]:
-    rule = ["---:" if at in numeric else "---" for at in range(len(columns))]
-    cells = [columns, rule, *([_escaped(cell) for cell in row] for row in rows)]
-    return [f"| {' | '.join(row)} |" for row in cells]
-
-
-def _escaped(text: str) -> str:
-    """Names may contain Markdown or HTML."""
-    for letter in "\\|`*_[]<>":
-        text = text.replace(letter, f"\\{letter}")
-    return text
-
-
-def _html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-    lines = [f"<tr>{head}</tr>"]
-    for row in rows:
-        cells = (
-            f'<td class="num">{html.escape(cell)}</td>' if at in numeric else f"<td>{html.escape(cell)}</td>"
-            for at, cell in enumerate(row)
-        )
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"

@@ -291,3 +291,31 @@ def test_two_levels_of_one_run_are_compared_by_function(tmp_path: Path) -> None:
     [only] = document["profiles"]
     assert only["functions"][0]["function"] == "iscsi_tcp_recv_skb [libiscsi_tcp]"
     assert only["functions"][0]["difference"] == pytest.approx(-4000)
+
+
+def test_a_page_shows_layers_functions_and_calls_of_both_sides(tmp_path: Path) -> None:
+    notebook = write_notebook(tmp_path / "n.iotax", profiled(apart=False))
+    ran("compare", "iscsi", "nfs3", notebook, "--output", str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text()
+    assert "<h2>Where the instructions go</h2>" in page
+    assert 'aria-label="Instructions per I/O by layer. outstanding 8: 5,000 → 5,000 instructions per I/O, 0' in page
+    functions = page.partition("functions that changed most</summary>")[2].partition("</details>")[0]
+    assert functions.index("iscsi_tcp_recv_skb [libiscsi_tcp]") < functions.index("tcp_v4_rcv")
+    before, after = page.split('<svg class="flame"')[1:]
+    assert "Calls of an I/O, iscsi" in before
+    assert "Calls of an I/O, nfs3" in after
+    # Each side shows what it called, and how the other differs.
+    gone = "iscsi_tcp_recv_skb [libiscsi_tcp]: 4,000 instructions, 80.0 %; −4,000 after; transport"
+    new = "rpc_run_task [sunrpc]: 3,000 instructions, 60.0 %; +3,000 after; NFS, RPC"
+    assert (gone in before, gone in after, new in before, new in after) == (True, False, False, True)
+    assert 'class="less2" x="0.0"' in before
+    assert 'class="more2" x="0.0"' in after
+    assert "tcp_ack: 1,000 instructions, 20.0 %; +500 after" in before
+
+
+def test_a_pull_request_folds_layers_and_functions(tmp_path: Path) -> None:
+    notebook = write_notebook(tmp_path / "n.iotax", profiled(apart=False))
+    ran("compare", "iscsi", "nfs3", notebook, "--output", str(tmp_path / "page.md"))
+    text = (tmp_path / "page.md").read_text()
+    assert "<details><summary>outstanding 8: 5,000 → 5,000 instructions per I/O" in text
+    assert "| iscsi\\_tcp\\_recv\\_skb \\[libiscsi\\_tcp\\] | 4,000 | 0 | −4,000" in text

@@ -4,11 +4,10 @@ calls, callers below; the width of a box is the instructions of a function and e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from iotax.analysis import Summary
-from iotax.analysis.profile import CellProfile, Frame, cell_profiles
-from iotax.report import font
+from iotax.analysis.profile import CellProfile, cell_profiles
+from iotax.report.calls import TEXT_PX, Box, boxes, fitting
 from iotax.report.charts.base import WIDE_PX, Drawing, arm_titles, file_name
 from iotax.report.charts.instructions import FAMILY_COLOURS
 from iotax.report.charts.vega import Spec, chosen, end, layer, number, picture, word
@@ -18,25 +17,13 @@ from iotax.wording.profile import FAMILIES, layer_tables
 
 _ROW_PX = 15
 _HEAD_PX = 34
-_TEXT_PX = 10
 _TEXT_ROOM_PX = 6
-_LETTERS_MIN = 3
 _BOX_PX_MIN = 1.5
 """Narrower boxes cannot be seen and are left out."""
 _PALE = ("part-rest", "part-target", "part-background")
 """Colours of boxes on which dark text is readable, in light and dark mode; text on other boxes has the
 page's colour."""
 _FAMILY = {layer: family for family, layers in FAMILIES.items() for layer in layers}
-
-
-@dataclass(frozen=True)
-class Box:
-    """A function under its callers, in instructions per I/O from the left edge."""
-
-    depth: int
-    begin: float
-    end: float
-    frame: Frame
 
 
 def flame_graphs(summary: Summary) -> list[Drawing]:
@@ -60,22 +47,6 @@ def _drawing(summary: Summary, profile: CellProfile, side: str) -> Drawing:
     )
 
 
-def boxes(frames: Sequence[Frame]) -> list[Box]:
-    """Callers come before the functions they call; the calls of one function stand side by side, largest first."""
-    below: dict[int, list[int]] = {}
-    for at, frame in enumerate(frames):
-        below.setdefault(frame.caller, []).append(at)
-    found: list[Box] = []
-    waiting = [(-1, 0, 0.0)]
-    while waiting:
-        caller, depth, begin = waiting.pop()
-        for at in sorted(below.get(caller, ()), key=lambda at: -frames[at].instructions):
-            found.append(Box(depth, begin, begin + frames[at].instructions, frames[at]))
-            waiting.append((at, depth + 1, begin))
-            begin += frames[at].instructions
-    return found
-
-
 def _spec(placed: Sequence[Box], whole: float, width_px: int, heading: str) -> Spec:
     px = width_px / whole
     seen = [box for box in placed if (box.end - box.begin) * px >= _BOX_PX_MIN]
@@ -94,7 +65,7 @@ def _spec(placed: Sequence[Box], whole: float, width_px: int, heading: str) -> S
     texts = [
         {"x": box.begin, "y": box.depth + 0.5, "text": text, "part": _FAMILY.get(box.frame.layer, "Not named")}
         for box in seen
-        if (text := _fitting(box.frame.function, (box.end - box.begin) * px - _TEXT_ROOM_PX))
+        if (text := fitting(box.frame.function, (box.end - box.begin) * px - _TEXT_ROOM_PX))
     ]
     depth = 1 + max(box.depth for box in seen)
     x = number("x", {"domain": [0, whole], "nice": False}, axis=None) | {"axis": None}
@@ -119,18 +90,8 @@ def _spec(placed: Sequence[Box], whole: float, width_px: int, heading: str) -> S
         align="left",
         baseline="middle",
         dx=3,
-        fontSize=_TEXT_PX,
+        fontSize=TEXT_PX,
     )
     # Text and boxes have separate colours.
     apart = {"resolve": {"scale": {"color": "independent"}}}
     return picture([bars, text], width_px, _HEAD_PX + _ROW_PX * depth, heading) | apart
-
-
-def _fitting(name: str, room_px: float) -> str:
-    """As much of a name as fits; empty if too little fits to be useful."""
-    if font.width_px(name, _TEXT_PX) <= room_px:
-        return name
-    for kept in range(len(name) - 1, _LETTERS_MIN - 1, -1):
-        if font.width_px(name[:kept] + "…", _TEXT_PX) <= room_px:
-            return name[:kept] + "…"
-    return ""
