@@ -63,3 +63,21 @@ def test_the_root_shows_the_exports(serve: Serve, machine: KernelMachine) -> Non
             server, 'mount_nfs ""; [ "$(ls $M)" = v0 ] || die "$(ls $M)"; cmp -n 8 $M/v0/data $M/v0/data; unmount_nfs'
         )
     )
+
+
+def test_whoever_has_a_lock_keeps_others_out_until_it_goes(serve: Serve, machine: KernelMachine) -> None:
+    """Linux asks for a lock of the whole file for `flock`. Mounts without a common cache have no common lock owner: the
+    server decides between them."""
+    server = serve("nfs4.1", SIZE_BYTES)
+    script = (
+        "mount_nfs v0 nosharecache; ONE=$M/data; M=/mnt/other; mount_nfs v0 nosharecache; OTHER=$M/data; "
+        "refuses flock -x $ONE flock -n -x $OTHER true; refuses flock -x $ONE flock -n -s $OTHER true; "
+        "checked flock -s $ONE flock -n -s $OTHER true; checked flock -n -x $OTHER true; "
+        "mkfifo /run/go; flock -x $ONE sh -c 'read go </run/go' & "
+        'until_true 30 sh -c "! flock -n -x $OTHER true" || die "it is never taken"; '
+        "flock -x $OTHER touch /run/got & [ ! -e /run/got ] || die taken; echo go >/run/go; "
+        'until_true 60 [ -e /run/got ] || die "nobody who waits gets it"; wait; calls LOCK; calls LOCKU; unmount_nfs; '
+        "M=${ONE%/data}; unmount_nfs"
+    )
+    said = dict(line.split() for line in machine.run(NFS41.script(server, script), 120) if line.startswith("LOCK"))
+    assert int(said["LOCK"]) >= int(said["LOCKU"]) >= 6
