@@ -5,7 +5,7 @@ use iotax_node::server::Protocol;
 use iotax_sim::{Canary, Options, PROTOCOLS, trial};
 
 /// Of each protocol in every test run; `make sim-test` runs more.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 150;
 /// A canary is found within so many.
 const CANARY_SEEDS: u64 = 1_000;
 
