@@ -38,7 +38,7 @@ calls=1 20
 """
 
 
-_LONG = ("--digests", "--block")
+_LONG = ("--digests", "--block", "--verify")
 """Of rows of the same code those that are counted by `make test-long` alone."""
 
 

@@ -282,7 +282,7 @@ def test_a_killed_controller_leaves_nothing_on_hosts_and_the_study_goes_on(
     assert nothing_left(network)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_an_interrupted_controller_has_taken_everything_down_before_it_ends(
     network: Network, command: list[str], tmp_path: Path, sent: signal.Signals
 ) -> None:

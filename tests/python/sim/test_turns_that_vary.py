@@ -89,6 +89,7 @@ def test_threads_whose_turns_vary_wait_for_each_other(real_engine: Path, measure
     assert [each.ios for each in again] == [each.ios for each in varied], "the seed draws"
 
 
+@pytest.mark.long
 def test_what_a_table_says_gives_back_how_much_its_turns_vary(
     real_engine: Path, measured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
