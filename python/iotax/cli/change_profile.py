@@ -13,7 +13,6 @@ from iotax.analysis.profile import Difference, Frame, ProfileChange
 from iotax.cli.change_table import html_table, markdown_table
 from iotax.report.calls import TEXT_PX, Box, boxes, fitting
 from iotax.report.palette import COLOURS
-from iotax.units import show_share
 from iotax.wording.profile import CALLS, COPIES_DIFFER, OWN_INTERVALS, STRINGS, change_lead, difference_cells
 
 _FUNCTIONS_MAX = 30
@@ -122,7 +121,7 @@ def _flames(change: ProfileChange, before: str, after: str) -> list[str]:
     if not olds:
         return []
     whole = max(change.total.before, change.total.after)
-    changed = [new.instructions - old.instructions for old, new in zip(olds, news, strict=True)]
+    both = [(old.instructions, new.instructions) for old, new in zip(olds, news, strict=True)]
     explained = (
         "Calls, callers above; a box is as wide as the instructions of a function and all that it calls. Red: more "
         f"than before; blue: fewer; the darker, the more. {CALLS}"
@@ -130,41 +129,38 @@ def _flames(change: ProfileChange, before: str, after: str) -> list[str]:
     return [
         "<details><summary>Calls as flame graphs</summary>",
         f"<p>{html.escape(explained)}</p>",
-        *(_flame(name, frames, changed, whole) for name, frames in ((before, olds), (after, news))),
+        *(_flame(name, frames, both, whole) for name, frames in ((before, olds), (after, news))),
         "</details>",
     ]
 
 
-def _flame(name: str, frames: tuple[Frame, ...], changed: Sequence[float], whole: float) -> str:
+def _flame(name: str, frames: tuple[Frame, ...], both: Sequence[tuple[float, float]], whole: float) -> str:
     px = _FLAME_PX / whole
     seen = [box for box in boxes(frames) if (box.end - box.begin) * px >= _BOX_PX_MIN]
     height = _BOX_PX * (1 + max((box.depth for box in seen), default=0))
-    largest = max(map(abs, changed), default=0.0)
+    largest = max((abs(new - old) for old, new in both), default=0.0)
+    shades = [_shade(new - old, whole, largest) for old, new in both]
     return "\n".join(
         [
             f"<p>{html.escape(name)}</p>",
             f'<div class="wide"><svg class="flame" viewBox="0 0 {_FLAME_PX} {height}" role="img" '
             f'aria-label="{html.escape(f"Calls of an I/O, {name}", quote=True)}">',
-            *(_box(box, changed[box.at], px, whole, largest) for box in seen),
+            *(_box(box, both[box.at], shades[box.at], px) for box in seen),
             "</svg></div>",
         ]
     )
 
 
-def _box(box: Box, changed: float, px: float, whole: float, largest: float) -> str:
+def _box(box: Box, both: tuple[float, float], shade: str, px: float) -> str:
     left_px, width_px = box.begin * px, (box.end - box.begin) * px
     top_px = box.depth * _BOX_PX
-    of = box.frame
-    sign = "+" if changed > 0 else "−"
-    said = (
-        f"{of.function}: {of.instructions:,.0f} instructions, {show_share(of.instructions / whole)}; "
-        f"{sign}{abs(changed):,.0f} after; {of.layer}"
-    )
+    of, (old, new) = box.frame, both
+    said = f"{of.function}: {old:,.0f} → {new:,.0f} instructions per I/O; {of.layer}"
     name = fitting(of.function, (width_px - _ROOM_PX) / _WIDER)
     text = f'<text x="{left_px + 3:.1f}" y="{top_px + 11}">{html.escape(name)}</text>' if name else ""
     return (
-        f'<g><rect class="{_shade(changed, whole, largest)}" x="{left_px:.1f}" y="{top_px}" width="{width_px:.1f}" '
-        f'height="{_BOX_PX}"><title>{html.escape(said)}</title></rect>{text}</g>'
+        f'<g><rect class="{shade}" x="{left_px:.1f}" y="{top_px}" width="{width_px:.1f}" height="{_BOX_PX}">'
+        f"<title>{html.escape(said)}</title></rect>{text}</g>"
     )
 
 

@@ -53,7 +53,7 @@ class Performer:
         self.begun = False
         """Whether anything has happened."""
         self.fault = ""
-        """Why the events ended early."""
+        """What became of the event that was the last to be tried, if it failed."""
 
     def window_starts(self, at_unix_ns: int) -> None:
         """Call when the load's window starts, by the load's clock. From now on events happen by themselves."""
@@ -69,7 +69,7 @@ class Performer:
             try:
                 act.begin()
             except OSError as error:
-                self.fault = f"it could not be done: {error}"
+                self.fault = f"could not be done: {error}"
                 return
             began_ns = time.time_ns()
             self.begun = True
@@ -77,7 +77,7 @@ class Performer:
             try:
                 act.end()
             except OSError as error:
-                self.fault = f"it could not be undone: {error}"
+                self.fault = f"could not be undone: {error}"
                 return
             self._done.append((each, began_ns, time.time_ns()))
 
@@ -93,8 +93,8 @@ class Performer:
         """The result with the events. Raises TrialFailed if not all of them happened."""
         self.close()
         if missing := self._happenings[len(self._done) :]:
-            reason = self.fault or "the load ended before"
-            raise TrialFailed(f"the event `{missing[0].do.words}` did not happen: {reason}")
+            what = self.fault or "did not happen: the load ended before"
+            raise TrialFailed(f"the event `{missing[0].do.words}` {what}")
         start_ns = result.window.start_unix_ns - self._ahead_ns
         happened = [
             Happened(

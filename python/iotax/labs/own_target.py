@@ -177,8 +177,8 @@ def explained(found: OwnTarget) -> list[CheckItem]:
             CheckItem(
                 "ok",
                 _SUBJECT,
-                "these are rates on iotax's own target on this machine: a lower bound, as both share its processors. "
-                "If your target comes near them, the initiator may be the bottleneck",
+                "these are rates on iotax's own target on this machine: a lower bound, as both share its processors; "
+                "no network card takes part. If your target comes near them, the initiator may be the bottleneck",
             )
         )
     return items or [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from iotax.protocols import names, schemes
@@ -135,14 +136,14 @@ def _factors() -> str:
     fixed = [name for model in SECTIONS.values() for name in model.model_fields if name not in names]
     simulated = [name for name, section in names.items() if section == "sim"]
     return (
-        f"Every field of {_listed(list(SECTIONS))} may be a factor, except {_listed(fixed)}; in the sim lab also "
-        f"{_listed(simulated)}."
+        f"Every field of {_named(SECTIONS)} may be a factor, except {_named(fixed)}; in the sim lab also "
+        f"{_named(simulated)}."
     )
 
 
-def _listed(names: list[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+def _named(names: Iterable[str]) -> str:
+    *first, last = (f"`{name}`" for name in names)
+    return f"{', '.join(first)} and {last}"
 
 
 if __name__ == "__main__":

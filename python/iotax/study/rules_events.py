@@ -67,12 +67,9 @@ def _in_guests(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("events",), "both halves stand in one kernel (`guests: 1`); say `guests: 2`"
     if max(each or 1 for each in values(study, "clients")) > 1:
         yield place_of(study, "clients"), "events are for one initiator guest; leave out `clients`"
-    told: set[str] = set()
-    for treatment in combinations(study, ("protocol", *Topology.model_fields)):
-        for reason in _of_path(study, study.settings(treatment)):
-            if reason not in told:
-                told.add(reason)
-                yield ("events",), reason
+    treatments = combinations(study, ("protocol", *Topology.model_fields))
+    reasons = (reason for each in treatments for reason in _of_path(study, study.settings(each)))
+    yield from ((("events",), reason) for reason in dict.fromkeys(reasons))
 
 
 def _of_path(study: Study, settings: Settings) -> Iterator[str]:

@@ -70,9 +70,9 @@ version; stock is the distribution's default. Or your own kernel's folder, such 
 connection. A trial with data in plain text fails."""
     keep_alive: Duration | None = None
     """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
-open-iscsi's noop_out. Default: 5s with `events`, else never."""
+open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never."""
     replacement_timeout: Duration | None = None
-    """How long open-iscsi keeps the I/O of a lost session, in whole seconds; then dm-multipath uses another path. \
+    """How long open-iscsi keeps the I/O of a lost session, in seconds; then dm-multipath uses another path. \
 Default: 120s."""
 
     @property

@@ -5,6 +5,7 @@ The machines are iotax's own and end with it, however it ends, so nothing is lef
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from iotax.labs.base import Outcome
@@ -66,10 +67,9 @@ class _Told:
 
     def close(self) -> None:
         if self._under_way:
-            try:
-                self.end()
-            except OSError:
-                self._under_way = False  # the load has failed, and its machines end
+            self._under_way = False
+            with contextlib.suppress(OSError):  # the run has failed, and its machines end
+                self._tell(self._end)
 
     def _tell(self, command: tuple[str, dict[str, object]]) -> None:
         name, arguments = command

@@ -138,10 +138,10 @@ class VmLab(Lab):
                 self._images[self._kernels.initiator], self._wanted_accelerator(), version
             )
             # Of guests that count instructions, each has a clock of its own: several share no window and no schedule.
-            # An event takes real time.
             alone = self._vm.cpus == 1 and self._clients == 1 and (not self._sessions or self._vm.guests == 1)
-            alone = alone and not self._study.events
-            icount = self._vm.clock == "icount" or (self._vm.clock == "auto" and self._accelerator == "tcg" and alone)
+            emulated = self._vm.clock == "auto" and self._accelerator == "tcg"
+            # An event takes real time.
+            icount = self._vm.clock == "icount" or (emulated and alone and not self._study.events)
             self._clock = "icount" if icount else "host"
             self._told = {
                 "lab": "vm",
@@ -303,6 +303,9 @@ class VmLab(Lab):
     def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         if database.is_database(settings):
             return self._run_database(trial, settings, progress)
+        if self._study.events:
+            # What an earlier run's event left behind is not this one's to bear.
+            self._disconnect(progress)
         connected = self._connect(settings, progress)
         self._restore(trial, settings, progress)
         before = self._modelled(settings)
@@ -311,9 +314,6 @@ class VmLab(Lab):
         run = self._run_fio if by_fio else self._run_clients if several else self._run_load
         with self._watched(connected):
             outcome = run(trial, settings, progress)
-        if self._study.events:
-            # What a path's failure left behind is not the next run's to bear.
-            self._disconnect(progress)
         return with_media(outcome, before, self._modelled(settings))
 
     def _run_load(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
