@@ -59,7 +59,10 @@ def result_of(
     raise_errors(output)
     jobs = output["jobs"]
     return result_from(
-        [(_direction(job["read"]), _direction(job["write"])) for job in jobs],
+        [
+            (_direction(job["read"], group.access.block_size), _direction(job["write"], group.access.block_size))
+            for job, group in zip(jobs, groups(settings), strict=True)
+        ],
         settings,
         version=str(output["fio version"]),
         engine=engine,
@@ -155,14 +158,14 @@ def result_from(
     )
 
 
-def _direction(side: dict[str, Any]) -> Direction:
+def _direction(side: dict[str, Any], block_size_bytes: int) -> Direction:
     latency = side["lat_ns"]
     counts = sorted((int(value), int(count)) for value, count in latency.get("bins", {}).items() if count)
     ios = sum(count for _, count in counts)
-    # With `group_reporting` the I/Os of the ramp are in no histogram, and a few of them in `total_ios`.
+    # With `group_reporting` the ramp's I/Os are in no histogram; `total_ios` and `io_bytes` have some, unequally many.
     return Direction(
         ios=ios,
-        bytes=side["io_bytes"] * ios // side["total_ios"] if side["total_ios"] else 0,
+        bytes=ios * block_size_bytes,
         latency_sum_ns=round(latency["mean"] * ios),
         latency_min_ns=int(latency["min"]) if ios else 0,
         latency_max_ns=int(latency["max"]) if ios else 0,
