@@ -21,6 +21,7 @@ from iotax.design import plan as make_plan
 from iotax.labs.base import CheckItem, LabUnusable, TrialFailed
 from iotax.labs.loopback import LoopbackLab
 from iotax.study.read import read_study
+from iotax.trial import Trial
 
 MIB = 1 << 20
 SIZE = 4 * MIB
@@ -299,18 +300,23 @@ def lab_of(text: str, destroy: tuple[Path | str, ...] = ()) -> LoopbackLab:
     return LoopbackLab(study, make_plan(study), find_engine(), given)
 
 
+def completed(lab: LoopbackLab, trial: Trial) -> None:
+    """Runs the trial; again where a busy disk completed nothing in its time, as a runner does."""
+    until_s = time.monotonic() + TRIES_S
+    while True:
+        try:
+            lab.run(trial, lambda _: None)
+            return
+        except TrialFailed as failed:
+            if "no I/O completed" not in failed.reason or time.monotonic() > until_s:
+                raise
+
+
 def trials(lab: LoopbackLab, text: str) -> None:
-    """Prepares, and runs every trial; again where a busy disk completed nothing in its time, as a runner does."""
+    """Prepares, and runs every trial."""
     lab.prepare(lambda _: None)
     for trial in make_plan(read_study("guarded.yaml", text, Path("/"))).trials:
-        until_s = time.monotonic() + TRIES_S
-        while True:
-            try:
-                lab.run(trial, lambda _: None)
-                break
-            except TrialFailed as failed:
-                if "no I/O completed" not in failed.reason or time.monotonic() > until_s:
-                    raise
+        completed(lab, trial)
 
 
 def found(place: Place) -> dict[str, tuple[int, bytes]]:
@@ -399,7 +405,7 @@ def test_a_file_swapped_between_two_trials_is_not_written(real_engine: Path, pla
     [trial] = make_plan(read_study("guarded.yaml", text, Path("/"))).trials
     with contextlib.closing(lab_of(text)) as lab:
         lab.prepare(lambda _: None)
-        lab.run(trial, lambda _: None)
+        completed(lab, trial)
         if how == "written":
             first.write_bytes(thesis.read_bytes())
             thesis = first
@@ -421,7 +427,7 @@ def test_a_volume_swapped_under_a_server_that_dies_is_not_written(real_engine: P
     trial = make_plan(read_study("guarded.yaml", text, Path("/"))).trials[0]
     with contextlib.closing(lab_of(text)) as lab:
         lab.prepare(lambda _: None)
-        lab.run(trial, lambda _: None)
+        completed(lab, trial)
         server = lab._servers.of(lab._settings[trial.id])
         assert server is not None
         os.kill(server.pid, 9)
