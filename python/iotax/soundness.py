@@ -86,11 +86,8 @@ def _in_range(value: Any, depth: int) -> bool:
         parts = value.__dict__.values()
     else:
         return False
-    for each in parts:
-        # Most are numbers, of histograms and series.
-        if not (-MOST <= each <= MOST if type(each) is int else _in_range(each, depth + 1)):
-            return False
-    return True
+    # Most are numbers, of histograms and series.
+    return all(-MOST <= each <= MOST if type(each) is int else _in_range(each, depth + 1) for each in parts)
 
 
 def _first_out_of_range(value: Any, depth: int) -> str:

@@ -27,6 +27,7 @@ settings.register_profile("iotax", deadline=None)
 settings.load_profile("iotax")
 APART = {"engine", "hosts", "serving", "sim"}
 LETTERS_OF_AN_ID = 80
+NO_PICTURE = "<svg xmlns='http://www.w3.org/2000/svg' width='1' height='1'></svg>"
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -93,6 +94,18 @@ def _charts_drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         for name in ("vegalite_to_svg", "svg_to_png"):
             patched.setattr(vl_convert, name, once(getattr(vl_convert, name)))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _charts_drawn_where_seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report has dozens of charts, whose drawing takes seconds. Tests of reports draw all kinds of them, and those
+    with the mark `pictures` their own; elsewhere an empty picture stands in for each."""
+    if "report" in request.path.parts or request.node.get_closest_marker("pictures"):
+        return
+    from iotax.report import renderer
+
+    if renderer.available():
+        monkeypatch.setattr(renderer, "to_svg", lambda _: NO_PICTURE)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -153,15 +154,6 @@ def _draw(summary: Summary) -> Charts:
 
 def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
     """The report as HTML."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["tight"] = _tight
-    environment.filters["lower_first"] = inside
     data, study = summary.data, summary.data.study
     limits = tables.limits_of(summary)
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
@@ -252,7 +244,22 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "generator": Markup(GENERATOR),  # noqa: S704 - our own constant
         "bin_error": max((c.latency.bin_error for c in summary.cells), default=0.001),
     }
-    return _with_policy(environment.get_template("report.html").render(context), context)
+    return _with_policy(_templates().get_template("report.html").render(context), context)
+
+
+@cache
+def _templates() -> Environment:
+    """One for all reports of a process: it keeps the templates that it has compiled."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["tight"] = _tight
+    environment.filters["lower_first"] = inside
+    return environment
 
 
 _POLICY = "the policy of this page"

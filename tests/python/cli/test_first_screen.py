@@ -171,7 +171,6 @@ def test_doubtful_verdicts_have_a_mark_and_one_line_says_why(tmp_path: Path, mon
 )
 def test_the_first_screen_of_other_commands_fits(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("iotax.report.renderer.to_svg", lambda _: "<svg xmlns='http://www.w3.org/2000/svg'/>")
     for seed, name in ((3, "quick"), (4, "other")):
         write_notebook(Path(f"{name}.iotax"), Simulation(seed=seed).data(study()))
     fio_campaign(Path("campaign"))

@@ -114,11 +114,8 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     return 80
 
 
-def test_no_command_writes_beyond_80_columns_or_cuts_a_figure(
-    place: Path, narrow: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_command_writes_beyond_80_columns_or_cuts_a_figure(place: Path, narrow: int) -> None:
     del place
-    monkeypatch.setattr("iotax.report.renderer.to_svg", lambda _: NO_PICTURE)
     wide, cut = {}, {}
     for name, words in COMMANDS.items():
         done = CliRunner().invoke(app, words.split())

@@ -7,7 +7,9 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -27,15 +29,17 @@ NEVER_IN_PURE = {
 }  # fmt: skip
 
 
-def python_imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports, wherever in it."""
+@cache
+def python_imports(path: Path) -> list[str]:
+    """Every module that a file imports, wherever in it. Most rules ask it of every file."""
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             module = "." * node.level + node.module
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return found
 
 
 def importers_of(modules: set[str], files: list[Path]) -> list[str]:
@@ -257,6 +261,7 @@ def rust_sources(crate: str) -> list[Path]:
     ]
 
 
+@cache
 def rust_code(path: Path) -> str:
     """The source without comments, strings and trailing test module."""
     text = path.read_text()
@@ -266,18 +271,17 @@ def rust_code(path: Path) -> str:
     return re.sub(r'"(?:\\.|[^"\\])*"', '""', text)
 
 
-def rust_paths(path: Path) -> Iterator[str]:
+@cache
+def rust_paths(path: Path) -> list[str]:
     """Every `a::b::c` of a source, groups of `use` spelt out, `self` and `super` resolved within the crate."""
     code = rust_code(path)
     crate_root = next(parent for parent in path.parents if parent.name == "src")
     module = list(path.relative_to(crate_root).with_suffix("").parts)
     if module[-1] in ("mod", "lib", "main"):
         module.pop()
-    for statement in re.findall(r"\buse\s+([^;]+);", code):
-        for name in _expand(re.sub(r"\s+", "", statement)):
-            yield _resolve(name, module)
-    for name in re.findall(r"\b(?:crate|super|self|std|core)(?:::\w+)+", re.sub(r"\buse\s+[^;]+;", "", code)):
-        yield _resolve(name, module)
+    used = [_expand(re.sub(r"\s+", "", statement)) for statement in re.findall(r"\buse\s+([^;]+);", code)]
+    named = re.findall(r"\b(?:crate|super|self|std|core)(?:::\w+)+", re.sub(r"\buse\s+[^;]+;", "", code))
+    return [_resolve(name, module) for name in chain(*used, named)]
 
 
 def _expand(use: str) -> Iterator[str]:

@@ -69,9 +69,6 @@ baseline: {protocol: iscsi}
 """
 
 
-NO_PICTURE = "<svg xmlns='http://www.w3.org/2000/svg' width='1' height='1'></svg>"
-
-
 @pytest.fixture(autouse=True)
 def _engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -88,17 +85,14 @@ def attempts(name: str) -> list[Attempt]:
         return notebook.attempts()
 
 
-# A search takes as long as all others together.
-@pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=pytest.mark.long if each == "patterns" else ()) for each in RUNNABLE]
-)
-def test_shipped_studies_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+MARKS = {"patterns": pytest.mark.long, "files": pytest.mark.pictures}
+"""A search takes as long as all others together. One report of real runs has its charts."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=MARKS.get(each, ())) for each in RUNNABLE])
+def test_shipped_studies_run(name: str) -> None:
     if name == "generators" and shutil.which("fio") is None:
         pytest.skip("fio is not installed")
-    if (
-        name != "files"
-    ):  # one draws its charts too; all kinds of them are drawn of simulated runs in tests/python/report
-        monkeypatch.setattr("iotax.report.renderer.to_svg", lambda _: NO_PICTURE)
     Path("study.yaml").write_text(shortened(STUDIES[name]))
     with Path("scratch.img").open("wb") as file:
         file.truncate(64 << 20)
