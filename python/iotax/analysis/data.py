@@ -153,6 +153,7 @@ class Grid:
 
     def __init__(self, study: Study) -> None:
         self.factors: dict[str, tuple[Level, ...]] = study.levels()
+        self._arm_of: dict[Cell, str] = {}
         self._labels = {(name, level.value): level.label for name, levels in self.factors.items() for level in levels}
         self.compared = study.compared
         self.others = [name for name in self.factors if name not in self.compared]
@@ -186,7 +187,11 @@ class Grid:
         return list(product(*([level.label for level in levels] for levels in self.factors.values())))
 
     def arm(self, cell: Cell) -> str:
-        return " · ".join(label for name, label in zip(self.factors, cell, strict=True) if name in self.compared)
+        # Asked of every run for every comparison.
+        if cell not in self._arm_of:
+            compared = (label for name, label in zip(self.factors, cell, strict=True) if name in self.compared)
+            self._arm_of[cell] = " · ".join(compared)
+        return self._arm_of[cell]
 
     def condition(self, cell: Cell, unnamed: int = 0) -> str:
         """ "block size 4KiB · read 50%"; of the first `unnamed` factors the levels alone."""

@@ -5,7 +5,7 @@ loads like the file."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType, NoneType
@@ -675,11 +675,10 @@ time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted b
 
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """Factor → levels, both in the file's order. A level of `protocol` or `streams` is its label."""
-        found: dict[str, tuple[Level, ...]] = {}
-        for name in self.factors.names():
-            values = getattr(self.factors, name)
-            found[name] = tuple(Level(format_level(name, value), value) for value in values)
-        return found
+        return {name: self._levels_of(name) for name in self.factors.names()}
+
+    def _levels_of(self, name: str) -> tuple[Level, ...]:
+        return tuple(Level(format_level(name, value), value) for value in getattr(self.factors, name))
 
     def baseline_level(self, factor: str) -> Level | None:
         """The level of `factor` that the baseline names, by label or value; None if it names none."""
@@ -687,16 +686,15 @@ time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted b
 
     def level(self, factor: str, wanted: LevelValue) -> Level | None:
         """The level of `factor` with this label or value; None if there is none."""
-        for level in self.levels().get(factor, ()):
+        levels = self._levels_of(factor) if factor in self.factors.names() else ()
+        for level in levels:
             if level.label == wanted or (level.value == wanted and type(level.value) is type(wanted)):
                 return level
-            try:
-                named = _LEVEL.validate_python({factor: [wanted]})
-            except ValidationError:
-                continue
-            if getattr(named, factor) == [level.value]:
-                return level
-        return None
+        try:
+            named = getattr(_LEVEL.validate_python({factor: [wanted]}), factor) if levels else None
+        except ValidationError:
+            return None
+        return next((level for level in levels if named == [level.value]), None)
 
     def baseline_levels(self) -> tuple[Level, ...]:
         """The baseline as a treatment: factors that it does not name have their first level."""
@@ -785,7 +783,11 @@ def format_level(factor: str, value: LevelValue) -> str:
     """A level as tables show it: `4KiB`, `75%`, `on`."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    for marker in () if factor in LABELLED else get_args(_level_type(factor)):
-        if isinstance(marker, PlainSerializer):
-            return str(marker.func(value))
-    return str(value)
+    return str(written(value) if (written := _written(factor)) else value)
+
+
+@cache
+def _written(factor: str) -> Callable[[Any], Any] | None:
+    """How a factor's levels are written in files, if not as they are."""
+    markers = () if factor in LABELLED else get_args(_level_type(factor))
+    return next((marker.func for marker in markers if isinstance(marker, PlainSerializer)), None)

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from waits import wait_for
 
-_AT_REST = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
-"""A worker that nobody asks for anything would still look a hundred times a second at what it does."""
 _PROGRAM = Path(__file__).with_name("dask_without_iotax.py")
 
 
@@ -97,7 +95,7 @@ class DaskHosts:
                     "127.0.0.1",
                     "--no-dashboard",
                 ],
-                env={**os.environ, "HOME": str(self.home(name)), **_AT_REST},
+                env={**os.environ, "HOME": str(self.home(name))},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -296,7 +296,17 @@ def test_a_study_begins_without_a_lost_host_and_says_so(network: Network, real_e
     (tmp_path / "clients.yaml").write_text(study)
     environment = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
     environment |= {"HOME": str(network.folder / "home"), "IOTAX_ENGINE": str(real_engine)}
-    words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "clients.iotax", "--without-lost-hosts", "--long"]
+    words = [
+        sys.executable,
+        "-m",
+        "iotax",
+        "run",
+        "clients.yaml",
+        "clients.iotax",
+        "--without-lost-hosts",
+        "--long",
+        "--no-report",
+    ]
     done = subprocess.run(
         words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
     )

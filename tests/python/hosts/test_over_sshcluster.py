@@ -99,7 +99,7 @@ def test_a_study_runs_over_the_workers_that_sshcluster_started(
     started: Started, real_engine: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "clients.yaml").write_text(started.study())
-    words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "-n", "clients.iotax"]
+    words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "-n", "clients.iotax", "--no-report"]
     environment = {**os.environ, "IOTAX_ENGINE": str(real_engine)}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
