@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         metavar="GROUPS",
-        help="of nvme, iscsi, nfs, target, initiator, raw, scale, optimisations, local, verify, by commas",
+        help="of nvme, iscsi, nfs, nfs41, target, initiator, raw, scale, optimisations, local, verify, by commas",
     )
     parser.add_argument("--pairs", type=int, default=5, help="undisturbed pairs of each case (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a window (3)")

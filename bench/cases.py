@@ -11,7 +11,7 @@ from bench.files import read_through
 from bench.load import Load
 from bench.subjects.base import Initiator, LocalFile, Sides, Subject, Target
 from bench.subjects.fio import FioFile, FioNet, TIoUring
-from bench.subjects.nfs import Ganesha, Unfs3
+from bench.subjects.nfs import Chimera, Ganesha, Unfs3
 from bench.subjects.ours import OurInitiator, OurTarget, both_sides
 from bench.subjects.raw import RawLimit
 from bench.subjects.spdk import SpdkIscsi, SpdkNvmf, SpdkPerf
@@ -76,6 +76,7 @@ def cases(file: Path) -> list[Case]:
             for server, goal in nfs_servers
             for load in (Read(32), Write(32))
         ),
+        *nfs41(),
         *sides_apart(),
         *(
             Case("raw", path, Read(128), ours, RawLimit(), 0.7)
@@ -124,6 +125,24 @@ def cases(file: Path) -> list[Case]:
         Case("local", "file", Read(32), local, least, 0.85, prepare=cached),
         Case("local", "file", Read(32), local, libaio, prepare=cached),
         Case("verify", "NVMe/TCP", Read(32), accounted, nvme),
+    ]
+
+
+def nfs41() -> list[Case]:
+    """Our target beside other servers of NFSv4.1, under our initiator: libnfs speaks no minor version 1."""
+    ours, initiator, path = OurTarget("nfs4.1"), OurInitiator(), "NFSv4.1"
+    servers: list[tuple[Target, float, float]] = [(Ganesha(4), 5, 1.1), (Chimera(), 1, 1)]
+    return [
+        *(
+            Case("nfs41", path, load, Sides(ours, initiator, "iotax"), Sides(server, initiator), goal)
+            for server, small, large in servers
+            for loads, goal in ((_SMALL, small), (_LARGE, large))
+            for load in loads
+        ),
+        *(
+            Case("nfs41", path, load, Sides(ours, initiator, "iotax"), both_sides("nfs3", "iotax, NFSv3"))
+            for load in _SMALL
+        ),
     ]
 
 

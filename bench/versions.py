@@ -28,6 +28,8 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(UnavailableError):
             found[name] = _told(str(named(variable, name) / inside), "--version")
     with contextlib.suppress(UnavailableError):
+        found["Chimera"] = _told(str(named("IOTAX_BENCH_CHIMERA", "chimera")), "-v")
+    with contextlib.suppress(UnavailableError):
         # It tells none itself: that of the fio that it was built with.
         built = named("IOTAX_BENCH_T_IO_URING", "t/io_uring").resolve().parents[1]
         found["t/io_uring, of fio"] = _told(str(built / "fio"), "--version")

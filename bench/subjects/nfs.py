@@ -1,24 +1,29 @@
-"""NFSv3 servers for fio's `nfs` engine (libnfs): unfs3 and nfs-ganesha on a directory in memory."""
+"""NFS servers on files in memory: unfs3 and nfs-ganesha for fio's `nfs` engine (libnfs, NFSv3), nfs-ganesha and Chimera
+for our initiator of NFSv4.1."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bench.files import memory_folder, write_zeros
-from bench.process import free_port, listens, named, program, running, wait_for_port
+from bench.process import UnavailableError, free_port, listens, named, program, run, running, wait_for_port
 from bench.subjects.base import Place, Reached
 
 _GANESHA = """\
-NFS_CORE_PARAM {{ NFS_Protocols = 3; NFS_Port = {port}; MNT_Port = {mount_port}; Enable_NLM = false;
+NFS_CORE_PARAM {{ NFS_Protocols = {version}; NFS_Port = {port}; MNT_Port = {mount_port}; Enable_NLM = false;
                  Enable_RQUOTA = false; mount_path_pseudo = false; }}
 NFSV4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = {folder}; }}
-EXPORT {{ Export_Id = 1; Path = {folder}; Pseudo = /bench; Protocols = 3; Access_Type = RW; Squash = None;
+EXPORT {{ Export_Id = 1; Path = {folder}; Pseudo = /bench; Protocols = {version}; Access_Type = RW; Squash = None;
          SecType = sys; FSAL {{ Name = VFS; }} }}
 """
 _PORTMAPPER_PORT = 111
+_CHIMERA = {"server": {"threads": 1}, "mounts": {"bench": {"module": "memfs", "path": "/"}}}
+_CHIMERA_PORTS = (_PORTMAPPER_PORT, 2049, 20048)
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Unfs3:
 
 @dataclass(frozen=True)
 class Ganesha:
+    version: Literal[3, 4] = 3
     name: str = "nfs-ganesha"
 
     @contextlib.contextmanager
@@ -48,11 +54,40 @@ class Ganesha:
         port, mount_port, log = free_port(), free_port(), place.folder / "ganesha.log"
         with _portmapper(place), _exported() as folder:
             config = place.folder / "ganesha.conf"
-            config.write_text(_GANESHA.format(port=port, mount_port=mount_port, folder=folder))
+            config.write_text(_GANESHA.format(version=self.version, port=port, mount_port=mount_port, folder=folder))
             command = [server, "-F", "-f", config, "-L", log, "-p", place.folder / "ganesha.pid"]
             with running(command, cpu=place.target_cpu, log=log, kill=True) as process:
                 wait_for_port(process, port, log)
-                yield _reached(folder, port, mount_port, process.pid)
+                if self.version == 4:
+                    yield Reached(f"nfs41://127.0.0.1:{port}/bench/data", process.pid)
+                else:
+                    yield _reached(folder, port, mount_port, process.pid)
+
+
+@dataclass(frozen=True)
+class Chimera:
+    """Its own file system in memory, one thread. It listens on the usual ports of NFS, of every address."""
+
+    name: str = "Chimera"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Reached]:
+        daemon, copy = named("IOTAX_BENCH_CHIMERA", "chimera"), program("nfs-cp", "libnfs-utils")
+        for port in _CHIMERA_PORTS:
+            if listens(port):
+                raise UnavailableError(f"port {port} is taken, and Chimera takes no other")
+        log, config = place.folder / "chimera.log", place.folder / "chimera.json"
+        config.write_text(json.dumps(_CHIMERA))
+        with (
+            memory_folder() as folder,
+            running([daemon, "-c", config], cpu=place.target_cpu, log=log, kill=True) as process,
+        ):
+            for port in _CHIMERA_PORTS:
+                wait_for_port(process, port, log)
+            write_zeros(folder / "data")
+            run(copy, folder / "data", "nfs://127.0.0.1/bench/data")
+            (folder / "data").unlink()
+            yield Reached("nfs41://127.0.0.1/bench/data", process.pid)
 
 
 def _reached(folder: Path, port: int, mount_port: int, pid: int) -> Reached:

@@ -39,7 +39,7 @@ class OurTarget:
             "volumes": [{"name": "v0", "media": "memory", "size_bytes": VOLUME_BYTES, "fill": "pattern"}],
             "exports": [
                 {"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}
-                for protocol in ("nfs3", "iscsi", "nvme-tcp")
+                for protocol in ("nfs3", "nfs4.1", "iscsi", "nvme-tcp")
             ],
             "driver": self.driver,
             "threads": self.cores,

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 CONFIGURATION = """
-NFS_CORE_PARAM { Protocols = 3; Enable_NLM = false; Enable_RQUOTA = false; MNT_Port = 20048; fsid_device = true; }
+NFS_CORE_PARAM { Protocols = 3, 4; Enable_NLM = false; Enable_RQUOTA = false; MNT_Port = 20048; fsid_device = true; }
+NFSV4 { Graceless = true; RecoveryBackend = fs; RecoveryRoot = /run; }
 EXPORT {
-    Export_Id = 1; Path = /run/export; Pseudo = /export; Protocols = 3; Transports = TCP;
+    Export_Id = 1; Path = /run/export; Pseudo = /export; Protocols = 3, 4; Transports = TCP;
     Access_Type = RW; Squash = none; SecType = sys; FSAL { Name = VFS; }
 }
 """
@@ -31,7 +33,7 @@ def main(engine: str, rpcbind: str, ganesha: str, size_bytes: int, documents: st
         words = [ganesha, "-F", "-f", "/run/ganesha.conf", "-L", "/run/ganesha.log", "-p", "/run/ganesha.pid"]
         with subprocess.Popen(words) as server:
             wait(["rpcinfo", "-t", "127.0.0.1", "nfs", "3"], Path("/run/ganesha.log"))
-            print(json.dumps([load(engine, document) for document in json.loads(documents)]))
+            print(json.dumps([result(engine, document) for document in json.loads(documents)]))
             server.kill()
         portmapper.kill()
 
@@ -45,7 +47,15 @@ def wait(question: list[str], otherwise: str | Path) -> None:
     sys.exit(otherwise.read_text() if isinstance(otherwise, Path) else otherwise)
 
 
-def load(engine: str, document: object) -> object:
+def result(engine: str, document: dict[str, Any]) -> dict[str, Any]:
+    """Of a load; of a longer one where a busy machine did not come to reads and writes."""
+    last = load(engine, document)
+    if last["event"] == "result" and not (last["read"]["ios"] and last["write"]["ios"]):
+        return load(engine, document | {"runtime_ns": 20_000_000_000})
+    return last
+
+
+def load(engine: str, document: dict[str, Any]) -> dict[str, Any]:
     with subprocess.Popen([engine, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         process.stdin.write(json.dumps(document) + "\n")

@@ -1,4 +1,4 @@
-"""Our NFS client against nfs-ganesha, a server that is not ours, in namespaces where it meets nobody else's."""
+"""Our NFS clients against nfs-ganesha, a server that is not ours, in namespaces where it meets nobody else's."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import pytest
 from .conftest import ENGINE, program
 
 SIZE_BYTES = 32 << 20
-ENDPOINT = "nfs://127.0.0.1/run/export/data"
+ENDPOINTS = {"nfs3": "nfs://127.0.0.1/run/export/data", "nfs4.1": "nfs41://127.0.0.1/export/data"}
 ISOLATED = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
-def test_ganesha_gives_back_what_was_written_in_every_size_and_by_several_connections() -> None:
+@pytest.mark.parametrize("protocol", ENDPOINTS)
+def test_ganesha_gives_back_what_was_written_in_every_size_and_by_several_connections(protocol: str) -> None:
     unshare = program("unshare", "util-linux")
     rpcbind, ganesha = program("rpcbind", "rpcbind"), program("ganesha.nfsd", "nfs-ganesha")
     if subprocess.run([unshare, *ISOLATED, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no right to make namespaces")
-    run = {"task": "run", "endpoint": ENDPOINT, "outstanding": 8, "read_percent": 50, "seed": 5, "verify": True}
-    loads = [{"task": "fill", "endpoint": ENDPOINT, "seed": 5}]
+    endpoint = ENDPOINTS[protocol]
+    run = {"task": "run", "endpoint": endpoint, "outstanding": 8, "read_percent": 50, "seed": 5, "verify": True}
+    loads = [{"task": "fill", "endpoint": endpoint, "seed": 5}]
     for workers in (1, 4):
         for block_size_bytes in (512, 4096, 65536, 1 << 20):
             size = {"workers": workers, "block_size_bytes": block_size_bytes, "runtime_ns": 200_000_000}
