@@ -310,6 +310,7 @@ def test_every_case_has_a_way_to_the_volume_and_a_load(tmp_path) -> None:
     found = cases(tmp_path / "file")
     assert {case.group for case in found} == {
         "nvme",
+        "nfs41",
         "iscsi",
         "nfs",
         "target",
