@@ -20,10 +20,12 @@ from iotax.labs.vm.cache import by_use, cache_root, keep, locked, need_space, ne
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import is_elf, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.kernel import is_folder, own_kernel, unpacked
+from iotax.labs.vm.kernel import is_commit, is_folder, own_kernel, unpacked
 from iotax.labs.vm.libraries import host_closure, package_closure
 from iotax.labs.vm.modules import Module, ModuleTree, index_files
 from iotax.labs.vm.packages import STOCK, Package, Store, exists
+from iotax.labs.vm.tree import build as build_kernel
+from iotax.labs.vm.tree import commit_of
 from iotax.places.guest import ENGINE
 
 _IMAGE_BYTES = 200 << 20
@@ -57,7 +59,7 @@ class Contents:
     """Optional contents of an image."""
 
     kernel: str = STOCK
-    """The release that a study names, the distribution's stock one, or the folder of a kernel."""
+    """The release that a study names, the distribution's stock one, a kernel's folder, or a commit of its source."""
     servers: tuple[str, ...] = ()
     """Targets that are programs of the distribution."""
     fc_nvme: bool = True
@@ -86,7 +88,7 @@ def build(engine: Path, report: Report, *, update: bool = False, contents: Conte
 
 def _build(root: Path, engine: Path, report: Report, contents: Contents, *, update: bool) -> Image:
     store = Store(root / "packages", update=update)
-    own = own_kernel(Path(contents.kernel)) if is_folder(contents.kernel) else None
+    own = _own_kernel(store, contents.kernel, report)
     kernel = own.name if own else store.kernel_package(contents.kernel)
     report(f"packages: {kernel} and tools")
     made_of = _ingredients(root, store, own or kernel, contents, report)
@@ -106,6 +108,21 @@ def _build(root: Path, engine: Path, report: Report, contents: Contents, *, upda
             store.prune()
     keep(place)
     return _load(place)
+
+
+def _own_kernel(store: Store, kernel: str, report: Report) -> Package | None:
+    """The kernel in a folder, or of a commit; None if the distribution has it."""
+    if is_folder(kernel):
+        return own_kernel(Path(kernel))
+    if not is_commit(kernel):
+        return None
+    name = store.kernel_package()
+    stock = store.fetch([name, *_split_kernel(name)])
+    release = name.removeprefix("linux-image-")
+    tree = ModuleTree([each.root for each in stock.values()], release)
+    wanted = [each for each in recipe.MODULES if each in tree]
+    config = next(path for each in stock.values() if (path := each.root / "boot" / f"config-{release}").is_file())
+    return own_kernel(build_kernel(commit_of(kernel), config, (each.name for each in tree.closure(wanted)), report))
 
 
 @dataclass(frozen=True)

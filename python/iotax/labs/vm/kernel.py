@@ -45,7 +45,12 @@ def unpacked(image: bytes) -> bytes | None:
 
 def is_folder(release: str) -> bool:
     """Whether a study's `kernel:` is a folder; reading the study makes its path absolute."""
-    return release.startswith("/")
+    return release.startswith("/") and not is_commit(release)
+
+
+def is_commit(release: str) -> bool:
+    """Whether it is TREE@COMMIT, of a kernel that the lab builds. A folder may have such a name too."""
+    return release.startswith("/") and "@" in release and not Path(release).is_dir()
 
 
 def release_in(folder: Path) -> str:

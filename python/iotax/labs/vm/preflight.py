@@ -13,9 +13,10 @@ from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Contents
-from iotax.labs.vm.kernel import is_folder, own_kernel
+from iotax.labs.vm.kernel import is_commit, is_folder, own_kernel
 from iotax.labs.vm.packages import STOCK, Store, require_tools
 from iotax.labs.vm.qemu import require_qemu
+from iotax.labs.vm.tree import commit_of, version_of
 from iotax.protocols import without_transport
 from iotax.study import Settings
 
@@ -124,7 +125,10 @@ def _kernel(settings: list[Settings]) -> CheckItem:
 
 
 def _named(store: Store, release: str) -> str:
-    """The kernel's package, or its release and folder."""
+    """The kernel's package, or its release and folder or commit."""
+    if is_commit(release):
+        commit = commit_of(release)
+        return f"Linux {version_of(commit)} at {commit}, built unless the cache has it"
     if not is_folder(release):
         return store.kernel_package(release)
     found = own_kernel(Path(release))

@@ -128,3 +128,7 @@ def database(package: str) -> Part:
 
 ALWAYS: dict[str, Part] = {"guest": BASE} | PROTOCOLS | CONTROLLERS
 """Contents of every image, by the name of what they serve."""
+
+_OPTIONAL = (*SERVERS.values(), *ENCRYPTION.values(), STORAGE_DAEMON, database("postgresql-0"))
+MODULES = tuple(dict.fromkeys(each for part in (*ALWAYS.values(), *_OPTIONAL) for each in part.modules))
+"""Every module that any part wants."""

@@ -11,8 +11,9 @@ from typing import Any
 
 from iotax.labs.generators import GENERATORS
 from iotax.labs.server import volume_document
-from iotax.labs.vm.kernel import is_folder, release_in
+from iotax.labs.vm.kernel import is_commit, is_folder, release_in
 from iotax.labs.vm.packages import STOCK
+from iotax.labs.vm.tree import commit_of
 from iotax.protocols import of_family
 from iotax.study import Settings
 from iotax.study.model import format_level
@@ -100,6 +101,8 @@ def _read(name: str, facts: dict[str, str]) -> str:
 def _same(name: str, asked: Any, found: str) -> bool:
     """The kernel keeps rates and delays in units of its own."""
     if name in _KERNELS:
+        if is_commit(asked):
+            return found.endswith(f"-{commit_of(asked).short}")
         if is_folder(asked):
             return found == release_in(Path(asked))
         return asked == STOCK or re.match(rf"{re.escape(asked)}(?!\d)", found) is not None

@@ -1,0 +1,202 @@
+"""Kernels that the lab builds: a commit of a git repository, configured as the distribution's kernel is.
+
+A study writes `kernel: ./linux@v6.6`. Of the distribution's modules only those that the lab may load are built. A built
+kernel stays in the cache, by commit, configuration and compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from iotax.labs.vm.cache import by_use, cache_root, keep, need_space, new_entry, prune, sound
+from iotax.labs.vm.fault import VmFault
+
+SUBJECT = "kernel"
+_TOOLS = ("git", "make", "gcc", "ld", "flex", "bison", "bc", "perl", "tar")
+_BUILD_BYTES = 6 << 30
+_SPARED = 8
+"""Kernels that stay in the cache though no run uses them."""
+_REPORT_S = 30.0
+_OFF = (
+    # What takes long and is in no figure: debug information, and signatures, which need a key.
+    *("DEBUG_INFO", "DEBUG_INFO_DWARF4", "DEBUG_INFO_DWARF5", "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT", "DEBUG_INFO_BTF"),
+    *("MODULE_SIG", "SECURITY_LOCKDOWN_LSM", "SYSTEM_TRUSTED_KEYRING", "SYSTEM_REVOCATION_LIST", "LOCALVERSION_AUTO"),
+)
+_ON = ("DEBUG_INFO_NONE",)
+_MODULES = ("VDPA", "VDPA_USER", "VIRTIO_VDPA", "NVME_TARGET_FCLOOP")
+"""Parts of the kernel that distributions leave out and the lab uses."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a repository."""
+
+    tree: Path
+    named: str
+    """As the study writes it: a tag, a branch or a hash."""
+    digest: str
+
+    @property
+    def short(self) -> str:
+        return self.digest[:12]
+
+    def __str__(self) -> str:
+        return f"{self.named} ({self.short}) of {self.tree}"
+
+
+@cache
+def commit_of(kernel: str) -> Commit:
+    """The commit that `kernel:` names as TREE@COMMIT; a branch stays where it was when first asked. Raises VmFault."""
+    tree, _, named = kernel.rpartition("@")
+    if shutil.which("git") is None:
+        raise VmFault(SUBJECT, f"git is not there, and {kernel} names a commit; install the package git")
+    if not (Path(tree) / "Makefile").is_file() or not (Path(tree) / "Kconfig").is_file():
+        raise VmFault(
+            SUBJECT, f"{tree} is not the source of a kernel; write ./linux@COMMIT, or the folder of a built one"
+        )
+    done = subprocess.run(
+        ["git", "-C", tree, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{named}^{{commit}}"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    if done.returncode:
+        reason = done.stderr.strip().partition("\n")[0] or f"it has no commit {named}; fetch it first"
+        raise VmFault(SUBJECT, f"{tree}: {reason}")
+    return Commit(Path(tree), named, done.stdout.strip())
+
+
+def version_of(commit: Commit) -> str:
+    """Of Linux, such as 6.6, by the commit's Makefile. Raises VmFault."""
+    makefile = _git(commit, "show", f"{commit.digest}:Makefile")
+    numbers = [re.search(rf"^{name} = (\d+)$", makefile, re.MULTILINE) for name in ("VERSION", "PATCHLEVEL")]
+    if None in numbers:
+        raise VmFault(SUBJECT, f"the Makefile of {commit} names no version of Linux")
+    return ".".join(each[1] for each in numbers if each)
+
+
+def place_of(commit: Commit, config: Path) -> Path:
+    """Where its kernel stands once it is built: a folder with boot and lib/modules."""
+    gcc = subprocess.run(["gcc", "-dumpfullversion"], capture_output=True, text=True, check=False, timeout=60).stdout
+    made_of = hashlib.sha256(b"\0".join((config.read_bytes(), gcc.encode(), Path(__file__).read_bytes())))
+    return cache_root() / "kernels" / f"{commit.short}-{made_of.hexdigest()[:12]}"
+
+
+def build(commit: Commit, config: Path, modules: Iterable[str], report: Callable[[str], None]) -> Path:
+    """The folder of its kernel; built if the cache has none. `config` is the distribution's, `modules` are the names of
+    those that are wanted. For whoever holds the cache's lock. Raises VmFault."""
+    place = place_of(commit, config)
+    if not sound(place):
+        if absent := [each for each in _TOOLS if shutil.which(each) is None]:
+            raise VmFault(SUBJECT, f"{', '.join(absent)} is not there, and {commit} is to be built; install it")
+        need_space(cache_root(), _BUILD_BYTES)
+        with (
+            tempfile.TemporaryDirectory(prefix=".building-", dir=cache_root(), ignore_cleanup_errors=True) as folder,
+            new_entry(place) as entry,
+        ):
+            _Build(commit, Path(folder), report).into(entry, config, modules)
+        prune(by_use(place.parent)[_SPARED:])
+    keep(place)
+    return place
+
+
+class _Build:
+    def __init__(self, commit: Commit, source: Path, report: Callable[[str], None]) -> None:
+        self._commit, self._source, self._report = commit, source, report
+        self._log = cache_root() / f"kernel-{commit.short}.log"
+
+    def into(self, entry: Path, config: Path, modules: Iterable[str]) -> None:
+        self._report(f"kernel: source of {self._commit}")
+        self._unpack()
+        self._log.write_bytes(b"")
+        self._configure(config, modules)
+        self._make("-j", str(len(os.sched_getaffinity(0))), "bzImage", "modules", said="built")
+        release = self._make("-s", "kernelrelease")[-1]
+        boot = entry / "boot"
+        boot.mkdir()
+        shutil.copy(self._source / "arch/x86/boot/bzImage", boot / f"vmlinuz-{release}")
+        shutil.copy(self._source / "System.map", boot / f"System.map-{release}")
+        shutil.copy(self._source / ".config", boot / f"config-{release}")
+        self._make(f"INSTALL_MOD_PATH={entry}", "INSTALL_MOD_STRIP=1", "DEPMOD=true", "modules_install")
+        for link in ("build", "source"):
+            (entry / "lib/modules" / release / link).unlink(missing_ok=True)
+        self._log.unlink()
+
+    def _unpack(self) -> None:
+        packed = subprocess.Popen(
+            ["git", "-C", self._commit.tree, "archive", "--format=tar", self._commit.digest], stdout=subprocess.PIPE
+        )
+        with packed:
+            unpacked = subprocess.run(["tar", "-x", "-C", self._source], stdin=packed.stdout, check=False)
+        if packed.returncode or unpacked.returncode:
+            raise VmFault(SUBJECT, f"{self._commit} cannot be unpacked: git archive failed")
+
+    def _configure(self, config: Path, modules: Iterable[str]) -> None:
+        """As the distribution's kernel, with the wanted modules only. New choices of the commit get their defaults."""
+        shutil.copy(config, self._source / ".config")
+        self._make("olddefconfig")
+        loaded = self._source / "wanted-modules"
+        loaded.write_text("Module Size Used by\n" + "".join(f"{each} 1 0\n" for each in sorted(set(modules))))
+        self._make(f"LSMOD={loaded}", "localmodconfig")
+        words = [word for name in _OFF for word in ("--disable", name)]
+        words += [word for name in _ON for word in ("--enable", name)]
+        words += [word for name in _MODULES for word in ("--module", name)]
+        words += ["--set-str", "LOCALVERSION", f"-{self._commit.short}", "--set-str", "SYSTEM_TRUSTED_KEYS", ""]
+        self._run(["scripts/config", *words])
+        self._make("olddefconfig")
+
+    def _make(self, *words: str, said: str = "") -> list[str]:
+        return self._run(["make", *words], said)
+
+    def _run(self, words: Sequence[str], said: str = "") -> list[str]:
+        """What the command printed, which the log keeps; with `said`, the files that it compiles are counted aloud.
+        Raises VmFault with the first error."""
+        lines, spoken_s, compiled = [], time.monotonic(), 0
+        with (
+            self._log.open("a") as log,
+            subprocess.Popen(
+                words,
+                cwd=self._source,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            ) as process,
+        ):
+            try:
+                for line in process.stdout or ():
+                    log.write(line)
+                    lines.append(line.rstrip("\n"))
+                    compiled += bool(re.match(r"\s+(CC|AS)\s", line))
+                    if said and time.monotonic() - spoken_s > _REPORT_S:
+                        self._report(f"kernel: {self._commit.named}, {compiled} files {said}")
+                        spoken_s = time.monotonic()
+            except BaseException:
+                os.killpg(process.pid, signal.SIGTERM)
+                raise
+            status = process.wait()
+        if status:
+            errors = [line for line in lines if re.search(r"error|not found|No such file", line, re.IGNORECASE)]
+            first = (errors or lines or ["no reason given"])[0].strip()
+            raise VmFault(SUBJECT, f"{self._commit} does not build: {first} (all of it: {self._log})")
+        return lines
+
+
+def _git(commit: Commit, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", commit.tree, *words], capture_output=True, text=True, errors="replace", check=False, timeout=60
+    )
+    if done.returncode:
+        raise VmFault(SUBJECT, f"git {words[0]} of {commit}: {done.stderr.strip().partition(chr(10))[0]}")
+    return done.stdout
