@@ -85,12 +85,13 @@ def test_the_folder_of_a_kernel_starts_at_the_study_file(tmp_path: Path) -> None
 name: kernels
 question: Which kernel takes fewer instructions?
 lab: vm
-factors: {protocol: [nvme-tcp], kernel: [stock, "6.12", ./good/tar-install, ../bad]}
+factors: {protocol: [nvme-tcp], kernel: [stock, "6.12", ./good/tar-install, ../bad, ./linux@net/next]}
 baseline: {protocol: nvme-tcp, kernel: ./good/tar-install}
 """
     study = read_study("kernels.yaml", text, tmp_path / "here")
     good = str(tmp_path / "here" / "good" / "tar-install")
-    assert [level.label for level in study.levels()["kernel"]] == ["stock", "6.12", good, str(tmp_path / "bad")]
+    built = [good, str(tmp_path / "bad"), str(tmp_path / "here" / "linux@net/next")]
+    assert [level.label for level in study.levels()["kernel"]] == ["stock", "6.12", *built]
     assert study.baseline["kernel"] == good
     one = read_study("kernels.yaml", text.replace(", kernel: [", ", outstanding: [1]}\ntopology: {kernel: ./k}  # [")
                      .replace(", kernel: ./good/tar-install", ""), tmp_path)  # fmt: skip
