@@ -146,7 +146,9 @@ Release: TypeAlias = Annotated[
     str,
     BeforeValidator(_in_quotes),
     Field(pattern=_RELEASE),
-    WithJsonSchema({"type": "string", "pattern": _RELEASE, "examples": ["6.12", "./linux@v6.6", "./linux/tar-install"]}),
+    WithJsonSchema(
+        {"type": "string", "pattern": _RELEASE, "examples": ["6.12", "./linux@v6.6", "./linux/tar-install"]}
+    ),
 ]
 """A release of a distribution's kernel, a commit of a kernel's source, or the folder of a kernel."""
 Attach: TypeAlias = Literal["guest", "vduse", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]

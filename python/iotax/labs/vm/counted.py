@@ -28,8 +28,8 @@ from iotax.records import Call
 from iotax.study.fields import Target
 
 MARK = "show_stat"
-_HEADER = struct.Struct("<7Q72x")
-"""mark_address, armed, functions, epoch, marks, nodes, lost."""
+_HEADER = struct.Struct("<8Q64x")
+"""mark_address, armed, functions, epoch, marks, nodes, lost, cells."""
 _MARK_AT, _ARMED_AT, _FUNCTIONS_AT, _EPOCH_AT, _MARKS_AT = range(0, 40, 8)
 _FUNCTION = np.dtype([("address", "<u8"), ("root", "<u8")])
 _FUNCTIONS_MAX = 1 << 18
@@ -105,11 +105,13 @@ class Counts:
     def window(self) -> list[Node]:
         """The calls between the first mark and the last, callers first. Raises ValueError if there were no two marks or
         a table was full."""
-        _, _, functions, _, marks, nodes, lost = self._header()
+        _, _, functions, _, marks, nodes, lost, cells = self._header()
         if marks < 2:
             raise ValueError(f"{MARK} of the guest's kernel was called {marks} times, not at both ends of the window")
         if lost:
-            raise ValueError(f"the plugin's tables were full: {lost} functions and calls are not counted")
+            raise ValueError(
+                f"the plugin's tables were full ({cells} blocks of code, {nodes} calls): {lost} of them are not counted"
+            )
         tree = _table(self._map, _NODE, nodes, _NODES_AT)
         counts = tree["last"].astype(np.int64) - tree["first"].astype(np.int64)
         addresses = _table(self._map, _FUNCTION, functions, _HEADER.size)["address"]

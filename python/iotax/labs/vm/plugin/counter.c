@@ -93,7 +93,8 @@ struct file {
     volatile uint64_t marks; /* since it was armed */
     uint64_t nodes;
     uint64_t lost; /* what found a table full */
-    uint64_t reserved[9];
+    uint64_t cells;
+    uint64_t reserved[8];
     struct function function[FUNCTIONS_MAX];
     struct node node[NODES_MAX]; /* the first is nobody's: the parent of what has no caller */
 };
@@ -430,6 +431,7 @@ static struct cell *cell_of(uint64_t address, uint32_t instructions)
             cell->address = address;
             cell->instructions = instructions;
             cell_table[at] = cells_used;
+            file->cells = cells_used;
             return cell;
         }
         struct cell *cell = &cells[cell_table[at] - 1];
