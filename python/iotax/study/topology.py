@@ -61,8 +61,8 @@ Other values: the hypervisor, which gives the guest a disk behind this controlle
 (iSCSI), or iotax (nfs3, nfs4.1, iscsi, nvme-tcp)."""
     kernel: Release = "stock"
     """Linux release of both guests: "6.12" is the newest such kernel in the package lists, "6.1.0-56" an exact \
-version; stock is the distribution's default. ./linux@v6.6: a commit that the lab builds. ./linux/tar-install: the folder \
-of your own kernel, with boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
+version; stock is the distribution's default. ./linux@v6.6: a commit that the lab builds. ./linux/tar-install: the \
+folder of your own kernel, with boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
     target_kernel: Release | None = None
     """The storage guest's kernel, if not that of `kernel`."""
     encryption: Encryption = "none"
