@@ -63,7 +63,7 @@ def unsound_percentile(percent: float, value_ns: int) -> str:
 
 def out_of_range(value: Any) -> str:
     """The first number in a record, or in JSON, that is not finite or needs more than 64 bits; empty if none is."""
-    # Naming each place costs ten times as much, and nearly every record is in range.
+    # Naming each place costs several times as much, and nearly every record is in range.
     return "" if _in_range(value, 0) else _first_out_of_range(value, 0)
 
 
