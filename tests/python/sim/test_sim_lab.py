@@ -289,7 +289,7 @@ def test_costs_of_a_protocol_that_are_missing_are_named(tmp_path: Path) -> None:
     path = tmp_path / "costs.yaml"
     path.write_text(yaml.safe_dump(table), encoding="utf-8")
     found = list(broken_rules(study(lab={"sim": {"costs": str(path)}})))
-    assert found == [(("factors", "protocol", "nfs3"), f"{path} has no costs of nfs3; it has iscsi, nvme-tcp")]
+    assert found == [(("factors", "protocol", "nfs3"), f"{path} has no costs of nfs3; it has iscsi, nfs4.1, nvme-tcp")]
     del table["protocols"]["iscsi"]["target"]["kib"]["source"]
     path = tmp_path / "unsourced.yaml"
     path.write_text(yaml.safe_dump(table), encoding="utf-8")
@@ -297,16 +297,12 @@ def test_costs_of_a_protocol_that_are_missing_are_named(tmp_path: Path) -> None:
         read_costs(str(path))
 
 
-def test_versions_of_nfs_that_cost_alike_are_as_fast(tmp_path: Path, real_engine: Path) -> None:
-    """A READ of v4.1 is a few words longer than one of v3."""
+def test_versions_of_nfs_are_nearly_as_fast(real_engine: Path) -> None:
+    """A READ of v4.1 is a few words longer than one of v3, and costs the initiator a few instructions more."""
     del real_engine
-    table = yaml.safe_load(LOOPBACK.read_text("utf-8"))
-    table["protocols"]["nfs4.1"] = table["protocols"]["nfs3"]
-    path = tmp_path / "costs.yaml"
-    path.write_text(yaml.safe_dump(table), encoding="utf-8")
     factors = {"protocol": ["nfs3", "nfs4.1"]}
     asked = {"factors": factors, "topology": {"link_rate": "10Gbit"}, "baseline": {"protocol": "nfs3"}}
-    found = run(study(lab={"sim": {"costs": str(path)}}, **asked))
+    found = run(study(lab="sim", **asked))
     v3, v41 = (sum(result.ios for name, result in found.items() if version in name) for version in factors["protocol"])
     assert v41 == pytest.approx(v3, rel=0.05)
     assert v41 < v3

@@ -279,6 +279,24 @@ def test_tables_that_were_full_give_no_profile(machine: Machine, tmp_path: Path)
     assert int(re.findall(full, str(failed.value))[0]) > 0
 
 
+def test_a_program_takes_a_page_of_the_table_and_the_kernel_each_block(machine: Machine, tmp_path: Path) -> None:
+    """A program has other addresses each time that it starts: its blocks filled the table within some twenty trials."""
+
+    def cells() -> int:
+        with (tmp_path / "counts").open("rb") as file:
+            file.seek(7 * 8)
+            return int.from_bytes(file.read(8), "little")
+
+    before = cells()
+    for part in range(100):
+        machine.run("program", part)
+    assert cells() == before + 1
+    for part in range(100):
+        machine.run("loop", part)
+    assert cells() == before + 101
+    assert blocks(machine) == {"program": 100, "program;loop": 100}
+
+
 def test_a_line_is_fetched_once_until_its_set_is_full(tmp_path: Path) -> None:
     require("cc")
     machine = Machine(tmp_path, "lines=on")

@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from iotax.labs.vm.counters import LoadCost, Reading, busy_ns_of
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.image import Image
-from iotax.labs.vm.plugin import Plugin
 from iotax.labs.vm.preflight import findings
 from iotax.labs.vm.qemu import PROGRAM, Machine, Nic, Process, arguments, require_qemu
 from iotax.places import guest as guest_place
@@ -71,13 +69,6 @@ def test_an_emulated_kernel_is_told_the_rate_of_the_hosts_counter(image: Image, 
     # KVM's guests have a clock of KVM's. A clock that counts instructions is measured in its own time.
     for other in (Machine("storage", 512 << 20, "kvm"), Machine("storage", 512 << 20, "tcg", "icount")):
         assert "tsc_early_khz" not in words(other, image, tmp_path)
-
-
-def test_programs_have_the_same_addresses_each_time_where_a_plugin_counts(image: Image, tmp_path: Path) -> None:
-    """66 trials filled the plugin's table of code with the addresses of programs that had ended."""
-    plain = Machine("storage", 512 << 20, "tcg", "icount")
-    assert "norandmaps" not in words(plain, image, tmp_path)
-    assert "norandmaps" in words(replace(plain, plugin=Plugin(tmp_path / "counter.so")), image, tmp_path)
 
 
 CONSOLE = 'for word; do case "$word" in file:*) console="${word#file:}" ;; esac; done'

@@ -105,16 +105,12 @@ def arguments(machine: Machine, image: Image, folder: Path, short: Path) -> list
 
 def _command_line(machine: Machine) -> str:
     """With the rate of the host's time stamp counter, which an emulated guest sees as its own. A kernel that measures
-    the rate as it boots gets a wrong one on a busy host, and keeps it. Where a plugin counts, a program has the same
-    addresses each time: else the plugin's table of code would fill up with those of programs that ended."""
-    words = [_COMMAND_LINE]
+    the rate as it boots gets a wrong one on a busy host, and keeps it."""
     if machine.accelerator == "tcg" and machine.clock == "host":
         with contextlib.suppress(EngineError):
             if rate_hz := counter_rate_hz(find_engine()):
-                words.append(f"tsc_early_khz={round(rate_hz / 1000)}")
-    if machine.plugin:
-        words.append("norandmaps")
-    return " ".join(words)
+                return f"{_COMMAND_LINE} tsc_early_khz={round(rate_hz / 1000)}"
+    return _COMMAND_LINE
 
 
 def console_file(machine: Machine, folder: Path) -> Path:

@@ -24,7 +24,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define KERNEL (1ull << 63) /* addresses from here on are the kernel's */
-#define CELLS_MAX (1u << 20)
+#define PAGE (~0xfffull)
+#define CELLS_MAX (1u << 22)
 #define FUNCTIONS_MAX (1u << 18)
 #define NODES_MAX (1u << 19)
 #define STACKS_MAX (1u << 12)
@@ -470,7 +471,9 @@ static void translated(plugin_id id, struct qemu_plugin_tb *block)
 {
     (void)id;
     size_t instructions = qemu_plugin_tb_n_insns(block);
-    struct cell *cell = cell_of(qemu_plugin_tb_vaddr(block), instructions);
+    uint64_t address = qemu_plugin_tb_vaddr(block);
+    /* Of a program only its pages are told apart: each time that it starts it has other addresses. */
+    struct cell *cell = cell_of(address < KERNEL ? address & PAGE : address, instructions);
     if (cell == NULL)
         return;
     cell->bytes = 0;
