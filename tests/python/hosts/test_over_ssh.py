@@ -64,7 +64,7 @@ def trial_of(text: str, **levels: object):
 
 
 def test_three_clients_run_one_window_and_are_merged(network: Network, opened: Open) -> None:
-    text = written(network)
+    text = written(network).replace("[iscsi, nvme-tcp]", "[iscsi, nvme-tcp, nfs4.1]")
     lab = opened(text)
     assert [each.kind for each in lab.check()] == ["ok"] * 4
     lab.prepare(quiet)
@@ -100,8 +100,9 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     assert result.cpu.initiator is not None
     assert result.cpu.initiator.busy_ns == sum(part.busy_ns for part in result.cpu if part.role == "initiator")
     assert all(part.background_ns is not None for part in result.cpu if part.layer == "machine")
-    alone = lab.run(trial_of(text, protocol="iscsi", clients=1), quiet).result
+    alone = lab.run(trial_of(text, protocol="nfs4.1", clients=1), quiet).result
     assert [each.host for each in alone.clients] == ["h1"]
+    assert alone.verify is not None and alone.verify.checked_blocks > 0 and alone.verify.wrong_blocks == 0
 
 
 def test_busy_processors_of_every_role_are_told_while_the_window_goes_on(network: Network, opened: Open) -> None:
