@@ -78,6 +78,18 @@ def test_a_package_that_is_whole_is_not_fetched_again(archive: Path, tmp_path: P
     assert downloads(archive) == 1
 
 
+def test_a_package_may_be_wanted_in_one_version(archive: Path, tmp_path: Path) -> None:
+    """The source of a kernel, of which the archive may have a newer one."""
+    apt = archive / "apt-get"
+    write_program(apt, f'echo "$*" >>{archive}/asked\n{apt.read_text()}')
+    store = Store(tmp_path / "store")
+    found = store.fetch(["tool=1"])
+    assert {name: (each.name, each.version) for name, each in found.items()} == {"tool=1": ("tool", "1")}
+    assert (archive / "asked").read_text().splitlines() == ["download --print-uris tool=1", "-q download tool=1"]
+    assert store.fetch(["tool=1"]) == found
+    assert downloads(archive) == 1
+
+
 def test_an_index_that_cannot_be_read_is_made_again(archive: Path, tmp_path: Path) -> None:
     Store(tmp_path / "store").fetch(["tool"])
     (tmp_path / "store/index.json").write_text('{"tool": ')

@@ -81,7 +81,8 @@ def modules(
     source: Source, store: Store, release: str, kernel: Package, cache: Path, report: Callable[[str], None]
 ) -> Built:
     """Builds the modules for a kernel unless the cache has them, or the reason why they could not be built."""
-    name = hashlib.sha256(f"{source} {kernel.name} {kernel.sha256}".encode()).hexdigest()[:24]
+    made_of = f"{source} {kernel.name} {kernel.sha256}".encode() + Path(kbuild.__file__).read_bytes()
+    name = hashlib.sha256(made_of).hexdigest()[:24]
     place, refused = cache / name, cache / f"{name}.reason"
     if sound(place):
         return Built({each: (place / f"{each}.ko").read_bytes() for each in source.names}, "")

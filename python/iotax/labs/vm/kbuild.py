@@ -38,16 +38,18 @@ def unpack(
     if absent := [each for each in (headers, source) if not exists(each)]:
         raise VmFault(SUBJECT, f"the package lists do not know {' or '.join(absent)}")
     report(f"packages: {headers} and {source}, to build kernel modules")
-    found = store.fetch([headers, source])
+    # A distribution may have newer source than kernels, until it has signed them.
+    same = f"{source}={kernel.version}"
+    found = store.fetch([headers, same])
     found |= store.fetch(
         [each for each in found[headers].depends if each.startswith(("linux-headers", "linux-kbuild"))]
     )
-    if found[source].version != kernel.version:
-        raise VmFault(SUBJECT, f"{source} is {found[source].version}, but the kernel is {kernel.version}")
+    if found[same].version != kernel.version:
+        raise VmFault(SUBJECT, f"{source} is {found[same].version}, but the kernel is {kernel.version}")
     for package in found.values():
         if package.name != source:
             shutil.copytree(package.root, folder, symlinks=True, dirs_exist_ok=True)
-    _unpack_source(next((found[source].root / "usr/src").glob("linux-source-*.tar.xz")), wanted, folder)
+    _unpack_source(next((found[same].root / "usr/src").glob("linux-source-*.tar.xz")), wanted, folder)
     # The headers' Makefile names its other half by the path that it would have when installed.
     makefile = folder / "usr/src" / headers / "Makefile"
     makefile.write_text(makefile.read_text().replace("/usr/src/", f"{folder}/usr/src/"))

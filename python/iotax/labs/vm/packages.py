@@ -194,7 +194,8 @@ class Store:
         return postgresql_package()
 
     def fetch(self, names: Iterable[str]) -> dict[str, Package]:
-        """Name → package, downloaded unless it already exists. Raises VmFault."""
+        """Name → package, downloaded unless it already exists. NAME=VERSION is that very version, if the archive still
+        has it. Raises VmFault."""
         wanted = list(dict.fromkeys(names))
         missing = [name for name in wanted if not self._holds(name)]
         if missing:
@@ -232,11 +233,13 @@ def _listed(names: list[str]) -> dict[str, _Listed]:
             "packages", f"{_apt_message(done.stderr)}; run `apt-get update`, or enable the archive's main part"
         )
     found: dict[str, _Listed] = {}
+    asked = {name.partition("=")[0]: name for name in names}
     for uri, file, size, checksum in re.findall(r"^'([^']+)' (\S+) (\d+) (\S+)$", done.stdout, re.MULTILINE):
         kind, _, value = checksum.partition(":")
         if kind != "SHA256":
             raise VmFault("packages", f"apt names no SHA-256 for {file}, so it cannot be trusted")
-        found[file.split("_")[0]] = _Listed(uri, file, int(size), value)
+        package = file.split("_")[0]
+        found[asked.get(package, package)] = _Listed(uri, file, int(size), value)
     if absent := [name for name in names if name not in found]:
         raise VmFault("packages", f"apt does not say where {', '.join(absent)} may be downloaded")
     return found
