@@ -61,36 +61,8 @@ def unsound_percentile(percent: float, value_ns: int) -> str:
     return "" if possible else f"a {percent:g}th percentile of {value_ns:g} ns is no possible value"
 
 
-def out_of_range(value: Any) -> str:
+def out_of_range(value: Any, depth: int = 0) -> str:
     """The first number in a record, or in JSON, that is not finite or needs more than 64 bits; empty if none is."""
-    # Naming each place costs several times as much, and nearly every record is in range.
-    return "" if _in_range(value, 0) else _first_out_of_range(value, 0)
-
-
-def _in_range(value: Any, depth: int) -> bool:
-    """May be False of what is in range but has a type that neither pydantic nor JSON gives."""
-    kind = type(value)
-    if kind is int:
-        return -MOST <= value <= MOST
-    if kind is float:
-        return math.isfinite(value)
-    if kind is str or kind is bool or value is None:
-        return True
-    if depth > _DEPTH_MAX:
-        return False
-    if kind is list or kind is tuple:
-        parts = value
-    elif kind is dict:
-        parts = value.values()
-    elif isinstance(value, BaseModel):
-        parts = value.__dict__.values()
-    else:
-        return False
-    # Most are numbers, of histograms and series.
-    return all(-MOST <= each <= MOST if type(each) is int else _in_range(each, depth + 1) for each in parts)
-
-
-def _first_out_of_range(value: Any, depth: int) -> str:
     match value:
         case bool() | str() | None:
             return ""
@@ -98,14 +70,19 @@ def _first_out_of_range(value: Any, depth: int) -> str:
             return "" if abs(value) <= MOST else f"a number of {value.bit_length()} bits"
         case float():
             return "" if math.isfinite(value) else str(value)
-        case BaseModel():
-            named = ((name, getattr(value, name)) for name in type(value).model_fields)
-        case Mapping():
-            named = ((str(name), each) for name, each in value.items())
         case list() | tuple():
-            named = ((str(at), each) for at, each in enumerate(value))
+            parts = enumerate(value)
+        case BaseModel():
+            parts = value.__dict__.items()
+        case Mapping():
+            parts = value.items()
         case _:
             return ""
     if depth > _DEPTH_MAX:
         return "nested too deeply"
-    return next((f"{name}: {wrong}" for name, each in named if (wrong := _first_out_of_range(each, depth + 1))), "")
+    for name, each in parts:
+        # Most are numbers of histograms and series, each of which costs a call otherwise.
+        in_range = type(each) is int and -MOST <= each <= MOST
+        if not in_range and (wrong := out_of_range(each, depth + 1)):
+            return f"{name}: {wrong}"
+    return ""
