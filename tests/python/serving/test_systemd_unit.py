@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_serve import FREE_PORTS
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "serve.md"
 PROGRAM, ADDRESS, STATE = "/opt/iotax/bin/iotax", "10.0.0.5", "/var/lib/iotax"
@@ -34,8 +35,7 @@ def command(written: str, folder: Path) -> list[str]:
         written = written.replace(theirs, ours)
     words = shlex.split(written)
     assert words[0] in (PROGRAM, "iotax")
-    ports = [word for protocol in ("nfs3", "iscsi", "nvme-tcp") for word in ("--port", f"{protocol}=0")]
-    return [sys.executable, "-m", "iotax", *words[1:], *ports]
+    return [sys.executable, "-m", "iotax", *words[1:], *FREE_PORTS]
 
 
 def test_systemd_reads_the_unit_without_a_word(tmp_path: Path) -> None:
