@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -63,9 +65,9 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tree
 
 
-def built(commit: Commit, config: Path, said: list[str]) -> Path:
+def built(commit: Commit, config: Path, said: list[str], modules: Sequence[str] = ("nvme_tcp", "nvmet")) -> Path:
     with locked(cache_root(), said.append):
-        return build(commit, config, ["nvme_tcp", "nvmet"], said.append)
+        return build(commit, config, modules, said.append)
 
 
 def test_a_commit_is_built_once_and_is_then_a_kernel_in_a_folder(tree: Path) -> None:
@@ -83,8 +85,9 @@ def test_a_commit_is_built_once_and_is_then_a_kernel_in_a_folder(tree: Path) -> 
     assert said == [f"kernel: source of good ({commit.short}) of {tree}"]
     assert built(commit, config, said) == folder
     assert len(said) == 1, "the second time it is there"
+    more = built(commit, config, said, ("nvme_tcp", "nvmet", "nfs"))
     config.write_text("CONFIG_NVME_TCP=y\n")
-    assert built(commit, config, said) != folder
+    assert len({folder, more, built(commit, config, said)}) == 3
 
 
 def test_a_commit_that_does_not_build_leaves_its_log_and_no_kernel(tree: Path) -> None:
@@ -98,6 +101,21 @@ def test_a_commit_that_does_not_build_leaves_its_log_and_no_kernel(tree: Path) -
     assert "CC [M]  drivers/nvme/host/tcp.o" in log.read_text()
     assert not list((cache_root() / "kernels").iterdir())
     assert not list(cache_root().glob(".building-*"))
+
+
+def test_a_machine_without_a_compiler_is_told_what_to_install(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = commit_of(f"{tree}@good")
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in ("gcc", "bc") else f"/usr/bin/{name}")
+    with pytest.raises(VmFault, match=r"cannot be built without gcc, bc; install what is missing$"):
+        built(commit, tree.parent / "config", [])
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next(tree: Path) -> None:
+    left = cache_root() / ".building-killed"
+    left.mkdir()
+    (left / "vmlinux.o").write_bytes(b"large")
+    built(commit_of(f"{tree}@good"), tree.parent / "config", [])
+    assert not left.exists()
 
 
 def test_the_source_of_the_user_is_left_as_it_is(tree: Path) -> None:
@@ -125,8 +143,8 @@ def test_commits_are_told_from_folders_and_named_in_whole(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ("linux@nowhere", "kernel: {tree}: it has no commit nowhere; fetch it first"),
-        ("linux@", "kernel: {tree}: it has no commit ; fetch it first"),
+        ("linux@nowhere", "kernel: {tree}: it has no commit 'nowhere'; fetch it first"),
+        ("linux@", "kernel: {tree}: it has no commit ''; fetch it first"),
         (
             "other@good",
             "kernel: {other} is not the source of a kernel; write ./linux@COMMIT, or the folder of a built one",

@@ -122,7 +122,7 @@ def _own_kernel(store: Store, kernel: str, report: Report) -> Package | None:
     tree = ModuleTree([each.root for each in stock.values()], release)
     wanted = [each for each in recipe.MODULES if each in tree]
     config = next(path for each in stock.values() if (path := each.root / "boot" / f"config-{release}").is_file())
-    return own_kernel(build_kernel(commit_of(kernel), config, (each.name for each in tree.closure(wanted)), report))
+    return own_kernel(build_kernel(commit_of(kernel), config, [each.name for each in tree.closure(wanted)], report))
 
 
 @dataclass(frozen=True)

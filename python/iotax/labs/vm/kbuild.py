@@ -44,8 +44,6 @@ def unpack(
     found |= store.fetch(
         [each for each in found[headers].depends if each.startswith(("linux-headers", "linux-kbuild"))]
     )
-    if found[same].version != kernel.version:
-        raise VmFault(SUBJECT, f"{source} is {found[same].version}, but the kernel is {kernel.version}")
     for package in found.values():
         if package.name != source:
             shutil.copytree(package.root, folder, symlinks=True, dirs_exist_ok=True)

@@ -1,7 +1,7 @@
 """Kernels that the lab builds: a commit of a git repository, configured as the distribution's kernel is.
 
 A study writes `kernel: ./linux@v6.6`. Of the distribution's modules only those that the lab may load are built. A built
-kernel stays in the cache, by commit, configuration and compiler.
+kernel stays in the cache, by commit, configuration, modules and compiler.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,8 @@ from iotax.labs.vm.fault import VmFault
 SUBJECT = "kernel"
 _TOOLS = ("git", "make", "gcc", "ld", "flex", "bison", "bc", "perl", "tar")
 _BUILD_BYTES = 6 << 30
+_SOURCE = ".building-"
+"""Begins the names of folders below the cache in which kernels are built."""
 _SPARED = 8
 """Kernels that stay in the cache though no run uses them."""
 _REPORT_S = 30.0
@@ -70,7 +72,7 @@ def commit_of(kernel: str) -> Commit:
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     if done.returncode:
-        reason = done.stderr.strip().partition("\n")[0] or f"it has no commit {named}; fetch it first"
+        reason = done.stderr.strip().partition("\n")[0] or f"it has no commit '{named}'; fetch it first"
         raise VmFault(SUBJECT, f"{tree}: {reason}")
     return Commit(Path(tree), named, done.stdout.strip())
 
@@ -84,23 +86,19 @@ def version_of(commit: Commit) -> str:
     return ".".join(each[1] for each in numbers if each)
 
 
-def place_of(commit: Commit, config: Path) -> Path:
-    """Where its kernel stands once it is built: a folder with boot and lib/modules."""
-    gcc = subprocess.run(["gcc", "-dumpfullversion"], capture_output=True, text=True, check=False, timeout=60).stdout
-    made_of = hashlib.sha256(b"\0".join((config.read_bytes(), gcc.encode(), Path(__file__).read_bytes())))
-    return cache_root() / "kernels" / f"{commit.short}-{made_of.hexdigest()[:12]}"
-
-
-def build(commit: Commit, config: Path, modules: Iterable[str], report: Callable[[str], None]) -> Path:
-    """The folder of its kernel; built if the cache has none. `config` is the distribution's, `modules` are the names of
-    those that are wanted. For whoever holds the cache's lock. Raises VmFault."""
-    place = place_of(commit, config)
+def build(commit: Commit, config: Path, modules: Sequence[str], report: Callable[[str], None]) -> Path:
+    """The folder of its kernel, with boot and lib/modules; built if the cache has none. `config` is the distribution's,
+    `modules` are the names of those that are wanted. For whoever holds the cache's lock. Raises VmFault."""
+    if absent := [each for each in _TOOLS if shutil.which(each) is None]:
+        raise VmFault(SUBJECT, f"{commit} cannot be built without {', '.join(absent)}; install what is missing")
+    root = cache_root()
+    place = root / "kernels" / f"{commit.short}-{_made_of(config, modules)}"
     if not sound(place):
-        if absent := [each for each in _TOOLS if shutil.which(each) is None]:
-            raise VmFault(SUBJECT, f"{', '.join(absent)} is not there, and {commit} is to be built; install it")
-        need_space(cache_root(), _BUILD_BYTES)
+        for left in root.glob(f"{_SOURCE}*"):  # by a build that was killed: nobody else builds now
+            shutil.rmtree(left, ignore_errors=True)
+        need_space(root, _BUILD_BYTES)
         with (
-            tempfile.TemporaryDirectory(prefix=".building-", dir=cache_root(), ignore_cleanup_errors=True) as folder,
+            tempfile.TemporaryDirectory(prefix=_SOURCE, dir=root, ignore_cleanup_errors=True) as folder,
             new_entry(place) as entry,
         ):
             _Build(commit, Path(folder), report).into(entry, config, modules)
@@ -109,12 +107,19 @@ def build(commit: Commit, config: Path, modules: Iterable[str], report: Callable
     return place
 
 
+def _made_of(config: Path, modules: Sequence[str]) -> str:
+    """Names what a commit is built with."""
+    gcc = subprocess.run(["gcc", "-dumpfullversion"], capture_output=True, text=True, check=False, timeout=60).stdout
+    chosen = repr((sorted(modules), _OFF, _ON, _MODULES, gcc))
+    return hashlib.sha256(config.read_bytes() + chosen.encode()).hexdigest()[:12]
+
+
 class _Build:
     def __init__(self, commit: Commit, source: Path, report: Callable[[str], None]) -> None:
         self._commit, self._source, self._report = commit, source, report
         self._log = cache_root() / f"kernel-{commit.short}.log"
 
-    def into(self, entry: Path, config: Path, modules: Iterable[str]) -> None:
+    def into(self, entry: Path, config: Path, modules: Sequence[str]) -> None:
         self._report(f"kernel: source of {self._commit}")
         self._unpack()
         self._log.write_bytes(b"")
@@ -140,12 +145,12 @@ class _Build:
         if packed.returncode or unpacked.returncode:
             raise VmFault(SUBJECT, f"{self._commit} cannot be unpacked: git archive failed")
 
-    def _configure(self, config: Path, modules: Iterable[str]) -> None:
+    def _configure(self, config: Path, modules: Sequence[str]) -> None:
         """As the distribution's kernel, with the wanted modules only. New choices of the commit get their defaults."""
         shutil.copy(config, self._source / ".config")
         self._make("olddefconfig")
         loaded = self._source / "wanted-modules"
-        loaded.write_text("Module Size Used by\n" + "".join(f"{each} 1 0\n" for each in sorted(set(modules))))
+        loaded.write_text("Module Size Used by\n" + "".join(f"{each} 1 0\n" for each in sorted(modules)))
         self._make(f"LSMOD={loaded}", "localmodconfig")
         words = [word for name in _OFF for word in ("--disable", name)]
         words += [word for name in _ON for word in ("--enable", name)]
