@@ -8,7 +8,7 @@ import yaml
 from jsonschema.protocols import Validator
 
 from iotax.cli.template import TEMPLATE
-from iotax.study import Study
+from iotax.study import Study, source
 from iotax.study.model import SECTIONS, factor_names
 from iotax.study.read import builtin_studies, load_study, read_study
 from iotax.study.reference import reference
@@ -96,6 +96,34 @@ baseline: {protocol: nvme-tcp, kernel: ./good/tar-install}
     one = read_study("kernels.yaml", text.replace(", kernel: [", ", outstanding: [1]}\ntopology: {kernel: ./k}  # [")
                      .replace(", kernel: ./good/tar-install", ""), tmp_path)  # fmt: skip
     assert one.topology.kernel == str(tmp_path / "k")
+
+
+def nodes(node: yaml.Node) -> list[object]:
+    """Kind, place and text of everything in a document."""
+    found: list[object] = [(node.tag, node.start_mark.line, node.start_mark.column)]
+    if isinstance(node, yaml.ScalarNode):
+        return [*found, node.value]
+    pairs = node.value if isinstance(node, yaml.SequenceNode) else [each for pair in node.value for each in pair]
+    return found + [each for part in pairs for each in nodes(part)]
+
+
+TRICKY = """\
+name: 'µ für zwei'  # ü
+question: "a\\tb é?"
+factors: {protocol: [iscsi, &n nfs3], é: [*n, ~, "null", 1e3, 0x1f, yes, TRUE, .5]}
+about: |
+    zwei
+    Zeilen
+"""
+
+
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML was built without libyaml")
+@pytest.mark.parametrize("text", [TEMPLATE, SHIPPED["targets-exact"], TRICKY], ids=["template", "study", "tricky"])
+def test_libyaml_and_python_read_the_same_at_the_same_places(text: str) -> None:
+    slow = yaml.compose(text, Loader=source._Loader)
+    fast = source._composed(text)
+    assert fast is not None and slow is not None
+    assert nodes(fast) == nodes(slow)
 
 
 def test_a_baseline_may_be_written_as_its_level_is() -> None:
