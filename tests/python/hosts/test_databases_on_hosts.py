@@ -102,7 +102,7 @@ while [ $# -gt 0 ]; do
     *server_version_num*) echo 150004 ;;
     *checkpoints_timed*) cat "$FAKE/checkpoints" ;;
     checkpoint) echo $(($(cat "$FAKE/checkpoints") + 1)) >"$FAKE/checkpoints" ;;
-    *pg_stat_activity*) echo 3 ;;
+    *pg_stat_activity*) if grep -q '^pgbench ' "$FAKE/log"; then echo 3; else echo 0; fi ;;
     *clock_timestamp*) date +%s.%N ;;
     *pg_database_size*) echo 67108864 ;;
     esac
@@ -113,8 +113,8 @@ case "$*" in
 --version) echo "pgbench (PostgreSQL) 15.4"; exit ;;
 *" -i "*) exit ;;
 esac
-echo "pgbench $*" >>"$FAKE/log"
 trap 'exit 0' ALRM
+echo "pgbench $*" >>"$FAKE/log"
 while :; do echo "0 1 2000 0 $(date '+%s %6N' | sed 's/ 0*\\(.\\)/ \\1/')" >>pgbench_log.$$; sleep 0.02; done""",
 }
 
