@@ -92,6 +92,7 @@ pub enum DiskOp {
     Sync,
     WriteZeroes { offset: u64, len: u64 },
     Unmap { offset: u64, len: u64 },
+    Allocate { offset: u64, len: u64 },
 }
 
 /// The polling order after any `handle`: `poll_output` until `None`, then `poll_transmit` until `None`, then `poll_timeout`.

@@ -46,9 +46,15 @@ pub enum UnitOp {
         len: u64,
         durable: bool,
     },
+    /// Ranges that need no room from now on. They read as zeros.
     Unmap {
         ranges: Vec<(u64, u64)>,
         durable: bool,
+    },
+    /// Has room for these bytes, which stay what they are, so that no write to them finds none.
+    Allocate {
+        offset: u64,
+        len: u64,
     },
     /// Takes `len` bytes of data and compares.
     Compare {
@@ -84,7 +90,9 @@ impl UnitOp {
             Self::Write { len, .. } | Self::Compare { len, .. } | Self::OrWrite { len, .. } => *len,
             Self::CompareAndWrite { len, .. } => 2 * len,
             Self::WriteSame { pattern_len, .. } => *pattern_len,
-            Self::Read { .. } | Self::Flush | Self::WriteZeroes { .. } | Self::Unmap { .. } => 0,
+            Self::Read { .. } | Self::Flush | Self::WriteZeroes { .. } | Self::Unmap { .. } | Self::Allocate { .. } => {
+                0
+            }
         }
     }
 }

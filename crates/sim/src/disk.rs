@@ -160,6 +160,8 @@ impl Disk {
                 self.flush(changes);
                 Ok(0)
             }
+            // A simulated disk has room for all of itself.
+            DiskOp::Allocate { .. } => Ok(0),
         };
         Some((token, result))
     }
@@ -206,7 +208,7 @@ impl Disk {
         let (offset, bytes) = match op {
             DiskOp::Write { offset, from, .. } => (*offset, from.to_vec()),
             DiskOp::WriteZeroes { offset, len } | DiskOp::Unmap { offset, len } => (*offset, vec![0; *len as usize]),
-            DiskOp::Read { .. } | DiskOp::Sync => return,
+            DiskOp::Read { .. } | DiskOp::Sync | DiskOp::Allocate { .. } => return,
         };
         for (index, sector) in bytes.chunks(SECTOR).enumerate() {
             if self.random.below(2) == 0 {
@@ -254,7 +256,7 @@ fn access(op: &DiskOp) -> Access {
         DiskOp::Read { offset, .. } => Access::Read(*offset),
         DiskOp::Write { offset, from, .. } => Access::Write(*offset, from.len() as u64),
         DiskOp::WriteZeroes { offset, len } | DiskOp::Unmap { offset, len } => Access::Write(*offset, *len),
-        DiskOp::Sync => Access::Flush,
+        DiskOp::Sync | DiskOp::Allocate { .. } => Access::Flush,
     }
 }
 

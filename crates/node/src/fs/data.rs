@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use iotax_proto::Allocation;
+
 /// Large enough for few chunks in a large file, small enough for holes to save something.
 const CHUNK: u64 = 64 << 10;
 /// Heap of a chunk comes in pieces of this size, so that a file that grows byte by byte is seldom moved.
@@ -9,6 +11,8 @@ const GRAIN: u64 = 512;
 /// Chunks that are kept together, 256 MiB of a file: what is cut off is put aside by stretches, of which no file has many.
 const STRETCH_CHUNKS: u64 = 4096;
 const STRETCH: u64 = STRETCH_CHUNKS * CHUNK;
+/// Chunks that are looked at for the end of a run of data.
+const RUN_CHUNKS_MAX: u64 = 256;
 /// Heap of a stretch beside its chunks.
 pub(super) const STRETCH_COST: u64 = 512;
 /// Heap that is freed at once when a file is removed or cut.
@@ -65,9 +69,21 @@ impl Data {
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         let mut rest = bytes;
-        for (number, from, to) in pieces(offset, end) {
+        self.hold(offset, end, |chunk, from, to| {
             let (piece, after) = rest.split_at(to - from);
             rest = after;
+            chunk[from..to].copy_from_slice(piece);
+        });
+    }
+
+    /// Has heap for `offset..end`, whose bytes stay what they are.
+    pub(super) fn allocate(&mut self, offset: u64, end: u64) {
+        self.hold(offset, end, |_, _, _| {});
+    }
+
+    /// Calls `change` with each chunk of `offset..end`, and where in it that lies.
+    fn hold(&mut self, offset: u64, end: u64, mut change: impl FnMut(&mut [u8], usize, usize)) {
+        for (number, from, to) in pieces(offset, end) {
             let stretch = self.stretches.entry(number / STRETCH_CHUNKS).or_default();
             let before = stretch.used;
             stretch.used = before.max(STRETCH_COST);
@@ -78,7 +94,7 @@ impl Data {
                 chunk.reserve_exact(len - chunk.len());
                 chunk.resize(len, 0);
             }
-            chunk[from..to].copy_from_slice(piece);
+            change(chunk, from, to);
             self.used += stretch.used - before;
         }
         self.size = self.size.max(end);
@@ -97,6 +113,51 @@ impl Data {
             bytes.resize(start + to - from, 0);
         }
         bytes
+    }
+
+    /// Makes `offset..end` zeros; what was cut out, but for the ends of chunks.
+    pub(super) fn punch(&mut self, offset: u64, end: u64) -> Unfreed {
+        let end = end.min(self.size);
+        let (first, last) = (offset.div_ceil(CHUNK), end / CHUNK);
+        let edges =
+            if first <= last { [(offset, first * CHUNK), (last * CHUNK, end)] } else { [(offset, end), (end, end)] };
+        for (number, from, to) in edges.into_iter().flat_map(|(from, to)| pieces(from, to.min(end))) {
+            let stretch = self.stretches.get_mut(&(number / STRETCH_CHUNKS));
+            if let Some(chunk) = stretch.and_then(|stretch| stretch.chunks.get_mut(&number)) {
+                let len = chunk.len();
+                chunk[from.min(len)..to.min(len)].fill(0);
+            }
+        }
+        let mut cuts = Vec::new();
+        if first < last {
+            let whole = self.stretches.range_mut(first / STRETCH_CHUNKS..=(last - 1) / STRETCH_CHUNKS);
+            cuts.extend(whole.map(|(_, stretch)| stretch.cut_out(first, last)));
+            self.stretches.retain(|_, stretch| !stretch.chunks.is_empty());
+        }
+        self.used = used(self.stretches.values());
+        Unfreed::new(used(cuts.iter()), cuts)
+    }
+
+    /// How the bytes from `offset` on are held, to the end of the file or to where that is no longer so.
+    pub(super) fn allocation(&self, offset: u64) -> Allocation {
+        let has = |number: u64| {
+            let stretch = self.stretches.get(&(number / STRETCH_CHUNKS));
+            stretch.is_some_and(|stretch| stretch.chunks.contains_key(&number))
+        };
+        let first = offset / CHUNK;
+        let is_mapped = has(first);
+        let end = if is_mapped {
+            (first + 1..first + RUN_CHUNKS_MAX).find(|number| !has(*number)).unwrap_or(first + RUN_CHUNKS_MAX)
+        } else {
+            let here = self.stretches.get(&(first / STRETCH_CHUNKS));
+            let next = here.and_then(|stretch| stretch.chunks.range(first..).next().map(|(number, _)| *number));
+            let later = || {
+                let (_, stretch) = self.stretches.range(first / STRETCH_CHUNKS + 1..).next()?;
+                stretch.chunks.first_key_value().map(|(number, _)| *number)
+            };
+            next.or_else(later).unwrap_or(u64::MAX / CHUNK)
+        };
+        Allocation { is_mapped, len: (end * CHUNK).min(self.size).saturating_sub(offset) }
     }
 
     /// Cuts the file, or adds a hole to its end; what was cut off, but for the end of a chunk.
@@ -130,6 +191,15 @@ impl Stretch {
         let used = chunks.values().map(|chunk| cost(chunk.len())).sum();
         self.used -= used;
         Self { chunks, used }
+    }
+
+    /// Takes away the chunks `first..last`.
+    fn cut_out(&mut self, first: u64, last: u64) -> Self {
+        let mut out = self.cut(first);
+        let mut after = out.cut(last);
+        self.used += after.used;
+        self.chunks.append(&mut after.chunks);
+        out
     }
 
     /// Ends the chunk that `size` lies in.
@@ -295,6 +365,30 @@ mod tests {
         }
     }
 
+    fn free_all(mut unfreed: Unfreed) {
+        while !unfreed.is_empty() {
+            unfreed.free_one();
+        }
+        assert_eq!(unfreed.used(), 0);
+    }
+
+    #[test]
+    fn a_hole_takes_away_whole_chunks_of_all_stretches_between_its_ends() {
+        let mut data = Data::default();
+        for chunk in 0..3 * STRETCH_CHUNKS {
+            data.write(chunk * CHUNK, b"xy");
+        }
+        let (begin, end) = (5 * CHUNK + 1, 2 * STRETCH + 7 * CHUNK + 1);
+        assert!(data.allocation(0).is_mapped);
+        free_all(data.punch(begin, end));
+        assert_eq!(data.stretches.keys().copied().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(data.read(5 * CHUNK, 3), b"x\0\0");
+        assert_eq!(data.read(2 * STRETCH + 7 * CHUNK, 3), b"\0y\0");
+        assert_eq!(data.allocation(6 * CHUNK), Allocation { is_mapped: false, len: 2 * STRETCH + CHUNK });
+        assert_eq!(data.allocation(5 * CHUNK + 9), Allocation { is_mapped: true, len: CHUNK - 9 });
+        assert_eq!(data.size(), (3 * STRETCH_CHUNKS - 1) * CHUNK + 2);
+    }
+
     #[test]
     fn random_operations_give_what_a_plain_vector_gives() {
         arbtest::arbtest(|u| {
@@ -302,28 +396,51 @@ mod tests {
             for _ in 0..u.int_in_range(1..=20)? {
                 let at = u.int_in_range(0..=3 * CHUNK)?;
                 let len = u.int_in_range(0..=CHUNK + 9)? as usize;
-                if u.arbitrary()? {
-                    let bytes = vec![u.arbitrary::<u8>()?; len];
-                    let growth = data.growth(at, at + len as u64);
-                    let used = data.used();
-                    data.write(at, &bytes);
-                    assert_eq!(data.used(), used + growth);
-                    plain.resize(plain.len().max(at as usize + len), 0);
-                    plain[at as usize..at as usize + len].copy_from_slice(&bytes);
-                } else {
-                    let used = data.used();
-                    let mut unfreed = data.set_size(at);
-                    let after = data.used() + unfreed.used();
-                    assert!(after <= used && after + CHUNK >= used, "all but the end of a chunk");
-                    while !unfreed.is_empty() {
-                        unfreed.free_one();
+                let (used, end) = (data.used(), at + len as u64);
+                match u.int_in_range(0..=3)? {
+                    0 => {
+                        let bytes = vec![u.arbitrary::<u8>()?; len];
+                        let growth = data.growth(at, end);
+                        data.write(at, &bytes);
+                        assert_eq!(data.used(), used + growth);
+                        plain.resize(plain.len().max(end as usize), 0);
+                        plain[at as usize..end as usize].copy_from_slice(&bytes);
                     }
-                    assert_eq!(unfreed.used(), 0);
-                    plain.resize(at as usize, 0);
+                    1 => {
+                        let growth = data.growth(at, end);
+                        data.allocate(at, end);
+                        assert_eq!(data.used(), used + growth);
+                        assert_eq!(data.growth(at, end), 0, "there is room now");
+                        plain.resize(plain.len().max(end as usize), 0);
+                    }
+                    2 => {
+                        let unfreed = data.punch(at, end);
+                        let after = data.used() + unfreed.used();
+                        assert!([0, STRETCH_COST].contains(&(used - after)), "all but the stretch itself");
+                        free_all(unfreed);
+                        let end = plain.len().min(end as usize);
+                        plain[end.min(at as usize)..end].fill(0);
+                    }
+                    _ => {
+                        let unfreed = data.set_size(at);
+                        let after = data.used() + unfreed.used();
+                        assert!(after <= used && after + CHUNK >= used, "all but the end of a chunk");
+                        free_all(unfreed);
+                        plain.resize(at as usize, 0);
+                    }
                 }
                 assert_eq!(data.size(), plain.len() as u64);
+                assert_eq!(data.used(), super::used(data.stretches.values()));
             }
             assert!(data.read(0, u32::MAX) == plain);
+            let mut at = 0;
+            while at < data.size() {
+                let run = data.allocation(at);
+                assert!(run.len > 0 && at + run.len <= data.size());
+                let bytes = &plain[at as usize..(at + run.len) as usize];
+                assert!(run.is_mapped || bytes.iter().all(|byte| *byte == 0), "a hole at {at}");
+                at += run.len;
+            }
             Ok(())
         })
         .size_max(1 << 12);

@@ -20,7 +20,7 @@ pub use volume_file::VolumeFile;
 use std::{collections::BTreeMap, sync::Arc};
 
 use iotax_proto::{
-    Geometry, UnitError, UnitId,
+    Allocation, Geometry, UnitError, UnitId,
     nfs::common::{Attributes, ExportId, FileError, FileId, MAX_IO_BYTES, MAX_NAME_LEN, OpenFile, Time},
     rpc::Credentials,
 };
@@ -130,7 +130,7 @@ impl Tree {
         let attributes = self.attributes_of(file.number as Number, inode);
         rights::check_io(&attributes, who, write)?;
         let unit = TreeUnit { export: self.export, number: file.number as Number };
-        Ok(OpenFile { unit: unit.into(), attributes, is_copied: true })
+        Ok(OpenFile { unit: unit.into(), attributes, is_copied: true, is_sparse: true })
     }
 
     /// Of an ordinary file.
@@ -161,6 +161,42 @@ impl Tree {
         self.used_bytes += growth;
         inode.touch(time);
         Ok(())
+    }
+
+    /// Gives an ordinary file room for `offset..offset + len`, and makes it as long as that.
+    pub fn allocate(&mut self, number: Number, offset: u64, len: u64, time: Time) -> Result<(), UnitError> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.limits.file_bytes).ok_or(UnitError::OutOfRange)?;
+        if len > self.limits.bytes {
+            return Err(UnitError::NoSpace);
+        }
+        let inode = self.inodes.get_mut(&number).ok_or(UnitError::NoUnit)?;
+        let data = inode.data_mut().ok_or(UnitError::NoUnit)?;
+        let growth = data.growth(offset, end);
+        if !make_room(self.limits.bytes, self.used_bytes + growth, &mut self.unfreed) {
+            return Err(UnitError::NoSpace);
+        }
+        data.allocate(offset, end);
+        self.used_bytes += growth;
+        inode.touch(time);
+        Ok(())
+    }
+
+    /// Makes `offset..offset + len` of an ordinary file a hole; it stays as long as it is.
+    pub fn punch(&mut self, number: Number, offset: u64, len: u64, time: Time) -> Result<(), UnitError> {
+        let end = offset.checked_add(len).ok_or(UnitError::OutOfRange)?;
+        let inode = self.inodes.get_mut(&number).ok_or(UnitError::NoUnit)?;
+        let data = inode.data_mut().ok_or(UnitError::NoUnit)?;
+        let before = data.used();
+        let cut = data.punch(offset, end);
+        self.used_bytes -= before - data.used();
+        self.unfreed.add(cut);
+        inode.touch(time);
+        Ok(())
+    }
+
+    /// How an ordinary file's bytes from `offset` on are held.
+    pub fn allocation(&self, number: Number, offset: u64) -> Option<Allocation> {
+        Some(self.inodes.get(&number)?.data()?.allocation(offset))
     }
 
     /// Whether something remains of files that were removed or cut: `free_some` is to be called again and again.

@@ -319,6 +319,32 @@ fn the_limits_on_bytes_and_files_hold() {
 }
 
 #[test]
+fn room_for_a_file_is_charged_and_a_hole_gives_it_back() {
+    let limit = 1 << 20;
+    let mut tree = Tree::new(0, GENERATION, Limits { bytes: limit, files: 5, file_bytes: 1 << 40 }, at(1));
+    let file = new_file(&mut tree, "a");
+    let number = Number::try_from(file.number).expect("an ordinary file");
+    let before = tree.used_bytes();
+    assert_eq!(tree.allocate(number, 0, limit, at(2)), Err(UnitError::NoSpace));
+    assert_eq!(tree.allocate(number, 0, u64::MAX, at(2)), Err(UnitError::OutOfRange));
+    assert_eq!(tree.allocate(number, 0, 1 << 40, at(2)), Err(UnitError::NoSpace));
+    assert_eq!(tree.used_bytes(), before, "nothing was taken");
+    tree.allocate(number, 0, limit / 2, at(3)).expect("room");
+    let attributes = NameSpace::attributes(&tree, file).expect("attributes");
+    assert_eq!((attributes.size, attributes.modified), (limit / 2, at(3)));
+    assert!(tree.used_bytes() >= before + limit / 2);
+    check(&tree);
+    let other = new_file(&mut tree, "b");
+    assert_eq!(write(&mut tree, other, 0, &vec![1; limit as usize / 2]), Err(UnitError::NoSpace));
+    write(&mut tree, file, 0, &vec![1; limit as usize / 2]).expect("what room was made for");
+    tree.punch(number, 0, limit / 2, at(4)).expect("a hole");
+    let attributes = NameSpace::attributes(&tree, file).expect("attributes");
+    assert_eq!((attributes.size, attributes.used, attributes.changed), (limit / 2, 0, at(4)));
+    write(&mut tree, other, 0, &vec![1; limit as usize / 2]).expect("what became free");
+    check(&tree);
+}
+
+#[test]
 fn a_byte_here_and_there_is_charged_with_the_heap_that_it_takes() {
     let mut tree = Tree::new(0, GENERATION, Limits { bytes: 1 << 20, files: 5, file_bytes: 1 << 40 }, at(1));
     let file = new_file(&mut tree, "a");

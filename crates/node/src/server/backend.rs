@@ -12,7 +12,7 @@ use iotax_proto::{Allocation, Backend, Ending, Geometry, Instant, IoId, Payload,
 
 use super::{
     arithmetic::Requester,
-    files::{FileWrites, with_tree},
+    files::{self, FileWrites, with_tree},
     portals::{Export, Portal},
     shared::Server,
 };
@@ -107,7 +107,10 @@ impl Backend for ServerBackend {
     }
 
     fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
-        TreeUnit::from_unit(unit).is_none().then(|| self.operations.allocation(self.now, unit, offset))?
+        match TreeUnit::from_unit(unit) {
+            None => self.operations.allocation(self.now, unit, offset),
+            Some(unit) => files::allocation(&self.state.server, unit, offset),
+        }
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Data of the ordinary files of exports that show files: on the heap, for what clients write beside a volume.
 
-use iotax_proto::{Instant, IoId, Payload, Started, UnitError, UnitOp};
+use iotax_proto::{Allocation, Instant, IoId, Payload, Started, UnitError, UnitOp};
 
 use super::shared::Server;
 use crate::{
@@ -37,6 +37,15 @@ impl FileWrites {
                 return Started::NeedData;
             }
             UnitOp::Flush => Ok(None),
+            UnitOp::Allocate { offset, len } => {
+                with_tree(server, unit, |tree| tree.allocate(unit.number, offset, len, server.time(now)).map(|()| None))
+            }
+            UnitOp::Unmap { ref ranges, .. } => with_tree(server, unit, |tree| {
+                ranges
+                    .iter()
+                    .try_for_each(|(offset, len)| tree.punch(unit.number, *offset, *len, server.time(now)))
+                    .map(|()| None)
+            }),
             _ => Err(UnitError::OutOfRange),
         })
     }
@@ -68,6 +77,11 @@ impl FileWrites {
             *write = None;
         }
     }
+}
+
+/// How the bytes of an ordinary file are held.
+pub(super) fn allocation(server: &Server, unit: TreeUnit, offset: u64) -> Option<Allocation> {
+    with_tree(server, unit, |tree| tree.allocation(unit.number, offset).ok_or(UnitError::NoUnit)).ok()
 }
 
 pub(super) fn with_tree<R>(

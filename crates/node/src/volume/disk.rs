@@ -82,6 +82,10 @@ pub(super) fn flush() -> (DiskTask, DiskOp) {
     (DiskTask::Plain { moves: 0 }, DiskOp::Sync)
 }
 
+pub(super) fn allocate(offset: u64, len: u64) -> (DiskTask, DiskOp) {
+    (DiskTask::Plain { moves: 0 }, DiskOp::Allocate { offset, len })
+}
+
 pub(super) fn long(work: Work, ranges: Vec<(u64, u64)>, durable: bool) -> DiskTask {
     DiskTask::Long { work, left: Long::new(ranges), piece: None, durable }
 }

@@ -421,7 +421,9 @@ impl Operations {
             UnitOp::Write { offset, len, .. }
             | UnitOp::OrWrite { offset, len, .. }
             | UnitOp::CompareAndWrite { offset, len, .. } => (*offset, u64::from(*len), true),
-            UnitOp::WriteZeroes { offset, len, .. } | UnitOp::WriteSame { offset, len, .. } => (*offset, *len, true),
+            UnitOp::WriteZeroes { offset, len, .. }
+            | UnitOp::WriteSame { offset, len, .. }
+            | UnitOp::Allocate { offset, len } => (*offset, *len, true),
             UnitOp::Flush => (0, 0, false),
             UnitOp::Unmap { ranges, .. } => {
                 for (offset, len) in ranges {
@@ -462,7 +464,8 @@ impl Operations {
                 let payload = Payload::new(Rc::clone(region), offset as usize, len as usize);
                 self.end(now, id, index, Some(Access::Read(offset)), Ok(Some(payload)))
             }
-            UnitOp::Write { len: 0, .. } => self.end(now, id, index, None, Ok(None)),
+            // Memory is the volume's from the start.
+            UnitOp::Write { len: 0, .. } | UnitOp::Allocate { .. } => self.end(now, id, index, None, Ok(None)),
             UnitOp::Flush => self.end(now, id, index, Some(Access::Flush), Ok(None)),
             UnitOp::Write { offset, len, .. } if self.volumes.all[index].claimant.write_begins(offset, len.into()) => {
                 self.hold(id, OperationState::Place { volume: index, offset: offset as usize, len })
@@ -497,6 +500,7 @@ impl Operations {
                 });
             }
             UnitOp::Flush => disk::flush(),
+            UnitOp::Allocate { offset, len } => disk::allocate(offset, len),
             UnitOp::WriteZeroes { offset, len, durable } => {
                 let task = disk::long(Work::Zeroes, vec![(offset, len)], durable);
                 return Ok(self.begin_long(now, id, index, task));

@@ -100,6 +100,7 @@ fn carry_out_with(
                         seen.volatile = 0;
                         seen.flushes += 1;
                     }
+                    DiskOp::Allocate { .. } => {}
                     DiskOp::Read { .. } => {
                         seen.reads += 1;
                         seen.reads_before_flush += usize::from(seen.flushes == 0);

@@ -27,6 +27,7 @@ mod nfs41_hostile;
 mod nfs41_ios;
 mod nfs41_pair;
 mod nfs41_sessions;
+mod nfs42_space;
 mod nfs_alloc;
 mod nfs_hostile;
 mod nfs_initiator;

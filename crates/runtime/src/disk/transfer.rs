@@ -32,6 +32,11 @@ pub(crate) enum SystemOp {
         offset: u64,
         len: u64,
     },
+    /// `fallocate` that changes no byte.
+    Allocate {
+        offset: u64,
+        len: u64,
+    },
 }
 
 /// A driver's own hold on a disk that all have: what each operation counts is in no other processor's way.
@@ -53,7 +58,8 @@ impl Transfer {
         if let DiskOp::Read { offset, .. }
         | DiskOp::Write { offset, .. }
         | DiskOp::WriteZeroes { offset, .. }
-        | DiskOp::Unmap { offset, .. } = op
+        | DiskOp::Unmap { offset, .. }
+        | DiskOp::Allocate { offset, .. } = op
             && i64::try_from(offset).is_err()
         {
             // To io_uring the highest offset would mean the file's current position.
@@ -74,6 +80,7 @@ impl Transfer {
             DiskOp::Sync => (SystemOp::Sync, None, None),
             DiskOp::WriteZeroes { offset, len } => (SystemOp::Zero { offset, len }, None, None),
             DiskOp::Unmap { offset, len } => (SystemOp::Punch { offset, len }, None, None),
+            DiskOp::Allocate { offset, len } => (SystemOp::Allocate { offset, len }, None, None),
         };
         Ok(Self { disk, op, payload, bounce })
     }
@@ -118,7 +125,9 @@ impl Transfer {
                 Ok(moved)
             }
             SystemOp::Write { .. } | SystemOp::Sync => Ok(moved),
-            SystemOp::Zero { len, .. } | SystemOp::Punch { len, .. } => Ok(u32::try_from(len).unwrap_or(u32::MAX)),
+            SystemOp::Zero { len, .. } | SystemOp::Punch { len, .. } | SystemOp::Allocate { len, .. } => {
+                Ok(u32::try_from(len).unwrap_or(u32::MAX))
+            }
         }
     }
 }
@@ -140,7 +149,7 @@ impl SystemOp {
             }
             // SAFETY: touches no memory of ours.
             Self::Sync => unsafe { libc::fdatasync(fd) as isize },
-            Self::Zero { offset, len } | Self::Punch { offset, len } => {
+            Self::Zero { offset, len } | Self::Punch { offset, len } | Self::Allocate { offset, len } => {
                 // SAFETY: touches no memory of ours.
                 unsafe { libc::fallocate(fd, self.fallocate_mode(), signed(offset), signed(len)) as isize }
             }
@@ -148,12 +157,13 @@ impl SystemOp {
         if answer < 0 { -last_error() } else { i32::try_from(answer).unwrap_or(i32::MAX) }
     }
 
-    /// The `mode` of `fallocate` for `Zero` and `Punch`.
+    /// The `mode` of `fallocate`.
     pub(crate) fn fallocate_mode(self) -> i32 {
         libc::FALLOC_FL_KEEP_SIZE
             | match self {
                 Self::Zero { .. } => libc::FALLOC_FL_ZERO_RANGE,
-                _ => libc::FALLOC_FL_PUNCH_HOLE,
+                Self::Punch { .. } => libc::FALLOC_FL_PUNCH_HOLE,
+                _ => 0,
             }
     }
 }

@@ -18,6 +18,7 @@ for_both_drivers!(
     timers_pass_while_a_file_in_memory_is_read_without_end,
     memory_that_is_not_aligned_will_do,
     zeroed_and_unmapped_ranges_read_as_zeros,
+    allocated_ranges_take_room_and_keep_their_bytes,
     many_operations_are_under_way_at_once,
     a_read_past_the_end_is_short,
     errors_come_back_as_the_systems_numbers,
@@ -230,6 +231,19 @@ fn zeroed_and_unmapped_ranges_read_as_zeros(choice: DriverChoice) {
     expected[4096..12288].fill(0);
     expected[32768..49152].fill(0);
     assert!(read(choice, &disk, 0, 65536) == expected);
+    assert_eq!(scratch.0.metadata().unwrap().len(), SIZE, "the size stays");
+}
+
+fn allocated_ranges_take_room_and_keep_their_bytes(choice: DriverChoice) {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new("room", choice);
+    let disk = scratch.open(true);
+    let write = DiskOp::Write { offset: 4096, from: aligned(7, 4096), durable: false };
+    let allocate = DiskOp::Allocate { offset: 0, len: 65536 };
+    assert_eq!(Operations::run(choice, &disk, vec![write, DiskOp::Sync]), [Ok(4096), Ok(0)]);
+    assert_eq!(Operations::run(choice, &disk, vec![allocate]), [Ok(65536)]);
+    assert!(scratch.0.metadata().unwrap().blocks() * 512 >= 65536);
+    assert!(read(choice, &disk, 4096, 4096) == stream_bytes(7, 0, 4096));
     assert_eq!(scratch.0.metadata().unwrap().len(), SIZE, "the size stays");
 }
 

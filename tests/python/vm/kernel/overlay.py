@@ -29,7 +29,7 @@ PROGRAMS = {
     "e2fsprogs": ("sbin/mke2fs", "sbin/e2fsck"),
     "xfsprogs": ("sbin/mkfs.xfs", "sbin/xfs_repair"),
     "nvme-cli": ("usr/sbin/nvme",),
-    "util-linux": ("usr/bin/flock",),
+    "util-linux": ("usr/bin/flock", "usr/bin/fallocate"),
 }
 FIO = "usr/bin/fio"
 STUBS = "test/stubs"

@@ -56,6 +56,15 @@ def test_holes_and_truncations_read_as_zeros(serve: Serve, machine: KernelMachin
     machine.run(NFS41.script(server, "mount_nfs v0; contents; unmount_nfs"))
 
 
+def test_holes_are_made_and_found_and_room_is_kept(serve: Serve, machine: KernelMachine) -> None:
+    server = serve("nfs4.1", SIZE_BYTES)
+    said = machine.run(NFS42.script(server, "mount_nfs v0; holes; unmount_nfs"))
+    calls = dict(line.split() for line in said if line.split()[0] in ("SEEK", "ALLOCATE", "DEALLOCATE"))
+    assert int(calls["SEEK"]) >= 2
+    assert int(calls["ALLOCATE"]) >= 3
+    assert int(calls["DEALLOCATE"]) >= 3
+
+
 def test_the_root_shows_the_exports(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nfs4.1", SIZE_BYTES)
     machine.run(

@@ -70,6 +70,8 @@ pub struct OpenFile {
     pub attributes: Attributes,
     /// Its data are copied when they are read; a volume's are named.
     pub is_copied: bool,
+    /// It has holes where nothing was written, of which `Backend::allocation` tells.
+    pub is_sparse: bool,
 }
 
 /// A caller of a name-space operation, and when it calls.

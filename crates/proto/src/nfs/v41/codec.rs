@@ -137,6 +137,7 @@ statuses! {
     RejectDelegation = 10085 "the delegation is rejected",
     ReturnConflict = 10086 "a return is under way",
     DelegationRevoked = 10087 "the delegation was revoked",
+    UnionNotSupported = 10090 "no such kind of content",
 }
 
 impl Status {

@@ -57,6 +57,58 @@ impl ReadArguments {
     }
 }
 
+/// ALLOCATE and DEALLOCATE (RFC 7862 §15.1 and §15.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceArguments {
+    pub state: StateId,
+    pub offset: u64,
+    pub len: u64,
+}
+
+impl SpaceArguments {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Ok(Self { state: StateId::decode(reader)?, offset: reader.u64_be()?, len: reader.u64_be()? })
+    }
+
+    fn encode(&self, encoder: &mut Encoder) {
+        self.state.encode(encoder);
+        encoder.u64(self.offset).u64(self.len);
+    }
+}
+
+/// `data_content4`: what a part of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    Data,
+    Hole,
+}
+
+/// SEEK (RFC 7862 §15.11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeekArguments {
+    pub state: StateId,
+    pub offset: u64,
+    /// `None`: something else than data and holes.
+    pub what: Option<Content>,
+}
+
+impl SeekArguments {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        let (state, offset) = (StateId::decode(reader)?, reader.u64_be()?);
+        let what = match reader.u32_be()? {
+            0 => Some(Content::Data),
+            1 => Some(Content::Hole),
+            _ => None,
+        };
+        Ok(Self { state, offset, what })
+    }
+
+    fn encode(&self, encoder: &mut Encoder) {
+        self.state.encode(encoder);
+        encoder.u64(self.offset).u32(self.what.map_or(u32::MAX, |what| what as u32));
+    }
+}
+
 /// Head of a WRITE (RFC 8881 §18.32); `len` bytes of data and their padding follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteHead {
@@ -483,6 +535,9 @@ pub enum Operation<'a> {
     ReclaimComplete {
         of_one_file_system: bool,
     },
+    Allocate(SpaceArguments),
+    Deallocate(SpaceArguments),
+    Seek(SeekArguments),
     Unserved,
 }
 
@@ -577,6 +632,9 @@ impl<'a> Operation<'a> {
             }
             OpCode::DestroyClientId => Self::DestroyClientId(reader.u64_be()?),
             OpCode::ReclaimComplete => Self::ReclaimComplete { of_one_file_system: xdr::boolean(reader)? },
+            OpCode::Allocate => Self::Allocate(SpaceArguments::decode(reader)?),
+            OpCode::Deallocate => Self::Deallocate(SpaceArguments::decode(reader)?),
+            OpCode::Seek => Self::Seek(SeekArguments::decode(reader)?),
             _ => Self::Unserved,
         })
     }
@@ -639,6 +697,9 @@ impl<'a> Operation<'a> {
             Self::TestStateId(_) => OpCode::TestStateId,
             Self::DestroyClientId(_) => OpCode::DestroyClientId,
             Self::ReclaimComplete { .. } => OpCode::ReclaimComplete,
+            Self::Allocate(_) => OpCode::Allocate,
+            Self::Deallocate(_) => OpCode::Deallocate,
+            Self::Seek(_) => OpCode::Seek,
             Self::Unserved => OpCode::Illegal,
         }
     }
@@ -716,6 +777,8 @@ impl<'a> Operation<'a> {
             Self::TestStateId(states) => drop(encoder.u32((states.len() / StateId::LEN) as u32).raw(states)),
             Self::DestroyClientId(client) => drop(encoder.u64(*client)),
             Self::ReclaimComplete { of_one_file_system } => drop(encoder.boolean(*of_one_file_system)),
+            Self::Allocate(space) | Self::Deallocate(space) => space.encode(encoder),
+            Self::Seek(seek) => seek.encode(encoder),
             Self::GetFh
             | Self::LookupP
             | Self::PutPubFh

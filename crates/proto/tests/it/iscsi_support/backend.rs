@@ -112,6 +112,7 @@ impl MemoryBackend {
             }
             UnitOp::Write { offset, len, .. } => self.range(*offset, (*len).into())?.copy_from_slice(data),
             UnitOp::Flush => {}
+            UnitOp::Allocate { .. } => panic!("iSCSI has no such operation"),
             UnitOp::WriteZeroes { offset, len, .. } => self.range(*offset, *len)?.fill(0),
             UnitOp::Unmap { ranges, .. } => {
                 for (offset, len) in ranges {

@@ -223,10 +223,14 @@ pub fn word(bytes: &[u8], at: usize) -> u32 {
 
 /// A COMPOUND of minor version 1, as a record without its mark's length.
 pub fn compound(xid: u32, tag: &[u8], operations: &[v41::Operation<'_>]) -> Encoder {
+    compound_of_minor(1, xid, tag, operations)
+}
+
+pub fn compound_of_minor(minor: u32, xid: u32, tag: &[u8], operations: &[v41::Operation<'_>]) -> Encoder {
     let mut call = Encoder::default();
     let (version, procedure) = (v41::VERSION, v41::PROC_COMPOUND);
     encode_call(call.begin_record(), Xid(xid), PROGRAM, version, procedure, &config_41().identity.encode());
-    CompoundHead { tag, minor: 1, operations: operations.len() as u32 }.encode(&mut call);
+    CompoundHead { tag, minor, operations: operations.len() as u32 }.encode(&mut call);
     for operation in operations {
         operation.encode(&mut call);
     }

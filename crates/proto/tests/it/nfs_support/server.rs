@@ -3,7 +3,8 @@
 use std::{cell::Cell, collections::HashMap, rc::Rc};
 
 use iotax_proto::{
-    Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
+    Allocation, Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, UnitError, UnitId,
+    UnitOp,
     nfs::{
         Files, NfsBackend, ServerState,
         common::{
@@ -15,6 +16,8 @@ use iotax_proto::{
 };
 
 const ROOT: u64 = 1;
+/// Of its files.
+pub const HOLE_BYTES: usize = 512;
 
 /// Files by number less two.
 #[derive(Default)]
@@ -42,6 +45,8 @@ pub struct Server {
     pub aborted: Vec<IoId>,
     /// READ gives at most so many bytes.
     pub read_limit: Option<usize>,
+    /// It tells of the holes of its files.
+    pub is_sparse: bool,
 }
 
 impl Server {
@@ -63,6 +68,7 @@ impl Server {
             started: Vec::new(),
             aborted: Vec::new(),
             read_limit: None,
+            is_sparse: true,
         }
     }
 
@@ -74,6 +80,10 @@ impl Server {
 
     pub fn volume(&self) -> Vec<u8> {
         self.directory.files[0].1.bytes().clone()
+    }
+
+    pub fn fill(&mut self, offset: usize, bytes: &[u8]) {
+        self.directory.files[0].1.copy_in(offset, bytes);
     }
 
     pub fn finish_queued(&mut self) -> Vec<(IoId, Result<Option<Payload>, UnitError>)> {
@@ -96,6 +106,17 @@ impl Backend for Server {
         Some(Geometry { size_bytes: file.1.len() as u64, block_size: 1, max_io_bytes: 1 << 20, read_only: false })
     }
 
+    /// Blocks of zeros are holes.
+    fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
+        let memory = self.directory.files[unit.0 as usize].1.bytes();
+        let is_mapped = |at: usize| memory[at..].iter().take(HOLE_BYTES - at % HOLE_BYTES).any(|byte| *byte != 0);
+        let mut at = offset as usize;
+        while at < memory.len() && is_mapped(at) == is_mapped(offset as usize) {
+            at += HOLE_BYTES - at % HOLE_BYTES;
+        }
+        Some(Allocation { is_mapped: is_mapped(offset as usize), len: at.min(memory.len()) as u64 - offset })
+    }
+
     fn start(&mut self, _now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started {
         self.started.push(op.clone());
         if let Some(error) = self.error.take() {
@@ -116,6 +137,16 @@ impl Backend for Server {
                 Started::NeedData
             }
             UnitOp::Flush => self.answer(id, Ok(None)),
+            UnitOp::Allocate { offset, len } => {
+                let inside = offset + len <= memory.len() as u64;
+                self.answer(id, if inside { Ok(None) } else { Err(UnitError::OutOfRange) })
+            }
+            UnitOp::Unmap { ranges, .. } => {
+                for (offset, len) in ranges {
+                    memory.copy_in(offset as usize, &vec![0; len as usize]);
+                }
+                self.answer(id, Ok(None))
+            }
             other => panic!("NFS has no {other:?}"),
         }
     }
@@ -161,7 +192,12 @@ impl NfsBackend for Server {
             return Err(FileError::Access);
         }
         let attributes = self.directory.attributes(file)?;
-        Ok(OpenFile { unit: UnitId(file.number.wrapping_sub(2)), attributes, is_copied: true })
+        Ok(OpenFile {
+            unit: UnitId(file.number.wrapping_sub(2)),
+            attributes,
+            is_copied: true,
+            is_sparse: self.is_sparse,
+        })
     }
 
     fn attributes(&mut self, _: ExportId, file: FileId) -> Option<Attributes> {

@@ -192,7 +192,10 @@ impl Server {
                     return Err(UnitError::Miscompare(at as u32));
                 }
             }
-            UnitOp::CompareAndWrite { .. } | UnitOp::OrWrite { .. } | UnitOp::WriteSame { .. } => {
+            UnitOp::CompareAndWrite { .. }
+            | UnitOp::OrWrite { .. }
+            | UnitOp::WriteSame { .. }
+            | UnitOp::Allocate { .. } => {
                 panic!("NVMe has no such operation")
             }
         }

@@ -67,6 +67,7 @@ impl Volume {
                 self.was_durable = durable;
             }
             UnitOp::Flush => self.flushes += 1,
+            UnitOp::Allocate { .. } => panic!("SCSI has no such operation"),
             UnitOp::WriteZeroes { offset, len, durable } => {
                 self.bytes[range(offset, len)?].fill(0);
                 self.was_durable = durable;

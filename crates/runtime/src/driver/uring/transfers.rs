@@ -39,7 +39,9 @@ impl Transfers {
                 .rw_flags(if durable { libc::RWF_DSYNC } else { 0 })
                 .build(),
             SystemOp::Sync => opcode::Fsync::new(disk).flags(FsyncFlags::DATASYNC).build(),
-            op @ (SystemOp::Zero { offset, len } | SystemOp::Punch { offset, len }) => {
+            op @ (SystemOp::Zero { offset, len }
+            | SystemOp::Punch { offset, len }
+            | SystemOp::Allocate { offset, len }) => {
                 opcode::Fallocate::new(disk, len).offset(offset).mode(op.fallocate_mode()).build()
             }
         };

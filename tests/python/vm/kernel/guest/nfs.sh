@@ -97,6 +97,37 @@ names() {
     cd /
 }
 
+# punched FILE: a hole in its first MiB, with ends within blocks.
+punched() {
+    tr '\0' x </dev/zero | dd of=$1 bs=64k count=16 iflag=fullblock conv=notrunc 2>/dev/null
+    _size=$(stat -c %s $1)
+    checked /usr/sbin/fallocate --punch-hole --offset 100001 --length 300000 $1
+    is $_size $(stat -c %s $1) "size after a hole"
+    drop_caches
+    is 748576 $(head -c 1048576 $1 | tr -d '\0' | wc -c) "bytes that a hole left"
+    is 100001 $(head -c 100001 $1 | tr -d '\0' | wc -c) "bytes before a hole"
+}
+
+# What NFSv4.2 adds: holes made and found, and room.
+holes() {
+    punched $M/data
+    punched $M/punched
+    used=$(stat -c %b $M/punched)
+    [ $used -lt 1900 ] || die "a file with a hole takes $used blocks of its 2048"
+    # Looks for data and for holes, and makes more of those.
+    dd if=/dev/zero of=$M/zeros bs=1M count=4 2>/dev/null
+    checked /usr/sbin/fallocate --dig-holes $M/zeros
+    [ $(stat -c %b $M/zeros) -lt 200 ] || die "zeros were dug and take room"
+    checked /usr/sbin/fallocate --length 3M $M/room
+    is 3145728 $(stat -c %s $M/room) "size of a file that was given room"
+    is 0 $(tr -d '\0' <$M/room | wc -c) "bytes that are not zero in room"
+    checked /usr/sbin/fallocate --length 1M $M/data
+    refuses /usr/sbin/fallocate --offset $(stat -c %s $M/data) --length 1M $M/data
+    drop_caches
+    is 748576 $(head -c 1048576 $M/data | tr -d '\0' | wc -c) "bytes of a volume that was given room"
+    calls SEEK; calls ALLOCATE; calls DEALLOCATE
+}
+
 contents() {
     mkdir $M/contents
     cd $M/contents

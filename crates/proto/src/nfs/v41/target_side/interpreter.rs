@@ -162,6 +162,9 @@ impl Connection {
     ) -> Result<Step, Status> {
         match operation {
             Operation::Commit { offset, count } => return self.commit(now, work, *offset, *count, backend),
+            Operation::Allocate(asked) => return self.allocate(now, work, asked, backend),
+            Operation::Deallocate(asked) => return self.deallocate(now, work, asked, backend),
+            Operation::Seek(asked) => self.seek(work, asked, backend)?,
             Operation::Sequence(_) => return Err(Status::SequencePosition),
             Operation::ExchangeId(asked) => self.exchange(now, work, asked, backend)?,
             Operation::CreateSession(asked) => self.create_session(now, work, asked, backend)?,
@@ -452,6 +455,8 @@ fn changes(code: OpCode) -> bool {
             | OpCode::SetAttr
             | OpCode::FreeStateId
             | OpCode::ReclaimComplete
+            | OpCode::Allocate
+            | OpCode::Deallocate
     )
 }
 
@@ -463,9 +468,15 @@ fn cost(code: OpCode) -> usize {
             Transmit::TURN / 2
         }
         // A file may be cut, and what it had put aside; all opens and locks of a file are looked at.
-        OpCode::SetAttr | OpCode::Open | OpCode::Remove | OpCode::Lock | OpCode::LockT | OpCode::Close => {
-            Transmit::TURN / 8
-        }
+        OpCode::SetAttr
+        | OpCode::Open
+        | OpCode::Remove
+        | OpCode::Lock
+        | OpCode::LockT
+        | OpCode::Close
+        | OpCode::Allocate
+        | OpCode::Deallocate
+        | OpCode::Seek => Transmit::TURN / 8,
         OpCode::GetAttr | OpCode::GetFh => Transmit::REQUEST / 4,
         _ => Transmit::REQUEST,
     }

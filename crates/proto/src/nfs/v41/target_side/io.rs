@@ -93,6 +93,8 @@ pub(super) enum Kind {
     Read { len: u32, eof: bool },
     Write { len: u32, stability: Stability },
     Commit,
+    Allocate,
+    Deallocate,
 }
 
 impl Kind {
@@ -102,6 +104,8 @@ impl Kind {
             Self::Read { .. } => OpCode::Read,
             Self::Write { .. } => OpCode::Write,
             Self::Commit => OpCode::Commit,
+            Self::Allocate => OpCode::Allocate,
+            Self::Deallocate => OpCode::Deallocate,
         }
     }
 
@@ -110,7 +114,7 @@ impl Kind {
     pub(super) fn len(self) -> u32 {
         match self {
             Self::Read { len, .. } | Self::Write { len, .. } => len,
-            Self::Commit => 0,
+            Self::Commit | Self::Allocate | Self::Deallocate => 0,
         }
     }
 }
@@ -218,7 +222,7 @@ impl Connection {
     }
 
     #[inline]
-    fn write_finished<B: NfsBackend + ?Sized>(
+    pub(super) fn write_finished<B: NfsBackend + ?Sized>(
         &mut self,
         id: IoId,
         work: &mut Work,
@@ -322,7 +326,7 @@ impl Connection {
 
     /// The file of an I/O, which its stateid allows.
     #[inline]
-    fn open_for_io<B: NfsBackend + ?Sized>(
+    pub(super) fn open_for_io<B: NfsBackend + ?Sized>(
         &mut self,
         work: &Work,
         state: &StateId,
@@ -458,6 +462,7 @@ pub(super) fn put_result<B: NfsBackend + ?Sized>(
             reply.raw(&backend.write_verifier());
             None
         }
+        Kind::Allocate | Kind::Deallocate => None,
     }
 }
 

@@ -5,6 +5,7 @@ mod interpreter;
 mod io;
 mod opening;
 mod places;
+mod space;
 mod work;
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};

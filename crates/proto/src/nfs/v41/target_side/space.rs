@@ -1,0 +1,111 @@
+//! Holes of a file and room for it: SEEK, ALLOCATE and DEALLOCATE of minor version 2 (RFC 7862 §15).
+
+use super::{
+    Connection,
+    io::Kind,
+    work::{Step, Work},
+};
+use crate::{
+    Instant, UnitId, UnitOp,
+    nfs::{
+        NfsBackend,
+        v41::{
+            codec::Status,
+            operations::{Content, SeekArguments, SpaceArguments},
+        },
+    },
+};
+
+/// Runs of data or of zeros that a SEEK looks at.
+const SEEK_RUNS_MAX: usize = 64;
+
+impl Connection {
+    /// SEEK (RFC 7862 §15.11). What is not known to be a hole is data.
+    pub(super) fn seek<B: NfsBackend + ?Sized>(
+        &mut self,
+        work: &mut Work,
+        asked: &SeekArguments,
+        backend: &mut B,
+    ) -> Result<(), Status> {
+        let wanted = asked.what.ok_or(Status::UnionNotSupported)?;
+        let open = self.open_for_io(work, &asked.state, false, backend)?;
+        let size = open.attributes.size;
+        if asked.offset >= size {
+            return Err(Status::NoDeviceAddress);
+        }
+        let found = match wanted {
+            _ if open.is_sparse => first_run(backend, open.unit, asked.offset, size, wanted),
+            Content::Data => asked.offset,
+            Content::Hole => size,
+        };
+        // Behind its end every file has a hole.
+        work.reply.boolean(found >= size).u64(found);
+        Ok(())
+    }
+
+    /// ALLOCATE (RFC 7862 §15.1). The file becomes longer where it has to.
+    pub(super) fn allocate<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        asked: &SpaceArguments,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        let SpaceArguments { state, offset, len } = asked;
+        check_range(*offset, *len)?;
+        let open = self.open_for_io(work, state, true, backend)?;
+        let operation = UnitOp::Allocate { offset: *offset, len: *len };
+        self.change_space(now, work, Kind::Allocate, open.unit, operation, backend)
+    }
+
+    /// DEALLOCATE (RFC 7862 §15.4). Nothing tells a client later that its zeros were lost, so they are there to stay.
+    pub(super) fn deallocate<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        asked: &SpaceArguments,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        let SpaceArguments { state, offset, len } = asked;
+        check_range(*offset, *len)?;
+        let open = self.open_for_io(work, state, true, backend)?;
+        let len = (*len).min(open.attributes.size.saturating_sub(*offset));
+        if len == 0 {
+            return Ok(Step::Done);
+        }
+        let operation = UnitOp::Unmap { ranges: alloc::vec![(*offset, len)], durable: true };
+        self.change_space(now, work, Kind::Deallocate, open.unit, operation, backend)
+    }
+
+    fn change_space<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        kind: Kind,
+        unit: UnitId,
+        operation: UnitOp,
+        backend: &mut B,
+    ) -> Result<Step, Status> {
+        let id = self.ios.begin(kind)?;
+        let started = backend.start(now, id, unit, operation);
+        self.write_finished(id, work, started, backend)
+    }
+}
+
+/// Where the first run of a kind begins, `size` where there is none. Where it would have to look too far all that follows is data.
+fn first_run<B: NfsBackend + ?Sized>(backend: &B, unit: UnitId, offset: u64, size: u64, wanted: Content) -> u64 {
+    let mut at = offset;
+    for _ in 0..SEEK_RUNS_MAX {
+        match backend.allocation(unit, at) {
+            Some(run) if run.is_mapped == (wanted == Content::Data) => return at,
+            Some(run) if run.len > 0 && at + run.len < size => at += run.len,
+            Some(_) => return size,
+            None => break,
+        }
+    }
+    if wanted == Content::Data { at } else { size }
+}
+
+fn check_range(offset: u64, len: u64) -> Result<(), Status> {
+    if len == 0 || offset.checked_add(len).is_none() { Err(Status::Invalid) } else { Ok(()) }
+}
