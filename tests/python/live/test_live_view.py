@@ -76,7 +76,7 @@ def page_of(board: Board) -> str:
 
 def get(server: LiveServer, path: str, **headers: str) -> str:
     request = urllib.request.Request(server.url.rstrip("/") + path, headers=headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.read().decode()
 
 
@@ -84,7 +84,7 @@ def events(server: LiveServer, found: list[dict[str, Any]]) -> threading.Thread:
     """Listens until the server ends."""
 
     def listen() -> None:
-        with urllib.request.urlopen(f"{server.url}events", timeout=20) as answer:
+        with urllib.request.urlopen(f"{server.url}events", timeout=60) as answer:
             found.extend(json.loads(line[6:]) for line in answer if line.startswith(b"data: "))
 
     thread = threading.Thread(target=listen, daemon=True)
@@ -223,7 +223,7 @@ def test_more_connections_than_the_limit_are_told_so_and_places_come_free(shown:
     host, port = shown._http.server_address[:2]
 
     def come(source: str) -> socket.socket:
-        return socket.create_connection((str(host), int(port)), timeout=10, source_address=(source, 0))
+        return socket.create_connection((str(host), int(port)), timeout=60, source_address=(source, 0))
 
     held = [come("127.0.0.1") for _ in range(CONNECTIONS_OF_ONE_MAX)]
     with come("127.0.0.1") as one_more:
@@ -287,7 +287,7 @@ def test_only_the_address_that_was_named_is_answered(shown: LiveServer) -> None:
 def test_the_page_asks_nothing_of_elsewhere(shown: LiveServer) -> None:
     page = get(shown, "/")
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
-    with urllib.request.urlopen(shown.url, timeout=10) as answer:
+    with urllib.request.urlopen(shown.url, timeout=60) as answer:
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(shown, "/../../etc/passwd")
@@ -336,7 +336,7 @@ def test_a_defect_of_ours_is_told_once_and_answered(
 def test_a_client_that_goes_away_is_no_news(shown: LiveServer, caplog: pytest.LogCaptureFixture) -> None:
     host, port = shown.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
     for words in (b"GET /", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x00\xff\r\n\r\n"):
-        with socket.create_connection((host, int(port)), timeout=10) as client:
+        with socket.create_connection((host, int(port)), timeout=60) as client:
             client.sendall(words)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     assert "iotax" in get(shown, "/")

@@ -79,7 +79,7 @@ def test_a_silent_engine_is_given_up_and_ended(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="fell silent"):
             engine.event(time.monotonic() + 0.5)
         pid = engine.pid
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert ended(pid)
     assert ended(int((tmp_path / "child").read_text()))
 

@@ -100,7 +100,7 @@ def test_a_folder_with_a_long_name_has_room_for_sockets(programs: Path, image: I
     write_program(programs / PROGRAM, f'{find}; exec {sys.executable} -c "{listen}" "${{path%%,*}}"')
     machine = Process(Machine("storage", 512 << 20, "tcg"), image, folder)
     try:
-        wait_for(wait_for(Port.connect("guest", machine.control, 20)).close())
+        wait_for(wait_for(Port.connect("guest", machine.control, 60)).close())
     finally:
         machine.close()
         machine.close()
@@ -165,11 +165,11 @@ def test_a_script_gives_its_lines_and_its_last_words(tmp_path: Path) -> None:
         return f"{script}\n\n@end {number} {int('bad' in script)} {said}\n".encode()
 
     answering(tmp_path / "port", answer)
-    port = wait_for(Port.connect("guest", tmp_path / "port", 5))
-    assert wait_for(port.ready(5)) == "6.1.0"
-    assert wait_for(port.run("echo good", within_s=5)) == "echo good\n"
+    port = wait_for(Port.connect("guest", tmp_path / "port", 60))
+    assert wait_for(port.ready(60)) == "6.1.0"
+    assert wait_for(port.run("echo good", within_s=60)) == "echo good\n"
     with pytest.raises(StepFailed, match="mount: refused"):
-        wait_for(port.run("bad", within_s=5))
+        wait_for(port.run("bad", within_s=60))
     wait_for(port.close())
 
 
@@ -182,9 +182,9 @@ def test_a_guest_that_sleeps_is_nudged(tmp_path: Path, monkeypatch: pytest.Monke
         return b"" if len(heard) == 1 else b"\n@end 1 0 \n"
 
     answering(tmp_path / "port", answer)
-    port = wait_for(Port.connect("guest", tmp_path / "port", 5))
-    wait_for(port.ready(5))
-    assert wait_for(port.run("sleep 1", within_s=5)) == ""
+    port = wait_for(Port.connect("guest", tmp_path / "port", 60))
+    wait_for(port.ready(60))
+    assert wait_for(port.run("sleep 1", within_s=60)) == ""
     assert heard[:2] == ["sleep 1", ""]
     wait_for(port.close())
 
@@ -200,8 +200,8 @@ def test_an_engine_has_ended_only_when_what_ends_it_has(tmp_path: Path, monkeypa
         return ends.get(heard[-1], b"")
 
     answering(tmp_path / "port", answer)
-    port = wait_for(Port.connect("guest", tmp_path / "port", 5))
-    wait_for(port.ready(5))
+    port = wait_for(Port.connect("guest", tmp_path / "port", 60))
+    wait_for(port.ready(60))
     engine = wait_for(port.start("load", {}))
     wait_for(engine.end())
     assert heard[:3] == ["rm", "kill", ""]
@@ -210,8 +210,8 @@ def test_an_engine_has_ended_only_when_what_ends_it_has(tmp_path: Path, monkeypa
 
 def test_a_guest_that_says_nothing_is_lost(tmp_path: Path) -> None:
     answering(tmp_path / "port", lambda _number, _script: b"")
-    port = wait_for(Port.connect("guest", tmp_path / "port", 5))
-    wait_for(port.ready(5))
+    port = wait_for(Port.connect("guest", tmp_path / "port", 60))
+    wait_for(port.ready(60))
     with pytest.raises(GuestLost, match="no answer in time"):
         wait_for(port.run("sleep 100", within_s=0.2))
     wait_for(port.close())

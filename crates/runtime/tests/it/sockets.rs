@@ -247,7 +247,7 @@ fn a_node_that_is_always_due_runs_without_sleeping(choice: DriverChoice) {
     let begun = std::time::Instant::now();
     run(config(choice), &mut node);
     assert_eq!(node.timer_lateness.len(), 200_000);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 fn commands_reach_the_node_and_stop_ends_the_run(choice: DriverChoice) {
