@@ -89,7 +89,7 @@ def event_of(line: bytes) -> dict[str, Any]:
         event = None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         quoted = line[:80].decode(errors="replace").strip()
-        raise EngineError("malformed", f"the engine wrote a line that is no event: {quoted!r}")
+        raise EngineError("malformed", f"the engine wrote a line that is not an event: {quoted!r}")
     if event["event"] == "error":
         raise EngineError(
             str(event.get("kind", "internal")), str(event.get("message", "")), str(event.get("where", ""))
@@ -99,5 +99,5 @@ def event_of(line: bytes) -> dict[str, Any]:
 
 def _program(variable: str, named: str) -> Path:
     if not os.access(named, os.X_OK):
-        raise EngineError("missing", f"{variable} names {named}, which is no program")
+        raise EngineError("missing", f"{variable} names {named}, which is not a program")
     return Path(named)

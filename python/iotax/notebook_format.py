@@ -65,7 +65,7 @@ TABLES = {statement.split()[2]: statement for statement in _STATEMENTS}
 
 
 class NotThisFormat(ValueError):  # noqa: N818 - an answer, not a bug
-    """The file is no notebook that this version reads; says why and what to do."""
+    """The file is not a notebook that this version reads; says why and what to do."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -107,11 +107,11 @@ def make(database: sqlite3.Connection) -> None:
 
 def check(database: sqlite3.Connection) -> int:
     """The version of the file. Raises NotThisFormat if it is none of these, or holds more than tables and the
-    triggers that keep them append-only; sqlite3.DatabaseError where it is no SQLite file."""
+    triggers that keep them append-only; sqlite3.DatabaseError where it is not a SQLite file."""
     [(application,)] = database.execute("PRAGMA application_id").fetchall()
     [(version,)] = database.execute("PRAGMA user_version").fetchall()
     if application != APPLICATION_ID:
-        raise NotThisFormat("this SQLite file is no iotax notebook; name another")
+        raise NotThisFormat("this SQLite file is not an iotax notebook; name another")
     if version not in _READ:
         raise NotThisFormat(
             f"the notebook has format {version}, this iotax reads {' and '.join(map(str, _READ))}; "

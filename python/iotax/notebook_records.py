@@ -69,7 +69,7 @@ def typed(row: tuple, types: Types) -> tuple:
     """Raises ValueError if a value is of another type than its column's."""
     for value, kind in zip(row, types, strict=True):
         if not isinstance(value, kind):
-            raise ValueError(f"found a {type(value).__name__} where another type of value is meant")
+            raise ValueError(f"found a {type(value).__name__} where another type of value is expected")
     return row
 
 
@@ -83,7 +83,7 @@ _SHAPES: dict[str, type] = {
 def environment_of(value: Any) -> dict[str, Any]:
     """Raises ValueError if it is none."""
     if not isinstance(value, dict):
-        raise ValueError("the environment of a session is no mapping")
+        raise ValueError("the environment of a session is not a mapping")
     for name, kind in _SHAPES.items():
         own = value.get(name, kind())
         if not isinstance(own, kind) or (kind is list and not all(isinstance(each, str) for each in own)):

@@ -93,7 +93,7 @@ class _Bar(Listener):
 
 
 def _jupyter() -> Callable[[str], None] | None:
-    """What replaces a notebook's output by a text; None if this process is no kernel of one."""
+    """What replaces a notebook's output by a text; None if this process is not a kernel of one."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or not hasattr(shell, "kernel"):

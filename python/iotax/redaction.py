@@ -1,6 +1,6 @@
 """Secrets are taken out of all that is kept, shown or passed on: values that are known, and what is one by its form.
 
-Words are no secrets: "CHAP authentication failed" stays as it is. What a study names as a secret is read once, when it
+Words are not secrets: "CHAP authentication failed" stays as it is. What a study names as a secret is read once, when it
 runs (`learn`), so that its value is taken out of whatever a program says. A report is made from a notebook, perhaps on
 another machine, where the values are not known: there only the form tells.
 """
@@ -35,7 +35,7 @@ _IN_URI = re.compile(r"(?<=://)[^/@\s]+@")
 _NAMED = re.compile(
     r"(?i)[\w-]*(?:passw(?:or)?d|passphrase|secret|token|credential|chap|psk|dhchap|api[-_]?key|private[-_]?key)[\w-]*"
 )
-"""Keys of data whose values are no prose."""
+"""Keys of data whose values are not prose."""
 _known: set[str] = set()
 
 

@@ -18,12 +18,12 @@ from iotax.trial import Direction, TrialResult
 MOST = (1 << 62) - 1
 """Sums of two still fit 64 bits."""
 _YEARS_NS = 10 * 366 * 86_400 * 10**9
-"""Longer is no run."""
+"""Longer is not a run."""
 _DEPTH_MAX = 32
 
 
 def unsound(result: TrialResult) -> str:
-    """Which figure of a result is no possible one, and what it is; empty if all are."""
+    """Which figure of a result is not a possible one, and what it is; empty if all are."""
     if wrong := out_of_range(result):
         return wrong
     if not 0 < result.window.duration_ns < _YEARS_NS:
@@ -50,7 +50,7 @@ def unsound_direction(stream: Direction) -> str:
     counts = (stream.ios, stream.bytes, *times, *chain.from_iterable(stream.histogram.counts))
     wrong = next((value for value in counts if not 0 <= value <= MOST), None)
     if wrong is not None:
-        return f"{wrong:g} is no possible value"
+        return f"{wrong:g} is not a possible value"
     if stream.latency != "none" and stream.latency_max_ns and stream.latency_min_ns > stream.latency_max_ns:
         return "the least latency is more than the greatest"
     return next((wrong for pair in stream.percentiles if (wrong := unsound_percentile(*pair))), "")
@@ -58,7 +58,7 @@ def unsound_direction(stream: Direction) -> str:
 
 def unsound_percentile(percent: float, value_ns: int) -> str:
     possible = 0 <= percent <= 100 and 0 <= value_ns <= MOST
-    return "" if possible else f"a {percent:g}th percentile of {value_ns:g} ns is no possible value"
+    return "" if possible else f"a {percent:g}th percentile of {value_ns:g} ns is not a possible value"
 
 
 def out_of_range(value: Any, depth: int = 0) -> str:

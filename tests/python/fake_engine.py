@@ -276,7 +276,7 @@ def load(document):
         os.read(stands, 1)
         fail("lost", "the connection went away")
     if fault == "malformed":
-        print("{this is no JSON", flush=True)
+        print("{this is not JSON", flush=True)
         return
     if fault == "wrong_shape":
         say(event="result", driver="fake")

@@ -13,12 +13,12 @@ WORDS = [
     "9223372036854775808", "[]", "{}", "null", "true", '""', '"x"', "1e308", "1e18", "[[1]]", "0x10", "-0.0", "1,000",
     "٣", "\x00", "\x1b[31m", "1e-400", "%s", "../x", "2000-01-01", "99:99:99", "12:00:00 PM", "é", "100%", "1h", "*x",
 ]  # fmt: skip
-"""What may stand where a figure or a word is meant."""
+"""What may replace a figure or a word."""
 VALUES: list[Any] = [
     None, True, -1, 0, 1, 1e300, 10**18, 10**19, 10**40, 10**400, 2**62, "x", "", [], {}, [1], [[1, 2]], {"a": 1},
     float("nan"), float("inf"), 1.5, "1e999", -5.5, "12", "\x1b[31m", 1e-300,
 ]  # fmt: skip
-"""What may stand where a value is meant."""
+"""What may replace a value."""
 MARKS = "{}[]:,&*!|>'\"%@`#\t-0123456789eE.\x1b"
 
 

@@ -11,7 +11,7 @@ use iotax_node::failure::Failure;
 
 use crate::{failure, lease};
 
-/// A document longer than this is no document.
+/// Longest document that is accepted.
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 /// Whoever starts a process has its document at hand; a lease begins with it.
 const DOCUMENT_WITHIN: Duration = Duration::from_secs(15);

@@ -6,7 +6,7 @@ use iotax_node::failure::Failure;
 
 use crate::{document::Event, failure};
 
-/// Writes one JSON document that is no event.
+/// Writes one JSON document that is not an event.
 pub(crate) fn print(document: &serde_json::Value) -> Result<(), Failure> {
     writeln!(std::io::stdout(), "{document:#}").map_err(|error| failure::io(&error, "standard output"))
 }

@@ -86,7 +86,7 @@ pub(crate) fn dhchap(spec: &DhChapSpec, place: &str) -> Result<auth::Policy, Fai
 
 fn dhchap_secret(file: Option<&Path>, variable: Option<&str>, place: &str) -> Result<auth::Secret, Failure> {
     let text = read(file, variable, place)?;
-    let text = std::str::from_utf8(&text).map_err(|_| Failure::usage("the secret is no text", place))?;
+    let text = std::str::from_utf8(&text).map_err(|_| Failure::usage("the secret is not text", place))?;
     auth::Secret::parse(text).map_err(|error| Failure::usage(error.to_string(), place))
 }
 

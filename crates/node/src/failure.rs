@@ -7,7 +7,7 @@ pub enum FailureKind {
     Refused,
     Unreachable,
     NotFound,
-    /// A LUN that is no disk, a path that is no regular file.
+    /// A LUN that is not a disk, a path that is not a regular file.
     WrongKind,
     Denied,
     /// The server wants proof of who we are, or did not prove who it is.

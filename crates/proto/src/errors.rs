@@ -180,7 +180,7 @@ pub struct Violation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViolationKind {
-    /// The bytes are no PDU.
+    /// The bytes are not a PDU.
     Malformed,
     /// A PDU that may not come now, or says what may not be said.
     Misbehaved,

@@ -45,7 +45,7 @@ pub(crate) enum Refusal {
     Conflict,
     /// Another type is held than the one to be released.
     OtherKind,
-    /// 0 is no key, and names no registrant.
+    /// 0 is not a key, and names no registrant.
     ZeroKey,
     /// There are as many registrants as may be.
     Full,
@@ -348,7 +348,7 @@ mod tests {
         let released = (Notice::ReservationReleased, vec![STRANGER]);
         assert_eq!(told, Ok(vec![(Notice::RegistrationPreempted, vec![ONE]), released]));
         assert!(reservations.is_holder(&OTHER) && reservations.held() == Some((2, kind(1))));
-        assert_eq!(reservations.preempt(&ONE, 1, 2, kind(1)), Err(CONFLICT), "it is no registrant any more");
+        assert_eq!(reservations.preempt(&ONE, 1, 2, kind(1)), Err(CONFLICT), "it is not a registrant any more");
         // Its own type anew.
         assert!(reservations.preempt(&OTHER, 2, 2, kind(2)).is_ok());
         assert!(reservations.is_holder(&OTHER) && reservations.held() == Some((2, kind(2))));

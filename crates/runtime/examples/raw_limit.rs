@@ -120,7 +120,7 @@ fn measure(settings: &Settings, depth: usize) -> Outcome {
             let mut config = config(settings.cpus.map(|cpus| cpus.0));
             config.listeners.push(listener);
             let mut node = Server::new(settings.block_bytes, settings.region_bytes);
-            let before_ns = cpu_ns(); // filling the region is no part of an answer
+            let before_ns = cpu_ns(); // filling the region is not a part of an answer
             Driver::new(config).unwrap().run(&mut node, |_, _| Flow::Continue).unwrap();
             (cpu_ns() - before_ns, node.answered)
         });

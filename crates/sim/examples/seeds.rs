@@ -35,7 +35,7 @@ fn one(options: &Options) -> bool {
 
 fn many(arguments: &[String]) -> Result<bool, String> {
     let [name, first, count] = arguments else { return Err("usage: seeds PROTOCOL FIRST COUNT".to_owned()) };
-    let number = |text: &String| text.parse::<u64>().map_err(|_| format!("'{text}' is no number"));
+    let number = |text: &String| text.parse::<u64>().map_err(|_| format!("'{text}' is not a number"));
     let protocol = protocol_named(name)?;
     let (first, count) = (number(first)?, number(count)?);
     let (mut failed, mut commands, mut faults, mut preempted, mut fenced) = (0, 0, 0, 0, 0);

@@ -57,7 +57,7 @@ fn one(arguments: &[String]) -> Result<u64, String> {
     let [protocol, loads, outstanding, milliseconds] = arguments else {
         return Err("usage: speed [PROTOCOL LOADS OUTSTANDING MILLISECONDS]".to_owned());
     };
-    let number = |text: &String| text.parse::<u32>().map_err(|_| format!("'{text}' is no number"));
+    let number = |text: &String| text.parse::<u32>().map_err(|_| format!("'{text}' is not a number"));
     let runtime = Duration::from_millis(number(milliseconds)?.into());
     let simulated = simulate(protocol_named(protocol)?, number(loads)?, number(outstanding)?, runtime);
     simulated.map(|simulated| simulated.measured.read.ios).map_err(|failure| failure.message)

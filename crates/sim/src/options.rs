@@ -176,11 +176,11 @@ impl FromStr for Options {
     fn from_str(text: &str) -> Result<Self, String> {
         let pairs: Vec<(&str, &str)> = text
             .split_whitespace()
-            .map(|word| word.split_once('=').ok_or_else(|| format!("'{word}' is no NAME=VALUE")))
+            .map(|word| word.split_once('=').ok_or_else(|| format!("'{word}' is not a NAME=VALUE")))
             .collect::<Result<_, _>>()?;
         let value = |name: &str| pairs.iter().find(|(each, _)| *each == name).map(|(_, value)| *value);
         let needed = |name: &str| value(name).ok_or_else(|| format!("{name}= is missing"));
-        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is no number"));
+        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is not a number"));
         let mut options = Self::draw(protocol_named(needed("protocol")?)?, number(needed("seed")?)?);
         for (name, value) in &pairs {
             match *name {
@@ -209,7 +209,7 @@ impl FromStr for Options {
                 },
                 "commands" => options.commands = number(value)?,
                 "canary" => options.canary = Some(named(value, &Canary::ALL)?),
-                other => return Err(format!("'{other}' is no option")),
+                other => return Err(format!("'{other}' is not an option")),
             }
         }
         Ok(options)

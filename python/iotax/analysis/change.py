@@ -49,7 +49,7 @@ class Change:
     withheld: Withheld | None = None
     """Why there is no verdict, if the reason is not too few runs."""
     mixed: bool = False
-    """Whether, among all treatments, some are better and some worse, so that their mean is no answer."""
+    """Whether, among all treatments, some are better and some worse, so that their mean answers nothing."""
 
     def regressed(self, margin_percent: float) -> bool:
         """Surely worse, and by more than the margin."""

@@ -512,7 +512,7 @@ class CpuModel:
         bend = self._bend_columns
         columns = np.hstack((self._columns, bend))
         scaled = columns / np.linalg.norm(columns, axis=0)
-        # Rates of a closed loop scatter a little, which is no second rate: hence a wide tolerance.
+        # Rates of a closed loop scatter a little, which is not a second rate: hence a wide tolerance.
         if np.linalg.matrix_rank(scaled, tol=1e-3) < columns.shape[1] or len(self._y) <= columns.shape[1] + 1:
             return None
         return self._fit(bend)

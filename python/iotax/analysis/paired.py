@@ -3,7 +3,7 @@
 Without a second run of any treatment nothing is known of the scatter of runs, and a ratio has no interval. Under n
 conditions there are n ratios of two arms, though, and their mean has one: Student's t over the conditions, each of
 which counts once (Cochran, "Sampling Techniques", §2.5). It holds what differs between conditions and the scatter of
-single runs together, so it says how the arms differ over conditions such as these. It is no verdict: it tells no
+single runs together, so it says how the arms differ over conditions such as these. It is not a verdict: it tells no
 condition from chance, and the conditions were chosen, not drawn.
 """
 

@@ -148,7 +148,7 @@ def _by_machine(runs: Sequence[Run]) -> dict[tuple[str, Role], list[Profile]]:
 
 _Counts = Literal["layers", "copied_bytes", "cache_lines"]
 _PerIo = Mapping[tuple[str, str], float]
-"""(layer, function) → instructions per I/O; the function is empty if layers are meant."""
+"""(layer, function) → instructions per I/O; the function is empty for a whole layer."""
 
 
 def _whole(profile: Profile) -> _PerIo:

@@ -159,7 +159,7 @@ def little_error(run: Run) -> float | None:
         return abs(found - busy) / found if found else 0.0
     if run.total_outstanding is None:
         return None
-    # A worker waits for its flushes too, which are no I/Os.
+    # A worker waits for its flushes too, which are not I/Os.
     flushing = run.result.sync.latency_sum_ns / run.result.window.duration_ns if run.result.sync is not None else 0.0
     busy = run.result.rate_iops * run.result.latency_mean_ns / 1e9 + flushing
     return abs(run.total_outstanding - busy) / run.total_outstanding

@@ -91,7 +91,7 @@ def split(
     for factor, labels in only.items():
         known = list(dict.fromkeys(each.levels.get(factor, "") for each in treatments))
         if known == [""]:
-            raise NothingMeasured(f"{factor} is no factor here; there is {', '.join(treatments[0].levels)}")
+            raise NothingMeasured(f"{factor} is not a factor here; there is {', '.join(treatments[0].levels)}")
         for label in labels:
             if label not in known:
                 raise NothingMeasured(f"{factor} has no level {label} here; there is {', '.join(known)}")

@@ -189,7 +189,7 @@ def _compared(
 ) -> tuple[Changes, float, list[tuple[str, str]], tuple[bool, bool]]:
     """The changes, the margin in percent, further remarks with their styles, and which side is simulated."""
     if not _is_file(before, notebook) and not _is_file(after, notebook):
-        with open_notebook(notebook, f"; {before} and {after} are no files here either") as opened:
+        with open_notebook(notebook, f"; {before} and {after} are not files here either") as opened:
             labels = {each.label for each in opened.runs()} - {""}
             if not any(named in labels or _number(named) for named in (before, after)):
                 data = _measured(opened, None, str(opened.path))

@@ -91,7 +91,7 @@ def _listed(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {name: each for name, each in found.items() if name != "version"}
     except (OSError, ValueError, AttributeError):
-        leave(Exit.USAGE, f"{path} is no list of benchmarks of asv; name its results_dir with --output")
+        leave(Exit.USAGE, f"{path} is not a list of benchmarks of asv; name its results_dir with --output")
 
 
 def _benchmark(name: str) -> dict[str, Any]:

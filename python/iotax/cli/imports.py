@@ -105,7 +105,7 @@ def _list() -> None:
 
 def _format(request: Request) -> Format:
     if request.form not in FORMATS:
-        leave(Exit.USAGE, f"{request.form} is no format that iotax imports; there are {', '.join(FORMATS)}")
+        leave(Exit.USAGE, f"{request.form} is not a format that iotax imports; there are {', '.join(FORMATS)}")
     if not request.paths:
         leave(Exit.USAGE, f"no files are named: iotax import {request.form} PATH...")
     if missing := [each for each in request.paths if not each.exists()]:

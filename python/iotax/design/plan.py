@@ -6,7 +6,7 @@ all treatments alike and the blocks take it up. `blocks: none`: all trials in on
 `hard_to_change`: a split plot. Trials of one replicate that share the levels of these factors are a whole plot and run
 together; whole plots are in random order, and so are the trials of each. Sentinels are runs of the baseline at even
 distances over the whole plan, never within a whole plot; they are of replicate 0, belong to the block that they stand
-in, and are no part of the comparison.
+in, and are not part of the comparison.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FILL_BYTES_PER_S = 1 << 30
 LOADS = ("workers", "outstanding")
 """Factors of which a search for the best load chooses levels."""
 PROBE_TRIES = 2
-"""Probes of a rate that must miss the objective before a search rejects it, since one disturbance is no knee."""
+"""Probes of a rate that must miss the objective before a search rejects it, since one disturbance is not a knee."""
 _CONNECTED_BY = ("connection", "topology")
 """Sections of a study, of which a change of a factor needs another connection."""
 BACKGROUND_NS = 500_000_000

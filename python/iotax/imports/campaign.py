@@ -121,7 +121,7 @@ def _parts_together(
     found: list[tuple[Measured, dict[str, str]]], naming: Naming, notes: Notes
 ) -> list[tuple[Measured, dict[str, str]]]:
     """With the parts of one run as one result; named as the first of them. Files whose names give a factor different
-    levels are no parts of one run, and with `--by job` none are."""
+    levels are not parts of one run, and with `--by job` none are."""
     runs: dict[object, list[tuple[Measured, dict[str, str]]]] = {}
     for at, (result, values) in enumerate(found):
         # Each thread's file has a number of its own, which names no replicate.

@@ -38,7 +38,7 @@ def _roots(path: Path, notes: Notes) -> list[Xml.Element]:
     if not begins:
         if diskspd_text.recognised(text):
             return diskspd_text.roots_of(path, text)
-        raise Unreadable(path, "neither `<Results>` (-Rxml) nor `Results for timespan` (-Rtext): no result of DiskSpd")
+        raise Unreadable(path, "neither `<Results>` (-Rxml) nor `Results for timespan` (-Rtext): not a DiskSpd result")
     head = text[: begins[0]].strip().removeprefix('<?xml version="1.0" encoding="utf-8"?>')
     if head:
         notes.add(path, f"skipped what stands before the results: {head.splitlines()[0][:100]!r}", line=1)

@@ -226,7 +226,7 @@ def _of_words(words: Sequence[str]) -> _Job:
         rate=given.get("g", ""),
     )
     if not re.fullmatch(r"(\d{1,12}i?)?", target.rate):
-        raise _wrong(f"-g{target.rate}: a number of bytes per ms, or of I/Os per second with an i, is meant")
+        raise _wrong(f"-g{target.rate}: a number of bytes per ms, or of I/Os per second with an i, is expected")
     return _Job(
         [target] * len(files),
         shared,
@@ -250,16 +250,16 @@ def _bytes(text: str, option: str, block_bytes: int = 0) -> int:
     """With K, M, G or T, which are binary; `b` counts blocks."""
     match = re.fullmatch(r"(\d{1,15})([KMGTB]?)", text.upper())
     if not match:
-        raise _wrong(f"{option}{text}: a size such as 8K is meant")
+        raise _wrong(f"{option}{text}: a size such as 8K is expected")
     size = int(match[1]) * (block_bytes if match[2] == "B" else _UNITS[match[2]])
     if not 0 < size < 1 << 62:
-        raise _wrong(f"{option}{text}: a size such as 8K is meant")
+        raise _wrong(f"{option}{text}: a size such as 8K is expected")
     return size
 
 
 def _number(text: str, option: str) -> int:
     if (number := small(text)) is None:
-        raise _wrong(f"{option}{text[:40]}: a whole number is meant")
+        raise _wrong(f"{option}{text[:40]}: a whole number is expected")
     return number
 
 
@@ -299,7 +299,7 @@ class _Element:
         text = (self.element.findtext(name) or "").strip()
         number = small(text) if text else default
         if number is None:
-            message = f"found {text[:40]!r} where a whole number is meant"
+            message = f"found {text[:40]!r} where a whole number is expected"
             raise Unreadable(self.path, message, at=f"{self.element.tag}/{name}")
         return number
 

@@ -174,7 +174,7 @@ def _bins(histogram: Fields) -> list[Bin]:
         bounds = _RANGE.fullmatch(text.replace(" ", ""))
         if bounds is None:
             raise Unreadable(
-                bucket.path, f"found {text[:80]!r} where a range such as 64-76us is meant", at=bucket.place("range")
+                bucket.path, f"found {text[:80]!r} where a range such as 64-76us is expected", at=bucket.place("range")
             )
         low_ns, high_ns = (
             None if not each else round(number(bucket.path, each, at=bucket.place("range")) * 1e3)
@@ -211,7 +211,7 @@ def stragglers(phase: str, first_s: float, last_s: float) -> list[str]:
 
 
 def start_of(text: str) -> int | None:
-    """Since 1970, in ns; None if it is no date."""
+    """Since 1970, in ns; None if it is not a date."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:

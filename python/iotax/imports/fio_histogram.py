@@ -101,7 +101,7 @@ def _row(path: Path, line: int, text: str) -> list[int]:
     if all(0 <= number < _COUNT_MAX for number in row):
         return row
     if text.endswith("\n"):
-        raise Unreadable(path, f"found {text[:60]!r} where counts are meant", line=line)
+        raise Unreadable(path, f"found {text[:60]!r} where counts are expected", line=line)
     return []
 
 

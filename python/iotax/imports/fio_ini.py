@@ -70,7 +70,7 @@ def read_jobs(path: Path, variables: Mapping[str, str]) -> list[Section]:
     own: Section | None = None
     lines = list(itertools.islice(_lines(path, depth=0), _OPTIONS_MAX + 1))
     if len(lines) > _OPTIONS_MAX:
-        raise Unreadable(path, f"more than {_OPTIONS_MAX:,} options: no job file of a benchmark")
+        raise Unreadable(path, f"more than {_OPTIONS_MAX:,} options: not a benchmark's job file")
     _refuse_unset(lines, variables)
     for at, content in lines:
         if section := _SECTION.match(content):
@@ -81,12 +81,12 @@ def read_jobs(path: Path, variables: Mapping[str, str]) -> list[Section]:
             jobs.append(own)
             continue
         if own is None:
-            raise Unreadable(at.path, f"found {content[:60]!r} before any [job]: no job file of fio", line=at.line)
+            raise Unreadable(at.path, f"found {content[:60]!r} before any [job]: not a fio job file", line=at.line)
         name, equals, value = content.partition("=")
         text = _calculated(at, _expanded(value.strip(), variables)) if equals else ""
         own.put(known_name(name.strip()), text or EMPTY, at)
     if not jobs:
-        raise Unreadable(path, "no [job] in it: no job file of fio")
+        raise Unreadable(path, "no [job] in it: not a fio job file")
     return jobs
 
 
@@ -100,7 +100,7 @@ def _unused(name: str, jobs: list[Section]) -> str:
 
 
 def _lines(path: Path, depth: int) -> Iterator[tuple[At, str]]:
-    """What is no comment, and the lines of included files in their place."""
+    """What is not a comment, and the lines of included files in their place."""
     if depth > _INCLUDES_MAX:
         raise Unreadable(path, "files include each other without end")
     for line, text in enumerate(text_of(path).splitlines(), start=1):

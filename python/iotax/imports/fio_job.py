@@ -86,7 +86,7 @@ def _stream(section: Section, job: Job, notes: list[str]) -> dict[str, Any]:
         given = next((each for each in ("rwmixwrite", "rwmixread") if each in section.options), "rw")
         if not job.mixed:
             raise section.wrong("rw", f"rw={job.kind}: a study reads and writes only")
-        raise section.wrong(given, f"found {section.options[given]!r} where a percentage is meant")
+        raise section.wrong(given, f"found {section.options[given]!r} where a percentage is expected")
     if not job.held_mix:
         reads, writes = (size_of(text) or 0 for text in per_direction(section.options["rate_iops"], "0"))
         share = round(100 * reads / (reads + writes), 2)
@@ -106,7 +106,7 @@ def _block(section: Section, job: Job, notes: list[str]) -> int:
     given = next((each for each in ("bssplit", "bsrange") if each in section.options), "bs")
     sizes = job.block_sizes
     if not sizes or not min(sizes):
-        raise section.wrong(given, f"found {section.options.get(given, '')!r} where a size is meant")
+        raise section.wrong(given, f"found {section.options.get(given, '')!r} where a size is expected")
     size = _most_frequent(section.options[given], job) if given == "bssplit" else sizes[0]
     if len(sizes) > 1:
         notes.append(
@@ -115,7 +115,7 @@ def _block(section: Section, job: Job, notes: list[str]) -> int:
         )
     whole = -(-size // _SECTOR) * _SECTOR
     if whole != size:
-        notes.append(f"{given}: {size} bytes are no multiple of {_SECTOR}: the study takes {format_size(whole)}")
+        notes.append(f"{given}: {size} bytes are not a multiple of {_SECTOR}: the study takes {format_size(whole)}")
     return whole
 
 
@@ -132,7 +132,7 @@ def _random(section: Section, job: Job, notes: list[str]) -> float:
     shares = job.random_percents
     if shares is None:
         raise section.wrong(
-            "percentage_random", f"found {section.options['percentage_random']!r} where percentages are meant"
+            "percentage_random", f"found {section.options['percentage_random']!r} where percentages are expected"
         )
     found = job.of_directions(shares)
     if len(found) > 1:
@@ -176,7 +176,7 @@ def _times(sections: Sequence[Section], notes: list[str]) -> dict[str, str]:
         if text := sections[0].options.get(option):
             seconds = seconds_of(text)
             if seconds is None:
-                raise sections[0].wrong(option, f"found {text!r} where a time is meant")
+                raise sections[0].wrong(option, f"found {text!r} where a time is expected")
             if seconds:
                 found[field] = format_duration(round(seconds * 1e9))
     if "runtime" not in found:
@@ -245,7 +245,7 @@ def _volume(
             if text is not None:
                 notes.append(f"size={text} ({section.name}): of a target that the study does not know: left out")
         elif (size := size_of(text)) is None:
-            raise section.wrong("size", f"found {text!r} where a size is meant")
+            raise section.wrong("size", f"found {text!r} where a size is expected")
         else:
             sizes.append(size)
     names = [section.options.get("filename", "") for section in sections]
@@ -312,7 +312,7 @@ def _count(section: Section, name: str, default: str) -> int:
     text = section.options.get(name, default)
     count = size_of(text)
     if count is None or (count == 0 and name in ("iodepth", "numjobs")):
-        raise section.wrong(name, f"found {text!r} where a whole number is meant")
+        raise section.wrong(name, f"found {text!r} where a whole number is expected")
     return count
 
 

@@ -30,7 +30,7 @@ _TOGETHER = "All clients"
 _BETWEEN = 32
 """Halfway between bytes and KiB, as a ratio."""
 _TOGETHER_MIN = 0.9
-"""Share of the longest job that all must have run together; less is no load that ever was."""
+"""Share of the longest job that all must have run together; less is not a load that ever was."""
 _CLOCKS_APART_S = 3.0
 """By which whole seconds, and the time that a report takes, may put two reports of one run apart."""
 
@@ -44,7 +44,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     documents = fio_text.outputs(path, text, notes) if printed else read_documents(path, notes)
     reports = [each for each in documents if each.parts("jobs") or each.parts("client_stats")]
     if not reports:
-        raise Unreadable(path, "neither `jobs` nor `client_stats`: no result of fio; leave this file out")
+        raise Unreadable(path, "neither `jobs` nor `client_stats`: not a fio result; leave this file out")
     runs: list[Fields] = []
     for each in reports:
         if runs and _continues(runs[-1], each):
@@ -410,5 +410,5 @@ def _apart(rows: Sequence[Fields], duration_ns: int, skew_ns: int | None) -> lis
         return []
     return [
         f"job_start, runtime: its {len(runtimes_ms)} jobs ran together for only {max(0.0, shared_ns) / 1e9:.1f} of "
-        f"{duration_ns / 1e9:.1f} s: their sum is no rate that was ever reached"
+        f"{duration_ns / 1e9:.1f} s: their sum is not a rate that was ever reached"
     ]

@@ -68,7 +68,7 @@ class Job:
 
     @property
     def depth(self) -> int | None:
-        """I/Os in flight of each clone; None if it is no number."""
+        """I/Os in flight of each clone; None if it is not a number."""
         return 1 if self.synchronous else small(self.options.get("iodepth", "1"))
 
     @property
@@ -86,7 +86,7 @@ class Job:
 
     @property
     def read_percent(self) -> float | None:
-        """None of a kind that is neither reads nor writes, or where it is no number."""
+        """None of a kind that is neither reads nor writes, or where it is not a number."""
         if self.kind not in _MIXES:
             return None
         if not self.mixed:
@@ -100,7 +100,7 @@ class Job:
 
     @property
     def random_percents(self) -> tuple[float, float] | None:
-        """Of reads and of writes, as far as there are any; None if it is no number."""
+        """Of reads and of writes, as far as there are any; None if it is not a number."""
         if self.kind not in _MIXES:
             return None
         whole = _MIXES[self.kind][1]
@@ -193,7 +193,7 @@ def size_of(text: str) -> int | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """None if it is no time."""
+    """None if it is not a time."""
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]*)", text.strip().lower())
     return float(found[1]) * _SECONDS[found[2]] if found and found[2] in _SECONDS else None
 

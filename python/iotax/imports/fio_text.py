@@ -189,7 +189,7 @@ def _side(path: Path, line: int, figures: str) -> dict[str, Any]:
     else:
         moved = moved.group(0, 1, 2, 3)
     if rate is None or moved is None:
-        raise Unreadable(path, f"found {figures.strip()[:80]!r} where a rate and a time are meant", line=line)
+        raise Unreadable(path, f"found {figures.strip()[:80]!r} where a rate and a time are expected", line=line)
     return {
         "iops": number(path, rate[1], line=line, at="IOPS") * _DECIMAL[rate[2]],
         "io_bytes": round(number(path, moved[1], line=line) * _BINARY[moved[2]]),

@@ -52,7 +52,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
                 raise Unreadable(path, f"{len(cells)} columns where the header names {len(header)}", line=line)
             tests.append(_Test(line, dict(zip(header, cells, strict=False)), spec, version))
     if not tests:
-        raise Unreadable(path, "no row ALL under a line 'Target Type,…: no result of Iometer")
+        raise Unreadable(path, "no row ALL under a line 'Target Type,…: not an Iometer result")
     if any(test.spec and BLOCK_SIZE not in test.spec for test in tests):
         notes.add(path, "it does not say the block size of each test: it stands in the configuration only")
     several = len(tests) > 1

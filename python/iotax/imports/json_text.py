@@ -11,7 +11,7 @@ from typing import Any
 from iotax.imports.problems import FIGURE_MAX, Notes, Unreadable, number, text_of, whole
 
 _DIGITS_MAX = 19
-"""Of an integer; more are no figure, and Python refuses more than 4,300."""
+"""Of an integer; more are not a figure, and Python refuses more than 4,300."""
 
 
 class _TooLarge(ValueError):  # noqa: N818 - a figure, not a bug
@@ -66,7 +66,7 @@ class Fields:
         return self.values.get(name) is not None
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Raises Unreadable if it is no finite number, or missing without a default."""
+        """Raises Unreadable if it is not a finite number, or missing without a default."""
         value = self._given(name, default)
         return number(self.path, value, at=self.place(name))
 
@@ -82,7 +82,7 @@ class Fields:
         return whole(self.path, self._given(name, default), at=self.place(name))
 
     def text(self, name: str, default: str = "") -> str:
-        """Of a number, as it is written; empty for anything else that is no text."""
+        """Of a number, as it is written; empty for anything else that is not text."""
         value = self.values.get(name)
         return str(value) if isinstance(value, str | int | float) else default
 
@@ -90,7 +90,7 @@ class Fields:
         """An object within; an empty one where it is missing. Raises Unreadable if it is something else."""
         value = self.values.get(name)
         if value is not None and not isinstance(value, dict):
-            raise Unreadable(self.path, "an object is meant here", at=self.place(name))
+            raise Unreadable(self.path, "an object is expected here", at=self.place(name))
         return Fields(self.path, value or {}, self.place(name))
 
     def parts(self, name: str, label: str = "") -> list[Fields]:
@@ -98,7 +98,7 @@ class Fields:
         Raises Unreadable if it is something else."""
         value = self.values.get(name)
         if value is not None and not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
-            raise Unreadable(self.path, "a list of objects is meant here", at=self.place(name))
+            raise Unreadable(self.path, "a list of objects is expected here", at=self.place(name))
         at = self.place(name)
         return [Fields(self.path, each, f"{at}, {each[label]}" if label in each else at) for each in value or ()]
 
@@ -166,7 +166,7 @@ def _skipped(path: Path, text: str, begin: int, end: int, notes: Notes) -> None:
     words = text[begin:end].strip()
     if words:
         line = line_of(text, _after_space(text, begin))
-        notes.add(path, f"skipped what is no JSON: {words.splitlines()[0][:100]!r}", line=line)
+        notes.add(path, f"skipped what is not JSON: {words.splitlines()[0][:100]!r}", line=line)
 
 
 def _broken(path: Path, text: str, begin: int, error: json.JSONDecodeError) -> Unreadable:

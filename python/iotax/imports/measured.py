@@ -33,12 +33,12 @@ _SAME_SIZE = 0.01
 """Share by which the mean size of an I/O may be off the block size that was asked for: the last one may be short."""
 
 _TOGETHER_MIN = 0.9
-"""Share of the longest part that all must have run together; less is no load that ever was."""
+"""Share of the longest part that all must have run together; less is not a load that ever was."""
 _PIECES = 64
 """Into which a wide bin is spread."""
 _COUNT_MAX = MOST
 _YEARS_NS = 10 * 366 * 86_400 * 10**9
-"""Longer is no run."""
+"""Longer is not a run."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,10 @@ class Measured:
             ("rate", self.rate_iops or 1, _COUNT_MAX),
         ):
             if not 0 < value < most:
-                raise Unreadable(self.path, f"{value:g} is no possible value", at=name)
+                raise Unreadable(self.path, f"{value:g} is not a possible value", at=name)
         for name, value in (("start", self.start_unix_ns), ("errors", self.errors), ("warm-up", self.warmup_ns)):
             if value is not None and not 0 <= value < _COUNT_MAX:
-                raise Unreadable(self.path, f"{value:g} is no possible value", at=name)
+                raise Unreadable(self.path, f"{value:g} is not a possible value", at=name)
         for name, stream in (("reads", self.read), ("writes", self.write), ("flushes", self.sync)):
             if stream is not None and (wrong := unsound_direction(stream)):
                 raise Unreadable(self.path, wrong, at=name)
@@ -172,7 +172,7 @@ class Measured:
                 raise Unreadable(self.path, wrong, at="percentiles")
         for part in self.cpu:
             if not 0 <= part.busy_ns < _COUNT_MAX:
-                raise Unreadable(self.path, f"{part.busy_ns:g} ns is no possible value", at="CPU")
+                raise Unreadable(self.path, f"{part.busy_ns:g} ns is not a possible value", at="CPU")
         return self
 
 
@@ -243,7 +243,7 @@ def together(parts: Sequence[Measured]) -> Measured:
         said.append(
             f"its {len(parts)} files, {first.path.name} to {parts[-1].path.name}, ran together for only "
             f"{max(0, shared_ns) / 1e9:.1f} of {longest_ns / 1e9:.1f} s: "
-            "their sum is no rate that was ever reached"
+            "their sum is not a rate that was ever reached"
         )
     depths = {each.per_worker for each in parts}
     return replace(

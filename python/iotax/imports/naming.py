@@ -11,7 +11,7 @@ from iotax.trial import LevelValue
 from iotax.units import parse_size
 
 REPLICATE, BLOCK = "replicate", "block"
-"""Names that say which run it is, and are no factors."""
+"""Names that say which run it is, and are not factors."""
 SAME = {
     "bs": "block_size",
     "blocksize": "block_size",
@@ -79,7 +79,7 @@ def run_number(values: Mapping[str, str], name: str, path: Path) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise PatternError(f"{path}: {name} {text!r} is no number from 1 on")
+        raise PatternError(f"{path}: {name} {text!r} is not a number from 1 on")
     return int(text)
 
 

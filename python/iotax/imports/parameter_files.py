@@ -68,13 +68,13 @@ class _Definition:
     def number(self, option: str, text: str, most: float = 1e15) -> float:
         found = small(text.rstrip("%"))
         if found is None or not 0 <= found <= most:
-            raise self.wrong(option, f"found {text!r} where a number is meant")
+            raise self.wrong(option, f"found {text!r} where a number is expected")
         return found
 
     def size(self, option: str, text: str) -> int:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)b?", text.lower())
         if found is None or len(text) > 24:
-            raise self.wrong(option, f"found {text!r} where a size such as 4k is meant")
+            raise self.wrong(option, f"found {text!r} where a size such as 4k is expected")
         return round(float(found[1]) * _UNITS[found[2]])
 
 
@@ -107,7 +107,7 @@ def _of_vdbench(path: Path, name: str) -> Converted:
             raise Unreadable(path, f"it has no {kind}= definition")
     steps = [step for run in runs for step in _steps(run, workloads, storages, notes)]
     if len(steps) > _STEPS_MAX:
-        raise Unreadable(path, f"it runs {len(steps)} loads: more than {_STEPS_MAX} are no study")
+        raise Unreadable(path, f"it runs {len(steps)} loads: more than {_STEPS_MAX} are not a study")
     times = {
         field_name: {round(run.number(option, text)) for run in runs if (text := run.text(option)) is not None}
         for field_name, option in (("runtime", "elapsed"), ("warmup", "warmup"))
@@ -255,7 +255,7 @@ def _whole(workload: _Definition, text: str, notes: list[str]) -> int:
     size = workload.size("xfersize", text)
     whole = max(1, -(-size // _SECTOR)) * _SECTOR
     if whole != size:
-        notes.append(f"xfersize: {size} bytes are no multiple of {_SECTOR}: the study takes {format_size(whole)}")
+        notes.append(f"xfersize: {size} bytes are not a multiple of {_SECTOR}: the study takes {format_size(whole)}")
     return whole
 
 
@@ -359,7 +359,7 @@ def _blocks(path: Path) -> list[_Block]:
         elif found and text:
             found[-1][2].append(text)
     if not any(title.startswith("size,") for title, _, _ in found):
-        raise Unreadable(path, "no access specifications: no configuration of Iometer")
+        raise Unreadable(path, "no access specifications: not an Iometer configuration")
     return found
 
 
@@ -379,7 +379,7 @@ def _access(path: Path, line: int, row: str) -> Pattern:
     cells = [small(each) for each in row.split(",")[:4]]
     size, share, read, random = [*cells, None, None, None, None][:4]
     if None in (size, share, read, random) or not (0 <= read <= 100 and 0 <= random <= 100 and 0 <= size <= 1 << 30):  # ty: ignore[unsupported-operator]
-        raise Unreadable(path, f"found {row!r} where size, % of size, % reads and % random are meant", line=line)
+        raise Unreadable(path, f"found {row!r} where size, % of size, % reads and % random are expected", line=line)
     assert size is not None and share is not None and read is not None and random is not None
     return Pattern(math.ceil(size / _SECTOR) * _SECTOR, read, random, share)
 
@@ -455,5 +455,5 @@ def _ramp_s(path: Path, blocks: Sequence[_Block]) -> int:
 
 def _whole_number(path: Path, text: str, line: int, at: str) -> int:
     if not text.strip().isdecimal() or len(text) > 18:
-        raise Unreadable(path, f"found {text!r} where a whole number is meant", line=line, at=at)
+        raise Unreadable(path, f"found {text!r} where a whole number is expected", line=line, at=at)
     return int(text)

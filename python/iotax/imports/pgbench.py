@@ -75,16 +75,16 @@ def _log(path: Path, notes: Notes) -> Measured:
 
 def _transaction(path: Path, line: int, text: bytes) -> Transaction:
     if len(words := text.split()) < COLUMNS_MIN:
-        raise Unreadable(path, f"{len(words)} columns where at least {COLUMNS_MIN} are meant", line=line)
+        raise Unreadable(path, f"{len(words)} columns where at least {COLUMNS_MIN} are expected", line=line)
     try:
         found = transaction_of(text)
     except Aggregated:
         raise Unreadable(path, "a log of --aggregate-interval: log transactions, with -l alone", line=line) from None
     except ValueError:
-        raise Unreadable(path, f"found {text[:80]!r} where numbers are meant", line=line) from None
+        raise Unreadable(path, f"found {text[:80]!r} where numbers are expected", line=line) from None
     # Within a month of each other, and before the year 5000.
     if not 0 <= (found.latency_us or 0) < _LATENCY_MAX_US or not 0 < found.ended_us < _END_MAX_US:
-        raise Unreadable(path, f"found {text[:80]!r}, whose times are no possible ones", line=line)
+        raise Unreadable(path, f"found {text[:80]!r}, whose times are not possible", line=line)
     return found
 
 

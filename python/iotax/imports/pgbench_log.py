@@ -33,7 +33,7 @@ def transaction_of(line: bytes) -> Transaction:
     """Raises ValueError if the line is none."""
     words = line.split()
     if len(words) < COLUMNS_MIN:
-        raise ValueError(f"{len(words)} columns where at least {COLUMNS_MIN} are meant")
+        raise ValueError(f"{len(words)} columns where at least {COLUMNS_MIN} are expected")
     ended_us = int(words[4]) * 1_000_000 + int(words[5])
     if words[2] in (b"failed", b"skipped"):
         return Transaction(ended_us, None, failed=words[2] == b"failed")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FIGURE_MAX = 1e18
-"""Larger figures are no result of any program, and do not fit a notebook's integers."""
+"""Larger figures are not a result of any program, and do not fit a notebook's integers."""
 _HEAD_BYTES = 512
 """Read to find out how text is encoded."""
 _TEXT_MAX_BYTES = 1 << 30
@@ -131,7 +131,7 @@ def number(path: Path, text: object, *, line: int | None = None, at: str = "") -
         except (ValueError, OverflowError):
             found = math.nan
     if math.isnan(found):
-        raise Unreadable(path, f"found {_short(text)} where a number is meant", line=line, at=at)
+        raise Unreadable(path, f"found {_short(text)} where a number is expected", line=line, at=at)
     if abs(found) > FIGURE_MAX:
         raise Unreadable(path, f"found {_short(text)}, which is too large to be a figure", line=line, at=at)
     return found
@@ -141,7 +141,7 @@ def whole(path: Path, text: object, *, line: int | None = None, at: str = "") ->
     """A count, from 0 on. Raises Unreadable."""
     found = number(path, text, line=line, at=at)
     if found < 0 or found != int(found):
-        raise Unreadable(path, f"found {_short(text)} where a count is meant", line=line, at=at)
+        raise Unreadable(path, f"found {_short(text)} where a count is expected", line=line, at=at)
     return int(text) if isinstance(text, int) else int(found)
 
 

@@ -276,7 +276,7 @@ def _end(path: Path, host: Fields, statistic: Fields, notes: Notes) -> datetime:
             return datetime.strptime(text, form).replace(tzinfo=UTC)
         except ValueError:
             continue
-    raise Unreadable(path, f"found {text!r} where date and time are meant", at="timestamp")
+    raise Unreadable(path, f"found {text!r} where date and time are expected", at="timestamp")
 
 
 def _past_midnight(end: datetime, previous: datetime) -> datetime:
@@ -294,7 +294,7 @@ def _iso(path: Path, text: str) -> str:
             return datetime.strptime(text, form).date().isoformat()
         except ValueError:
             continue
-    raise Unreadable(path, f"found {text!r} where a date is meant: record with S_TIME_FORMAT=ISO", at="date")
+    raise Unreadable(path, f"found {text!r} where a date is expected: record with S_TIME_FORMAT=ISO", at="date")
 
 
 def _interval_s(statistic: Fields, end: datetime, previous: datetime | None) -> float:
@@ -340,7 +340,7 @@ def _esxtop_samples(path: Path, rows: Iterator[tuple[int, list[str]]], total: in
         try:
             at = datetime.strptime(row[0], _ESXTOP_TIME).replace(tzinfo=UTC)
         except ValueError:
-            raise Unreadable(path, f"found {row[0]!r} where MM/DD/YYYY HH:MM:SS is meant", line=line) from None
+            raise Unreadable(path, f"found {row[0]!r} where MM/DD/YYYY HH:MM:SS is expected", line=line) from None
         end_ns = round(at.timestamp() * 1e9)
         if previous is not None and end_ns > previous:
             # Each row is of the interval that ends with it; the first one's is not known.

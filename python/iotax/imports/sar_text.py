@@ -78,4 +78,4 @@ def _moment(path: Path, line: int, day: str, row: re.Match[str]) -> datetime:
     try:
         return datetime.strptime(text, form).replace(tzinfo=UTC)
     except ValueError:
-        raise Unreadable(path, f"found {text!r} where date and time are meant", line=line) from None
+        raise Unreadable(path, f"found {text!r} where date and time are expected", line=line) from None

@@ -38,7 +38,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
 def _run(path: Path, run: int, text: str, notes: Notes) -> Measured:
     printed = _printed(path, text)
     if not printed.parts:
-        raise Unreadable(path, "no row “NAME from core N: IOPS MiB/s average min max”: no result of spdk_nvme_perf")
+        raise Unreadable(path, "no row “NAME from core N: IOPS MiB/s average min max”: not a spdk_nvme_perf result")
     if not printed.total:
         notes.add(path, "it ends before its total: the rows are added up", at="Total")
     asked = _asked(text)

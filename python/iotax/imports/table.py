@@ -56,7 +56,7 @@ def given_columns(words: Sequence[str]) -> tuple[Column, ...]:
             raise PatternError(f"--column {word}: {name} is named twice")
         if re.match(r"latency|cpu_", name) and not Column(name, title).is_figure:
             raise PatternError(
-                f"--column {word}: {name} is no figure that a table can hold; write latency_ms, latency_p99_ms or "
+                f"--column {word}: {name} is not a figure that a table can hold; write latency_ms, latency_p99_ms or "
                 f"latency_max_ms (or _s, _us, _ns), or cpu_ROLE_cores, where ROLE is one of {', '.join(ROLES)}"
             )
         found[name] = Column(name, title)
@@ -241,6 +241,6 @@ def _start(path: Path, line: int, text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise Unreadable(
-            path, f"found {text[:80]!r} where a time is meant, such as 2026-05-01T10:00:00Z", line=line, at="start"
+            path, f"found {text[:80]!r} where a time is expected, such as 2026-05-01T10:00:00Z", line=line, at="start"
         ) from None
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e9)

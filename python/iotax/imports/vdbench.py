@@ -248,6 +248,6 @@ def _interval_s(path: Path, intervals: Sequence[Row]) -> float:
 def _seconds_of(path: Path, text: str, line: int) -> float:
     parts = text.split(":")
     if len(parts) != 3:
-        raise Unreadable(path, f"found {text!r} where a time of day is meant", line=line, at="tod")
+        raise Unreadable(path, f"found {text!r} where a time of day is expected", line=line, at="tod")
     hours, minutes, seconds = (number(path, part, line=line, at="tod") for part in parts)
     return hours * 3600 + minutes * 60 + seconds

@@ -62,7 +62,7 @@ def counts_of(path: Path) -> dict[tuple[str, int], Counts]:
             count = whole(path, re.sub(r"\D", "", row["count"]), line=line, at="count")
             own.append(Bin(_ns(path, row["low"], line), high_ns, count))
         elif own is not None and " < " in content and "min(ms)" not in content:
-            raise Unreadable(path, f"found {content.strip()[:60]!r} where a bin is meant", line=line)
+            raise Unreadable(path, f"found {content.strip()[:60]!r} where a bin is expected", line=line)
     if not found:
         raise Unreadable(path, "no run with a histogram in it", line=1)
     return found

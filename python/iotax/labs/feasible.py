@@ -22,7 +22,7 @@ def impossible(
     load = settings.load
     blocks = sorted({each.block_size for each in load.accesses()})
     if odd := next((block for block in blocks if block % block_size_bytes), None):
-        yield f"its blocks have {block_size_bytes} bytes, of which {format_size(odd)} is no multiple"
+        yield f"its blocks have {block_size_bytes} bytes, of which {format_size(odd)} is not a multiple"
     if max_io_bytes is not None and blocks[-1] > max_io_bytes:
         yield (
             f"accepts at most {format_size(max_io_bytes)} per I/O, and `block_size:` is {format_size(blocks[-1])}; "

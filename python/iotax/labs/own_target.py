@@ -86,7 +86,7 @@ def measure(
     loads_max: int,
 ) -> OwnTarget:
     """Measures each load of these treatments once, at most `loads_max`, but one of each protocol: first those with the
-    most outstanding I/Os, and of these the smallest and the largest blocks. A load that fails is no obstacle to
+    most outstanding I/Os, and of these the smallest and the largest blocks. A load that fails is not an obstacle to
     others."""
     distinct: list[Settings] = []
     for each in map(on_own_target, asked):

@@ -123,7 +123,7 @@ class _Server(ThreadingHTTPServer):
             return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news on our standard error; a defect of ours is, once for each kind."""
+        """A client that goes away is not news on our standard error; a defect of ours is, once for each kind."""
         del request, client_address
         error = sys.exc_info()[1]
         if error is None or isinstance(error, OSError):

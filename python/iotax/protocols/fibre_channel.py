@@ -14,9 +14,9 @@ def _wrong(_host: str, names: Sequence[str], _query: Query) -> str:
     if len(names) != 2:
         return "the target's WWPN or the LUN is missing"
     if not _WWPN.fullmatch(names[0].lower()):
-        return f"{names[0]!r} is no WWPN (16 hexadecimal digits without colons)"
+        return f"{names[0]!r} is not a WWPN (16 hexadecimal digits without colons)"
     if not names[1].isdecimal():
-        return f"the LUN {names[1]!r} is no number"
+        return f"the LUN {names[1]!r} is not a number"
     return ""
 
 

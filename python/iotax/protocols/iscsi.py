@@ -12,9 +12,9 @@ def _wrong(_host: str, names: Sequence[str], _query: Query) -> str:
     if len(names) != 2:
         return "the target name or the LUN is missing"
     if not re.match(r"(iqn|eui|naa)\.", names[0]):
-        return f"{names[0]!r} is no iSCSI name (iqn., eui. or naa.)"
+        return f"{names[0]!r} is not an iSCSI name (iqn., eui. or naa.)"
     if not names[1].isdecimal():
-        return f"the LUN {names[1]!r} is no number"
+        return f"the LUN {names[1]!r} is not a number"
     return ""
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from iotax.queueing.open import MMc
 
-# A single queue is no model of a larger machine.
+# A single queue is not a model of a larger machine.
 SERVERS_MAX = 4096
 
 

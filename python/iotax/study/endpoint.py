@@ -141,4 +141,4 @@ def _check_kernel(host: str, path: str, query: dict[str, list[str]], form: str) 
     for name, most in _CONNECTIONS_MAX.items():
         value = query.get(name, ["1"])[0]
         if not value.isdecimal() or not 1 <= int(value) <= most:
-            raise ValueError(f"{name} is no number from 1 to {most}; {form}")
+            raise ValueError(f"{name} is not a number from 1 to {most}; {form}")

@@ -113,7 +113,7 @@ commands on every host."""
     def _a_scheduler_with_what_it_needs(self) -> Cluster:
         if re.fullmatch(r"(tcp|tls)://[^/\s]+:[0-9]+", self.scheduler) is None:
             raise ValueError(
-                f"{self.scheduler!r} is no scheduler's address; write it as tcp://HOST:PORT or tls://HOST:PORT"
+                f"{self.scheduler!r} is not a scheduler's address; write it as tcp://HOST:PORT or tls://HOST:PORT"
             )
         if self.scheduler.startswith("tls:") != (self.tls is not None):
             raise ValueError("`tls: {ca: …, cert: …, key: …}` belongs to a scheduler at tls://, and to no other")

@@ -286,7 +286,7 @@ def _message(error: Any, place: Place) -> str:
             return "missing"
         case "literal_error":
             expected = [word.strip(" '") for word in error["ctx"]["expected"].replace(" or ", ",").split(",")]
-            return f"found {_show(found)}{_nearest(found, expected)}; one of {', '.join(expected)} is meant"
+            return f"found {_show(found)}{_nearest(found, expected)}; one of {', '.join(expected)} is expected"
         case "value_error":
             return f"found {_show(found)}: {error['ctx']['error']}"
         case "dict_type" | "model_type" | "model_attributes_type":

@@ -101,7 +101,7 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
         strangers = [name for name in each.guests if name not in mine]
         if each.kind == "esxi" and strangers:
             place = ("lab", "hosts", "hypervisors", index, "guests")
-            said = f"{strangers[0]} is no initiator or target of this lab; name a guest as the inventory does"
+            said = f"{strangers[0]} is not an initiator or target of this lab; name a guest as the inventory does"
             yield place, f"{said}, which are {', '.join(mine)}: their own CPU time is taken off esxtop's"
     embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
     if embedded and not {*_values(study, "media")} <= {"memory", "model"}:
@@ -380,8 +380,8 @@ def _reduced(study: Study) -> Iterator[tuple[Place, str]]:
                 size, block = format_size(access.block_size), format_size(volume.dedupe_block)
                 yield (
                     ("volume", "dedupe_block"),
-                    f"writes of {size} are no multiple of blocks of {block}: storage that compares such blocks finds "
-                    "none equal; say less",
+                    f"writes of {size} are not a multiple of blocks of {block}: storage that compares such blocks "
+                    "finds none equal; say less",
                 )
                 return
     if study.precondition is not None and study.precondition.block_size % volume.dedupe_block:
@@ -444,8 +444,8 @@ def _streams(study: Study) -> Iterator[tuple[Place, str]]:
                 if block % 512 or size % block:
                     yield (
                         (*place, name, "block_size"),
-                        f"{format_size(block)} is no multiple of 512 bytes, "
-                        f"or the volume's {format_size(size)} is no multiple of it",
+                        f"{format_size(block)} is not a multiple of 512 bytes, "
+                        f"or the volume's {format_size(size)} is not a multiple of it",
                     )
 
 
@@ -563,9 +563,9 @@ def _cells(study: Study) -> Iterator[tuple[Place, str]]:
     """Rules between fields that may be factors, checked for every pair of their levels."""
     for block, size in itertools.product(_values(study, "block_size"), _values(study, "size")):
         if block % 512:
-            yield _place(study, "block_size"), f"{format_size(block)} is no multiple of 512 bytes"
+            yield _place(study, "block_size"), f"{format_size(block)} is not a multiple of 512 bytes"
         if size % block:
-            yield _place(study, "size"), f"{format_size(size)} is no multiple of the block size {format_size(block)}"
+            yield _place(study, "size"), f"{format_size(size)} is not a multiple of the block size {format_size(block)}"
     for working_set, size in itertools.product(_values(study, "working_set"), _values(study, "size")):
         embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
         if working_set is not None and embedded and working_set > size:

@@ -301,4 +301,4 @@ def _parsed(name: str, text: str) -> CostTable:
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(map(str, first["loc"])) or "the whole file"
-        raise CostsError(f"{name} is no table of costs: {at}: {first['msg']}") from error
+        raise CostsError(f"{name} is not a table of costs: {at}: {first['msg']}") from error

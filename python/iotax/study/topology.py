@@ -171,7 +171,7 @@ def refused(
         yield "encryption", reason
     yield from _refused_paths(protocol, topology, guests)
     if topology.nconnect > 1 and protocol not in _NFS:
-        yield "nconnect", f"{protocol} is no NFS mount, which alone has nconnect"
+        yield "nconnect", f"{protocol} is not an NFS mount, which alone has nconnect"
     yield from _refused_timeouts(protocol, topology)
     if topology.io_queues > 1 and protocol not in _NVME:
         yield "io_queues", f"{protocol} has no I/O queues to choose; only NVMe controllers have"
@@ -312,7 +312,7 @@ def _plain(protocol: str) -> str | None:
     if protocol in _NO_NETWORK:
         return _NO_NETWORK[protocol]
     if protocol not in OVER_TCP:
-        made = "FCoE frames are no IP" if protocol == "fcp" else "RDMA in software makes packets that pass by"
+        made = "FCoE frames are not IP" if protocol == "fcp" else "RDMA in software makes packets that pass by"
         return f"{made}; encryption is for {', '.join(OVER_TCP)}"
     return None
 

@@ -140,7 +140,7 @@ def initiators_of(text: str | None, targets: Mapping[str, str]) -> list[str | di
     found: list[str | dict[str, Any]] = []
     for word in text.split(","):
         if (host := _HOST.fullmatch(word.strip())) is None:
-            raise VersusError(f"--hosts {word.strip()!r} is no host: write [USER@]HOST[:PORT], with commas between")
+            raise VersusError(f"--hosts {word.strip()!r} is not a host: write [USER@]HOST[:PORT], with commas between")
         given = {name: value for name, value in host.groupdict().items() if value is not None}
         found.append(given["name"] if len(given) == 1 else {**given, **_port(given)})
     return found

@@ -29,7 +29,7 @@ def priced(summary: Summary) -> list[tuple[Finding, Doubt]]:
 
 def _against(summary: Summary, arm: str, base: str) -> str:
     """The cost as a multiple of the baseline's; for both bounds if the baseline has two. If an emulated carrier is part
-    of it, the reason why it is no verdict."""
+    of it, the reason why it is not a verdict."""
     assert summary.costs is not None
     cpu, model = summary.models[CPU.key], summary.costs.model
     ends = cpu.brackets.arms(summary.grid, base)

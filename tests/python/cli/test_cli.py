@@ -75,7 +75,7 @@ def test_a_comparison_that_no_study_can_ask_leaves_no_file() -> None:
     small = iotax("vs", "nfs3", "iscsi", "--size", "1k")
     assert deep.exit_code == small.exit_code == Exit.USAGE
     assert "iotax: --size: 512MiB cannot hold all I/Os in flight" in deep.output
-    assert "iotax: --size: 1KiB is no multiple of the block size 4KiB" in small.output
+    assert "iotax: --size: 1KiB is not a multiple of the block size 4KiB" in small.output
     assert not Path("out").exists()
 
 
@@ -151,7 +151,7 @@ def test_quantities_are_written_on_the_command_line_as_in_a_study() -> None:
         assert refused.exit_code == 2
         assert "found '0.8': a fraction of 1 or a percentage? Write 80% or 0.8%" in refused.output
     refused = iotax("compare", "a", "b", "--margin", "5%").output
-    assert "no notebook in out/; `iotax run` creates one, or name one; a and b are no files here either" in refused
+    assert "no notebook in out/; `iotax run` creates one, or name one; a and b are not files here either" in refused
     assert "or give --cpu-us 81" in iotax("size", "--iops", "70k").output
 
 
@@ -190,7 +190,7 @@ def test_without_an_engine_it_is_said_what_to_do(tiny: Path, monkeypatch: pytest
     for command in ("run", "check"):
         done = iotax(command, tiny)
         assert done.exit_code == 4
-        assert "IOTAX_ENGINE names /nowhere/iotax-engine, which is no program" in done.output
+        assert "IOTAX_ENGINE names /nowhere/iotax-engine, which is not a program" in done.output
 
 
 def test_a_driver_on_the_command_line_is_another_study(engine: FakeEngine, tiny: Path) -> None:
@@ -444,7 +444,7 @@ def test_json_in_place_of_the_text_and_beside_it(engine: FakeEngine, tiny: Path,
     beside = iotax("show", "--json", tmp_path / "beside.json")
     assert "8 of 8 trials measured" in beside.output
     assert json.loads((tmp_path / "beside.json").read_text()) == ran
-    # A word that is no file of JSON belongs to the command.
+    # A word that is not a file of JSON belongs to the command.
     assert json.loads(iotax("plan", "--json", tiny).stdout)["study"] == "tiny"
 
 

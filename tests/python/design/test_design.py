@@ -259,7 +259,7 @@ def test_plan_prints_what_the_design_can_tell(engine: FakeEngine, tmp_path: Path
 @pytest.mark.parametrize(
     ("design", "said"),
     [
-        ("fraction: 1/3", "one of 1, 1/2, 1/4, 1/8, 1/16 is meant"),
+        ("fraction: 1/3", "one of 1, 1/2, 1/4, 1/8, 1/16 is expected"),
         ("fraction: 1/8", "too few runs to estimate 5 main effects; use a larger fraction"),
         ("hard_to_change: [porotcol]", "porotcol is not a factor of this study"),
         ("exclude: [{read: 50%}]", "50% is not a level; read has 0%, 100%"),

@@ -528,7 +528,7 @@ def test_volumes_without_a_file_touch_none(
     del real_engine
     before = found_after(foreign_head, place)
     monkeypatch.chdir(place.folder)
-    # A name such as the volume's own, v0, is no file's.
+    # A name such as the volume's own, v0, is not a file's.
     text = STUDY.format(
         volume=f", media: {media}",
         protocols="[nfs3, iscsi, nvme-tcp]",

@@ -66,7 +66,7 @@ def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, ser
         assert max(means) <= outstanding["workers"] * outstanding["per_worker"]
         # Nothing is outstanding in a slice for which the process was not scheduled.
         assert all(each["mean_outstanding"] > 0 for each in slices if each["ios"])
-        # Each load writes the whole volume over: what the others wrote is no loss.
+        # Each load writes the whole volume over: what the others wrote is not a loss.
         assert result["verify"]["checked_blocks"] > 0
         assert result["verify"]["wrong_blocks"] == 0
     places = sorted(each["place"] for result in results.values() for each in result["slices"])

@@ -1,4 +1,4 @@
-"""A line of an engine means the same wherever it comes from; what is no event ends a measurement with its reason."""
+"""A line of an engine means the same wherever it comes from. A line that is not an event ends a measurement."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def heard_from_a_host(line: bytes) -> dict[str, Any]:
 
 @pytest.mark.parametrize("line", NO_EVENTS)
 def test_a_hosts_line_that_is_no_event_is_a_fault_of_that_host(line: bytes) -> None:
-    with pytest.raises(HostFault, match="a line that is no event") as fault:
+    with pytest.raises(HostFault, match="a line that is not an event") as fault:
         heard_from_a_host(line)
     assert fault.value.kind == "malformed"
 

@@ -140,7 +140,9 @@ def test_a_secret_that_cannot_be_had_is_told_by_its_place(
         monkeypatch.delenv("JOE")
     else:
         monkeypatch.setenv("JOE", given)
-    said = "the environment of iotax has no JOE" if given is None else "chap: it holds what is no character of a line"
+    said = (
+        "the environment of iotax has no JOE" if given is None else "chap: it holds what is not a character of a line"
+    )
     with pytest.raises(LabUnusable, match=said):
         opened(text).prepare(quiet)
 

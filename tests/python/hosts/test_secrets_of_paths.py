@@ -179,7 +179,7 @@ def test_a_refused_login_over_nvme_says_nothing_of_the_secret(host: FakeHost) ->
         (ISCSI, {"chap": {"user": "joe", "secret_env": "NOBODY"}}, "chap: the environment of iotax has no NOBODY"),
         (ISCSI, {"chap": {"user": "joe", "secret_file": "/no/such"}}, "chap: /no/such: No such file or directory"),
         (ISCSI, {"chap": {"user": "joe"}}, "either `secret_file` or `secret_env`"),
-        (ISCSI, {"chap": {"user": "j\nx", "secret_env": "JOE"}}, "chap user: it holds what is no character"),
+        (ISCSI, {"chap": {"user": "j\nx", "secret_env": "JOE"}}, "chap user: it holds what is not a character"),
         (ISCSI, {"chap": {"user": "j", "secret_env": "JOE", "mutual": {"user": "a", "secret_env": "JOE"}}}, "the same"),
         (ISCSI, {"chap": {"user": "joe", "secret_env": "SHORT"}}, "at least 12 characters"),
         (NVME, {"dhchap": {"secret_env": "JOE"}}, "not of the form `DHHC-1:…:`"),

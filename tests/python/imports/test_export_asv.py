@@ -72,7 +72,7 @@ def test_a_single_run_has_no_interval(tmp_path: Path, iotax) -> None:
         (("--output", "c/nfs-4k-r1.json"), "--format asv into c/nfs-4k-r1.json: the name says json"),
         (("--output", "results", "--series"), "there are no series in it"),
         (("--output", "results", "--run", "3"), "label"),
-        (("--output", "theirs"), "theirs/benchmarks.json is no list of benchmarks of asv"),
+        (("--output", "theirs"), "theirs/benchmarks.json is not a list of benchmarks of asv"),
     ],
 )
 def test_what_asv_cannot_take_is_refused(tmp_path: Path, iotax, notebook: Path, words: tuple, said: str) -> None:

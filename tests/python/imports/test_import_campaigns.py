@@ -135,7 +135,8 @@ def test_machines_whose_runs_did_not_overlap_are_named(tmp_path: Path, iotax) ->
         fio_file(case / f"vm-ds-{vm}.json", fio_job(job_start=start_ms))
     said = imported(iotax, "hcibench", tmp_path / "h", "-n", "h.iotax")
     assert any(
-        "vm-ds-1.json to vm-ds-2.json, ran together for only 0.3 of 1.0 s: their sum is no rate that was ever" in note
+        "vm-ds-1.json to vm-ds-2.json, ran together for only 0.3 of 1.0 s: their sum is not a rate that was ever"
+        in note
         for note in said["notes"]
     )
 
@@ -276,7 +277,7 @@ def test_a_folder_of_other_files_is_told_in_a_screenful(tmp_path: Path, iotax) -
     for number in range(30):
         (tmp_path / f"{number}.json").write_text("{}")
     said = iotax("import", "fio", tmp_path, code=2).output
-    assert said.count("no result of fio") == 20
+    assert said.count("not a fio result") == 20
     assert "and 10 more" in said
 
 

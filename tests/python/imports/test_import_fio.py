@@ -75,7 +75,7 @@ def test_text_before_the_json_is_skipped_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("fio: {warning} of an option\n\n" + fio_output())
     _, notes = read(path)
-    assert notes == [f"{path}:1: skipped what is no JSON: 'fio: {{warning}} of an option'"]
+    assert notes == [f"{path}:1: skipped what is not JSON: 'fio: {{warning}} of an option'"]
 
 
 def test_truncated_json_is_told_with_line_and_field(tmp_path: Path) -> None:

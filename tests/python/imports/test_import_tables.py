@@ -108,8 +108,8 @@ def test_the_decimal_mark_is_that_of_the_figures_that_leave_no_doubt(
     [
         (["60,000", "7"], "'60,000' may be 60000 or 60.000: write it without a comma"),
         (["2.5", "2,5"], "figures with decimal points and others with decimal commas"),
-        (["30%", "7"], "found '30%' where a number is meant"),
-        (["1,00,000", "2.5"], "found '1,00,000' where a number is meant"),
+        (["30%", "7"], "found '30%' where a number is expected"),
+        (["1,00,000", "2.5"], "found '1,00,000' where a number is expected"),
     ],
 )
 def test_a_figure_that_could_be_another_is_refused(tmp_path: Path, figures: list[str], said: str) -> None:
@@ -136,7 +136,7 @@ def test_without_a_column_for_bytes_they_follow_from_the_block_size(tmp_path: Pa
         (["duration_s=1"], "needs one rate"),
         (["iops=x", "tps=y", "duration_s=1"], "needs one rate"),
         (["iops=x"], "how long a run measured"),
-        (["iops=x", "duration_s=1", "latency_p99=y"], "latency_p99 is no figure that a table can hold; write"),
+        (["iops=x", "duration_s=1", "latency_p99=y"], "latency_p99 is not a figure that a table can hold; write"),
         (["iops=x", "duration_s=1", "cpu_switch_cores=y"], "where ROLE is one of initiator, target"),
     ],
 )  # fmt: skip
@@ -152,7 +152,7 @@ def test_columns_that_say_too_little_or_nothing_known_are_refused(columns: list[
         ("IO/s\n", r"a\.csv: no row below the titles"),
         ("rate\n1\n", r"a\.csv:1: IO/s: no column has this title; there are rate"),
         ("IO/s,IO/s\n1,2\n", r"a\.csv:1: IO/s: 2 columns have this title"),
-        ("IO/s\nfast\n", r"a\.csv:2: iops: found 'fast' where a number is meant"),
+        ("IO/s\nfast\n", r"a\.csv:2: iops: found 'fast' where a number is expected"),
         ("IO/s\n-5\n", r"a\.csv:2: iops: found '-5', which is below 0"),
         ("IO/s\n0\n", r"a\.csv:2: iops: no read or write completed"),
         ("IO/s\n1,2\n", r"a\.csv:2: 2 columns where the titles are 1"),
@@ -170,7 +170,7 @@ def test_one_wrong_row_costs_the_others_nothing(tmp_path: Path) -> None:
     notes = Notes()
     results = replace(FORMATS["table"], columns=given_columns(["iops=IO/s", "duration_s=10"])).read(path, notes)
     assert [each.read.ios for each in results] == [1000, 1020]
-    assert any("a.csv:3: iops: found 'n/a' where a number is meant: left out" in said for said in notes.said)
+    assert any("a.csv:3: iops: found 'n/a' where a number is expected: left out" in said for said in notes.said)
 
 
 def test_columns_are_of_tables_only(tmp_path: Path, iotax: Any, monkeypatch: Any) -> None:

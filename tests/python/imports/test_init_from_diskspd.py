@@ -118,13 +118,13 @@ def test_a_result_repeats_its_profile(tmp_path: Path, iotax) -> None:
     ("source", "said"),
     [
         ("diskspd -b4K", "it names no target"),
-        ("diskspd -bhuge x.dat", "-bhuge: a size such as 8K is meant"),
-        ("diskspd -tmany x.dat", "-tmany: a whole number is meant"),
+        ("diskspd -bhuge x.dat", "-bhuge: a size such as 8K is expected"),
+        ("diskspd -tmany x.dat", "-tmany: a whole number is expected"),
         ("diskspd -gfast x.dat", "a number of bytes per ms"),
         ("diskspd -b1K -d0 x.dat", "runtime"),
         ("other.xml", "no `<Profile>` or `<Results>` of DiskSpd"),
         ("cut.xml", "cut.xml:6: the XML ends in the middle"),
-        ("wrong.xml", "wrong.xml: Target/BlockSize: found '8K' where a whole number is meant"),
+        ("wrong.xml", "wrong.xml: Target/BlockSize: found '8K' where a whole number is expected"),
         ("missing.xml", "missing.xml: cannot be read"),
     ],
 )

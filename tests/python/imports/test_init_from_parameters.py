@@ -157,7 +157,7 @@ rd=run,wd=*,iorate=5000,elapsed=60
         ("sd=s,lun=/x\nwd=w,sd=s,xfersize=huge\nrd=r,wd=w\n", ":2: xfersize: found 'huge' where a size"),
         ("sd=s,lun=/x\nwd=w,sd=s,rdpct=200\nrd=r,wd=w\n", ":2: rdpct: found '200' where a number"),
         ("fsd=f,anchor=/x\nfwd=w,fsd=f\nrd=r,fwd=w\n", "it loads a file system"),
-        ("sd=s\nwd=w\nrd=r,wd=w,forthreads=(" + ",".join(map(str, range(1, 1500))) + ")\n", "are no study"),
+        ("sd=s\nwd=w\nrd=r,wd=w,forthreads=(" + ",".join(map(str, range(1, 1500))) + ")\n", "are not a study"),
         ("sd=s\nwd=w\nrd=r,wd=w,elapsed=\x00\n", "elapsed: found"),
     ],
 )
@@ -196,10 +196,10 @@ def test_an_access_specification_of_several_lines_is_streams(tmp_path: Path, iot
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("4096,100,75,100", "4096,100,many,100", "where size, % of size, % reads and % random are meant"),
-        ("\t4,DISABLED", "\tfour,DISABLED", "outstanding I/Os: found 'four' where a whole number is meant"),
+        ("4096,100,75,100", "4096,100,many,100", "where size, % of size, % reads and % random are expected"),
+        ("\t4,DISABLED", "\tfour,DISABLED", "outstanding I/Os: found 'four' where a whole number is expected"),
         ("'Target\n", "'Nothing\n", "it has no disk worker with targets"),
-        ("'size,", "'length,", "no configuration of Iometer"),
+        ("'size,", "'length,", "not an Iometer configuration"),
     ],
 )
 def test_a_broken_configuration_is_told_with_its_line(

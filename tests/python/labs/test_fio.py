@@ -123,7 +123,7 @@ def test_its_output_reads_as_a_result(fio: Fio, disk: Path) -> None:
     assert 0 < result.cpu.initiator.busy_ns <= result.cpu.machine_ns * 1.5
     assert result.cpu.target.pid == os.getpid()
     assert result.verify is None
-    # Four threads wait for each other, which is no disturbance.
+    # Four threads wait for each other, which is not a disturbance.
     assert result.checks.run_queue_wait is None
 
 

@@ -28,7 +28,7 @@ OTHERS = {
         (NFS, "wrong_kind", "not a regular file", "name a regular file in the export"),
         (ISCSI, "refused", "connection refused", "the right port (3260"),
         (ISCSI, "not_found", "no such target", "`iscsiadm -m discovery -t sendtargets -p array` lists its names"),
-        (ISCSI, "wrong_kind", "the LUN is no block device", "tgt's disks begin at 1"),
+        (ISCSI, "wrong_kind", "the LUN is not a block device", "tgt's disks begin at 1"),
         (ISCSI, "unauthenticated", "authentication failed", "the target asks for CHAP: correct or give `chap: {user: "),
         (
             ISCSI,

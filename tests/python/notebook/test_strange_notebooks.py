@@ -126,7 +126,7 @@ def test_a_changed_trigger_is_refused(path: Path) -> None:
         ),
         ("UPDATE trials SET treatment = ?", "[1, 2]", "does not understand"),
         ("UPDATE trials SET treatment = ?", "[" * 100_000, "does not understand"),
-        ("UPDATE sessions SET environment = ?", "[]", "the environment of a session is no mapping"),
+        ("UPDATE sessions SET environment = ?", "[]", "the environment of a session is not a mapping"),
         ("UPDATE sessions SET environment = ?", '{"machine": []}', "has machine of another type"),
         ("UPDATE sessions SET environment = ?", '{"command_line": [1]}', "has command_line of another type"),
         ("UPDATE studies SET study = ?", "{}", "does not understand"),

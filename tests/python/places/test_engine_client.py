@@ -60,7 +60,7 @@ def ended(pid: int) -> bool:
     [
         ("exit 3", "died", "the load process ended with exit code 3 before its work was done"),
         ("kill -9 $$", "died", "the load process was ended by SIGKILL"),
-        ("echo hello", "malformed", "a line that is no event: 'hello'"),
+        ("echo hello", "malformed", "a line that is not an event: 'hello'"),
         ("echo '[1]'", "malformed", "no event"),
         ("printf '\\377\\376\\n'", "malformed", "no event"),
         ("""printf '{"event":'""", "malformed", "no event"),
@@ -102,7 +102,7 @@ def test_the_named_engine_wins_and_must_be_a_program(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("IOTAX_ENGINE", str(tmp_path))
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("IOTAX_ENGINE", str(tmp_path / "file"))
-    with pytest.raises(EngineError, match="which is no program"):
+    with pytest.raises(EngineError, match="which is not a program"):
         find_engine()
 
 
@@ -125,7 +125,7 @@ def test_hosts_get_the_static_engine_of_the_same_build(monkeypatch: pytest.Monke
     monkeypatch.setenv("IOTAX_HOST_ENGINE", str(static))
     assert find_host_engine() == static
     monkeypatch.setenv("IOTAX_HOST_ENGINE", str(tmp_path / "nothing"))
-    with pytest.raises(EngineError, match="which is no program"):
+    with pytest.raises(EngineError, match="which is not a program"):
         find_host_engine()
 
 

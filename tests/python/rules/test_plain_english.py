@@ -21,6 +21,8 @@ READ = (
     "python/iotax/studies/*.yaml",
 )
 """What users read, or what it is written from."""
+COMPARED = r"(longer|more|less|fewer|larger|smaller|finer|earlier|later|other|different|better|such|need|room|way)\b"
+"""Words that may follow "is no"."""
 AVOIDED = {
     r"\b(CPU|µs|time|bytes|instructions|sleeps) an I/O\b|\b(CPU|CPU time|price) of an I/O\b": "CPU per I/O, µs per I/O",
     r"\bcharged? for\b|\bcharges for\b": "what each I/O costs",
@@ -53,6 +55,8 @@ AVOIDED = {
     r"\bby what each machine makes of them\b": "vary by machine",
     r"\bsettles less\b": "more comparisons are inconclusive",
     r"\bflattered\b|\bwithout a word\b": "plain words",
+    r"\b(is|are) meant\b(?! (to|for))": "is expected",
+    rf"(?<!there )\b(is|are|was|were) no (?!{COMPARED})[a-z]\w+": "is not a …",
 }
 """Phrase → what to write in its place."""
 AVOIDED_BY_USERS_PAGES = {

@@ -116,7 +116,7 @@ def test_the_engine_is_asked_what_the_treatment_says(engine: FakeEngine, tiny: P
     ("fault", "reason"),
     [
         ("die", "the load process was ended by SIGKILL"),
-        ("malformed", "the engine wrote a line that is no event: '{this is no JSON'"),
+        ("malformed", "the engine wrote a line that is not an event: '{this is not JSON'"),
         ("wrong_shape", "the engine's line does not fit its own interface: engine_version: Field required"),
         ("no_ios", "no I/O completed within the measured window"),
         ("error:verify", "the load was told to fail (fake)"),

@@ -244,7 +244,7 @@ def test_intervals_hold_what_is_unknown_of_the_costs_and_the_report_says_so(real
     assert "drew its costs" in " ".join(report.split())
     assert "Better known costs would settle it, not more replicates" in " ".join(said.split())
     assert "To settle it" not in said
-    # Replicates do not make the costs better known, and their scatter is no machine's.
+    # Replicates do not make the costs better known, and their scatter is not a machine's.
     assert "half of it takes" not in said
     for text in (report, said):
         assert "minimum detectable difference" not in " ".join(text.split())

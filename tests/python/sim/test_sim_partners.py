@@ -54,7 +54,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"controllers": 2, "takeover": 3}, {}, "there are 2 controllers"),
     ({"controllers": 2, "takeover": 0}, {}, "lab.sim.takeover"),
     ({"controllers": 2, "takeover": "all"}, {}, "lab.sim.takeover"),
-    ({"controllers": 2, "paths_to": "other"}, {}, "one of owner, partner, both is meant"),
+    ({"controllers": 2, "paths_to": "other"}, {}, "one of owner, partner, both is expected"),
     (
         {"controllers": 2, "paths_to": "partner"},
         {},

@@ -134,7 +134,7 @@ def test_a_table_made_of_some_treatments_is_tried_on_the_others(measured: Path, 
     assert (code, "Left out: 4 treatments: the table has no costs of their protocol." in said) == (0, True), said
     for only, reason in (
         ("outstanding=1,7", "outstanding has no level 7 here; there is 1, 8, 32, 64"),
-        ("block_size=4KiB", "block_size is no factor here; there is protocol, outstanding"),
+        ("block_size=4KiB", "block_size is not a factor here; there is protocol, outstanding"),
         ("outstanding", "write FACTOR=LEVEL,LEVEL"),
     ):
         code, said = costs("none.yaml", only)

@@ -43,7 +43,7 @@ def test_how_slurm_is_asked_is_kept_in_the_notebook() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("dask", "lab.hosts.cluster: found 'dask'; one of ssh is meant"),
+        ("dask", "lab.hosts.cluster: found 'dask'; one of ssh is expected"),
         ("{slurm: {options: [bench]}}", "lab.hosts.cluster.slurm.options"),
         ("{slurm: {}, scheduler: 'tcp://s:8786'}", "lab.hosts.cluster.scheduler"),
         ("{scheduler: '10.0.0.1:8786'}", "write it as tcp://HOST:PORT or tls://HOST:PORT"),

@@ -60,7 +60,7 @@ REFUSED = [
         {"dedupe": 2, "dedupe_block": "8KiB"},
         {"read": 50},
         "dedupe_block",
-        "writes of 4KiB are no multiple of blocks of",
+        "writes of 4KiB are not a multiple of blocks of",
     ),
     ({"dedupe": 2}, {"oltp": {"checkpoint": "200ms"}}, "dedupe", "a database's pages all differ"),
     ({"compress": 2}, {"generator": "fio"}, "compress", "what fio verifies, it wrote before"),

@@ -106,7 +106,7 @@ def test_a_closed_load_of_one_pattern_is_asked_as_ever(tiny: Path) -> None:
         ("outstanding: 64, ", "", "factors.rate_iops: an open loop needs `outstanding:` under load"),
         ("workers: 2, ", "", "2 streams need a worker each; say `workers: 2` or more"),
         ("  rate_iops: [0, 1000, 4000]\n", "", "load.arrivals: means something in an open loop only"),
-        ("random: {block_size: 8KiB", "random: {block_size: 1000", "1000B is no multiple of 512 bytes"),
+        ("random: {block_size: 8KiB", "random: {block_size: 1000", "1000B is not a multiple of 512 bytes"),
         ("share: 50%}", "share: 0}", "greater than 0"),
         (", share: 50%}", "}", "8k half and half.random: has no `share:`, while others have"),
         ("share: 50%}", "share: 0.5}", "8k half and half.random.share: 0.5 beside shares above 1"),

@@ -37,8 +37,8 @@ bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopb
 bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, \
 compress, dedupe, dedupe_block, delay, burn, volumes, servers, service, distribution, p99, service_times, \
 collect, collect_every, seek, rpm, cache, destage, parity, raid_group
-bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null, model is meant
-bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
+bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null, model is expected
+bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is expected
 bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, \
 nfs4.1, iscsi, nvme-tcp, fcp, fc-nvme
 bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label, `protocol: {array: 'nvme://x/y', …}`
@@ -65,7 +65,7 @@ bad.yaml:14:12: baseline.protocl: not a factor of this study, did you mean 'prot
 bad.yaml:15:13: responses[1]: found 'iop', did you mean 'iops'?; one of iops, latency, cpu_per_io, \
 cpu_initiator, cpu_target, cpu_hypervisor, cpu_machine, cpu_utilisation_initiator, cpu_utilisation_target, \
 cpu_utilisation_hypervisor, cpu_utilisation_machine, transactions, cpu_per_transaction, disk_iops, \
-longest_gap, slow_ios, recovery_time is meant
+longest_gap, slow_ios, recovery_time is expected
 bad.yaml:17:1: margin: given twice, first in line 16
 """
 
@@ -123,8 +123,8 @@ def test_the_good_study_is_good() -> None:
          "`protocol: iscsi`"),
         ("baseline", "load: {outstanding: 4}\nbaseline", "s.yaml:6:8: load.outstanding: this is a factor too; leave it "
          "out here"),
-        ("baseline", "load: {block_size: 1000}\nbaseline", "s.yaml:6:8: load.block_size: 1000B is no multiple of 512 "
-         "bytes"),
+        ("baseline", "load: {block_size: 1000}\nbaseline", "s.yaml:6:8: load.block_size: 1000B is not a multiple "
+         "of 512 bytes"),
         ("baseline", "load: {working_set: 2g}\nbaseline", "s.yaml:6:8: load.working_set: the working set (2GiB) is "
          "larger than the volume (1GiB)"),
         ("baseline", "load: {threads: 2}\nbaseline", "s.yaml:6:8: load.threads: 2 threads cannot share 1 workers; at "
@@ -165,8 +165,8 @@ def test_one_problem_is_said_with_its_line(before: str, after: str, expected: st
         ("nvme-tcp://host:x/nqn.x?ns=1", "Port could not be cast"),
         ("iscsi:///iqn.x/0", "the host is missing"),
         ("iscsi://host/iqn.x", "the target name or the LUN is missing"),
-        ("iscsi://host/disk/0", "'disk' is no iSCSI name"),
-        ("iscsi://host/iqn.x/a", "the LUN 'a' is no number"),
+        ("iscsi://host/disk/0", "'disk' is not an iSCSI name"),
+        ("iscsi://host/iqn.x/a", "the LUN 'a' is not a number"),
         ("nfs://host/export", "the export or the file is missing"),
         ("nfs41://host/export", "the export or the file is missing"),
         ("nfs://host/export/file?port=1", "?port= means nothing here"),

@@ -131,8 +131,8 @@ def test_hosts_run_the_load_in_turns_and_kernels_paths_need_one() -> None:
             ["nfs3", "iscsi"],
             "nfs3 is served by this machine; hosts need an endpoint they can reach, such as nfs://",
         ),
-        ("h 1", KERNEL, "'h 1' is no host: write"),
-        ("h1,,h2", KERNEL, "'' is no host: write"),
+        ("h 1", KERNEL, "'h 1' is not a host: write"),
+        ("h1,,h2", KERNEL, "'' is not a host: write"),
     ],
 )
 def test_hosts_that_cannot_be_are_refused_with_what_to_write(hosts: str, words: list[str], said: str) -> None:

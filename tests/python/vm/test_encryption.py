@@ -57,7 +57,7 @@ def test_every_protocol_over_tcp_may_be_encrypted(protocol: str) -> None:
     ("setup", "lab", "expected"),
     [
         ("{protocol: local, encryption: ipsec}", "vm", "local I/O crosses no network"),
-        ("{protocol: fcp, encryption: ipsec}", "vm", "FCoE frames are no IP; encryption is for nfs3, nfs4.1, iscsi"),
+        ("{protocol: fcp, encryption: ipsec}", "vm", "FCoE frames are not IP; encryption is for nfs3, nfs4.1, iscsi"),
         ("{protocol: fcp-loop, encryption: ipsec}", "vm", "fcp-loop has no transport"),
         ("{protocol: fc-nvme, encryption: wireguard}", "vm", "fc-nvme runs over a loop within one kernel"),
         ("{protocol: nvme-rdma, encryption: ipsec}", "vm", "RDMA in software makes packets that pass by"),
@@ -65,7 +65,7 @@ def test_every_protocol_over_tcp_may_be_encrypted(protocol: str) -> None:
         ("{protocol: iscsi, encryption: ipsec, attach: nvme}", "vm", "over none of the guests' links"),
         ("{protocol: iscsi, encryption: ipsec}", "loopback", "there is no link to encrypt; say `lab: vm`"),
         ("{protocol: iscsi, encryption: ipsec}", "sim", "the tables of costs know no encryption"),
-        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard is meant"),
+        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard is expected"),
     ],
 )
 def test_what_cannot_be_encrypted_is_refused_by_name(setup: str, lab: str, expected: str) -> None:

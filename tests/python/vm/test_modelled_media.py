@@ -61,7 +61,7 @@ def test_the_kernels_wait_for_the_media_of_our_target(tmp_path: Path, engine: Pa
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = notebook.attempts(1)
-    # Each level has a server of its own: the one before is no hindrance.
+    # Each level has a server of its own: the one before is not a hindrance.
     assert [each.number for each in attempts] == [1] * 4
     for each in attempts:
         service_ns, result = int(each.trial.treatment["service"]), each.result

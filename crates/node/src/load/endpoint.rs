@@ -89,7 +89,7 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     }
     let port = port.map(|port| match port.parse() {
         Ok(port) if port > 0 => Ok(port),
-        _ => Err(format!("'{port}' is no port: 1 to 65535")),
+        _ => Err(format!("'{port}' is not a port: 1 to 65535")),
     });
     Ok((host.to_owned(), port.transpose()?))
 }

@@ -698,7 +698,7 @@ mod tests {
         let mut recorder = recorder(Schedule { count, ..schedule() });
         (10..150).for_each(|ms| record(&mut recorder, ms * MS, Direction::Read));
         let measured = recorder.measured(Tally::default());
-        // The last of 100 ms are no whole interval.
+        // The last of 100 ms are not a whole interval.
         assert_eq!(measured.counts, [7; 14]);
         let window: Vec<_> = measured.series.iter().filter(|sample| sample.in_window).map(|each| each.reads).collect();
         assert_eq!(window, [10; 10]);

@@ -146,7 +146,7 @@ impl RunTask {
         }
     }
 
-    /// Another slice: its writes have a name of their own, and what others wrote since is no loss.
+    /// Another slice: its writes have a name of their own, and what others wrote since is not a loss.
     pub(super) fn renew(&mut self, run: u64) {
         self.ledger.renew(run);
         self.tally = Tally::default();
@@ -183,7 +183,7 @@ impl RunTask {
         })
     }
 
-    /// A flush is no arrival: the one that was taken waits for the next slot.
+    /// A flush is not an arrival: the one that was taken waits for the next slot.
     #[cold]
     fn flush(&mut self, intended: Instant) -> Io {
         self.pacer.give_back(intended);

@@ -68,7 +68,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// `None` where the bytes are no header, or a damaged one.
+    /// `None` where the bytes are not a header, or a damaged one.
     #[inline]
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (words, _) = bytes.as_chunks::<8>();

@@ -20,7 +20,7 @@ pub(super) fn initiator_port(instance: u32, worker: u32) -> Port {
 pub(super) fn wwpn(text: &str) -> Result<PortName, String> {
     let is_name = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let name = u64::from_str_radix(text, 16).ok().filter(|_| is_name);
-    name.map(PortName).ok_or_else(|| format!("'{text}' is no WWPN: 16 hexadecimal digits without colons"))
+    name.map(PortName).ok_or_else(|| format!("'{text}' is not a WWPN: 16 hexadecimal digits without colons"))
 }
 
 /// What a load agreed on with a target port.

@@ -12,7 +12,7 @@ const PAGES_EXPONENT: u8 = (4096 / BLOCK_SIZE).ilog2() as u8;
 
 /// The LUN at the end of an endpoint, behind its target's name.
 pub(super) fn parse_lun(lun: &str, target_name: &str) -> Result<u16, String> {
-    let lun: u64 = lun.parse().map_err(|_| format!("'{lun}' is no LUN: a number must follow the {target_name}"))?;
+    let lun: u64 = lun.parse().map_err(|_| format!("'{lun}' is not a LUN: a number must follow the {target_name}"))?;
     u16::try_from(lun).map_err(|_| "a LUN is at most 65535".to_owned())
 }
 

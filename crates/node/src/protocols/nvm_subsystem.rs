@@ -55,11 +55,11 @@ pub(super) fn host(settings: &Settings) -> (&str, [u8; 16]) {
 /// NQN and namespace of an endpoint, `NQN?ns=N`.
 pub(super) fn namespace(nqn: &str, query: Option<&str>) -> Result<(String, u32), String> {
     if !nqn.starts_with("nqn.") || nqn.contains('/') {
-        return Err(format!("'{nqn}' is no NVMe qualified name: it begins with nqn. and has no '/'"));
+        return Err(format!("'{nqn}' is not an NVMe qualified name: it begins with nqn. and has no '/'"));
     }
     let nsid = number(query, "ns")?.ok_or("the namespace is missing: add ?ns=1")?;
     if nsid == 0 || nsid == u32::MAX {
-        return Err(format!("{nsid} is no namespace"));
+        return Err(format!("{nsid} is not a namespace"));
     }
     Ok((nqn.to_owned(), nsid))
 }

@@ -7,7 +7,7 @@ pub(super) fn number<T: std::str::FromStr>(query: Option<&str>, key: &str) -> Re
         .strip_prefix(key)
         .and_then(|rest| rest.strip_prefix('='))
         .ok_or_else(|| format!("'?{query}' is not understood: only ?{key}=N"))?;
-    value.parse().map(Some).map_err(|_| format!("'{value}' is no number for {key}"))
+    value.parse().map(Some).map_err(|_| format!("'{value}' is not a number for {key}"))
 }
 
 pub(super) fn no_query(query: Option<&str>) -> Result<(), String> {

@@ -55,7 +55,7 @@ impl FileWrites {
         matches!(self.writes.get(id as usize), Some(Some(_)))
     }
 
-    /// False where `id` is no write of a file.
+    /// False where `id` is not a write of a file.
     pub(super) fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) -> bool {
         let Some(Some(write)) = self.writes.get_mut(id as usize) else { return false };
         let begin = offset as usize;
@@ -63,7 +63,7 @@ impl FileWrites {
         true
     }
 
-    /// `None` where `id` is no write of a file.
+    /// `None` where `id` is not a write of a file.
     pub(super) fn finish(&mut self, server: &Server, now: Instant, id: IoId) -> Option<Started> {
         let write = self.writes.get_mut(id as usize)?.take()?;
         let result = with_tree(server, write.unit, |tree| {

@@ -296,7 +296,7 @@ fn a_worker_flushes_after_so_many_writes_over_every_protocol() {
             assert!(bench.asked.flushes >= flushes, "{protocol:?}: {:?}", bench.asked);
             assert!(measured.flush.latency_sum_ns > 0 && measured.flush.bytes == 0, "{protocol:?}");
             let counted: u64 = measured.series.iter().filter(|each| each.in_window).map(|each| each.writes).sum();
-            assert_eq!((counted, measured.verify.wrong_blocks), (writes, 0), "{protocol:?}: flushes are no writes");
+            assert_eq!((counted, measured.verify.wrong_blocks), (writes, 0), "{protocol:?}: flushes are not writes");
         }
     }
 }

@@ -190,7 +190,7 @@ impl Unit {
             self.bytes.clear();
         }
         if self.bytes.len() + len as usize > DATA_LEN_MAX {
-            return Err(misbehaved!("iotax limit: a unit that is no data and longer than a frame may be"));
+            return Err(misbehaved!("iotax limit: a unit without data that is longer than a frame may be"));
         }
         (self.header, self.seq_cnt) = (*header, header.seq_cnt + 1);
         Ok(())

@@ -138,7 +138,7 @@ impl AdminController {
         self.events.requests.len() < before
     }
 
-    /// The host gave a sign of life that is no command of ours: the keep-alive timer starts again.
+    /// The host gave a sign of life that is not a command of ours: the keep-alive timer starts again.
     pub fn heard(&mut self, now: Instant) {
         self.last_activity = now;
     }
@@ -323,7 +323,7 @@ impl AdminController {
                 None => Status::INVALID_NAMESPACE.into(),
             },
             cns::ACTIVE_NAMESPACES | cns::ACTIVE_NAMESPACES_OF_COMMAND_SET => {
-                // FFFFFFFEh and FFFFFFFFh are no start of a list (NVMe base 2.1 §5.1.13.2.2).
+                // FFFFFFFEh and FFFFFFFFh are not the start of a list (NVMe base 2.1 §5.1.13.2.2).
                 if sqe.nsid() >= NSID_ALL - 1 {
                     return Status::INVALID_NAMESPACE.into();
                 }

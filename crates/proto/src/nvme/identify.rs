@@ -203,7 +203,7 @@ pub struct ControllerFields {
     pub model: String,
     pub firmware: String,
     pub cntlid: ControllerId,
-    /// In units of the minimum page size, as a power of two; 0 is no limit.
+    /// In units of the minimum page size, as a power of two; 0: no limit.
     pub mdts: u8,
     /// Keep Alive granularity in 100 ms; 0 where the command is not supported.
     pub kas: u16,

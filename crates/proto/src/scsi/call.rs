@@ -61,7 +61,7 @@ impl Call<'_> {
         self.nexus.with_device(use_it)
     }
 
-    /// Asks for a parameter list of `len` bytes. None at all is no error (SPC-5 §4.2.5.5); one that the initiator does not
+    /// Asks for a parameter list of `len` bytes. None at all is not an error (SPC-5 §4.2.5.5); one that the initiator does not
     /// send in full is.
     pub(crate) fn collect(&self, len: u32) -> Handled {
         if len == 0 {

@@ -36,7 +36,7 @@ pub struct FieldPointer {
     /// In the CDB, else in the parameter data.
     pub in_cdb: bool,
     pub byte: u16,
-    /// Most significant bit of the field; `None` where the whole byte or more is meant.
+    /// Most significant bit of the field; `None` if the whole byte or more is wrong.
     pub bit: Option<u8>,
 }
 

@@ -16,7 +16,7 @@ pub use payload::{HeapRegion, Payload, Region};
 pub use reader::{Reader, Short};
 pub use transmit::{Chunk, Transmit};
 
-/// Bytes as text. What is no UTF-8, and what a terminal would obey instead of showing (ESC sequences, line ends), is replaced.
+/// Bytes as text. What is not UTF-8, and what a terminal would obey instead of showing (ESC sequences, line ends), is replaced.
 pub fn printable(bytes: &[u8]) -> String {
     let replaced = |char: char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
     String::from_utf8_lossy(bytes).chars().map(replaced).collect()

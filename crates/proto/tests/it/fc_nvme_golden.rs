@@ -43,7 +43,7 @@ const BEFORE_FRAME: usize = 32;
 
 #[test]
 fn an_independent_decoder_reads_every_frame() {
-    // R_RDYs are no frames, and not FCIP's; Special Frames have no Fibre Channel frame in them.
+    // R_RDYs are not frames, and not FCIP's; Special Frames have no Fibre Channel frame in them.
     let is_frame = |bytes: &[u8]| bytes[8] == 0;
     let session: Vec<_> = session().into_iter().filter(|(_, bytes)| bytes[8] != 2).collect();
     let fields = [

@@ -152,7 +152,7 @@ fn records_beyond_the_limits_end_the_connection() {
         let violation = connection.receive(NOW, &bytes, &mut server).unwrap_err();
         assert_eq!(violation.kind, ViolationKind::Misbehaved);
     }
-    // A reply where a call is due, and a record that is no message.
+    // A reply where a call is due, and a record that is not a message.
     for bytes in [&[0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1][..], &[0x80, 0, 0, 3, 1, 2, 3]] {
         let (mut connection, mut server) = connection();
         assert!(connection.receive(NOW, bytes, &mut server).is_err());

@@ -134,7 +134,7 @@ class Hypervisors:
             said = (await place.run(f"pgrep -f -- {pattern} || true")).split()
             if len(said) != 1:
                 raise HostFault(
-                    place.name, f"{len(said)} processes of a guest {guest}, where one is meant", "not_found"
+                    place.name, f"{len(said)} processes of a guest {guest}, where one is expected", "not_found"
                 )
             found[guest] = int(said[0])
         return found

@@ -41,7 +41,7 @@ def carried(uri: str, settings: Settings) -> str:
             _differ(found["dhchap_secret"], found["dhchap_ctrl_secret"], "dhchap")
     for name, value in found.items():
         if not value.isprintable():
-            raise NoSecret(f"{name.replace('_', ' ')}: it holds what is no character of a line")
+            raise NoSecret(f"{name.replace('_', ' ')}: it holds what is not a character of a line")
     return "".join(f"{name}={value}\n" for name, value in found.items())
 
 
@@ -62,7 +62,7 @@ def _by_variables(options: Mapping[str, Any], prefix: str, place: str = "") -> t
     if place:
         secret = _read(options.get("secret_file"), options.get("secret_env"), place)
         if not secret.isprintable():
-            raise NoSecret(f"{place}: it holds what is no character of a line")
+            raise NoSecret(f"{place}: it holds what is not a character of a line")
         variable = f"{prefix}{place.upper().replace('.', '_')}"
         found[variable] = secret
         named["secret_env"] = variable
@@ -103,7 +103,7 @@ def _read(file: str | None, variable: str | None, place: str) -> str:
     try:
         secret = Path(str(file)).read_text(encoding="utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
-        raise NoSecret(f"{place}: {file} is no text") from None
+        raise NoSecret(f"{place}: {file} is not text") from None
     except OSError as error:
         raise NoSecret(f"{place}: {file}: {error.strerror}") from error
     if not secret:

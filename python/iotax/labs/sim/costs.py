@@ -20,7 +20,7 @@ from iotax.study.sim import Cost, Costs, CostTable, Sides, read_costs
 from iotax.trial import SiteWork, Trial
 
 TURN_CV = "turn_cv"
-"""The one figure of a table that is no time."""
+"""The one figure of a table that is not a time."""
 _NORMAL = statistics.NormalDist()
 _Z = _NORMAL.inv_cdf(0.975)
 _BITS = 53

@@ -59,7 +59,7 @@ class Change:
             return f"the zones of {study.name} name each of its clients; what-if has no zone for others"
         counts = {level.value for level in study.levels().get("clients", ())} or {study.load.clients or 1}
         if self.hosts and any(float(count) * self.hosts != round(float(count) * self.hosts) for count in counts):
-            return f"{self.hosts:g} times the hosts is no whole number of hosts"
+            return f"{self.hosts:g} times the hosts is not a whole number of hosts"
         paths = {level.value for level in study.levels().get("paths", ())} or {study.topology.paths}
         if self.trunk_rate and any(int(count) > lab.target_ports for count in paths):
             return (

@@ -256,7 +256,7 @@ class Code:
         return Counted(_used_names(layers), self._calls(nodes), _used_names(copied), _used_names(lines))
 
     def _wanted_by(self, nodes: Sequence[Node], node: Node) -> tuple[str, str]:
-        """The nearest caller that is no copying function itself."""
+        """The nearest caller that is not a copying function itself."""
         while (owner := self._owner(node.address))[0] == COPIES and node.caller >= 0:
             node = nodes[node.caller]
         return owner

@@ -104,7 +104,7 @@ def with_guests(
 
 
 def with_cpu(result: TrialResult, parts: list[CpuTime]) -> TrialResult:
-    # The generator shares its guest's processor with the protocol's kernel threads: to wait for them is no fault.
+    # The generator shares its guest's processor with the protocol's kernel threads: to wait for them is not a fault.
     checks = result.checks.model_copy(update={"run_queue_wait": None})
     both = any(part.role == "both" for part in parts)
     series = [_of_guest(each, both_ends=both) for each in result.cpu_series]

@@ -26,7 +26,7 @@ def is_elf(data: bytes) -> bool:
 
 
 def read_program(data: bytes) -> Program:
-    """Raises ValueError for bytes that are no ELF64 file."""
+    """Raises ValueError for bytes that are not an ELF64 file."""
     needed: list[int] = []
     runpath: int | None = None
     strings_address: int | None = None
@@ -58,7 +58,7 @@ def read_program(data: bytes) -> Program:
 
 
 def notes(data: bytes) -> set[tuple[str, int]]:
-    """Name and type of each note. Raises ValueError for bytes that are no ELF64 file."""
+    """Name and type of each note. Raises ValueError for bytes that are not an ELF64 file."""
     found: set[tuple[str, int]] = set()
     for kind, offset, _, size in _segments(data):
         at = offset

@@ -345,7 +345,7 @@ def _engine(image: CpioWriter, engine: Path) -> None:
     """The engine with this host's loader and libraries, which need not be those of the guest's packages."""
     data = engine.read_bytes()
     if not is_elf(data):
-        raise VmFault("engine", f"{engine} is no x86-64 program, so it cannot run in a guest")
+        raise VmFault("engine", f"{engine} is not an x86-64 program, so it cannot run in a guest")
     image.file(f"{_ENGINE_FOLDER}/iotax-engine", without_symbols(data), 0o755)
     loader = read_program(data).loader
     if loader is None:

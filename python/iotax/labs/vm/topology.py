@@ -78,7 +78,7 @@ def facts_of(lines: Iterable[str]) -> dict[str, str]:
 
 
 def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
-    """What was asked for and the guests' kernels do not have. A default that they do not speak of is no matter."""
+    """What was asked for and the guests' kernels do not have. A default that they do not report does not matter."""
     asked = {name: getattr(settings.topology, name) for name in Topology.model_fields if name != "attach"}
     asked |= {name: getattr(settings.connection, name) for name in _DIGESTS}
     if "target_kernel" in facts:

@@ -17,7 +17,7 @@ def extract(files: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> No
     if path.is_absolute() or ".." in path.parts:
         raise tarfile.TarError(f"{member.name} would stand outside its folder")
     if member.ischr() or member.isblk() or member.isfifo():
-        raise tarfile.TarError(f"{member.name} is no file, folder or link")
+        raise tarfile.TarError(f"{member.name} is not a file, folder or link")
     top = folder.resolve()
     # An existing entry may be a link: a folder on the way, or the file itself.
     if not _within(folder / path, top) and not (member.issym() and _within((folder / path).parent, top)):

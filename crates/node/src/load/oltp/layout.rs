@@ -24,7 +24,7 @@ const MOVED_SHARE: u64 = 16;
 const LOG_SHARE: u64 = 8;
 /// A log of fewer pages would be written over within one commit.
 const LOG_PAGES_MIN: u64 = 32;
-/// Less is no database: every region has a page.
+/// Less is not a database: every region has a page.
 pub(super) const PAGES_MIN: u64 = 512;
 
 /// Pages, counted from the start of the working set: branches, tellers, history, accounts that moved, index from the root down,

@@ -59,7 +59,7 @@ impl Definition for Iscsi {
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
         let (iqn, lun) = path.split_once('/').ok_or("a LUN must follow the IQN: iscsi://HOST/IQN/LUN")?;
         if !["iqn.", "eui.", "naa."].iter().any(|form| iqn.starts_with(form)) {
-            return Err(format!("'{iqn}' is no iSCSI name: it begins with iqn., eui. or naa."));
+            return Err(format!("'{iqn}' is not an iSCSI name: it begins with iqn., eui. or naa."));
         }
         let lun = parse_lun(lun, "IQN")?;
         no_query(query)?;

@@ -103,7 +103,7 @@ impl IscsiBackend for ServerBackend {
 }
 
 impl ServerBackend {
-    /// Where this peer reaches a portal. A wildcard is no address to go to: a peer on this machine comes back by loopback, to
+    /// Where this peer reaches a portal. A wildcard is not an address to go to: a peer on this machine comes back by loopback, to
     /// others the portal is left out, and RFC 7143 §C has them come back to where they are.
     fn reached_at(&self, portal: SocketAddr) -> Option<SocketAddr> {
         if !portal.ip().is_unspecified() {

@@ -282,7 +282,7 @@ impl Session {
         }
     }
 
-    /// What is no part of a command.
+    /// What does not belong to a command.
     #[cold]
     fn service(
         &mut self,

@@ -93,7 +93,7 @@ impl Image {
         }
     }
 
-    /// The frame is complete. What is no data is given back to the caller.
+    /// The frame is complete. What is not data is given back to the caller.
     #[inline]
     pub(super) fn end<B: FcpBackend>(&mut self, now: Instant, link: &mut Link, backend: &mut B) -> Option<Header> {
         match core::mem::replace(&mut self.current, Current::Drop) {

@@ -21,7 +21,7 @@ pub(super) mod control_itt {
     pub(in super::super) const PING: TaskTag = TaskTag(0xfff2);
     pub(in super::super) const TEXT: TaskTag = TaskTag(0xfff3);
     pub(in super::super) const LOGOUT: TaskTag = TaskTag(0xfff4);
-    /// With the tag that is meant, or `0xffff`, in the high half.
+    /// With the tag in question, or `0xffff`, in the high half.
     pub(in super::super) const TASK_MANAGEMENT: TaskTag = TaskTag(0xfff5);
 }
 

@@ -81,7 +81,7 @@ pub enum CreateHow {
     Exclusive([u8; 8]),
 }
 
-/// A file that is no regular file, directory or link.
+/// A file that is not a regular file, directory or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     Block { major: u32, minor: u32 },

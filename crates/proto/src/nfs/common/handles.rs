@@ -46,7 +46,7 @@ impl Handles {
         FileHandle::new(&bytes).expect("shorter than the longest handle")
     }
 
-    /// `None` for what is no handle of ours.
+    /// `None` for what is not a handle of ours.
     #[inline]
     pub(crate) fn decode(&self, handle: &FileHandle) -> Option<(ExportId, FileId)> {
         let mut reader = Reader::new(handle.bytes());
@@ -58,13 +58,13 @@ impl Handles {
         let number = reader.u64_be().ok()?;
         let file = FileId { number, generation };
         let (named, tag) = handle.bytes().split_at_checked(NAMED_LEN)?;
-        // What is no secret need not be compared as one.
+        // What is not secret need not be compared in constant time.
         let is_ours =
             if file.generation == FileId::LASTING { tag == NO_TAG } else { same(tag, &self.tag(named, file)) };
         is_ours.then_some((export, file))
     }
 
-    /// Of files that outlast the server it is no secret: their handles have to be good after the next start, and MNT or a LOOKUP in
+    /// Of files that outlast the server it is not secret: their handles have to be good after the next start, and MNT or a LOOKUP in
     /// the root gives them to everybody whom the export admits.
     #[inline]
     fn tag(&self, named: &[u8], file: FileId) -> [u8; TAG_LEN] {

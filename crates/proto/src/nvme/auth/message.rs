@@ -152,7 +152,7 @@ impl Message {
         }
     }
 
-    /// `None` where the bytes are no message, or not all of one. More may follow: who receives one asks for room.
+    /// `None` where the bytes are not a message, or not all of one. More may follow: who receives one asks for room.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let [kind, id, _, _, t0, t1, six, seven, ..] = *bytes else { return None };
         let transaction = u16::from_le_bytes([t0, t1]);

@@ -278,7 +278,7 @@ impl IoQueue {
         Ok(())
     }
 
-    /// The answer to a command that is no I/O.
+    /// The answer to a command that is not I/O.
     fn on_control_response(&mut self, now: Instant, cqe: Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
         let Some(exchange) = self.link.take_exchange(cqe.cid) else { return Err(NO_COMMAND) };
         let answer = exchange.answer(cqe);

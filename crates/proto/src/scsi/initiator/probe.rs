@@ -105,7 +105,7 @@ impl Probe {
             (ProbeStep::Inquiry, None) => {
                 let inquiry = parse_inquiry(&answer).ok_or(SHORT)?;
                 if !inquiry.is_connected || inquiry.device_type != 0 {
-                    return Err(Violation::refused(Refusal::WrongKind, "the LUN is no block device"));
+                    return Err(Violation::refused(Refusal::WrongKind, "the LUN is not a block device"));
                 }
                 self.inquiry = Some(inquiry);
                 ProbeStep::ReadCapacity16

@@ -24,7 +24,7 @@ pub struct Pdu {
 
 impl Pdu {
     pub fn response(&self) -> Cqe {
-        let Header::Response(cqe) = self.header else { panic!("{:?} is no response", self.header) };
+        let Header::Response(cqe) = self.header else { panic!("{:?} is not a response", self.header) };
         cqe
     }
 
@@ -33,17 +33,17 @@ impl Pdu {
     }
 
     pub fn r2t(&self) -> R2t {
-        let Header::R2t(r2t) = self.header else { panic!("{:?} is no R2T", self.header) };
+        let Header::R2t(r2t) = self.header else { panic!("{:?} is not a R2T", self.header) };
         r2t
     }
 
     pub fn data_header(&self) -> DataHeader {
-        let Header::ControllerData(data) = self.header else { panic!("{:?} is no C2HData", self.header) };
+        let Header::ControllerData(data) = self.header else { panic!("{:?} is not a C2HData", self.header) };
         data
     }
 
     pub fn term(&self) -> TermReq {
-        let Header::ControllerTerm(term) = self.header else { panic!("{:?} is no C2HTermReq", self.header) };
+        let Header::ControllerTerm(term) = self.header else { panic!("{:?} is not a C2HTermReq", self.header) };
         term
     }
 }

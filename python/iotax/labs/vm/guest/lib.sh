@@ -38,7 +38,7 @@ until_true() {
     done
 }
 
-# step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_down. A server that is no kernel's has
+# step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_down. A server that is not a kernel's has
 # target functions of its own.
 step() {
     case "$2" in

@@ -18,7 +18,7 @@ use crate::{
     wire::{Reader, Transmit},
 };
 
-/// Low half of the xid of every call that is no I/O; I/Os have their tag there.
+/// Low half of the xid of every call that is not I/O; I/Os have their tag there.
 const CONTROL_TAG: u32 = 0xffff;
 
 /// What to mount, and how to use it.

@@ -292,7 +292,7 @@ fn refused_mount(error: MountError) -> Violation {
     let rule = match error {
         MountError::NoEntry => "RFC 1813 §5.1.5: no such export",
         MountError::Access | MountError::NotOwner => "RFC 1813 §5.1.5: the export may not be mounted from here",
-        MountError::NotDirectory => "RFC 1813 §5.1.5: the export is no directory",
+        MountError::NotDirectory => "RFC 1813 §5.1.5: the export is not a directory",
         _ => "RFC 1813 §5.1.5: the server cannot mount the export",
     };
     Violation::refused(error.refusal(), rule)

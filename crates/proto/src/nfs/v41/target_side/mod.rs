@@ -272,7 +272,7 @@ impl Connection {
         true
     }
 
-    /// Bytes that are no head of a WRITE yet: false, to wait for more, and not for a head longer than any.
+    /// Bytes that are not the head of a WRITE yet: false, to wait for more, and not for a head longer than any.
     fn is_no_write(&mut self, bytes: &[u8]) -> bool {
         if bytes.len() >= MAX_HEAD_LEN {
             self.incoming = Incoming::Call;

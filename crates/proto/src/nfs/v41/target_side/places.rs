@@ -547,7 +547,7 @@ pub(super) fn check_directory(names: &dyn NameSpace, file: FileId) -> Result<(),
     }
 }
 
-/// RFC 8881 §14.5 and §18.13.4: `.` and `..` are no names.
+/// RFC 8881 §14.5 and §18.13.4: `.` and `..` are not names.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
     if name.len() > MAX_NAME_LEN {
         Err(Status::NameTooLong)
