@@ -98,8 +98,8 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
 
 
 def _stamps_end(version: str) -> bool | None:
-    """Whether the CSV of that version has the date at which a phase ended (changelog of 3.0-27); None if it is no
-    version."""
+    """Whether the CSV of that version has the date at which a phase ended (changelog of 3.0-27); None if it is not
+    a version."""
     found = re.match(r"(\d{1,4})\.(\d{1,4})(?:[-.](\d{1,4}))?", version.strip())
     return None if found is None else tuple(int(each or 0) for each in found.groups()) < (3, 0, 27)
 
