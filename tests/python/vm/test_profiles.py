@@ -293,6 +293,7 @@ def test_real_kernels_are_profiled_and_cost_the_same(tmp_path: Path, engine: Pat
         assert instructions_per_io(with_profile[protocol]) == pytest.approx(instructions_per_io(result), rel=0.005)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_initiator_and_target_of_two_guests_have_a_profile_each(tmp_path: Path, engine: Path) -> None:
     require("cc")

@@ -1,7 +1,8 @@
 """Kernels that the lab builds: a commit of a git repository, configured as the distribution's kernel is.
 
-A study writes `kernel: ./linux@v6.6`. Of the distribution's modules only those that the lab may load are built. A built
-kernel stays in the cache, by commit, configuration, modules and compiler.
+A study writes `kernel: ./linux@v6.6`. Of the distribution's modules only those that the lab may load are built, and no
+drivers of devices that the lab's machines lack. A built kernel stays in the cache, by commit, configuration, modules
+and compiler.
 """
 
 from __future__ import annotations
@@ -34,6 +35,17 @@ _OFF = (
     # What takes long and is in no figure: debug information, and signatures, which need a key.
     *("DEBUG_INFO", "DEBUG_INFO_DWARF4", "DEBUG_INFO_DWARF5", "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT", "DEBUG_INFO_BTF"),
     *("MODULE_SIG", "SECURITY_LOCKDOWN_LSM", "SYSTEM_TRUSTED_KEYRING", "SYSTEM_REVOCATION_LIST", "LOCALVERSION_AUTO"),
+)
+_ABSENT = (
+    # Drivers of what the lab's machines do not have. None of them is on the path of an I/O.
+    *("DRM", "FB", "AGP", "SOUND", "MEDIA_SUPPORT", "USB_SUPPORT", "WIRELESS", "WLAN", "HAMRADIO", "ISDN", "WAN"),
+    *("FDDI", "INPUT_JOYSTICK", "INPUT_TABLET", "INPUT_TOUCHSCREEN", "INPUT_MISC", "NEW_LEDS", "ACCESSIBILITY"),
+    *("STAGING", "I2C", "SPI", "PINCTRL", "GPIOLIB", "PWM", "REGULATOR", "HWMON", "POWER_SUPPLY", "POWERCAP"),
+    *("WATCHDOG", "EDAC", "CHROME_PLATFORMS", "SURFACE_PLATFORMS", "X86_PLATFORM_DEVICES", "MACINTOSH_DRIVERS"),
+    *("GOOGLE_FIRMWARE", "FUSION", "AMD_IOMMU", "INTEL_IOMMU", "CXL_BUS", "TCG_TPM", "X86_SGX", "INTEL_TXT"),
+    *("PSTORE", "RAS", "IMA", "EVM"),
+    # What a machine does between its runs.
+    *("HIBERNATION", "KEXEC", "KEXEC_FILE", "CRASH_DUMP", "LIVEPATCH"),
 )
 _ON = ("DEBUG_INFO_NONE",)
 _MODULES = ("VDPA", "VDPA_USER", "VIRTIO_VDPA", "NVME_TARGET_FCLOOP")
@@ -110,7 +122,7 @@ def build(commit: Commit, config: Path, modules: Sequence[str], report: Callable
 def _made_of(config: Path, modules: Sequence[str]) -> str:
     """Names what a commit is built with."""
     gcc = subprocess.run(["gcc", "-dumpfullversion"], capture_output=True, text=True, check=False, timeout=60).stdout
-    chosen = repr((sorted(modules), _OFF, _ON, _MODULES, gcc))
+    chosen = repr((sorted(modules), _OFF, _ABSENT, _ON, _MODULES, gcc))
     return hashlib.sha256(config.read_bytes() + chosen.encode()).hexdigest()[:12]
 
 
@@ -152,7 +164,7 @@ class _Build:
         loaded = self._source / "wanted-modules"
         loaded.write_text("Module Size Used by\n" + "".join(f"{each} 1 0\n" for each in sorted(modules)))
         self._make(f"LSMOD={loaded}", "localmodconfig")
-        words = [word for name in _OFF for word in ("--disable", name)]
+        words = [word for name in (*_OFF, *_ABSENT) for word in ("--disable", name)]
         words += [word for name in _ON for word in ("--enable", name)]
         words += [word for name in _MODULES for word in ("--module", name)]
         words += ["--set-str", "LOCALVERSION", f"-{self._commit.short}", "--set-str", "SYSTEM_TRUSTED_KEYS", ""]
