@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/release/iotax-engine
 STUDY  ?= quick
-# Tests start iotax hundreds of times: it need not be compiled each time.
+# Tests start iotax hundreds of times: it need not be compiled each time. What is used is compiled as it is first imported.
 unexport PYTHONDONTWRITEBYTECODE
 # Test binaries are seldom built twice from nearly the same sources where it is these targets that build them.
 test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
@@ -15,7 +15,9 @@ test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
 run: install
 	@$(BIN)/iotax run $(STUDY)
 
-install: engine $(VENV)/.installed
+# Side by side: one compiles, the other downloads.
+install:
+	@$(MAKE) --no-print-directory --jobs=2 engine $(VENV)/.installed
 
 engine:
 	@command -v cargo >/dev/null || { echo "iotax: cargo not found: install a Rust toolchain (https://rustup.rs), 1.89 or newer" >&2; exit 1; }
@@ -25,7 +27,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "iotax: $(PYTHON) is older than 3.11: set PYTHON=python3.11 or newer" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "iotax: no virtual environment could be made: on Debian and Ubuntu, install python3-venv" >&2; exit 1; }
 	@echo "installing locked Python packages into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
 	@scripts/link-checkout $(VENV)
 	@touch $@
 

@@ -36,8 +36,8 @@ def imposed(response: Response, runs: Sequence[Run]) -> bool:
 def chosen(words: Sequence[str], runs: Sequence[Run]) -> list[Response]:
     """The responses that answer a study, the primary first.
 
-    If a target's CPU time cannot be measured, the initiator's stands for both. A rate set by the study is not an answer: if
-    it was listed first, CPU per I/O leads, and latency is added.
+    If a target's CPU time cannot be measured, the initiator's stands for both. A rate set by the study answers nothing:
+    if it was listed first, CPU per I/O leads, and latency is added.
     """
     database = any(run.result.database is not None for run in runs)
     whole, alone = (CPU_TRANSACTION, CPU_TRANSACTION_INITIATOR) if database else (CPU, CPU_INITIATOR)

@@ -172,7 +172,7 @@ def test_two_files_of_one_place_are_refused(tmp_path: Path, iotax) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("nosuch", "c"), "no format that iotax imports"),
+        (("nosuch", "c"), "not a format that iotax imports"),
         (("fio",), "no files are named"),
         (("fio", "missing.json"), "no such file"),
         (("fio", "c", "--factor", "protocol"), "write NAME=VALUE"),

@@ -104,7 +104,7 @@ def test_nothing_there_something_else_and_a_later_format_are_told_apart(
     database = sqlite3.connect(other)
     database.execute("CREATE TABLE t (x)")
     database.close()
-    with pytest.raises(NotebookError, match="no iotax notebook"):
+    with pytest.raises(NotebookError, match="not an iotax notebook"):
         Writer(other)
     later = tmp_path / "later.iotax"
     with Writer(later) as writer:

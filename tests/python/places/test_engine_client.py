@@ -61,9 +61,9 @@ def ended(pid: int) -> bool:
         ("exit 3", "died", "the load process ended with exit code 3 before its work was done"),
         ("kill -9 $$", "died", "the load process was ended by SIGKILL"),
         ("echo hello", "malformed", "a line that is not an event: 'hello'"),
-        ("echo '[1]'", "malformed", "no event"),
-        ("printf '\\377\\376\\n'", "malformed", "no event"),
-        ("""printf '{"event":'""", "malformed", "no event"),
+        ("echo '[1]'", "malformed", "not an event"),
+        ("printf '\\377\\376\\n'", "malformed", "not an event"),
+        ("""printf '{"event":'""", "malformed", "not an event"),
     ],
 )
 def test_an_engine_that_breaks_off_is_explained(tmp_path: Path, text: str, kind: str, said: str) -> None:

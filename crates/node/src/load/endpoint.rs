@@ -118,7 +118,7 @@ mod tests {
             ("/dev/sdb", "an endpoint is"),
             ("local:", "path is missing"),
             ("nfs://h/file", "an export and a file"),
-            ("nvme-tcp://h:0/nqn.x?ns=1", "no port"),
+            ("nvme-tcp://h:0/nqn.x?ns=1", "not a port"),
             ("nvme-tcp://::1/nqn.x?ns=1", "in brackets"),
             ("nvme-tcp://h", "nothing follows"),
         ] {

@@ -24,7 +24,7 @@ pub mod ox_id {
     pub const TASK_MANAGEMENT: OxId = OxId(0xfff4);
     /// A link service of the FC-4; there is one at a time.
     pub const FC4_LS: OxId = OxId(0xfff5);
-    /// An NVMe command of the admin queue, and one of an I/O queue that is no I/O.
+    /// An NVMe command of the admin queue, and one of an I/O queue that is not I/O.
     pub const ADMIN: OxId = OxId(0xfff6);
     pub const CONTROL: OxId = OxId(0xfff7);
 }

@@ -233,7 +233,8 @@ fn check_geometry(access: &StreamConfig, geometry: &Geometry, place: &str) -> Re
         return Err(read_only(place));
     }
     if !size.is_multiple_of(geometry.block_size.max(1)) {
-        let message = format!("block_size_bytes {size} is not a multiple of the unit's blocks of {}", geometry.block_size);
+        let message =
+            format!("block_size_bytes {size} is not a multiple of the unit's blocks of {}", geometry.block_size);
         return Err(Failure::usage(message, place));
     }
     if size > geometry.max_io_bytes {

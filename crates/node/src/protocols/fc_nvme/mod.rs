@@ -123,8 +123,8 @@ mod tests {
         assert_eq!(unit, Ok(Unit { port: 3225, target, nqn: "nqn.x".to_owned(), nsid: 2 }));
         for (path, query, says) in [
             ("30000000000000ab", Some("ns=1"), "an NQN must follow"),
-            ("nqn.x/30000000000000ab", Some("ns=1"), "no WWPN"),
-            ("30000000000000ab/x", Some("ns=1"), "no NVMe qualified name"),
+            ("nqn.x/30000000000000ab", Some("ns=1"), "not a WWPN"),
+            ("30000000000000ab/x", Some("ns=1"), "not an NVMe qualified name"),
             ("30000000000000ab/nqn.x", None, "add ?ns=1"),
         ] {
             assert!(FcNvme::parse(None, path, query).is_err_and(|message| message.contains(says)), "{path}");

@@ -120,8 +120,8 @@ mod tests {
         for (path, says) in [
             ("30000000000000ab", "a LUN must follow"),
             ("30:00:00:00:00:00:00:ab/0", "without colons"),
-            ("+0000000000000ab/0", "no WWPN"),
-            ("30000000000000ab/zero", "no LUN"),
+            ("+0000000000000ab/0", "not a WWPN"),
+            ("30000000000000ab/zero", "not a LUN"),
             ("30000000000000ab/65536", "at most 65535"),
         ] {
             assert!(unit(path).is_err_and(|message| message.contains(says)), "{path}");

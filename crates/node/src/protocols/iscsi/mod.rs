@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(unit("iqn.2026-11.io.iotax:v0/3"), Ok(Unit { port: 3260, iqn, lun: 3 }));
         for (path, says) in [
             ("iqn.x:y", "a LUN must follow"),
-            ("name/0", "no iSCSI name"),
-            ("iqn.x:y/zero", "no LUN"),
+            ("name/0", "not an iSCSI name"),
+            ("iqn.x:y/zero", "not a LUN"),
             ("iqn.x:y/65536", "at most 65535"),
         ] {
             assert!(unit(path).is_err_and(|message| message.contains(says)), "{path}");

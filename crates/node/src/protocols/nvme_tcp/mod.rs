@@ -131,9 +131,9 @@ mod tests {
         assert_eq!(unit, Ok(Unit { port: 1, nqn: "nqn.2026-11.io.iotax:v0".to_owned(), nsid: 1 }));
         for (path, query, says) in [
             ("nqn.x", None, "add ?ns=1"),
-            ("nqn.x", Some("ns=0"), "no namespace"),
+            ("nqn.x", Some("ns=0"), "not a namespace"),
             ("nqn.x", Some("nsid=1"), "only ?ns=N"),
-            ("x", Some("ns=1"), "no NVMe qualified name"),
+            ("x", Some("ns=1"), "not an NVMe qualified name"),
         ] {
             assert!(NvmeTcp::parse(None, path, query).is_err_and(|message| message.contains(says)), "{path}");
         }

@@ -288,7 +288,7 @@ impl Connection for Mailbox {
     }
 }
 
-/// A connection of the association, and its command outstanding that is no I/O.
+/// A connection of the association, and its command outstanding that is not I/O.
 #[derive(Debug)]
 pub(super) struct Channel {
     ox_id: OxId,

@@ -102,7 +102,7 @@ struct News {
 /// What the frame being received is.
 #[derive(Clone, Copy, Debug)]
 enum Current {
-    /// Data of a command of the admin queue, or of one of the I/O queue that is no I/O.
+    /// Data of a command of the admin queue, or of one of the I/O queue that is not I/O.
     Admin,
     Control,
     /// Data of a read, at this offset.
@@ -294,7 +294,7 @@ impl Session {
         if let Stage::Login(login) = &mut self.stage {
             if let Some(found) = login.reply(header, unit, &mut self.link, &mut self.target)? {
                 if found.parameters & service::TARGET == 0 {
-                    return Err(Violation::refused(Refusal::WrongKind, "the port is no NVMe target"));
+                    return Err(Violation::refused(Refusal::WrongKind, "the port is not an NVMe target"));
                 }
                 if self.closing {
                     self.log_out();

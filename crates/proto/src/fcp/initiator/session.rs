@@ -183,7 +183,7 @@ impl Session {
         if let Phase::Login(login) = &mut self.phase {
             if let Some(found) = login.reply(header, &self.unit, &mut self.link, &mut self.target)? {
                 if found.parameters & service::TARGET == 0 {
-                    return Err(Violation::refused(Refusal::WrongKind, "the port is no FCP target"));
+                    return Err(Violation::refused(Refusal::WrongKind, "the port is not an FCP target"));
                 }
                 let (probe, first) = Probe::begin(self.config.max_io_len);
                 self.ask(&first);
