@@ -96,6 +96,8 @@ class Run:
         )
 
 
+# It has to begin and to end within a window of 2 s, on both hosts.
+@pytest.mark.machine
 def test_fio_loads_every_host_in_the_window_that_engines_observe(
     controller: Run, network: Network, tmp_path: Path
 ) -> None:

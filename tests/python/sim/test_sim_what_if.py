@@ -144,7 +144,7 @@ REFUSED = [
         "a target port of its own",
     ),
     (LINK_BOUND, ("--media", "x2"), "there are no media to be faster"),
-    (LINK_BOUND, ("--hosts", "x1.5"), "no whole number of hosts"),
+    (LINK_BOUND, ("--hosts", "x1.5"), "not a whole number of hosts"),
     (LINK_BOUND, ("--hosts", "many"), "such as x2"),
     (LINK_BOUND, ("--link", "fast"), "fast"),
     (LINK_BOUND, ("--mtu", "100"), "576"),
