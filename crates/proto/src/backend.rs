@@ -51,7 +51,7 @@ pub enum UnitOp {
         ranges: Vec<(u64, u64)>,
         durable: bool,
     },
-    /// Has room for these bytes, which stay what they are, so that no write to them finds none.
+    /// Has room for these bytes from now on, which stay what they are: no write to them finds none. Always durable.
     Allocate {
         offset: u64,
         len: u64,

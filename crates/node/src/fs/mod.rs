@@ -25,7 +25,7 @@ use iotax_proto::{
     rpc::Credentials,
 };
 
-use data::Unfreed;
+use data::{Data, Unfreed};
 use directory::Directory;
 use inode::{Content, Inode, Owner};
 
@@ -130,7 +130,7 @@ impl Tree {
         let attributes = self.attributes_of(file.number as Number, inode);
         rights::check_io(&attributes, who, write)?;
         let unit = TreeUnit { export: self.export, number: file.number as Number };
-        Ok(OpenFile { unit: unit.into(), attributes, is_copied: true, is_sparse: true })
+        Ok(OpenFile { unit: unit.into(), attributes, is_ordinary: true })
     }
 
     /// Of an ordinary file.
@@ -149,22 +149,23 @@ impl Tree {
 
     /// Writes to an ordinary file, all or nothing.
     pub fn write(&mut self, number: Number, offset: u64, bytes: &[u8], time: Time) -> Result<(), UnitError> {
-        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.limits.file_bytes);
-        let end = end.ok_or(UnitError::OutOfRange)?;
-        let inode = self.inodes.get_mut(&number).ok_or(UnitError::NoUnit)?;
-        let data = inode.data_mut().ok_or(UnitError::NoUnit)?;
-        let growth = data.growth(offset, end);
-        if !make_room(self.limits.bytes, self.used_bytes + growth, &mut self.unfreed) {
-            return Err(UnitError::NoSpace);
-        }
-        data.write(offset, bytes);
-        self.used_bytes += growth;
-        inode.touch(time);
-        Ok(())
+        self.grow(number, offset, bytes.len() as u64, time, |data, _| data.write(offset, bytes))
     }
 
     /// Gives an ordinary file room for `offset..offset + len`, and makes it as long as that.
     pub fn allocate(&mut self, number: Number, offset: u64, len: u64, time: Time) -> Result<(), UnitError> {
+        self.grow(number, offset, len, time, |data, end| data.allocate(offset, end))
+    }
+
+    /// Charges an ordinary file with what `offset..offset + len` takes, and calls `change` with its data and the end of that.
+    fn grow(
+        &mut self,
+        number: Number,
+        offset: u64,
+        len: u64,
+        time: Time,
+        change: impl FnOnce(&mut Data, u64),
+    ) -> Result<(), UnitError> {
         let end = offset.checked_add(len).filter(|end| *end <= self.limits.file_bytes).ok_or(UnitError::OutOfRange)?;
         if len > self.limits.bytes {
             return Err(UnitError::NoSpace);
@@ -175,7 +176,7 @@ impl Tree {
         if !make_room(self.limits.bytes, self.used_bytes + growth, &mut self.unfreed) {
             return Err(UnitError::NoSpace);
         }
-        data.allocate(offset, end);
+        change(data, end);
         self.used_bytes += growth;
         inode.touch(time);
         Ok(())

@@ -91,7 +91,7 @@ impl VolumeFile {
         }
         let attributes = self.attributes();
         rights::check_io(&attributes, who, write)?;
-        Ok(OpenFile { unit: self.unit, attributes, is_copied: false, is_sparse: false })
+        Ok(OpenFile { unit: self.unit, attributes, is_ordinary: false })
     }
 
     /// Notes a write.

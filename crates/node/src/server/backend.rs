@@ -117,7 +117,13 @@ impl Backend for ServerBackend {
     fn start(&mut self, now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started {
         match TreeUnit::from_unit(unit) {
             None => self.operations.start(now, id, unit, op),
-            Some(unit) => self.files.start(&self.state.server, now, id, unit, &op),
+            Some(unit) => {
+                let started = self.files.start(&self.state.server, now, id, unit, &op);
+                if matches!(op, UnitOp::Unmap { .. }) {
+                    self.state.has_remains(unit.export as usize);
+                }
+                started
+            }
         }
     }
 

@@ -33,6 +33,7 @@ pub(super) enum DiskTask {
 pub(super) enum Work {
     Zeroes,
     Unmap,
+    Allocate,
     /// Writes this, again and again.
     Same(Payload),
 }
@@ -80,10 +81,6 @@ pub(super) fn write(
 
 pub(super) fn flush() -> (DiskTask, DiskOp) {
     (DiskTask::Plain { moves: 0 }, DiskOp::Sync)
-}
-
-pub(super) fn allocate(offset: u64, len: u64) -> (DiskTask, DiskOp) {
-    (DiskTask::Plain { moves: 0 }, DiskOp::Allocate { offset, len })
 }
 
 pub(super) fn long(work: Work, ranges: Vec<(u64, u64)>, durable: bool) -> DiskTask {
@@ -196,7 +193,7 @@ impl DiskTask {
     pub(super) fn next_piece(&mut self) -> Option<(u64, u64)> {
         let Self::Long { work, left, piece, .. } = self else { return None };
         let most = match work {
-            Work::Zeroes | Work::Unmap => PIECE_BYTES,
+            Work::Zeroes | Work::Unmap | Work::Allocate => PIECE_BYTES,
             Work::Same(chunk) => chunk.len() as u64,
         };
         if piece.is_none() {
@@ -212,6 +209,7 @@ impl DiskTask {
         Some(match work {
             Work::Zeroes => DiskOp::WriteZeroes { offset, len },
             Work::Unmap => DiskOp::Unmap { offset, len },
+            Work::Allocate => DiskOp::Allocate { offset, len },
             Work::Same(chunk) => DiskOp::Write { offset, from: chunk.slice(0, len as usize), durable: false },
         })
     }

@@ -500,9 +500,12 @@ impl Operations {
                 });
             }
             UnitOp::Flush => disk::flush(),
-            UnitOp::Allocate { offset, len } => disk::allocate(offset, len),
             UnitOp::WriteZeroes { offset, len, durable } => {
                 let task = disk::long(Work::Zeroes, vec![(offset, len)], durable);
+                return Ok(self.begin_long(now, id, index, task));
+            }
+            UnitOp::Allocate { offset, len } => {
+                let task = disk::long(Work::Allocate, vec![(offset, len)], true);
                 return Ok(self.begin_long(now, id, index, task));
             }
             UnitOp::Unmap { ranges, durable } => {

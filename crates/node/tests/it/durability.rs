@@ -100,7 +100,7 @@ fn carry_out_with(
                         seen.volatile = 0;
                         seen.flushes += 1;
                     }
-                    DiskOp::Allocate { .. } => {}
+                    DiskOp::Allocate { len, .. } => seen.pieces.push(*len),
                     DiskOp::Read { .. } => {
                         seen.reads += 1;
                         seen.reads_before_flush += usize::from(seen.flushes == 0);
@@ -195,4 +195,7 @@ fn disk_is_never_kept_busy_with_much_at_a_time() {
         assert!(seen.pieces.iter().all(|len| *len <= 16 << 20), "{:?}", seen.pieces);
         assert_eq!(seen.changed, SIZE, "each block once, however often it is named");
     }
+    let seen = carry_out(disk(512), UnitOp::Allocate { offset: 0, len: SIZE }, &[]);
+    assert!(seen.pieces.iter().all(|len| *len <= 16 << 20), "{:?}", seen.pieces);
+    assert_eq!((seen.pieces.iter().sum::<u64>(), seen.changed, seen.flushes), (SIZE, 0, 1));
 }

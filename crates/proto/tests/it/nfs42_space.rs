@@ -121,9 +121,9 @@ fn seek_finds_data_and_holes_and_the_hole_behind_the_end() {
 }
 
 #[test]
-fn a_file_that_does_not_tell_of_holes_is_data_to_its_end() {
+fn a_volume_is_data_to_its_end() {
     let mut server = with_holes();
-    server.is_sparse = false;
+    server.is_ordinary = false;
     let mut opened = Opened::new(server);
     assert_eq!(opened.seek(3, Content::Data), Ok((3, false)));
     assert_eq!(opened.seek(3, Content::Hole), Ok((FILE_BYTES as u64, true)));
@@ -195,12 +195,9 @@ fn ranges_that_are_empty_or_too_far_and_files_that_may_not_be_written_are_refuse
     let mut server = with_holes();
     server.access = server.access.map(|access| ExportAccess { read_only: true, ..access });
     let mut opened = Opened::new(server);
+    let space = SpaceArguments { state: StateId::ANONYMOUS, ..space };
     for operation in [Operation::Allocate(space), Operation::Deallocate(space)] {
-        let with_state = match operation {
-            Operation::Allocate(space) => Operation::Allocate(SpaceArguments { state: StateId::ANONYMOUS, ..space }),
-            _ => Operation::Deallocate(SpaceArguments { state: StateId::ANONYMOUS, ..space }),
-        };
-        assert_eq!(opened.ask(with_state), Err(number(Status::ReadOnly)));
+        assert_eq!(opened.ask(operation), Err(number(Status::ReadOnly)));
     }
     assert_eq!(opened.server.started, []);
 }

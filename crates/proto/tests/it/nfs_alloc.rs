@@ -40,7 +40,7 @@ impl NfsBackend for Volume<Served> {
     }
 
     fn open(&mut self, _: ExportId, _: FileId, _: &Credentials, _: bool) -> Result<OpenFile, FileError> {
-        Ok(OpenFile { unit: UnitId(0), attributes: self.export.file, is_copied: false, is_sparse: false })
+        Ok(OpenFile { unit: UnitId(0), attributes: self.export.file, is_ordinary: false })
     }
 
     fn attributes(&mut self, _: ExportId, _: FileId) -> Option<Attributes> {

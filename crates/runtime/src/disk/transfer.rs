@@ -5,7 +5,7 @@ use std::{os::fd::RawFd, rc::Rc, sync::Arc};
 use iotax_node::DiskOp;
 use iotax_proto::Payload;
 
-use super::Disk;
+use super::{Disk, DiskKind};
 use crate::memory::SharedRegion;
 
 /// What the system is told. The address stays valid as long as the `Transfer` that it came from.
@@ -80,6 +80,8 @@ impl Transfer {
             DiskOp::Sync => (SystemOp::Sync, None, None),
             DiskOp::WriteZeroes { offset, len } => (SystemOp::Zero { offset, len }, None, None),
             DiskOp::Unmap { offset, len } => (SystemOp::Punch { offset, len }, None, None),
+            // A device has its room, and the system refuses to be asked for it.
+            DiskOp::Allocate { .. } if disk.kind() == DiskKind::BlockDevice => (SystemOp::Sync, None, None),
             DiskOp::Allocate { offset, len } => (SystemOp::Allocate { offset, len }, None, None),
         };
         Ok(Self { disk, op, payload, bounce })

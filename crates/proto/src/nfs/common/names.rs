@@ -68,10 +68,9 @@ pub struct OpenFile {
     /// Where its data are: the unit of `Backend::start`.
     pub unit: UnitId,
     pub attributes: Attributes,
-    /// Its data are copied when they are read; a volume's are named.
-    pub is_copied: bool,
-    /// It has holes where nothing was written, of which `Backend::allocation` tells.
-    pub is_sparse: bool,
+    /// Its data are copied when they are read, and it has holes, of which `Backend::allocation` tells. A volume's data are
+    /// sent from where they are, and it has none.
+    pub is_ordinary: bool,
 }
 
 /// A caller of a name-space operation, and when it calls.

@@ -45,8 +45,8 @@ pub struct Server {
     pub aborted: Vec<IoId>,
     /// READ gives at most so many bytes.
     pub read_limit: Option<usize>,
-    /// It tells of the holes of its files.
-    pub is_sparse: bool,
+    /// Its files have holes.
+    pub is_ordinary: bool,
 }
 
 impl Server {
@@ -68,7 +68,7 @@ impl Server {
             started: Vec::new(),
             aborted: Vec::new(),
             read_limit: None,
-            is_sparse: true,
+            is_ordinary: true,
         }
     }
 
@@ -192,12 +192,7 @@ impl NfsBackend for Server {
             return Err(FileError::Access);
         }
         let attributes = self.directory.attributes(file)?;
-        Ok(OpenFile {
-            unit: UnitId(file.number.wrapping_sub(2)),
-            attributes,
-            is_copied: true,
-            is_sparse: self.is_sparse,
-        })
+        Ok(OpenFile { unit: UnitId(file.number.wrapping_sub(2)), attributes, is_ordinary: self.is_ordinary })
     }
 
     fn attributes(&mut self, _: ExportId, file: FileId) -> Option<Attributes> {

@@ -90,7 +90,7 @@ impl Connection {
         let Some(id) = self.ios.begin(xid, &reached, Kind::Read { len, eof }) else {
             return self.reply_failure(xid, Procedure::Read, Status::Jukebox);
         };
-        if open.is_copied {
+        if open.is_ordinary {
             self.rpc.transmit.charge(Transmit::REQUEST + len as usize);
         }
         match backend.start(now, id, open.unit, UnitOp::Read { offset, len, durable: false }) {

@@ -130,7 +130,7 @@ impl Connection {
             self.ios.end(id);
             return None;
         }
-        if open.is_copied && !writes {
+        if open.is_ordinary && !writes {
             self.rpc.transmit.charge(Transmit::REQUEST + kind.len() as usize);
         }
         let mut started = backend.start(now, id, open.unit, operation);

@@ -4,6 +4,7 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 use super::{
     BOUND_MAX, Connection,
+    io::Kind,
     opening::on_state,
     work::{SPARE_LEN, STATUS_AT, Slot, Step, Work, put_sequence, with_shared},
 };
@@ -162,8 +163,8 @@ impl Connection {
     ) -> Result<Step, Status> {
         match operation {
             Operation::Commit { offset, count } => return self.commit(now, work, *offset, *count, backend),
-            Operation::Allocate(asked) => return self.allocate(now, work, asked, backend),
-            Operation::Deallocate(asked) => return self.deallocate(now, work, asked, backend),
+            Operation::Allocate(asked) => return self.change_space(now, work, Kind::Allocate, asked, backend),
+            Operation::Deallocate(asked) => return self.change_space(now, work, Kind::Deallocate, asked, backend),
             Operation::Seek(asked) => self.seek(work, asked, backend)?,
             Operation::Sequence(_) => return Err(Status::SequencePosition),
             Operation::ExchangeId(asked) => self.exchange(now, work, asked, backend)?,

@@ -134,7 +134,7 @@ impl Connection {
         if kind.len() == 0 {
             return io_done(work, kind, Ok(None), backend).map(|()| Step::Done);
         }
-        if open.is_copied {
+        if open.is_ordinary {
             self.rpc.transmit.charge(Transmit::REQUEST + kind.len() as usize);
         }
         let id = self.ios.begin(kind)?;

@@ -34,7 +34,7 @@ impl Connection {
             return Err(Status::NoDeviceAddress);
         }
         let found = match wanted {
-            _ if open.is_sparse => first_run(backend, open.unit, asked.offset, size, wanted),
+            _ if open.is_ordinary => first_run(backend, open.unit, asked.offset, size, wanted),
             Content::Data => asked.offset,
             Content::Hole => size,
         };
@@ -43,51 +43,32 @@ impl Connection {
         Ok(())
     }
 
-    /// ALLOCATE (RFC 7862 §15.1). The file becomes longer where it has to.
-    pub(super) fn allocate<B: NfsBackend + ?Sized>(
-        &mut self,
-        now: Instant,
-        work: &mut Work,
-        asked: &SpaceArguments,
-        backend: &mut B,
-    ) -> Result<Step, Status> {
-        let SpaceArguments { state, offset, len } = asked;
-        check_range(*offset, *len)?;
-        let open = self.open_for_io(work, state, true, backend)?;
-        let operation = UnitOp::Allocate { offset: *offset, len: *len };
-        self.change_space(now, work, Kind::Allocate, open.unit, operation, backend)
-    }
-
-    /// DEALLOCATE (RFC 7862 §15.4). Nothing tells a client later that its zeros were lost, so they are there to stay.
-    pub(super) fn deallocate<B: NfsBackend + ?Sized>(
-        &mut self,
-        now: Instant,
-        work: &mut Work,
-        asked: &SpaceArguments,
-        backend: &mut B,
-    ) -> Result<Step, Status> {
-        let SpaceArguments { state, offset, len } = asked;
-        check_range(*offset, *len)?;
-        let open = self.open_for_io(work, state, true, backend)?;
-        let len = (*len).min(open.attributes.size.saturating_sub(*offset));
-        if len == 0 {
-            return Ok(Step::Done);
-        }
-        let operation = UnitOp::Unmap { ranges: alloc::vec![(*offset, len)], durable: true };
-        self.change_space(now, work, Kind::Deallocate, open.unit, operation, backend)
-    }
-
-    fn change_space<B: NfsBackend + ?Sized>(
+    /// ALLOCATE and DEALLOCATE (RFC 7862 §15.1 and §15.4). A file becomes longer where room is to be behind its end. The results
+    /// have no verifier by which a client would learn that something was lost, so what was done is there to stay.
+    pub(super) fn change_space<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
         work: &mut Work,
         kind: Kind,
-        unit: UnitId,
-        operation: UnitOp,
+        asked: &SpaceArguments,
         backend: &mut B,
     ) -> Result<Step, Status> {
+        let SpaceArguments { state, offset, len } = *asked;
+        if len == 0 || offset.checked_add(len).is_none() {
+            return Err(Status::Invalid);
+        }
+        let open = self.open_for_io(work, &state, true, backend)?;
+        let operation = if matches!(kind, Kind::Allocate) {
+            UnitOp::Allocate { offset, len }
+        } else {
+            let len = len.min(open.attributes.size.saturating_sub(offset));
+            if len == 0 {
+                return Ok(Step::Done);
+            }
+            UnitOp::Unmap { ranges: alloc::vec![(offset, len)], durable: true }
+        };
         let id = self.ios.begin(kind)?;
-        let started = backend.start(now, id, unit, operation);
+        let started = backend.start(now, id, open.unit, operation);
         self.write_finished(id, work, started, backend)
     }
 }
@@ -104,8 +85,4 @@ fn first_run<B: NfsBackend + ?Sized>(backend: &B, unit: UnitId, offset: u64, siz
         }
     }
     if wanted == Content::Data { at } else { size }
-}
-
-fn check_range(offset: u64, len: u64) -> Result<(), Status> {
-    if len == 0 || offset.checked_add(len).is_none() { Err(Status::Invalid) } else { Ok(()) }
 }
