@@ -37,7 +37,7 @@ _OFF = (
     *("MODULE_SIG", "SECURITY_LOCKDOWN_LSM", "SYSTEM_TRUSTED_KEYRING", "SYSTEM_REVOCATION_LIST", "LOCALVERSION_AUTO"),
 )
 _ABSENT = (
-    # Drivers of what the lab's machines do not have. None of them is on the path of an I/O.
+    # Drivers of what the lab's machines do not have.
     *("DRM", "FB", "AGP", "SOUND", "MEDIA_SUPPORT", "USB_SUPPORT", "HAMRADIO", "ISDN", "WAN", "FDDI"),
     *("INPUT_JOYSTICK", "INPUT_TABLET", "INPUT_TOUCHSCREEN", "INPUT_MISC", "NEW_LEDS", "ACCESSIBILITY"),
     *("STAGING", "I2C", "SPI", "PINCTRL", "GPIOLIB", "PWM", "REGULATOR", "HWMON", "POWER_SUPPLY", "POWERCAP"),

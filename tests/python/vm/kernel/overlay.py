@@ -128,7 +128,7 @@ def _real_libraries(store: Store, needed: tuple[str, ...]) -> dict[str, Path]:
 
 
 def _exerciser() -> Path:
-    """As the Rust tests have it: `make test-built` has made it already."""
+    """The example as `make test-built` has built it, so that it is not built twice."""
     built = subprocess.run(
         ["cargo", "test", "--no-run", "--locked", "-p", "iotax-runtime", "--example", "exercise_file",
          "--message-format=json"],
