@@ -1,5 +1,5 @@
-//! One controller, as its admin queue sees it: executes admin and fabrics commands, keeps features, events and the keep-alive
-//! timer. The transport moves the bytes; what other connections may see of the controller is in `Subsystem`.
+//! One controller as its admin queue sees it: executes admin and fabrics commands, and keeps features, events and the
+//! keep-alive timer. The transport moves the bytes. State that other connections may see is in `Subsystem`.
 
 use alloc::{collections::VecDeque, rc::Rc, vec, vec::Vec};
 use core::{fmt, net::IpAddr, time::Duration};
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::{Endings, Instant, Shared, Violation};
 
-/// A discovery controller without a keep-alive timeout is given up after this silence (NVMe base 2.1 §3.1.3.3: two minutes).
+/// A discovery controller without a keep-alive timeout ends after two minutes of silence (NVMe base 2.1 §3.1.3.3).
 const DISCOVERY_ACTIVITY_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often a controller looks for changes of its subsystem while events are wanted.
+/// How often a controller checks its subsystem for changes while event requests are outstanding.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Feature: volatile write cache enabled.
 const CACHE_ENABLED: u32 = 1;
 
-/// What became of an admin command.
+/// The outcome of an admin command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AdminOutcome {
     Done {
@@ -31,7 +31,7 @@ pub enum AdminOutcome {
     },
     /// Successful, with data for the host.
     Data(Vec<u8>),
-    /// An Asynchronous Event Request: completed when there is something to tell.
+    /// An Asynchronous Event Request. It completes when an event occurs.
     Held,
 }
 
@@ -57,14 +57,15 @@ pub struct AdminController {
     host: HostIdentity,
     limits: ControllerLimits,
     generation: Generation,
-    /// The generation's number when it was last looked for changes.
+    /// The generation number at the last check for changes.
     seen: u64,
-    /// The subsystem's number of changes when `known` was made.
+    /// The subsystem's change count when `known` was copied.
     announced: u64,
     known: Vec<Namespace>,
     configuration: u32,
-    /// CSTS, and what it becomes once nothing goes on any more of I/O queues that are over.
+    /// CSTS.
     status: u32,
+    /// The next value of CSTS. It takes effect when all operations of former I/O queues have ended.
     next_status: Option<(u32, Endings)>,
     keep_alive: Option<Duration>,
     keep_alive_ms: u32,
@@ -73,14 +74,14 @@ pub struct AdminController {
     event_config: u32,
     io_queues: u16,
     events: Events,
-    /// Event requests taken back, for `poll_released`.
+    /// Withdrawn event requests, for `poll_released`.
     released: VecDeque<(CommandId, Option<Status>)>,
     changed: Vec<u32>,
 }
 
 impl AdminController {
-    /// Makes a controller; `None` where the subsystem has as many as it may have. Where the host `must_prove` itself, `prove`
-    /// comes before anything else.
+    /// Creates a controller; `None` if the subsystem has its maximum. If the host `must_prove` its identity, call
+    /// `prove` before anything else.
     pub fn connect(
         now: Instant,
         subsystem: Rc<dyn Shared<Subsystem>>,
@@ -126,19 +127,20 @@ impl AdminController {
         self.cntlid
     }
 
-    /// The host has proved itself; false where the subsystem has as many controllers as it may have.
+    /// Notes that the host has authenticated itself; false if the subsystem has its maximum of controllers.
     pub fn prove(&mut self) -> bool {
         with_subsystem(&*self.subsystem, |subsystem| subsystem.prove_controller(self.cntlid))
     }
 
-    /// Takes back the event request `cid`, where there is one: its host has forgotten it.
+    /// Drops the event request `cid`, if there is one, because its host no longer expects an answer. Returns whether it
+    /// existed.
     pub fn forget_event_request(&mut self, cid: CommandId) -> bool {
         let before = self.events.requests.len();
         self.events.requests.retain(|held| *held != cid);
         self.events.requests.len() < before
     }
 
-    /// The host gave a sign of life that is not a command of ours: the keep-alive timer starts again.
+    /// Restarts the keep-alive timer after activity of the host that did not go through `execute`.
     pub fn heard(&mut self, now: Instant) {
         self.last_activity = now;
     }
@@ -149,7 +151,7 @@ impl AdminController {
         [given_up, look].into_iter().flatten().min()
     }
 
-    /// Looks for changes to tell; `Err` where the host was silent for longer than its keep-alive timeout.
+    /// Checks for changes to report; `Err` if the host was silent for longer than its keep-alive timeout.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
         self.last_look = now;
         self.look_for_changes();
@@ -160,18 +162,18 @@ impl AdminController {
         Ok(())
     }
 
-    /// An event request that can be completed now: its CID and result.
+    /// Returns the CID and result of an event request that can be completed now.
     pub fn poll_event(&mut self) -> Option<(CommandId, u64)> {
         self.events.poll()
     }
 
-    /// An event request that is not held any more: its CID, and the status to complete it with, where it is to be completed.
-    /// To be asked after `execute`, before its outcome is sent.
+    /// Returns the CID of an event request that was withdrawn, and its status if it must be completed. Call this after
+    /// `execute`, before sending its outcome.
     pub fn poll_released(&mut self) -> Option<(CommandId, Option<Status>)> {
         self.released.pop_front()
     }
 
-    /// Abort (NVMe base 2.1 §5.1.1) is the controller's best effort: of the commands outstanding it takes back event requests.
+    /// Abort (NVMe base 2.1 §5.1.1), which is best effort: only event requests are aborted.
     fn abort(&mut self, sqe: &Sqe) -> AdminOutcome {
         const NOT_ABORTED: u64 = 1;
         let (sqid, cid) = (QueueId(sqe.cdw(10) as u16), CommandId((sqe.cdw(10) >> 16) as u16));
@@ -185,13 +187,13 @@ impl AdminController {
         }
     }
 
-    /// Ends the controller and with it its I/O queues.
+    /// Ends the controller and its I/O queues.
     pub fn destroy(&mut self) {
         let cntlid = self.cntlid;
         with_subsystem(&*self.subsystem, |subsystem| subsystem.destroy_controller(cntlid));
     }
 
-    /// Executes a command; none that is known takes data.
+    /// Executes a command. No supported command takes data from the host.
     pub fn execute<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, backend: &mut B) -> AdminOutcome {
         self.last_activity = now;
         self.look_for_changes();
@@ -248,7 +250,7 @@ impl AdminController {
         let (was_enabled, is_enabled) = (before & property::CC_ENABLE != 0, after & property::CC_ENABLE != 0);
         if was_enabled && !is_enabled {
             self.reset();
-            // Its I/O queues on other threads end now, not when they next look by themselves.
+            // The controller's I/O queues on other threads must end now, not at their next periodic check.
             backend.notify_others();
         }
         let mut status = if is_enabled { property::CSTS_READY } else { 0 };
@@ -272,8 +274,9 @@ impl AdminController {
         AdminOutcome::OK
     }
 
-    /// Ready, reset or shut down a controller is once no I/O queue before it can change data any more: its own, and those of
-    /// controllers of the same host that have ended. The host waits for CSTS (NVMe base 2.1 §3.5.4, §3.6, §3.7.2).
+    /// Updates CSTS once no earlier I/O queue can still change data: neither the controller's own, nor those of ended
+    /// controllers of the same host. Until then, ready, reset and shutdown are not reported; the host waits for CSTS
+    /// (NVMe base 2.1 §3.5.4, §3.6, §3.7.2).
     fn settle_status(&mut self) {
         let Some((status, _)) = self.next_status.take_if(|(_, endings)| endings.are_over()) else { return };
         self.status = status;
@@ -283,7 +286,7 @@ impl AdminController {
         }
     }
 
-    /// Controller reset (NVMe base 2.1 §3.7.2): I/O queues end, features go back to their defaults.
+    /// Controller reset (NVMe base 2.1 §3.7.2): its I/O queues end, and features return to their defaults.
     fn reset(&mut self) {
         let cntlid = self.cntlid;
         let (generation, io_queues) = with_subsystem(&*self.subsystem, |subsystem| {
@@ -315,7 +318,7 @@ impl AdminController {
             cns::NAMESPACE_INDEPENDENT => {
                 self.identify_one(sqe, backend, |_, geometry| identify::namespace_independent(geometry))
             }
-            // What of the NVM command set is not in CNS 00h: all zeros here, as is CNS 06h: no limits beyond MDTS.
+            // CNS 05h: all fields that CNS 00h does not have are zero. CNS 06h: zeros, no limits beyond MDTS.
             cns::NAMESPACE_OF_COMMAND_SET if is_nvm => self.identify_one(sqe, backend, |_, _| vec![0; identify::LEN]),
             cns::CONTROLLER_OF_COMMAND_SET if is_nvm => AdminOutcome::Data(vec![0; identify::LEN]),
             cns::NAMESPACE_DESCRIPTORS => match self.namespace(sqe.nsid()) {
@@ -323,7 +326,7 @@ impl AdminController {
                 None => Status::INVALID_NAMESPACE.into(),
             },
             cns::ACTIVE_NAMESPACES | cns::ACTIVE_NAMESPACES_OF_COMMAND_SET => {
-                // FFFFFFFEh and FFFFFFFFh are not the start of a list (NVMe base 2.1 §5.1.13.2.2).
+                // FFFFFFFEh and FFFFFFFFh are not valid starts of a list (NVMe base 2.1 §5.1.13.2.2).
                 if sqe.nsid() >= NSID_ALL - 1 {
                     return Status::INVALID_NAMESPACE.into();
                 }
@@ -349,7 +352,7 @@ impl AdminController {
         }
         let namespace = self.namespace(nsid);
         let active = namespace.and_then(|namespace| Some((namespace, backend.geometry(namespace.unit)?)));
-        // A valid NSID that is not active gives zeros (NVMe base 2.1 §5.1.13.2.1).
+        // A valid NSID that is not active returns zeros (NVMe base 2.1 §5.1.13.2.1).
         AdminOutcome::Data(
             active.map_or_else(|| vec![0; identify::LEN], |(namespace, geometry)| describe(namespace, &geometry)),
         )
@@ -422,11 +425,11 @@ impl AdminController {
             feature::RESERVATION_NOTIFICATION_MASK if !self.is_discovery => {
                 self.set_notification_mask(sqe.nsid(), value)
             }
-            // Off, as it stays.
+            // Persistence is always off, so only a request to turn it off succeeds.
             feature::RESERVATION_PERSISTENCE if !self.is_discovery && value & 1 == 0 => {
                 self.check_namespace(sqe.nsid())
             }
-            // The host's identity was fixed by Connect (NVMe base 2.1 §5.1.25.1.28).
+            // Connect has set the Host Identifier (NVMe base 2.1 §5.1.25.1.28).
             feature::HOST_IDENTIFIER => Status::SEQUENCE_ERROR.into(),
             feature::VOLATILE_WRITE_CACHE
             | feature::ARBITRATION
@@ -438,7 +441,7 @@ impl AdminController {
         }
     }
 
-    /// Grants as many I/O queues as asked for, up to the subsystem's limit; both numbers are 0's based.
+    /// Grants the requested number of I/O queues, up to the subsystem's limit; both numbers are 0's based.
     fn set_queue_count(&mut self, value: u32) -> AdminOutcome {
         let (submission, completion) = (value as u16, (value >> 16) as u16);
         if submission == u16::MAX || completion == u16::MAX {
@@ -472,7 +475,7 @@ impl AdminController {
         const CAPABILITIES: u32 = 3;
         const CHANGEABLE: u64 = 1 << 2;
         const NAMESPACE_SPECIFIC: u64 = 1 << 1;
-        /// The 128-bit identifier; fabrics have no other.
+        /// The 128-bit identifier. Fabrics have no shorter one.
         const EXTENDED: u32 = 1;
         let id = sqe.cdw(10) as u8;
         let is_changeable = matches!(
@@ -557,7 +560,7 @@ impl AdminController {
             }
         };
         if namespaces == self.known {
-            // Announced without a change of the list: a size changed, which any of them may have.
+            // The list did not change, so the size of some namespace changed. It may be any of them.
             differs(&namespaces, &[], &mut self.changed);
         } else {
             differs(&self.known, &namespaces, &mut self.changed);
@@ -575,14 +578,14 @@ impl AdminController {
         }
     }
 
-    // ---------------------------------------------------------------------------------------------------- notifications
+    // --------------------------------------------------------------------------------------------------- notifications
 
     fn with_notifications<R: Default>(&self, use_them: impl FnOnce(&mut Notifications) -> R) -> R {
         with_subsystem(&*self.subsystem, |subsystem| subsystem.notifications(self.cntlid).map(use_them))
             .unwrap_or_default()
     }
 
-    /// The log page; where more wait behind the one that is read, that is told again.
+    /// Reads the log page. If more pages remain, raises the event again.
     fn reservation_notification(&mut self, stays: bool) -> Vec<u8> {
         let (page, is_last) =
             self.with_notifications(|notifications| (notifications.read(stays), notifications.is_empty()));
@@ -594,7 +597,7 @@ impl AdminController {
         page
     }
 
-    /// `FFFFFFFFh` stands for every namespace.
+    /// Sets the mask of one namespace; NSID `FFFFFFFFh` means every namespace.
     fn set_notification_mask(&mut self, nsid: u32, mask: u32) -> AdminOutcome {
         let nsids: Vec<u32> =
             self.known.iter().map(|known| known.nsid).filter(|known| nsid == NSID_ALL || nsid == *known).collect();

@@ -1,4 +1,4 @@
-//! Submission and completion queue entries: NVMe base 2.1 §4.1, §4.2; fabrics commands §6.
+//! Submission and completion queue entries (NVMe base 2.1 §4.1, §4.2) and fabrics commands (§6).
 
 use super::{Status, ascii};
 use alloc::string::String;
@@ -6,7 +6,7 @@ use core::fmt;
 
 pub const SQE_LEN: usize = 64;
 pub const CQE_LEN: usize = 16;
-/// Every namespace, where a command may mean all of them.
+/// Selects every namespace, in commands that allow it.
 pub const NSID_ALL: u32 = 0xffff_ffff;
 
 /// Opcodes of admin commands.
@@ -74,7 +74,7 @@ pub mod log_id {
     pub const RESERVATION_NOTIFICATION: u8 = 0x80;
 }
 
-/// Which way a command's data go; bits 1:0 of the opcode, or of the fabrics command type (NVMe base 2.1 §3.3.3.1).
+/// Direction of a command's data: bits 1:0 of the opcode, or of the fabrics command type (NVMe base 2.1 §3.3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     None,
@@ -83,7 +83,7 @@ pub enum Direction {
     Both,
 }
 
-/// Where a command's data lie (NVMe base 2.1 §4.3.2).
+/// Where a command's data are (NVMe base 2.1 §4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sgl {
     /// Data Block with an offset into the capsule.
@@ -91,7 +91,7 @@ pub enum Sgl {
         offset: u64,
         len: u32,
     },
-    /// Transport Data Block: the transport's own data PDUs.
+    /// Transport Data Block: the transport moves the data, e.g. in data PDUs.
     Transport {
         len: u32,
     },
@@ -100,10 +100,11 @@ pub enum Sgl {
 
 const SGL_IN_CAPSULE: u8 = 0x01;
 const SGL_TRANSPORT: u8 = 0x5a;
-/// PSDT 01b: SGL for the data, metadata pointer a contiguous buffer; the only form in fabrics (NVMe base 2.1 §4.1.1).
+/// PSDT 01b: an SGL for the data, and a contiguous buffer for metadata. The only form in fabrics (NVMe base 2.1
+/// §4.1.1).
 const PSDT_SGL: u8 = 1 << 6;
 
-/// CID: a host's name for a command that is outstanding in a queue.
+/// CID: identifies an outstanding command within its queue; chosen by the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandId(pub u16);
 
@@ -113,16 +114,16 @@ impl fmt::LowerHex for CommandId {
     }
 }
 
-/// CNTLID: a controller among those of its subsystem.
+/// CNTLID: identifies a controller within its subsystem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControllerId(pub u16);
 
 impl ControllerId {
-    /// A host asks for any controller (dynamic controller model).
+    /// Requests any controller (dynamic controller model).
     pub const ANY: Self = Self(0xffff);
 }
 
-/// QID: a queue among those of its controller.
+/// QID: identifies a queue within its controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueId(pub u16);
 
@@ -145,7 +146,7 @@ impl Sqe {
         sqe
     }
 
-    /// A fabrics command: the command type is in place of the namespace.
+    /// Creates a fabrics command. Its type is in place of the namespace.
     pub fn fabrics(kind: u8, cid: CommandId) -> Self {
         Self::new(fabrics::OPCODE, cid, u32::from(kind))
     }
@@ -166,7 +167,7 @@ impl Sqe {
         self.0[1] & 3 != 0
     }
 
-    /// Fabrics commands have no PSDT; all others must say 01b.
+    /// Whether PSDT is 01b. Fabrics commands have no PSDT.
     pub fn says_sgl(&self) -> bool {
         self.is_fabrics() || self.0[1] >> 6 == 1
     }
@@ -226,12 +227,12 @@ impl Sqe {
         self.u64(40)
     }
 
-    /// Blocks of an NVM command; the field is 0's based.
+    /// Number of blocks of an NVM command; the field is 0's based.
     pub fn blocks(&self) -> u32 {
         u32::from(self.u16(48)) + 1
     }
 
-    /// Forced unit access of an NVM command.
+    /// Forced Unit Access of an NVM command.
     pub fn is_durable(&self) -> bool {
         self.0[51] & 0x40 != 0
     }
@@ -240,7 +241,7 @@ impl Sqe {
         self.0[51] |= 0x40;
     }
 
-    /// `blocks` is at most 65,536.
+    /// Sets first LBA and number of blocks, at most 65,536.
     pub fn set_range(&mut self, lba: u64, blocks: u32) {
         self.put_u64(40, lba);
         self.put_u16(48, (blocks - 1) as u16);
@@ -302,7 +303,7 @@ impl Cqe {
     }
 }
 
-/// The Connect command (NVMe base 2.1 §6.3): makes a queue and its association with a controller.
+/// The Connect command (NVMe base 2.1 §6.3): creates a queue and associates it with a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect {
     pub record_format: u16,
@@ -339,12 +340,12 @@ impl Connect {
         sqe
     }
 
-    /// Result of Connect Invalid Parameters: which field of the command was wrong.
+    /// Result of Connect Invalid Parameters: offset of the invalid field of the command.
     pub fn wrong_field(at: u16) -> u64 {
         u64::from(at)
     }
 
-    /// Result of Connect Invalid Parameters: which field of the data was wrong.
+    /// Result of Connect Invalid Parameters: offset of the invalid field of the data.
     pub fn wrong_data(at: u16) -> u64 {
         u64::from(at) | 1 << 16
     }

@@ -1,4 +1,4 @@
-//! Commands and completions in words.
+//! Commands and completions as text.
 
 use alloc::{format, string::String};
 
@@ -8,10 +8,10 @@ use super::{
     log::GetLogPage,
 };
 
-/// What a connection carries; admin commands and I/O commands share opcodes.
+/// What a connection carries. Some admin commands and I/O commands have the same opcode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queue {
-    /// No Connect was seen: a command is named as both.
+    /// No Connect was seen, so a command gets the names of both.
     #[default]
     Unknown,
     Admin,
@@ -19,7 +19,7 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// What a Connect command makes of its connection; `None` for every other command.
+    /// The kind of queue that a Connect command creates; `None` for every other command.
     pub fn of_connect(sqe: &Sqe) -> Option<Self> {
         let is_connect = sqe.is_fabrics() && sqe.fabrics_type() == fabrics::CONNECT;
         is_connect.then(|| if Connect::parse(sqe).qid == QueueId::ADMIN { Self::Admin } else { Self::Io })

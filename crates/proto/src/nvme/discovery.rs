@@ -4,7 +4,7 @@ use alloc::{string::String, vec, vec::Vec};
 
 use super::{ControllerId, ascii, subsystem::DiscoveryLog};
 
-/// The well-known name of the discovery subsystem.
+/// The well-known NQN of the discovery subsystem.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 pub const HEADER_LEN: usize = 1024;
@@ -16,23 +16,23 @@ const TRTYPE_TCP: u8 = 3;
 pub enum AddressFamily {
     Ipv4,
     Ipv6,
-    /// As the log had it.
+    /// The code in the log.
     Other(u8),
 }
 
-/// What stands behind an entry's address.
+/// What the entry's address leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubsystemType {
     /// Another discovery service.
     Referral,
     Nvm,
-    /// The discovery subsystem that is asked.
+    /// The discovery subsystem that returned the log.
     CurrentDiscovery,
-    /// As the log had it.
+    /// The code in the log.
     Other(u8),
 }
 
-/// One way to one subsystem.
+/// One path to one subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveryEntry {
     /// 3 is TCP.
@@ -48,7 +48,7 @@ pub struct DiscoveryEntry {
 }
 
 impl DiscoveryEntry {
-    /// An NVM subsystem behind an NVMe/TCP portal.
+    /// An entry for a subsystem at an NVMe/TCP portal.
     pub fn tcp(port_id: u16, subnqn: &str, traddr: &str, trsvcid: &str) -> Self {
         Self {
             transport_type: TRTYPE_TCP,
@@ -74,7 +74,7 @@ impl DiscoveryEntry {
             SubsystemType::CurrentDiscovery => 3,
             SubsystemType::Other(code) => code,
         };
-        // TREQ: secure channel not required, SQ flow control may be disabled.
+        // TREQ: a secure channel is not required, and SQ flow control may be disabled.
         bytes[3] = 2 | 1 << 2;
         bytes[4..6].copy_from_slice(&self.port_id.to_le_bytes());
         bytes[6..8].copy_from_slice(&ControllerId::ANY.0.to_le_bytes());
@@ -106,7 +106,7 @@ impl DiscoveryEntry {
     }
 }
 
-/// Entries of an admin queue that every controller here takes (ASQSZ; at least 32).
+/// Entries that every controller here accepts for an admin queue (ASQSZ; at least 32).
 pub const ADMIN_QUEUE_ENTRIES: u16 = 128;
 
 impl DiscoveryLog {
@@ -121,14 +121,14 @@ impl DiscoveryLog {
     }
 }
 
-/// Generation and number of entries, from the header.
+/// Parses the header: generation and number of entries.
 pub fn parse_header(bytes: &[u8]) -> Option<(u64, u64)> {
     let generation = bytes.first_chunk::<8>()?;
     let count = bytes.get(8..)?.first_chunk::<8>()?;
     Some((u64::from_le_bytes(*generation), u64::from_le_bytes(*count)))
 }
 
-/// The entries that follow the header.
+/// Parses the entries after the header.
 pub fn parse_entries(bytes: &[u8]) -> Vec<DiscoveryEntry> {
     let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
     entries.iter().map(DiscoveryEntry::parse).collect()

@@ -29,10 +29,10 @@ pub mod cns {
 /// The NVM command set.
 pub const CSI_NVM: u8 = 0;
 
-/// Blocks of a namespace are at least this long (LBADS is at least 9).
+/// Minimum block size of a namespace (LBADS is at least 9).
 const MIN_BLOCK_SIZE_BYTES: u32 = 512;
 
-/// The one ANA group.
+/// The only ANA group.
 pub const ANA_GROUP: u32 = 1;
 
 const CNTRLTYPE_IO: u8 = 1;
@@ -42,36 +42,36 @@ pub const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 pub const ONCS_WRITE_ZEROES: u16 = 1 << 3;
 pub const ONCS_RESERVATIONS: u16 = 1 << 5;
 const ONCS: u16 = ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES | ONCS_RESERVATIONS;
-/// Present; a flush of NSID FFFFFFFFh is not supported.
+/// A volatile write cache is present; a flush of NSID FFFFFFFFh is not supported.
 const VWC_PRESENT: u8 = 1 | 2 << 1;
-/// SGLs are supported and need no alignment; an address may be an offset.
+/// SGLs are supported without alignment, and an address may be an offset.
 const SGLS: u32 = 1 | 1 << 20;
 /// CTRATT: host identifiers have 128 bits.
 const CTRATT: u32 = 1;
-/// Attribute and discovery notices that may be asked for.
+/// Attribute and discovery notices that a host may enable.
 pub const OAES_NAMESPACE: u32 = 1 << 8;
 pub const OAES_DISCOVERY: u32 = 1 << 31;
-/// Commands Supported and Effects log; offsets and long lengths in Get Log Page.
+/// The Commands Supported and Effects log, and offsets and long lengths in Get Log Page, are supported.
 const LPA: u8 = 1 << 1 | 1 << 2;
 /// Keep Alive timer in units of 100 ms.
 const KAS: u16 = 1;
-/// Asynchronous Event Requests outstanding at most.
+/// Maximum outstanding Asynchronous Event Requests.
 pub const MAX_ASYNC_EVENTS: usize = 4;
 /// CQE in 16-byte units: completions carry no data.
 const IORCSZ: u32 = 1;
 
-/// What a transport and its configuration make of a controller.
+/// Limits of a controller that its transport and configuration set.
 #[derive(Clone, Copy, Debug)]
 pub struct ControllerLimits {
-    /// Most bytes of in-capsule data of an I/O command.
+    /// Maximum bytes of in-capsule data of an I/O command.
     pub in_capsule_bytes: u32,
     /// A power of two, at least 4096.
     pub max_transfer_bytes: u32,
-    /// Entries of an I/O queue at most, the one that flow control keeps free included.
+    /// Maximum entries of an I/O queue, including the one that flow control keeps free.
     pub max_queue_entries: u16,
 }
 
-/// CNS 01h.
+/// Encodes CNS 01h.
 pub fn controller(
     config: &SubsystemConfig,
     is_discovery: bool,
@@ -82,7 +82,7 @@ pub fn controller(
     ascii::padded(&config.serial, &mut bytes[4..24]);
     ascii::padded(&config.model, &mut bytes[24..64]);
     ascii::padded(&config.firmware, &mut bytes[64..72]);
-    // CMIC: the subsystem may have several ports and several controllers, and reports ANA.
+    // CMIC: the subsystem may have several ports and several controllers, and an I/O controller reports ANA.
     bytes[76] = 1 | 1 << 1 | u8::from(!is_discovery) << 3;
     assert!(limits.max_transfer_bytes >= 8192, "NVMe base 2.1 §5.1.13.2.1: MDTS of 0 says that there is no limit");
     bytes[77] = (limits.max_transfer_bytes / 4096).ilog2() as u8;
@@ -109,7 +109,7 @@ pub fn controller(
         bytes[516..520].copy_from_slice(&MAX_NSID.to_le_bytes());
         bytes[520..522].copy_from_slice(&ONCS.to_le_bytes());
         bytes[525] = VWC_PRESENT;
-        // ANATT in seconds; ANACAP: optimized only. One group for all namespaces.
+        // ANATT in seconds. ANACAP: only the optimized state. One group for all namespaces.
         bytes[342] = 10;
         bytes[343] = 1;
         bytes[344..348].copy_from_slice(&ANA_GROUP.to_le_bytes());
@@ -119,18 +119,18 @@ pub fn controller(
         bytes[1792..1796].copy_from_slice(&ioccsz.to_le_bytes());
         bytes[1796..1800].copy_from_slice(&IORCSZ.to_le_bytes());
     }
-    // MSDBD: one SGL descriptor a command. OFCS: Disconnect is supported.
+    // MSDBD: one SGL descriptor per command. OFCS: Disconnect is supported.
     bytes[1803] = 1;
     bytes[1804] = 1;
     bytes
 }
 
-/// Block size that a unit has as a namespace: a power of two.
+/// Block size of the namespace that exports a unit: a power of two.
 pub fn block_size(geometry: &Geometry) -> u32 {
     geometry.block_size.max(MIN_BLOCK_SIZE_BYTES).next_power_of_two()
 }
 
-/// CNS 00h of an active namespace; all zeros stand for an inactive one.
+/// Encodes CNS 00h of an active namespace. An inactive one is all zeros.
 pub fn namespace(namespace: &Namespace, geometry: &Geometry) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     let block_size = block_size(geometry);
@@ -150,7 +150,7 @@ pub fn namespace(namespace: &Namespace, geometry: &Geometry) -> Vec<u8> {
 
 const NMIC_SHARED: u8 = 1;
 
-/// CNS 08h: what namespaces of every command set have.
+/// Encodes CNS 08h: fields that are common to the namespaces of all command sets.
 pub fn namespace_independent(geometry: &Geometry) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     bytes[1] = NMIC_SHARED;
@@ -162,7 +162,7 @@ pub fn namespace_independent(geometry: &Geometry) -> Vec<u8> {
     bytes
 }
 
-/// CNS 02h and 07h: up to 1,024 NSIDs above `after`.
+/// Encodes CNS 02h and 07h: up to 1,024 NSIDs above `after`.
 pub fn active_namespaces(namespaces: &[Namespace], after: u32) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     let above = namespaces.iter().map(|namespace| namespace.nsid).filter(|nsid| *nsid > after);
@@ -172,7 +172,7 @@ pub fn active_namespaces(namespaces: &[Namespace], after: u32) -> Vec<u8> {
     bytes
 }
 
-/// CNS 03h: EUI64, NGUID and UUID as far as the namespace has them, then the command set.
+/// Encodes CNS 03h: those of EUI64, NGUID and UUID that the namespace has, then the command set.
 pub fn namespace_descriptors(namespace: &Namespace) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(LEN);
     let mut put = |kind: u8, id: &[u8]| {
@@ -189,31 +189,31 @@ pub fn namespace_descriptors(namespace: &Namespace) -> Vec<u8> {
     bytes
 }
 
-/// CNS 1Ch: one combination, the NVM command set alone.
+/// Encodes CNS 1Ch: one combination, which is the NVM command set alone.
 pub fn command_sets() -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     bytes[0] = 1;
     bytes
 }
 
-/// What a host needs of CNS 01h.
+/// The fields of CNS 01h that a host needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerFields {
     pub serial: String,
     pub model: String,
     pub firmware: String,
     pub cntlid: ControllerId,
-    /// In units of the minimum page size, as a power of two; 0: no limit.
+    /// Power of two, in units of the minimum page size; 0 means no limit.
     pub mdts: u8,
-    /// Keep Alive granularity in 100 ms; 0 where the command is not supported.
+    /// Granularity of Keep Alive in 100 ms; 0 if the command is not supported.
     pub kas: u16,
-    /// SGLs are supported, as fabrics need.
+    /// SGLs are supported, as fabrics require.
     pub has_sgl: bool,
-    /// The command Disconnect is supported.
+    /// Disconnect is supported.
     pub has_disconnect: bool,
-    /// Optional commands: `ONCS_DATASET_MANAGEMENT` and its siblings.
+    /// Optional commands: `ONCS_DATASET_MANAGEMENT` etc.
     pub optional_commands: u16,
-    /// Most bytes of in-capsule data of an I/O command.
+    /// Maximum bytes of in-capsule data of an I/O command.
     pub in_capsule_bytes: u32,
     /// In 16-byte units; must be 0 over TCP.
     pub in_capsule_offset: u16,
@@ -237,7 +237,7 @@ pub fn parse_controller(bytes: &[u8; LEN]) -> ControllerFields {
     }
 }
 
-/// What a host needs of CNS 00h.
+/// The fields of CNS 00h that a host needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceFields {
     pub blocks: u64,
@@ -248,7 +248,7 @@ pub struct NamespaceFields {
     pub eui64: [u8; 8],
 }
 
-/// `None` where the format in use is none of those listed.
+/// Parses CNS 00h; `None` if the format in use is not in the list.
 pub fn parse_namespace(bytes: &[u8; LEN]) -> Option<NamespaceFields> {
     // FLBAS: bits 3:0 are the low bits of the index, 6:5 the high ones.
     let format = usize::from(bytes[26] & 0xf | bytes[26] >> 1 & 0x30);
@@ -268,7 +268,7 @@ pub fn parse_namespace(bytes: &[u8; LEN]) -> Option<NamespaceFields> {
     })
 }
 
-/// First NSID of an active namespace list.
+/// The first NSID of an active namespace list.
 pub fn first_active(bytes: &[u8; LEN]) -> Option<u32> {
     Some(u32_at(bytes, 0)).filter(|nsid| *nsid != 0)
 }

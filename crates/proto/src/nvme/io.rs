@@ -6,13 +6,14 @@ use super::{Namespace, Sqe, Status, command::nvm, identify, reserve};
 use crate::reservation::Barred;
 use crate::{Backend, UnitId, UnitOp};
 
-/// One Dataset Management range.
+/// Length of one Dataset Management range in bytes.
 const RANGE_LEN: usize = 16;
-/// Ranges of one command at most, for their number is a byte that counts from 0.
+/// Maximum bytes of ranges in one command: their number is a byte and 0's based.
 pub const RANGES_LEN_MAX: u32 = 256 * RANGE_LEN as u32;
 const DSM_DEALLOCATE: u32 = 1 << 2;
 
-/// What an I/O queue knows of the namespaces: a table indexed by NSID, built anew when the subsystem's generation changes.
+/// The namespaces as an I/O queue knows them, indexed by NSID. The table is rebuilt when the subsystem's generation
+/// changes.
 #[derive(Debug, Default)]
 pub struct NamespaceTable(Vec<Option<Entry>>);
 
@@ -20,25 +21,25 @@ pub struct NamespaceTable(Vec<Option<Entry>>);
 struct Entry {
     unit: UnitId,
     block_shift: u8,
-    /// What reservations of others keep this queue's host from.
+    /// What reservations of other hosts forbid to this queue's host.
     barred: Barred,
 }
 
-/// An I/O command, understood.
+/// A parsed I/O command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Ready to be started; takes or gives data by its kind.
+    /// Ready to start. It takes or returns data according to its kind.
     Op { unit: UnitId, op: UnitOp },
-    /// Takes `len` bytes of ranges, then `deallocation` says the operation.
+    /// Takes `len` bytes of ranges; then `deallocation` returns the operation.
     Ranges { len: u32 },
-    /// Takes `len` bytes of keys, then `Subsystem::reserve` does it.
+    /// Takes `len` bytes of keys; then `Subsystem::reserve` executes it.
     Reserve { len: u32 },
-    /// Gives `len` bytes of Reservation Report.
+    /// Returns `len` bytes of Reservation Report.
     Report { len: u32 },
 }
 
 impl NamespaceTable {
-    /// Of each namespace, with what its reservations bar the host from.
+    /// Rebuilds the table from the namespaces and what their reservations forbid to the host.
     pub fn load<'a, B: Backend + ?Sized>(
         &mut self,
         namespaces: impl IntoIterator<Item = (&'a Namespace, Barred)>,
@@ -58,11 +59,12 @@ impl NamespaceTable {
         }
     }
 
-    /// What the command asks for, or the status that refuses it.
+    /// Parses a command; `Err` is the status that rejects it.
     pub fn parse(&self, sqe: &Sqe, max_transfer_bytes: u32) -> Result<Command, Status> {
         let entry = match self.0.get(sqe.nsid() as usize) {
             Some(Some(entry)) => *entry,
-            // So is a flush of all namespaces, which VWC says is not supported (NVMe base 2.1 §7.2).
+            // This includes NSID FFFFFFFFh: VWC says that a flush of all namespaces is not supported (NVMe base 2.1
+            // §7.2).
             _ => return Err(Status::INVALID_NAMESPACE.do_not_retry()),
         };
         let op = match sqe.opcode() {
@@ -100,12 +102,12 @@ impl NamespaceTable {
         Ok(Command::Op { unit: entry.unit, op })
     }
 
-    /// The operation that a Dataset Management command's ranges ask for, which `data` begin with; `None` where they are
-    /// hints of no effect.
+    /// Returns the operation for the ranges of a Dataset Management command, which are at the start of `data`; `None`
+    /// if they are hints without effect.
     pub fn deallocation(&self, sqe: &Sqe, data: &[u8]) -> Result<Option<(UnitId, UnitOp)>, Status> {
         let entry = self.0.get(sqe.nsid() as usize).copied().flatten();
         let entry = entry.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
-        // It may have been reserved since the command came.
+        // The namespace may have been reserved since the command arrived.
         entry.check_changes()?;
         let (raw, _) = data.as_chunks::<RANGE_LEN>();
         let mut ranges = Vec::with_capacity(raw.len());
@@ -117,7 +119,7 @@ impl NamespaceTable {
             }
         }
         let deallocates = sqe.cdw(11) & DSM_DEALLOCATE != 0 && !ranges.is_empty();
-        // The command has no FUA bit, and the volatile write cache is always on: a Flush makes it durable.
+        // The command has no FUA bit, and the volatile write cache is always on, so only a Flush makes it durable.
         Ok(deallocates.then_some((entry.unit, UnitOp::Unmap { ranges, durable: false })))
     }
 }
@@ -149,7 +151,7 @@ impl Entry {
     }
 }
 
-/// Of a command about reservations; others are unknown.
+/// Parses a reservation command; all other opcodes are invalid.
 #[cold]
 fn parse_reservation(sqe: &Sqe, max_transfer_bytes: u32) -> Result<Command, Status> {
     if let Some(len) = reserve::keys_len(sqe.opcode()) {
@@ -170,7 +172,7 @@ fn range_count(sqe: &Sqe) -> u32 {
     (sqe.cdw(10) & 0xff) + 1
 }
 
-/// A Dataset Management range that deallocates, as a host sends it.
+/// Encodes a Dataset Management range that deallocates, as a host sends it.
 pub fn encode_range(lba: u64, blocks: u32) -> [u8; RANGE_LEN] {
     let mut range = [0; RANGE_LEN];
     range[4..8].copy_from_slice(&blocks.to_le_bytes());
@@ -178,7 +180,7 @@ pub fn encode_range(lba: u64, blocks: u32) -> [u8; RANGE_LEN] {
     range
 }
 
-/// Makes `sqe` a Dataset Management command that deallocates one range.
+/// Turns `sqe` into a Dataset Management command that deallocates one range.
 pub fn set_deallocate_one(sqe: &mut Sqe) {
     sqe.set_cdw(10, 0);
     sqe.set_cdw(11, DSM_DEALLOCATE);

@@ -14,7 +14,7 @@ const FIRMWARE_LEN: usize = 512;
 const CHANGED_LEN: usize = 4096;
 const COMMANDS_LEN: usize = 4096;
 const SUPPORTED_LEN: usize = 1024;
-/// NSIDs that the Changed Namespace List holds; more are said by `FFFFFFFFh` alone.
+/// Maximum NSIDs in the Changed Namespace List. `FFFFFFFFh` alone means that there are more.
 const MAX_CHANGED: usize = 1024;
 
 /// A Get Log Page command.
@@ -53,22 +53,22 @@ impl GetLogPage {
     }
 }
 
-/// No error is recorded: one entry of zeros.
+/// The Error log: no error is recorded, so it has one entry of zeros.
 pub fn error() -> Vec<u8> {
     vec![0; ERROR_ENTRY_LEN]
 }
 
-/// Health: nothing is wrong, nothing is counted.
+/// The SMART log: no warning, and all counters are 0.
 pub fn smart() -> Vec<u8> {
     let mut bytes = vec![0; SMART_LEN];
-    // Composite temperature in kelvin; available spare and its threshold in per cent.
+    // Composite temperature in kelvin; available spare and its threshold in percent.
     bytes[1..3].copy_from_slice(&298_u16.to_le_bytes());
     bytes[3] = 100;
     bytes[4] = 10;
     bytes
 }
 
-/// One slot, active.
+/// The Firmware Slot log: one slot, which is active.
 pub fn firmware(config: &SubsystemConfig) -> Vec<u8> {
     let mut bytes = vec![0; FIRMWARE_LEN];
     bytes[0] = 1;
@@ -86,7 +86,7 @@ pub fn changed_namespaces(nsids: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// Commands Supported and Effects: admin commands, then I/O commands, a dword an opcode.
+/// The Commands Supported and Effects log: admin commands, then I/O commands, one dword per opcode.
 pub fn commands(is_discovery: bool) -> Vec<u8> {
     const SUPPORTED: u32 = 1;
     const CHANGES_BLOCKS: u32 = 1 << 1;
@@ -125,7 +125,7 @@ pub fn commands(is_discovery: bool) -> Vec<u8> {
     bytes
 }
 
-/// Log pages there are.
+/// The Supported Log Pages log.
 pub fn supported(is_discovery: bool) -> Vec<u8> {
     let mut bytes = vec![0; SUPPORTED_LEN];
     let nvm =
@@ -138,14 +138,14 @@ pub fn supported(is_discovery: bool) -> Vec<u8> {
     bytes
 }
 
-/// Header, the one group, its namespaces.
+/// Header, one group and its namespaces.
 const ANA_LEN: usize = 16 + 32 + 4 * super::subsystem::MAX_NSID as usize;
 
 /// Log Specific Parameter of the ANA log: groups without their namespaces.
 pub const ANA_GROUPS_ONLY: u8 = 1;
 
-/// Asymmetric namespace access: every namespace in one group, optimized. Hosts ask for as much as groups and namespaces
-/// might ever take, possibly in pieces: it is as long as that.
+/// The Asymmetric Namespace Access log: all namespaces are in one group, which is optimized. Hosts request the maximum
+/// size, possibly in pieces, so it always has that size.
 pub fn ana(namespaces: &[Namespace], generation: u64, groups_only: bool) -> Vec<u8> {
     const OPTIMIZED: u8 = 1;
     let listed = if groups_only { &[] } else { namespaces };

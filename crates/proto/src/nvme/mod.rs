@@ -1,9 +1,10 @@
-//! The NVM Express command set and the controllers of a subsystem, without a transport.
+//! The NVM Express command set and the controllers of a subsystem, independent of the transport.
 //!
-//! `command`, `status`, `identify`, `log` and `property` say what the bytes mean, for both sides; `subsystem` is what the
-//! connections of one subsystem share, `reserve` the commands that keep its hosts apart; `admin` executes a controller's admin commands; `auth` proves who is who; `io` turns I/O commands into
-//! operations of a backend; `fabrics` is what both sides of a connection do, whatever carries their capsules. Numbers of sections are
-//! those of NVMe base 2.1, NVM command set 1.1.
+//! For both sides, `command`, `status`, `identify`, `log` and `property` define what the bytes mean. `subsystem` holds
+//! what the connections of one subsystem share, and `reserve` its reservation commands. `admin` executes a controller's
+//! admin commands, `auth` authenticates hosts and controllers, and `io` turns I/O commands into operations of a
+//! backend. `fabrics` is what host and controller do on a connection of any transport. Section numbers are those of
+//! NVMe base 2.1 and NVM command set 1.1.
 
 pub mod admin;
 pub(crate) mod ascii;

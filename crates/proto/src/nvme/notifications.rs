@@ -1,6 +1,5 @@
-//! The Reservation Notification log page (80h) of one controller, and which of its notices are masked (NVMe base 2.0 §8.19).
-//!
-//! Asynchronous events of one controller (NVMe base 2.1 §5.1.2): requests that wait, and what there is to tell.
+//! The Reservation Notification log page (80h) of one controller and its mask (NVMe base 2.0 §8.19), and the
+//! controller's asynchronous events (NVMe base 2.1 §5.1.2).
 
 use alloc::{collections::VecDeque, vec, vec::Vec};
 
@@ -8,7 +7,7 @@ use super::command::{CommandId, log_id};
 use crate::reservation::Notice;
 
 const PAGE_LEN: usize = 64;
-/// Pages that wait to be read; those beyond are lost, which the count of the next says.
+/// Maximum unread pages. Later notices are lost; the count in the next page shows this.
 const PAGES_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,14 +19,14 @@ struct Page {
 
 #[derive(Debug, Default)]
 pub(super) struct Notifications {
-    /// Notices so far, lost ones too.
+    /// Number of notices so far, including lost ones.
     count: u64,
     pages: VecDeque<Page>,
-    /// By namespace, where any are: the Reservation Notification Mask feature (NVMe base 2.1 §5.1.25.1.29).
+    /// Nonzero masks by namespace: the Reservation Notification Mask feature (NVMe base 2.1 §5.1.25.1.29).
     masks: Vec<(u32, u32)>,
 }
 
-/// Bits of the mask: one for each notice.
+/// Valid bits of the mask, one per notice.
 const MASK: u32 = 0b1110;
 
 impl Notifications {
@@ -35,7 +34,7 @@ impl Notifications {
         self.masks.iter().find(|(of, _)| *of == nsid).map_or(0, |(_, mask)| *mask)
     }
 
-    /// Of a namespace that there is: they are few.
+    /// Sets the mask of an existing namespace, so that the list stays short.
     pub(super) fn set_mask(&mut self, nsid: u32, mask: u32) {
         self.masks.retain(|(of, _)| *of != nsid);
         if mask & MASK != 0 {
@@ -47,7 +46,7 @@ impl Notifications {
         if self.mask(nsid) >> notice as u32 & 1 != 0 {
             return;
         }
-        // 0 stands for no notice at all.
+        // 0 means that there is no notice.
         self.count = self.count.wrapping_add(1).max(1);
         if self.pages.len() < PAGES_MAX {
             self.pages.push_back(Page { count: self.count, notice, nsid });
@@ -58,7 +57,7 @@ impl Notifications {
         self.pages.is_empty()
     }
 
-    /// The oldest page, which is gone then unless it `stays`; an empty one where there is none.
+    /// Returns the oldest page, or an empty one if there is none. Removes it unless it `stays`.
     pub(super) fn read(&mut self, stays: bool) -> Vec<u8> {
         let mut bytes = vec![0; PAGE_LEN];
         if let Some(Page { count, notice, nsid }) = self.pages.front() {
@@ -74,7 +73,7 @@ impl Notifications {
     }
 }
 
-/// Something that an Asynchronous Event Request can tell.
+/// An event that completes an Asynchronous Event Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     NamespaceChanged,
@@ -83,7 +82,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// Dword 0 of the completion: type, information, log page to read (NVMe base 2.1 §5.1.2.1).
+    /// Dword 0 of the completion: type, information and the log page to read (NVMe base 2.1 §5.1.2.1).
     fn result(self) -> u64 {
         const NOTICE: u64 = 2;
         const IO_COMMAND_SPECIFIC: u64 = 6;
@@ -106,11 +105,11 @@ impl Event {
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// CIDs of Asynchronous Event Requests outstanding.
+    /// CIDs of outstanding Asynchronous Event Requests.
     pub(super) requests: VecDeque<CommandId>,
-    /// Each once.
+    /// Events to report, without duplicates.
     pending: Vec<Event>,
-    /// Told already, and not read yet: no second event of the kind until its log page is read.
+    /// Events that were reported. A second one of the same kind waits until its log page is read.
     masked: Vec<Event>,
 }
 
@@ -121,17 +120,17 @@ impl Events {
         }
     }
 
-    /// There is nothing to tell of it any more.
+    /// Removes an event that there is no reason to report any more.
     pub(super) fn withdraw(&mut self, event: Event) {
         self.pending.retain(|pending| *pending != event);
     }
 
-    /// A log page was read.
+    /// Notes that a log page was read.
     pub(super) fn read(&mut self, log_page: u8) {
         self.masked.retain(|masked| masked.log_page() != log_page);
     }
 
-    /// An event request that can be completed now: its CID and result.
+    /// Returns the CID and result of an event request that can be completed now.
     pub(super) fn poll(&mut self) -> Option<(CommandId, u64)> {
         let at = self.pending.iter().position(|pending| !self.masked.contains(pending))?;
         let cid = self.requests.pop_front()?;
@@ -140,7 +139,7 @@ impl Events {
         Some((cid, event.result()))
     }
 
-    /// Nothing is to be told; the requests are given back.
+    /// Forgets all events, and returns the event requests.
     pub(super) fn reset(&mut self) -> VecDeque<CommandId> {
         core::mem::take(self).requests
     }

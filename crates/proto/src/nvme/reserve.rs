@@ -1,5 +1,5 @@
-//! The commands about reservations: Reservation Acquire, Register, Release and Report (NVMe base 2.1 §7.5 to §7.8), as their bytes
-//! say them, and what they do to a subsystem.
+//! The reservation commands Register, Acquire, Release and Report (NVMe base 2.1 §7.5 to §7.8): their encoding and
+//! their effect on a subsystem.
 
 use alloc::{string::String, vec, vec::Vec};
 
@@ -13,24 +13,24 @@ use crate::{
     reservation::{Kind, Notices, Refusal, Reservations},
 };
 
-/// Types of a reservation, RTYPE (NVMe base 2.1 §7.5).
+/// Reservation types, RTYPE (NVMe base 2.1 §7.5).
 const KINDS: [u8; 6] = [1, 2, 3, 4, 5, 6];
 
-/// Bytes of data that Register and Acquire take; Release takes the first half of them.
+/// Bytes of data that Register and Acquire take. Release takes half of them.
 const KEYS_LEN: usize = 16;
-/// Most bytes that a host may give for them: Linux and others give two keys to Release too.
+/// Maximum bytes that a host may send for them: some hosts, such as Linux, also send two keys with Release.
 pub const KEYS_LEN_MAX: u32 = 4096;
 
-/// Of Reservation Report with the extended data structure: header, and one registrant.
+/// Lengths in Reservation Report with the extended data structure: its header, and one registrant.
 const STATUS_LEN: usize = 64;
 const REGISTRANT_LEN: usize = 64;
 const EXTENDED_DATA_STRUCTURE: u32 = 1;
 
-/// RESCAP: all six types, and keys are ignored as since NVMe 1.3; no persistence through power loss.
+/// RESCAP: all six types, and Ignore Existing Key as since NVMe 1.3; no persistence through power loss.
 pub const CAPABILITIES: u8 = 0b1111_1110;
 
 const IGNORE_EXISTING_KEY: u32 = 1 << 3;
-/// CPTPL of Register: the state of persistence stays, or is off.
+/// CPTPL of Register: persistence through power loss is unchanged, or off.
 const PERSISTENCE_UNCHANGED: u32 = 0;
 const PERSISTENCE_OFF: u32 = 2;
 
@@ -45,7 +45,7 @@ const CLEAR: u32 = 1;
 
 const WRITE_EXCLUSIVE_REGISTRANTS_ONLY: u32 = 3;
 
-/// What a command about reservations asks for. A key that is `expected` is not looked at where it is `None`.
+/// A parsed reservation command. `expected` is the key that must match; `None` means that no key is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Register { key: u64 },
@@ -67,7 +67,7 @@ pub fn keys_len(opcode: u8) -> Option<u32> {
 }
 
 impl Request {
-    /// `data` is at least as long as `keys_len` says.
+    /// Parses a command. `data` is at least as long as `keys_len` says.
     fn parse(sqe: &Sqe, data: &[u8]) -> Result<Self, Status> {
         let key_at = |at: usize| data.get(at..at + 8).and_then(<[u8]>::first_chunk).map(|key| u64::from_le_bytes(*key));
         let key = key_at(0).ok_or(Status::INVALID_FIELD)?;
@@ -83,7 +83,7 @@ impl Request {
             (nvm::RESERVATION_REGISTER, REGISTER, Some(key)) => Ok(Self::Register { key }),
             (nvm::RESERVATION_REGISTER, UNREGISTER, _) => Ok(Self::Unregister { expected }),
             (nvm::RESERVATION_REGISTER, REPLACE, Some(key)) => Ok(Self::Replace { expected, key }),
-            // Acquire and Release always look at the key.
+            // Acquire and Release always check the key.
             (nvm::RESERVATION_ACQUIRE | nvm::RESERVATION_RELEASE, _, _) if ignores_key => Err(Status::INVALID_FIELD),
             (nvm::RESERVATION_ACQUIRE, ACQUIRE, _) => Ok(Self::Acquire { key, kind: kind()? }),
             (nvm::RESERVATION_ACQUIRE, PREEMPT | PREEMPT_AND_ABORT, Some(victim)) => {
@@ -97,15 +97,16 @@ impl Request {
 }
 
 impl Subsystem {
-    /// Carries out a Register, Acquire or Release of a host. What it aborted has ended when the endings are over.
+    /// Executes a host's Register, Acquire or Release. When the returned endings are over, everything that it aborted
+    /// has ended.
     pub(super) fn reserve(&mut self, host: HostId, sqe: &Sqe, data: &[u8]) -> Result<Endings, Status> {
         let request = Request::parse(sqe, data)?;
-        // 0 names no host: two that have it are not one (NVMe base 2.1 §5.1.25.1.28).
+        // 0 does not identify a host: two hosts that send it are not the same (NVMe base 2.1 §5.1.25.1.28).
         if host == HostId::default() {
             return Err(Status::HOST_ID_INCONSISTENT);
         }
         let nsid = sqe.nsid();
-        // A host whose controllers have all ended meanwhile is a stranger.
+        // If all controllers of the host have ended meanwhile, its origin is unknown.
         let origin = self.origin_of(&host).unwrap_or_else(|| Origin::Name(String::new()));
         let reservations = self.reservations(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         let notices = carry_out(reservations, (&host, &origin), request)?;
@@ -113,9 +114,9 @@ impl Subsystem {
         Ok(self.reserved(nsid, &notices, aborts))
     }
 
-    /// Data of Reservation Report, `len` bytes of them.
+    /// Returns the first `len` bytes of Reservation Report, padded with zeros.
     pub(super) fn report(&mut self, sqe: &Sqe, len: usize) -> Result<Vec<u8>, Status> {
-        // Hosts of fabrics have 128-bit identifiers, which the shorter data structure has no room for.
+        // Fabrics hosts have 128-bit identifiers, for which the shorter data structure has no space.
         if sqe.cdw(11) & EXTENDED_DATA_STRUCTURE == 0 {
             return Err(Status::HOST_ID_INCONSISTENT);
         }
@@ -143,7 +144,8 @@ fn carry_out(
 ) -> Result<Notices<HostId>, Refusal> {
     let existing = reservations.key_of(host);
     match request {
-        // Register is refused to who has another key. Without a key to look at, Replace registers who has none.
+        // Register fails for a registrant with another key. If no key is checked, Replace registers a host that is not
+        // registered.
         Request::Register { key: wanted } if existing.is_some_and(|existing| existing != wanted) => {
             Err(Refusal::Conflict)
         }
@@ -157,7 +159,7 @@ fn carry_out(
         },
         Request::Acquire { key, kind } => reservations.acquire(host, key, kind).map(|()| Notices::new()),
         Request::Preempt { key, victim, kind, .. } => reservations.preempt(host, key, victim, kind),
-        // The type is looked at of who does not hold the reservation, too.
+        // A wrong type is an error even from a registrant that does not hold the reservation.
         Request::Release { key, kind } => {
             reservations.check_key(host, key)?;
             if reservations.held().is_some_and(|(_, held)| held != kind) {
@@ -169,7 +171,8 @@ fn carry_out(
     }
 }
 
-/// The Reservation Status Extended data structure: an entry for each registrant, whose controllers are dynamic and have no ID there.
+/// Encodes the Reservation Status Extended data structure: one entry per registrant. Controllers are dynamic, so
+/// entries contain no controller ID.
 fn report(reservations: &Reservations<HostId>) -> Vec<u8> {
     let mut data = vec![0; STATUS_LEN];
     data[..4].copy_from_slice(&reservations.generation.to_le_bytes());
@@ -186,7 +189,7 @@ fn report(reservations: &Reservations<HostId>) -> Vec<u8> {
     data
 }
 
-/// The command that a host's `Reserve` is, and its data; the type is Write Exclusive, Registrants Only.
+/// Encodes a host's `Reserve` as a command and its data. The type is Write Exclusive, Registrants Only.
 #[cold]
 #[inline(never)]
 pub fn command(cid: CommandId, nsid: u32, reserve: Reserve) -> (Sqe, Payload) {

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::{IoError, Refusal, UnitError};
 
-/// Status code (bits 7:0), status code type (bits 10:8) and Do Not Retry (bit 14): the status field without its phase bit.
+/// The status field without its phase bit: status code (bits 7:0), status code type (bits 10:8), Do Not Retry (bit 14).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Status(u16);
 
@@ -15,7 +15,7 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Self = Self($code);)*
 
-            /// The status's name in the specification.
+            /// The name of the status in the specification.
             pub fn name(self) -> &'static str {
                 match self.code() {
                     $($code => $text,)*
@@ -66,7 +66,7 @@ statuses! {
 }
 
 impl Status {
-    /// From the completion's status field, phase bit and all.
+    /// From the status field of a completion, including the phase bit.
     pub fn from_field(field: u16) -> Self {
         Self(field >> 1)
     }
@@ -81,7 +81,7 @@ impl Status {
         self.0 & 0x7ff
     }
 
-    /// Without Do Not Retry and More, as the constants are: what may be compared with them.
+    /// The status without Do Not Retry and More, so that it can be compared with the constants.
     #[must_use]
     pub fn bare(self) -> Self {
         Self(self.code())
@@ -91,13 +91,13 @@ impl Status {
         self.code() == 0
     }
 
-    /// The same command would fail again.
+    /// Sets Do Not Retry: the same command would fail again.
     #[must_use]
     pub fn do_not_retry(self) -> Self {
         Self(self.0 | DO_NOT_RETRY)
     }
 
-    /// What the initiator's caller is told.
+    /// The result that the initiator reports to its caller.
     pub fn into_result(self) -> Result<(), IoError> {
         if self.bare() == Self::SUCCESS { Ok(()) } else { Err(self.error()) }
     }
@@ -110,7 +110,7 @@ impl Status {
         }
     }
 
-    /// What the status refuses a command for.
+    /// Why the controller refused a command.
     pub fn refusal(self) -> Refusal {
         match self.bare() {
             Self::INVALID_NAMESPACE => Refusal::NotFound,

@@ -1,8 +1,8 @@
-//! What the connections of one NVM subsystem share: namespaces, controllers, who may connect.
+//! What the connections of one NVM subsystem share: namespaces, controllers, and who may connect.
 //!
-//! Reached through `Shared<Subsystem>`, by the control path only. An I/O queue holds a `Generation` of its controller and a copy of
-//! the namespaces, with what reservations bar its host from; it looks at the generation with one load a command and comes back here
-//! only when that changed.
+//! Only the control path accesses it, through `Shared<Subsystem>`. An I/O queue holds its controller's `Generation` and
+//! a copy of the namespaces with what reservations forbid to its host. For each command it loads the generation once,
+//! and it comes back here only when that has changed.
 
 use alloc::{rc::Rc, string::String, sync::Arc, vec::Vec};
 use core::{
@@ -21,39 +21,41 @@ use crate::{
     reservation::{Barred, Notice, Notices, Reservations},
 };
 
-/// A host among those of a subsystem: whom reservations know, over whatever controllers and connections.
+/// Identifies a host within a subsystem, e.g. for reservations, across all its controllers and connections.
 pub type HostId = [u8; 16];
 
-/// Namespace IDs index a dense table in every I/O queue.
+/// Maximum namespace ID. It is limited because NSIDs index a dense table in every I/O queue.
 pub const MAX_NSID: u32 = 1024;
-/// Controllers are numbered from 1; `FFF0h` and above are reserved (NVMe base 2.1 §3.1.2).
+/// Valid controller IDs start at 1; `FFF0h` and above are reserved (NVMe base 2.1 §3.1.2).
 const MIN_CNTLID: ControllerId = ControllerId(1);
 const MAX_CNTLID: ControllerId = ControllerId(0xffef);
 
-/// What an NVMe target asks of the server beside I/O.
+/// What an NVMe target needs from the server in addition to I/O.
 pub trait NvmeBackend: Backend {
-    /// The subsystem of that name for that host; the discovery subsystem is asked for as `DISCOVERY_NQN`.
-    /// The place to check which address or host may come in.
+    /// Returns the subsystem of that name, if that host may use it. The discovery subsystem has the name
+    /// `DISCOVERY_NQN`. This is where the server checks which address or host may connect.
     fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal>;
-    /// Fills `bytes` for a challenge or a private exponent; a peer must not be able to guess them.
+    /// Fills `bytes` for a challenge or a private exponent. A peer must not be able to guess them.
     fn random(&mut self, bytes: &mut [u8]);
-    /// Has the arithmetic of an authentication done: at once, or elsewhere (`None`), and then `Queue::worked` is called.
+    /// Does the arithmetic of an authentication: either at once, or elsewhere. In the latter case it returns `None`,
+    /// and `Queue::worked` is called later.
     fn work(&mut self, work: Work) -> Option<Worked> {
         Some(work.run())
     }
-    /// Has every connection to the server, on whatever thread, look soon at what others did to it: its `handle_notification`.
+    /// Notifies every connection of the server, on any thread, to check soon for actions of other connections
+    /// (`handle_notification`).
     fn notify_others(&mut self);
-    /// What a discovery controller tells that host.
+    /// Returns the log that a discovery controller reports to that host.
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog;
 }
 
-/// What a host that connects finds.
+/// What a host that connects may use.
 #[expect(missing_debug_implementations, reason = "what is shared has none")]
 pub struct Admission {
     pub subsystem: Rc<dyn Shared<Subsystem>>,
-    /// What it must prove on every queue before it may use it.
+    /// How it must authenticate itself on every queue; `None` if it need not.
     pub auth: Option<Policy>,
-    /// Where it comes from.
+    /// The host's address.
     pub address: IpAddr,
 }
 
@@ -64,14 +66,14 @@ pub enum Refusal {
     HostNotAllowed,
 }
 
-/// The discovery log: `generation` changes whenever the entries do.
+/// The discovery log. `generation` changes whenever the entries change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveryLog {
     pub generation: u64,
     pub entries: Vec<DiscoveryEntry>,
 }
 
-/// A namespace, and what it is to the backend.
+/// A namespace and its unit in the backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// 1 to `MAX_NSID`.
@@ -91,15 +93,15 @@ pub struct SubsystemConfig {
     pub model: String,
     /// At most 8 ASCII characters.
     pub firmware: String,
-    /// Controllers of hosts that proved themselves, or need not.
+    /// Maximum controllers of hosts that have authenticated themselves or need not.
     pub max_controllers: u16,
-    /// Of those, of one origin: a peer alone cannot keep all others out.
+    /// Maximum of those per origin, so that a single peer cannot keep all others out.
     pub max_controllers_of_origin: u16,
-    /// I/O queues a controller grants at most.
+    /// Maximum I/O queues of a controller.
     pub max_io_queues: u16,
-    /// Host NQNs that may connect; `None` lets every host in.
+    /// Host NQNs that may connect; `None` admits every host.
     pub allowed_hosts: Option<Vec<String>>,
-    /// Where controller IDs start, so that two servers of one subsystem can differ.
+    /// First controller ID to assign, so that two servers of one subsystem can use different ones.
     pub first_cntlid: ControllerId,
 }
 
@@ -124,8 +126,8 @@ impl SubsystemConfig {
     }
 }
 
-/// How a controller's queues learn of changes: a number that rises with every change of the namespaces or their reservations, and ends
-/// at `DEAD`.
+/// How queues learn of changes: a number that rises whenever the namespaces or their reservations change. `DEAD` means
+/// that the controller has ended.
 #[derive(Clone, Debug)]
 pub struct Generation(Arc<AtomicU64>);
 
@@ -136,7 +138,7 @@ impl Generation {
         Self(Arc::new(AtomicU64::new(generation)))
     }
 
-    /// What the number announces is read under the subsystem's own lock.
+    /// Returns the number. The changes themselves are read under the subsystem's own lock.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
@@ -150,7 +152,7 @@ impl Generation {
     }
 }
 
-/// Who connects.
+/// The identity of a host that connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
     pub nqn: String,
@@ -160,29 +162,29 @@ pub struct HostIdentity {
 struct Controller {
     cntlid: ControllerId,
     host: HostIdentity,
-    /// `None` until the host has proved itself: such a controller does not count against any limit.
+    /// `None` until the host has authenticated itself. Until then the controller does not count against any limit.
     origin: Option<Origin>,
     generation: Generation,
     is_ready: bool,
     io_queues: u16,
-    /// I/O queues that are connected now.
+    /// I/O queues that are currently connected.
     connected: Vec<QueueId>,
     notifications: Notifications,
 }
 
-/// An I/O queue, until its connection has given it up: its controller may have ended before.
+/// An I/O queue, until its connection detaches it. Its controller may have ended earlier.
 struct IoQueue {
     cntlid: ControllerId,
     qid: QueueId,
     host: HostIdentity,
     generation: Generation,
-    /// Namespaces whose commands of this queue another host ended, until the queue takes notice.
+    /// Namespaces of which another host ended this queue's commands, until the queue has processed this.
     purged: Vec<(u32, Ending)>,
-    /// Until nothing of it goes on any more.
+    /// Over when no operation of the queue continues.
     endings: Endings,
 }
 
-/// An I/O queue that is over, as long as an operation of it goes on.
+/// An I/O queue that has been detached while operations of it may continue.
 struct FormerQueue {
     cntlid: ControllerId,
     host: HostIdentity,
@@ -206,17 +208,17 @@ pub enum AttachError {
     QidInUse,
 }
 
-/// One NVM subsystem, or the discovery subsystem.
+/// An NVM subsystem, or the discovery subsystem.
 pub struct Subsystem {
     config: SubsystemConfig,
     namespaces: Vec<Namespace>,
-    /// Of each namespace, in the same order.
+    /// One for each namespace, in the same order.
     reservations: Vec<Reservations<HostId>>,
     controllers: Vec<Controller>,
     queues: Vec<IoQueue>,
     former: Vec<FormerQueue>,
     generation: u64,
-    /// Changes that controllers tell their hosts of.
+    /// Number of changes that controllers report to their hosts.
     announced: u64,
     next_cntlid: ControllerId,
 }
@@ -254,7 +256,7 @@ impl Subsystem {
         &self.namespaces
     }
 
-    /// Adds a namespace or replaces the one of that NSID and what was reserved of it; every controller is told.
+    /// Adds a namespace, or replaces the one with that NSID and clears its reservations. Every controller is notified.
     pub fn put_namespace(&mut self, namespace: Namespace) {
         assert!((1..=MAX_NSID).contains(&namespace.nsid), "NSID out of range");
         match self.namespaces.binary_search_by_key(&namespace.nsid, |known| known.nsid) {
@@ -270,18 +272,18 @@ impl Subsystem {
         self.announce();
     }
 
-    /// Tells every controller that something changed: a namespace's size, or the discovery log.
+    /// Notifies every controller of a change: in the size of a namespace, or in the discovery log.
     pub fn announce(&mut self) {
         self.announced += 1;
         self.touch();
     }
 
-    /// How often something changed that controllers tell of.
+    /// Number of changes that controllers report to their hosts.
     pub(super) fn announced(&self) -> u64 {
         self.announced
     }
 
-    /// Has every queue look again.
+    /// Makes every queue check for changes.
     fn touch(&mut self) {
         self.generation += 1;
         for controller in &self.controllers {
@@ -293,8 +295,9 @@ impl Subsystem {
         self.controllers.len()
     }
 
-    /// A new controller for that host (dynamic controller model); `None` where there are as many as may be. Of a host that
-    /// must prove itself first it has a number only (Connect has to give one): `prove_controller` says whether it may stay.
+    /// Creates a controller for that host (dynamic controller model); `None` if the maximum is reached. If the host
+    /// must authenticate itself first, the controller gets a number, because Connect must return one, but
+    /// `prove_controller` decides whether it may stay.
     pub(super) fn create_controller(
         &mut self,
         host: &HostIdentity,
@@ -327,7 +330,7 @@ impl Subsystem {
         Some((cntlid, generation))
     }
 
-    /// The controller's host has proved itself; false where there are as many controllers as may be.
+    /// Notes that the controller's host has authenticated itself; false if the maximum of controllers is reached.
     pub(super) fn prove_controller(&mut self, cntlid: ControllerId) -> bool {
         let Some(origin) = self.controller(cntlid).map(|controller| Origin::Name(controller.host.nqn.clone())) else {
             return false;
@@ -346,7 +349,7 @@ impl Subsystem {
             .has_room(counted().count(), counted().filter(|known| *known == origin).count())
     }
 
-    /// Ends a controller; its I/O queues see a dead generation.
+    /// Ends a controller. Its I/O queues then see a dead generation.
     pub(super) fn destroy_controller(&mut self, cntlid: ControllerId) {
         self.controllers.retain(|controller| {
             if controller.cntlid == cntlid {
@@ -363,7 +366,7 @@ impl Subsystem {
         }
     }
 
-    /// What goes on of I/O queues that are over or about to be: of that host's controllers that have ended.
+    /// Endings of I/O queues that are over or about to end, of the ended controllers of that host.
     pub(super) fn endings_of_host(&self, host: &HostIdentity) -> Endings {
         let has_ended = |cntlid| !self.controllers.iter().any(|controller| controller.cntlid == cntlid);
         self.endings_where(
@@ -372,7 +375,7 @@ impl Subsystem {
         )
     }
 
-    /// What goes on of a controller's I/O queues that are over or about to be.
+    /// Endings of I/O queues that are over or about to end, of one controller.
     pub(super) fn endings_of_controller(&self, cntlid: ControllerId) -> Endings {
         self.endings_where(
             |queue| queue.cntlid == cntlid && queue.generation.is_dead(),
@@ -388,7 +391,7 @@ impl Subsystem {
         all
     }
 
-    /// Controller reset: its I/O queues end, the controller stays.
+    /// Controller reset: its I/O queues end, but the controller stays.
     pub(super) fn reset_controller(&mut self, cntlid: ControllerId) -> Generation {
         let fresh = Generation::new(self.generation);
         if let Some(controller) = self.controller(cntlid) {
@@ -401,12 +404,13 @@ impl Subsystem {
         fresh
     }
 
-    /// Any I/O queue is connected: then the queue count may not change any more.
+    /// Whether any I/O queue is connected. If so, the queue count may not change any more.
     pub(super) fn has_io_queues(&mut self, cntlid: ControllerId) -> bool {
         self.controller(cntlid).is_some_and(|controller| !controller.connected.is_empty())
     }
 
-    /// Whether `attach_io_queue` would do it: for a host that has yet to prove itself, and holds nothing until then.
+    /// Checks whether `attach_io_queue` would succeed. Used for a host that must still authenticate itself and holds
+    /// nothing until then.
     pub fn check_io_queue(
         &mut self,
         cntlid: ControllerId,
@@ -441,7 +445,7 @@ impl Subsystem {
         Ok(controller)
     }
 
-    /// Makes I/O queue `qid` one of the controller's. The `Ending` is for its operations that go on after it.
+    /// Adds I/O queue `qid` to the controller. Operations that continue after the queue hold the `Ending`.
     pub fn attach_io_queue(
         &mut self,
         cntlid: ControllerId,
@@ -458,7 +462,7 @@ impl Subsystem {
         Ok((generation, ending))
     }
 
-    /// Gives up what `attach_io_queue` gave; harmless where the controller was reset or ended meanwhile.
+    /// Undoes `attach_io_queue`. Harmless if the controller was reset or ended meanwhile.
     pub fn detach_io_queue(&mut self, cntlid: ControllerId, qid: QueueId, generation: &Generation) {
         self.former.retain_mut(|former| !former.endings.are_over());
         for queue in self.queues.extract_if(.., |queue| queue.is(qid, generation)) {
@@ -472,7 +476,7 @@ impl Subsystem {
         }
     }
 
-    /// Every namespace, and what its reservation bars a host from.
+    /// Every namespace, and what its reservation forbids to a host.
     pub(super) fn view(&self, host: &HostId) -> Vec<(Namespace, Barred)> {
         let barred = self.reservations.iter().map(|reservations| reservations.barred(host));
         self.namespaces.iter().cloned().zip(barred).collect()
@@ -483,8 +487,8 @@ impl Subsystem {
         self.reservations.get_mut(at)
     }
 
-    /// The reservations of a namespace changed: tells the hosts that are to know. With `aborts` the commands of those that were
-    /// preempted end; when they have is what is given back.
+    /// Notifies the hosts concerned that the reservations of a namespace changed. With `aborts` it also ends the
+    /// commands of preempted hosts; the result is over when those commands have ended.
     pub(super) fn reserved(&mut self, nsid: u32, notices: &Notices<HostId>, aborts: bool) -> Endings {
         let mut endings = Endings::default();
         for (notice, hosts) in notices {
@@ -495,7 +499,7 @@ impl Subsystem {
                 continue;
             }
             for queue in self.queues.iter_mut().filter(|queue| hosts.contains(&queue.host.id)) {
-                // Where it has not taken notice of the last one yet, two wait for the same.
+                // If the queue has not yet processed an earlier abort of this namespace, both wait for the same ending.
                 let known = queue.purged.iter().find(|(known, _)| *known == nsid);
                 let ending = known.map_or_else(Ending::default, |(_, ending)| ending.clone());
                 endings.add(&ending);
@@ -508,7 +512,7 @@ impl Subsystem {
         endings
     }
 
-    /// Namespaces whose commands of that queue are to end.
+    /// Returns the namespaces of which the queue must end its commands, and clears the list.
     pub(super) fn take_purged(&mut self, qid: QueueId, generation: &Generation) -> Vec<(u32, Ending)> {
         let queue = self.queues.iter_mut().find(|queue| queue.is(qid, generation));
         queue.map(|queue| core::mem::take(&mut queue.purged)).unwrap_or_default()
@@ -518,7 +522,7 @@ impl Subsystem {
         self.controller(cntlid).map(|controller| &mut controller.notifications)
     }
 
-    /// Who counts for what that host registers.
+    /// The origin that counts for the registrations of that host.
     pub(super) fn origin_of(&self, host: &HostId) -> Option<Origin> {
         self.controllers.iter().filter(|controller| controller.host.id == *host).find_map(|known| known.origin.clone())
     }
@@ -543,7 +547,7 @@ impl fmt::Debug for Subsystem {
     }
 }
 
-/// Calls `use_it` once and hands back what it gave.
+/// Calls `use_it` once and returns its result.
 pub fn with_subsystem<R>(shared: &dyn Shared<Subsystem>, use_it: impl FnOnce(&mut Subsystem) -> R) -> R {
     let mut use_it = Some(use_it);
     let mut result = None;

@@ -67,7 +67,7 @@ fn queue() -> (Server, Raw, ControllerId) {
     (server, raw, cntlid)
 }
 
-// ------------------------------------------------------------------------------------------------------------- handshake
+// ----------------------------------------------------------------------------------------------------------- handshake
 
 #[test]
 fn handshake_offers_what_the_configuration_allows() {
@@ -131,7 +131,7 @@ fn peer_that_does_not_connect_in_time_is_given_up() {
     assert!(Target::<Server>::is_closing(&target));
 }
 
-// --------------------------------------------------------------------------------------------------------------- connect
+// ------------------------------------------------------------------------------------------------------------- connect
 
 #[test]
 fn connect_refuses_with_the_field_at_fault() {
@@ -250,7 +250,7 @@ fn allowed_hosts_and_controller_limit_are_kept() {
     assert_eq!(cqe.status, Status::CONNECT_CONTROLLER_BUSY, "which may be tried again");
 }
 
-// ---------------------------------------------------------------------------------------------------- properties, identify
+// ------------------------------------------------------------------------------------------------ properties, identify
 
 #[test]
 fn properties_follow_enable_reset_and_shutdown() {
@@ -315,7 +315,7 @@ fn identify_answers_what_a_kernel_asks() {
     assert_eq!(raw.status(&mut server, &short).code(), Status::SGL_LENGTH_INVALID.code());
 }
 
-// --------------------------------------------------------------------------------------------------- features, log pages
+// ------------------------------------------------------------------------------------------------- features, log pages
 
 #[test]
 fn features_are_set_and_read_back() {
@@ -368,7 +368,7 @@ fn log_pages_have_their_sizes_and_offsets() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------------- events
+// -------------------------------------------------------------------------------------------------------------- events
 
 fn event_request(cid: CommandId) -> Vec<u8> {
     capsule(&Sqe::new(admin::ASYNC_EVENT, cid, 0), &[])
@@ -521,7 +521,7 @@ fn reset_forgets_event_requests() {
     assert!(raw.send(&mut server, &event_request(CommandId(20))).expect("stands").is_empty());
 }
 
-// ---------------------------------------------------------------------------------------------------------------- timers
+// -------------------------------------------------------------------------------------------------------------- timers
 
 #[test]
 fn silent_host_loses_its_controller() {
@@ -597,7 +597,7 @@ fn refusals_reach_the_caller_of_the_initiator() {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------------- discovery
+// ----------------------------------------------------------------------------------------------------------- discovery
 
 #[test]
 fn discovery_fetches_the_whole_log() {

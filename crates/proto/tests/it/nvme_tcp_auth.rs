@@ -290,7 +290,7 @@ fn room_too_small_for_the_message_ends_the_connection() {
     assert!(Target::<Server>::is_closing(&raw.target));
 }
 
-// --------------------------------------------------------------------------------------------------- hostile controllers
+// ------------------------------------------------------------------------------------------------- hostile controllers
 
 #[test]
 fn host_refuses_a_controller_that_does_not_play_by_the_rules() {

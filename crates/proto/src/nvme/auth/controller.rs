@@ -1,4 +1,5 @@
-//! The controller's side of one transaction: a connection has one, and may do nothing else until it has passed.
+//! The controller's side of one transaction. A connection has only one, and carries no other commands until it has
+//! passed.
 
 use alloc::{string::String, vec, vec::Vec};
 use core::{fmt, mem};
@@ -11,13 +12,13 @@ use super::{
 };
 use crate::wire::digest::same;
 
-/// What a host must prove.
+/// What a host must prove, and with which algorithms.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub secret: Secret,
-    /// Ours, for hosts that ask us to prove ourselves as well.
+    /// The controller's own secret, for hosts that require it to authenticate itself too.
     pub controller: Option<Secret>,
-    /// The only ones allowed; `None` takes the first of the host's that we can.
+    /// The only hash and group allowed. `None` selects the first one in the host's list that is supported here.
     pub hash: Option<Hash>,
     pub group: Option<DhGroup>,
 }
@@ -27,22 +28,22 @@ pub enum Progress {
     Open,
     /// The queue may be used.
     Passed,
-    /// The connection is to be closed.
+    /// The connection must be closed.
     Failed,
 }
 
 enum State {
     Begin,
-    /// Our public value is being worked out.
+    /// The controller's public value is being computed.
     Challenging(Challenged),
     Challenged(Challenged),
-    /// What both sides share is being worked out.
+    /// The shared secret is being computed.
     Verifying(Challenged, Replied),
-    /// Success1 waits to be fetched; then the host has proved itself, and nothing more comes.
+    /// Success1 is ready to be fetched. Then the host is authenticated, and no message follows.
     Proved,
-    /// As `Proved`, and the host must say that it is content with us.
+    /// As `Proved`, but the host must still confirm that it accepts the controller's response.
     Answered,
-    /// Failure1 waits to be fetched.
+    /// Failure1 is ready to be fetched.
     Failing,
     Passed,
     Failed,
@@ -56,7 +57,7 @@ struct Challenged {
     exponent: [u8; EXPONENT_LEN],
 }
 
-/// What the host said to a challenge.
+/// The host's response to a challenge.
 struct Replied {
     response: Vec<u8>,
     challenge: Option<Vec<u8>>,
@@ -69,7 +70,7 @@ pub struct Controller {
     subnqn: String,
     transaction: u16,
     state: State,
-    /// What the host's next Authentication Receive gets.
+    /// The message for the host's next Authentication Receive.
     outgoing: Option<Vec<u8>>,
 }
 
@@ -87,15 +88,15 @@ impl Controller {
         }
     }
 
-    /// Data of an Authentication Send. `random` gives what no peer can guess. Where it gives work, `worked` comes before
-    /// anything else.
+    /// Processes the data of an Authentication Send. `random` must return unpredictable bytes. If this returns work,
+    /// call `worked` before anything else.
     #[must_use]
     pub fn take(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) -> Option<Work> {
         let taken = self.on_message(bytes, random);
         self.or_fail(taken)
     }
 
-    /// What `take` wanted worked out.
+    /// Continues with the result of the work that `take` returned.
     pub fn worked(&mut self, value: Worked) {
         let done = match (mem::replace(&mut self.state, State::Failing), value) {
             (State::Challenging(given), Some(public)) => {
@@ -119,7 +120,7 @@ impl Controller {
         })
     }
 
-    /// The message for an Authentication Receive; `None` where it is the host's turn.
+    /// Returns the message for an Authentication Receive; `None` if the host must send first.
     pub fn give(&mut self) -> Option<Vec<u8>> {
         let message = self.outgoing.take()?;
         match self.state {
@@ -132,12 +133,12 @@ impl Controller {
 
     fn on_message(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) -> Result<Option<Work>, Failure> {
         let message = Message::decode(bytes).ok_or(Failure::IncorrectPayload)?;
-        // What we have to say must be fetched first; after a failure nothing else helps.
+        // The host must fetch the pending message first. After a failure only Failure2 is accepted.
         let may_speak = self.outgoing.is_none() && !matches!(self.state, State::Failing);
         match (message, mem::replace(&mut self.state, State::Failing)) {
-            // The host gives up: there is no one left to notify.
+            // The host gives up, so no answer is sent.
             (Message::Failure2 { .. }, _) => self.state = State::Failed,
-            // One transaction per connection: a peer cannot make us compute without end.
+            // One transaction per connection, so that a peer cannot cause unlimited computation.
             (Message::Negotiate { transaction, secure_channel, offer }, State::Begin) => {
                 self.transaction = transaction;
                 if secure_channel != 0 {
@@ -148,8 +149,9 @@ impl Controller {
             (Message::Reply { transaction, response, challenge, sequence, public }, State::Challenged(given))
                 if may_speak && transaction == self.transaction =>
             {
-                // NVMe base 2.1 §8.3.4.5.4: a challenge with S2 of 0 is for the key of a secure channel, and none was agreed on.
-                // Taken as one-way, a host that wants proof of us would get none.
+                // NVMe base 2.1 §8.3.4.5.4: a challenge with an S2 of 0 is for the key of a secure channel, and none
+                // was negotiated. If it were accepted as one-way authentication, a host that requires proof of the
+                // controller would get none.
                 if challenge.is_some() && sequence == 0 {
                     return Err(Failure::IncorrectPayload);
                 }
@@ -169,7 +171,7 @@ impl Controller {
         random(&mut challenge);
         random(&mut exponent);
         random(&mut sequence);
-        // S1 is not 0 (NVMe base 2.1 §8.3.4.5.3).
+        // S1 must not be 0 (NVMe base 2.1 §8.3.4.5.3).
         let sequence = u32::from_le_bytes(sequence) | 1;
         let given = Challenged { hash, group, sequence, challenge, exponent };
         if group == DhGroup::Null {

@@ -1,4 +1,5 @@
-//! The Diffie-Hellman groups of RFC 7919, and the exchange in them. Arithmetic takes the same time whatever the secrets are.
+//! The Diffie-Hellman groups of RFC 7919 and the key exchange. The time of the arithmetic does not depend on the
+//! secrets.
 
 use alloc::{vec, vec::Vec};
 
@@ -7,13 +8,14 @@ use crypto_bigint::{
     modular::{BoxedMontyForm, BoxedMontyParams},
 };
 
-/// Bytes of a private exponent: twice the security of the largest group, and more than RFC 7919 §5.2 asks for.
+/// Length of a private exponent in bytes: twice the security of the largest group, and more than RFC 7919 §5.2
+/// requires.
 pub(super) const EXPONENT_LEN: usize = 64;
 const GENERATOR: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DhGroup {
-    /// No exchange: the challenges stand alone.
+    /// No exchange: the response uses the challenge alone.
     Null = 0,
     Ffdhe2048 = 1,
     Ffdhe3072 = 2,
@@ -22,20 +24,20 @@ pub enum DhGroup {
     Ffdhe8192 = 5,
 }
 
-/// Arithmetic that takes milliseconds: done wherever its caller's server wants it done.
+/// Arithmetic that takes milliseconds. The server decides where it runs.
 #[derive(Clone)]
 pub struct Work {
     group: DhGroup,
     exponent: [u8; EXPONENT_LEN],
-    /// `None`: the generator.
+    /// `None` means the generator.
     base: Option<Vec<u8>>,
 }
 
-/// What `Work` comes to; `None` where the other side's value is not of the group.
+/// The result of `Work`; `None` if the other side's value is not in the group.
 pub type Worked = Option<Vec<u8>>;
 
 impl Work {
-    /// The public value of a private exponent.
+    /// Computes the public value of a private exponent.
     pub fn public(group: DhGroup, exponent: [u8; EXPONENT_LEN]) -> Self {
         Self { group, exponent, base: None }
     }
@@ -70,7 +72,7 @@ impl DhGroup {
         self as u8
     }
 
-    /// Bytes of a public value; 0 in the null group.
+    /// Length of a public value in bytes; 0 in the null group.
     pub fn value_len(self) -> usize {
         match self {
             Self::Null => 0,
@@ -82,7 +84,7 @@ impl DhGroup {
         }
     }
 
-    /// g^x; nothing in the null group.
+    /// g^x; empty in the null group.
     pub(super) fn public(self, exponent: &[u8; EXPONENT_LEN]) -> Vec<u8> {
         if self == Self::Null {
             return Vec::new();
@@ -92,7 +94,7 @@ impl DhGroup {
         self.power(&generator, exponent)
     }
 
-    /// (g^y)^x. `None` where the other's value is not of the group or would give the secret away (RFC 7919 §5.1).
+    /// (g^y)^x; `None` if the other side's value is not in the group or would reveal the secret (RFC 7919 §5.1).
     pub(super) fn shared(self, exponent: &[u8; EXPONENT_LEN], other: &[u8]) -> Option<Vec<u8>> {
         if other.len() != self.value_len() || self == Self::Null {
             return None;
@@ -101,11 +103,11 @@ impl DhGroup {
         let is_trivial = zeros.iter().all(|byte| *byte == 0) && last[0] <= 1;
         let mut top = self.prime();
         top[self.value_len() - 1] -= 1;
-        // Big endian and of one length: bytes compare as numbers do. The value is public.
+        // Both are big endian and of equal length, so comparing bytes compares the numbers. The value is public.
         (!is_trivial && other < top.as_slice()).then(|| self.power(other, exponent))
     }
 
-    /// `base` is below the prime and of the group's length.
+    /// `base` must be below the prime and as long as the group's values.
     fn power(self, base: &[u8], exponent: &[u8; EXPONENT_LEN]) -> Vec<u8> {
         let bits = self.value_len() as u32 * 8;
         let number = |bytes: &[u8], bits| BoxedUint::from_be_slice(bytes, bits).expect("as long as said");
@@ -115,7 +117,8 @@ impl DhGroup {
         power.retrieve().to_be_bytes().to_vec()
     }
 
-    /// RFC 7919 §A: 2^b - 2^(b-64) + (floor(2^(b-130) e) + X) 2^64 - 1. All but the last bytes are e's, so the same for all.
+    /// RFC 7919 §A: 2^b - 2^(b-64) + (floor(2^(b-130) e) + X) 2^64 - 1. All bytes except the last ones are digits of e,
+    /// so the groups share them.
     fn prime(self) -> Vec<u8> {
         let tail = match self {
             Self::Null => return Vec::new(),
@@ -132,7 +135,7 @@ impl DhGroup {
 
 const END: [u8; 8] = [0xff; 8];
 
-/// The largest prime without its last bytes.
+/// The leading bytes of the largest prime.
 #[rustfmt::skip]
 const DIGITS: [u8; 1012] = [
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xad, 0xf8, 0x54, 0x58, 0xa2, 0xbb, 0x4a, 0x9a, 0xaf, 0xdc, 0x56, 0x20, 0x27, 0x3d,
@@ -193,7 +196,8 @@ pub(crate) mod tests {
         (0..text.len()).step_by(2).map(digit).collect()
     }
 
-    /// SHA-256 of the primes, made from the formula of RFC 7919 §A with its X, and found to be safe primes, by other means.
+    /// SHA-256 of the primes, which were computed with the formula of RFC 7919 §A and its X, and verified to be safe
+    /// primes with other software.
     #[test]
     fn primes_are_those_of_rfc_7919() {
         for (group, wanted) in [
@@ -207,7 +211,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// SHA-256 of what other arithmetic (Python's `pow`) gives for the exponents 01 02 03 … and ff fe fd ….
+    /// SHA-256 of the results of Python's `pow` for the exponents 01 02 03 … and ff fe fd ….
     #[test]
     fn both_sides_find_the_same_number_and_the_right_one() {
         let one: [u8; EXPONENT_LEN] = core::array::from_fn(|at| at as u8 + 1);

@@ -11,33 +11,33 @@ use super::{
 };
 use crate::{Refusal, Violation, nvme::QueueId, wire::digest::same};
 
-/// How a host proves itself, and whether the controller must.
+/// How a host authenticates itself, and whether the controller must authenticate itself too.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
     pub secret: Secret,
-    /// The controller's, where it must prove itself too.
+    /// The controller's secret, if the controller must authenticate itself too.
     pub controller: Option<Secret>,
-    /// The only ones offered; `None` offers all.
+    /// The only hash and group offered; `None` offers all.
     pub hash: Option<Hash>,
     pub group: Option<DhGroup>,
     pub entropy: Entropy,
 }
 
-/// What no peer can guess, new for every connection of a queue.
+/// Unpredictable bytes, new for every connection of a queue.
 #[derive(Clone)]
 pub struct Entropy(pub [u8; 32]);
 
-/// What the host does next.
+/// The host's next step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AuthStep {
-    /// Authentication Send, then `sent`.
+    /// Send Authentication Send, then call `sent`.
     Send(Vec<u8>),
-    /// Authentication Receive, then `received`.
+    /// Send Authentication Receive, then call `received`.
     Receive,
     Done,
 }
 
-/// The transaction ends; `last` is what the controller is to be told of it.
+/// A failed transaction. `last` is the message that informs the controller of the failure.
 #[derive(Debug)]
 pub struct Ended {
     pub last: Option<Vec<u8>>,
@@ -46,20 +46,20 @@ pub struct Ended {
 
 #[derive(Debug)]
 enum State {
-    /// Our message was sent; this one comes.
+    /// AUTH_Negotiate was sent; the challenge is expected.
     Negotiated,
-    /// What the controller must answer, where it must.
+    /// The Reply was sent. `controller` is the response expected of the controller, if it must authenticate itself.
     Replied { hash: Hash, group: DhGroup, controller: Option<Vec<u8>> },
-    /// Nothing more comes.
+    /// No message follows.
     Done(Agreed),
 }
 
-/// How both sides agreed to prove themselves.
+/// What both sides negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     pub hash: Hash,
     pub group: DhGroup,
-    /// The controller proved itself too.
+    /// The controller authenticated itself too.
     pub is_mutual: bool,
 }
 
@@ -76,12 +76,12 @@ impl Host {
         Self { config, hostnqn: hostnqn.into(), subnqn: subnqn.into(), qid, state: State::Negotiated }
     }
 
-    /// The controller must prove itself, so a connection without authentication will not do.
+    /// Whether the controller must authenticate itself. If so, a connection without authentication is rejected.
     pub fn is_mutual(&self) -> bool {
         self.config.controller.is_some()
     }
 
-    /// There once all is done.
+    /// The negotiated values, once authentication is complete.
     pub fn agreed(&self) -> Option<Agreed> {
         match self.state {
             State::Done(agreed) => Some(agreed),
@@ -89,7 +89,7 @@ impl Host {
         }
     }
 
-    /// AUTH_Negotiate.
+    /// Returns AUTH_Negotiate.
     pub fn first(&self) -> Vec<u8> {
         let hashes = Hash::ALL.into_iter().filter(|hash| self.config.hash.is_none_or(|only| only == *hash));
         let groups = DhGroup::ALL.into_iter().filter(|group| self.config.group.is_none_or(|only| only == *group));
@@ -97,12 +97,12 @@ impl Host {
         Message::Negotiate { transaction: self.transaction(), secure_channel: 0, offer: Some(offer) }.encode()
     }
 
-    /// The controller took our message.
+    /// The controller accepted the host's message.
     pub fn sent(&self) -> AuthStep {
         if matches!(self.state, State::Done(_)) { AuthStep::Done } else { AuthStep::Receive }
     }
 
-    /// The controller's message.
+    /// Processes a message of the controller.
     pub fn received(&mut self, bytes: &[u8]) -> Result<AuthStep, Ended> {
         let Some(message) = Message::decode(bytes) else {
             return Err(self.refuse(Failure::IncorrectPayload, "NVMe base 2.1 §8.3.4: no message of DH-HMAC-CHAP"));
@@ -178,7 +178,7 @@ impl Host {
             other_nqn: subnqn,
         }
         .response();
-        // 0 is for a host that wants no answer.
+        // 0 means that the host requires no response.
         let own_sequence = u32::from_le_bytes(self.draw(b"sequence")) | 1;
         let own_challenge = self.draw::<EXPONENT_LEN>(b"challenge")[..hash.digest_len()].to_vec();
         let controller = self.config.controller.as_ref().map(|secret| {
@@ -209,7 +209,7 @@ impl Host {
         ))
     }
 
-    /// Bytes of this queue's transaction for one purpose.
+    /// Derives bytes for one purpose within this queue's transaction.
     fn draw<const N: usize>(&self, purpose: &[u8]) -> [u8; N] {
         let bytes = Hash::Sha512.hmac(&self.config.entropy.0, &[&self.qid.0.to_be_bytes(), purpose]);
         *bytes.first_chunk().expect("no more than SHA-512 gives")

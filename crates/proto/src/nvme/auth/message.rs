@@ -1,4 +1,5 @@
-//! The messages' bytes (NVMe base 2.1 §8.3.4.4, §8.3.4.5.1 to §8.3.4.5.6). Little endian, but for the values of DH groups.
+//! The encoding of messages (NVMe base 2.1 §8.3.4.4, §8.3.4.5.1 to §8.3.4.5.6): little endian, except values of DH
+//! groups.
 
 use alloc::{vec, vec::Vec};
 
@@ -15,20 +16,21 @@ const SUCCESS2: u8 = 0x04;
 const FAILURE2: u8 = 0xf0;
 const FAILURE1: u8 = 0xf1;
 
-/// AuthID of DH-HMAC-CHAP in a protocol descriptor of AUTH_Negotiate, and the descriptor's form.
+/// AuthID of DH-HMAC-CHAP in a protocol descriptor of AUTH_Negotiate, and the layout of the descriptor.
 const PROTOCOL_DH_HMAC_CHAP: u8 = 1;
 const DESCRIPTOR_LEN: usize = 64;
 const IDS_AT: usize = 4;
 const IDS_MAX: usize = 30;
 
-/// One message of either side.
+/// A message of the host or the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     Negotiate {
         transaction: u16,
-        /// SC_C: what secure channel to make afterwards; 0 for none.
+        /// SC_C: the secure channel to establish afterwards; 0 for none.
         secure_channel: u8,
-        /// Identifiers of DH-HMAC-CHAP's hashes and groups, best first; `None` where that protocol is not offered.
+        /// Identifiers of DH-HMAC-CHAP's hashes and groups, in order of preference; `None` if that protocol is not
+        /// offered.
         offer: Option<Offer>,
     },
     Challenge {
@@ -84,7 +86,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the other side means with an explanation.
+    /// Describes an explanation that the other side sent.
     pub fn describe(explanation: u8) -> &'static str {
         match explanation {
             1 => "authentication failed: is the secret right?",
@@ -131,7 +133,7 @@ impl Message {
                 bytes.extend((public.len() as u16).to_le_bytes());
                 bytes.extend(sequence.to_le_bytes());
                 bytes.extend(response);
-                // The challenge's place is there without one.
+                // Without a challenge its field is still present.
                 bytes.extend(challenge.as_ref().unwrap_or(&vec![0; response.len()]));
                 bytes.extend(public);
                 bytes
@@ -152,7 +154,8 @@ impl Message {
         }
     }
 
-    /// `None` where the bytes are not a message, or not all of one. More may follow: who receives one asks for room.
+    /// Parses a message; `None` if the bytes are not a complete message. More bytes may follow, because the receiver's
+    /// buffer may be larger than the message.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let [kind, id, _, _, t0, t1, six, seven, ..] = *bytes else { return None };
         let transaction = u16::from_le_bytes([t0, t1]);
@@ -202,7 +205,7 @@ impl Message {
 }
 
 impl Offer {
-    /// The first of each that is known and allowed; `Err` names what there is none of.
+    /// Chooses the first hash and the first group that are supported and allowed; `Err` names the one without a match.
     pub(super) fn choose(&self, hash: Option<Hash>, group: Option<DhGroup>) -> Result<(Hash, DhGroup), Failure> {
         let mut hashes = self.hashes.iter().filter_map(|id| Hash::from_id(*id));
         let mut groups = self.groups.iter().filter_map(|id| DhGroup::from_id(*id));
@@ -223,7 +226,7 @@ fn header(kind: u8, id: u8, transaction: u16) -> Vec<u8> {
 }
 
 fn failure(id: u8, transaction: u16, explanation: u8) -> Vec<u8> {
-    /// The one reason code: authentication failure.
+    /// The only reason code: authentication failure.
     const REASON: u8 = 1;
     let mut bytes = header(TYPE_COMMON, id, transaction);
     bytes.extend([REASON, explanation]);
@@ -281,7 +284,7 @@ mod tests {
     fn part_of_a_message_is_none() {
         for message in all() {
             let bytes = message.encode();
-            // What is reserved at the end of a message may be missing.
+            // Reserved bytes at the end of a message may be missing.
             let needed = if matches!(message, Message::Success1 { response: None, .. }) { 9 } else { bytes.len() };
             let needed = if matches!(message, Message::Success2 { .. }) { 8 } else { needed };
             for len in 0..needed {
@@ -291,7 +294,7 @@ mod tests {
         assert_eq!(Message::decode(&[9; 64]), None);
     }
 
-    /// The bytes that Linux 6.1 sends, its offer of three hashes and six groups (drivers/nvme/host/auth.c).
+    /// The bytes that Linux 6.1 sends: it offers three hashes and six groups (drivers/nvme/host/auth.c).
     #[test]
     fn negotiate_has_the_layout_that_linux_sends() {
         let bytes = all()[0].encode();

@@ -1,8 +1,8 @@
-//! DH-HMAC-CHAP: in-band authentication of a host, and of a controller where the host asks for it (NVMe base 2.1 §8.3.4,
+//! DH-HMAC-CHAP: in-band authentication of a host, and of a controller if the host requires it (NVMe base 2.1 §8.3.4,
 //! §8.13 of 2.0, first TP 8006).
 //!
-//! The host drives: it gives its messages with Authentication Send and fetches the controller's with Authentication Receive,
-//! on every queue of its own after Connect.
+//! The host drives the exchange, on each of its queues after Connect. It sends its messages with Authentication Send
+//! and fetches the controller's with Authentication Receive.
 //!
 //! ```text
 //! host                          controller
@@ -13,7 +13,7 @@
 //! DH-HMAC-CHAP_Success2 ──▶                              where C2 was given
 //! ```
 //!
-//! Either side ends a transaction that it dislikes with AUTH_Failure1 (controller) or AUTH_Failure2 (host).
+//! Either side rejects a transaction with AUTH_Failure1 (controller) or AUTH_Failure2 (host).
 
 mod controller;
 mod group;
@@ -33,18 +33,18 @@ use super::{
     command::{CommandId, Sgl, fabrics},
 };
 
-/// Room that a host gives for any message: the longest, a reply in the 8192-bit group, has 1,168 bytes.
+/// Buffer size for any message. The longest message, a reply in the 8192-bit group, has 1,168 bytes.
 pub const MESSAGE_LEN_MAX: u32 = 4096;
 
 /// SECP, SPSP0 and SPSP1 of the security protocol of NVMe (NVMe base 2.1 §6.1, §6.2).
 const SECURITY_PROTOCOL: [u8; 3] = [0x01, 0x01, 0xe9];
 
-/// Authentication Send with `len` bytes in its capsule.
+/// Authentication Send with `len` bytes of in-capsule data.
 pub fn send(cid: CommandId, len: u32) -> Sqe {
     command(fabrics::AUTHENTICATION_SEND, cid, len, Sgl::InCapsule { offset: 0, len })
 }
 
-/// Authentication Receive of at most `len` bytes.
+/// Authentication Receive with a buffer of `len` bytes.
 pub fn receive(cid: CommandId, len: u32) -> Sqe {
     command(fabrics::AUTHENTICATION_RECEIVE, cid, len, Sgl::Transport { len })
 }
@@ -57,7 +57,7 @@ fn command(kind: u8, cid: CommandId, len: u32, sgl: Sgl) -> Sqe {
     sqe
 }
 
-/// TL of Authentication Send, AL of Authentication Receive; `None` where the command names another security protocol.
+/// TL of Authentication Send, AL of Authentication Receive; `None` if the command names another security protocol.
 pub fn len_of(sqe: &Sqe) -> Option<u32> {
     (sqe.0[41..44] == SECURITY_PROTOCOL).then(|| sqe.u32(44))
 }

@@ -1,8 +1,7 @@
-//! What proves that a party knows its secret (NVMe base 2.1 §8.3.4.5.4, §8.3.4.5.5).
+//! Responses to challenges, which prove that a party knows its secret (NVMe base 2.1 §8.3.4.5.4, §8.3.4.5.5).
 //!
-//! Hash functions and HMAC over them, by their identifiers in messages and secrets.
-//!
-//! Secrets as people write them: `DHHC-1:xx:base64:` (NVMe base 2.1 §8.3.4.5.8).
+//! Also hash functions and HMAC, by their identifiers in messages and secrets, and secrets in their text form
+//! `DHHC-1:xx:base64:` (NVMe base 2.1 §8.3.4.5.8).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,19 +15,20 @@ use zeroize::Zeroizing;
 
 use crate::wire::{base64, digest::crc32};
 
-/// One party's answer to the other's challenge.
+/// The inputs of one party's response to the other's challenge.
 pub(super) struct Proof<'a> {
     pub(super) hash: Hash,
-    /// Of the party that proves itself, bound to its name.
+    /// Key of the party that proves itself, bound to its name.
     pub(super) key: &'a [u8],
     pub(super) challenge: &'a [u8],
-    /// What both found by Diffie and Hellman's exchange; `None` in the null group.
+    /// Shared secret of the Diffie-Hellman exchange; `None` in the null group.
     pub(super) shared: Option<&'a [u8]>,
     pub(super) sequence: u32,
     pub(super) transaction: u16,
     pub(super) role: Role,
-    /// NQNs of the party that proves itself and of the other.
+    /// NQN of the party that proves itself.
     pub(super) own_nqn: &'a str,
+    /// NQN of the other party.
     pub(super) other_nqn: &'a str,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Role {
 
 impl Proof<'_> {
     pub(super) fn response(&self) -> Vec<u8> {
-        /// SC_C: no secure channel is made of what is agreed on.
+        /// SC_C: no secure channel is established.
         const NO_SECURE_CHANNEL: u8 = 0;
         let role: &[u8] = match self.role {
             Role::Host => b"HostHost",
@@ -82,7 +82,7 @@ impl Hash {
         self as u8
     }
 
-    /// Bytes of a digest.
+    /// Length of a digest in bytes.
     pub fn digest_len(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -99,7 +99,7 @@ impl Hash {
         }
     }
 
-    /// HMAC over the parts, one after the other (RFC 2104).
+    /// HMAC over the concatenation of the parts (RFC 2104).
     pub(super) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
             Self::Sha256 => hmac::<Sha256>(key, parts),
@@ -117,18 +117,18 @@ fn hmac<D: Digest + BlockSizeUser>(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// Bytes of the CRC-32 behind the key.
+/// Length in bytes of the CRC-32 after the key.
 const CRC_LEN: usize = 4;
 
-/// A key, and how it is bound to a name. No `Debug` shows it, and it is wiped when it is dropped.
+/// A key, and how it is bound to a name. `Debug` does not print it, and it is wiped when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     key: Zeroizing<Vec<u8>>,
-    /// `None`: the key is used as it is.
+    /// `None`: the key is used unchanged.
     transform: Option<Hash>,
 }
 
-/// What is wrong with a secret; says nothing of what is in it.
+/// Why a secret is not valid. Messages reveal nothing of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     #[error("the secret is not of the form DHHC-1:xx:base64:")]
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::nvme::auth::group::tests::hex;
 
-    /// First bytes of what another implementation of HMAC (Python's) gives for the concatenation that the specification names.
+    /// The first bytes of the HMAC that Python computes for the concatenation in the specification.
     #[test]
     fn responses_are_those_that_another_implementation_finds() {
         let key: [u8; 32] = core::array::from_fn(|at| at as u8);
@@ -256,7 +256,7 @@ mod secret_tests {
 
     use super::*;
 
-    /// The key "0123456789abcdef0123456789abcdef" and its CRC-32, as `nvme gen-dhchap-key --secret` would write it.
+    /// The key "0123456789abcdef0123456789abcdef" and its CRC-32, in the format of `nvme gen-dhchap-key --secret`.
     const PLAIN: &str = "DHHC-1:00:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYOtVl3:";
 
     #[test]

@@ -1,12 +1,12 @@
-//! NVMe over Fabrics without its transports: what both sides of a connection do once capsules pass. See README.md beside this
-//! file. Numbers of sections are those of NVMe base 2.1.
+//! NVMe over Fabrics, independent of the transport: what host and controller do on a connection that carries capsules.
+//! See README.md in this folder. Section numbers are those of NVMe base 2.1.
 
 pub mod controller;
 pub mod host;
 
 use crate::Payload;
 
-/// Data that go with a command or answer one.
+/// Data of a command or its answer.
 #[derive(Debug)]
 pub enum Data<'a> {
     None,

@@ -103,7 +103,7 @@ impl IoQueue {
         self.commands.geometry()
     }
 
-    // ---------------------------------------------------------------------------------------------------------- sending
+    // --------------------------------------------------------------------------------------------------------- sending
 
     /// Sends an I/O: its data with the capsule where they fit, or held until the controller asks.
     #[inline]
@@ -153,7 +153,7 @@ impl IoQueue {
         Ok(())
     }
 
-    // -------------------------------------------------------------------------------------------------------- receiving
+    // ------------------------------------------------------------------------------------------------------- receiving
 
     #[inline]
     fn on_step(&mut self, now: Instant, step: &Fragment<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {

@@ -141,7 +141,7 @@ impl Link {
         fault.violation()
     }
 
-    // -------------------------------------------------------------------------------------- the command that is not I/O
+    // ------------------------------------------------------------------------------------- the command that is not I/O
 
     fn on_exchange_data_header(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
         match self.exchange.as_mut().filter(|exchange| exchange.cid() == data.cid) {

@@ -1,6 +1,6 @@
-//! The Connect command (NVMe base 2.1 §6.3): decides what the connection is.
+//! The Connect command (NVMe base 2.1 §6.3), which decides what the connection becomes.
 //!
-//! In-band authentication: between Connect and the first command of a queue that asks for it.
+//! Also in-band authentication, between Connect and the first command of a queue that requires it.
 
 use alloc::{boxed::Box, rc::Rc};
 use core::net::IpAddr;
@@ -25,25 +25,25 @@ const FLOW_CONTROL_DISABLED: u16 = 0xffff;
 /// AUTHREQ in the result of Connect: the host must authenticate itself on this queue (NVMe base 2.1 §6.3).
 const AUTHENTICATION_REQUIRED: u64 = 1 << 17;
 
-/// Result and status that refuse a Connect.
+/// Result and status of a rejected Connect.
 type Refused = (u64, Status);
 
 /// What a connection becomes.
 struct Connected {
     next: Next,
     cntlid: ControllerId,
-    /// Most bytes of data in a capsule.
+    /// Maximum bytes of data in a capsule.
     max_command_data: u32,
 }
 
 enum Next {
     Ready(Phase),
-    /// The host must prove itself first.
+    /// The host must authenticate itself first.
     Prove(Box<Unproven>),
 }
 
 impl Queue {
-    /// Until a queue is connected, Connect is the only command that may come.
+    /// Before a queue is connected, Connect is the only valid command.
     pub(super) fn on_first_command<T: Transport>(
         &mut self,
         sqe: &Sqe,
@@ -79,7 +79,7 @@ impl Queue {
                         transport.set_max_command_data(max_command_data);
                     }
                     Next::Prove(unproven) => {
-                        // NVMe base 2.1 §6.3: AUTHREQ, authentication transaction required.
+                        // NVMe base 2.1 §6.3: AUTHREQ, an authentication transaction is required.
                         result |= AUTHENTICATION_REQUIRED;
                         self.phase = Phase::Authenticating(unproven);
                         self.deadline = Some(now + self.config.connect_timeout);
@@ -94,7 +94,7 @@ impl Queue {
                 transport.respond(&cqe);
             }
             Err((result, status)) => {
-                // There may be room for a controller later; nothing else changes by asking again.
+                // A busy subsystem may have a free controller later. Every other rejection would be repeated.
                 let is_busy = status == Status::CONNECT_CONTROLLER_BUSY;
                 let status = if is_busy { status } else { status.do_not_retry() };
                 self.respond_with(control.sqe.cid(), result, status, transport);
@@ -121,7 +121,8 @@ impl Queue {
         if !with_subsystem(&*subsystem, |subsystem| subsystem.admits(&data.hostnqn)) {
             return Err((0, Status::CONNECT_INVALID_HOST));
         }
-        // Some hosts give no name where none is asked of them: they are let in where every host is. A secret belongs to a name.
+        // Some hosts send no name if none is required. They are admitted if every host is. A secret always belongs to a
+        // name.
         if data.hostnqn.is_empty() && auth.is_some() {
             return Err(wrong_data(ConnectData::HOSTNQN_AT));
         }
@@ -151,7 +152,7 @@ impl Queue {
         if connect.sq_size == 0 || connect.sq_size >= ADMIN_QUEUE_ENTRIES {
             return Err(wrong_field(Connect::SQ_SIZE_AT));
         }
-        // Controllers here are dynamic (NVMe base 2.1 §3.1.2).
+        // All controllers are dynamic (NVMe base 2.1 §3.1.2).
         if cntlid != ControllerId::ANY {
             return Err(wrong_data(ConnectData::CNTLID_AT));
         }
@@ -197,23 +198,23 @@ fn wrong_data(at: u16) -> Refused {
     (Connect::wrong_data(at), Status::CONNECT_INVALID_PARAMETERS)
 }
 
-/// A queue whose host has not proved itself, and what it becomes then.
+/// A queue whose host has not authenticated itself, and what it becomes afterwards.
 pub(super) struct Unproven {
     pub(super) auth: auth::Controller,
     pub(super) behind: Behind,
-    /// Most bytes of data in a capsule, once it has.
+    /// Maximum bytes of data in a capsule after authentication.
     pub(super) max_command_data: u32,
-    /// The Authentication Send that is answered when its arithmetic is done.
+    /// The Authentication Send that is answered when its computation is done.
     pub(super) working: Option<CommandId>,
 }
 
-/// What a connection becomes once its host has proved itself.
+/// What a connection becomes once its host has authenticated itself.
 pub(super) enum Behind {
     Admin(Box<AdminController>),
     Io(IoRequest),
 }
 
-/// An I/O queue that is asked for. It holds nothing before it is attached, so an unauthenticated peer cannot block a QID.
+/// A requested I/O queue. It holds nothing before it is attached, so an unauthenticated peer cannot block a QID.
 pub(super) struct IoRequest {
     pub(super) subsystem: Rc<dyn Shared<Subsystem>>,
     pub(super) cntlid: ControllerId,
@@ -249,7 +250,7 @@ impl IoRequest {
 }
 
 impl Queue {
-    /// Until authentication has passed, its two commands are the only ones that may come (NVMe base 2.1 §6.3, AUTHREQ).
+    /// Before authentication has passed, its two commands are the only valid ones (NVMe base 2.1 §6.3, AUTHREQ).
     pub(super) fn on_authentication_command<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -263,7 +264,7 @@ impl Queue {
             self.respond(sqe.cid(), Status::AUTHENTICATION_REQUIRED.do_not_retry(), transport);
             return Destination::Nowhere;
         }
-        // The host's turn comes when its last message is answered.
+        // The host must wait for the answer to its last message.
         if matches!(&self.phase, Phase::Authenticating(unproven) if unproven.working.is_some()) {
             self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry(), transport);
             return Destination::Nowhere;
@@ -279,7 +280,7 @@ impl Queue {
         Destination::Nowhere
     }
 
-    /// The data of an Authentication Send.
+    /// Processes the data of an Authentication Send.
     pub(super) fn on_authentication_data<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -303,7 +304,7 @@ impl Queue {
         self.conclude(now, transport, backend);
     }
 
-    /// What `NvmeBackend::work` was asked for is done.
+    /// Continues when the work given to `NvmeBackend::work` is done.
     pub fn worked<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -311,7 +312,7 @@ impl Queue {
         transport: &mut T,
         backend: &mut B,
     ) {
-        // The connection may have ended while others did the arithmetic; an unrequested response changes nothing.
+        // The connection may have ended during the computation. A response that was not requested has no effect.
         let Phase::Authenticating(unproven) = &mut self.phase else { return };
         let Some(cid) = unproven.working.take() else { return };
         unproven.auth.worked(worked);
@@ -339,7 +340,7 @@ impl Queue {
             self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry(), transport);
             return;
         };
-        // Room that is left is zeros; less than the message needs is the host's mistake, and its transaction is over.
+        // The rest of the buffer is zeros. A buffer that is too short is an error of the host and ends the transaction.
         if message.len() > len as usize {
             self.respond(sqe.cid(), Status::INVALID_FIELD.do_not_retry(), transport);
             self.end(backend);
@@ -350,7 +351,7 @@ impl Queue {
         self.conclude(now, transport, backend);
     }
 
-    /// Lets the host in, or closes the connection, where authentication has come to its end.
+    /// Admits the host if authentication has passed; closes the connection if it has failed.
     fn conclude<T: Transport, B: NvmeBackend + ?Sized>(&mut self, now: Instant, transport: &mut T, backend: &mut B) {
         let Phase::Authenticating(unproven) = &mut self.phase else {
             unreachable!("asked only while the host has not proved itself")
@@ -364,12 +365,13 @@ impl Queue {
                 let Phase::Authenticating(unproven) = core::mem::replace(&mut self.phase, Phase::Closing) else {
                     return;
                 };
-                // Another may have taken the queue's place meanwhile, or its controller may have ended: the connection ends.
+                // Meanwhile another connection may have taken this QID, or the controller may have ended. Then this
+                // connection ends.
                 let Ok(phase) = unproven.behind.begin(now) else { return self.end(backend) };
                 self.phase = phase;
                 if let Phase::Admin(admin) = &mut self.phase {
                     admin.heard(now);
-                    // Only now does it count: unauthenticated ones take no place.
+                    // Only now does the controller count against the limits: unauthenticated ones do not.
                     if !admin.prove() {
                         self.end(backend);
                     }

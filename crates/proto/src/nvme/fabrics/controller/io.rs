@@ -1,4 +1,4 @@
-//! I/O commands: from the capsule to the backend, without a lock or an allocation.
+//! I/O commands: from the capsule to the backend, without lock or allocation.
 
 use alloc::{rc::Rc, vec::Vec};
 use core::time::Duration;
@@ -19,27 +19,27 @@ use crate::{
     },
 };
 
-/// How often an idle queue looks whether its controller still lives.
+/// How often an idle queue checks whether its controller still exists.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What an I/O queue has beside the connection.
+/// What an I/O queue has in addition to `Queue`.
 pub(super) struct IoQueueState {
     subsystem: Rc<dyn Shared<Subsystem>>,
     cntlid: ControllerId,
     qid: QueueId,
     host: HostId,
     generation: Generation,
-    /// Kept by what goes on of its commands after it.
+    /// Held by operations of this queue that continue after it.
     ending: Ending,
-    /// The generation's number when `namespaces` was made; 0 before.
+    /// The generation number when `namespaces` was built; 0 before.
     seen: u64,
     namespaces: NamespaceTable,
     last_look: Instant,
-    /// Commands that aborted others, by their slots: answered when these have ended.
+    /// Commands that aborted others, by slot. They are answered when the aborted ones have ended.
     waiting: Vec<(u16, Wait)>,
 }
 
-/// Namespaces whose commands another host ended.
+/// Namespaces of which another host ended this queue's commands.
 type Purged = Vec<(u32, Ending)>;
 
 impl IoQueueState {
@@ -80,7 +80,7 @@ impl IoQueueState {
         with_subsystem(&*self.subsystem, |subsystem| subsystem.take_purged(self.qid, &self.generation))
     }
 
-    /// The command in that slot is not answered any more.
+    /// Removes the command in that slot from those that wait for an answer.
     pub(super) fn forget_waiting(&mut self, slot: u16) {
         self.waiting.retain(|(waiting, _)| *waiting != slot);
     }
@@ -91,7 +91,8 @@ impl IoQueueState {
         });
     }
 
-    /// After a change: reads the namespaces again, and ends what other hosts ended. `Err` where the controller is gone.
+    /// Reads the namespaces again after a change, and ends the commands that other hosts ended. `Err` if the controller
+    /// is gone.
     #[cold]
     #[inline(never)]
     fn catch_up<T: Transport, B: NvmeBackend + ?Sized>(
@@ -109,7 +110,7 @@ impl IoQueueState {
         if is_gone { Err(GONE) } else { Ok(()) }
     }
 
-    /// Gives what other hosts ended.
+    /// Reads the namespaces again, and returns those of which other hosts ended commands.
     fn reload<B: NvmeBackend + ?Sized>(&mut self, generation: u64, backend: &B) -> Purged {
         let (view, purged) = with_subsystem(&*self.subsystem, |subsystem| {
             (subsystem.view(&self.host), subsystem.take_purged(self.qid, &self.generation))
@@ -120,8 +121,8 @@ impl IoQueueState {
     }
 }
 
-/// Ends what other hosts ended, and has `respond` tell those whose commands are over at once. What goes on of them at the backend
-/// keeps the endings.
+/// Ends the commands that other hosts ended, and calls `respond` for those that are over at once. Operations that
+/// continue in the backend hold the endings.
 pub(super) fn end_purged<B: NvmeBackend + ?Sized>(
     purged: &[(u32, Ending)],
     slots: &mut Slots,
@@ -135,8 +136,8 @@ pub(super) fn end_purged<B: NvmeBackend + ?Sized>(
 
 const GONE: &Rule = rule!("NVMe base 2.1 §3.7: the controller was reset or has ended, and with it its I/O queues");
 
-/// Bytes that come with a command of `len` bytes of ranges or keys. Hosts may give a buffer of the most that there can be (Linux
-/// does); the command says which of it counts (NVM command set 1.1 §3.3.3).
+/// Bytes of data that come with a command whose ranges or keys have `len` bytes. A host may send a buffer of the
+/// maximum size, as Linux does; the command states how much of it counts (NVM command set 1.1 §3.3.3).
 fn given_len(sqe: &Sqe, len: u32, len_max: u32) -> u32 {
     match sqe.sgl() {
         Sgl::InCapsule { len: told, .. } | Sgl::Transport { len: told } if (len..=len_max).contains(&told) => told,
@@ -221,7 +222,8 @@ impl Queue {
         Destination::Nowhere
     }
 
-    /// Reads anew what changed since it was last looked, and ends what other hosts ended; `Err` where the controller is gone.
+    /// Reads what has changed since the last check, and ends the commands that other hosts ended; `Err` if the
+    /// controller is gone.
     fn look<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         transport: &mut T,
@@ -234,7 +236,8 @@ impl Queue {
         io.catch_up(&mut self.slots, self.sq.reported(), transport, backend).map_err(Violation::misbehaved)
     }
 
-    /// Does what other hosts did to this one. What they wait for may be over now, and so may what this one waits for.
+    /// Applies what other hosts did to this queue. This may end commands that other hosts wait for, and commands that
+    /// this queue waits for.
     pub fn handle_notification<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -262,7 +265,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Answers the commands whose aborts are over, or take too long.
+    /// Answers the commands whose aborts are complete or have timed out.
     fn answer_waiting<T: Transport>(&mut self, now: Instant, transport: &mut T) {
         let Phase::Io(io) = &mut self.phase else { unreachable!("asked of an I/O queue") };
         let sq_head = self.sq.reported();
@@ -290,7 +293,7 @@ impl Queue {
         }
     }
 
-    /// All data of a command that this layer keeps.
+    /// Processes the complete data of a Dataset Management or reservation command.
     pub(super) fn on_io_data<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -305,7 +308,7 @@ impl Queue {
         }
     }
 
-    /// The keys of a reservation command. One that aborted commands is answered when these have ended.
+    /// Processes the keys of a reservation command. If it aborted commands, it is answered when these have ended.
     fn on_keys<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -328,7 +331,7 @@ impl Queue {
         }
     }
 
-    /// All ranges of a Dataset Management command.
+    /// Processes the ranges of a Dataset Management command.
     fn on_ranges<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -356,7 +359,7 @@ impl Queue {
         }
     }
 
-    /// Of the fabrics commands an I/O queue knows Disconnect (NVMe base 2.1 §6.4).
+    /// Disconnect is the only fabrics command of an I/O queue (NVMe base 2.1 §6.4).
     fn on_io_fabrics<T: Transport, B: NvmeBackend + ?Sized>(&mut self, sqe: &Sqe, transport: &mut T, backend: &mut B) {
         let status = match sqe.fabrics_type() {
             fabrics::DISCONNECT if sqe.u16(40) == 0 => Status::SUCCESS,

@@ -1,8 +1,7 @@
 //! A controller's queue on one connection: Connect, authentication, then an admin queue or an I/O queue.
 //!
-//! What a transport does for a controller's queue.
-//!
-//! Where a command says that its data are.
+//! `Transport` is what a transport provides to it. The functions at the end check where a command says that its data
+//! are.
 
 mod connect;
 mod io;
@@ -33,40 +32,41 @@ pub use slots::CommandSlot;
 #[derive(Clone, Debug)]
 pub struct QueueConfig {
     pub limits: ControllerLimits,
-    /// Most bytes of data in the capsule of a fabrics or admin command.
+    /// Maximum bytes of in-capsule data of a fabrics or admin command.
     pub admin_in_capsule_bytes: u32,
-    /// A peer that has not connected a queue by then, or not authenticated itself as long after that, is given up.
+    /// A connection ends if the peer does not send Connect within this time, or does not authenticate itself within the
+    /// same time after Connect.
     pub connect_timeout: Duration,
 }
 
-/// What the queue is.
+/// State of the queue.
 enum Phase {
-    /// Before Connect.
+    /// Waiting for Connect.
     Connecting,
-    /// Connected, and before the host has proved itself.
+    /// Connected; the host has not authenticated itself.
     Authenticating(Box<Unproven>),
     Admin(Box<AdminController>),
     Io(Box<IoQueueState>),
-    /// Logged out, refused or at fault: nothing more is taken.
+    /// Disconnected, rejected or at fault: nothing more is accepted.
     Closing,
 }
 
 /// Submission queue head pointer, as completions report it.
 #[derive(Debug)]
 struct SqHead {
-    /// SQ flow control is disabled: completions report nothing, and a read's data may imply its success.
+    /// SQ flow control is disabled. Completions report no head, and the data of a read may imply success.
     is_disabled: bool,
     head: u16,
     entries: u16,
 }
 
-/// A controller's queue. What it sends goes to the `Transport` that each call is given.
+/// A controller's queue. It sends through the `Transport` that each call receives.
 pub struct Queue {
     config: QueueConfig,
     phase: Phase,
     slots: Slots,
     sq: SqHead,
-    /// Until Connect, and until authentication where it is asked for.
+    /// Deadline for Connect, then for authentication if it is required.
     deadline: Option<Instant>,
 }
 
@@ -81,7 +81,7 @@ impl Queue {
         }
     }
 
-    /// Queue ID once connected and, where that is asked for, authenticated.
+    /// Queue ID, once connected and, if required, authenticated.
     pub fn qid(&self) -> Option<QueueId> {
         match &self.phase {
             Phase::Admin(_) => Some(QueueId::ADMIN),
@@ -90,15 +90,16 @@ impl Queue {
         }
     }
 
-    /// Nothing more is taken.
+    /// Whether the queue accepts nothing more.
     #[inline]
     pub fn is_closing(&self) -> bool {
         matches!(self.phase, Phase::Closing)
     }
 
-    // -------------------------------------------------------------------------------------------------------- receiving
+    // ------------------------------------------------------------------------------------------------------- receiving
 
-    /// A capsule came, and says that `data_len` bytes of data come with it: gives where they go. A rule that it breaks ends the connection.
+    /// Processes a capsule that announces `data_len` bytes of in-capsule data, and returns where they go. `Err` ends
+    /// the connection.
     #[inline]
     pub fn on_command<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
@@ -120,7 +121,7 @@ impl Queue {
                 "NVMe base 2.1 §3.3.2.5: more commands outstanding than the submission queue has entries"
             ));
         }
-        // NVMe base 2.1 §4.1.1: fused operations are not supported; PSDT is 01b in fabrics.
+        // NVMe base 2.1 §4.1.1: fused operations are not supported, and PSDT must be 01b in fabrics.
         if sqe.is_fused() || !sqe.says_sgl() {
             self.respond(cid, Status::INVALID_FIELD.do_not_retry(), transport);
             return Ok(Destination::Nowhere);
@@ -136,18 +137,18 @@ impl Queue {
         })
     }
 
-    /// The command in `slot`, where its data were asked for and are still coming.
+    /// The command in `slot`, if its data were requested and have not all arrived.
     pub fn solicited(&mut self, slot: u16) -> Option<&CommandSlot> {
         self.slots.get_mut(slot).filter(|slot| slot.state == State::Receiving && slot.is_solicited).map(|slot| &*slot)
     }
 
-    /// Where data go that `solicited` knows.
+    /// Where the data of a command that `solicited` returned go.
     pub fn destination(&mut self, slot: u16) -> Destination {
         if self.slots.slot(slot).control.is_some() { Destination::Queue(slot) } else { Destination::Backend(slot) }
     }
 
-    /// The next bytes for `destination`.
-    #[allow(clippy::inline_always)] // 48 instructions of a write; whether `inline` is heeded hangs on what else is compiled.
+    /// Processes the next bytes for `destination`.
+    #[allow(clippy::inline_always)] // saves 48 instructions per write; `inline` alone is not reliable.
     #[inline(always)]
     pub fn on_data<B: NvmeBackend + ?Sized>(&mut self, destination: Destination, piece: &[u8], backend: &mut B) {
         match destination {
@@ -169,7 +170,7 @@ impl Queue {
         }
     }
 
-    /// Memory for the next `len` bytes for `destination`, where nobody need see them.
+    /// Memory for the next `len` bytes for `destination`, if they need not be examined.
     pub fn place<B: NvmeBackend + ?Sized>(
         &mut self,
         destination: Destination,
@@ -181,14 +182,14 @@ impl Queue {
         if slot.spoilt.is_some() { None } else { backend.memory(IoId::from(index), slot.received, len) }
     }
 
-    /// The next `len` bytes for `destination` are in the memory that `place` gave.
+    /// The next `len` bytes for `destination` are in the memory that `place` returned.
     pub fn on_placed(&mut self, destination: Destination, len: u32) {
         if let Destination::Backend(index) = destination {
             self.slots.slot(index).received += len;
         }
     }
 
-    /// A PDU's data for `destination` are complete; all that came together has one end.
+    /// A PDU's data for `destination` are complete. Call this once for all data that arrived together.
     #[inline]
     pub fn on_data_end<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
@@ -201,7 +202,7 @@ impl Queue {
         let (Destination::Backend(index) | Destination::Queue(index)) = destination else { return };
         let slot = self.slots.slot(index);
         if !is_intact && slot.spoilt.is_none() {
-            // Not fatal to the connection (NVMe/TCP transport 1.1 §3.5.2, of a data digest).
+            // A wrong data digest is not fatal to the connection (NVMe/TCP transport 1.1 §3.5.2).
             slot.spoilt = Some(Status::TRANSIENT_TRANSPORT_ERROR);
             if slot.control.is_none() {
                 backend.abort(IoId::from(index), None);
@@ -229,7 +230,7 @@ impl Queue {
         }
     }
 
-    /// All data of a command that this layer keeps.
+    /// Processes the complete data of a command that this layer executes.
     fn on_control_data<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -245,7 +246,7 @@ impl Queue {
         }
     }
 
-    /// Takes `len` bytes of data for this layer: from the capsule, or by asking.
+    /// Accepts `len` bytes of data for this layer: from the capsule, or by requesting them.
     fn take_control_data<T: Transport>(
         &mut self,
         sqe: &Sqe,
@@ -267,7 +268,7 @@ impl Queue {
         self.receive_data(index, data_len > 0, transport)
     }
 
-    /// The data of slot `index` come: in the capsule under way, or when asked for.
+    /// Receives the data of slot `index` from the current capsule, or requests them.
     #[inline]
     fn receive_data<T: Transport>(&mut self, index: u16, is_in_capsule: bool, transport: &mut T) -> Destination {
         let slot = self.slots.slot(index);
@@ -279,7 +280,7 @@ impl Queue {
         Destination::Nowhere
     }
 
-    // ------------------------------------------------------------------------------------------------------------ admin
+    // ----------------------------------------------------------------------------------------------------------- admin
 
     fn on_admin_command<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
@@ -314,8 +315,8 @@ impl Queue {
         self.tell_events(transport);
     }
 
-    /// Hosts take back their event requests without a message as they leave, and use the identifiers again (SPDK does). No such
-    /// request is answered any more.
+    /// Drops an event request whose identifier the host uses again. Some hosts (SPDK) abandon their event requests as
+    /// they leave, without telling the controller. Such a request is never answered.
     #[cold]
     fn forget_event_request(&mut self, cid: CommandId) -> bool {
         let Phase::Admin(admin) = &mut self.phase else { return false };
@@ -335,7 +336,7 @@ impl Queue {
         }
     }
 
-    // -------------------------------------------------------------------------------------------------------- answering
+    // ------------------------------------------------------------------------------------------------------- answering
 
     #[inline]
     fn respond<T: Transport>(&self, cid: CommandId, status: Status, transport: &mut T) {
@@ -347,8 +348,9 @@ impl Queue {
         transport.respond(&Cqe { result, sq_head: self.sq.reported(), cid, status });
     }
 
-    /// Data for the host and the command's success: together where SQ flow control is disabled (NVMe/TCP transport 1.1
-    /// §3.6.2.9, SUCCESS), with a response where completions must report the queue's head.
+    /// Sends data to the host and completes the command. If SQ flow control is disabled, the data imply success
+    /// (NVMe/TCP transport 1.1 §3.6.2.9, SUCCESS). Otherwise a response follows, because completions must report the
+    /// queue's head.
     #[inline]
     fn give_data<T: Transport>(&self, cid: CommandId, data: Data<'_>, transport: &mut T) {
         transport.give(cid, self.sq.is_disabled, data);
@@ -357,7 +359,7 @@ impl Queue {
         }
     }
 
-    /// The backend has done what it queued.
+    /// Completes an operation that the backend had queued.
     #[inline]
     pub fn complete<T: Transport>(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, transport: &mut T) {
         let index = id as u16;
@@ -373,7 +375,7 @@ impl Queue {
         self.finish(cid, read_len, result, transport);
     }
 
-    /// Answers an I/O command; `read_len` is 0 for all but reads.
+    /// Answers an I/O command; `read_len` is 0 for every command except reads.
     #[inline]
     fn finish<T: Transport>(
         &self,
@@ -393,7 +395,7 @@ impl Queue {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------- time and the end
+    // ------------------------------------------------------------------------------------------------ time and the end
 
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
@@ -427,7 +429,8 @@ impl Queue {
         result
     }
 
-    /// The exchange of a command was aborted: it ends unanswered. What goes on of it at the backend keeps `ending`.
+    /// The exchange of a command was aborted: the command ends without an answer. If the backend still works on it, it
+    /// holds `ending`.
     pub fn abort<B: NvmeBackend + ?Sized>(&mut self, cid: CommandId, ending: Ending, backend: &mut B) {
         if self.forget_event_request(cid) {
             return;
@@ -443,9 +446,9 @@ impl Queue {
         }
     }
 
-    /// Ends what the queue is; operations outstanding are aborted.
+    /// Ends the queue and aborts its outstanding operations.
     pub fn end<B: NvmeBackend + ?Sized>(&mut self, backend: &mut B) {
-        // First what others wait for, so that they learn when it has ended.
+        // First end the commands that other hosts wait for, so that those hosts learn of the end.
         let mut ending = None;
         if let Phase::Io(io) = &self.phase {
             end_purged(&io.take_purged(), &mut self.slots, |_| {}, backend);
@@ -458,13 +461,13 @@ impl Queue {
 }
 
 impl Phase {
-    /// Gives up what other connections know of.
+    /// Releases what other connections share.
     fn end<B: NvmeBackend + ?Sized>(self, backend: &mut B) {
         match self {
             Self::Authenticating(unproven) => unproven.behind.end(backend),
             Self::Admin(mut admin) => {
                 admin.destroy();
-                // Its I/O queues on other threads end now, not when they next look by themselves.
+                // The controller's I/O queues on other threads must end now, not at their next periodic check.
                 backend.notify_others();
             }
             Self::Io(io) => io.detach(),
@@ -491,19 +494,19 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// The connection that a queue answers on.
+/// The connection on which a queue answers.
 pub trait Transport {
     fn respond(&mut self, cqe: &Cqe);
-    /// All data of a command for the host; where `is_success`, they complete it too.
+    /// Sends all data of a command to the host. If `is_success`, they also complete the command.
     fn give(&mut self, cid: CommandId, is_success: bool, data: Data<'_>);
-    /// Asks the host for all `len` bytes of a command's data; `slot` is what `Queue::solicited` knows them by.
+    /// Requests all `len` bytes of a command's data from the host; `slot` identifies them to `Queue::solicited`.
     fn ask(&mut self, cid: CommandId, slot: u16, len: u32);
-    /// Most bytes of data that a command's capsule may have from now on.
+    /// Sets the maximum bytes of in-capsule data for later commands.
     fn set_max_command_data(&mut self, bytes: u32);
     fn transmit(&mut self) -> &mut Transmit;
 }
 
-/// Where data of the host go.
+/// Where the host's data go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     Nowhere,
@@ -513,8 +516,8 @@ pub enum Destination {
     Queue(u16),
 }
 
-/// Whether a command says rightly where the `len` bytes that it takes are, of which `data_len` came in its capsule
-/// (NVMe/TCP transport 1.1 §3.5, "SGL use").
+/// Checks the descriptor of a command that takes `len` bytes, of which `data_len` came in its capsule (NVMe/TCP
+/// transport 1.1 §3.5, "SGL use").
 #[inline]
 fn check_host_data(sqe: &Sqe, data_len: u32, len: u32) -> Result<(), Status> {
     match sqe.sgl() {
@@ -526,7 +529,7 @@ fn check_host_data(sqe: &Sqe, data_len: u32, len: u32) -> Result<(), Status> {
     }
 }
 
-/// Whether a command rightly takes `len` bytes from the controller: they never lie in a capsule.
+/// Checks the descriptor of a command that returns `len` bytes to the host, which are never in a capsule.
 #[inline]
 fn check_controller_data(sqe: &Sqe, len: u32) -> Result<(), Status> {
     match sqe.sgl() {

@@ -1,54 +1,56 @@
-//! Commands outstanding on one queue: a dense table whose index is the backend's `IoId`, and what the host's data are asked for by.
+//! Outstanding commands of one queue, in a dense table. The index is the backend's `IoId` and also identifies data
+//! requested from the host.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
 use crate::nvme::{CommandId, Sqe, Status};
 
-/// Where a command stands.
+/// State of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     #[default]
     Free,
-    /// Its data are coming: in the capsule, or as asked for.
+    /// Its data are arriving, in the capsule or as requested.
     Receiving,
-    /// With the backend.
+    /// In the backend.
     Queued,
-    /// For commands of others that it aborted.
+    /// Waiting until the commands of other hosts that it aborted have ended.
     Waiting,
 }
 
-/// A command that takes data for this layer and not for the backend: Connect, Dataset Management, reservations.
+/// A command whose data go to this layer and not to the backend: Connect, Dataset Management, reservations.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) sqe: Sqe,
     pub(super) data: Vec<u8>,
 }
 
-/// A command outstanding.
+/// An outstanding command.
 #[derive(Debug, Default)]
 pub struct CommandSlot {
     pub(super) cid: CommandId,
     pub(super) state: State,
-    /// Its data were asked for, and do not come in its capsule.
+    /// Its data were requested, and do not come in its capsule.
     pub(super) is_solicited: bool,
-    /// What the command will end with: a data digest was wrong, or another host aborted it. The rest of the data is taken and
-    /// thrown away.
+    /// The status with which the command will end, because a data digest was wrong or another host aborted it. The rest
+    /// of its data is received and discarded.
     pub(super) spoilt: Option<Status>,
     pub(super) nsid: u32,
-    /// Bytes that the host sends, and how many came.
+    /// Bytes that the host sends.
     pub(super) data_len: u32,
+    /// Bytes that have arrived.
     pub(super) received: u32,
-    /// Bytes that a read gives; 0 for every other command.
+    /// Bytes that a read returns; 0 for every other command.
     pub(super) read_len: u32,
     pub(super) control: Option<Box<Control>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// Grows as slots are first taken: most queues use few of their entries.
+    /// Grows as slots are first taken, because most queues use few of their entries.
     table: Vec<CommandSlot>,
     free: Vec<u16>,
-    /// Command identifiers outstanding: a bit for each of the 65,536, since hosts put what they like into them.
+    /// A bit for each of the 65,536 command identifiers: set while it is in use. Hosts may use any value.
     cids: Box<[u64]>,
 }
 
@@ -57,7 +59,7 @@ impl CommandSlot {
         self.cid
     }
 
-    /// Bytes that came, and bytes still to come.
+    /// Bytes that have arrived, and bytes still to come.
     pub fn progress(&self) -> (u32, u32) {
         (self.received, self.data_len - self.received)
     }
@@ -70,7 +72,7 @@ impl Slots {
         slots
     }
 
-    /// All free, `count` of them.
+    /// Frees all slots and sets their number.
     pub(super) fn resize(&mut self, count: u16) {
         self.table.clear();
         self.free = (0..count).rev().collect();
@@ -89,12 +91,12 @@ impl Slots {
         self.cids[usize::from(cid.0 >> 6)] &= !(1 << (cid.0 & 63));
     }
 
-    /// The slot that `take` would take.
+    /// The slot that `take` would take next.
     pub(super) fn peek(&self) -> Option<u16> {
         self.free.last().copied()
     }
 
-    /// Takes the slot last peeked for a command.
+    /// Takes the slot that `peek` returned.
     pub(super) fn take(&mut self, (cid, nsid): (CommandId, u32), state: State) -> &mut CommandSlot {
         let index = self.free.pop().expect("a slot was peeked");
         self.mark_cid(cid);
@@ -123,17 +125,17 @@ impl Slots {
         self.free.push(index);
     }
 
-    /// `None` for an index beyond the table: it may come from the peer.
+    /// The slot at `index`; `None` if the index, which may come from the peer, is outside the table.
     pub(super) fn get_mut(&mut self, index: u16) -> Option<&mut CommandSlot> {
         self.table.get_mut(usize::from(index))
     }
 
-    /// A slot whose index is ours.
+    /// The slot at an index that does not come from the peer.
     pub(super) fn slot(&mut self, index: u16) -> &mut CommandSlot {
         &mut self.table[usize::from(index)]
     }
 
-    /// Frees every slot; gives those that the backend knows.
+    /// Frees every slot, and calls `with_backend` for those that the backend has.
     pub(super) fn drain(&mut self, mut with_backend: impl FnMut(u16)) {
         for index in 0..self.table.len() as u16 {
             let slot = self.slot(index);
@@ -147,14 +149,14 @@ impl Slots {
         }
     }
 
-    /// The command in a slot that is taken is the backend's. A spoilt one was aborted when it was spoilt.
+    /// Whether the backend has the command of a slot in use. A spoilt command was aborted when it was spoilt.
     pub(super) fn is_with_backend(&mut self, index: u16) -> bool {
         let slot = self.slot(index);
         slot.control.is_none() && slot.spoilt.is_none() && slot.state != State::Waiting
     }
 
-    /// Ends the commands of a namespace: those whose data are still coming once these are there, those queued at once. `abort` has the
-    /// backend forget what it knows, `end` answers.
+    /// Ends the commands of a namespace: queued ones at once, others when all their data have arrived. Calls `abort`
+    /// for those that the backend has, and `end` for those that are over.
     pub(super) fn purge(&mut self, nsid: u32, mut abort: impl FnMut(u16), mut end: impl FnMut(CommandId)) {
         for index in 0..self.table.len() as u16 {
             let slot = self.slot(index);
@@ -174,7 +176,7 @@ impl Slots {
         }
     }
 
-    /// The slot of a command outstanding. A search: for what is rare.
+    /// The slot of an outstanding command. It is searched for, so use this rarely.
     pub(super) fn find(&self, cid: CommandId) -> Option<u16> {
         let is_meant = |slot: &CommandSlot| slot.state != State::Free && slot.cid == cid;
         self.table.iter().position(is_meant).map(|index| index as u16)

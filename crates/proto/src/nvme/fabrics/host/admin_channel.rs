@@ -1,7 +1,7 @@
-//! A connection to a controller's admin queue that carries one command at a time: set-up to a ready and identified
-//! controller, then whatever the owner asks.
+//! A connection to a controller's admin queue that carries one command at a time: first set-up, until the controller is
+//! ready and identified, then commands of the owner.
 //!
-//! In-band authentication of a queue after Connect: the host's messages as commands, on admin and I/O queues alike.
+//! Also in-band authentication of a queue after Connect, for admin and I/O queues.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -18,12 +18,12 @@ use crate::{
     },
 };
 
-/// Submission queue of the admin queue, 0's based: 32 entries, the least that a controller must take.
+/// Size of the admin submission queue, 0's based: 32 entries, the minimum that a controller must accept.
 const ADMIN_SQ_SIZE: u16 = 31;
 /// How often CSTS is read while the controller becomes ready or shuts down.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the channel tells its owner.
+/// What the channel reports to its owner.
 pub(super) enum Event {
     /// The controller is ready and identified.
     Up(Box<ControllerFields>),
@@ -52,16 +52,16 @@ pub(super) struct AdminChannel<C> {
     connection: C,
     config: SessionConfig,
     stage: Stage,
-    /// Under way in the stage of that name.
+    /// Present in the stage of that name.
     authentication: Option<Box<Authentication>>,
-    /// How the host proved itself, where it had to.
+    /// How the host authenticated itself, if it had to.
     agreed: Option<Agreed>,
-    /// When the command outstanding must be answered.
+    /// Deadline for the answer to the outstanding command.
     pending: Option<Instant>,
     next_cid: CommandId,
-    /// When CSTS is to be read again.
+    /// When to read CSTS again.
     poll_at: Option<Instant>,
-    /// When set-up or shut-down must be done.
+    /// Deadline of set-up or shutdown.
     deadline: Instant,
     cap: u64,
     cntlid: ControllerId,
@@ -115,7 +115,8 @@ impl<C: Connection> AdminChannel<C> {
         self.connection.transmit()
     }
 
-    /// Sends a command that gives `len` bytes, once the last one was answered. Sends nothing once the connection is ending.
+    /// Sends a command that returns `len` bytes. The last one must have been answered. Sends nothing once shutdown was
+    /// requested.
     pub(super) fn submit(&mut self, now: Instant, sqe: Sqe, len: u32) {
         if !self.wants_down {
             self.send(now, sqe, len);
@@ -130,12 +131,12 @@ impl<C: Connection> AdminChannel<C> {
         }
     }
 
-    /// False before the connection is up and after it failed: then there is no goodbye to send.
+    /// Whether the channel is up. It is not before set-up is complete or after a failure; then no shutdown can be sent.
     pub(super) fn is_up(&self) -> bool {
         self.stage == Stage::Up
     }
 
-    /// Takes bytes off the front until there is something to tell.
+    /// Takes bytes off the front until there is an event to report.
     pub(super) fn receive(&mut self, now: Instant, bytes: &mut &[u8]) -> Result<Option<Event>, Violation> {
         while let Some(heard) = self.connection.receive(bytes)? {
             match heard {
@@ -182,7 +183,7 @@ impl<C: Connection> AdminChannel<C> {
         Ok(event)
     }
 
-    /// The next command of set-up or shut-down.
+    /// Sends the next command of set-up or shutdown.
     fn advance(&mut self, now: Instant, answer: Answer) -> Result<Option<Event>, Violation> {
         if self.stage == Stage::Up {
             return Ok(Some(Event::Reply(answer)));
@@ -267,7 +268,7 @@ impl<C: Connection> AdminChannel<C> {
 
     fn refused(&self, status: Status) -> Violation {
         let (refusal, rule) = match (self.stage, status.bare()) {
-            // NVMe base 2.1 §6.3: of all that may be wrong with the parameters, the name is ours to choose.
+            // NVMe base 2.1 §6.3: of all parameters that may be invalid, only the name is chosen by the user.
             (Stage::Connect, Status::CONNECT_INVALID_PARAMETERS) => {
                 (Refusal::NotFound, "Connect refused: invalid parameters; is the subsystem's NQN right?")
             }
@@ -282,7 +283,7 @@ impl<C: Connection> AdminChannel<C> {
         Violation::refused(refusal, rule)
     }
 
-    // ---------------------------------------------------------------------------------------------------------- sending
+    // --------------------------------------------------------------------------------------------------------- sending
 
     fn send(&mut self, now: Instant, mut sqe: Sqe, len: u32) {
         assert!(self.pending.is_none(), "one admin command at a time");
@@ -311,7 +312,7 @@ impl<C: Connection> AdminChannel<C> {
         self.send(now, sqe, 0);
     }
 
-    /// The identifier of a command that is sent now.
+    /// Returns the identifier of a command that is sent now, and starts its timeout.
     fn take_cid(&mut self, now: Instant) -> CommandId {
         self.pending = Some(now + self.config.admin_timeout);
         let cid = self.next_cid;
@@ -320,11 +321,12 @@ impl<C: Connection> AdminChannel<C> {
     }
 }
 
-/// AUTHREQ in the result of Connect (NVMe base 2.1 §6.3): in-band authentication, and whatever else may be asked for.
+/// AUTHREQ in the result of Connect (NVMe base 2.1 §6.3): in-band authentication.
 const AUTHENTICATION: u64 = 1 << 17;
+/// All bits by which Connect may require something.
 const REQUIRED: u64 = 0xffff_0000;
 
-/// What comes after an answer.
+/// What follows an answer.
 pub(super) enum Next {
     /// Another command was sent.
     Wait,
@@ -336,11 +338,11 @@ pub(super) struct Authentication {
 }
 
 impl Authentication {
-    /// What the result of Connect asks for; `None` where the queue may be used at once.
+    /// Starts what the result of Connect requires; `None` if the queue may be used at once.
     pub(super) fn asked_for(result: u64, config: &SessionConfig, qid: QueueId) -> Result<Option<Box<Self>>, Violation> {
         let host = config.auth.clone().map(|auth| Host::new(auth, &config.hostnqn, &config.subnqn, qid));
         match (result & REQUIRED, host) {
-            // A controller that must prove itself may not get out of it by asking for nothing.
+            // A controller that must authenticate itself cannot avoid this by requiring no authentication.
             (0, Some(host)) if host.is_mutual() => Err(Violation::refused(
                 Refusal::Unauthenticated,
                 "the controller asks for no authentication, so it does not authenticate itself either",
@@ -360,7 +362,7 @@ impl Authentication {
         send(capsules, cid, &self.host.first());
     }
 
-    /// The last command was answered, with these data: sends the next one with the identifier `cid`.
+    /// Processes the answer to the last command, and sends the next one with the identifier `cid`.
     pub(super) fn proceed(
         &mut self,
         capsules: &mut impl Capsules,
@@ -392,7 +394,7 @@ impl Authentication {
     }
 }
 
-/// Messages are short enough for a capsule of every transport (NVMe/TCP transport 1.1 §3.5.1: 8,192 bytes).
+/// Messages fit into a capsule of every transport (NVMe/TCP transport 1.1 §3.5.1: 8,192 bytes).
 fn send(capsules: &mut impl Capsules, cid: CommandId, message: &[u8]) {
     capsules.send(&auth::send(cid, message.len() as u32), message, 0);
 }

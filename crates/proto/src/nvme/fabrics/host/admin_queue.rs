@@ -1,4 +1,4 @@
-//! The admin queue of a session: learns what I/O queues need, then keeps the controller alive.
+//! The admin queue of a session: learns what I/O queues need, then sends keep-alives.
 
 use alloc::boxed::Box;
 use core::{fmt, time::Duration};
@@ -17,11 +17,11 @@ use crate::{
     },
 };
 
-/// A controller without MDTS is given this much at once.
+/// Limit of one transfer if the controller has no MDTS.
 const MAX_TRANSFER_WITHOUT_MDTS_BYTES: u32 = 1 << 20;
 /// NLB has 16 bits and is 0's based.
 const MAX_BLOCKS: u64 = 1 << 16;
-/// 1 GiB: whatever the controller allows, more at once is of no use.
+/// 1 GiB: larger transfers bring nothing, even if the controller allows them.
 const MAX_TRANSFER_SHIFT: u32 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ enum Stage {
     Closed,
 }
 
-/// The admin queue as an `Initiator`: it carries no I/O, so its credits are 0.
+/// The admin queue as an `Initiator`. It carries no I/O, so its credits are 0.
 pub struct AdminQueue<C> {
     channel: AdminChannel<C>,
     stage: Stage,
@@ -43,12 +43,12 @@ pub struct AdminQueue<C> {
     nsid: u32,
     info: Option<ControllerInfo>,
     keep_alive_at: Option<Instant>,
-    /// Told `closed` at the next chance: there is no controller to shut down.
+    /// When to report `closed`, if there is no controller to shut down.
     closes_at: Option<Instant>,
 }
 
 impl<C: Connection> AdminQueue<C> {
-    /// On a connection that was just opened.
+    /// Creates the queue on a connection that was just opened.
     pub fn on(now: Instant, connection: C, config: SessionConfig) -> Self {
         Self {
             nsid: config.nsid.unwrap_or(0),
@@ -62,7 +62,7 @@ impl<C: Connection> AdminQueue<C> {
         }
     }
 
-    /// What I/O queues are made of; there once `ready` was told.
+    /// What I/O queues need, once `ready` was reported.
     pub fn controller(&self) -> Option<&ControllerInfo> {
         self.info.as_ref()
     }
@@ -192,7 +192,7 @@ impl<C: Connection> AdminQueue<C> {
         })
     }
 
-    /// Twice in a timeout, so that one late command does no harm.
+    /// Schedules the next keep-alive. Two are sent per timeout, so that one late command does no harm.
     fn schedule_keep_alive(&mut self, now: Instant) {
         let interval = self.channel.config().keep_alive / 2;
         self.keep_alive_at = (interval > Duration::ZERO).then(|| now + interval);

@@ -1,4 +1,4 @@
-//! Asks a discovery controller for its log.
+//! Fetches the log of a discovery controller.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// Entries fetched by one command, and in all: a log that claims more is not believed.
+/// Entries fetched by one command, and the maximum in all: a longer log is rejected.
 const ENTRIES_AT_A_TIME: u64 = 4;
 const MAX_ENTRIES: u64 = 1024;
-/// A log that changes while it is read is read again so often at most.
+/// How often a log that changes while it is read is read again, at most.
 const MAX_ROUNDS: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ enum Stage {
     BringUp,
     Header,
     Entries,
-    /// The header again: the same generation says that the entries belong together (NVMe base 2.1 §5.1.12.3.1).
+    /// Reading the header again: the same generation means that the entries belong together (NVMe base 2.1
+    /// §5.1.12.3.1).
     Check,
     Done,
     Down,
@@ -46,7 +47,8 @@ pub struct Discovery<C> {
 }
 
 impl<C: Connection> Discovery<C> {
-    /// On a connection that was just opened. `config.subnqn` is not used: the discovery subsystem has a name of its own.
+    /// Creates the client on a connection that was just opened. Ignores `config.subnqn`: the discovery subsystem has
+    /// its own name.
     pub fn on(now: Instant, connection: C, config: SessionConfig) -> Self {
         let config = SessionConfig { subnqn: DISCOVERY_NQN.into(), ..config };
         Self {
@@ -59,13 +61,13 @@ impl<C: Connection> Discovery<C> {
         }
     }
 
-    /// The log, once it was read whole.
+    /// The log, once it was read completely.
     pub fn log(&self) -> Option<DiscoveryLog> {
         matches!(self.stage, Stage::Done | Stage::Down)
             .then(|| DiscoveryLog { generation: self.generation, entries: self.entries.clone() })
     }
 
-    /// Nothing more will be sent: close the connection.
+    /// Nothing more will be sent: the connection can be closed.
     pub fn is_closed(&self) -> bool {
         self.stage == Stage::Down
     }

@@ -1,6 +1,4 @@
-//! I/Os as commands of one namespace.
-//!
-//! What an I/O queue does beside I/O: Connect, authentication, Disconnect.
+//! I/Os as commands of one namespace, and the other commands of an I/O queue: Connect, authentication, Disconnect.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -20,10 +18,10 @@ use crate::{
     },
 };
 
-/// Blocks of one command: NLB has 16 bits and is 0's based.
+/// Maximum blocks of one command: NLB has 16 bits and is 0's based.
 const MAX_BLOCKS: u64 = 1 << 16;
 
-/// The namespace that a queue's I/Os are for.
+/// The namespace of a queue's I/Os.
 #[derive(Clone, Debug)]
 pub struct IoCommands {
     nsid: u32,
@@ -32,11 +30,11 @@ pub struct IoCommands {
     geometry: Geometry,
 }
 
-/// What a command moves between host and controller.
+/// What data a command transfers.
 #[derive(Debug)]
 pub enum DataTransfer {
     Nothing,
-    /// So many bytes to the host.
+    /// This many bytes to the host.
     In(u32),
     Out(Payload),
 }
@@ -55,7 +53,7 @@ impl IoCommands {
         &self.geometry
     }
 
-    /// The controller knows the command.
+    /// Whether the controller supports the command.
     pub fn is_supported(&self, io: &Io) -> bool {
         let optional = match io {
             Io::Read { .. } | Io::Write { .. } | Io::Flush => return true,
@@ -66,8 +64,8 @@ impl IoCommands {
         self.optional_commands & optional != 0
     }
 
-    /// The command of an I/O, but for where its data are, which its transport says.
-    #[allow(clippy::inline_always)] // 50 instructions of a read; whether `inline` is heeded hangs on what else is compiled.
+    /// Encodes an I/O as a command. The transport fills in where its data are.
+    #[allow(clippy::inline_always)] // saves 50 instructions per read; `inline` alone is not reliable.
     #[inline(always)]
     pub fn encode(&self, cid: CommandId, io: Io) -> Result<(Sqe, DataTransfer), Misuse> {
         let mut sqe = Sqe::new(nvm::READ, cid, self.nsid);
@@ -109,7 +107,7 @@ impl IoCommands {
         Ok((sqe, moves))
     }
 
-    /// First block and count of a byte range; `None` where it is unaligned, empty or outside the namespace.
+    /// First block and number of blocks of a byte range; `None` if it is unaligned, empty or outside the namespace.
     #[inline]
     fn blocks(&self, offset: u64, len: u64) -> Option<(u64, u32)> {
         let mask = (1_u64 << self.block_shift) - 1;
@@ -118,7 +116,7 @@ impl IoCommands {
         is_in_range.then(|| (offset >> self.block_shift, (len >> self.block_shift) as u32))
     }
 
-    /// As `blocks`, for a command whose block count has 16 bits.
+    /// As `blocks`, for a command with a 16-bit block count.
     #[inline]
     fn set_range(&self, sqe: &mut Sqe, offset: u64, len: u64) -> Result<(), Misuse> {
         match self.blocks(offset, len) {
@@ -145,7 +143,7 @@ enum Stage {
     Closed,
 }
 
-/// What came of an answer.
+/// The result of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlOutcome {
     /// Another command was sent.
@@ -154,19 +152,20 @@ pub enum ControlOutcome {
     Closed,
 }
 
-/// The commands of an I/O queue that are not I/O, one at a time, with one command identifier for all.
+/// The commands of an I/O queue that are not I/O. They are sent one at a time, all with the same command identifier.
 pub struct IoControl {
     stage: Stage,
     qid: QueueId,
     cntlid: ControllerId,
     cid: CommandId,
     has_disconnect: bool,
-    /// Under way in the stage of that name.
+    /// Present in the stage of that name.
     authentication: Option<Box<Authentication>>,
 }
 
 impl IoControl {
-    /// For queue `qid` (1 to `controller.io_queues`); `cid` is above those of I/Os, and says how many there may be.
+    /// For queue `qid` (1 to `controller.io_queues`). `cid` is above the identifiers of I/Os, so it is also their
+    /// maximum number.
     pub fn new(controller: &ControllerInfo, qid: QueueId, cid: CommandId) -> Self {
         assert!((1..=controller.io_queues).contains(&qid.0), "the controller did not grant this queue");
         Self {
@@ -185,11 +184,11 @@ impl IoControl {
 
     /// Sends Connect.
     pub fn connect(&mut self, config: &SessionConfig, capsules: &mut impl Capsules) {
-        // 0's based: one entry more than I/Os, so that a full queue still shows as one.
+        // 0's based: one entry more than I/Os, because a full queue leaves one entry free.
         host::connect(capsules, config, Some(self.cntlid), self.qid, self.cid.0, self.cid);
     }
 
-    /// The command outstanding was answered.
+    /// Processes the answer to the outstanding command.
     pub fn on_answer(
         &mut self,
         config: &SessionConfig,
@@ -224,7 +223,7 @@ impl IoControl {
         }
     }
 
-    /// Sends Disconnect (NVMe base 2.1 §6.4); false where the controller knows no such command.
+    /// Sends Disconnect (NVMe base 2.1 §6.4); returns false if the controller does not support it.
     pub fn disconnect(&mut self, capsules: &mut impl Capsules) -> bool {
         if self.has_disconnect {
             self.stage = Stage::Disconnect;

@@ -1,6 +1,7 @@
-//! The host's side: the admin queue that brings a controller up, a discovery client, and of I/O queues all but the data.
+//! The host's side: the admin queue, which brings a controller up, a discovery client, and everything of I/O queues
+//! except their data.
 //!
-//! What a transport gives a host: its connection carries capsules.
+//! `Capsules` and `Connection` are what a transport provides to a host.
 
 mod admin_channel;
 mod admin_queue;
@@ -24,25 +25,25 @@ use crate::{
     },
 };
 
-/// How a host connects, whatever the transport.
+/// How a host connects, over any transport.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
     pub subnqn: String,
     pub hostnqn: String,
     pub host_id: [u8; 16],
-    /// I/Os outstanding on an I/O queue.
+    /// Maximum outstanding I/Os on an I/O queue.
     pub depth: u16,
-    /// I/O queues asked for.
+    /// Number of I/O queues to request.
     pub io_queues: u16,
-    /// `None` takes the first active one.
+    /// `None` selects the first active namespace.
     pub nsid: Option<u32>,
-    /// Zero for none.
+    /// Zero means none.
     pub keep_alive: Duration,
-    /// How long the controller may take to answer at set-up, at the end, and on the admin queue.
+    /// How long the controller may take to answer during set-up, during shutdown and on the admin queue.
     pub admin_timeout: Duration,
-    /// How long an I/O queue with I/Os outstanding may be silent.
+    /// How long an I/O queue with outstanding I/Os may be silent.
     pub io_timeout: Duration,
-    /// How the host proves itself where a controller asks for it.
+    /// How the host authenticates itself if a controller requires it.
     pub auth: Option<HostConfig>,
     /// Lets the controller complete reads without a response.
     pub disable_sq_flow_control: bool,
@@ -66,26 +67,26 @@ impl SessionConfig {
     }
 }
 
-/// What the admin queue learned; an I/O queue is made from it.
+/// What the admin queue learned, and what an I/O queue needs.
 #[derive(Clone, Debug)]
 pub struct ControllerInfo {
     pub cntlid: ControllerId,
-    /// How the host proved itself; `None` where nobody asked.
+    /// How the host authenticated itself; `None` if the controller did not require it.
     pub authentication: Option<Agreed>,
     pub serial: String,
     pub model: String,
     pub firmware: String,
-    /// I/O queues granted: queue IDs 1 to this.
+    /// I/O queues granted. Their IDs are 1 to this number.
     pub io_queues: u16,
-    /// Most bytes of in-capsule data.
+    /// Maximum bytes of in-capsule data.
     pub in_capsule_bytes: u32,
-    /// Most bytes of a command.
+    /// Maximum bytes of data of a command.
     pub max_transfer_bytes: u32,
     /// Largest submission queue, 0's based.
     pub max_sq_size: u16,
-    /// Optional commands, the field ONCS.
+    /// Optional commands: the field ONCS.
     pub optional_commands: u16,
-    /// The command Disconnect is supported.
+    /// Disconnect is supported.
     pub has_disconnect: bool,
     pub nsid: u32,
     pub block_shift: u8,
@@ -95,18 +96,19 @@ pub struct ControllerInfo {
 
 /// Sends commands other than I/O, one at a time.
 pub trait Capsules {
-    /// Sends a command with `data` in its capsule; the controller gives `reads` bytes. The last one was answered.
+    /// Sends a command with `data` in its capsule, to which the controller returns `reads` bytes. The last one must
+    /// have been answered.
     fn send(&mut self, sqe: &Sqe, data: &[u8], reads: u32);
 }
 
 /// A connection of an admin queue.
 pub trait Connection: Capsules {
-    /// Takes bytes off the front until there is something to tell; `None` when more are needed.
+    /// Takes bytes off the front until there is an event to report; `None` if more are needed.
     fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<ConnectionEvent>, Violation>;
     fn transmit(&mut self) -> &mut Transmit;
 }
 
-/// What a connection tells.
+/// What a connection reports.
 #[derive(Debug)]
 pub enum ConnectionEvent {
     /// Capsules may be sent from now on.
@@ -114,11 +116,11 @@ pub enum ConnectionEvent {
     Answer(Answer),
 }
 
-/// The answer to the command outstanding.
+/// The answer to the outstanding command.
 #[derive(Debug)]
 pub struct Answer {
     pub cqe: Cqe,
-    /// All that was asked for, where the command succeeded.
+    /// All data that the command requested, if it succeeded.
     pub data: Vec<u8>,
 }
 
