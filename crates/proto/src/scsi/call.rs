@@ -1,4 +1,4 @@
-//! A command in the hands of its handler, and the row of the table of commands that chose it.
+//! A command on its way to its handler, and the rows of the command table.
 
 use alloc::vec::Vec;
 
@@ -12,25 +12,26 @@ use super::{
 };
 use crate::Backend;
 
-/// What a handler answers.
+/// A handler's result.
 pub(crate) type Handled = Result<Next, Fault>;
 
-/// One command under way.
+/// A command in progress.
 pub(crate) struct Call<'a> {
     pub(crate) nexus: &'a mut Nexus,
-    /// The LUN field as it came.
+    /// The LUN field of the command.
     pub(crate) lun: u64,
     pub(crate) cdb: Cdb<'a>,
-    /// `None` where there is no such logical unit.
+    /// `None` if there is no such logical unit.
     pub(crate) view: Option<LunView>,
     pub(crate) data_out_len: u32,
     pub(crate) backend: &'a dyn Backend,
-    /// All that the device server knows.
+    /// The command table of the device server.
     pub(crate) commands: &'static Commands,
 }
 
 impl Call<'_> {
-    /// Checks common to all commands: the logical unit, the CDB's reserved bits, unit attentions, reservations.
+    /// Makes the checks that are common to all commands: logical unit, reserved bits of the CDB, unit attentions,
+    /// reservations.
     pub(crate) fn admit(&mut self, entry: &Entry) -> Result<(), Fault> {
         if self.view.is_none() && !entry.always {
             return Err(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into());
@@ -52,7 +53,7 @@ impl Call<'_> {
         if is_barred { Err(Fault::RESERVATION_CONFLICT) } else { Ok(()) }
     }
 
-    /// The logical unit; only handlers of commands that work without one need to ask.
+    /// Returns the logical unit. Only handlers of commands that work without one need this check.
     pub(crate) fn unit(&self) -> Result<LunView, Fault> {
         self.view.ok_or(Fault::Check(Sense::LOGICAL_UNIT_NOT_SUPPORTED))
     }
@@ -61,8 +62,8 @@ impl Call<'_> {
         self.nexus.with_device(use_it)
     }
 
-    /// Asks for a parameter list of `len` bytes. None at all is not an error (SPC-5 §4.2.5.5); one that the initiator does not
-    /// send in full is.
+    /// Requests a parameter list of `len` bytes. A length of 0 is not an error (SPC-5 §4.2.5.5), but an initiator must
+    /// send the whole list.
     pub(crate) fn collect(&self, len: u32) -> Handled {
         if len == 0 {
             good()
@@ -77,34 +78,34 @@ impl Call<'_> {
 pub(crate) type Run = fn(&mut Call<'_>) -> Handled;
 pub(crate) type RunParameters = fn(&mut Call<'_>, &[u8]) -> Handled;
 
-/// How a command stands to reservations of others (SPC-5 §5.14.1, SBC-4 §4.17; RESERVE: SPC-2 §5.5.1).
+/// How reservations of other nexuses affect a command (SPC-5 §5.14.1, SBC-4 §4.17; RESERVE: SPC-2 §5.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Always allowed, or it looks at reservations itself.
+    /// Always allowed, or the handler checks reservations itself.
     Free,
-    /// Barred by RESERVE only.
+    /// Blocked only by RESERVE.
     Ready,
-    /// Barred by RESERVE and by exclusive access.
+    /// Blocked by RESERVE and by exclusive access.
     Reads,
-    /// Barred by every reservation.
+    /// Blocked by every reservation.
     Changes,
 }
 
-/// One command that the device server knows.
+/// One command that the device server supports.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) usage: Usage,
     pub(crate) has_service_action: bool,
     pub(crate) class: Class,
     pub(crate) run: Run,
-    /// Runs when the parameter data that `run` asked for are there.
+    /// Runs when the parameter data that `run` requested have arrived.
     pub(crate) parameters: Option<RunParameters>,
-    /// Answered where there is no logical unit, and while a unit attention condition is pending (SPC-5 §4.4.8).
+    /// Executed even without a logical unit, and while a unit attention condition is pending (SPC-5 §4.4.8).
     pub(crate) always: bool,
     pub(crate) needs: Needs,
 }
 
-/// What a logical unit must be for a command to be there.
+/// Properties of a logical unit that a command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
@@ -114,8 +115,8 @@ pub(crate) enum Needs {
 
 const SERVICE_ACTION: u8 = 0x1f;
 
-/// CDB usage data (SPC-5 §6.34.3): the operation code, and the service action where there is one, then a 1 for each bit of a
-/// field that is looked at. A bit outside is reserved or not supported, and must be 0.
+/// CDB usage data (SPC-5 §6.34.3): the operation code, the service action if there is one, and a 1 for each bit of a
+/// field that is evaluated. All other bits are reserved or not supported, and must be 0.
 pub(crate) struct Usage {
     pub(crate) bytes: [u8; 16],
     pub(crate) len: usize,
@@ -142,7 +143,7 @@ impl Entry {
         })
     }
 
-    /// Refuses a CDB with a bit set that this command does not look at, pointing at it.
+    /// Rejects a CDB in which a bit is set that the command does not use. The sense data point at that bit.
     pub(crate) fn check_reserved_bits(&self, cdb: Cdb<'_>) -> Result<(), Fault> {
         for (at, usage) in self.usage().iter().enumerate().skip(1) {
             let usage = if at == 1 && self.has_service_action { usage | SERVICE_ACTION } else { *usage };
@@ -159,23 +160,23 @@ impl Entry {
 pub(crate) struct Commands {
     /// Sorted by operation code, then service action.
     pub(crate) rows: &'static [Entry],
-    /// First row of each operation code; `u8::MAX` where there is none.
+    /// First row of each operation code; `u8::MAX` if there is none.
     pub(crate) first: &'static [u8; 256],
 }
 
 impl Commands {
-    /// The rows of an operation code that a logical unit has: one, or one for each service action.
+    /// The rows of an operation code that a logical unit supports: one, or one per service action.
     pub(crate) fn rows_of(&self, opcode: u8, view: Option<&LunView>) -> impl Iterator<Item = &'static Entry> {
         let rows = self.rows.get(usize::from(self.first[usize::from(opcode)])..).unwrap_or(&[]);
         rows.iter().take_while(move |row| row.opcode() == opcode).filter(move |row| row.is_available(view))
     }
 
-    /// All rows that a logical unit has.
+    /// All rows that a logical unit supports.
     pub(crate) fn all(&self, view: Option<&LunView>) -> impl Iterator<Item = &'static Entry> {
         self.rows.iter().filter(move |row| row.is_available(view))
     }
 
-    /// The row that runs a CDB.
+    /// The row for a CDB.
     pub(crate) fn find(&self, cdb: &[u8], view: Option<&LunView>) -> Result<&'static Entry, Fault> {
         let opcode = *cdb.first().ok_or(Sense::INVALID_OPCODE)?;
         let mut rows = self.rows_of(opcode, view).peekable();
@@ -203,7 +204,7 @@ pub(crate) fn accepted(len: usize) -> Handled {
     Ok(Next::Respond(Response::accepted(len)))
 }
 
-/// GOOD with data, cut to the allocation length.
+/// GOOD with data, truncated to the allocation length.
 #[allow(clippy::unnecessary_wraps, reason = "the type of a handler's answer")]
 pub(crate) fn answer(bytes: Vec<u8>, allocation_len: impl Into<u32>) -> Handled {
     Ok(Next::Respond(Response::data(bytes, allocation_len.into())))

@@ -1,6 +1,6 @@
-//! A command descriptor block (SPC-5 §4.2), read without ever running past its end.
+//! A command descriptor block (SPC-5 §4.2), and reads that never run past its end.
 
-/// The bytes of a CDB; what is beyond the end reads as zero.
+/// The bytes of a CDB. Bytes beyond its end read as zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cdb<'a>(pub(crate) &'a [u8]);
 
@@ -33,7 +33,7 @@ impl Cdb<'_> {
         self.u8(0)
     }
 
-    /// First block and number of blocks, where the size of the CDB puts them (SBC-4 §5: all of the family agree).
+    /// First block and number of blocks. Their positions depend only on the size of the CDB (SBC-4 §5).
     pub(crate) fn extent(self) -> Extent {
         match cdb_len(self.opcode()) {
             Some(6) => {
@@ -50,16 +50,17 @@ impl Cdb<'_> {
     }
 }
 
-/// Blocks that a command is about.
+/// The blocks that a command addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) lba: u64,
     pub(crate) blocks: u32,
-    /// Byte of the CDB where the number of blocks stands, for sense data.
+    /// Byte of the CDB that contains the number of blocks, for sense data.
     pub(crate) blocks_at: u16,
 }
 
-/// Bytes of a CDB by its operation code's group (SPC-5 §4.2.5.1); `None` for vendor-specific and variable-length groups.
+/// Length of a CDB according to the group of its operation code (SPC-5 §4.2.5.1); `None` for vendor-specific and
+/// variable-length groups.
 pub(crate) fn cdb_len(opcode: u8) -> Option<usize> {
     match opcode >> 5 {
         0 => Some(6),

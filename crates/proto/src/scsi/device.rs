@@ -1,6 +1,5 @@
-//! State of one SCSI target device, shared by all its sessions: its logical units, and what one nexus does to the others.
-//!
-//! How a device identifies its sessions.
+//! State of one SCSI target device, shared by all its sessions: its logical units, the effects of one nexus on others,
+//! and how the device identifies its sessions.
 
 use alloc::{
     string::{String, ToString},
@@ -15,17 +14,17 @@ use crate::{
     reservation::{Barred, Reservations},
 };
 
-/// Most unit attention conditions kept for a nexus on a logical unit; those beyond say nothing new.
+/// Maximum unit attention conditions per nexus and logical unit. Further ones are dropped.
 const UNIT_ATTENTIONS_MAX: usize = 8;
 
-/// What INQUIRY says the device is.
+/// The device's identity in INQUIRY data.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// At most 8 characters of ASCII.
+    /// At most 8 ASCII characters.
     pub vendor: String,
-    /// At most 16.
+    /// At most 16 ASCII characters.
     pub product: String,
-    /// At most 4.
+    /// At most 4 ASCII characters.
     pub revision: String,
 }
 
@@ -35,29 +34,30 @@ impl Default for Identity {
     }
 }
 
-/// How blocks come and go (SBC-4 §4.7).
+/// How blocks are allocated (SBC-4 §4.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provisioning {
-    /// Every block is always there; UNMAP is refused.
+    /// Every block is always allocated; UNMAP is rejected.
     #[default]
     Full,
-    /// UNMAP is taken; `reads_zero` where an unmapped block then reads as zeros (LBPRZ).
+    /// UNMAP is supported. With `reads_zero`, unmapped blocks read as zeros (LBPRZ).
     Thin { reads_zero: bool },
 }
 
-/// One logical unit, as the server sets it up.
+/// The configuration of one logical unit.
 #[derive(Clone, Debug)]
 pub struct LogicalUnit {
     pub lun: u16,
     pub unit: UnitId,
-    /// Unit serial number, at most 36 characters of ASCII; the same over every path and every target that shows the volume.
+    /// Unit serial number, at most 36 ASCII characters. It is the same on every path and in every target that exports
+    /// the volume.
     pub serial: String,
     pub provisioning: Provisioning,
-    /// The cache of the volume is volatile: WCE is reported, and SYNCHRONIZE CACHE does something.
+    /// The volume has a volatile cache: WCE is reported, and SYNCHRONIZE CACHE has an effect.
     pub write_cache: bool,
     /// Logical blocks per physical block, as a power of two.
     pub physical_block_exponent: u8,
-    /// Nothing of what is erased stays anywhere: SANITIZE is taken.
+    /// Erased data do not remain anywhere, so SANITIZE is supported.
     pub erasable: bool,
 }
 
@@ -79,20 +79,20 @@ impl LogicalUnit {
 #[derive(Debug)]
 pub struct Device {
     pub(crate) identity: Identity,
-    /// In the order of their LUNs.
+    /// Sorted by LUN.
     pub(crate) luns: Vec<Lun>,
     nexuses: Vec<NexusState>,
     next_nexus: u64,
-    /// Rises whenever anything changes that a nexus caches.
+    /// Rises whenever something changes that nexuses cache.
     epoch: Arc<AtomicU64>,
 }
 
-/// A logical unit with the state that commands change.
+/// A logical unit and the state of it that commands change.
 #[derive(Debug)]
 pub(crate) struct Lun {
     pub(crate) config: LogicalUnit,
     pub(crate) mode: ModeState,
-    /// By RESERVE (SPC-2 §7.21).
+    /// Set by RESERVE (SPC-2 §7.21).
     pub(crate) reserved_by: Option<NexusId>,
     pub(crate) reservations: Reservations<Ports>,
 }
@@ -102,13 +102,13 @@ impl Lun {
         self.reserved_by.is_some_and(|holder| holder != id)
     }
 
-    /// Does nothing where another holds the reservation (SPC-2 §7.21.2).
+    /// Does nothing if another nexus holds the reservation (SPC-2 §7.21.2).
     pub(crate) fn release(&mut self, id: NexusId) {
         self.reserved_by = self.reserved_by.filter(|holder| *holder != id);
     }
 }
 
-/// Mode parameters that MODE SELECT changes, shared by all nexuses.
+/// Mode parameters that MODE SELECT can change. All nexuses share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModeState {
     pub(crate) write_cache: bool,
@@ -127,24 +127,25 @@ struct NexusState {
     id: NexusId,
     ports: Ports,
     attentions: Vec<(u16, Sense)>,
-    /// Logical units whose commands of this nexus were ended by another, until the nexus takes notice.
+    /// Logical units on which another nexus ended commands of this one, until this nexus has processed it.
     purged: Vec<(Purge, Ending)>,
     has_purged: Arc<AtomicBool>,
 }
 
-/// The commands of a nexus on one logical unit were ended by another nexus.
+/// An event: another nexus ended the commands of a nexus on one logical unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Purge {
     pub(crate) lun: u16,
-    /// The nexus is told COMMANDS CLEARED BY ANOTHER INITIATOR, if it had any; resets have a unit attention of their own.
+    /// Whether the nexus, if it had any commands, gets COMMANDS CLEARED BY ANOTHER INITIATOR. Resets have a unit
+    /// attention of their own.
     pub(crate) is_told: bool,
 }
 
-/// Whom a unit attention condition is for.
+/// Which nexuses get a unit attention condition or lose commands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Audience<'a> {
     Others(NexusId),
-    /// The nexuses between these ports, but not the one given.
+    /// The nexuses between these ports, except the given one.
     Between(&'a [Ports], NexusId),
     Only(NexusId),
     All,
@@ -168,14 +169,14 @@ impl Device {
             luns: Vec::new(),
             nexuses: Vec::new(),
             next_nexus: 0,
-            // A nexus begins with 0, so that it fills its cache first.
+            // A nexus starts with epoch 0, so that it fills its cache first.
             epoch: Arc::new(AtomicU64::new(1)),
         };
         units.into_iter().for_each(|unit| device.add(unit));
         device
     }
 
-    /// Adds a logical unit, in place of one with the same LUN, and tells the nexuses.
+    /// Adds a logical unit, replacing one with the same LUN, and notifies the nexuses.
     pub fn add(&mut self, unit: LogicalUnit) {
         let lun = unit.lun;
         self.luns.retain(|other| other.config.lun != lun);
@@ -197,7 +198,7 @@ impl Device {
         Arc::clone(&self.epoch)
     }
 
-    /// Makes every nexus look again.
+    /// Makes every nexus refresh its cache.
     pub(crate) fn touch(&self) {
         self.epoch.fetch_add(1, Ordering::Release);
     }
@@ -206,8 +207,8 @@ impl Device {
         self.luns.iter_mut().find(|unit| unit.config.lun == lun)
     }
 
-    /// A session begins: each logical unit greets it with POWER ON OCCURRED (SPC-5 §4.4.8). The flag says when there is
-    /// something for `take_purged`.
+    /// Starts a session. Each logical unit reports POWER ON OCCURRED to it (SPC-5 §4.4.8). The flag is set when there
+    /// is something for `take_purged`.
     pub(crate) fn join(&mut self, ports: Ports) -> (NexusId, Arc<AtomicBool>) {
         self.next_nexus += 1;
         let id = NexusId(self.next_nexus);
@@ -218,15 +219,15 @@ impl Device {
         (id, flag)
     }
 
-    /// A session ended: what it reserved with RESERVE is free; persistent reservations stay.
+    /// Ends a session and releases what it reserved with RESERVE. Persistent reservations stay.
     pub(crate) fn leave(&mut self, id: NexusId) {
         self.nexuses.retain(|nexus| nexus.id != id);
         self.luns.iter_mut().for_each(|unit| unit.release(id));
         self.touch();
     }
 
-    /// I_T NEXUS RESET (SAM-5 §7.6): what the nexus reserved with RESERVE is free, and it hears of the loss on every logical unit.
-    /// Persistent reservations stay (§6.3.4).
+    /// I_T NEXUS RESET (SAM-5 §7.6): releases what the nexus reserved with RESERVE, and reports I_T nexus loss to it on
+    /// every logical unit. Persistent reservations stay (§6.3.4).
     pub(crate) fn reset_nexus(&mut self, id: NexusId) {
         let luns: Vec<u16> = self.luns.iter().map(|unit| unit.config.lun).collect();
         self.luns.iter_mut().for_each(|unit| unit.release(id));
@@ -235,8 +236,8 @@ impl Device {
         }
     }
 
-    /// A logical unit was reset (SAM-5 §6.3.3): RESERVE is undone, mode parameters are as at the start, and every nexus hears
-    /// of it, the one that asked for it too.
+    /// Resets a logical unit (SAM-5 §6.3.3): undoes RESERVE, restores the initial mode parameters, and reports the
+    /// reset to every nexus, including the one that requested it.
     pub(crate) fn reset(&mut self, lun: u16) {
         if let Some(unit) = self.lun(lun) {
             unit.mode = ModeState::default_of(&unit.config);
@@ -245,12 +246,12 @@ impl Device {
         self.attention(lun, Sense::BUS_DEVICE_RESET, Audience::All);
     }
 
-    /// Ends the commands of other nexuses on a logical unit. Each takes notice before it does anything more for its initiator;
-    /// when all have, and their commands have ended, is what is given back.
+    /// Ends the commands of other nexuses on a logical unit. Each nexus processes this before it does anything more for
+    /// its initiator. The returned endings are over when all of them have done so and their commands have ended.
     pub(crate) fn purge(&mut self, purge: Purge, audience: Audience<'_>) -> Endings {
         let mut endings = Endings::default();
         for nexus in self.nexuses.iter_mut().filter(|nexus| audience.has(nexus)) {
-            // Where it has not taken notice of the last one yet, two wait for the same.
+            // If the nexus has not yet processed an earlier purge of this unit, both wait for the same ending.
             let known = nexus.purged.iter().find(|(known, _)| *known == purge);
             let ending = known.map_or_else(Ending::default, |(_, ending)| ending.clone());
             endings.add(&ending);
@@ -295,7 +296,7 @@ impl Device {
         self.nexuses.iter().any(|nexus| nexus.id == id && nexus.attentions.iter().any(|(at, _)| *at == lun))
     }
 
-    /// Takes the oldest unit attention condition of a nexus on a logical unit.
+    /// Removes and returns the oldest unit attention condition of a nexus on a logical unit.
     pub(crate) fn take_attention(&mut self, id: NexusId, lun: u16) -> Option<Sense> {
         let nexus = self.nexuses.iter_mut().find(|nexus| nexus.id == id)?;
         let at = nexus.attentions.iter().position(|(at, _)| *at == lun)?;
@@ -304,7 +305,7 @@ impl Device {
         Some(sense)
     }
 
-    /// REPORT LUNS tells what REPORTED LUNS DATA HAS CHANGED was about (SPC-5 §6.33).
+    /// Clears REPORTED LUNS DATA HAS CHANGED after REPORT LUNS (SPC-5 §6.33).
     pub(crate) fn luns_reported(&mut self, id: NexusId) {
         for nexus in self.nexuses.iter_mut().filter(|nexus| nexus.id == id) {
             nexus.attentions.retain(|(_, sense)| *sense != Sense::REPORTED_LUNS_CHANGED);
@@ -313,7 +314,7 @@ impl Device {
     }
 }
 
-/// The two ends of a nexus, as its transport names them.
+/// The initiator port and target port of a nexus, as its transport names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports {
     /// Name of the SCSI initiator port.
@@ -328,7 +329,7 @@ pub struct Ports {
     pub transport: Transport,
 }
 
-/// A SCSI transport protocol by its numbers.
+/// The numbers that identify a SCSI transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
     /// The PROTOCOL IDENTIFIER (SPC-5 §7.6.1).
@@ -337,6 +338,6 @@ pub struct Transport {
     pub version_descriptor: u16,
 }
 
-/// Names a nexus within its device, for as long as the session lasts.
+/// Identifies a nexus within its device while the session lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NexusId(pub(super) u64);

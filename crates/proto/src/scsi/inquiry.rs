@@ -1,8 +1,4 @@
-//! INQUIRY (SPC-5 §6.6).
-//!
-//! Vital product data pages (SPC-5 §7.7, SBC-4 §6.6).
-//!
-//! Fields that standard INQUIRY data and vital product data share.
+//! INQUIRY (SPC-5 §6.6) and the vital product data pages (SPC-5 §7.7, SBC-4 §6.6).
 
 use alloc::vec::Vec;
 
@@ -14,7 +10,7 @@ use super::{
     sense::{Fault, Sense},
 };
 
-/// VERSION DESCRIPTORs (SPC-5 §6.6.2), the transport's behind the first.
+/// VERSION DESCRIPTORs (SPC-5 §6.6.2). The transport's descriptor follows the first.
 const SAM_5: u16 = 0x00a0;
 const SPC_4: u16 = 0x0460;
 const SBC_3: u16 = 0x04c0;
@@ -49,14 +45,14 @@ fn standard(call: &Call<'_>) -> Vec<u8> {
     data
 }
 
-/// Characters of the unit serial number page.
+/// Length of the unit serial number in characters.
 const SERIAL_LEN: usize = 36;
 
-/// Pages in the order of their codes; the last is there with thin provisioning only.
+/// Pages in the order of their codes. The last one exists only with thin provisioning.
 const PAGES: [u8; 7] = [0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, LOGICAL_BLOCK_PROVISIONING];
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
 
-/// A page with its header, for the EVPD bit of INQUIRY.
+/// A page with its header, for an INQUIRY with EVPD.
 pub(crate) fn vpd_page(call: &Call<'_>, code: u8) -> Result<Vec<u8>, Fault> {
     let view = call.unit()?;
     let is_known = PAGES.contains(&code) && (code != LOGICAL_BLOCK_PROVISIONING || view.is_thin());
@@ -84,20 +80,21 @@ fn serial(call: &Call<'_>, view: &LunView) -> alloc::string::String {
     serial.chars().filter(char::is_ascii_graphic).take(SERIAL_LEN).collect()
 }
 
-/// SPC-5 §7.7.6: the unit by NAA and by T10 vendor ID, the target port by number and by name, the target device by name.
+/// The Device Identification page (SPC-5 §7.7.6): the logical unit by NAA and T10 vendor ID, the target port by number
+/// and name, and the target device by name.
 fn device_identification(call: &Call<'_>, view: &LunView) -> Vec<u8> {
     const BINARY: u8 = 1;
     const ASCII: u8 = 2;
     const UTF8: u8 = 3;
     const UNIT: u8 = 0x00;
-    /// PIV with the association.
+    /// PIV and the association.
     const PORT: u8 = 0x90;
     const DEVICE: u8 = 0xa0;
     let serial = serial(call, view);
     let ports = &call.nexus.ports;
     let mut page = Vec::new();
     let mut designator = |code_set: u8, association_and_type: u8, bytes: &[u8]| {
-        // The transport's protocol counts where PIV is set.
+        // The protocol identifier is valid only if PIV is set.
         let protocol = if association_and_type & 0x80 != 0 { ports.transport.protocol_identifier << 4 } else { 0 };
         page.extend_from_slice(&[protocol | code_set, association_and_type, 0, bytes.len() as u8]);
         page.extend_from_slice(bytes);
@@ -114,17 +111,17 @@ fn device_identification(call: &Call<'_>, view: &LunView) -> Vec<u8> {
     page
 }
 
-/// A SCSI name string: ends with a null and fills a multiple of four bytes (SPC-5 §7.7.6.11).
+/// A SCSI name string: null-terminated and padded to a multiple of four bytes (SPC-5 §7.7.6.11).
 fn name_string(name: &str) -> Vec<u8> {
     let mut bytes: Vec<u8> = name.bytes().take(SCSI_NAME_MAX - 1).collect();
     bytes.resize((bytes.len() + 1).next_multiple_of(4), 0);
     bytes
 }
 
-/// Longest designator that its length byte can tell, as a multiple of four.
+/// Length of the longest designator: a multiple of four that fits the length byte.
 const SCSI_NAME_MAX: usize = 252;
 
-/// NAA 3h and sixty bits of FNV-1a over the serial number: the same wherever the volume shows.
+/// NAA 3h and sixty bits of FNV-1a over the serial number, so it is the same wherever the volume is exported.
 fn locally_assigned_naa(serial: &str) -> u64 {
     let hash = serial
         .bytes()
@@ -132,7 +129,8 @@ fn locally_assigned_naa(serial: &str) -> u64 {
     3 << 60 | hash >> 4
 }
 
-/// SPC-5 §7.7.7: ordered, head of queue and simple tasks; a cache that may be volatile; LU reset clears I_T nexus loss not.
+/// The Extended INQUIRY Data page (SPC-5 §7.7.7): ordered, head of queue and simple tasks are supported, the cache may
+/// be volatile, and a LU reset does not clear I_T nexus loss.
 fn extended_inquiry(view: &LunView) -> Vec<u8> {
     let mut page = alloc::vec![0; 60];
     page[1] = 0x07; // HEADSUP, ORDSUP, SIMPSUP
@@ -140,7 +138,7 @@ fn extended_inquiry(view: &LunView) -> Vec<u8> {
     page
 }
 
-/// SBC-4 §6.6.4.
+/// The Block Limits page (SBC-4 §6.6.4).
 fn block_limits(view: &LunView) -> Vec<u8> {
     let mut page = alloc::vec![0; 60];
     let mut put = |at: usize, bytes: &[u8]| page[at - 4..at - 4 + bytes.len()].copy_from_slice(bytes);
@@ -157,7 +155,8 @@ fn block_limits(view: &LunView) -> Vec<u8> {
     page
 }
 
-/// SBC-4 §6.6.2: a medium that does not rotate; after an erasure reads give zeros (WABEREQ 01b).
+/// The Block Device Characteristics page (SBC-4 §6.6.2): the medium does not rotate, and erased blocks read as zeros
+/// (WABEREQ 01b).
 fn block_device_characteristics(view: &LunView) -> Vec<u8> {
     let mut page = alloc::vec![0; 60];
     page[..2].copy_from_slice(&1u16.to_be_bytes());
@@ -165,12 +164,12 @@ fn block_device_characteristics(view: &LunView) -> Vec<u8> {
     page
 }
 
-/// SBC-4 §6.6.7: LBPU, LBPWS, LBPWS10 and LBPRZ of a thin logical unit.
+/// The Logical Block Provisioning page (SBC-4 §6.6.7): LBPU, LBPWS, LBPWS10 and LBPRZ of a thin logical unit.
 fn logical_block_provisioning(view: &LunView) -> Vec<u8> {
     alloc::vec![0, 0xe0 | u8::from(view.unmapped_reads_zero()) << 2, 0x02, 0]
 }
 
-/// No device is here: peripheral qualifier 011b, type 1Fh.
+/// No device at this LUN: peripheral qualifier 011b, type 1Fh.
 const NO_UNIT: u8 = 0x7f;
 
 /// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE.
@@ -178,7 +177,7 @@ pub(crate) fn peripheral(call: &Call<'_>) -> u8 {
     if call.view.is_some() { 0x00 } else { NO_UNIT }
 }
 
-/// Left-aligned ASCII, filled with spaces (SPC-5 §4.3.1).
+/// Left-aligned ASCII, padded with spaces (SPC-5 §4.3.1).
 pub(crate) fn put_ascii(field: &mut [u8], text: &str) {
     let mut bytes = text.bytes().filter(|byte| (0x20..0x7f).contains(byte));
     field.fill_with(|| bytes.next().unwrap_or(b' '));

@@ -1,4 +1,4 @@
-//! Logical unit numbers (SAM-5 §4.7) and what a nexus keeps at hand of a logical unit.
+//! Logical unit numbers (SAM-5 §4.7), and what a nexus caches of a logical unit.
 
 use super::{
     cdb::Extent,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Backend, UnitId, reservation::Barred};
 
-/// The number behind a LUN field of one level: peripheral device, flat space or extended flat addressing.
+/// Decodes a single-level LUN field: peripheral device, flat space or extended flat addressing.
 pub fn decode_lun(field: u64) -> Option<u16> {
     let [first, second, third, fourth, rest @ ..] = field.to_be_bytes();
     if rest != [0; 4] {
@@ -21,7 +21,7 @@ pub fn decode_lun(field: u64) -> Option<u16> {
     }
 }
 
-/// The LUN field of a number; the inverse of `decode_lun`.
+/// Encodes a LUN field; the inverse of `decode_lun`.
 pub fn encode_lun(lun: u16) -> u64 {
     match lun {
         0..=0xff => u64::from(lun) << 48,
@@ -45,12 +45,12 @@ pub(crate) struct LunView {
     pub(crate) erasable: bool,
     /// A unit attention condition is pending.
     pub(crate) attention: bool,
-    /// What reservations of others keep this nexus from.
+    /// What reservations of others forbid to this nexus.
     pub(crate) barred: Barred,
 }
 
 impl LunView {
-    /// All logical units of `device` whose volumes are there, in the order of their LUNs.
+    /// All logical units of `device` whose volumes exist, sorted by LUN.
     pub(crate) fn all(device: &Device, nexus: NexusId, backend: &dyn Backend) -> alloc::vec::Vec<Self> {
         let views = device.luns.iter().filter_map(|unit| {
             let geometry = backend.geometry(unit.config.unit)?;
@@ -90,7 +90,8 @@ impl LunView {
         if self.is_write_protected() { Err(Sense::WRITE_PROTECTED.into()) } else { Ok(()) }
     }
 
-    /// LBA OUT OF RANGE for an extent that begins beyond the last block, however short, or ends there (SBC-4 §5.11).
+    /// Fails with LBA OUT OF RANGE if the extent starts or ends beyond the last block, even if it is empty (SBC-4
+    /// §5.11).
     pub(crate) fn check_extent(&self, extent: Extent) -> Result<(), Fault> {
         match extent.lba.checked_add(extent.blocks.into()) {
             Some(end) if extent.lba < self.blocks && end <= self.blocks => Ok(()),

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::UnitOp;
 
-/// READ (6), (10), (12), (16). With FUA the blocks come from the medium, where a cache holds newer ones after those were written
-/// to it (SBC-4 §4.15).
+/// READ (6), (10), (12), (16). With FUA the blocks are read from the medium. If a cache holds newer ones, they are
+/// first written to the medium (SBC-4 §4.15).
 pub(crate) fn read(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     let (offset, len) = bytes_of(&view, call.cdb.extent())?;
@@ -21,17 +21,17 @@ pub(crate) fn read(call: &mut Call<'_>) -> Handled {
     Ok(Next::Medium { unit: view.unit, op: UnitOp::Read { offset, len, durable: has_fua(call) }, after })
 }
 
-/// WRITE (6), (10), (12), (16). FUA, or a write cache that is off, makes it durable.
+/// WRITE (6), (10), (12), (16). The write is durable if FUA is set or the write cache is off.
 pub(crate) fn write(call: &mut Call<'_>) -> Handled {
     write_extent(call, has_fua(call))
 }
 
-/// READ (6) and WRITE (6) have a part of the address where others have FUA.
+/// READ (6) and WRITE (6) have part of the address at the position of FUA.
 fn has_fua(call: &Call<'_>) -> bool {
     call.cdb.opcode() > 0x1f && call.cdb.bit(1, 3)
 }
 
-/// WRITE AND VERIFY (10), (12), (16): what is on stable storage is verified by the volume beneath.
+/// WRITE AND VERIFY (10), (12), (16). The data are written to stable storage; verification is left to the volume.
 pub(crate) fn write_and_verify(call: &mut Call<'_>) -> Handled {
     if byte_check(call) > 1 {
         return Err(Sense::cdb_field(1, Some(2)).into());
@@ -39,7 +39,7 @@ pub(crate) fn write_and_verify(call: &mut Call<'_>) -> Handled {
     write_extent(call, true)
 }
 
-/// ORWRITE (16): bits that are set stay set.
+/// ORWRITE (16): a bit that is set stays set.
 pub(crate) fn or_write(call: &mut Call<'_>) -> Handled {
     change_extent(call, has_fua(call), |offset, len, durable| UnitOp::OrWrite { offset, len, durable })
 }
@@ -57,8 +57,9 @@ fn change_extent(call: &Call<'_>, durable: bool, op: impl FnOnce(u64, u32, bool)
     take_data(call, &view, wanted, after, |len| op(offset, len, durable))
 }
 
-/// VERIFY (10), (12), (16). BYTCHK 00b reads and drops the data, 01b compares; 11b, one block against all, is supported for
-/// one block only, where it is the same as 01b. What is verified is on the medium: a cache is written to it first (SBC-4 §4.15).
+/// VERIFY (10), (12), (16). BYTCHK 00b reads the blocks and discards them; 01b compares them with the data. 11b
+/// compares one block with all blocks; it is supported only for one block, where it equals 01b. The verified blocks are
+/// on the medium: a cache is written to it first (SBC-4 §4.15).
 pub(crate) fn verify(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     let extent = call.cdb.extent();
@@ -79,7 +80,7 @@ fn byte_check(call: &Call<'_>) -> u8 {
     call.cdb.u8(1) >> 1 & 3
 }
 
-/// COMPARE AND WRITE: the data-out must be exactly what is compared and what is written.
+/// COMPARE AND WRITE. The data-out must have exactly the length of both halves.
 pub(crate) fn compare_and_write(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     let extent = call.cdb.extent();
@@ -100,12 +101,13 @@ pub(crate) fn compare_and_write(call: &mut Call<'_>) -> Handled {
     Ok(Next::Medium { unit: view.unit, op, after })
 }
 
-/// MAXIMUM COMPARE AND WRITE LENGTH: both halves must fit one transfer, and the field is one byte.
+/// MAXIMUM COMPARE AND WRITE LENGTH: both halves must fit into one transfer, and the field has one byte.
 pub(crate) fn max_compare_and_write(view: &LunView) -> u8 {
     u8::try_from((view.max_io_blocks / 2).max(1)).unwrap_or(u8::MAX)
 }
 
-/// SYNCHRONIZE CACHE (10), (16): the whole cache is flushed, whatever the range; IMMED gets its status at the end too.
+/// SYNCHRONIZE CACHE (10), (16). Flushes the whole cache whatever the range is. With IMMED, status also comes after the
+/// flush.
 pub(crate) fn synchronize_cache(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     view.check_extent(call.cdb.extent())?;
@@ -116,14 +118,15 @@ pub(crate) fn synchronize_cache(call: &mut Call<'_>) -> Handled {
     })
 }
 
-/// PRE-FETCH (10), (16): GOOD instead of CONDITION MET says that the blocks may not have been kept.
+/// PRE-FETCH (10), (16). GOOD, instead of CONDITION MET, means that the blocks may not have been cached.
 pub(crate) fn pre_fetch(call: &mut Call<'_>) -> Handled {
     call.unit()?.check_extent(call.cdb.extent())?;
     good()
 }
 
-/// Starts an operation that takes `wanted` bytes. An initiator that announces less has only the whole blocks processed that
-/// it sends, and a part of a block is refused before anything is (FCP-4 §9.4.2, which iSCSI initiators expect as well).
+/// Starts an operation that takes `wanted` bytes. If the initiator announces fewer bytes, only the whole blocks that it
+/// sends are processed. A partial block is rejected before anything is processed (FCP-4 §9.4.2; iSCSI initiators expect
+/// the same).
 #[allow(clippy::unnecessary_wraps, reason = "the type of a handler's answer")]
 fn take_data(
     call: &Call<'_>,
@@ -143,7 +146,8 @@ fn take_data(
     Ok(Next::Medium { unit: view.unit, op: op(len), after: AfterMedium { data_out_len: wanted, ..after } })
 }
 
-/// Offset and length in bytes of an extent on the unit; more than MAXIMUM TRANSFER LENGTH is an invalid field (SBC-4 §6.6.4).
+/// Offset and length of an extent in bytes. An extent longer than MAXIMUM TRANSFER LENGTH is an invalid field (SBC-4
+/// §6.6.4).
 fn bytes_of(view: &LunView, extent: Extent) -> Result<(u64, u32), Fault> {
     view.check_extent(extent)?;
     if extent.blocks > view.max_io_blocks {

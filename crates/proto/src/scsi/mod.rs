@@ -1,8 +1,8 @@
-//! The SCSI device server and the initiator's command builders (SAM-5, SPC-5, SBC-4), knowing no transport.
+//! The SCSI device server and the initiator's command builders (SAM-5, SPC-5, SBC-4), independent of the transport.
 //!
-//! A transport makes a [`Device`] shared by all sessions of a target, and a [`Nexus`] for each session. It hands every
-//! command to [`Nexus::command`] and does what [`Next`] says. Target side: one file a family of commands, and one table
-//! (`opcodes`) that says which handler runs and which bits of the CDB may be set.
+//! A transport creates one [`Device`] for all sessions of a target, and one [`Nexus`] per session. It passes every
+//! command to [`Nexus::command`] and executes the returned [`Next`]. The target's side has one file per family of
+//! commands. One table (`opcodes`) maps commands to handlers and states which bits of the CDB may be set.
 
 mod call;
 mod cdb;
@@ -33,37 +33,38 @@ use alloc::vec::Vec;
 use self::lun::LunView;
 use crate::{Endings, Payload, UnitId, UnitOp};
 
-/// One command as a transport hands it on.
+/// A command as a transport passes it on.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
     /// The eight bytes of the LUN field, big endian.
     pub lun: u64,
     pub cdb: &'a [u8],
-    /// Bytes that the initiator says it sends.
+    /// Length of the data that the initiator announces to send, in bytes.
     pub data_out_len: u32,
-    /// Bytes that the initiator has room for.
+    /// Size of the initiator's buffer for data, in bytes.
     pub data_in_len: u32,
 }
 
-/// What a transport does next about a command.
+/// The transport's next step for a command.
 #[derive(Debug)]
 pub enum Next {
-    /// Data-in, then status, now.
+    /// Send data-in, then status, at once.
     Respond(Response),
-    /// The same once the commands of other nexuses that this one aborted have ended. Their transports are to be notified.
+    /// Send the response when the commands of other nexuses that this one aborted have ended. Their connections must be
+    /// notified.
     RespondAfter(Endings, Response),
-    /// Start `op` on `unit` (collecting `op.data_len()` bytes of data-out where the backend says `NeedData`), then call
-    /// [`Nexus::medium_done`]. `op.data_len()` never exceeds `data_out_len` of the command.
+    /// Start `op` on `unit`, then call [`Nexus::medium_done`]. If the backend returns `NeedData`, collect
+    /// `op.data_len()` bytes of data-out, which is never more than the command's `data_out_len`.
     Medium { unit: UnitId, op: UnitOp, after: AfterMedium },
-    /// Collect this many bytes of data-out (never more than `data_out_len` of the command), then call
+    /// Collect this many bytes of data-out, which is never more than the command's `data_out_len`. Then call
     /// [`Nexus::parameters`] with the same command.
     Parameters { len: u32 },
 }
 
-/// What the end of a medium operation means for its command; small and `Copy`, kept by the transport meanwhile.
+/// How to end a command after its medium operation. It is small and `Copy`; the transport keeps it meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfterMedium {
-    /// The data read belong to the initiator (not so for VERIFY).
+    /// The data read are sent to the initiator (not for VERIFY).
     pub(crate) returns_data: bool,
     pub(crate) descriptor_sense: bool,
     pub(crate) writes: bool,
@@ -77,7 +78,7 @@ impl AfterMedium {
     }
 }
 
-/// Data for the initiator, already cut to the allocation length of the CDB.
+/// Data for the initiator, truncated to the allocation length of the CDB.
 #[derive(Debug)]
 pub enum DataIn {
     None,
@@ -99,14 +100,14 @@ impl DataIn {
     }
 }
 
-/// The end of a command. The transport computes residuals from `data.len()` and `data_out_len` against what the initiator
-/// announced.
+/// The response to a command. The transport computes residuals by comparing `data.len()` and `data_out_len` with what
+/// the initiator announced.
 #[derive(Debug)]
 pub struct Response {
     pub status: u8,
     pub sense: Option<Sense>,
     pub data: DataIn,
-    /// Bytes of data-out that the CDB called for, which may be more or less than the initiator sent.
+    /// Bytes of data-out that the CDB requires, which may be more or fewer than the initiator sent.
     pub data_out_len: u32,
 }
 
@@ -128,7 +129,7 @@ impl Response {
         Self { status: status::CHECK_CONDITION, sense: Some(sense), data: DataIn::None, data_out_len: 0 }
     }
 
-    /// GOOD with data, cut to the allocation length.
+    /// GOOD with data, truncated to the allocation length.
     pub(crate) fn data(mut bytes: Vec<u8>, allocation_len: u32) -> Self {
         bytes.truncate(allocation_len as usize);
         Self { status: status::GOOD, sense: None, data: DataIn::Inline(bytes), data_out_len: 0 }

@@ -1,5 +1,5 @@
-//! MODE SENSE and MODE SELECT (SPC-5 §6.13 to §6.16, §7.5; SBC-4 §6.5): caching, control, control extension, informational
-//! exceptions. WCE, SWP and D_SENSE can be changed, by any nexus for all; nothing is saved.
+//! MODE SENSE and MODE SELECT (SPC-5 §6.13 to §6.16, §7.5; SBC-4 §6.5). The pages are caching, control, control
+//! extension and informational exceptions. Any nexus can change WCE, SWP and D_SENSE for all; nothing is saved.
 
 use alloc::vec::Vec;
 
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::UnitOp;
 
-/// One page, or a subpage.
+/// A mode page or subpage.
 struct Page {
     code: u8,
     subpage: u8,
-    /// The page behind its header, for a state of the logical unit.
+    /// Encodes the page without its header from the state of a logical unit.
     parameters: fn(ModeState) -> Vec<u8>,
-    /// Sets the state from a page that was checked against what is changeable.
+    /// Applies a page in which only changeable bits differ.
     apply: fn(&mut ModeState, &[u8]),
 }
 
-/// In the order in which "all pages" lists them.
+/// The pages in the order in which a request for all pages returns them.
 static PAGES: &[Page] = &[
     Page {
         code: 0x08,
@@ -37,7 +37,7 @@ static PAGES: &[Page] = &[
     Page {
         code: 0x0a,
         subpage: 0,
-        // GLTSD: no log parameters are saved. QUEUE ALGORITHM MODIFIER 1: commands may be reordered freely.
+        // GLTSD: log parameters are not saved. QUEUE ALGORITHM MODIFIER 1: commands may be reordered freely.
         parameters: |mode| {
             let mut page = alloc::vec![0; 10];
             page[0] = 0x02 | u8::from(mode.descriptor_sense) << 2;
@@ -69,7 +69,7 @@ const ALL_PAGES: u8 = 0x3f;
 const ALL_SUBPAGES: u8 = 0xff;
 
 impl Page {
-    /// Header and parameters.
+    /// The page with its header.
     fn encode(&self, parameters: &[u8]) -> Vec<u8> {
         let mut bytes = match self.subpage {
             0 => alloc::vec![self.code, parameters.len() as u8],
@@ -82,7 +82,7 @@ impl Page {
         bytes
     }
 
-    /// A 1 for each bit that MODE SELECT may change: those in which the states with everything on and everything off differ.
+    /// A 1 for each bit that MODE SELECT may change. It compares the page with all states on and all states off.
     fn changeable(&self) -> Vec<u8> {
         let state = |on| ModeState { write_cache: on, software_write_protect: on, descriptor_sense: on };
         let (on, off) = ((self.parameters)(state(true)), (self.parameters)(state(false)));
@@ -127,19 +127,19 @@ pub(crate) fn mode_sense_10(call: &mut Call<'_>) -> Handled {
     answer(data, call.cdb.u16(7))
 }
 
-/// WP and DPOFUA, SBC-4 §6.5.1.
+/// WP and DPOFUA (SBC-4 §6.5.1).
 fn device_specific(view: &LunView) -> u8 {
     u8::from(view.is_write_protected()) << 7 | 0x10
 }
 
-/// Short LBA mode parameter block descriptor, SBC-4 §6.5.2.2.
+/// Short LBA mode parameter block descriptor (SBC-4 §6.5.2.2).
 fn short_descriptor(view: &LunView) -> [u8; 8] {
     let blocks = u32::try_from(view.blocks).unwrap_or(u32::MAX).to_be_bytes();
     let size = view.block_size.to_be_bytes();
     [blocks[0], blocks[1], blocks[2], blocks[3], 0, size[1], size[2], size[3]]
 }
 
-/// The pages that the CDB asks for, with current, changeable or default values.
+/// The pages that the CDB requests, with current, changeable or default values.
 fn pages(call: &Call<'_>, view: &LunView) -> Result<Vec<u8>, Fault> {
     let (control, code, subpage) = (call.cdb.u8(2) >> 6, call.cdb.u8(2) & 0x3f, call.cdb.u8(3));
     let lun = view.lun;
@@ -186,7 +186,7 @@ pub(crate) fn mode_select_10_parameters(call: &mut Call<'_>, data: &[u8]) -> Han
     select(call, data, 8, u16::from_be_bytes([header[6], header[7]]).into())
 }
 
-/// Checks the whole list before any of it counts (SPC-5 §6.13).
+/// Checks the whole list before applying any of it (SPC-5 §6.13).
 fn select(call: &Call<'_>, data: &[u8], header_len: usize, descriptor_len: usize) -> Handled {
     let view = call.unit()?;
     let descriptor = data.get(header_len..header_len + descriptor_len).ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
@@ -206,14 +206,15 @@ fn select(call: &Call<'_>, data: &[u8], header_len: usize, descriptor_len: usize
         });
     }
     if view.mode.write_cache && !mode.write_cache {
-        // What the cache still holds is written before status (SBC-4 §6.5.6).
+        // The cache must be written to the medium before status (SBC-4 §6.5.6).
         let after = AfterMedium { writes: true, data_out_len: data.len() as u32, ..AfterMedium::new(&view) };
         return Ok(Next::Medium { unit: view.unit, op: UnitOp::Flush, after });
     }
     accepted(data.len())
 }
 
-/// A block descriptor may say what is so already: the number of blocks or 0 (or all ones), and the block size.
+/// A block descriptor must not change anything: the number of blocks must be the current one, 0 or all ones, and the
+/// block size the current one.
 fn check_descriptor(view: &LunView, descriptor: &[u8], at: usize) -> Result<(), Fault> {
     let wrong = |byte: usize| Fault::Check(Sense::parameter_field((at + byte) as u16, None));
     if descriptor.is_empty() {
@@ -227,7 +228,7 @@ fn check_descriptor(view: &LunView, descriptor: &[u8], at: usize) -> Result<(), 
     if descriptor[5..] == ours[5..] { Ok(()) } else { Err(wrong(5)) }
 }
 
-/// Takes one page off the front of `bytes`, which begin at byte `at` of the parameter list; returns its length.
+/// Applies the page at the start of `bytes`, which is byte `at` of the parameter list; returns its length.
 fn select_page(mode: &mut ModeState, bytes: &[u8], at: usize) -> Result<usize, Fault> {
     let wrong = |byte: usize, bit| Fault::Check(Sense::parameter_field((at + byte) as u16, bit));
     let has_subpage = bytes[0] & 0x40 != 0;

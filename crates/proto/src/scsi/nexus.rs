@@ -1,4 +1,4 @@
-//! One I_T nexus: what a session knows of its device.
+//! One I_T nexus: a session's view of its device.
 
 use alloc::{rc::Rc, sync::Arc, vec::Vec};
 use core::{
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::{Backend, Ending, Endings, Origin, Payload, Shared, UnitError};
 
-/// Task management functions of SAM-5 §7 that reach the device server. The transport aborts the tasks themselves.
+/// Task management functions of SAM-5 §7 that affect the device server. The transport aborts the tasks themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskManagement {
     AbortTask,
     AbortTaskSet,
     ClearTaskSet,
     LogicalUnitReset,
-    /// Of this nexus, on all logical units.
+    /// Resets this nexus on all logical units.
     NexusReset,
     /// TARGET WARM RESET and TARGET COLD RESET.
     TargetReset,
@@ -34,7 +34,7 @@ pub enum TaskManagementResponse {
     Complete,
     NoLun,
     Unsupported,
-    /// Too many functions wait, or what it aborted does not end.
+    /// Too many functions are waiting, or the aborted tasks do not end.
     Failed,
 }
 
@@ -43,17 +43,17 @@ pub struct Nexus {
     device: Rc<dyn Shared<Device>>,
     pub(crate) id: NexusId,
     pub(crate) ports: Ports,
-    /// Who counts for what is kept beyond the session.
+    /// The origin against whose limit the nexus's registrations count, also after the session.
     pub(crate) origin: Origin,
     has_purged: Arc<AtomicBool>,
     epoch: Arc<AtomicU64>,
     seen_epoch: u64,
-    /// In the order of their LUNs.
+    /// Sorted by LUN.
     views: Vec<LunView>,
 }
 
 impl Nexus {
-    /// Begins a session on `device`.
+    /// Starts a session on `device`.
     pub fn new(device: Rc<dyn Shared<Device>>, ports: Ports, origin: Origin) -> Self {
         let ((id, has_purged), epoch) = with(&*device, |device| (device.join(ports.clone()), device.epoch()));
         Self { device, id, ports, origin, has_purged, epoch, seen_epoch: 0, views: Vec::new() }
@@ -63,7 +63,7 @@ impl Nexus {
         with(&*self.device, use_it)
     }
 
-    /// Ends a command whose medium operation is done.
+    /// Ends a command whose medium operation is complete.
     #[allow(clippy::unused_self, reason = "a session's command ends where it began")]
     pub fn medium_done(&mut self, after: AfterMedium, result: Result<Option<Payload>, UnitError>) -> Response {
         let mut response = match result {
@@ -83,17 +83,18 @@ impl Nexus {
         response
     }
 
-    /// Another nexus ended commands of this one. To be asked before anything is done for the initiator; then `end_purged`.
+    /// Whether another nexus ended commands of this one. Check this before doing anything for the initiator; if true,
+    /// call `end_purged`.
     #[inline]
     pub fn is_purged(&self) -> bool {
         self.has_purged.load(Ordering::Relaxed)
     }
 
-    /// Ends what another nexus wanted ended: `abort` aborts the tasks that have one of these LUNs, keeps the `Ending` for
-    /// what goes on of them, and says whether there were any. They end without status, as the Control mode page's TAS is 0
-    /// (SAM-5 §5.6, §7.4).
+    /// Ends the tasks that another nexus asked to end. `abort` aborts the tasks on the given LUN, keeps the `Ending`
+    /// for operations that continue, and returns whether there were any tasks. They end without status, because TAS of
+    /// the Control mode page is 0 (SAM-5 §5.6, §7.4).
     pub fn end_purged(&mut self, mut abort: impl FnMut(&dyn Fn(u64) -> bool, &Ending) -> bool) {
-        // First the flag: what comes in between sets it again.
+        // Clear the flag first: a purge that comes meanwhile sets it again.
         self.has_purged.store(false, Ordering::Relaxed);
         let id = self.id;
         for (Purge { lun, is_told }, ending) in self.with_device(|device| device.take_purged(id)) {
@@ -104,8 +105,8 @@ impl Nexus {
         }
     }
 
-    /// Does what a task management function means for the device; the transport aborts the tasks of this nexus. The function
-    /// is answered once the commands of other nexuses, which `endings` gets, have ended too (SAM-5 §7.1).
+    /// Applies a task management function to the device; the transport aborts the tasks of this nexus. The function
+    /// must be answered when the commands of other nexuses, which are added to `endings`, have ended too (SAM-5 §7.1).
     pub fn task_management(
         &mut self,
         function: TaskManagement,
@@ -139,7 +140,7 @@ impl Nexus {
         })
     }
 
-    /// The session ended.
+    /// Ends the session.
     pub fn lost(&mut self) {
         let id = self.id;
         self.with_device(|device| device.leave(id));
@@ -150,7 +151,7 @@ impl Nexus {
         self.views.get(at)
     }
 
-    /// Fills the cache again where the device changed since.
+    /// Refreshes the cache if the device has changed.
     pub(super) fn refresh(&mut self, backend: &dyn Backend) {
         let epoch = self.epoch.load(Ordering::Acquire);
         if epoch != self.seen_epoch {

@@ -1,13 +1,9 @@
-//! The commands of the device server: one row a command, which says what runs it and which bits of its CDB may be set.
-//! Dispatch and REPORT SUPPORTED OPERATION CODES both read it, so this is the place to add a command.
+//! The command table of the device server: one row per command, with its handler and the bits of its CDB that may be
+//! set. To add a command, add a row: dispatch, REPORT SUPPORTED OPERATION CODES and TASK MANAGEMENT FUNCTIONS (SPC-5
+//! §6.34 and §6.35), and the descriptions of CDBs in traces all use the table.
 //!
-//! Not here, and so INVALID COMMAND OPERATION CODE: WRITE ATOMIC, EXTENDED COPY and RECEIVE COPY RESULTS, FORMAT UNIT, REPORT TARGET PORT GROUPS, LOG SENSE.
-//!
-//! The way of a command through its nexus to the handler that the table of commands names.
-//!
-//! REPORT SUPPORTED OPERATION CODES and TASK MANAGEMENT FUNCTIONS (SPC-5 §6.34 and §6.35), read off the table of commands.
-//!
-//! A CDB in words, for people who read traces.
+//! Not supported, so they get INVALID COMMAND OPERATION CODE: WRITE ATOMIC, EXTENDED COPY and RECEIVE COPY RESULTS,
+//! FORMAT UNIT, REPORT TARGET PORT GROUPS, LOG SENSE.
 
 use alloc::{format, string::String, vec::Vec};
 use core::fmt::Write;
@@ -44,7 +40,7 @@ const fn cdb(bytes: &[u8]) -> Usage {
     usage
 }
 
-/// Commands on blocks: LBA and number of blocks, `flags` in byte 1, and a group number, which means nothing here.
+/// Usage of block commands: LBA, number of blocks, `flags` in byte 1, and a group number, which is ignored.
 const fn block_10(opcode: u8, flags: u8) -> Usage {
     cdb(&[opcode, flags, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0x00])
 }
@@ -99,7 +95,7 @@ impl Entry {
     }
 }
 
-/// Sorted by operation code, then service action.
+/// The command table, sorted by operation code, then service action.
 #[rustfmt::skip]
 static TABLE: &[Entry] = &[
     entry("TEST UNIT READY", Class::Ready, cdb(&[0x00, 0, 0, 0, 0, 0]), unit::test_unit_ready),
@@ -195,7 +191,7 @@ static TABLE: &[Entry] = &[
     entry("READ DEFECT DATA(12)", Class::Reads, cdb(&[0xb7, 0x1f, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]), unit::read_defect_data_12),
 ];
 
-/// First row of each operation code in `TABLE`; `u8::MAX` where there is none.
+/// First row of each operation code in `TABLE`; `u8::MAX` if there is none.
 static FIRST: [u8; 256] = {
     let mut first = [u8::MAX; 256];
     let mut at = TABLE.len();
@@ -209,7 +205,7 @@ static FIRST: [u8; 256] = {
 pub(crate) static COMMANDS: Commands = Commands { rows: TABLE, first: &FIRST };
 
 impl Nexus {
-    /// Begins a command.
+    /// Starts a command.
     pub fn command(&mut self, command: &Command<'_>, backend: &dyn Backend) -> Next {
         self.dispatch(command, backend, |entry, call| {
             call.admit(entry)?;
@@ -217,7 +213,7 @@ impl Nexus {
         })
     }
 
-    /// Goes on with a command once the data-out asked for with [`Next::Parameters`] are there.
+    /// Continues a command when the data-out requested by [`Next::Parameters`] have arrived.
     pub fn parameters(&mut self, command: &Command<'_>, data: &[u8], backend: &dyn Backend) -> Next {
         self.dispatch(command, backend, |entry, call| match entry.parameters {
             Some(parameters) => parameters(call, data),
@@ -256,7 +252,7 @@ impl Nexus {
     }
 }
 
-/// Command timeouts descriptor without any figure.
+/// A command timeouts descriptor that reports no values.
 const NO_TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 pub(crate) fn report_supported_opcodes(call: &mut Call<'_>) -> Handled {
@@ -267,7 +263,7 @@ pub(crate) fn report_supported_opcodes(call: &mut Call<'_>) -> Handled {
     let row = rows.iter().find(|row| row.service_action() == action);
     let data = match call.cdb.u8(2) & 0x07 {
         0 => all(call, with_timeouts),
-        // The options that fit a command with service actions do not fit one without, and the other way round.
+        // Reporting option 1 is for commands without service actions, option 2 for commands with service actions.
         1 if has_actions => return Err(Sense::cdb_field(2, Some(2)).into()),
         1 => one(rows.first().copied(), with_timeouts),
         2 if !has_actions && !rows.is_empty() => return Err(Sense::cdb_field(2, Some(2)).into()),
@@ -293,7 +289,7 @@ fn all(call: &Call<'_>, with_timeouts: bool) -> Vec<u8> {
     data
 }
 
-/// One command, SUPPORT 011b (as the standard says) or 001b (not supported).
+/// One command: SUPPORT is 011b (according to a standard) or 001b (not supported).
 fn one(row: Option<&Entry>, with_timeouts: bool) -> Vec<u8> {
     let Some(row) = row else { return alloc::vec![0, 0x01, 0, 0] };
     let mut data = alloc::vec![0, u8::from(with_timeouts) << 7 | 0x03, 0, row.usage().len() as u8];
@@ -304,7 +300,7 @@ fn one(row: Option<&Entry>, with_timeouts: bool) -> Vec<u8> {
     data
 }
 
-/// ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
+/// Supported: ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
 pub(crate) fn report_supported_task_management(call: &mut Call<'_>) -> Handled {
     let is_extended = call.cdb.bit(2, 7);
     let mut data = alloc::vec![0xda, 0, 0, 0];
@@ -315,7 +311,7 @@ pub(crate) fn report_supported_task_management(call: &mut Call<'_>) -> Handled {
     answer(data, call.cdb.u32(6))
 }
 
-/// Name of the command and its main fields, such as `READ(10) lba=8 blocks=1 FUA`.
+/// Describes a command by its name and main fields, e.g. `READ(10) lba=8 blocks=1 FUA`.
 pub fn describe_cdb(cdb: &[u8]) -> String {
     let Some(&opcode) = cdb.first() else { return String::from("empty CDB") };
     let Some(first) = COMMANDS.rows_of(opcode, None).next() else { return format!("unknown command {opcode:#04x}") };
@@ -331,7 +327,7 @@ pub fn describe_cdb(cdb: &[u8]) -> String {
     text
 }
 
-/// Fields of a command, each with a space before it. Writing to a string does not fail.
+/// Appends the fields of a command, each after a space. Writing to a string does not fail.
 fn describe_fields(cdb: Cdb<'_>, text: &mut String) {
     let _ = match cdb.opcode() {
         0x08 | 0x0a | 0x28 | 0x2a | 0x2e | 0x2f | 0x34 | 0x35 | 0x41 | 0x88..=0x93 | 0xa8 | 0xaa | 0xae | 0xaf => {

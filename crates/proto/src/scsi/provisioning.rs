@@ -1,5 +1,4 @@
-//! Commands about blocks as a resource: UNMAP, WRITE SAME, SANITIZE, GET LBA STATUS (SBC-4 §4.7, §5).
-//!
+//! Commands that allocate, deallocate or query blocks: UNMAP, WRITE SAME, SANITIZE, GET LBA STATUS (SBC-4 §4.7, §5),
 //! READ CAPACITY (10) and (16) (SBC-4 §5.17 and §5.18).
 
 use alloc::vec::Vec;
@@ -13,13 +12,13 @@ use super::{
 };
 use crate::{UnitOp, wire::Reader};
 
-/// MAXIMUM UNMAP LBA COUNT: bounds how long one command may keep a volume busy.
+/// MAXIMUM UNMAP LBA COUNT: limits how long one command may keep a volume busy.
 pub(crate) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT: a parameter list of 4 KiB.
 pub(crate) const UNMAP_DESCRIPTORS_MAX: u32 = 255;
-/// Bounds MAXIMUM WRITE SAME LENGTH in bytes: as long as a volume should be kept busy filling.
+/// Limits MAXIMUM WRITE SAME LENGTH in bytes, and so how long one command may keep a volume busy.
 const WRITE_SAME_BYTES_MAX: u32 = 64 << 20;
-/// And in blocks: what the shorter of the two commands can say.
+/// Limits MAXIMUM WRITE SAME LENGTH in blocks: the maximum of WRITE SAME (10).
 const WRITE_SAME_BLOCKS_MAX: u32 = 0xffff;
 
 const UNMAP_HEADER_LEN: usize = 8;
@@ -30,7 +29,7 @@ pub(crate) fn max_write_same_blocks(view: &LunView) -> u32 {
     (WRITE_SAME_BYTES_MAX / view.block_size).clamp(1, WRITE_SAME_BLOCKS_MAX)
 }
 
-/// UNMAP: collects the parameter list.
+/// UNMAP: requests the parameter list.
 pub(crate) fn unmap(call: &mut Call<'_>) -> Handled {
     call.unit()?.check_writable()?;
     let len = call.cdb.u16(7);
@@ -40,7 +39,7 @@ pub(crate) fn unmap(call: &mut Call<'_>) -> Handled {
     call.collect(len.into())
 }
 
-/// UNMAP with its parameter list: nothing is unmapped where one descriptor is wrong.
+/// UNMAP with its parameter list. If one descriptor is invalid, nothing is unmapped.
 pub(crate) fn unmap_parameters(call: &mut Call<'_>, data: &[u8]) -> Handled {
     let view = call.unit()?;
     let ranges = parse_unmap(&view, data)?;
@@ -51,7 +50,7 @@ pub(crate) fn unmap_parameters(call: &mut Call<'_>, data: &[u8]) -> Handled {
     Ok(Next::Medium { unit: view.unit, op: UnitOp::Unmap { ranges, durable: !view.mode.write_cache }, after })
 }
 
-/// Ranges in bytes of an UNMAP parameter list (SBC-4 §5.35.2).
+/// Parses an UNMAP parameter list into byte ranges (SBC-4 §5.35.2).
 fn parse_unmap(view: &LunView, data: &[u8]) -> Result<Vec<(u64, u64)>, Fault> {
     let mut reader = Reader::new(data);
     let short = |_| Fault::Check(Sense::PARAMETER_LIST_LENGTH_ERROR);
@@ -89,7 +88,8 @@ fn parse_unmap(view: &LunView, data: &[u8]) -> Result<Vec<(u64, u64)>, Fault> {
     Ok(ranges)
 }
 
-/// WRITE SAME (10), (16). No blocks means up to the last; UNMAP with data still writes the data, which is always right.
+/// WRITE SAME (10), (16). A number of blocks of 0 means up to the last block. UNMAP with data still writes the data,
+/// which is always correct.
 pub(crate) fn write_same(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     let extent = call.cdb.extent();
@@ -121,8 +121,8 @@ pub(crate) fn write_same(call: &mut Call<'_>) -> Handled {
     Ok(Next::Medium { unit: view.unit, op, after })
 }
 
-/// SANITIZE, BLOCK ERASE (SBC-4 §5.30): the whole unit, which then reads as zeros, caches too. Status comes at the end with
-/// IMMED too.
+/// SANITIZE with BLOCK ERASE (SBC-4 §5.30): erases the whole unit, including caches; it then reads as zeros. With
+/// IMMED, status also comes at the end.
 pub(crate) fn block_erase(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     view.check_writable()?;
@@ -131,12 +131,12 @@ pub(crate) fn block_erase(call: &mut Call<'_>) -> Handled {
     Ok(Next::Medium { unit: view.unit, op: UnitOp::Unmap { ranges: alloc::vec![all], durable: true }, after })
 }
 
-/// SANITIZE, EXIT FAILURE MODE: erasing memory does not fail, so there is no such mode to leave.
+/// SANITIZE with EXIT FAILURE MODE. There is no failure mode to leave, because erasing memory does not fail.
 pub(crate) fn exit_failure_mode(_: &mut Call<'_>) -> Handled {
     good()
 }
 
-/// GET LBA STATUS: how the first run of blocks is held. Where the volume cannot tell, all are reported as mapped.
+/// GET LBA STATUS: the state of the first run of blocks. If the volume cannot tell, all blocks are reported as mapped.
 pub(crate) fn get_lba_status(call: &mut Call<'_>) -> Handled {
     const DEALLOCATED: u8 = 1;
     let view = call.unit()?;
@@ -144,7 +144,7 @@ pub(crate) fn get_lba_status(call: &mut Call<'_>) -> Handled {
     view.check_extent(Extent { lba, blocks: 0, blocks_at: 0 })?;
     let left = view.blocks - lba;
     let allocation = call.backend.allocation(view.unit, view.offset_of(lba)).filter(|_| view.is_thin());
-    // A run that ends within a block says nothing about that block, which then counts as mapped.
+    // If a run ends within a block, that block counts as mapped.
     let (is_mapped, blocks) = match allocation {
         Some(run) if !run.is_mapped && run.len >= u64::from(view.block_size) => {
             (false, run.len / u64::from(view.block_size))
@@ -162,7 +162,7 @@ pub(crate) fn get_lba_status(call: &mut Call<'_>) -> Handled {
 
 pub(crate) fn read_capacity_10(call: &mut Call<'_>) -> Handled {
     let view = current(call)?;
-    // More blocks than fit say "use READ CAPACITY (16)".
+    // If the number of blocks does not fit, FFFFFFFFh refers the initiator to READ CAPACITY (16).
     let last = u32::try_from(view.blocks.saturating_sub(1)).unwrap_or(u32::MAX);
     let mut data = last.to_be_bytes().to_vec();
     data.extend_from_slice(&view.block_size.to_be_bytes());
@@ -180,7 +180,7 @@ pub(crate) fn read_capacity_16(call: &mut Call<'_>) -> Handled {
     answer(data, call.cdb.u32(10))
 }
 
-/// The capacity is asked of the volume each time, and where it changed all nexuses look again.
+/// Reads the current capacity from the volume. If it has changed, all nexuses refresh their caches.
 fn current(call: &Call<'_>) -> Result<LunView, crate::scsi::sense::Fault> {
     let mut view = call.unit()?;
     let geometry = call.backend.geometry(view.unit).ok_or(Sense::MEDIUM_NOT_PRESENT)?;

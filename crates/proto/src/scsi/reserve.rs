@@ -1,4 +1,5 @@
-//! The commands about reservations: RESERVE, RELEASE, PERSISTENT RESERVE IN and OUT (SPC-2 §7.21, SPC-5 §6.16 and §6.17).
+//! The reservation commands RESERVE, RELEASE, PERSISTENT RESERVE IN and PERSISTENT RESERVE OUT (SPC-2 §7.21, SPC-5
+//! §6.16 and §6.17).
 
 use alloc::vec::Vec;
 
@@ -17,10 +18,11 @@ use crate::{
 /// Types of a persistent reservation (SPC-5 §6.16.3.4).
 const KINDS: [u8; 6] = [1, 3, 5, 6, 7, 8];
 
-/// The basic parameter list of PERSISTENT RESERVE OUT, the only one: SPEC_I_PT and REGISTER AND MOVE are not supported.
+/// Length of the basic parameter list of PERSISTENT RESERVE OUT. It is the only one, because SPEC_I_PT and REGISTER AND
+/// MOVE are not supported.
 const PARAMETER_LIST_LEN: u32 = 24;
 
-/// Service action of PERSISTENT RESERVE OUT.
+/// A service action of PERSISTENT RESERVE OUT.
 const PREEMPT_AND_ABORT: u8 = 5;
 
 impl From<Refusal> for Fault {
@@ -34,7 +36,7 @@ impl From<Refusal> for Fault {
     }
 }
 
-/// RESERVE (6) and (10) of the whole logical unit.
+/// RESERVE (6) and (10) for the whole logical unit.
 pub(crate) fn reserve(call: &mut Call<'_>) -> Handled {
     let id = call.nexus.id;
     change(call, |unit| {
@@ -95,7 +97,7 @@ pub(crate) fn read_full_status(call: &mut Call<'_>) -> Handled {
     })
 }
 
-/// PRGENERATION, ADDITIONAL LENGTH, then a list made from the reservations.
+/// PRGENERATION, ADDITIONAL LENGTH, then a list derived from the reservations.
 fn read(call: &mut Call<'_>, list: impl FnOnce(&Reservations<Ports>) -> Vec<u8>) -> Handled {
     let id = call.nexus.id;
     let data = with_unit(call, |unit| {
@@ -111,13 +113,14 @@ fn read(call: &mut Call<'_>, list: impl FnOnce(&Reservations<Ports>) -> Vec<u8>)
     answer(data, call.cdb.u16(7))
 }
 
-/// No compatible handling of RESERVE, no specified initiator ports, no all target ports, no persistence through power loss;
-/// TEST UNIT READY passes every reservation; all six types.
+/// REPORT CAPABILITIES: compatible handling of RESERVE, specified initiator ports, all target ports and persistence
+/// through power loss are not supported. TEST UNIT READY is allowed under every reservation. All six types are
+/// supported.
 pub(crate) fn report_capabilities(call: &mut Call<'_>) -> Handled {
     answer(alloc::vec![0, 8, 0x00, 0x90, 0xea, 0x01, 0, 0], call.cdb.u16(7))
 }
 
-/// PERSISTENT RESERVE OUT, all service actions: collects the parameter list.
+/// PERSISTENT RESERVE OUT, all service actions: requests the parameter list.
 pub(crate) fn out(call: &mut Call<'_>) -> Handled {
     if call.cdb.u32(5) != PARAMETER_LIST_LEN {
         return Err(Sense::PARAMETER_LIST_LENGTH_ERROR.into());
@@ -175,7 +178,8 @@ pub(crate) fn out_clear(call: &mut Call<'_>, data: &[u8]) -> Handled {
     accepted(data.len())
 }
 
-/// PREEMPT, and PREEMPT AND ABORT, which is done when the commands of the preempted nexuses have ended too (SPC-5 §5.14.11.5).
+/// PREEMPT and PREEMPT AND ABORT. The latter completes when the commands of the preempted nexuses have ended (SPC-5
+/// §5.14.11.5).
 pub(crate) fn out_preempt(call: &mut Call<'_>, data: &[u8]) -> Handled {
     let (parameters, kind) = (Parameters::parse(data, false)?, kind(call)?);
     let ports = call.nexus.ports.clone();
@@ -192,7 +196,7 @@ pub(crate) fn out_preempt(call: &mut Call<'_>, data: &[u8]) -> Handled {
     Ok(Next::RespondAfter(endings, Response::accepted(data.len())))
 }
 
-/// Keys of a PERSISTENT RESERVE OUT parameter list.
+/// The keys of a PERSISTENT RESERVE OUT parameter list.
 struct Parameters {
     key: u64,
     action_key: u64,
@@ -205,7 +209,7 @@ impl Parameters {
         let key = reader.u64_be().map_err(short)?;
         let action_key = reader.u64_be().map_err(short)?;
         reader.skip(4).map_err(short)?;
-        // SPEC_I_PT, ALL_TG_PT and APTPL: none is supported.
+        // SPEC_I_PT, ALL_TG_PT and APTPL are not supported.
         let flags = reader.u8().map_err(short)?;
         for bit in [3, 2, 0] {
             if is_register && flags >> bit & 1 == 1 {
@@ -216,7 +220,7 @@ impl Parameters {
     }
 }
 
-/// Scope and type of the CDB; the only scope is the logical unit.
+/// Parses scope and type in the CDB. The only scope is the logical unit.
 fn kind(call: &Call<'_>) -> Result<Kind, Fault> {
     if call.cdb.u8(2) >> 4 != 0 {
         return Err(Sense::cdb_field(2, Some(7)).into());
@@ -224,7 +228,7 @@ fn kind(call: &Call<'_>) -> Result<Kind, Fault> {
     Kind::from_code(call.cdb.u8(2) & 0x0f, KINDS).ok_or(Fault::Check(Sense::cdb_field(2, Some(3))))
 }
 
-/// Changes the persistent reservations, unless RESERVE of another nexus bars that.
+/// Changes the persistent reservations, unless another nexus holds the unit with RESERVE.
 fn change_persistent<R>(
     call: &Call<'_>,
     change_it: impl FnOnce(&mut Reservations<Ports>) -> Result<R, Refusal>,

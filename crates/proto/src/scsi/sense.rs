@@ -1,10 +1,8 @@
-//! Status and sense data (SAM-5 §5.3, SPC-5 §4.4): what a command's failure says, and its two wire formats.
-//!
-//! Why a command ends without GOOD.
+//! Status and sense data (SAM-5 §5.3, SPC-5 §4.4), and the two wire formats of sense data.
 
 use alloc::vec::Vec;
 
-/// Status codes, SAM-5 §5.3.1.
+/// Status codes (SAM-5 §5.3.1).
 pub mod status {
     pub const GOOD: u8 = 0x00;
     pub const CHECK_CONDITION: u8 = 0x02;
@@ -16,7 +14,7 @@ pub mod status {
     pub const TASK_ABORTED: u8 = 0x40;
 }
 
-/// Sense keys, SPC-5 §4.4.8.
+/// Sense keys (SPC-5 §4.4.8).
 pub mod key {
     pub const NO_SENSE: u8 = 0x0;
     pub const RECOVERED_ERROR: u8 = 0x1;
@@ -30,10 +28,10 @@ pub mod key {
     pub const MISCOMPARE: u8 = 0xe;
 }
 
-/// Where a rejected field begins, SPC-5 §4.4.2.4.2.
+/// Where a rejected field starts (SPC-5 §4.4.2.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldPointer {
-    /// In the CDB, else in the parameter data.
+    /// True: in the CDB; false: in the parameter data.
     pub in_cdb: bool,
     pub byte: u16,
     /// Most significant bit of the field; `None` if the whole byte or more is wrong.
@@ -46,10 +44,10 @@ pub struct Sense {
     pub key: u8,
     pub asc: u8,
     pub ascq: u8,
-    /// An LBA, or for a miscompare the offset of the first difference in bytes.
+    /// An LBA; for a miscompare, the byte offset of the first difference.
     pub information: Option<u64>,
     pub field: Option<FieldPointer>,
-    /// Encode in descriptor format (D_SENSE of the control mode page) instead of fixed format.
+    /// Encode in descriptor format (D_SENSE of the Control mode page) instead of fixed format.
     pub descriptor: bool,
 }
 
@@ -93,7 +91,7 @@ impl Sense {
         self
     }
 
-    /// INVALID FIELD IN CDB that points at a field by its first byte and, within it, its most significant bit.
+    /// INVALID FIELD IN CDB that points at a field: its first byte, and its most significant bit in that byte.
     pub const fn cdb_field(byte: u16, bit: Option<u8>) -> Self {
         let mut sense = Self::INVALID_FIELD_IN_CDB;
         sense.field = Some(FieldPointer { in_cdb: true, byte, bit });
@@ -112,17 +110,17 @@ impl Sense {
         (self.key as u32) << 16 | (self.asc as u32) << 8 | self.ascq as u32
     }
 
-    /// The bytes on the wire, in fixed or descriptor format.
+    /// Encodes the sense data in fixed or descriptor format.
     pub fn encode(&self) -> Vec<u8> {
         if self.descriptor { self.encode_descriptors() } else { self.encode_fixed() }
     }
 
-    /// SPC-5 §4.4.3.
+    /// Fixed format (SPC-5 §4.4.3).
     fn encode_fixed(&self) -> Vec<u8> {
         let mut bytes = alloc::vec![0; 18];
         bytes[0] = 0x70;
         bytes[2] = self.key;
-        // INFORMATION is four bytes: VALID stays clear where it does not fit.
+        // INFORMATION has four bytes. If the value does not fit, VALID stays clear.
         if let Some(information) = self.information.and_then(|information| u32::try_from(information).ok()) {
             bytes[0] |= 0x80;
             bytes[3..7].copy_from_slice(&information.to_be_bytes());
@@ -136,7 +134,7 @@ impl Sense {
         bytes
     }
 
-    /// SPC-5 §4.4.2.
+    /// Descriptor format (SPC-5 §4.4.2).
     fn encode_descriptors(&self) -> Vec<u8> {
         let mut bytes = alloc::vec![0x72, self.key, self.asc, self.ascq, 0, 0, 0, 0];
         if let Some(information) = self.information {
@@ -169,7 +167,7 @@ impl FieldPointer {
     }
 }
 
-/// Reads sense data in either format; `None` where the bytes are neither or too few to hold a sense key.
+/// Parses sense data in either format; `None` if they have neither format or are too short for a sense key.
 pub fn parse(bytes: &[u8]) -> Option<Sense> {
     match bytes.first()? & 0x7f {
         0x70 | 0x71 => parse_fixed(bytes),

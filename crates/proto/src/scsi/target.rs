@@ -1,6 +1,7 @@
-//! The commands of one I_T nexus under way, whatever transport brought them: slots, data, task management, answers that wait.
+//! The commands in progress of one I_T nexus, over any transport: slots, data, task management, deferred responses.
 //!
-//! A transport parses what comes and calls the [`TaskManager`], which asks it, as a [`ScsiTransport`], for data and answers.
+//! A transport parses what arrives and calls the [`TaskManager`]. The task manager uses it through [`ScsiTransport`] to
+//! request data and send responses.
 
 use alloc::vec::Vec;
 
@@ -9,64 +10,65 @@ use slab::Slab;
 use super::{AfterMedium, Command, Next, Nexus, Response, Sense, TaskManagement, TaskManagementResponse};
 use crate::{Backend, Ending, Endings, Instant, IoId, Payload, Started, Transmit, UnitError, Wait, WaitOutcome};
 
-/// Parameter data that a command may bring. The longest list that a command of ours has fits many times.
+/// Maximum parameter data of a command. The longest list that a supported command has is much shorter.
 const PARAMETERS_LEN_MAX: u32 = 64 * 1024;
-/// Task management functions of a nexus that wait at a time; more fail.
+/// Maximum task management functions of a nexus that wait at a time. Further ones fail.
 const FUNCTIONS_MAX: usize = 16;
 
-/// What a SCSI target asks of the server behind it, whatever its transport.
+/// What a SCSI target needs from the server, over any transport.
 pub trait ScsiBackend: Backend {
-    /// Has every connection to the server, on whatever thread, look soon at what others did to it: its `handle_notification`.
+    /// Notifies every connection of the server, on any thread, to check soon for actions of other connections
+    /// (`handle_notification`).
     fn notify_others(&mut self);
 }
 
-/// The connection that a nexus answers on.
+/// The connection on which a nexus responds.
 pub(crate) trait ScsiTransport: Sized {
-    /// What an initiator names its commands by.
+    /// How an initiator identifies its commands.
     type Id: TaskId;
-    /// What the transport keeps of a command: how its data come.
+    /// What the transport keeps for a command: the state of its data.
     type Collect;
-    /// What asks for task management, until that is answered.
+    /// Identifies a task management request until it is answered.
     type Request: Copy;
 
     fn transmit(&mut self) -> &mut Transmit;
-    /// Asks for the data of a task that come next, where it is time for that.
+    /// Requests the next data of a task if it is time to do so.
     fn ask(&mut self, slot: IoId, id: Self::Id, task: &mut Task<Self::Collect>) -> Progress;
-    /// Answers a task, which has left its slot.
+    /// Responds to a task. It no longer occupies its slot.
     fn respond(&mut self, slot: IoId, id: Self::Id, task: &Task<Self::Collect>, response: &Response);
-    /// Answers a task with wrong data, which has left its slot.
+    /// Responds to a task with wrong data. It no longer occupies its slot.
     fn respond_to_wrong_data(&mut self, slot: IoId, id: Self::Id, task: &Task<Self::Collect>);
-    /// A task has left its slot, and is not answered.
+    /// Drops a task without a response. It no longer occupies its slot.
     fn drop_task(&mut self, id: Self::Id, task: &Task<Self::Collect>);
-    /// Answers a request for task management.
+    /// Answers a task management request.
     fn respond_to_request(&mut self, request: Self::Request, response: TaskManagementResponse);
 }
 
-/// How the data of a task stand.
+/// The state of a task's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// More is to come.
+    /// More data are to come.
     Open,
     Complete,
-    /// Nothing more comes, and what came was not what the task takes.
+    /// No more data are to come, and those that came are not what the task requires.
     Wrong,
 }
 
-/// One nexus and its commands under way. The task manager of SAM-5, for all logical units.
+/// One nexus and its commands in progress: the task manager of SAM-5 for all logical units.
 pub(crate) struct TaskManager<T: ScsiTransport> {
     pub(crate) nexus: Nexus,
     pub(crate) tasks: Tasks<T::Id, Task<T::Collect>>,
-    /// Requests for task management that wait.
+    /// Task management requests that wait for aborted tasks to end.
     managed: Vec<Managed<T::Request>>,
-    /// One of those, or a command, waits for the end of aborted tasks.
+    /// Whether a request or a command waits for aborted tasks to end.
     awaits: bool,
 }
 
-/// A request that is done but for the end of what it aborted.
+/// A request that has been carried out, except that tasks it aborted may not have ended.
 struct Managed<R> {
     wait: Wait,
     request: R,
-    /// It fails if the end takes too long. Otherwise it waits on.
+    /// Whether it fails if the tasks take too long to end. Otherwise it continues to wait.
     may_fail: bool,
 }
 
@@ -75,18 +77,18 @@ impl<T: ScsiTransport> TaskManager<T> {
         Self { nexus, tasks: Tasks::new(tasks), managed: Vec::new(), awaits: false }
     }
 
-    /// Something waits for the end of aborted tasks: `answer_awaited` is to be called again.
+    /// Whether something waits for aborted tasks to end. If so, `answer_awaited` must be called again.
     #[inline]
     pub(crate) fn awaits(&self) -> bool {
         self.awaits
     }
 
-    /// Requests for task management that wait.
+    /// Number of task management requests that wait.
     pub(crate) fn requests(&self) -> usize {
         self.managed.len()
     }
 
-    /// Begins a command that is to have the `slot`: what then is awaited, and how many bytes of data it takes.
+    /// Starts a command that will occupy `slot`. Returns what it waits for, and how many bytes of data it takes.
     #[inline]
     pub(crate) fn begin<B: ScsiBackend>(
         &mut self,
@@ -100,7 +102,7 @@ impl<T: ScsiTransport> TaskManager<T> {
         Work::begin(now, slot, next, &mut self.nexus, transport.transmit(), backend)
     }
 
-    /// Asks for more data of a task, or goes on with it where they have come.
+    /// Requests more data of a task, or continues with it if they have all arrived.
     pub(crate) fn advance<B: ScsiBackend>(&mut self, now: Instant, slot: IoId, transport: &mut T, backend: &mut B) {
         let id = self.tasks.id_of_taken(slot);
         let task = self.tasks.get_taken(slot);
@@ -123,7 +125,7 @@ impl<T: ScsiTransport> TaskManager<T> {
         }
     }
 
-    /// The backend is done with an operation.
+    /// Completes an operation of the backend.
     pub(crate) fn complete(&mut self, slot: IoId, result: Result<Option<Payload>, UnitError>, transport: &mut T) {
         // Another nexus may have aborted the task in the meantime.
         let Some(task) = self.tasks.get(slot) else { return };
@@ -137,7 +139,7 @@ impl<T: ScsiTransport> TaskManager<T> {
         transport.respond(slot, id, &task, response);
     }
 
-    /// Aborts the tasks that another nexus wanted aborted: CLEAR TASK SET, resets, PREEMPT AND ABORT.
+    /// Aborts the tasks that another nexus asked to end: by CLEAR TASK SET, resets or PREEMPT AND ABORT.
     #[inline]
     pub(crate) fn end_purged<B: ScsiBackend>(&mut self, transport: &mut T, backend: &mut B) {
         if self.nexus.is_purged() {
@@ -155,16 +157,16 @@ impl<T: ScsiTransport> TaskManager<T> {
         });
     }
 
-    /// The nexus is lost: aborts its tasks. What goes on of them keeps `ending`.
+    /// Ends the nexus and aborts its tasks. Operations that continue keep `ending`.
     pub(crate) fn end<B: ScsiBackend>(&mut self, ending: &Ending, transport: &mut T, backend: &mut B) {
-        // First what others wait for, so that they learn when it has ended.
+        // First end the tasks that others wait for, so that they learn of the end.
         self.end_purged(transport, backend);
         self.tasks.abort_where(|_| true, ending, transport, backend);
         self.nexus.lost();
     }
 
-    /// Does a task management function (SAM-5 §7), ABORT TASK to the task in `slot`. `request` is answered once what it aborted has
-    /// ended, here and in other nexuses.
+    /// Executes a task management function (SAM-5 §7); `slot` is the task of ABORT TASK. `request` is answered when
+    /// everything that it aborted has ended, here and in other nexuses.
     pub(crate) fn manage<B: ScsiBackend>(
         &mut self,
         now: Instant,
@@ -203,7 +205,7 @@ impl<T: ScsiTransport> TaskManager<T> {
         }
     }
 
-    /// Aborts the task in `slot`; `request` is answered once all of it has ended, however long that takes.
+    /// Aborts the task in `slot`. `request` is answered when all of it has ended, however long that takes.
     pub(crate) fn abort<B: ScsiBackend>(
         &mut self,
         now: Instant,
@@ -220,7 +222,7 @@ impl<T: ScsiTransport> TaskManager<T> {
         self.answer_awaited(now, transport);
     }
 
-    /// Answers what waits for the end of aborted tasks, where that came or takes too long.
+    /// Answers the requests and commands whose aborted tasks have ended or take too long.
     #[cold]
     pub(crate) fn answer_awaited(&mut self, now: Instant, transport: &mut T) {
         self.awaits = false;
@@ -247,7 +249,7 @@ impl<T: ScsiTransport> TaskManager<T> {
     }
 }
 
-/// A command under way.
+/// A command in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Task<C> {
     pub(crate) issued: Issued,
@@ -255,7 +257,7 @@ pub(crate) struct Task<C> {
     pub(crate) collect: C,
 }
 
-/// A command as it was issued.
+/// The command as the initiator issued it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Issued {
     pub(crate) lun: u64,
@@ -276,20 +278,21 @@ impl Issued {
 pub(crate) enum Work {
     #[default]
     Idle,
-    /// Data for the backend, then its `finish`.
+    /// Waits for its data, which go to the backend; then calls the backend's `finish`.
     Place(AfterMedium),
-    /// The backend's completion.
+    /// Waits for the backend's completion.
     Medium(AfterMedium),
-    /// Parameters for the command itself.
+    /// Waits for parameter data.
     Parameters(Vec<u8>),
-    /// The end of data that are dropped; then this answer.
+    /// Waits for the end of data that are discarded; then sends this response.
     Answer(Response),
-    /// The end of commands of other nexuses; then this answer.
+    /// Waits for the end of other nexuses' commands; then sends this response.
     Await(Wait, Response),
 }
 
 impl Work {
-    /// Does what the device server says is next for a command: what then is awaited, and how many bytes of data it takes.
+    /// Executes the device server's next step for a command. Returns what it waits for, and how many bytes of data it
+    /// takes.
     #[inline]
     fn begin<B: ScsiBackend>(
         now: Instant,
@@ -322,19 +325,19 @@ impl Work {
         }
     }
 
-    /// The backend holds an operation for it.
+    /// Whether the backend has an operation of this task.
     fn is_with_backend(&self) -> bool {
         matches!(self, Self::Place(_) | Self::Medium(_))
     }
 
-    /// It is to be asked again for its answer: [`Task::answer_awaited`].
+    /// Whether the task waits for other commands to end, so that [`Task::answer_awaited`] must be called.
     fn is_awaiting(&self) -> bool {
         matches!(self, Self::Await(..))
     }
 }
 
 impl<C> Task<C> {
-    /// A piece of its data came.
+    /// Accepts a piece of the task's data.
     #[inline]
     pub(crate) fn data<B: Backend>(&mut self, id: IoId, offset: u32, bytes: &[u8], backend: &mut B) {
         match &mut self.work {
@@ -344,12 +347,12 @@ impl<C> Task<C> {
         }
     }
 
-    /// Memory for a piece of its data, in place of `data`, where nobody need see them.
+    /// Memory for a piece of the task's data, if they need not be examined. Replaces `data`.
     pub(crate) fn memory<B: Backend>(&self, id: IoId, offset: u32, len: u32, backend: &B) -> Option<Payload> {
         matches!(self.work, Work::Place(_)).then(|| backend.memory(id, offset, len)).flatten()
     }
 
-    /// All its data have come: its response, where that ends it.
+    /// Continues when all data of the task have arrived. Returns its response if that completes it.
     #[inline]
     fn collected<B: ScsiBackend>(
         &mut self,
@@ -361,7 +364,7 @@ impl<C> Task<C> {
     ) -> Option<Response> {
         if let Work::Parameters(parameters) = &self.work {
             let next = nexus.parameters(&self.issued.command(), parameters, &*backend);
-            // What follows takes no data: they have been taken.
+            // The next step takes no more data.
             (self.work, _) = Work::begin(now, id, next, nexus, transmit, backend);
         }
         match core::mem::take(&mut self.work) {
@@ -380,7 +383,7 @@ impl<C> Task<C> {
         }
     }
 
-    /// Of a command that aborted others: its response, where these have ended or take too long.
+    /// Returns the response of a command that aborted others, if they have ended or take too long.
     fn answer_awaited(&mut self, now: Instant) -> Option<Response> {
         let Work::Await(mut wait, response) = core::mem::take(&mut self.work) else {
             unreachable!("asked of those that wait only")
@@ -398,7 +401,7 @@ impl<C> Task<C> {
         }
     }
 
-    /// The backend is done with its operation.
+    /// Completes the task's operation in the backend.
     #[inline]
     fn medium_done(&self, nexus: &mut Nexus, result: Result<Option<Payload>, UnitError>) -> Response {
         let Work::Medium(after) = self.work else { unreachable!("the backend has no such task") };
@@ -406,7 +409,7 @@ impl<C> Task<C> {
     }
 }
 
-/// Bytes that the initiator announced, by direction.
+/// Bytes that the initiator announced in each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Announced {
     pub(crate) data_in: u32,
@@ -414,12 +417,12 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// One length for either direction; of a command with both, data-out.
+    /// From one length for both directions. For a bidirectional command it is the length of data-out.
     pub(crate) fn new(reads: bool, writes: bool, len: u32) -> Self {
         Self { data_in: if reads && !writes { len } else { 0 }, data_out: if writes { len } else { 0 } }
     }
 
-    /// How what a command moved compares with it; `data_in_len` bytes are there for the initiator.
+    /// Compares what a command transferred with the announced length. `data_in_len` is the length of its data-in.
     pub(crate) fn residual(self, data_in_len: u32, data_out_len: u32) -> Residual {
         if self.data_out > 0 || data_out_len > 0 {
             Residual::new(self.data_out, data_out_len)
@@ -429,7 +432,7 @@ impl Announced {
     }
 }
 
-/// How what a command moved compares with what was announced (RFC 7143 §11.4.5; FCP-4, `FCP_RESID`).
+/// The difference between what a command transferred and what was announced (RFC 7143 §11.4.5; FCP-4, `FCP_RESID`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Residual {
     pub(crate) overflow: bool,
@@ -443,20 +446,21 @@ impl Residual {
     }
 }
 
-/// What an initiator names its tasks by.
+/// How an initiator identifies its tasks.
 pub(crate) trait TaskId: Copy + Eq {
-    /// Names no task.
+    /// The value that no task has.
     const NONE: Self;
 }
 
-/// Commands under way in dense slots: a slot's number is the [`IoId`].
+/// Commands in progress in dense slots. The number of a slot is the [`IoId`].
 #[derive(Debug)]
 pub(crate) struct Tasks<Id, Task> {
-    /// Of each slot, `Id::NONE` where it is free; apart from the tasks, so that looking for one reads little memory.
+    /// The identifier of each slot's task; `Id::NONE` if the slot is free. Kept apart from the tasks, so that a search
+    /// reads little memory.
     ids: Vec<Id>,
-    /// Grows as slots are first taken: most connections use few of them.
+    /// Grows as slots are first taken, because most connections use few of them.
     slots: Slab<Task>,
-    /// Slots from here on are free.
+    /// All slots from this one on are free.
     high: usize,
 }
 
@@ -465,7 +469,7 @@ impl<Id: TaskId, Task> Tasks<Id, Task> {
         Self { ids: alloc::vec![Id::NONE; count.into()], slots: Slab::new(), high: 0 }
     }
 
-    /// Slots taken.
+    /// Number of slots in use.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -474,20 +478,20 @@ impl<Id: TaskId, Task> Tasks<Id, Task> {
         self.ids.len()
     }
 
-    /// The slot that the next task will have; `None` where all are taken.
+    /// The slot of the next task; `None` if all are in use.
     #[inline]
     pub(crate) fn next_free(&self) -> Option<IoId> {
         (self.slots.len() < self.ids.len()).then(|| self.slots.vacant_key() as IoId)
     }
 
-    /// Takes the slot that `next_free` gave, for a task that no other has the `id` of.
+    /// Takes the slot that `next_free` returned. No other task may have the same `id`.
     pub(crate) fn insert(&mut self, slot: IoId, id: Id, task: Task) {
         self.ids[slot as usize] = id;
         assert_eq!(self.slots.insert(task), slot as usize, "the slot is the next that is free");
         self.high = self.high.max(slot as usize + 1);
     }
 
-    /// Gives a slot back.
+    /// Frees a slot and returns its task.
     pub(crate) fn remove(&mut self, slot: IoId) -> Task {
         self.ids[slot as usize] = Id::NONE;
         while self.high > 0 && self.ids[self.high - 1] == Id::NONE {
@@ -502,13 +506,13 @@ impl<Id: TaskId, Task> Tasks<Id, Task> {
         (id != Id::NONE).then_some(slot as IoId)
     }
 
-    /// Whose slot it is; `None` where it is free or there is no such slot.
+    /// The identifier of a slot's task; `None` if the slot is free or does not exist.
     #[inline]
     pub(crate) fn id(&self, slot: IoId) -> Option<Id> {
         self.ids.get(slot as usize).copied().filter(|id| *id != Id::NONE)
     }
 
-    /// Of a task that is there.
+    /// The identifier of a slot that is in use.
     #[inline]
     fn id_of_taken(&self, slot: IoId) -> Id {
         self.id(slot).expect("the slot is taken")
@@ -524,13 +528,13 @@ impl<Id: TaskId, Task> Tasks<Id, Task> {
         self.slots.get_mut(slot as usize)
     }
 
-    /// Of a task that is there.
+    /// The task of a slot that is in use.
     #[inline]
     fn get_taken(&mut self, slot: IoId) -> &mut Task {
         &mut self.slots[slot as usize]
     }
 
-    /// The lowest slot at or above `from` that is taken and whose task `wanted` accepts.
+    /// The lowest slot from `from` on that is in use and whose task `wanted` accepts.
     pub(crate) fn next_where(&self, from: IoId, wanted: impl Fn(&Task) -> bool) -> Option<IoId> {
         (from as usize..self.high)
             .find(|slot| self.ids[*slot] != Id::NONE && wanted(&self.slots[*slot]))
@@ -539,7 +543,7 @@ impl<Id: TaskId, Task> Tasks<Id, Task> {
 }
 
 impl<Id: TaskId, C> Tasks<Id, Task<C>> {
-    /// Aborts a task: nothing more is said about it. What goes on of it keeps `ending`.
+    /// Aborts a task without a response. Operations that continue keep `ending`.
     fn abort<T, B>(&mut self, slot: IoId, ending: &Ending, transport: &mut T, backend: &mut B)
     where
         T: ScsiTransport<Id = Id, Collect = C>,

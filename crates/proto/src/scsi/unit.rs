@@ -1,4 +1,4 @@
-//! Commands about the logical unit itself (SPC-5 §6, SBC-4 §5): is it there, is it ready, what is wrong with it.
+//! Commands about the logical unit itself (SPC-5 §6, SBC-4 §5): existence, readiness, errors.
 
 use super::{
     AfterMedium, Next,
@@ -16,7 +16,7 @@ pub(crate) fn test_unit_ready(call: &mut Call<'_>) -> Handled {
     }
 }
 
-/// REQUEST SENSE: a pending unit attention condition is given as data, and is over with that.
+/// REQUEST SENSE: returns a pending unit attention condition as data, and clears it.
 pub(crate) fn request_sense(call: &mut Call<'_>) -> Handled {
     let id = call.nexus.id;
     let mut sense = match call.view {
@@ -27,7 +27,8 @@ pub(crate) fn request_sense(call: &mut Call<'_>) -> Handled {
     answer(sense.encode(), call.cdb.u8(4))
 }
 
-/// REPORT LUNS, answered at LUN 0 even where there is none; there are no well-known logical units (SPC-5 §6.33).
+/// REPORT LUNS. It is executed at LUN 0 even if that logical unit does not exist. There are no well-known logical units
+/// (SPC-5 §6.33).
 pub(crate) fn report_luns(call: &mut Call<'_>) -> Handled {
     if call.view.is_none() && call.lun != 0 {
         return Err(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into());
@@ -50,7 +51,8 @@ pub(crate) fn report_luns(call: &mut Call<'_>) -> Handled {
     answer(data, call.cdb.u32(6))
 }
 
-/// START STOP UNIT: a stop flushes the cache unless NO_FLUSH; the unit stays ready, as other nexuses may be using it.
+/// START STOP UNIT: a stop flushes the cache unless NO_FLUSH is set. The unit stays ready, because other nexuses may
+/// use it.
 pub(crate) fn start_stop_unit(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     let (no_flush, start) = (call.cdb.bit(4, 2), call.cdb.bit(4, 0));
@@ -61,17 +63,17 @@ pub(crate) fn start_stop_unit(call: &mut Call<'_>) -> Handled {
     Ok(Next::Medium { unit: view.unit, op: UnitOp::Flush, after })
 }
 
-/// PREVENT ALLOW MEDIUM REMOVAL: the medium cannot be removed anyhow.
+/// PREVENT ALLOW MEDIUM REMOVAL: has no effect, because the medium cannot be removed.
 pub(crate) fn prevent_allow(_: &mut Call<'_>) -> Handled {
     good()
 }
 
-/// SEND DIAGNOSTIC: the default self-test, which there is nothing to do for.
+/// SEND DIAGNOSTIC: the default self-test, which always passes.
 pub(crate) fn send_diagnostic(_: &mut Call<'_>) -> Handled {
     good()
 }
 
-/// READ DEFECT DATA (10): the lists asked for, which are empty.
+/// READ DEFECT DATA (10): the requested lists, which are empty.
 pub(crate) fn read_defect_data_10(call: &mut Call<'_>) -> Handled {
     answer(alloc::vec![0, call.cdb.u8(2) & 0x1f, 0, 0], call.cdb.u16(7))
 }

@@ -1,6 +1,5 @@
-//! CDBs and parameter lists (SPC-5 §6, SBC-4 §5).
-//!
-//! Data of the set-up commands. Every parser answers `None` where the data are too short for what it reads.
+//! CDBs and parameter lists (SPC-5 §6, SBC-4 §5), and parsers for the data of set-up commands. A parser returns `None`
+//! if the data are too short for the fields that it reads.
 
 use alloc::{string::String, vec::Vec};
 
@@ -9,14 +8,14 @@ use crate::{
     wire::{Reader, printable},
 };
 
-/// A CDB, filled with zeros to the sixteen bytes that iSCSI and FCP carry.
+/// A CDB padded with zeros to the sixteen bytes that iSCSI and FCP carry.
 pub type CdbBytes = [u8; 16];
 
-/// Bytes of one descriptor in an UNMAP parameter list, and of its header.
+/// Lengths in an UNMAP parameter list: one descriptor, and the header.
 const UNMAP_DESCRIPTOR_LEN: usize = 16;
 const UNMAP_HEADER_LEN: usize = 8;
 
-/// Of PERSISTENT RESERVE OUT: service actions, a type, and the length of the parameter list.
+/// PERSISTENT RESERVE OUT: service actions, a reservation type, and the length of the parameter list.
 const RESERVE: u8 = 0x01;
 const PREEMPT_AND_ABORT: u8 = 0x05;
 const REGISTER_AND_IGNORE_EXISTING_KEY: u8 = 0x06;
@@ -35,19 +34,19 @@ pub fn test_unit_ready() -> CdbBytes {
     cdb([0x00])
 }
 
-/// Standard INQUIRY data.
+/// INQUIRY for standard data.
 pub fn inquiry(allocation_len: u16) -> CdbBytes {
     let [high, low] = allocation_len.to_be_bytes();
     cdb([0x12, 0, 0, high, low])
 }
 
-/// A page of vital product data.
+/// INQUIRY for a vital product data page.
 pub fn inquiry_vpd(page: u8, allocation_len: u16) -> CdbBytes {
     let [high, low] = allocation_len.to_be_bytes();
     cdb([0x12, 1, page, high, low])
 }
 
-/// The answer has eight bytes.
+/// READ CAPACITY (10). The response has eight bytes.
 pub fn read_capacity_10() -> CdbBytes {
     cdb([0x25])
 }
@@ -64,22 +63,22 @@ pub fn report_luns(allocation_len: u32) -> CdbBytes {
     cdb
 }
 
-/// Current values of a mode page, without block descriptors; 3Fh asks for all pages.
+/// MODE SENSE (6) for the current values of a mode page, without block descriptors; 3Fh requests all pages.
 pub fn mode_sense_6(page: u8, allocation_len: u8) -> CdbBytes {
     cdb([0x1a, 0x08, page, 0, allocation_len])
 }
 
-/// READ (10), or (16) where the blocks do not fit it.
+/// READ (10), or READ (16) if the extent does not fit.
 pub fn read(lba: u64, blocks: u32) -> CdbBytes {
     block_command(0x28, 0x88, 0, lba, blocks)
 }
 
-/// WRITE (10), or (16) where the blocks do not fit it.
+/// WRITE (10), or WRITE (16) if the extent does not fit.
 pub fn write(lba: u64, blocks: u32, fua: bool) -> CdbBytes {
     block_command(0x2a, 0x8a, if fua { FUA } else { 0 }, lba, blocks)
 }
 
-#[allow(clippy::inline_always)] // 14 instructions of an I/O; whether `inline` is heeded hangs on what else is compiled.
+#[allow(clippy::inline_always)] // saves 14 instructions per I/O; `inline` alone is not reliable.
 #[inline(always)]
 fn block_command(opcode_10: u8, opcode_16: u8, flags: u8, lba: u64, blocks: u32) -> CdbBytes {
     let (Ok(short_lba), Ok(short_blocks)) = (u32::try_from(lba), u16::try_from(blocks)) else {
@@ -98,12 +97,13 @@ fn block_command_16(opcode: u8, flags: u8, lba: u64, blocks: u32) -> CdbBytes {
     cdb
 }
 
-/// The whole cache.
+/// SYNCHRONIZE CACHE (10) for the whole cache.
 pub fn synchronize_cache_10() -> CdbBytes {
     cdb([0x35])
 }
 
-/// With its parameter list (SPC-5 §6.17.2 and §6.17.3); the type is Write Exclusive, Registrants Only.
+/// PERSISTENT RESERVE OUT and its parameter list (SPC-5 §6.17.2 and §6.17.3). The type is Write Exclusive, Registrants
+/// Only.
 pub fn persistent_reserve_out(reserve: Reserve) -> (CdbBytes, Vec<u8>) {
     let (action, key, action_key) = match reserve {
         Reserve::Register { key } => (REGISTER_AND_IGNORE_EXISTING_KEY, 0, key),
@@ -117,7 +117,7 @@ pub fn persistent_reserve_out(reserve: Reserve) -> (CdbBytes, Vec<u8>) {
     (cdb([0x5f, action, WRITE_EXCLUSIVE_REGISTRANTS_ONLY, 0, 0, 0, 0, 0, RESERVE_PARAMETERS_LEN]), parameters)
 }
 
-/// The whole cache.
+/// SYNCHRONIZE CACHE (16) for the whole cache.
 pub fn synchronize_cache_16() -> CdbBytes {
     cdb([0x91])
 }
@@ -128,7 +128,8 @@ pub fn unmap(list_len: u16) -> CdbBytes {
     cdb([0x42, 0, 0, 0, 0, 0, 0, high, low])
 }
 
-/// Parameter list of UNMAP: each range is an LBA and a number of blocks. More ranges than fit the list (4095) are a bug.
+/// Parameter list of UNMAP: each range is an LBA and a number of blocks. Panics if there are more ranges than fit the
+/// list (4095).
 pub fn unmap_parameters(ranges: &[(u64, u32)]) -> Vec<u8> {
     let descriptors_len = ranges.len() * UNMAP_DESCRIPTOR_LEN;
     let field = |len: usize| u16::try_from(len).expect("at most 4095 ranges fit an UNMAP list").to_be_bytes();
@@ -144,12 +145,13 @@ pub fn unmap_parameters(ranges: &[(u64, u32)]) -> Vec<u8> {
     list
 }
 
-/// WRITE SAME (16) of one block of data-out; with `unmap` the blocks may be unmapped where they then read as that block.
+/// WRITE SAME (16) with one block of data-out. With `unmap` the target may unmap the blocks if they then read as that
+/// block.
 pub fn write_same_16(lba: u64, blocks: u32, unmap: bool) -> CdbBytes {
     block_command_16(0x93, if unmap { 0x08 } else { 0 }, lba, blocks)
 }
 
-/// Standard INQUIRY data, as far as a load cares.
+/// The fields of standard INQUIRY data that an initiator needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inquiry {
     /// A device is connected (PERIPHERAL QUALIFIER 000b).
@@ -204,7 +206,7 @@ pub struct Capacity {
     pub unmapped_reads_zero: bool,
 }
 
-/// READ CAPACITY (10); a `blocks` of 2^32 says that only READ CAPACITY (16) can tell.
+/// Parses READ CAPACITY (10). If `blocks` is 2^32, the size requires READ CAPACITY (16).
 pub fn parse_capacity_10(data: &[u8]) -> Option<Capacity> {
     let mut reader = Reader::new(data);
     let last = reader.u32_be().ok()?;
@@ -216,12 +218,12 @@ pub fn parse_capacity_16(data: &[u8]) -> Option<Capacity> {
     let mut reader = Reader::new(data);
     let blocks = reader.u64_be().ok()?.checked_add(1)?;
     let block_size = reader.u32_be().ok()?;
-    // Devices that know nothing of provisioning may answer with twelve bytes.
+    // Devices without provisioning support may return only twelve bytes.
     let flags = data.get(14).copied().unwrap_or(0);
     Some(Capacity { blocks, block_size, is_thin: flags & 0x80 != 0, unmapped_reads_zero: flags & 0x40 != 0 })
 }
 
-/// The block limits page (B0h); 0 means that the device reports no limit.
+/// The Block Limits page (B0h). 0 means that the device reports no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockLimits {
     pub max_transfer_blocks: u32,
@@ -230,7 +232,7 @@ pub struct BlockLimits {
     pub max_write_same_blocks: u64,
 }
 
-/// Fields beyond the end of a short page, which older devices send, are 0.
+/// Parses the Block Limits page. Older devices send a short page; fields beyond its end are 0.
 pub fn parse_block_limits(data: &[u8]) -> Option<BlockLimits> {
     let body = vpd_body(data, 0xb0)?;
     let field =
@@ -243,19 +245,19 @@ pub fn parse_block_limits(data: &[u8]) -> Option<BlockLimits> {
     })
 }
 
-/// Codes of the vital product data pages that the device has.
+/// Parses the list of vital product data pages that the device supports.
 pub fn parse_vpd_pages(data: &[u8]) -> Option<Vec<u8>> {
     vpd_body(data, 0x00).map(<[u8]>::to_vec)
 }
 
-/// A page without its header of four bytes, as far as it came.
+/// A page without its header of four bytes. It may be truncated.
 fn vpd_body(data: &[u8], page: u8) -> Option<&[u8]> {
     let (header, body) = data.split_at_checked(4)?;
     let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
     (header[1] == page).then(|| body.get(..len).unwrap_or(body))
 }
 
-/// LUN fields of REPORT LUNS, as far as they came.
+/// Parses the LUN fields of REPORT LUNS. The list may be truncated.
 pub fn parse_report_luns(data: &[u8]) -> Option<Vec<u64>> {
     let mut reader = Reader::new(data);
     let len = reader.u32_be().ok()? as usize;
@@ -268,7 +270,7 @@ pub fn parse_report_luns(data: &[u8]) -> Option<Vec<u64>> {
     Some(luns)
 }
 
-/// WP of the header of MODE SENSE (6).
+/// Parses WP in the header of MODE SENSE (6).
 pub fn parse_write_protect(data: &[u8]) -> Option<bool> {
     data.get(2).map(|specific| specific & 0x80 != 0)
 }

@@ -1,5 +1,5 @@
-//! The initiator's half: CDBs that a load needs, the data that come back, and what a failure means. Knows no transport and
-//! nothing of the target's half.
+//! The initiator's side: CDBs, their response data, and the meaning of failures. It depends neither on a transport nor
+//! on the target's side.
 
 mod builders;
 mod outcome;

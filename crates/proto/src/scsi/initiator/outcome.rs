@@ -5,7 +5,7 @@ use crate::{
     scsi::sense::{self, Sense, key, status},
 };
 
-/// What an initiator does about the end of a command.
+/// How an initiator treats the end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandOutcome {
     Good,
@@ -14,7 +14,7 @@ pub enum CommandOutcome {
     Failed(IoError),
 }
 
-/// Judges a status and its sense data (empty where there are none).
+/// Classifies a status and its sense data, which may be empty.
 pub fn outcome(status: u8, sense_data: &[u8]) -> CommandOutcome {
     match status {
         status::GOOD | status::CONDITION_MET => CommandOutcome::Good,
@@ -29,7 +29,7 @@ pub fn outcome(status: u8, sense_data: &[u8]) -> CommandOutcome {
     }
 }
 
-/// The error of a command: `0x00KKCCQQ` of its sense data, or `0xSS000000` of a status that has none.
+/// The error of a command: `0x00KKCCQQ` from its sense data, or `0xSS000000` from a status without sense data.
 pub fn failure(status: u8, sense: Option<Sense>) -> IoError {
     match sense {
         Some(sense) => {
@@ -55,7 +55,7 @@ fn refusal_of_status(status: u8) -> Refusal {
 fn refusal_of_sense(sense: &Sense) -> Refusal {
     match (sense.asc, sense.ascq) {
         (0x04, _) => Refusal::Busy,
-        // ACCESS DENIED, for one reason or another.
+        // Various reasons for ACCESS DENIED.
         (0x20, 0x01..=0x0b) => Refusal::Denied,
         (0x25, _) => Refusal::NotFound,
         (0x27, 0x07) => Refusal::Full,
@@ -75,7 +75,7 @@ fn describe_status(status: u8) -> &'static str {
     }
 }
 
-/// Names of SPC-5 annex F for what block devices answer, else of the sense key.
+/// Names of SPC-5 annex F for codes that block devices return; otherwise the name of the sense key.
 fn describe(sense: &Sense) -> &'static str {
     match (sense.asc, sense.ascq) {
         (0x04, 0x01) => "LOGICAL UNIT IS IN PROCESS OF BECOMING READY",

@@ -1,6 +1,4 @@
-//! What is asked of a logical unit before it is used: is it there, is it a disk, how large, may it be written.
-//!
-//! An I/O as a command.
+//! Queries before a logical unit is used (is it present, is it a disk, its size, is it writable), and I/Os as commands.
 
 use alloc::{string::String, vec::Vec};
 
@@ -12,11 +10,11 @@ use super::{
 };
 use crate::{Geometry, Io, IoError, Misuse, Payload, Refusal, Violation};
 
-/// Times that a command is sent again for a unit attention condition or a busy target; each condition is reported once.
+/// How often a command is resent after a unit attention condition or a busy target. Each condition is reported once.
 const TRIES_MAX: u32 = 16;
 const ANSWER_LEN_MAX: u8 = 252;
 
-/// The commands, one after the other.
+/// The queries, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProbeStep {
     TestUnitReady,
@@ -28,22 +26,22 @@ enum ProbeStep {
     SerialNumber,
 }
 
-/// A command whose answer is wanted.
+/// A command whose response is expected.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeCommand {
     pub cdb: CdbBytes,
-    /// Most bytes of the answer.
+    /// Maximum length of the response data in bytes.
     pub len: u8,
 }
 
-/// How the questions stand after an answer.
+/// The state of the queries after a response.
 #[derive(Debug)]
 pub enum Probed {
     Ask(ProbeCommand),
     Known(Geometry),
 }
 
-/// The questions under way.
+/// The queries in progress.
 #[derive(Debug)]
 pub struct Probe {
     step: ProbeStep,
@@ -58,7 +56,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// With the first question.
+    /// Starts the queries; also returns the first command.
     pub fn begin(max_io_len: u32) -> (Self, ProbeCommand) {
         let mut probe = Self {
             step: ProbeStep::TestUnitReady,
@@ -75,12 +73,12 @@ impl Probe {
         (probe, first)
     }
 
-    /// INQUIRY data and the unit serial number.
+    /// Returns the INQUIRY data and the unit serial number.
     pub fn take_identity(&mut self) -> (Option<Inquiry>, Option<String>) {
         (self.inquiry.take(), self.serial.take())
     }
 
-    /// Data of the answer; false where they are out of order, or more than was asked for.
+    /// Adds response data; false if they are out of order or longer than requested.
     pub fn data(&mut self, offset: u32, bytes: &[u8]) -> bool {
         let is_next = offset as usize == self.answer.len();
         if !is_next || self.answer.len() + bytes.len() > ANSWER_LEN_MAX.into() {
@@ -90,7 +88,7 @@ impl Probe {
         true
     }
 
-    /// The end of the answer; gives the geometry once all is known.
+    /// Processes the end of a response; returns the geometry once all queries are done.
     pub fn end(&mut self, status: u8, sense: &[u8]) -> Result<Probed, Violation> {
         let failed = match outcome(status, sense) {
             CommandOutcome::Good => None,
@@ -119,7 +117,7 @@ impl Probe {
                 self.capacity = Some(parse_capacity_10(&answer).ok_or(SHORT)?);
                 ProbeStep::ModeSense
             }
-            // What a device need not have is taken as not limited.
+            // These pages are optional. Without them the device counts as writable and unlimited.
             (ProbeStep::ModeSense, failed) => {
                 self.read_only = failed.is_none() && parse_write_protect(&answer) == Some(true);
                 ProbeStep::BlockLimits
@@ -165,7 +163,7 @@ impl Probe {
     }
 }
 
-/// Mode page code for all pages (SPC-5 §6.14), and vital product data pages (SPC-5 §7.7, SBC-4 §6.6).
+/// The mode page code for all pages (SPC-5 §6.14), and vital product data pages (SPC-5 §7.7, SBC-4 §6.6).
 const ALL_PAGES: u8 = 0x3f;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
 const BLOCK_LIMITS: u8 = 0xb0;
@@ -187,7 +185,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// `zero_block`: a block of zeros, for WRITE SAME.
+    /// Builds the command. `zero_block` is a block of zeros, for WRITE SAME.
     pub fn new(io: Io, geometry: &Geometry, zero_block: &Payload) -> Result<Self, Misuse> {
         let block_size = geometry.block_size;
         let blocks = |offset: u64, len: u64| {
