@@ -10,12 +10,12 @@ use zeroize::Zeroizing;
 use super::text;
 use crate::wire::base64;
 
-/// Bytes of the challenges that we make.
+/// Length of our challenges in bytes.
 pub const CHALLENGE_LEN: usize = 16;
-/// Most bytes of a challenge that we answer (RFC 7143 §12.1.3 allows no more).
+/// Maximum length of a challenge that we answer (RFC 7143 §12.1.3 allows no more).
 const CHALLENGE_LEN_MAX: usize = 1024;
 
-/// A name and its secret, which no `Debug` shows and which is wiped when it is dropped.
+/// A name and its secret. `Debug` does not print the secret, and it is wiped when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub name: String,
@@ -36,8 +36,8 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// The initiator's offer. MD5 is what every target must have (RFC 7143 §12.1.3); it stands first because targets of old
-    /// took 7 for SHA-1 before it was given to SHA-256.
+    /// The initiator's offer. Every target must support MD5 (RFC 7143 §12.1.3). It comes first because old targets used
+    /// 7 for SHA-1, before that number was assigned to SHA-256.
     pub const OFFER: &str = "5,7";
 
     pub fn from_number(number: &str) -> Option<Self> {
@@ -48,7 +48,7 @@ impl Algorithm {
         }
     }
 
-    /// The first of an initiator's list that we can.
+    /// Chooses the first algorithm of an initiator's list that is supported.
     pub fn choose(offers: &str) -> Option<Self> {
         offers.split(',').find_map(Self::from_number)
     }
@@ -70,12 +70,12 @@ fn hash<D: md5::Digest>(identifier: u8, secret: &[u8], challenge: &[u8]) -> Vec<
     hash.finalize().to_vec()
 }
 
-/// CHAP_I: a number of one byte, in any form that a number may have (RFC 7143 §12.1.3).
+/// Parses CHAP_I: a number of one byte, in any notation that RFC 7143 allows for numbers (§12.1.3).
 pub fn identifier(text: &str) -> Option<u8> {
     text::number(text).and_then(|number| number.try_into().ok())
 }
 
-/// A binary value as text, `0x…` (RFC 7143 §6.1).
+/// Encodes a binary value as text: `0x…` (RFC 7143 §6.1).
 pub fn encode_hex(bytes: &[u8]) -> String {
     let mut text = String::from("0x");
     for byte in bytes {
@@ -85,7 +85,7 @@ pub fn encode_hex(bytes: &[u8]) -> String {
     text
 }
 
-/// A binary value from text: `0x…` in hexadecimal or `0b…` in base64 (RFC 7143 §6.1).
+/// Decodes a binary value: `0x…` in hexadecimal or `0b…` in base64 (RFC 7143 §6.1).
 pub fn decode_binary(text: &str) -> Option<Vec<u8>> {
     let (kind, digits) = text.split_at_checked(2)?;
     let bytes = match kind {
@@ -98,7 +98,7 @@ pub fn decode_binary(text: &str) -> Option<Vec<u8>> {
 
 fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
-    // An odd first digit stands alone.
+    // If the number of digits is odd, the first digit is a byte of its own.
     let (first, rest) = digits.split_at(digits.len() % 2);
     let mut bytes = Vec::with_capacity(digits.len() / 2 + 1);
     if let [first] = first {

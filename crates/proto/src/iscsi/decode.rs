@@ -1,4 +1,4 @@
-//! A PDU in words, for people who read traces.
+//! PDUs as text, for traces.
 
 use alloc::{format, string::String};
 use core::fmt::Write as _;
@@ -15,20 +15,20 @@ use super::{
 };
 use crate::{Violation, scsi};
 
-/// Why bytes are not described.
+/// Why bytes cannot be described.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescribeError {
-    /// So many bytes are needed at least.
+    /// At least this many bytes are needed.
     Short(usize),
     Malformed(Violation),
 }
 
-/// Describes the PDU at the front of `bytes`, which has no digests, and tells how many bytes it takes.
+/// Describes the PDU at the start of `bytes`, which has no digests, and returns its length in bytes.
 pub fn describe(bytes: &[u8]) -> Result<(usize, String), DescribeError> {
     describe_with_digests(bytes, false, false)
 }
 
-/// As `describe`, of a connection that has digests; they are skipped, not checked.
+/// As `describe`, for a connection with digests. They are skipped, not checked.
 pub fn describe_with_digests(
     bytes: &[u8],
     header_digest: bool,
@@ -124,7 +124,7 @@ fn words(bhs: &Bhs, data: &[u8]) -> Result<String, Violation> {
 fn text(data: &[u8]) -> Result<String, Violation> {
     let mut words = String::new();
     for (key, value) in pairs(data)? {
-        // A trace leaves out passwords and what is derived from them.
+        // Traces must not contain passwords or values derived from them.
         let value = if key == "CHAP_R" { "…" } else { value };
         // Writing to a `String` cannot fail.
         let _ = write!(words, " {key}={value}");

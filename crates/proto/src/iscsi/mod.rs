@@ -1,5 +1,5 @@
-//! iSCSI (RFC 7143): initiator and target. The README beside this file says which states there are, which limits hold and what
-//! is not implemented.
+//! iSCSI (RFC 7143): initiator and target. README.md in this folder describes states, limits and what is not
+//! implemented.
 
 pub mod chap;
 pub mod decode;

@@ -1,16 +1,16 @@
-//! Negotiation of operational parameters (RFC 7143 §6.2, §13): what a side wishes, what both agree on.
+//! Negotiation of operational parameters (RFC 7143 §6.2, §13): what each side wishes, and the result.
 
 use super::text::{self, DEFAULT_SEGMENT_LEN, KEYS, Key, KeySpec, Rule, TextOut, number};
 use crate::{Refusal, Violation};
 
-/// Whether a side wants CRC32C digests.
+/// Whether this side wants CRC32C digests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DigestWish {
     Never,
-    /// Rather not, but if the peer wants.
+    /// Prefers no digest, but accepts one if the peer prefers it.
     #[default]
     Accept,
-    /// Rather, but not if the peer cannot.
+    /// Prefers a digest, but accepts none.
     Prefer,
     Require,
 }
@@ -26,14 +26,14 @@ impl DigestWish {
     }
 }
 
-/// Parameters that a side would have; lengths in bytes, times in seconds.
+/// Parameters that this side wishes; lengths in bytes, times in seconds.
 #[derive(Clone, Debug)]
 pub struct Wishes {
     pub header_digest: DigestWish,
     pub data_digest: DigestWish,
     pub initial_r2t: bool,
     pub immediate_data: bool,
-    /// Largest data segment that this side takes.
+    /// Maximum data segment that this side accepts.
     pub max_recv_segment_len: u32,
     pub max_burst_len: u32,
     pub first_burst_len: u32,
@@ -43,7 +43,7 @@ pub struct Wishes {
 }
 
 impl Default for Wishes {
-    /// Generous: a read of 256 KiB is one Data-In, a write of 256 KiB needs no R2T.
+    /// Large values: a read of 256 KiB is one Data-In, a write of 256 KiB needs no R2T.
     fn default() -> Self {
         Self {
             header_digest: DigestWish::Accept,
@@ -60,7 +60,7 @@ impl Default for Wishes {
     }
 }
 
-/// What holds on a connection. The default is what holds where nothing was negotiated.
+/// The parameters in force on a connection. The default applies if nothing was negotiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a key of the standard")]
 pub struct Agreed {
@@ -68,8 +68,9 @@ pub struct Agreed {
     pub data_digest: bool,
     pub initial_r2t: bool,
     pub immediate_data: bool,
-    /// Largest data segment that the peer takes, and that this side declared.
+    /// Maximum data segment that the peer accepts.
     pub max_send_segment_len: u32,
+    /// Maximum data segment that this side declared.
     pub max_recv_segment_len: u32,
     pub max_burst_len: u32,
     pub first_burst_len: u32,
@@ -96,15 +97,16 @@ impl Default for Agreed {
     }
 }
 
-/// The negotiation of one login, in either role: a key that this side offered is taken as the peer's answer, any other is
-/// answered.
+/// The negotiation of one login, in either role. If this side offered a key, the peer's value is an answer; otherwise
+/// it is an offer and gets an answer.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     wishes: Wishes,
     agreed: Agreed,
     discovery: bool,
-    /// Bit masks over `KEYS`.
+    /// Bit masks over `KEYS`: the keys that this side offered.
     offered: u32,
+    /// The keys that the peer has sent a value for.
     settled: u32,
 }
 
@@ -117,15 +119,15 @@ impl Negotiation {
         self.discovery = discovery;
     }
 
-    /// The outcome, lengths brought in order with each other.
+    /// The result, with lengths made consistent.
     pub(super) fn agreed(&self) -> Agreed {
         let mut agreed = self.agreed.clone();
-        // RFC 7143 §13.14: FirstBurstLength MUST NOT exceed MaxBurstLength, which a default of one may bring about.
+        // RFC 7143 §13.14: FirstBurstLength MUST NOT exceed MaxBurstLength. The default of one key can violate this.
         agreed.first_burst_len = agreed.first_burst_len.min(agreed.max_burst_len);
         agreed
     }
 
-    /// Offers every key that there is something to say about; the initiator does, once.
+    /// Offers every key whose value is negotiated. The initiator does this once.
     pub(super) fn offer_all(&mut self, out: &mut TextOut) {
         for spec in &KEYS {
             if matches!(spec.rule, Rule::Fixed(_) | Rule::Declare { .. }) || spec.normal_only && self.discovery {
@@ -133,7 +135,7 @@ impl Negotiation {
             }
             self.offered |= mask(spec);
             self.put_wish(spec, out);
-            // RFC 7143 §6.2.2: what no answer can change holds already, as the peer need not answer.
+            // RFC 7143 §6.2.2: a value that no answer can change is in force at once, because the peer need not answer.
             match (spec.rule, self.flag(spec.key)) {
                 (Rule::And, false) | (Rule::Or, true) => self.hold(spec.key, Value::flag(self.flag(spec.key))),
                 _ => {}
@@ -142,16 +144,16 @@ impl Negotiation {
         self.declare(out);
     }
 
-    /// Declares the segment length that this side takes.
+    /// Declares the maximum data segment that this side accepts.
     pub(super) fn declare(&mut self, out: &mut TextOut) {
         self.agreed.max_recv_segment_len = self.wishes.max_recv_segment_len;
         out.put("MaxRecvDataSegmentLength", self.wishes.max_recv_segment_len);
     }
 
-    /// Takes a pair from the peer and answers it where it is an offer.
+    /// Processes a key=value pair of the peer; answers it if it is an offer.
     pub(super) fn take(&mut self, name: &str, value: &str, out: &mut TextOut) -> Result<(), Violation> {
         let Some(spec) = text::find(name) else {
-            // RFC 7143 §6.2: a key not known is answered, an answer of that kind is not.
+            // RFC 7143 §6.2: an unknown key is answered with NotUnderstood, but that answer itself is not answered.
             if value != "NotUnderstood" {
                 out.put(name, "NotUnderstood");
             }
@@ -172,7 +174,8 @@ impl Negotiation {
         Ok(())
     }
 
-    /// MaxRecvDataSegmentLength declared again in the full feature phase (RFC 7143 §13.12); true if taken.
+    /// Applies a MaxRecvDataSegmentLength that is declared again in the full feature phase (RFC 7143 §13.12); true if
+    /// it is accepted.
     pub(super) fn redeclare(agreed: &mut Agreed, name: &str, value: &str) -> bool {
         match (name, text::find(name).map(|spec| spec.rule), number(value)) {
             ("MaxRecvDataSegmentLength", Some(Rule::Declare { low, high }), Some(len))
@@ -185,7 +188,7 @@ impl Negotiation {
         }
     }
 
-    /// The answer to an offer, which holds from now on; `None` to reject it.
+    /// Answers an offer, and puts the value in force; `None` for a declared value, or if the value is invalid.
     fn answer(&mut self, spec: &KeySpec, value: &str) -> Option<Value> {
         if self.discovery && spec.normal_only {
             return Some(Value::Word("Irrelevant"));
@@ -209,7 +212,7 @@ impl Negotiation {
         Some(answer)
     }
 
-    /// The peer's answer to our offer: it must be one that the rule allows.
+    /// Processes the peer's answer to our offer, which must be one that the rule allows.
     fn take_answer(&mut self, spec: &KeySpec, value: &str) -> Result<(), Violation> {
         if matches!(value, "Irrelevant" | "NotUnderstood") {
             return Ok(());
@@ -260,7 +263,7 @@ impl Negotiation {
         match key {
             Key::InitialR2T => self.wishes.initial_r2t,
             Key::ImmediateData => self.wishes.immediate_data,
-            // DataPDUInOrder and DataSequenceInOrder: data out of order are not implemented.
+            // DataPDUInOrder and DataSequenceInOrder: out-of-order data are not supported.
             _ => true,
         }
     }
@@ -273,7 +276,7 @@ impl Negotiation {
             Key::DefaultTime2Retain => self.wishes.time2retain_s.into(),
             Key::MaxOutstandingR2T => self.wishes.max_outstanding_r2t.into(),
             Key::ErrorRecoveryLevel => 0,
-            // MaxConnections; iSCSIProtocolLevel, where 1 is RFC 7143 itself.
+            // MaxConnections; and iSCSIProtocolLevel, where 1 means RFC 7143.
             _ => 1,
         }
     }
@@ -404,7 +407,7 @@ mod tests {
             let mut negotiation = Negotiation::new(wishes, false);
             let mut out = TextOut::default();
             negotiation.offer_all(&mut out);
-            // As LIO does: silence to ImmediateData=No.
+            // LIO does not answer ImmediateData=No.
             if !initial_r2t {
                 negotiation.take("InitialR2T", "No", &mut out).expect("an answer");
             }

@@ -1,20 +1,17 @@
-//! Text of logins and text requests: `key=value` pairs, each ended by a zero byte (RFC 7143 §6.1).
-//!
-//! Every key of RFC 7143 §13 that both sides settle by a rule, and the rules.
-//!
-//! What discovery tells of a target.
+//! Text of logins and text requests: `key=value` pairs, each terminated by a zero byte (RFC 7143 §6.1). Also the keys
+//! of RFC 7143 §13 with the rules by which they are negotiated, and the targets in a discovery response.
 
 use alloc::{string::String, vec::Vec};
 use core::fmt::{Display, Write as _};
 
 use crate::Violation;
 
-/// Most bytes of text that one exchange may collect over continued PDUs. RFC 7143 §6.2 asks for 8192 at least.
+/// Maximum length in bytes of the text of one exchange, over all continued PDUs. RFC 7143 §6.2 requires at least 8192.
 pub const TEXT_LEN_MAX: usize = 16 * 1024;
-/// Data segment of a PDU before another length is declared (RFC 7143 §13.12).
+/// Maximum data segment of a PDU in bytes until another length is declared (RFC 7143 §13.12).
 pub const DEFAULT_SEGMENT_LEN: usize = 8192;
 
-/// The pairs of a complete text.
+/// Splits a complete text into its pairs.
 pub fn pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, Violation> {
     text.split(|byte| *byte == 0).filter(|pair| !pair.is_empty()).map(pair).collect()
 }
@@ -28,7 +25,7 @@ fn pair(pair: &[u8]) -> Result<(&str, &str), Violation> {
     Ok((key, value))
 }
 
-/// Text that comes in, perhaps over several PDUs with the C bit.
+/// Received text, possibly from several PDUs with the C bit.
 #[derive(Debug, Default)]
 pub struct TextIn(Vec<u8>);
 
@@ -41,13 +38,13 @@ impl TextIn {
         Ok(())
     }
 
-    /// The text collected, which starts anew.
+    /// Returns the collected text, and starts with an empty one.
     pub fn take(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.0)
     }
 }
 
-/// Text that goes out, perhaps over several PDUs.
+/// Text to send, possibly in several PDUs.
 #[derive(Debug, Default)]
 pub struct TextOut {
     text: Vec<u8>,
@@ -62,7 +59,7 @@ impl TextOut {
         self.text.extend_from_slice(pair.as_bytes());
     }
 
-    /// Nothing is left to be sent.
+    /// Whether everything has been sent.
     pub fn is_empty(&self) -> bool {
         self.sent == self.text.len()
     }
@@ -81,7 +78,7 @@ impl TextOut {
     }
 }
 
-/// A number of a text: decimal, or hexadecimal behind `0x` (RFC 7143 §6.1).
+/// Parses a number: decimal, or hexadecimal after `0x` (RFC 7143 §6.1).
 pub fn number(value: &str) -> Option<u64> {
     match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
         Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
@@ -90,26 +87,26 @@ pub fn number(value: &str) -> Option<u64> {
     }
 }
 
-/// How a value comes about (RFC 7143 §6.2).
+/// How a value is negotiated (RFC 7143 §6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// The first value of the offerer's list that the responder can.
+    /// The first value of the offered list that the responder supports.
     List,
-    /// Yes if both say so.
+    /// Yes if both sides say Yes.
     And,
-    /// Yes if one says so.
+    /// Yes if either side says Yes.
     Or,
-    /// The smaller number.
+    /// The minimum of both numbers.
     Min { low: u64, high: u64 },
-    /// The greater number.
+    /// The maximum of both numbers.
     Max { low: u64, high: u64 },
     /// Each side declares its own.
     Declare { low: u64, high: u64 },
-    /// Always answered with this value, whatever is offered.
+    /// Always answered with this value, whatever the offer is.
     Fixed(&'static str),
 }
 
-/// A key, its rule, and whether a discovery session has no use for it.
+/// A key, its rule, and whether it applies only to normal sessions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeySpec {
     pub(super) key: Key,
@@ -149,7 +146,7 @@ const fn spec(key: Key, name: &'static str, rule: Rule, normal_only: bool) -> Ke
     KeySpec { key, name, rule, normal_only }
 }
 
-/// In the order of `Key`.
+/// The keys, in the order of `Key`.
 pub(super) const KEYS: [KeySpec; 20] = [
     spec(Key::HeaderDigest, "HeaderDigest", Rule::List, false), // §13.1
     spec(Key::DataDigest, "DataDigest", Rule::List, false),     // §13.1
@@ -172,8 +169,8 @@ pub(super) const KEYS: [KeySpec; 20] = [
     spec(Key::ErrorRecoveryLevel, "ErrorRecoveryLevel", Rule::Min { low: 0, high: 2 }, false), // §13.20
     spec(Key::TaskReporting, "TaskReporting", Rule::List, true), // §13.23
     spec(Key::IscsiProtocolLevel, "iSCSIProtocolLevel", Rule::Min { low: 0, high: 31 }, false), // §13.24
-    // §13.25: the obsolete markers are answered "Reject" or "No", never "NotUnderstood". Initiators of old offer "No" and
-    // take that best as the answer.
+    // §13.25: the obsolete markers are answered with "Reject" or "No", never with "NotUnderstood". Old initiators offer
+    // "No", and "No" is the answer that they handle best.
     spec(Key::IfMarker, "IFMarker", Rule::Fixed("No"), false),
     spec(Key::OfMarker, "OFMarker", Rule::Fixed("No"), false),
     spec(Key::IfMarkInt, "IFMarkInt", Rule::Fixed("Reject"), false),
@@ -184,12 +181,12 @@ pub(super) fn find(name: &str) -> Option<&'static KeySpec> {
     KEYS.iter().find(|spec| spec.name == name)
 }
 
-/// A target in an answer to SendTargets (RFC 7143 §C).
+/// A target in the response to SendTargets (RFC 7143 §C).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveredTarget {
     pub name: String,
-    /// `address:port,portal-group-tag`. None says that the target is at the portal that was asked, which libiscsi does not
-    /// understand: name one.
+    /// `address:port,portal-group-tag`. An empty list means the portal that was queried; libiscsi does not understand
+    /// that, so name at least one.
     pub portals: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! I/Os as SCSI commands: a slot for each tag, whose number is the low half of its ITT.
+//! I/Os as SCSI commands. Each tag has a slot; its number is the low half of the ITT.
 
 use alloc::vec::Vec;
 
@@ -14,21 +14,21 @@ use crate::{
     scsi::initiator::{self, CommandOutcome, Job},
 };
 
-/// Times that a command is sent in all, where unit attention conditions or a busy target ask for another try.
+/// How often a command is sent in total, if a unit attention condition or a busy target makes a retry necessary.
 const TRIES_MAX: u8 = 4;
-/// INVALID COMMAND OPERATION CODE: the target has no such command.
+/// INVALID COMMAND OPERATION CODE: the target does not support the command.
 const INVALID_OPCODE: u32 = 0x05_2000;
 
-/// The commands outstanding.
+/// The outstanding commands.
 #[derive(Debug)]
 pub(super) struct Commands {
     lun: u64,
     geometry: Geometry,
     slots: Vec<TaskSlot>,
     outstanding: usize,
-    /// Tags whose commands wait for the window to be sent again.
+    /// Tags whose commands will be resent when the command window allows it.
     resend: Vec<Tag>,
-    /// Data-out of WRITE SAME.
+    /// The data of WRITE SAME.
     zero_block: Payload,
 }
 
@@ -36,16 +36,16 @@ pub(super) struct Commands {
 struct TaskSlot {
     /// The command, while it is outstanding.
     job: Option<Job>,
-    /// High half of the ITT: tells an answer to an earlier command of this tag.
+    /// High half of the ITT. It differs from that of earlier commands with this tag.
     generation: u16,
     cmd_sn: u32,
     begun: Instant,
-    /// It took too long, and is sent again once it is aborted.
+    /// The command took too long. It is resent when its abort has completed.
     is_overdue: bool,
     tries: u8,
-    /// Bytes received of a read, bytes sent of a write; both in order.
+    /// Bytes received (read) or sent (write), in order.
     moved: u32,
-    /// Of the next Data-In or R2T.
+    /// Sequence number of the next Data-In or R2T.
     next_sn: u32,
 }
 
@@ -87,7 +87,7 @@ impl Commands {
         Ok(())
     }
 
-    /// A Data-In begins; the tag that it belongs to.
+    /// Checks the start of a Data-In and returns the tag of its command.
     pub(super) fn data_in(&mut self, data: &DataIn, len: u32) -> Result<Tag, Violation> {
         let (tag, slot) = self.find(data.itt)?;
         let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
@@ -100,7 +100,7 @@ impl Commands {
         Ok(tag)
     }
 
-    /// The status of a command came.
+    /// Processes the status of a command.
     pub(super) fn status(
         &mut self,
         now: Instant,
@@ -133,7 +133,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Sends what waits, as far as the window goes.
+    /// Resends waiting commands, as far as the command window allows.
     #[inline]
     pub(super) fn resend(&mut self, link: &mut Link) {
         while link.window() > 0
@@ -143,8 +143,8 @@ impl Commands {
         }
     }
 
-    /// Sends the data that the target asks for. Each byte is asked for once, in order: recovery R2Ts are of higher error
-    /// recovery levels (RFC 7143 §11.8).
+    /// Sends the data that the target requests. The target requests each byte once and in order, because recovery R2Ts
+    /// exist only at higher error recovery levels (RFC 7143 §11.8).
     pub(super) fn r2t(&mut self, r2t: &R2t, link: &mut Link) -> Result<(), Violation> {
         let lun = self.lun;
         let (_, slot) = self.find(r2t.itt)?;
@@ -165,14 +165,14 @@ impl Commands {
         Ok(())
     }
 
-    /// The target rejected the command of this ITT, and will say no more about it.
+    /// Fails the command with this ITT, which the target rejected. No status follows.
     pub(super) fn rejected(&mut self, now: Instant, itt: TaskTag, error: IoError, events: &mut dyn InitiatorEvents) {
         if let Ok((tag, _)) = self.find(itt) {
             self.complete(now, tag, Err(error), events);
         }
     }
 
-    /// A request to abort the command of a tag.
+    /// A request to abort the command of a tag; `None` if it is not outstanding.
     pub(super) fn abort_request(&self, tag: Tag) -> Option<TaskManagement> {
         let slot = self.slots.get(tag as usize).filter(|slot| slot.job.is_some())?;
         Some(TaskManagement {
@@ -190,17 +190,17 @@ impl Commands {
         outstanding.map(|(slot, tag)| (tag, slot.begun)).min_by_key(|(_, begun)| *begun)
     }
 
-    /// It is to be sent again once it is aborted.
+    /// Marks a command as overdue, so that it is resent when its abort has completed.
     pub(super) fn is_overdue(&mut self, tag: Tag) {
         self.slots[tag as usize].is_overdue = true;
     }
 
-    /// A request that concerns all commands of the logical unit, or all of the target.
+    /// A task management request for all commands of the logical unit or of the target.
     pub(super) fn reset_request(&self, function: u8) -> TaskManagement {
         TaskManagement { function, lun: self.lun, referenced_itt: TaskTag::RESERVED, ..TaskManagement::default() }
     }
 
-    /// The answer to such a request: what it aborted completes.
+    /// Processes the response to a task management request: the commands that it aborted complete.
     pub(super) fn managed(
         &mut self,
         now: Instant,
@@ -209,10 +209,10 @@ impl Commands {
         link: &mut Link,
         events: &mut dyn InitiatorEvents,
     ) {
-        // A task that is not there was ended by another initiator: its own end would have come before this answer.
+        // The task does not exist, so another initiator ended it: its own status would have come before this response.
         let is_gone = response == function_response::NO_TASK && request.function == function::ABORT_TASK;
         if response != function_response::COMPLETE && !is_gone {
-            // It is not asked again at once.
+            // Restart its timeout, so that the request is not repeated at once.
             if let Ok((_, slot)) = self.find(request.referenced_itt) {
                 slot.begun = now;
             }
@@ -225,7 +225,7 @@ impl Commands {
             | function::LOGICAL_UNIT_RESET
             | function::TARGET_WARM_RESET => {
                 for tag in 0..self.slots.len() {
-                    // What was sent after the request was not aborted by it.
+                    // Commands sent after the request were not aborted by it.
                     let earlier = is_before(self.slots[tag].cmd_sn, request.cmd_sn);
                     if self.slots[tag].job.is_some() && earlier {
                         self.complete(now, tag as Tag, Err(IoError::Aborted), events);
@@ -249,7 +249,7 @@ impl Commands {
         }
     }
 
-    /// The connection is gone.
+    /// Fails all outstanding commands because the connection is lost.
     pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
         for tag in 0..self.slots.len() {
             if self.slots[tag].job.is_some() {
@@ -266,7 +266,7 @@ impl Commands {
         events.complete(now, tag, result);
     }
 
-    /// The outstanding command that an ITT names.
+    /// The outstanding command with this ITT.
     fn find(&mut self, itt: TaskTag) -> Result<(Tag, &mut TaskSlot), Violation> {
         let tag = itt.0 & 0xffff;
         let slot = self.slots.get_mut(tag as usize);
@@ -314,7 +314,7 @@ impl Commands {
     }
 }
 
-/// Sends bytes `from..to` of a command's data as one sequence of Data-Outs.
+/// Sends bytes `from..to` of a command's data as one sequence of Data-Out PDUs.
 fn send_data(link: &mut Link, lun: u64, itt: TaskTag, ttt: TransferTag, data: &Payload, from: u32, to: u32) {
     let (mut at, mut data_sn) = (from, 0);
     while at < to {

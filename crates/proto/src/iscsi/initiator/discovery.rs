@@ -17,10 +17,10 @@ use crate::{
     wire::printable,
 };
 
-/// Text of all targets that is taken. RFC 7143 sets no limit; this is room for some thousand targets.
+/// Maximum length of the target list in bytes. RFC 7143 sets no limit; this is enough for some thousand targets.
 const ANSWER_LEN_MAX: usize = 1 << 20;
 
-/// Asks a portal which targets it has.
+/// Requests a portal's list of targets.
 #[derive(Debug)]
 pub struct Discovery {
     framer: Framer,
@@ -42,7 +42,7 @@ enum Phase {
 }
 
 impl Discovery {
-    /// Begins a login: its first request is in `transmit`.
+    /// Starts a login: the first request is in `transmit`.
     pub fn new(now: Instant, config: &Config) -> Self {
         let mut link = Link::default();
         let login = Login::begin(config, true, &mut link);
@@ -58,7 +58,7 @@ impl Discovery {
         }
     }
 
-    /// Bytes arrived. On `Err` the connection is of no more use.
+    /// Processes received bytes. After `Err` the connection cannot be used any more.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let mut input = bytes;
         while !matches!(self.phase, Phase::Done) {
@@ -86,7 +86,7 @@ impl Discovery {
         &mut self.link.transmit
     }
 
-    /// The targets, once the session is over: then the connection may be closed.
+    /// The targets, once the session has ended. Then the connection may be closed.
     pub fn targets(&self) -> Option<&[DiscoveredTarget]> {
         matches!(self.phase, Phase::Done).then_some(&self.targets)
     }
@@ -126,7 +126,7 @@ impl Discovery {
         }
         self.answer.extend_from_slice(&self.segment);
         if !response.last {
-            // RFC 7143 §6.2: an empty request asks for the rest.
+            // RFC 7143 §6.2: an empty request asks for the rest of the text.
             self.ask(response.ttt, &[]);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What every PDU of a connection needs: the way out, the sequence numbers, what was agreed.
+//! Common state of a connection's PDUs: send queue, sequence numbers, negotiated parameters.
 
 use crate::{
     Transmit, Violation,
@@ -12,7 +12,7 @@ use crate::{
     scsi::initiator::ProbeCommand,
 };
 
-/// ITTs of everything but I/Os: their low halves lie above every tag.
+/// ITTs of everything except I/Os. Their low halves are above every tag.
 pub(super) mod control_itt {
     use crate::iscsi::pdu::TaskTag;
 
@@ -21,42 +21,43 @@ pub(super) mod control_itt {
     pub(in super::super) const PING: TaskTag = TaskTag(0xfff2);
     pub(in super::super) const TEXT: TaskTag = TaskTag(0xfff3);
     pub(in super::super) const LOGOUT: TaskTag = TaskTag(0xfff4);
-    /// With the tag in question, or `0xffff`, in the high half.
+    /// The high half contains the tag in question, or `0xffff`.
     pub(in super::super) const TASK_MANAGEMENT: TaskTag = TaskTag(0xfff5);
 }
 
-/// NOP-Ins answered while the target reads nothing of what is sent after the first of them.
+/// Maximum answers to NOP-Ins that are sent while the target does not read what was queued after the first of them.
 const ANSWERS_MAX: usize = 16 << 10;
 
-/// The connection's ID, of which each session has one.
+/// The connection ID. Each session has one connection.
 pub(super) const CID: ConnectionId = ConnectionId(0);
 
-/// The sending side of a connection with its counters.
+/// The sending side of a connection and its counters.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) transmit: Transmit,
     pub(super) sender: Sender,
     pub(super) agreed: Agreed,
-    /// Of the next command.
+    /// CmdSN of the next command.
     pub(super) cmd_sn: u32,
-    /// The last command that the target takes.
+    /// CmdSN of the last command that the target accepts.
     max_cmd_sn: u32,
-    /// The next status.
+    /// StatSN of the next status.
     pub(super) exp_stat_sn: u32,
     answers: Answers,
 }
 
-/// Answers to NOP-Ins that may still wait to be sent. Data waits in the same queue, so its length tells nothing about them.
+/// Counts answers to NOP-Ins that may still be queued. The length of the send queue does not show this, because it also
+/// contains data.
 #[derive(Debug, Default)]
 struct Answers {
     count: usize,
-    /// Where in all that is ever sent the count began. Once the target has read further, it begins anew; so never do twice as
-    /// many wait.
+    /// Position in the stream of all bytes sent at which the count started. When the target has read beyond it, the
+    /// count starts again, so at most twice the limit is queued.
     since: u64,
 }
 
 impl Answers {
-    /// Takes one more, unless too many wait.
+    /// Counts one more answer; false if too many are queued.
     fn take(&mut self, transmit: &Transmit) -> bool {
         if transmit.sent() > self.since || self.count == 0 {
             *self = Self { count: 0, since: transmit.sent() + transmit.len() as u64 };
@@ -81,7 +82,7 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Sends a question of the probe; there is one at a time.
+    /// Sends a query of the probe. There is one at a time.
     pub(super) fn ask(&mut self, lun: u64, probe: &ProbeCommand) {
         let command = ScsiCommand {
             last: true,
@@ -98,23 +99,23 @@ impl Link {
         self.header(&command.encode());
     }
 
-    /// Commands that the target takes now.
+    /// Number of commands that the target currently accepts.
     pub(super) fn window(&self) -> usize {
-        // A closed window lies behind.
+        // A closed window ends before the next CmdSN.
         if is_before(self.max_cmd_sn, self.cmd_sn) {
             return 0;
         }
         self.max_cmd_sn.wrapping_sub(self.cmd_sn) as usize + 1
     }
 
-    /// The number for a command that is sent now.
+    /// Returns the CmdSN of a command that is sent now.
     pub(super) fn take_cmd_sn(&mut self) -> u32 {
         let cmd_sn = self.cmd_sn;
         self.cmd_sn = cmd_sn.wrapping_add(1);
         cmd_sn
     }
 
-    /// Learns the window from a PDU; one that came late does not narrow it (RFC 7143 §4.2.2.1).
+    /// Updates the command window from a PDU. An older value does not narrow it (RFC 7143 §4.2.2.1).
     pub(super) fn learn_window(&mut self, exp_cmd_sn: u32, max_cmd_sn: u32) {
         let is_window = !is_before(max_cmd_sn, exp_cmd_sn.wrapping_sub(1));
         if is_window && is_before(self.max_cmd_sn, max_cmd_sn) {
@@ -122,14 +123,14 @@ impl Link {
         }
     }
 
-    /// Begins counting with the first status of a login.
+    /// Starts the counters with the first status of a login.
     pub(super) fn begin(&mut self, stat_sn: u32, exp_cmd_sn: u32, max_cmd_sn: u32) {
         self.exp_stat_sn = stat_sn.wrapping_add(1);
         self.max_cmd_sn = self.cmd_sn.wrapping_sub(1);
         self.learn_window(exp_cmd_sn, max_cmd_sn);
     }
 
-    /// Takes a status; on one connection without recovery none may be missing (RFC 7143 §4.2.2.2).
+    /// Checks the StatSN of a status. With one connection and no recovery, none may be missing (RFC 7143 §4.2.2.2).
     pub(super) fn take_stat_sn(&mut self, stat_sn: u32) -> Result<(), Violation> {
         if stat_sn != self.exp_stat_sn {
             return Err(misbehaved!("RFC 7143 §4.2.2.2: a StatSN is missing or came twice").at(24));
@@ -146,7 +147,7 @@ impl Link {
         self.sender.bytes(&mut self.transmit, bhs, data);
     }
 
-    /// Asks the target for a NOP-In.
+    /// Sends a NOP-Out that the target must answer with a NOP-In.
     pub(super) fn ping(&mut self) {
         let ping = NopOut {
             immediate: true,
@@ -160,7 +161,7 @@ impl Link {
         self.header(&ping.encode());
     }
 
-    /// A NOP-In: the answer to our ping, or a ping to answer (RFC 7143 §11.19).
+    /// Processes a NOP-In: the answer to our ping, or a ping to answer (RFC 7143 §11.19).
     pub(super) fn nop_in(&mut self, bhs: &Bhs) -> Result<(), Violation> {
         let nop = NopIn::parse(bhs);
         self.learn_window(nop.exp_cmd_sn, nop.max_cmd_sn);
@@ -185,7 +186,8 @@ impl Link {
         Ok(())
     }
 
-    /// Ends the session (RFC 7143 §11.14). Immediate, as nothing may follow it.
+    /// Sends a Logout Request for the session (RFC 7143 §11.14). It is immediate, because no other command may follow
+    /// it.
     pub(super) fn logout(&mut self) {
         let request = LogoutRequest {
             immediate: true,

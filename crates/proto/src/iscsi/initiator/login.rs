@@ -1,6 +1,5 @@
-//! The login phase on the initiator's side (RFC 7143 §6.3): security, then operational parameters in one request.
-//!
-//! The security stage on the initiator's side (RFC 7143 §12.1).
+//! The login phase on the initiator's side (RFC 7143 §6.3): the security stage (§12.1), then operational parameters in
+//! one request.
 
 use alloc::{
     string::{String, ToString},
@@ -25,10 +24,10 @@ use crate::{
     wire::digest::same,
 };
 
-/// Responses of one login; a target that needs more brings nothing forward.
+/// Maximum responses in one login. A target that needs more makes no progress.
 const LOGIN_RESPONSES_MAX: u32 = 64;
 
-/// A login under way.
+/// A login in progress.
 #[derive(Debug)]
 pub(super) struct Login {
     isid: [u8; 6],
@@ -41,7 +40,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// Begins a login and queues its first request.
+    /// Starts a login and queues its first request.
     pub(super) fn begin(config: &Config, discovery: bool, link: &mut Link) -> Self {
         let mut login = Self {
             isid: config.isid,
@@ -64,7 +63,8 @@ impl Login {
         login
     }
 
-    /// Takes a response; true when the full feature phase begins, in which `link` and `framer` then are.
+    /// Processes a response; true when the full feature phase starts. Then `link` and `framer` use the negotiated
+    /// parameters.
     pub(super) fn response(
         &mut self,
         bhs: &Bhs,
@@ -76,7 +76,7 @@ impl Login {
         self.check(bhs, &response, link)?;
         self.text_in.push(data)?;
         if response.continued {
-            // RFC 7143 §6.2: an empty request asks for the rest.
+            // RFC 7143 §6.2: an empty request asks for the rest of the text.
             self.request(link);
             return Ok(false);
         }
@@ -134,7 +134,7 @@ impl Login {
         Ok(())
     }
 
-    /// Sends what is to be said in this stage, and asks for the next where all is said.
+    /// Sends the keys of this stage, and requests the next stage if none are left.
     fn request(&mut self, link: &mut Link) {
         let (segment, continued) = self.text_out.next_segment(DEFAULT_SEGMENT_LEN);
         let transit = !continued && (self.stage != stage::SECURITY || self.security.may_transit());
@@ -197,7 +197,7 @@ impl Security {
         Self { chap, state: State::MethodOffered, said: SecurityKeys::default(), proved: false }
     }
 
-    /// Offers what we can. A target that must prove itself may not get out of it by choosing None.
+    /// Offers the available methods. A target that must authenticate itself cannot avoid this by choosing None.
     pub(super) fn offer(&self, out: &mut TextOut) {
         let methods = match &self.chap {
             None => "None",
@@ -207,17 +207,17 @@ impl Security {
         out.put("AuthMethod", methods);
     }
 
-    /// Nothing is left to be said in this stage, so that the next may be asked for.
+    /// Whether everything in this stage has been sent, so that the next stage can be requested.
     pub(super) fn may_transit(&self) -> bool {
         self.chap.is_none() || matches!(self.state, State::Responded(_) | State::Done)
     }
 
-    /// How we proved who we are.
+    /// How the initiator authenticated itself.
     pub(super) fn method(&self) -> &'static str {
         if self.proved { "CHAP" } else { "None" }
     }
 
-    /// The target left the stage: it must have proved what it has to.
+    /// Checks, when the target leaves the stage, that it has authenticated itself if it must.
     pub(super) fn finish(&self) -> Result<(), Violation> {
         let mutual = self.chap.as_ref().is_some_and(|chap| chap.target.is_some());
         if mutual && self.state != State::Done {
@@ -226,7 +226,7 @@ impl Security {
         Ok(())
     }
 
-    /// Takes a key of this stage; false where it is none.
+    /// Stores a key of this stage; false if the key is not one of this stage.
     pub(super) fn take(&mut self, key: &str, value: &str) -> bool {
         let place = match key {
             "AuthMethod" => &mut self.said.method,
@@ -241,7 +241,7 @@ impl Security {
         true
     }
 
-    /// Answers what was taken since the last call.
+    /// Answers the keys stored since the last call.
     pub(super) fn respond(&mut self, out: &mut TextOut) -> Result<(), Violation> {
         let said = core::mem::take(&mut self.said);
         self.state = match (self.state, &self.chap) {
@@ -267,7 +267,7 @@ impl Security {
     }
 }
 
-/// Answers the target's challenge, and gives ours where the target must authenticate too.
+/// Answers the target's challenge, and sends a challenge if the target must authenticate itself too.
 fn answer(chap: &Chap, said: &SecurityKeys, out: &mut TextOut) -> Result<Algorithm, Violation> {
     let missing = malformed!("RFC 7143 §12.1.3: CHAP_A, CHAP_I and CHAP_C are needed");
     let algorithm = said.algorithm.as_deref().and_then(Algorithm::from_number).ok_or(missing.clone())?;
@@ -283,7 +283,7 @@ fn answer(chap: &Chap, said: &SecurityKeys, out: &mut TextOut) -> Result<Algorit
     Ok(algorithm)
 }
 
-/// The target is who it says.
+/// Checks the target's response to our challenge.
 fn verify(chap: &Chap, said: &SecurityKeys, algorithm: Algorithm) -> Result<(), Violation> {
     let Some(target) = &chap.target else { return Ok(()) };
     let wanted = algorithm.response(target.identifier, &target.credentials.secret, &target.challenge);

@@ -1,4 +1,4 @@
-//! The initiator's side of iSCSI: a `Session` that does I/O, and a `Discovery` that asks for targets.
+//! The initiator's side of iSCSI: a `Session` for I/O, and a `Discovery` that lists targets.
 
 mod commands;
 mod discovery;
@@ -14,27 +14,28 @@ use super::{Credentials, Wishes};
 pub use discovery::Discovery;
 pub use session::Session;
 
-/// Which target to log in to, with which name, and how.
+/// Which target and LUN to use, and how to log in.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub initiator_name: String,
-    /// Of no use to a discovery.
+    /// Ignored by a discovery.
     pub target_name: String,
     pub lun: u16,
-    /// With the initiator's name it names the initiator port: a second session with the same ends the first
-    /// (RFC 7143 §6.3.5).
+    /// Together with the initiator's name it identifies the initiator port. A second session with the same port ends
+    /// the first (RFC 7143 §6.3.5).
     pub isid: [u8; 6],
     pub chap: Option<Chap>,
     pub wishes: Wishes,
-    /// Most I/Os outstanding, 1 to 4096.
+    /// Maximum outstanding I/Os, 1 to 4096.
     pub queue_depth: u16,
-    /// Largest read or write that is offered to the caller, in bytes, where the target tells no smaller limit.
+    /// Maximum length of a read or write in bytes, if the target does not report a smaller limit.
     pub max_io_len: u32,
-    /// Time from the connection's begin to `ready`.
+    /// Maximum time from the start of the connection to `ready`.
     pub login_timeout: Duration,
-    /// A target silent for so long is pinged, and given up after as long again.
+    /// If the target is silent for this time, it is pinged. If it is silent for the same time again, the session ends.
     pub ping_interval: Duration,
-    /// A command that takes longer is aborted and sent again: another initiator may have ended it, without notice (SAM-5 §5.6).
+    /// A command that takes longer is aborted and resent, because another initiator may have ended it without notice
+    /// (SAM-5 §5.6).
     pub command_timeout: Duration,
 }
 
@@ -57,7 +58,7 @@ impl Config {
     }
 }
 
-/// How we prove who we are, and whether the target must.
+/// How the initiator authenticates itself, and whether the target must too.
 #[derive(Clone, Debug)]
 pub struct Chap {
     pub initiator: Credentials,
@@ -65,7 +66,7 @@ pub struct Chap {
     pub target: Option<Mutual>,
 }
 
-/// What the target must know, and an unpredictable challenge of at least 16 bytes for it.
+/// The credentials that the target must have, and a challenge for it: unpredictable, at least 16 bytes.
 #[derive(Clone, Debug)]
 pub struct Mutual {
     pub credentials: Credentials,

@@ -1,4 +1,4 @@
-//! A normal session: login, a look at the logical unit, I/O, logout.
+//! A normal session: login, queries about the logical unit, I/O, logout.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
@@ -26,23 +26,23 @@ use crate::{
     },
 };
 
-/// The initiator's side of a session of one connection.
+/// The initiator's side of a session with one connection.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
-    /// Told by the logical unit: INQUIRY data, serial number.
+    /// INQUIRY data and serial number of the logical unit.
     identity: (Option<scsi::initiator::Inquiry>, Option<String>),
     auth_method: &'static str,
     framer: Framer,
     link: Link,
     phase: Phase,
     current: Current,
-    /// Data of the control PDU being received; its capacity is kept.
+    /// Data of the control PDU that is being received. Its capacity is kept.
     control: Vec<u8>,
-    /// The task management request under way; there is one at a time.
+    /// The task management request in progress. There is one at a time.
     managing: Option<TaskManagement>,
     managed_at: Instant,
-    /// When a command may have taken too long, while any is outstanding.
+    /// When to check next whether a command takes too long, while any is outstanding.
     next_look: Instant,
     closing: bool,
     login_deadline: Instant,
@@ -55,12 +55,12 @@ enum Phase {
     Login(Box<Login>),
     Probe(Probe),
     Ready(Commands),
-    /// Logout is sent.
+    /// A Logout Request was sent.
     Leaving,
     Closed,
 }
 
-/// What the PDU being received is.
+/// The kind of the PDU that is being received.
 #[derive(Clone, Copy, Debug)]
 enum Current {
     Probe(DataIn),
@@ -70,12 +70,12 @@ enum Current {
 }
 
 impl Session {
-    /// Begins a login: its first request is in `transmit`.
+    /// Starts a login: the first request is in `transmit`.
     pub fn new(now: Instant, config: Config) -> Self {
         let mut link = Link::default();
         let login = Login::begin(&config, false, &mut link);
         Self {
-            // Before anything is declared, data segments have the default length (RFC 7143 §13.12).
+            // Data segments have the default length until another is declared (RFC 7143 §13.12).
             framer: Framer::new(DEFAULT_SEGMENT_LEN as u32),
             link,
             phase: Phase::Login(Box::new(login)),
@@ -94,27 +94,28 @@ impl Session {
         }
     }
 
-    /// What holds on the connection.
+    /// The parameters in force on the connection.
     pub fn agreed(&self) -> &Agreed {
         &self.link.agreed
     }
 
-    /// What the logical unit says it is, once asked.
+    /// The logical unit's INQUIRY data, once received.
     pub fn inquiry(&self) -> Option<&scsi::initiator::Inquiry> {
         self.identity.0.as_ref()
     }
 
-    /// Its unit serial number.
+    /// The logical unit's serial number.
     pub fn serial(&self) -> Option<&str> {
         self.identity.1.as_deref()
     }
 
-    /// How we proved who we are: `CHAP`, or `None`.
+    /// How the initiator authenticated itself: `CHAP` or `None`.
     pub fn auth_method(&self) -> &'static str {
         self.auth_method
     }
 
-    /// Asks the target to abort an I/O, which completes either way. False where a request of this kind is under way.
+    /// Requests the target to abort an I/O, which completes in any case. False if the I/O is not outstanding or a task
+    /// management request is in progress.
     pub fn abort(&mut self, now: Instant, tag: Tag) -> bool {
         let Phase::Ready(commands) = &self.phase else { return false };
         match commands.abort_request(tag) {
@@ -123,8 +124,8 @@ impl Session {
         }
     }
 
-    /// Asks for a task management function that concerns all commands: ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET
-    /// or a target reset (RFC 7143 §11.5.1). False where a request of this kind is under way.
+    /// Sends a task management function for all commands: ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET or a
+    /// target reset (RFC 7143 §11.5.1). False if the session is not ready or a task management request is in progress.
     pub fn reset(&mut self, now: Instant, function: u8) -> bool {
         let Phase::Ready(commands) = &self.phase else { return false };
         let request = commands.reset_request(function);
@@ -166,7 +167,7 @@ impl Session {
                     Ok(())
                 }
             },
-            // RFC 7143 §7.8: at error recovery level 0 the data cannot be asked for again; the session ends.
+            // RFC 7143 §7.8: at error recovery level 0 the data cannot be requested again, so the session ends.
             Fragment::End { intact: false } => Err(malformed!("RFC 7143 §7.8: data digest error")),
             Fragment::End { intact: true } => match core::mem::replace(&mut self.current, Current::None) {
                 Current::Data(_, data) => self.data_end(now, &data, events),
@@ -215,7 +216,7 @@ impl Session {
         Ok(())
     }
 
-    /// A PDU other than Data-In is complete.
+    /// Processes a complete PDU other than Data-In.
     fn control(&mut self, now: Instant, bhs: &Bhs, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         if let Phase::Login(login) = &mut self.phase {
             if login.response(bhs, &self.control, &mut self.link, &mut self.framer)? {
@@ -293,7 +294,7 @@ impl Session {
         commands.status(now, response.itt, response.status, sense, &mut self.link, events)
     }
 
-    /// A question of the probe is answered.
+    /// Processes the response to a query of the probe.
     fn probed(
         &mut self,
         now: Instant,
@@ -318,12 +319,12 @@ impl Session {
     fn async_message(&mut self, message: &AsyncMessage) -> Result<(), Violation> {
         self.status_of(message.stat_sn, message.exp_cmd_sn, message.max_cmd_sn)?;
         match message.event {
-            // RFC 7143 §11.9.1: a target that wants other parameters is answered by a logout where the initiator cannot.
+            // RFC 7143 §11.9.1: an initiator that does not renegotiate must log out.
             async_event::LOGOUT_REQUESTED | async_event::RENEGOTIATE => self.closing = true,
             async_event::CONNECTION_DROPPED | async_event::SESSION_DROPPED => {
                 return Err(Violation::refused(Refusal::Other, "the target drops the session"));
             }
-            // SCSI events come as unit attention conditions too, vendors' events say nothing to us.
+            // SCSI events are also reported as unit attention conditions. Vendor-specific events are ignored.
             _ => {}
         }
         Ok(())
@@ -332,7 +333,7 @@ impl Session {
     fn reject(&mut self, now: Instant, reject: &Reject, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         self.status_of(reject.stat_sn, reject.exp_cmd_sn, reject.max_cmd_sn)?;
         if reject.reason == reject_reason::DATA_DIGEST_ERROR {
-            // RFC 7143 §7.8: what was lost cannot be sent again at error recovery level 0.
+            // RFC 7143 §7.8: lost data cannot be sent again at error recovery level 0.
             return Err(misbehaved!("RFC 7143 §7.8: the target found a data digest error"));
         }
         let at_fault = self.control.first_chunk().map(|bytes| Bhs(*bytes));
@@ -369,7 +370,7 @@ impl Session {
         self.last_heard + allowed
     }
 
-    /// Has a command that takes too long aborted: one at a time, as requests are.
+    /// Aborts a command that takes too long. Only one at a time, like task management requests.
     fn look(&mut self, now: Instant) -> Result<(), Violation> {
         let timeout = self.config.command_timeout;
         let Phase::Ready(commands) = &mut self.phase else { return Ok(()) };
@@ -391,7 +392,7 @@ impl Session {
         Err(Violation::timed_out("the target does not answer an abort"))
     }
 
-    /// Logs out once asked to and nothing is outstanding.
+    /// Logs out if that was requested and no command is outstanding.
     fn leave_when_idle(&mut self) {
         if !self.closing {
             return;
@@ -484,7 +485,7 @@ impl Initiator for Session {
     }
 }
 
-/// Sense data of a SCSI Response, behind their length (RFC 7143 §11.4.7).
+/// Sense data of a SCSI Response, which follow their length (RFC 7143 §11.4.7).
 fn sense_data(segment: &[u8]) -> &[u8] {
     let Some((len, rest)) = segment.split_first_chunk() else { return &[] };
     rest.get(..u16::from_be_bytes(*len).into()).unwrap_or(rest)

@@ -1,14 +1,11 @@
-//! The Basic Header Segment that opens every PDU (RFC 7143 §11.2.1), and a macro that lays typed PDUs over it.
-//!
-//! SCSI Command and SCSI Response (RFC 7143 §11.3, §11.4).
-//!
-//! Data-Out, Data-In and R2T (RFC 7143 §11.7, §11.8).
+//! The Basic Header Segment at the start of every PDU (RFC 7143 §11.2.1), a macro that defines typed headers, and the
+//! PDUs of SCSI commands: SCSI Command and Response (§11.3, §11.4), Data-Out, Data-In and R2T (§11.7, §11.8).
 
 use core::fmt;
 
-/// Bytes of a Basic Header Segment.
+/// Length of a Basic Header Segment in bytes.
 pub const BHS_LEN: usize = 48;
-/// A header as it stands on the wire.
+/// A header as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bhs(pub [u8; BHS_LEN]);
 
@@ -21,12 +18,12 @@ impl Bhs {
         self.0[0] & 0x40 != 0
     }
 
-    /// Bytes of additional header segments, before their digest.
+    /// Length of the additional header segments in bytes, without their digest.
     pub fn ahs_len(&self) -> usize {
         usize::from(self.0[4]) * 4
     }
 
-    /// Bytes of data, without padding.
+    /// Length of the data in bytes, without padding.
     pub fn data_len(&self) -> u32 {
         u32::from_be_bytes([0, self.0[5], self.0[6], self.0[7]])
     }
@@ -41,7 +38,7 @@ impl Bhs {
     }
 }
 
-/// A field of fixed width, big-endian, at a fixed place in a header.
+/// A big-endian field of fixed width at a fixed offset in a header.
 pub(super) trait Field: Sized {
     fn get(bhs: &[u8; BHS_LEN], at: usize) -> Self;
     fn put(self, bhs: &mut [u8; BHS_LEN], at: usize);
@@ -100,35 +97,35 @@ macro_rules! identifiers {
 }
 
 identifiers! {
-    /// ITT: an initiator's name for a task (RFC 7143 §11.2.1.8).
+    /// ITT: identifies a task; chosen by the initiator (RFC 7143 §11.2.1.8).
     TaskTag(u32)
-    /// TTT: a target's name for a transfer that it asked for, or for an exchange that it goes on with (RFC 7143 §11.7.4).
+    /// TTT: identifies a requested transfer, or an exchange that continues; chosen by the target (RFC 7143 §11.7.4).
     TransferTag(u32)
-    /// TSIH: a target's name for a session; 0 in a login that begins one (RFC 7143 §11.12.6).
+    /// TSIH: identifies a session; chosen by the target. 0 in a login for a new session (RFC 7143 §11.12.6).
     SessionHandle(u16)
-    /// CID: an initiator's name for a connection of a session (RFC 7143 §11.12.7).
+    /// CID: identifies a connection of a session; chosen by the initiator (RFC 7143 §11.12.7).
     ConnectionId(u16)
     /// Status class and detail of a Login Response (RFC 7143 §11.13.5).
     LoginStatus(u16)
 }
 
 impl TaskTag {
-    /// Names no task.
+    /// Identifies no task.
     pub const RESERVED: Self = Self(0xffff_ffff);
 }
 
 impl TransferTag {
-    /// Names no transfer.
+    /// Identifies no transfer.
     pub const RESERVED: Self = Self(0xffff_ffff);
 }
 
 impl SessionHandle {
-    /// Asks for a session.
+    /// Requests a new session.
     pub const NEW: Self = Self(0);
 }
 
-/// Declares a PDU: `bits` are parts of a byte (`name @ byte & mask`, `name @ byte & mask >> shift`), `fields` whole
-/// bytes from an offset. Every offset is a literal of the RFC's figure, so a wrong one does not compile or fails its vector.
+/// Defines a PDU. `flags` and `bits` are parts of a byte (`name @ byte & mask`, `name @ byte & mask >> shift`),
+/// `fields` are whole bytes from an offset. The offsets are those of the RFC's figures.
 macro_rules! pdu {
     (
         $(#[$doc:meta])*
@@ -157,7 +154,7 @@ macro_rules! pdu {
                 }
             }
 
-            /// The header with lengths zero; whoever sends it sets them.
+            /// Encodes the header. Its lengths are zero; the sender sets them.
             #[inline]
             pub fn encode(&self) -> $crate::iscsi::pdu::Bhs {
                 let mut bytes = [0; $crate::iscsi::pdu::BHS_LEN];
@@ -174,7 +171,7 @@ macro_rules! pdu {
 pub(super) use pdu;
 
 pdu! {
-    /// SCSI Command, RFC 7143 §11.3. A CDB beyond 16 bytes continues in an extended-CDB header segment.
+    /// SCSI Command (RFC 7143 §11.3). A CDB longer than 16 bytes continues in an additional header segment.
     ScsiCommand = 0x01
     flags { immediate @ 0 & 0x40, last @ 1 & 0x80, read @ 1 & 0x40, write @ 1 & 0x20, }
     bits { attribute @ 1 & 0x07 >> 0, }
@@ -188,11 +185,11 @@ pdu! {
     }
 }
 
-/// SIMPLE of the task attributes (RFC 7143 §11.3.1).
+/// The task attribute SIMPLE (RFC 7143 §11.3.1).
 pub const ATTRIBUTE_SIMPLE: u8 = 1;
 
 pdu! {
-    /// SCSI Response, RFC 7143 §11.4. Sense data, where there are, stand in the data segment behind their length (2 bytes).
+    /// SCSI Response (RFC 7143 §11.4). Sense data, if any, are in the data segment after their length (2 bytes).
     ScsiResponse = 0x21
     flags { last @ 1 & 0x80, overflow @ 1 & 0x04, underflow @ 1 & 0x02, }
     bits { }
@@ -208,11 +205,11 @@ pdu! {
     }
 }
 
-/// Values of `ScsiResponse::response` (RFC 7143 §11.4.3).
+/// Value of `ScsiResponse::response` (RFC 7143 §11.4.3).
 pub const COMPLETED_AT_TARGET: u8 = 0x00;
 
 pdu! {
-    /// SCSI Data-Out, RFC 7143 §11.7.
+    /// SCSI Data-Out (RFC 7143 §11.7).
     DataOut = 0x05
     flags { last @ 1 & 0x80, }
     bits { }
@@ -227,7 +224,7 @@ pdu! {
 }
 
 pdu! {
-    /// SCSI Data-In, RFC 7143 §11.7. With `status_here` it is the command's response as well (phase collapse).
+    /// SCSI Data-In (RFC 7143 §11.7). With `status_here` it is also the command's response (phase collapse).
     DataIn = 0x25
     flags {
         last @ 1 & 0x80,
@@ -252,7 +249,7 @@ pdu! {
 }
 
 pdu! {
-    /// Ready To Transfer, RFC 7143 §11.8.
+    /// Ready To Transfer (RFC 7143 §11.8).
     R2t = 0x31
     flags { last @ 1 & 0x80, }
     bits { }

@@ -1,14 +1,11 @@
-//! NOP, task management, Async Message, Reject and SNACK (RFC 7143 §11.5, §11.6, §11.9, §11.16 to §11.19).
-//!
-//! Text Request and Text Response (RFC 7143 §11.10, §11.11).
-//!
-//! Login and Logout (RFC 7143 §11.12 to §11.15).
+//! All PDUs except those of SCSI commands: NOP, task management, Async Message, Reject and SNACK (RFC 7143 §11.5,
+//! §11.6, §11.9, §11.16 to §11.19), Text (§11.10, §11.11), Login and Logout (§11.12 to §11.15).
 
 use super::bhs::{ConnectionId, SessionHandle, TaskTag, TransferTag, pdu};
 use crate::Refusal;
 
 pdu! {
-    /// NOP-Out, RFC 7143 §11.18.
+    /// NOP-Out (RFC 7143 §11.18).
     NopOut = 0x00
     flags { immediate @ 0 & 0x40, last @ 1 & 0x80, }
     bits { }
@@ -22,7 +19,7 @@ pdu! {
 }
 
 pdu! {
-    /// NOP-In, RFC 7143 §11.19.
+    /// NOP-In (RFC 7143 §11.19).
     NopIn = 0x20
     flags { last @ 1 & 0x80, }
     bits { }
@@ -37,7 +34,7 @@ pdu! {
 }
 
 pdu! {
-    /// Task Management Function Request, RFC 7143 §11.5.
+    /// Task Management Function Request (RFC 7143 §11.5).
     TaskManagement = 0x02
     flags { immediate @ 0 & 0x40, last @ 1 & 0x80, }
     bits { function @ 1 & 0x7f >> 0, }
@@ -52,7 +49,7 @@ pdu! {
     }
 }
 
-/// Functions of a Task Management Function Request (RFC 7143 §11.5.1; from `QUERY_TASK` on RFC 7144 §4.1).
+/// Functions of a Task Management Function Request (RFC 7143 §11.5.1; those from `QUERY_TASK` on: RFC 7144 §4.1).
 pub mod function {
     pub const ABORT_TASK: u8 = 1;
     pub const ABORT_TASK_SET: u8 = 2;
@@ -69,7 +66,7 @@ pub mod function {
 }
 
 pdu! {
-    /// Task Management Function Response, RFC 7143 §11.6.
+    /// Task Management Function Response (RFC 7143 §11.6).
     TaskManagementResponse = 0x22
     flags { last @ 1 & 0x80, }
     bits { }
@@ -82,7 +79,7 @@ pdu! {
     }
 }
 
-/// Responses of task management (RFC 7143 §11.6.1; `SUCCEEDED` RFC 7144 §4.2).
+/// Responses to task management functions (RFC 7143 §11.6.1; `SUCCEEDED`: RFC 7144 §4.2).
 pub mod function_response {
     pub const COMPLETE: u8 = 0;
     pub const NO_TASK: u8 = 1;
@@ -94,7 +91,7 @@ pub mod function_response {
 }
 
 pdu! {
-    /// Asynchronous Message, RFC 7143 §11.9.
+    /// Asynchronous Message (RFC 7143 §11.9).
     AsyncMessage = 0x32
     flags { last @ 1 & 0x80, }
     bits { }
@@ -122,7 +119,7 @@ pub mod async_event {
 }
 
 pdu! {
-    /// Reject, RFC 7143 §11.17. The header at fault stands in the data segment.
+    /// Reject (RFC 7143 §11.17). The data segment contains the header of the rejected PDU.
     Reject = 0x3f
     flags { last @ 1 & 0x80, }
     bits { }
@@ -136,7 +133,7 @@ pdu! {
     }
 }
 
-/// Reasons of a Reject (RFC 7143 §11.17.1).
+/// Reason codes of a Reject (RFC 7143 §11.17.1).
 pub mod reject_reason {
     use crate::Refusal;
 
@@ -152,7 +149,7 @@ pub mod reject_reason {
     pub const NEGOTIATION_RESET: u8 = 0x0b;
     pub const WAITING_FOR_LOGOUT: u8 = 0x0c;
 
-    /// Names a reason for people.
+    /// Describes a reason code.
     pub fn name(reason: u8) -> &'static str {
         match reason {
             DATA_DIGEST_ERROR => "data digest error",
@@ -170,7 +167,7 @@ pub mod reject_reason {
         }
     }
 
-    /// What a PDU was rejected for.
+    /// The kind of refusal that a reason code means.
     pub fn refusal(reason: u8) -> Refusal {
         match reason {
             TOO_MANY_IMMEDIATE_COMMANDS | OUT_OF_RESOURCES => Refusal::Busy,
@@ -180,7 +177,7 @@ pub mod reject_reason {
 }
 
 pdu! {
-    /// SNACK Request, RFC 7143 §11.16. Parsed only to be rejected: at error recovery level 0 there is none.
+    /// SNACK Request (RFC 7143 §11.16). It is always rejected, because it is not used at error recovery level 0.
     Snack = 0x10
     flags { last @ 1 & 0x80, }
     bits { kind @ 1 & 0x0f >> 0, }
@@ -195,7 +192,7 @@ pdu! {
 }
 
 pdu! {
-    /// Text Request, RFC 7143 §11.10.
+    /// Text Request (RFC 7143 §11.10).
     TextRequest = 0x04
     flags { immediate @ 0 & 0x40, last @ 1 & 0x80, continued @ 1 & 0x40, }
     bits { }
@@ -209,7 +206,7 @@ pdu! {
 }
 
 pdu! {
-    /// Text Response, RFC 7143 §11.11.
+    /// Text Response (RFC 7143 §11.11).
     TextResponse = 0x24
     flags { last @ 1 & 0x80, continued @ 1 & 0x40, }
     bits { }
@@ -226,7 +223,7 @@ pdu! {
 pub use super::bhs::LoginStatus;
 
 pdu! {
-    /// Login Request, RFC 7143 §11.12. Always immediate; its text stands in the data segment.
+    /// Login Request (RFC 7143 §11.12). It is always immediate; its data segment contains text.
     LoginRequest = 0x03
     flags { immediate @ 0 & 0x40, transit @ 1 & 0x80, continued @ 1 & 0x40, }
     bits { csg @ 1 & 0x0c >> 2, nsg @ 1 & 0x03 >> 0, }
@@ -243,7 +240,7 @@ pdu! {
 }
 
 pdu! {
-    /// Login Response, RFC 7143 §11.13.
+    /// Login Response (RFC 7143 §11.13).
     LoginResponse = 0x23
     flags { transit @ 1 & 0x80, continued @ 1 & 0x40, }
     bits { csg @ 1 & 0x0c >> 2, nsg @ 1 & 0x03 >> 0, }
@@ -287,7 +284,7 @@ impl LoginStatus {
     pub const SERVICE_UNAVAILABLE: Self = Self(0x0301);
     pub const OUT_OF_RESOURCES: Self = Self(0x0302);
 
-    /// For people.
+    /// Describes the status.
     pub fn name(self) -> &'static str {
         match self {
             Self::SUCCESS => "success",
@@ -312,7 +309,7 @@ impl LoginStatus {
         }
     }
 
-    /// What it refuses a login for.
+    /// The kind of refusal that the status means.
     pub fn refusal(self) -> Refusal {
         match self {
             Self::AUTHENTICATION_FAILURE => Refusal::Unauthenticated,
@@ -325,7 +322,7 @@ impl LoginStatus {
 }
 
 pdu! {
-    /// Logout Request, RFC 7143 §11.14.
+    /// Logout Request (RFC 7143 §11.14).
     LogoutRequest = 0x06
     flags { immediate @ 0 & 0x40, last @ 1 & 0x80, }
     bits { reason @ 1 & 0x7f >> 0, }
@@ -337,7 +334,7 @@ pdu! {
     }
 }
 
-/// Reasons of a Logout Request (RFC 7143 §11.14.1).
+/// Reason codes of a Logout Request (RFC 7143 §11.14.1).
 pub mod logout_reason {
     pub const CLOSE_SESSION: u8 = 0;
     pub const CLOSE_CONNECTION: u8 = 1;
@@ -345,7 +342,7 @@ pub mod logout_reason {
 }
 
 pdu! {
-    /// Logout Response, RFC 7143 §11.15.
+    /// Logout Response (RFC 7143 §11.15).
     LogoutResponse = 0x26
     flags { last @ 1 & 0x80, }
     bits { }
@@ -360,7 +357,7 @@ pdu! {
     }
 }
 
-/// Responses to a logout (RFC 7143 §11.15.1).
+/// Response codes of a Logout Response (RFC 7143 §11.15.1).
 pub mod logout_response {
     pub const CLOSED: u8 = 0;
     pub const CID_NOT_FOUND: u8 = 1;

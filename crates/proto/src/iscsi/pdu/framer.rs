@@ -1,4 +1,4 @@
-//! Cuts a stream of bytes into PDUs: a header, the pieces of its data segment as they arrive, an end.
+//! Splits a byte stream into PDUs: a header, the pieces of its data segment as they arrive, an end.
 
 use alloc::vec::Vec;
 
@@ -10,25 +10,25 @@ use crate::{
 
 const DIGEST_LEN: usize = 4;
 
-/// What came next in the stream.
+/// The next part of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment<'a> {
-    /// A header, its digest right.
+    /// A header. Its digest, if any, is correct.
     Header(Bhs),
-    /// A piece of the data segment, `offset` bytes into it.
+    /// A piece of the data segment, at `offset`.
     Data { offset: u32, bytes: &'a [u8] },
-    /// The PDU is complete; `intact` unless its data digest was wrong.
+    /// The PDU is complete. `intact` is false if its data digest is wrong.
     End { intact: bool },
 }
 
-/// Reads PDUs. A header that lies whole in the input is not assembled, and data are never held.
+/// Parses PDUs. A header that is complete in the input is not copied, and data are never buffered.
 #[derive(Debug)]
 pub struct Framer {
     state: State,
     header_digest: bool,
     data_digest: bool,
     max_data_len: u32,
-    /// A header that came in parts, with its additional segments and its digest. At most 48 + 1020 + 4 bytes.
+    /// A header that arrived in parts, with its additional segments and digest: at most 48 + 1020 + 4 bytes.
     head: Vec<u8>,
     data_len: u32,
     data_seen: u32,
@@ -46,7 +46,7 @@ enum State {
 }
 
 impl Framer {
-    /// Without digests, as every connection begins; a data segment may have `max_data_len` bytes.
+    /// Creates a framer without digests, as at the start of every connection. `max_data_len` limits a data segment.
     pub fn new(max_data_len: u32) -> Self {
         Self {
             state: State::Head,
@@ -62,14 +62,14 @@ impl Framer {
         }
     }
 
-    /// What was negotiated; counts from the next PDU on.
+    /// Applies the negotiated parameters to the PDUs from the next one on.
     pub fn set_negotiated(&mut self, header_digest: bool, data_digest: bool, max_data_len: u32) {
         self.header_digest = header_digest;
         self.data_digest = data_digest;
         self.max_data_len = max_data_len;
     }
 
-    /// Takes the next step out of `input`; `None` when it holds no more of one.
+    /// Returns the next fragment of `input`; `None` if more bytes are needed.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {
         match self.state {
             State::Head => {
@@ -112,14 +112,14 @@ impl Framer {
         }
     }
 
-    /// Bytes of the data segment to come next that no digest covers, and where in it they begin.
+    /// Offset and length of the rest of the current data segment, if no digest covers it.
     #[inline]
     pub fn plain_data(&self) -> Option<(u32, u32)> {
         let is_plain = self.state == State::Data && !self.data_digest;
         is_plain.then_some((self.data_seen, self.data_len - self.data_seen))
     }
 
-    /// The next `len` bytes of `plain_data` came elsewhere.
+    /// Skips the next `len` bytes of `plain_data`, which were received elsewhere.
     pub fn skip(&mut self, len: u32) {
         let (offset, left) = self.plain_data().expect("data to come");
         assert!(len <= left, "more than the data that were to come");
@@ -129,7 +129,7 @@ impl Framer {
         }
     }
 
-    /// Takes padding and digest: whether the data are intact, once all of it is there.
+    /// Reads padding and digest. When they are complete, returns whether the data are intact.
     #[inline]
     fn tail(&mut self, input: &mut &[u8]) -> Option<bool> {
         if self.data_len == 0 {
@@ -149,14 +149,14 @@ impl Framer {
             return None;
         }
         let is_digest_right = need == padding_len || {
-            // RFC 7143 §13.1: padding is covered by the data digest.
+            // RFC 7143 §13.1: the data digest covers the padding.
             self.crc.update(&self.tail[..padding_len]);
             self.crc.finish().to_le_bytes() == self.tail[padding_len..need]
         };
         Some(is_digest_right)
     }
 
-    /// Takes a header with all that belongs to it.
+    /// Reads a header with its additional segments and digest.
     fn head(&mut self, input: &mut &[u8]) -> Result<Option<Bhs>, Violation> {
         if input.is_empty() {
             return Ok(None);
@@ -179,7 +179,7 @@ impl Framer {
         }
         let (covered, digest) = self.head.split_at(digest_at);
         if self.header_digest && crc32c(covered).to_le_bytes() != digest {
-            // RFC 7143 §7.8: the lengths cannot be trusted, so neither can anything that follows.
+            // RFC 7143 §7.8: the lengths may be wrong, so the following bytes cannot be parsed.
             return Err(malformed!("RFC 7143 §7.8: header digest error").at(digest_at as u32));
         }
         let mut bhs = [0; BHS_LEN];

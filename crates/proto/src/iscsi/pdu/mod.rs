@@ -1,8 +1,5 @@
-//! PDUs (RFC 7143 §11): typed headers, the cutting of a byte stream into PDUs, and their way into a `Transmit`.
-//!
-//! Puts PDUs into a `Transmit`, with padding and the digests in force.
-//!
-//! Serial number arithmetic of CmdSN and StatSN (RFC 7143 §4.2.2, RFC 1982).
+//! PDUs (RFC 7143 §11): typed headers, splitting a byte stream into PDUs, and sending PDUs with padding and digests.
+//! Also the serial number arithmetic of CmdSN and StatSN (RFC 7143 §4.2.2, RFC 1982).
 
 use crate::{
     Payload, Transmit,
@@ -21,12 +18,12 @@ pub use bhs::{BHS_LEN, Bhs, ConnectionId, SessionHandle, TaskTag, TransferTag};
 pub use control::{AsyncMessage, NopIn, NopOut, Reject, Snack, TaskManagement, TaskManagementResponse};
 pub use framer::{Fragment, Framer};
 
-/// Bytes that pad a data segment to a multiple of four (RFC 7143 §11.1).
+/// Bytes of padding after a data segment of `len` bytes, to a multiple of four (RFC 7143 §11.1).
 pub(crate) fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
 }
 
-/// How PDUs are sent on a connection.
+/// The digests with which PDUs are sent on a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sender {
     pub header_digest: bool,
@@ -34,8 +31,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A PDU without data.
-    #[allow(clippy::inline_always)] // Whether `inline` is heeded hangs on what else is compiled: 17 instructions of a write.
+    /// Sends a PDU without data.
+    #[allow(clippy::inline_always)] // saves 17 instructions per write; `inline` alone is not reliable.
     #[inline(always)]
     pub fn header(self, transmit: &mut Transmit, bhs: &Bhs) {
         transmit.put(&bhs.0);
@@ -44,7 +41,7 @@ impl Sender {
         }
     }
 
-    /// A PDU whose data are copied.
+    /// Sends a PDU and copies its data.
     pub fn bytes(self, transmit: &mut Transmit, mut bhs: Bhs, data: &[u8]) {
         bhs.set_data_len(data.len());
         self.header(transmit, &bhs);
@@ -61,7 +58,7 @@ impl Sender {
         }
     }
 
-    /// A PDU whose data are sent from where they lie, or copied where a digest is over them.
+    /// Sends a PDU and refers to its data in place. With a data digest the data are copied.
     pub fn payload(self, transmit: &mut Transmit, mut bhs: Bhs, payload: Payload) {
         bhs.set_data_len(payload.len());
         self.header(transmit, &bhs);
@@ -80,13 +77,13 @@ impl Sender {
     }
 }
 
-/// Padding, and the digest over data and padding (RFC 7143 §13.1).
+/// Sends padding, and the digest over data and padding (RFC 7143 §13.1).
 fn digest(transmit: &mut Transmit, len: usize, mut crc: Crc32c) {
     crc.update(pad(transmit, len));
     transmit.put(&crc.finish().to_le_bytes());
 }
 
-/// The padding behind so many bytes, as it was put.
+/// Sends and returns the padding after `len` bytes of data.
 #[inline]
 fn pad(transmit: &mut Transmit, len: usize) -> &'static [u8] {
     let padding = &[0; 3][..padding(len)];
@@ -96,7 +93,7 @@ fn pad(transmit: &mut Transmit, len: usize) -> &'static [u8] {
     padding
 }
 
-/// Whether `left` comes before `right` in a space that wraps around.
+/// Whether `left` comes before `right` in serial number arithmetic.
 pub(super) fn is_before(left: u32, right: u32) -> bool {
     left.wrapping_sub(right).cast_signed() < 0
 }

@@ -1,37 +1,39 @@
-//! Data-out of one command: what may come, what has come, what to ask for (RFC 7143 §4.2.5.2, §11.7, §11.8).
+//! Data-out of one command: what may arrive, what has arrived, what to request (RFC 7143 §4.2.5.2, §11.7, §11.8).
 
 use crate::{iscsi::Agreed, scsi::Sense};
 
-/// RFC 7143 §11.4.7.2: the conditions that iSCSI itself reports, all with sense key ABORTED COMMAND.
+/// Conditions that iSCSI itself reports, all with sense key ABORTED COMMAND (RFC 7143 §11.4.7.2).
 pub(super) const UNEXPECTED_UNSOLICITED_DATA: Sense = Sense::new(0x0b, 0x0c, 0x0c);
 pub(super) const INCORRECT_AMOUNT_OF_DATA: Sense = Sense::new(0x0b, 0x0c, 0x0d);
 pub(super) const PROTOCOL_SERVICE_CRC_ERROR: Sense = Sense::new(0x0b, 0x47, 0x05);
 
-/// The state of a command's data-out. Data come in order (DataPDUInOrder and DataSequenceInOrder are Yes).
+/// The state of a command's data-out. Data arrive in order (DataPDUInOrder and DataSequenceInOrder are Yes).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collect {
-    /// The command counts against the window, unlike an immediate one.
+    /// Whether the command counts against the window. Immediate commands do not.
     pub(super) counted: bool,
-    /// Bytes that the operation takes; more that come are dropped.
+    /// Bytes that the operation takes. Further bytes are dropped.
     want: u32,
-    /// Bytes that have come.
+    /// Bytes received.
     got: u32,
-    /// End of what may come unsolicited.
+    /// End of the data that may arrive unsolicited.
     unsolicited_end: u32,
-    /// The initiator has not yet said that its unsolicited data are over.
+    /// More unsolicited data may follow.
     unsolicited_open: bool,
-    /// Of the next Data-Out in its sequence.
+    /// DataSN of the next Data-Out in its sequence.
     data_sn: u32,
-    /// End of what R2Ts asked for, how many there were, and how many were answered.
+    /// End of the data that R2Ts have requested.
     asked: u32,
+    /// Number of R2Ts sent.
     r2t_sn: u32,
+    /// Number of R2Ts answered.
     answered: u32,
-    /// End of the data that the R2T being answered asked for.
+    /// End of the data that the R2T being answered requested.
     burst_end: u32,
     fault: Option<Sense>,
 }
 
-/// An R2T to be sent.
+/// An R2T to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     pub(super) r2t_sn: u32,
@@ -40,7 +42,7 @@ pub(super) struct Ask {
 }
 
 impl Collect {
-    /// For a command that announces `announced` bytes and brings `immediate` of them; `last` is its F bit.
+    /// For a command that announces `announced` bytes and contains `immediate` of them; `last` is its F bit.
     pub(super) fn new(agreed: &Agreed, announced: u32, immediate: u32, last: bool) -> Self {
         let unsolicited_end = announced.min(agreed.first_burst_len);
         let mut collect = Self { unsolicited_end, unsolicited_open: !last && announced > 0, ..Self::default() };
@@ -53,7 +55,7 @@ impl Collect {
         collect
     }
 
-    /// Sets how much the operation takes.
+    /// Sets how many bytes the operation takes.
     pub(super) fn set_want(&mut self, want: u32) {
         self.want = want;
     }
@@ -62,7 +64,7 @@ impl Collect {
         self.unsolicited_open
     }
 
-    /// The R2TSN being answered, if one is.
+    /// The R2TSN that is being answered, if any.
     pub(super) fn answering(&self) -> Option<u32> {
         (self.answered < self.r2t_sn).then_some(self.answered)
     }
@@ -75,7 +77,8 @@ impl Collect {
         self.fault
     }
 
-    /// Keeps the first fault; the command ends with it once all data have come (RFC 7143 §7.8).
+    /// Records a fault, unless there is an earlier one. The command fails with it when all its data have arrived (RFC
+    /// 7143 §7.8).
     pub(super) fn set_fault(&mut self, fault: Sense) {
         self.fault.get_or_insert(fault);
     }
@@ -88,9 +91,9 @@ impl Collect {
         len.min(self.want.saturating_sub(offset) as usize)
     }
 
-    /// A Data-Out begins: it must be the next one, and within what may come.
+    /// Checks the header of a Data-Out: it must be the next one, and within the expected range.
     pub(super) fn begin(&mut self, solicited: bool, data_sn: u32, offset: u32, len: u32) {
-        // RFC 7143 §7.9: data out of order imply a digest error on what is missing.
+        // RFC 7143 §7.9: out-of-order data mean that a PDU in between had a digest error.
         if data_sn != self.data_sn || offset != self.got {
             self.set_fault(PROTOCOL_SERVICE_CRC_ERROR);
         }
@@ -100,15 +103,15 @@ impl Collect {
         }
     }
 
-    /// Immediate data have come whole.
+    /// Notes that all immediate data have arrived.
     pub(super) fn end_immediate(&mut self, len: u32) {
         self.got = len;
     }
 
-    /// A Data-Out has come whole; `last` is its F bit.
+    /// Notes that all data of a Data-Out have arrived; `last` is its F bit.
     pub(super) fn end(&mut self, solicited: bool, offset: u32, len: u32, last: bool, agreed: &Agreed) {
         if self.fault.is_none() {
-            // `begin` checked that this stays within the burst.
+            // `begin` has checked that this is within the burst.
             self.got = offset + len;
         }
         self.data_sn = self.data_sn.wrapping_add(1);
@@ -127,7 +130,7 @@ impl Collect {
         }
     }
 
-    /// The next R2T, where one is due.
+    /// The next R2T to send, if one is due.
     pub(super) fn next_ask(&mut self, agreed: &Agreed) -> Option<Ask> {
         if self.unsolicited_open || self.fault.is_some() {
             return None;
@@ -147,7 +150,7 @@ impl Collect {
         Some(ask)
     }
 
-    /// Nothing more comes: the data are complete, or as much of them as will come of a faulty command.
+    /// Whether no more data will come: they are complete, or the rest will not come because the command is faulty.
     pub(super) fn is_over(&self) -> bool {
         !self.unsolicited_open && self.answering().is_none() && (self.got >= self.want || self.fault.is_some())
     }

@@ -1,4 +1,4 @@
-//! A connection as its driver sees it: `Target` over the phases of iSCSI.
+//! A connection as its driver uses it: implements `Target` over the phases of iSCSI.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
@@ -23,11 +23,11 @@ use crate::{
     scsi::{Nexus, target::TaskManager},
 };
 
-/// How often a quiet connection looks whether its session, or tasks of it, were ended by another.
+/// How often an idle connection checks whether another connection ended its session or tasks of it.
 const ENDED_POLL: core::time::Duration = core::time::Duration::from_secs(1);
-/// TTT of our pings; there is one at a time.
+/// TTT of our pings. There is one at a time.
 const PING_TTT: TransferTag = TransferTag(2);
-/// TSIH of discovery sessions, which nobody can join (RFC 7143 §11.13.3 wants one that is not 0).
+/// TSIH of discovery sessions. Nothing can join them, but RFC 7143 §11.13.3 requires a TSIH other than 0.
 const DISCOVERY_TSIH: SessionHandle = SessionHandle(1);
 
 /// The target's side of one connection.
@@ -36,7 +36,7 @@ pub struct Connection {
     framer: Framer,
     link: Link,
     phase: Phase,
-    /// Data of the control PDU being received; its capacity is kept.
+    /// Data of the control PDU that is being received. Its capacity is kept.
     control: Vec<u8>,
     login_deadline: Instant,
     last_heard: Instant,
@@ -46,7 +46,7 @@ pub struct Connection {
 
 enum Phase {
     Login(Box<Login>, Option<Bhs>),
-    /// The login is done. Its last response waits until the sessions that this one reinstates are over.
+    /// The login is complete. Its last response waits until the sessions that this one reinstates are over.
     Reinstating(Box<Reinstating>),
     Full(Box<FullFeature>),
     Closed,
@@ -64,7 +64,7 @@ struct Reinstating {
 impl Connection {
     pub fn new(now: Instant, config: Config) -> Self {
         Self {
-            // Before anything is declared, data segments have the default length (RFC 7143 §13.12).
+            // Data segments have the default length until another is declared (RFC 7143 §13.12).
             framer: Framer::new(DEFAULT_SEGMENT_LEN as u32),
             link: Link::new(config.command_window),
             phase: Phase::Login(Box::new(Login::new(&config)), None),
@@ -82,7 +82,7 @@ impl Connection {
         match (&mut self.phase, step) {
             (Phase::Login(_, header), Fragment::Header(bhs)) => {
                 if bhs.opcode() != LoginRequest::OPCODE {
-                    // RFC 7143 §6.3: nothing but logins before the full feature phase.
+                    // RFC 7143 §6.3: only Login Requests may come before the full feature phase.
                     return Err(misbehaved!("RFC 7143 §6.3: the login phase takes Login Requests alone").at(0));
                 }
                 *header = Some(bhs);
@@ -133,7 +133,7 @@ impl Connection {
             }
             Ok(Reply::Done(response, text, logged_in)) => match self.open(*logged_in) {
                 Ok((tsih, full, agreed, waits_for)) => {
-                    // The older session's thread learns of its end now, not when it next looks by itself.
+                    // The older session, on another thread, must end now, not at its next periodic check.
                     let wait = Wait::begin(now, waits_for, || backend.notify_others());
                     let response = LoginResponse { tsih, ..response };
                     let request = *request;
@@ -147,7 +147,8 @@ impl Connection {
         }
     }
 
-    /// Begins the session once nothing of those before it goes on. Refuses the login where that takes too long: its initiator may try again.
+    /// Starts the session when no operation of earlier ones continues. If that takes too long, rejects the login; the
+    /// initiator may try again.
     #[cold]
     fn reinstate<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
         let Phase::Reinstating(waiting) = &mut self.phase else { return Ok(()) };
@@ -163,7 +164,7 @@ impl Connection {
         let Phase::Reinstating(waiting) = core::mem::replace(&mut self.phase, Phase::Closed) else { return Ok(()) };
         let Reinstating { response, text, full, agreed, .. } = *waiting;
         self.send_login(response, &text);
-        // What was agreed counts from here on: the response itself was the last PDU without digests.
+        // The negotiated parameters apply from here on. The response itself was the last PDU without digests.
         self.link.sender.header_digest = agreed.header_digest;
         self.link.sender.data_digest = agreed.data_digest;
         self.framer.set_negotiated(agreed.header_digest, agreed.data_digest, agreed.max_recv_segment_len);
@@ -172,7 +173,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes the session of a login that is done, and says what it has to wait for.
+    /// Creates the session of a complete login, and returns what it must wait for.
     fn open(&mut self, logged_in: LoggedIn) -> Result<(SessionHandle, Box<FullFeature>, Agreed, Endings), LoginStatus> {
         let LoggedIn { initiator, isid, cid, normal, agreed } = logged_in;
         let (tsih, session, waits_for) = match normal {
@@ -203,7 +204,7 @@ impl Connection {
         self.link.bytes(response.encode(), text);
     }
 
-    /// Refuses a login (RFC 7143 §11.13.5); the connection ends with it.
+    /// Rejects a login (RFC 7143 §11.13.5) and ends the connection.
     fn refuse(&mut self, request: &LoginRequest, status: LoginStatus) -> Result<(), Violation> {
         let response = LoginResponse {
             csg: request.csg & stage::OPERATIONAL,
@@ -218,7 +219,7 @@ impl Connection {
         Err(Violation::refused(status.refusal(), status.name()))
     }
 
-    /// Gives up the session: its tasks, its nexus, its TSIH.
+    /// Ends the session: its tasks, its nexus, its TSIH.
     #[cold]
     fn end_session<B: IscsiBackend>(&mut self, backend: &mut B) {
         let full = match core::mem::replace(&mut self.phase, Phase::Closed) {
@@ -232,7 +233,8 @@ impl Connection {
         }
     }
 
-    /// Does what other sessions did to this one: its tasks, or all of it, may be over; so may be what it waits for.
+    /// Applies what other sessions did to this one: its tasks or the whole session may have ended, and so may tasks
+    /// that it waits for.
     #[inline]
     pub fn handle_notification<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
         let Phase::Full(full) = &mut self.phase else { return self.look_at_login(now, backend) };
@@ -247,26 +249,26 @@ impl Connection {
         }
     }
 
-    /// A login that waits may be over, or what it waits for.
+    /// Checks whether a waiting login, or what it waits for, is over.
     #[cold]
     fn look_at_login<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
         let Phase::Reinstating(waiting) = &mut self.phase else { return };
         if waiting.full.is_ended() {
             return self.end_session(backend);
         }
-        // Its end, where it takes too long, comes with the timer.
+        // If the wait takes too long, `handle_timeout` ends the login.
         if waiting.wait.outcome(now) == WaitOutcome::Ended {
             let _ = self.reinstate(now, backend);
         }
     }
 
-    /// Whether the next PDU may be taken: the connection stands, and there is room for its answer.
+    /// Whether the next PDU may be processed: the connection is open, and there is space for the response.
     #[inline]
     fn may_go_on(&self) -> bool {
         !matches!(self.phase, Phase::Closed) && !self.link.transmit.is_full()
     }
 
-    /// Looks again soon where something waits to be answered.
+    /// Schedules a check soon if a response waits.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
         let waits = match &self.phase {
@@ -289,13 +291,13 @@ impl<B: IscsiBackend> Target<B> for Connection {
         let mut may_go_on = self.may_go_on();
         while may_go_on {
             let Some(step) = self.framer.next(&mut input)? else { break };
-            // Asked once for each PDU, which ends with its answer.
+            // Checked once per PDU, at its end, after its response.
             let is_end = matches!(step, Fragment::End { .. });
             self.step(now, step, backend)?;
             may_go_on = !is_end || self.may_go_on();
         }
         self.look_soon(now);
-        // What comes after the end is dropped.
+        // Bytes after the end of the connection are dropped.
         let left = if matches!(self.phase, Phase::Closed) { 0 } else { input.len() };
         Ok(bytes.len() - left)
     }
@@ -312,7 +314,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
 
     fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
         self.framer.skip(len as u32);
-        // The end of a PDU without padding takes no further byte.
+        // A PDU without padding ends here, without a further byte.
         self.receive(now, &[], backend).map(|_| ())
     }
 

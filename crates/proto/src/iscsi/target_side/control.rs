@@ -1,4 +1,5 @@
-//! Requests of the full feature phase that are not commands: NOP-Out, text, logout, task management, and what is refused.
+//! Requests of the full feature phase other than commands: NOP-Out, text, logout, task management; and what is
+//! rejected.
 
 use alloc::vec::Vec;
 
@@ -23,11 +24,11 @@ use crate::{
     scsi,
 };
 
-/// TTT of a text exchange that goes on; there is one at a time.
+/// TTT of a text exchange that continues. There is one at a time.
 const TEXT_TTT: TransferTag = TransferTag(1);
 
 impl FullFeature {
-    /// Deals with a complete request and its data.
+    /// Processes a complete request and its data.
     pub(super) fn control<B: IscsiBackend>(
         &mut self,
         now: Instant,
@@ -66,7 +67,7 @@ impl FullFeature {
             return Ok(());
         }
         if !continues {
-            // RFC 7143 §11.10.4: a request that begins anew resets what was open.
+            // RFC 7143 §11.10.4: a request that starts a new exchange resets an open one.
             self.text = TextExchange::default();
         }
         if self.text.text_in.push(data).is_err() {
@@ -104,7 +105,7 @@ impl FullFeature {
         link.bytes(response.encode(), &segment);
     }
 
-    /// Answers a complete text; false where it is none.
+    /// Answers a complete text; false if it is malformed.
     fn take_text<B: IscsiBackend>(&mut self, link: &mut Link, backend: &mut B) -> bool {
         let text = self.text.text_in.take();
         let Ok(pairs) = pairs(&text) else { return false };
@@ -112,7 +113,7 @@ impl FullFeature {
             match key {
                 "SendTargets" => self.send_targets(value, backend),
                 _ if Negotiation::redeclare(&mut link.agreed, key, value) => {}
-                // RFC 7143 §6.2: whatever else is known may not be negotiated now; what is not known is answered so.
+                // RFC 7143 §6.2: other known keys may not be negotiated now. Unknown keys get NotUnderstood.
                 _ if text::find(key).is_some() => self.text.text_out.put(key, "Reject"),
                 _ if value == "NotUnderstood" => {}
                 _ => self.text.text_out.put(key, "NotUnderstood"),
@@ -121,7 +122,7 @@ impl FullFeature {
         true
     }
 
-    /// SendTargets (RFC 7143 §C): `All` in a discovery session, a name, or nothing for the session's own target.
+    /// SendTargets (RFC 7143 §C): `All` in a discovery session, a name, or an empty value for the session's own target.
     fn send_targets<B: IscsiBackend>(&mut self, value: &str, backend: &mut B) {
         let own = self.session.as_ref().map(|session| session.target.as_str());
         let wanted = match (value, own) {
@@ -145,7 +146,7 @@ impl FullFeature {
         if link.admit(request.immediate, request.cmd_sn)? == Admission::Ignore {
             return Ok(Flow::GoOn);
         }
-        // RFC 7143 §11.15.1
+        // RFC 7143 §11.15.1.
         let response = match request.reason {
             logout_reason::CLOSE_SESSION => logout_response::CLOSED,
             logout_reason::CLOSE_CONNECTION if request.cid == self.cid => logout_response::CLOSED,
@@ -176,7 +177,7 @@ fn nop_out(bhs: &Bhs, data: &[u8], link: &mut Link) -> Result<(), Violation> {
     if link.admit(request.immediate, request.cmd_sn)? == Admission::Ignore {
         return Ok(());
     }
-    // RFC 7143 §11.18: without an ITT it answers our NOP-In, or only brings its ExpStatSN.
+    // RFC 7143 §11.18: without an ITT it answers our NOP-In, or only carries an ExpStatSN.
     if request.itt == TaskTag::RESERVED {
         return Ok(());
     }
@@ -195,7 +196,7 @@ fn nop_out(bhs: &Bhs, data: &[u8], link: &mut Link) -> Result<(), Violation> {
 }
 
 impl FullFeature {
-    /// Does a task management function (RFC 7143 §11.5.1).
+    /// Executes a task management function (RFC 7143 §11.5.1).
     fn task_management<B: IscsiBackend>(
         &mut self,
         now: Instant,
@@ -215,10 +216,11 @@ impl FullFeature {
         let referenced = manager.tasks.find(request.referenced_itt);
         let is_there =
             |is_there| Err(if is_there { function_response::SUCCEEDED } else { function_response::COMPLETE });
-        // What the device does, or the response at once (§11.6.1).
+        // The function of the device, or an immediate response (§11.6.1).
         let function = match request.function {
             function::ABORT_TASK if referenced.is_some() => Ok(scsi::TaskManagement::AbortTask),
-            // A task that is done, or that never came: within the window it counts as aborted.
+            // Either a task that has ended, or one that has not arrived. The latter is within the window and counts as
+            // aborted.
             function::ABORT_TASK if is_before(request.ref_cmd_sn, link.exp_cmd_sn) => Err(function_response::NO_TASK),
             function::ABORT_TASK => Err(function_response::COMPLETE),
             function::ABORT_TASK_SET => Ok(scsi::TaskManagement::AbortTaskSet),
@@ -244,7 +246,7 @@ impl FullFeature {
         Ok(self.end_reset(link))
     }
 
-    /// Answers what waits for the end of other commands, where that came or takes too long.
+    /// Answers the requests and commands whose aborted tasks have ended or take too long.
     #[cold]
     pub(super) fn answer_awaited(&mut self, now: Instant, link: &mut Link) -> Flow {
         if let Some(session) = &mut self.session {

@@ -19,13 +19,13 @@ use crate::{
 pub(super) struct FullFeature {
     pub(super) initiator: String,
     pub(super) cid: ConnectionId,
-    /// None in a discovery session.
+    /// `None` in a discovery session.
     pub(super) session: Option<Session>,
     pub(super) text: TextExchange,
     current: Current,
 }
 
-/// What a normal session has and a discovery session has not.
+/// What only a normal session has.
 pub(super) struct Session {
     pub(super) target: String,
     pub(super) manager: TaskManager<Link>,
@@ -33,14 +33,14 @@ pub(super) struct Session {
     pub(super) live: LiveSession,
 }
 
-/// What the PDU being received is, beyond its header.
+/// What the data of the PDU being received belong to.
 #[derive(Clone, Copy, Debug)]
 enum Current {
-    /// Its data are of no interest.
+    /// Nothing: they are dropped.
     Drop,
-    /// Data of a command, which may have ended meanwhile: no other takes its slot before the end of the PDU.
+    /// A command, which may have ended meanwhile. No other command takes its slot before the end of the PDU.
     Data { id: IoId, offset: u32, len: u32, kind: DataKind },
-    /// Neither: kept whole until its end.
+    /// A control PDU, whose data are collected.
     Control(Bhs),
 }
 
@@ -55,18 +55,18 @@ impl FullFeature {
         Self { initiator, cid, session, text: TextExchange::default(), current: Current::Drop }
     }
 
-    /// The session was reinstated elsewhere, or its target is gone.
+    /// Whether the session was reinstated elsewhere, or its target is gone.
     pub(super) fn is_ended(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.live.is_ended())
     }
 
-    /// Something waits for the end of other commands: `answer_awaited` is to be called again.
+    /// Whether something waits for other commands to end, so that `answer_awaited` must be called again.
     #[inline]
     pub(super) fn awaits(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.manager.awaits())
     }
 
-    /// A header came; its data follow.
+    /// Processes a header. Its data follow.
     #[inline]
     pub(super) fn header<B: IscsiBackend>(
         &mut self,
@@ -88,7 +88,7 @@ impl FullFeature {
         }
     }
 
-    /// A piece of data came. Control data go to `control`.
+    /// Processes a piece of data. Data of control PDUs go to `control`.
     pub(super) fn data<B: IscsiBackend>(&mut self, at: u32, bytes: &[u8], control: &mut Vec<u8>, backend: &mut B) {
         match self.current {
             Current::Drop => {}
@@ -104,11 +104,11 @@ impl FullFeature {
         }
     }
 
-    /// Memory for the data that come next, `at` bytes into their PDU, where nobody need see them. Fewer than `len` bytes of it
-    /// where the operation takes no more.
+    /// Memory for the next data, which are `at` bytes into their PDU, if they need not be examined. Shorter than `len`
+    /// bytes if the operation takes fewer.
     pub(super) fn place<B: IscsiBackend>(&self, at: u32, len: u32, backend: &B) -> Option<Payload> {
         let Current::Data { id, offset, .. } = self.current else { return None };
-        // What another session ended gets no more data, as soon as that is known.
+        // A command that another session ended gets no more data as soon as that is known.
         let session = self.session.as_ref().filter(|session| !session.live.is_ended())?;
         let task = session.manager.tasks.get(id).filter(|_| !session.manager.nexus.is_purged())?;
         let offset = offset.saturating_add(at);
@@ -116,7 +116,7 @@ impl FullFeature {
         if len == 0 { None } else { task.memory(id, offset, len, backend) }
     }
 
-    /// The PDU is complete. A control PDU is given back to the caller.
+    /// Processes the end of a PDU. Returns the header of a control PDU to the caller.
     #[inline]
     pub(super) fn end<B: IscsiBackend>(
         &mut self,
@@ -132,7 +132,7 @@ impl FullFeature {
                 Ok(Some(bhs))
             }
             Current::Control(bhs) => {
-                // RFC 7143 §7.8: a PDU with wrong data is answered with a Reject and dropped.
+                // RFC 7143 §7.8: a PDU with a wrong data digest is rejected and dropped.
                 link.reject(reject_reason::DATA_DIGEST_ERROR, &bhs);
                 Ok(None)
             }
@@ -151,7 +151,7 @@ impl FullFeature {
         self.session.as_mut()?.manager.tasks.get_mut(id)
     }
 
-    /// The backend is done with an operation.
+    /// Completes an operation of the backend.
     pub(super) fn complete(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, link: &mut Link) {
         if let Some(session) = &mut self.session {
             session.manager.complete(id, result, link);
@@ -172,7 +172,7 @@ impl FullFeature {
             return Ok(());
         }
         let Some(Session { manager, .. }) = &mut self.session else {
-            // RFC 7143 §4.3: a discovery session carries text and logout alone.
+            // RFC 7143 §4.3: a discovery session only carries text and logout.
             link.reject(reject_reason::COMMAND_NOT_SUPPORTED, bhs);
             return Ok(());
         };
@@ -194,7 +194,7 @@ impl FullFeature {
         let immediate_len = bhs.data_len();
         let is_quiet = immediate_len == 0 && (command.last || !command.write);
         if let (Work::Answer(response), true) = (&work, is_quiet) {
-            // Done already, as reads of memory are: no task comes of it.
+            // Already complete, e.g. a read of a memory volume, so it needs no task.
             respond(link, Answered { itt: command.itt, announced, r2ts_sent: 0 }, response);
             return Ok(());
         }
@@ -217,7 +217,8 @@ impl FullFeature {
         self.current = Current::Drop;
         let solicited = data.ttt != TransferTag::RESERVED;
         let Some(Session { manager, .. }) = &mut self.session else { return };
-        // Data of a task aborted meanwhile may still come, and are dropped like those of an ignored command.
+        // Data of a task that was aborted meanwhile may still arrive. They are dropped, like data of an ignored
+        // command.
         let (slot, r2t_sn) = split_ttt(data.ttt);
         let id = if solicited {
             Some(slot).filter(|slot| manager.tasks.id(*slot) == Some(data.itt))
@@ -239,7 +240,7 @@ impl FullFeature {
     }
 }
 
-/// A PDU with data of a command is complete.
+/// Processes the end of a PDU with data of a command.
 fn data_end(
     collect: &mut Collect,
     (offset, len): (u32, u32),
@@ -250,8 +251,8 @@ fn data_end(
     match kind {
         DataKind::Immediate { .. } if intact => collect.end_immediate(len),
         DataKind::Immediate { bhs } => {
-            // RFC 7143 §7.8 would have the command sent again, which error recovery level 0 does not know: the
-            // session is the only thing left to recover (§7.1.5).
+            // RFC 7143 §7.8 requires that the command be sent again, which is not possible at error recovery level 0.
+            // Only session recovery is left (§7.1.5).
             link.reject(reject_reason::DATA_DIGEST_ERROR, &bhs);
             return Err(malformed!("RFC 7143 §7.8: data digest error on a command"));
         }

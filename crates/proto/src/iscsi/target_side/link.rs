@@ -1,4 +1,4 @@
-//! What every PDU of a connection needs: the way out, the sequence numbers, what was agreed.
+//! Common state of a connection's PDUs: send queue, sequence numbers, negotiated parameters.
 
 use crate::{
     Transmit, Violation,
@@ -8,31 +8,32 @@ use crate::{
     },
 };
 
-/// Whether the connection goes on.
+/// Whether the connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     GoOn,
     Close,
 }
 
-/// The sending side of a connection with its counters.
+/// The sending side of a connection and its counters.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) transmit: Transmit,
     pub(super) sender: Sender,
     pub(super) agreed: Agreed,
-    /// Of the next status.
+    /// StatSN of the next status.
     pub(super) stat_sn: u32,
-    /// Of the next command.
+    /// CmdSN of the next command.
     pub(super) exp_cmd_sn: u32,
-    /// Commands that may be outstanding, and that are.
+    /// Maximum outstanding commands.
     window: u32,
+    /// Outstanding commands that count against the window.
     pub(super) outstanding: u32,
-    /// TARGET COLD RESET is answered.
+    /// TARGET COLD RESET has been answered.
     pub(super) is_reset: bool,
 }
 
-/// What becomes of a request by its CmdSN.
+/// Whether a request is processed, according to its CmdSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Take,
@@ -53,19 +54,20 @@ impl Link {
         }
     }
 
-    /// The number for a status that is sent now.
+    /// Returns the StatSN of a status that is sent now.
     pub(super) fn take_stat_sn(&mut self) -> u32 {
         let stat_sn = self.stat_sn;
         self.stat_sn = stat_sn.wrapping_add(1);
         stat_sn
     }
 
-    /// Last CmdSN that is taken. It never falls back, since a command that comes raises both of its parts.
+    /// The last CmdSN that is accepted. It never decreases, because a new command raises both `exp_cmd_sn` and
+    /// `outstanding`.
     pub(super) fn max_cmd_sn(&self) -> u32 {
         self.exp_cmd_sn.wrapping_add(self.window - self.outstanding).wrapping_sub(1)
     }
 
-    /// Counts a request that is not immediate (RFC 7143 §4.2.2.1).
+    /// Checks and counts the CmdSN of a request that is not immediate (RFC 7143 §4.2.2.1).
     pub(super) fn admit(&mut self, immediate: bool, cmd_sn: u32) -> Result<Admission, Violation> {
         if immediate {
             return Ok(Admission::Take);
@@ -76,7 +78,7 @@ impl Link {
             return Ok(Admission::Ignore);
         }
         if ahead > 0 {
-            // One connection a session and no recovery within it: what is missing can never come.
+            // With one connection per session and no recovery, the missing commands can never arrive.
             return Err(misbehaved!(
                 "RFC 7143 §4.2.2.1: commands are sent in increasing order of CmdSN on a connection"
             ));
@@ -93,7 +95,7 @@ impl Link {
         self.sender.bytes(&mut self.transmit, bhs, data);
     }
 
-    /// Rejects a PDU (RFC 7143 §11.17): its header goes back.
+    /// Rejects a PDU and returns its header (RFC 7143 §11.17).
     pub(super) fn reject(&mut self, reason: u8, at_fault: &Bhs) {
         let reject = Reject {
             last: true,
@@ -107,7 +109,7 @@ impl Link {
         self.bytes(reject.encode(), &at_fault.0);
     }
 
-    /// Asks the initiator for a NOP-Out; its StatSN is not used up (RFC 7143 §11.19.4).
+    /// Sends a NOP-In that the initiator must answer with a NOP-Out. It does not use up a StatSN (RFC 7143 §11.19.4).
     pub(super) fn ping(&mut self, ttt: TransferTag) {
         let ping = NopIn {
             last: true,

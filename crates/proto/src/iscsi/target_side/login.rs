@@ -1,6 +1,4 @@
-//! The login phase on the target's side (RFC 7143 §6.3).
-//!
-//! The security stage on the target's side: AuthMethod, and CHAP one-way and mutual (RFC 7143 §12.1).
+//! The login phase on the target's side (RFC 7143 §6.3), with one-way and mutual CHAP in the security stage (§12.1).
 
 use alloc::{
     boxed::Box,
@@ -24,12 +22,12 @@ use crate::{
     wire::digest::same,
 };
 
-/// Requests of one login; more bring nothing forward.
+/// Maximum requests in one login. An initiator that needs more makes no progress.
 const LOGIN_REQUESTS_MAX: u32 = 64;
-/// RFC 7143 §4.2.7.1.
+/// Maximum length of an iSCSI name in bytes (RFC 7143 §4.2.7.1).
 const NAME_LEN_MAX: usize = 223;
 
-/// A login under way.
+/// A login in progress.
 pub(super) struct Login {
     requests: u32,
     isid: [u8; 6],
@@ -43,26 +41,26 @@ pub(super) struct Login {
     text_out: TextOut,
     negotiation: Negotiation,
     declared: bool,
-    /// Set once the initiator is known by name.
+    /// Set once the initiator's name is known.
     security: Option<Security>,
     grant: Option<LoginGrant>,
 }
 
-/// A login that is done: what the full feature phase begins with.
+/// A complete login: the input of the full feature phase.
 pub(super) struct LoggedIn {
     pub(super) initiator: String,
     pub(super) isid: [u8; 6],
     pub(super) cid: ConnectionId,
-    /// None in a discovery session.
+    /// `None` in a discovery session.
     pub(super) normal: Option<(String, LoginGrant)>,
     pub(super) agreed: Agreed,
 }
 
-/// What follows a request.
+/// The answer to a request.
 pub(super) enum Reply {
-    /// Send this, and wait for more.
+    /// Send this response, and wait for the next request.
     Continue(LoginResponse, Vec<u8>),
-    /// Send this with a TSIH; the login is done.
+    /// Send this response with a TSIH; the login is complete.
     Done(LoginResponse, Vec<u8>, Box<LoggedIn>),
 }
 
@@ -86,7 +84,7 @@ impl Login {
         }
     }
 
-    /// Takes a Login Request; an error is a status to refuse with.
+    /// Processes a Login Request. An error is the status of the rejection.
     pub(super) fn request<B: IscsiBackend>(
         &mut self,
         request: &LoginRequest,
@@ -110,7 +108,7 @@ impl Login {
         if self.text_out.is_empty() {
             self.take_text(&text, backend)?;
         } else if !text.is_empty() {
-            // RFC 7143 §6.2: while we continue, the initiator sends empty requests.
+            // RFC 7143 §6.2: while our text continues, the initiator sends empty requests.
             return Err(LoginStatus::INVALID_DURING_LOGIN);
         }
         if self.stage == stage::OPERATIONAL && !self.declared {
@@ -131,7 +129,7 @@ impl Login {
         Ok(Reply::Continue(response, segment))
     }
 
-    /// The header fits the login so far (RFC 7143 §11.12).
+    /// Checks that the header fits the state of the login (RFC 7143 §11.12).
     fn check(&mut self, request: &LoginRequest, link: &mut Link) -> Result<(), LoginStatus> {
         self.requests += 1;
         if self.requests == 1 {
@@ -170,7 +168,7 @@ impl Login {
         security.respond(&mut self.text_out, backend)
     }
 
-    /// Learns from the first text who wants what (RFC 7143 §6.3), and asks the server.
+    /// Learns from the first text who logs in to what (RFC 7143 §6.3), and asks the server for permission.
     fn identify<B: IscsiBackend>(&mut self, pairs: &[(&str, &str)], backend: &mut B) -> Result<(), LoginStatus> {
         for (key, value) in pairs {
             let name = || Some((*value).to_string()).filter(|name| (1..=NAME_LEN_MAX).contains(&name.len()));
@@ -189,14 +187,14 @@ impl Login {
         } else {
             let target = self.target.as_ref().ok_or(LoginStatus::MISSING_PARAMETER)?;
             let grant = backend.login(initiator, target).map_err(super::LoginRefusal::status)?;
-            // RFC 7143 §13.9: told in the first response of a login to a named target.
+            // RFC 7143 §13.9: part of the first response of a login to a named target.
             self.text_out.put("TargetPortalGroupTag", grant.portal_group_tag);
             let policy = grant.auth.clone();
             self.grant = Some(grant);
             policy
         };
         if self.tsih != SessionHandle::NEW {
-            // RFC 7143 §6.3.4: another connection for a session, of which each has one.
+            // RFC 7143 §6.3.4: a request for another connection of a session. Sessions have only one.
             let mut exists = false;
             if let Some(grant) = &self.grant {
                 grant.sessions.with(&mut |sessions| exists = sessions.exists(self.tsih));
@@ -232,9 +230,9 @@ pub(super) struct Security {
 
 #[derive(Debug)]
 enum State {
-    /// No method is chosen yet.
+    /// No method has been chosen.
     Begin,
-    /// CHAP is chosen, its algorithm not.
+    /// CHAP has been chosen, but not its algorithm.
     Chap,
     Challenged {
         algorithm: Algorithm,
@@ -260,12 +258,12 @@ impl Security {
         Self { policy, state: State::Begin, said: SecurityKeys::default() }
     }
 
-    /// The initiator may leave the security stage, or need not have entered it.
+    /// Whether the initiator may leave the security stage or skip it.
     pub(super) fn is_satisfied(&self) -> bool {
         matches!((&self.policy, &self.state), (AuthPolicy::None, _) | (_, State::Done))
     }
 
-    /// Takes a key of this stage; false where it is none.
+    /// Stores a key of this stage; false if the key is not one of this stage.
     pub(super) fn take(&mut self, key: &str, value: &str) -> bool {
         let place = match key {
             "AuthMethod" => &mut self.said.method,
@@ -280,7 +278,7 @@ impl Security {
         true
     }
 
-    /// Answers what was taken since the last call; an error is a login status.
+    /// Answers the keys stored since the last call. An error is a login status.
     pub(super) fn respond<B: IscsiBackend>(&mut self, out: &mut TextOut, backend: &mut B) -> Result<(), LoginStatus> {
         let said = core::mem::take(&mut self.said);
         match core::mem::replace(&mut self.state, State::Begin) {
@@ -317,7 +315,7 @@ impl Security {
         Ok(())
     }
 
-    /// The initiator is who it says.
+    /// Checks the initiator's response to our challenge.
     fn verify(
         &self,
         said: &SecurityKeys,
@@ -340,7 +338,7 @@ impl Security {
         }
     }
 
-    /// We are who we say.
+    /// Answers the initiator's challenge.
     fn prove(
         &self,
         said: &SecurityKeys,
@@ -354,7 +352,7 @@ impl Security {
         let identifier = said.identifier.as_deref().and_then(chap::identifier).ok_or(LoginStatus::INITIATOR_ERROR)?;
         let challenge =
             said.challenge.as_ref().and_then(|text| chap::decode_binary(text)).ok_or(LoginStatus::INITIATOR_ERROR)?;
-        // RFC 7143 §9.2.1: a challenge sent back is an attempt to let us answer our own.
+        // RFC 7143 §9.2.1: by returning our challenge, a peer tries to make us answer it ourselves.
         if challenge == ours {
             return Err(LoginStatus::AUTHENTICATION_FAILURE);
         }

@@ -1,4 +1,4 @@
-//! The target's side of an iSCSI connection: login, then commands until logout or loss.
+//! The target's side of an iSCSI connection: login, then commands until logout or loss of the connection.
 
 mod collect;
 mod connection;
@@ -21,26 +21,26 @@ use crate::{
 pub use connection::Connection;
 pub use sessions::Sessions;
 
-/// What an iSCSI target asks of the server behind it, beyond its volumes.
+/// What an iSCSI target needs from the server in addition to SCSI.
 pub trait IscsiBackend: ScsiBackend {
     /// The targets that `initiator` may log in to, for SendTargets.
     fn targets(&mut self, initiator: &str) -> Vec<DiscoveredTarget>;
-    /// Who must prove what before it may discover.
+    /// How `initiator` must authenticate itself for discovery.
     fn discovery_auth(&mut self, initiator: &str) -> AuthPolicy;
-    /// Whether `initiator` may log in to `target`, and to what.
+    /// Whether `initiator` may log in to `target`, and what it may use.
     fn login(&mut self, initiator: &str, target: &str) -> Result<LoginGrant, LoginRefusal>;
-    /// Fills `bytes` for a challenge; a peer must not be able to guess them.
+    /// Fills `bytes` for a challenge. A peer must not be able to guess them.
     fn random(&mut self, bytes: &mut [u8]);
 }
 
-/// What a session works on.
+/// What a session may use.
 #[derive(Clone)]
 pub struct LoginGrant {
     pub device: Rc<dyn Shared<Device>>,
     pub sessions: Rc<dyn Shared<Sessions>>,
     pub portal_group_tag: u16,
     pub auth: AuthPolicy,
-    /// Where the initiator comes from.
+    /// The initiator's address.
     pub address: IpAddr,
 }
 
@@ -50,14 +50,14 @@ impl fmt::Debug for LoginGrant {
     }
 }
 
-/// How an initiator authenticates.
+/// How an initiator authenticates itself.
 #[derive(Clone, Debug, Default)]
 pub enum AuthPolicy {
     #[default]
     None,
     Chap {
         initiator: Credentials,
-        /// Ours, where an initiator asks for them (mutual CHAP).
+        /// The target's own credentials, for initiators that require mutual CHAP.
         target: Option<Credentials>,
     },
 }
@@ -84,15 +84,16 @@ impl LoginRefusal {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub wishes: Wishes,
-    /// Commands that an initiator may have outstanding, 1 to 1024. With `IMMEDIATE_TASKS` it bounds the `IoId`s.
+    /// Maximum outstanding commands of an initiator, 1 to 1024. Together with `IMMEDIATE_TASKS` it limits the `IoId`s.
     pub command_window: u16,
-    /// Time from the connection's begin to the end of its login.
+    /// Maximum time from the start of the connection to the end of its login.
     pub login_timeout: Duration,
-    /// An initiator silent for so long is pinged, and given up after as long again.
+    /// If the initiator is silent for this time, it is pinged. If it is silent for the same time again, the connection
+    /// ends.
     pub ping_interval: Duration,
 }
 
-/// Immediate commands that may be outstanding beside the window (RFC 7143 §4.2.2.1 wants at least one).
+/// Maximum outstanding immediate commands, in addition to the window (RFC 7143 §4.2.2.1 requires at least one).
 pub const IMMEDIATE_TASKS: u16 = 16;
 
 impl Default for Config {

@@ -1,8 +1,5 @@
-//! The end of a command on the wire: Data-In, with the status in the last where it may be, or a SCSI Response.
-//!
-//! What a connection does for its session's commands, whose slot stands in the TTTs of their R2Ts.
-//!
-//! A text exchange under way.
+//! Responses to commands: Data-In, with the status in the last one if possible, or a SCSI Response. Also the connection
+//! as the task manager uses it (the TTT of an R2T contains the slot), and the state of a text exchange.
 
 use super::{
     collect::{Collect, PROTOCOL_SERVICE_CRC_ERROR},
@@ -22,7 +19,7 @@ use crate::{
     },
 };
 
-/// What a response answers.
+/// The command that a response answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) itt: TaskTag,
@@ -30,12 +27,12 @@ pub(super) struct Answered {
     pub(super) r2ts_sent: u32,
 }
 
-/// Sends a command's response.
+/// Sends the response of a command.
 pub(super) fn respond(link: &mut Link, answered: Answered, response: &Response) {
     let data_len = u32::try_from(response.data.len()).unwrap_or(u32::MAX);
     let residual = answered.announced.residual(data_len, response.data_out_len);
     let send_len = data_len.min(answered.announced.data_in);
-    // RFC 7143 §11.7.3: GOOD status without sense may ride in the last Data-In.
+    // RFC 7143 §11.7.3: the last Data-In may contain GOOD status without sense data.
     let collapse = send_len > 0 && response.status == status::GOOD && response.sense.is_none();
     let sent = match &response.data {
         scsi::DataIn::Payload(payload) => {
@@ -59,8 +56,9 @@ fn slice(payload: &Payload, at: u32, len: u32) -> Payload {
     payload.slice(at as usize, len as usize)
 }
 
-/// Sends `total` bytes as Data-In PDUs, of which the last carries GOOD status where `collapsed` is given. A PDU is at most
-/// the initiator's MaxRecvDataSegmentLength, a sequence at most MaxBurstLength (RFC 7143 §13.12, §13.13). Gives their number.
+/// Sends `total` bytes as Data-In PDUs and returns their number. The last one contains GOOD status if `collapsed` is
+/// given. A PDU is at most the initiator's MaxRecvDataSegmentLength, a sequence at most MaxBurstLength (RFC 7143
+/// §13.12, §13.13).
 fn send_data(
     link: &mut Link,
     answered: Answered,
@@ -110,7 +108,7 @@ fn send_status(link: &mut Link, answered: Answered, response: &Response, residua
         stat_sn: link.take_stat_sn(),
         exp_cmd_sn: link.exp_cmd_sn,
         max_cmd_sn: link.max_cmd_sn(),
-        // RFC 7143 §11.4.8: Data-In and R2T PDUs sent for the command.
+        // RFC 7143 §11.4.8: number of Data-In and R2T PDUs sent for the command.
         exp_data_sn: data_ins + answered.r2ts_sent,
         residual: residual.count,
         ..ScsiResponse::default()
@@ -127,24 +125,24 @@ fn send_status(link: &mut Link, answered: Answered, response: &Response, residua
     }
 }
 
-/// A text exchange that takes more than one request.
+/// A text exchange, which may take several requests.
 #[derive(Debug, Default)]
 pub(super) struct TextExchange {
-    /// ITT of the exchange, where one is open.
+    /// ITT of the exchange, if one is open.
     pub(super) open: Option<TaskTag>,
     pub(super) text_in: TextIn,
     pub(super) text_out: TextOut,
 }
 
-/// A task management function until it is answered.
+/// A task management function that has not been answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) itt: TaskTag,
-    /// RFC 7143 §11.5.1: TARGET COLD RESET closes every connection to the target, this one too.
+    /// RFC 7143 §11.5.1: TARGET COLD RESET closes every connection to the target, including this one.
     pub(super) closes: bool,
 }
 
-/// A command under way.
+/// A command in progress.
 pub(super) type Task = target::Task<Collect>;
 
 impl TaskId for TaskTag {
@@ -213,7 +211,7 @@ impl ScsiTransport for Link {
     }
 }
 
-/// Answers a task management function (RFC 7143 §11.6).
+/// Sends the response to a task management function (RFC 7143 §11.6).
 pub(super) fn respond_to_function(link: &mut Link, itt: TaskTag, response: u8) {
     let pdu = TaskManagementResponse {
         last: true,
@@ -226,7 +224,8 @@ pub(super) fn respond_to_function(link: &mut Link, itt: TaskTag, response: u8) {
     link.header(&pdu.encode());
 }
 
-/// A TTT names the slot and, to tell R2Ts of one task and of its predecessors apart, the R2TSN. It is never the reserved one.
+/// Builds a TTT from the slot and the R2TSN. The R2TSN distinguishes R2Ts of one task and of earlier tasks in the slot.
+/// The result is never the reserved TTT.
 pub(super) fn make_ttt(slot: IoId, r2t_sn: u32) -> TransferTag {
     TransferTag((r2t_sn & 0x7fff) << 16 | slot)
 }

@@ -1,6 +1,4 @@
-//! The sessions of one target, over all its connections.
-//!
-//! Names of SCSI ports (RFC 7143 §4.4).
+//! The sessions of one target, over all its connections, and the names of SCSI ports (RFC 7143 §4.4).
 
 use alloc::{
     format,
@@ -14,12 +12,12 @@ use crate::{
     scsi::{Ports, Transport},
 };
 
-/// Sessions that a target has at a time; an initiator that opens more is told that the target is out of resources.
+/// Maximum sessions of a target. Further logins are rejected with out of resources.
 const SESSIONS_MAX: usize = 4096;
-/// Of those, sessions of one origin: a peer alone cannot keep all others out.
+/// Maximum of those per origin, so that a single peer cannot keep all others out.
 const SESSIONS_OF_ORIGIN_MAX: usize = 1024;
 
-/// The live sessions of a target, by which TSIHs are allotted and sessions are reinstated.
+/// The live sessions of a target: assigns TSIHs and reinstates sessions.
 #[derive(Debug)]
 pub struct Sessions {
     table: SessionTable<InitiatorPort, SessionHandle>,
@@ -33,7 +31,7 @@ struct InitiatorPort {
     isid: [u8; 6],
 }
 
-/// A session that begins once `waits_for` is over.
+/// A session that may start when `waits_for` is over.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) tsih: SessionHandle,
@@ -51,10 +49,10 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// Opens a session, which reinstates an older one of the same initiator port (RFC 7143 §6.3.5): that one ends, and the new
-    /// one begins when nothing of it goes on any more. `None` where there are too many.
+    /// Opens a session and ends an older one of the same initiator port (session reinstatement, RFC 7143 §6.3.5). The
+    /// new session may start when no operation of the older one continues. `None` if there are too many sessions.
     pub(super) fn open(&mut self, initiator: &str, isid: [u8; 6], origin: Origin) -> Option<Opened> {
-        // SESSIONS_MAX is below the number of TSIHs, so one is free; 0 names none.
+        // There are more TSIHs than SESSIONS_MAX, so one is free; 0 is not a valid TSIH.
         loop {
             self.last_tsih = SessionHandle(self.last_tsih.0.wrapping_add(1));
             if self.last_tsih != SessionHandle::NEW && !self.exists(self.last_tsih) {
@@ -70,12 +68,12 @@ impl Sessions {
         self.table.values().any(|live| *live == tsih)
     }
 
-    /// Forgets a session that is over.
+    /// Removes a session that is over.
     pub(super) fn close(&mut self, session: &LiveSession) {
         self.table.close(session);
     }
 
-    /// Ends every session: TARGET COLD RESET (RFC 7143 §11.5.1), or a server that takes the target away.
+    /// Ends every session: for TARGET COLD RESET (RFC 7143 §11.5.1), or when the server removes the target.
     pub fn end_all(&mut self) {
         self.table.end_all();
     }
@@ -97,7 +95,7 @@ pub(super) fn ports(initiator: &str, isid: [u8; 6], target: &str, portal_group_t
     }
 }
 
-/// SPC-5 §7.6.4.6: format 01b, with the ISID in the name.
+/// The TransportID (SPC-5 §7.6.4.6): format 01b, with the ISID in the name.
 fn transport_id(initiator: &str) -> Vec<u8> {
     let name_len = (initiator.len() + 1).next_multiple_of(4).clamp(20, 244);
     let mut id = alloc::vec![0x40 | TRANSPORT.protocol_identifier, 0];

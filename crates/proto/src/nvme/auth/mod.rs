@@ -9,8 +9,8 @@
 //! AUTH_Negotiate      ──▶
 //!                     ◀──       DH-HMAC-CHAP_Challenge   C1, S1, g^x
 //! DH-HMAC-CHAP_Reply  ──▶                                R1, C2, S2, g^y
-//!                     ◀──       DH-HMAC-CHAP_Success1    R2 where C2 was given
-//! DH-HMAC-CHAP_Success2 ──▶                              where C2 was given
+//!                     ◀──       DH-HMAC-CHAP_Success1    R2 if C2 was sent
+//! DH-HMAC-CHAP_Success2 ──▶                              if C2 was sent
 //! ```
 //!
 //! Either side rejects a transaction with AUTH_Failure1 (controller) or AUTH_Failure2 (host).
