@@ -1,6 +1,8 @@
-//! NFS over TCP: what every version speaks of (`common`), the MOUNT protocol, version 3 (`v3`) and version 4.1 (`v41`). See README.md.
+//! NFS over TCP: what all versions share (`common`), the MOUNT protocol, version 3 (`v3`) and version 4.1 (`v41`). See
+//! README.md.
 //!
-//! What an NFS target asks of the server behind it, beyond `Backend`: exports, attributes, a name space. No XDR here.
+//! `NfsBackend` is what an NFS target needs from the server in addition to `Backend`: exports, attributes, a name
+//! space. It does not use XDR.
 
 use alloc::vec::Vec;
 
@@ -18,31 +20,31 @@ pub mod mount;
 pub mod v3;
 pub mod v41;
 
-/// NFS's RPC program number.
+/// The RPC program number of NFS.
 pub const PROGRAM: u32 = 100_003;
-/// The port of NFS where nobody names another.
+/// The default port of NFS.
 pub const PORT: u16 = 2049;
 
-/// A server of NFS exports. `open` and `attributes` are on the path of every READ and WRITE: for a file that is a volume
-/// they take no lock and search nothing.
+/// A server of NFS exports. Every READ and WRITE calls `open` and `attributes`. For a file that is a volume they take
+/// no lock and search nothing.
 pub trait NfsBackend: Backend {
     fn exports(&self) -> Vec<Export>;
-    /// Whether `peer` may use an export, and how. Asked once a connection and export.
+    /// Whether and how `peer` may use an export. Called once per connection and export.
     fn admit(&self, peer: &Peer, export: ExportId) -> Option<ExportAccess>;
-    /// Finds a file for READ, WRITE or COMMIT and checks that the caller may.
+    /// Finds a file for READ, WRITE or COMMIT, and checks the caller's permission.
     fn open(&mut self, export: ExportId, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, FileError>;
-    /// Attributes of a file just read or written; `None` where it is gone.
+    /// Attributes of a file that was just read or written; `None` if it no longer exists.
     fn attributes(&mut self, export: ExportId, file: FileId) -> Option<Attributes>;
-    /// Changes whenever data written unstably may have been lost: at every start of the server.
+    /// Changes whenever unstable data may have been lost, i.e. at every start of the server.
     fn write_verifier(&self) -> [u8; 8];
-    /// Calls `use_it` once with the export's files; what it does is one step to every other connection. Not called where
-    /// there is no such export.
+    /// Calls `use_it` once with the export's files; not at all if the export does not exist. To other connections
+    /// everything that `use_it` does happens atomically.
     fn with_files(&mut self, now: Instant, export: ExportId, use_it: &mut dyn FnMut(&mut Files<'_>));
-    /// Calls `use_it` once with what all connections share.
+    /// Calls `use_it` once with the state that all connections share.
     fn with_state(&mut self, use_it: &mut dyn FnMut(&mut ServerState));
 }
 
-/// What all connections to a server share besides the files themselves.
+/// State that all connections of a server share, apart from the files.
 #[derive(Debug, Default)]
 pub struct ServerState {
     duplicates: DuplicateCache,
@@ -50,11 +52,11 @@ pub struct ServerState {
     v41: v41::state::Shared,
 }
 
-/// An export's files for the time of one call.
+/// An export's files during one call.
 pub struct Files<'a> {
     pub names: &'a mut dyn NameSpace,
     pub state: &'a mut ServerState,
-    /// Wall time, for the times of files.
+    /// Wall-clock time, for the timestamps of files.
     pub time: Time,
 }
 
@@ -64,7 +66,7 @@ impl core::fmt::Debug for Files<'_> {
     }
 }
 
-/// Exports that a connection's peer was admitted to.
+/// Exports to which a connection's peer has been admitted.
 #[derive(Debug)]
 struct Admissions {
     peer: Peer,
@@ -76,7 +78,7 @@ impl Admissions {
         Self { peer, admitted: Vec::new() }
     }
 
-    /// How the peer may use an export, if at all.
+    /// How the peer may use an export; `None` if it may not.
     fn admission<B: NfsBackend + ?Sized>(&mut self, export: ExportId, backend: &B) -> Option<ExportAccess> {
         if let Some((_, access)) = self.admitted.iter().find(|(admitted, _)| *admitted == export) {
             return Some(*access);

@@ -1,8 +1,5 @@
-//! MOUNT version 3 (RFC 1813 §5): how a client gets the handle of an export's root.
-//!
-//! MOUNT's calls, for servers that have MOUNT on a port of its own.
-//!
-//! The MOUNT program (RFC 1813 §5).
+//! The MOUNT protocol, version 3 (RFC 1813 §5), with which a client gets the handle of an export's root. Also its calls
+//! on a connection of their own, for servers that have MOUNT on another port.
 
 use alloc::{
     collections::VecDeque,
@@ -25,15 +22,15 @@ use crate::{
     wire::{Reader, Transmit, printable},
 };
 
-/// MOUNT's RPC program number.
+/// The RPC program number of MOUNT.
 pub const PROGRAM: u32 = 100_005;
 pub const VERSION: u32 = 3;
 
-/// Longest path of an export (`MNTPATHLEN`).
+/// Maximum length of an export's path (`MNTPATHLEN`).
 pub const MAX_EXPORT_PATH_LEN: usize = 1024;
-/// Longest name of a host (`MNTNAMLEN`).
+/// Maximum length of a host name (`MNTNAMLEN`).
 pub const MAX_HOST_NAME_LEN: usize = 255;
-/// Most flavours and list entries taken from a server.
+/// Maximum flavors and list entries accepted from a server.
 const MAX_LIST: usize = 4096;
 
 /// Procedures of MOUNT (RFC 1813 §5.2).
@@ -54,7 +51,7 @@ impl MountProcedure {
     }
 }
 
-/// `mountstat3` of a mount that was refused.
+/// `mountstat3` of a failed mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u32)]
 pub enum MountError {
@@ -79,7 +76,7 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// What the error refuses a mount for.
+    /// The kind of refusal that the error means.
     pub fn refusal(self) -> Refusal {
         match self {
             Self::NoEntry | Self::NotDirectory => Refusal::NotFound,
@@ -103,7 +100,7 @@ impl MountError {
     }
 }
 
-/// An entry of EXPORT: a path, and the groups of hosts that may mount it (none: everybody).
+/// An entry of EXPORT: a path, and the groups of hosts that may mount it (empty: everyone).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportEntry {
     pub path: String,
@@ -117,7 +114,8 @@ pub struct MountEntry {
     pub path: String,
 }
 
-/// Puts what MNT answers; `flavors` are the kinds of credential that the export takes, best first.
+/// Encodes the results of MNT. `flavors` are the authentication flavors that the export accepts, in order of
+/// preference.
 pub fn encode_mounted(result: Result<(FileHandle, &[u32]), MountError>, encoder: &mut Encoder) {
     match result {
         Ok((root, flavors)) => {
@@ -133,7 +131,7 @@ pub fn encode_mounted(result: Result<(FileHandle, &[u32]), MountError>, encoder:
     }
 }
 
-/// Reads what MNT answered.
+/// Decodes the results of MNT.
 pub fn decode_mounted(reader: &mut Reader<'_>) -> Result<Result<FileHandle, MountError>, Garbage> {
     let status = reader.u32_be()?;
     if status != 0 {
@@ -198,7 +196,7 @@ fn text(reader: &mut Reader<'_>, max: usize) -> Result<String, Garbage> {
 }
 
 impl ControlCall<Result<FileHandle, MountError>> {
-    /// MNT: the handle of an export's root.
+    /// MNT: returns the handle of an export's root.
     pub fn mount(xid: Xid, identity: &Identity, path: &str) -> Self {
         call(xid, identity, MountProcedure::Mnt, Some(path), decode_mounted)
     }
@@ -219,7 +217,7 @@ impl ControlCall<Vec<ExportEntry>> {
 }
 
 impl ControlCall<Vec<MountEntry>> {
-    /// DUMP of MOUNT.
+    /// DUMP.
     pub fn mounts(xid: Xid, identity: &Identity) -> Self {
         call(xid, identity, MountProcedure::Dump, None, decode_mounts)
     }
@@ -239,15 +237,16 @@ fn call<T>(
     })
 }
 
-/// Mounts remembered for DUMP, and bytes of their hosts and paths; clients often forget to unmount.
+/// Maximum mounts remembered for DUMP, because clients often forget to unmount.
 const MAX_MOUNTS: usize = 1024;
+/// Maximum length of their hosts and paths in bytes.
 const MAX_MOUNTS_LEN: usize = 64 << 10;
 
-/// Who mounted what, as far as clients said. For information only: no right comes from it.
+/// Which host mounted what, according to the clients. It is only for information and grants no rights.
 #[derive(Debug, Default)]
 pub struct MountTable {
     entries: VecDeque<MountEntry>,
-    /// Of hosts and paths.
+    /// Total length of hosts and paths in bytes.
     len: usize,
 }
 
@@ -273,7 +272,7 @@ fn len(entry: &MountEntry) -> usize {
     entry.host.len() + entry.path.len()
 }
 
-/// Carries out a call and answers it.
+/// Executes a call and answers it.
 pub(in crate::nfs) fn serve<B: NfsBackend + ?Sized>(
     now: Instant,
     call: &Call<'_>,
@@ -313,7 +312,7 @@ pub(in crate::nfs) fn serve<B: NfsBackend + ?Sized>(
             encode_exports(entries.iter(), &mut rpc.reply);
         }
     }
-    // All that is remembered may have been looked at.
+    // A call may search the whole table.
     rpc.transmit.charge(Transmit::TURN / 8 + rpc.reply.len());
     rpc.send_reply();
     Ok(())
@@ -335,7 +334,7 @@ fn mount<B: NfsBackend + ?Sized>(
     if named.is_empty() {
         return Err(MountError::NoEntry);
     }
-    // A volume may be exported several times, to one with other rights than to another: the first that admits the peer.
+    // A volume may be exported several times with different rights. The first export that admits the peer is used.
     let admits = |(export, _): &(ExportId, &str)| admissions.admission(*export, backend).is_some();
     let (export, below) = named.into_iter().find(admits).ok_or(MountError::Access)?;
     let entry = MountEntry { host: admissions.peer.address.to_string(), path: path.to_string() };
@@ -349,7 +348,7 @@ fn mount<B: NfsBackend + ?Sized>(
     found.map(|file| handles.encode(export, file))
 }
 
-/// The exports with the longest path that `path` is or lies below, and what of `path` is below them.
+/// The exports with the longest path that is `path` or a parent of it, each with the rest of `path` below it.
 fn find_exports<'p>(exports: &[Export], path: &'p str) -> Vec<(ExportId, &'p str)> {
     let mut longest = 0;
     let mut found = Vec::new();
@@ -369,7 +368,7 @@ fn find_exports<'p>(exports: &[Export], path: &'p str) -> Vec<(ExportId, &'p str
     found
 }
 
-/// With root's rights, as the server itself looks for what is mounted.
+/// Walks down the path with root's rights, because the server itself does this lookup.
 fn walk(files: &Files<'_>, path: &str) -> Result<FileId, FileError> {
     let caller = Caller { who: Credentials::root(), time: files.time };
     let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");

@@ -1,8 +1,7 @@
-//! What is known of a file, and what may be set.
-//!
-//! Why a server of files does not do what it is asked; each version has its own numbers for it.
+//! Attributes of files, and which of them can be set. Also the errors of file operations, to which each version assigns
+//! its own numbers.
 
-/// Since 1970.
+/// A time since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     pub seconds: u32,
@@ -19,7 +18,7 @@ impl Time {
     }
 }
 
-/// With the numbers of every version.
+/// The type of a file, with the numbers that all versions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FileType {
@@ -32,7 +31,7 @@ pub enum FileType {
     Fifo = 7,
 }
 
-/// Sizes in bytes.
+/// Attributes of a file; sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     pub kind: FileType,
@@ -43,7 +42,7 @@ pub struct Attributes {
     pub gid: u32,
     pub size: u64,
     pub used: u64,
-    /// Major and minor number of a device.
+    /// Major and minor device number.
     pub device: (u32, u32),
     pub file_system: u64,
     pub number: u64,
@@ -52,7 +51,7 @@ pub struct Attributes {
     pub changed: Time,
 }
 
-/// A time to be set.
+/// A time to set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
     #[default]
@@ -61,7 +60,7 @@ pub enum SetTime {
     Client(Time),
 }
 
-/// Attributes to be set; what is `None` stays.
+/// Attributes to set; `None` leaves an attribute unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     pub mode: Option<u32>,
@@ -72,16 +71,16 @@ pub struct SetAttributes {
     pub modified: SetTime,
 }
 
-/// How a file is created where there may be one already.
+/// What to do if the file to create already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {
     Unchecked(SetAttributes),
     Guarded(SetAttributes),
-    /// The verifier tells a repeated call from another client's.
+    /// The verifier distinguishes a repeated call from a call of another client.
     Exclusive([u8; 8]),
 }
 
-/// A file that is not a regular file, directory or link.
+/// A file that is not a regular file, directory or symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     Block { major: u32, minor: u32 },
@@ -90,7 +89,7 @@ pub enum NodeKind {
     Fifo,
 }
 
-/// Sizes of the file system in bytes and files.
+/// Sizes of the file system, in bytes and in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     pub total_bytes: u64,
@@ -99,20 +98,20 @@ pub struct Space {
     pub free_files: u64,
 }
 
-/// Limits on names and links.
+/// Limits on names and links (PATHCONF).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // The standard's own.
+#[allow(clippy::struct_excessive_bools)] // As in the standard.
 pub struct PathConf {
     pub links_max: u32,
     pub name_max: u32,
-    /// Names too long are refused, not cut.
+    /// Names that are too long are rejected, not truncated.
     pub no_truncation: bool,
     pub chown_restricted: bool,
     pub case_insensitive: bool,
     pub case_preserving: bool,
 }
 
-/// Rights that ACCESS asks for, with the numbers of every version (RFC 1813 §3.3.4, RFC 8881 §18.1).
+/// Rights that ACCESS queries, with the numbers that all versions use (RFC 1813 §3.3.4, RFC 8881 §18.1).
 pub mod access {
     pub const READ: u32 = 0x01;
     pub const LOOKUP: u32 = 0x02;
@@ -120,7 +119,7 @@ pub mod access {
     pub const EXTEND: u32 = 0x08;
     pub const DELETE: u32 = 0x10;
     pub const EXECUTE: u32 = 0x20;
-    /// What a read-only export may grant.
+    /// The rights that a read-only export may grant.
     pub const READING: u32 = READ | LOOKUP | EXECUTE;
 }
 
@@ -166,7 +165,7 @@ pub enum FileError {
     NotSupported,
 }
 
-/// A version's status of each `FileError`, which it calls alike.
+/// Converts a `FileError` to a version's status, whose variants have the same names.
 macro_rules! numbered_file_errors {
     ($status:ty) => {
         impl From<$crate::nfs::common::FileError> for $status {

@@ -1,6 +1,6 @@
-//! File handles of this target: export and file, so that a handle leads to its file without a search, and a tag that only the
-//! server can make. Whoever has a handle has been given it: by a LOOKUP in a directory that it may search, or by another client.
-//!
+//! File handles of this target. A handle contains the export and the file, so that no search is needed, and a tag that
+//! only the server can compute. So a client can have a handle only from a LOOKUP in a directory that it may search, or
+//! from another client.
 //! A server's name of a file.
 
 use core::fmt;
@@ -14,21 +14,21 @@ use crate::{
     wire::{Reader, digest::same},
 };
 
-/// Tells our handles from others' and from earlier and later layouts.
+/// Distinguishes our handles from those of other servers, and from earlier and later layouts.
 const MAGIC: u32 = 0x696f_7402;
 const NAMED_LEN: usize = 20;
 const TAG_LEN: usize = 8;
-/// Of files that outlast the server.
+/// Tag of files that exist across restarts of the server.
 const NO_TAG: [u8; TAG_LEN] = [0; TAG_LEN];
 
-/// What makes and reads handles. Its key is the server's secret, another one at each start.
+/// Creates and decodes handles. The key is the server's secret, and differs at each start.
 #[derive(Clone, Copy)]
 pub struct Handles {
     key: [u8; 32],
 }
 
 impl Handles {
-    /// Bytes of a handle.
+    /// Length of a handle in bytes.
     pub(crate) const LEN: usize = NAMED_LEN + TAG_LEN;
 
     pub fn new(key: [u8; 32]) -> Self {
@@ -46,7 +46,7 @@ impl Handles {
         FileHandle::new(&bytes).expect("shorter than the longest handle")
     }
 
-    /// `None` for what is not a handle of ours.
+    /// Decodes a handle; `None` if it is not one of ours.
     #[inline]
     pub(crate) fn decode(&self, handle: &FileHandle) -> Option<(ExportId, FileId)> {
         let mut reader = Reader::new(handle.bytes());
@@ -58,26 +58,26 @@ impl Handles {
         let number = reader.u64_be().ok()?;
         let file = FileId { number, generation };
         let (named, tag) = handle.bytes().split_at_checked(NAMED_LEN)?;
-        // What is not secret need not be compared in constant time.
+        // `NO_TAG` is not secret, so it need not be compared in constant time.
         let is_ours =
             if file.generation == FileId::LASTING { tag == NO_TAG } else { same(tag, &self.tag(named, file)) };
         is_ours.then_some((export, file))
     }
 
-    /// Of files that outlast the server it is not secret: their handles have to be good after the next start, and MNT or a LOOKUP in
-    /// the root gives them to everybody whom the export admits.
+    /// The tag of a handle. Files that exist across restarts have no secret tag, because their handles must be valid
+    /// after a restart. MNT, or a LOOKUP in the root, gives these handles to everyone whom the export admits.
     #[inline]
     fn tag(&self, named: &[u8], file: FileId) -> [u8; TAG_LEN] {
         if file.generation == FileId::LASTING { NO_TAG } else { self.secret_tag(named) }
     }
 
-    /// What makes a number one that nobody guesses, for whatever else a peer is given a name of.
+    /// A tag that makes other identifiers given to peers impossible to guess.
     pub(crate) fn tag_of(&self, named: &[u8]) -> [u8; TAG_LEN] {
         self.secret_tag(named)
     }
 
     fn secret_tag(&self, named: &[u8]) -> [u8; TAG_LEN] {
-        // RFC 2104 §2: a key shorter than a block is followed by zeros.
+        // RFC 2104 §2: a key shorter than a block is padded with zeros.
         let mut block = [0; 64];
         block[..self.key.len()].copy_from_slice(&self.key);
         let hash = Hmac::<Sha256>::new(&block.into()).chain_update(named).finalize().into_bytes();
@@ -93,7 +93,7 @@ impl core::fmt::Debug for Handles {
     }
 }
 
-/// Opaque to everybody but the server.
+/// A file handle, which only the server can interpret.
 #[derive(Clone, Copy)]
 pub struct FileHandle {
     len: u8,
@@ -174,7 +174,7 @@ mod tests {
             let found = handles.decode(&FileHandle::new(&guess).expect("a handle"));
             assert!(found.is_none(), "bit {bit}");
         }
-        // What leads out of the files of this start leads to no other's either.
+        // The handle of a secret file cannot be turned into a handle of a file that exists across restarts.
         let mut lasting = given.bytes().to_vec();
         lasting[8..12].fill(0);
         assert_eq!(handles.decode(&FileHandle::new(&lasting).expect("a handle")), None);

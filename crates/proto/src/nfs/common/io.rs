@@ -1,4 +1,4 @@
-//! An I/O on a file, as every version's initiator has it under way.
+//! An I/O on a file, as the initiators of all versions track it.
 
 use crate::{
     Geometry, InitiatorEvents, Io, IoError, Misuse, Refusal, Tag, Violation,
@@ -7,13 +7,13 @@ use crate::{
 };
 use core::time::Duration;
 
-/// `IoError::Failed::status` of a flush that found the server restarted: writes since the last flush may be lost.
+/// `IoError::Failed::status` of a flush that detected a server restart: writes since the last flush may be lost.
 pub const STATUS_VERIFIER_CHANGED: u32 = u32::MAX;
 
-/// How long to wait before a call that the server put off is sent again.
+/// Delay before a call is resent that the server asked to repeat later.
 pub(in crate::nfs) const PUT_OFF_DELAY: Duration = Duration::from_millis(100);
 
-/// `stable_how`, with the numbers of every version.
+/// `stable_how`, with the numbers that all versions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Stability {
@@ -33,7 +33,7 @@ impl Stability {
     }
 }
 
-/// What an I/O asks for, and how much of it is done.
+/// What an I/O requests, and how much of it is done.
 #[derive(Debug)]
 pub(in crate::nfs) enum Work {
     Read { offset: u64, len: u32, done: u32 },
@@ -42,7 +42,7 @@ pub(in crate::nfs) enum Work {
 }
 
 impl Work {
-    /// Of an I/O on a file; `None` for what NFS does not have. `stability` is of writes that need not be durable.
+    /// Converts an I/O; `None` if NFS does not support it. `stability` applies to writes that need not be durable.
     #[inline]
     pub(in crate::nfs) fn of(io: Io, file: &Geometry, stability: Stability) -> Result<Option<Self>, Misuse> {
         Ok(Some(match io {
@@ -71,15 +71,16 @@ fn check_range(file: &Geometry, offset: u64, len: usize) -> Result<(), Misuse> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::nfs) struct ReadUnderway {
     pub(in crate::nfs) tag: Tag,
-    /// Where the next byte goes in the I/O's buffer, and how many are to come.
+    /// Position of the next byte in the I/O's buffer.
     pub(in crate::nfs) at: u32,
+    /// Bytes still to come.
     pub(in crate::nfs) left: u32,
     pub(in crate::nfs) count: u32,
     pub(in crate::nfs) eof: bool,
 }
 
 impl ReadUnderway {
-    /// Hands on data; what follows them (padding) is dropped.
+    /// Passes on data. Bytes after the data (padding) are dropped.
     #[inline]
     pub(in crate::nfs) fn take(&mut self, bytes: &[u8], events: &mut dyn InitiatorEvents) {
         let bytes = &bytes[..bytes.len().min(self.left as usize)];
@@ -91,7 +92,7 @@ impl ReadUnderway {
     }
 }
 
-/// The server's write verifier, and whether it changed since the last COMMIT: then unstable data may be gone.
+/// The server's write verifier, and whether it has changed since the last COMMIT. If so, unstable data may be lost.
 #[derive(Debug)]
 pub(in crate::nfs) struct Verifier {
     last: Option<[u8; 8]>,
@@ -99,7 +100,7 @@ pub(in crate::nfs) struct Verifier {
 }
 
 impl Verifier {
-    /// `last` is what an earlier connection saw.
+    /// `last` is the verifier that an earlier connection saw.
     pub(in crate::nfs) fn new(last: Option<[u8; 8]>) -> Self {
         Self { last, has_changed: false }
     }
@@ -114,7 +115,7 @@ impl Verifier {
         self.last = Some(verifier);
     }
 
-    /// What a flush comes to whose COMMIT had this verifier.
+    /// The result of a flush whose COMMIT returned this verifier.
     pub(in crate::nfs) fn flushed(&mut self, verifier: [u8; 8]) -> Result<(), IoError> {
         self.note(verifier);
         if core::mem::take(&mut self.has_changed) {
@@ -125,9 +126,9 @@ impl Verifier {
     }
 }
 
-/// The head of a reply, of whose record there may be more to come unless it is at its `end`; `None` until all of the head is there.
+/// Parses the head of a reply. `end` means that the record is complete. `None` if more bytes are needed.
 #[inline]
-#[allow(clippy::type_complexity)] // What `decode_reply` gives.
+#[allow(clippy::type_complexity)] // The type that `decode_reply` returns.
 pub(in crate::nfs) fn reply_head(
     reader: &mut Reader<'_>,
     end: bool,

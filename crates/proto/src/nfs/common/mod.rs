@@ -1,4 +1,5 @@
-//! What every version of NFS speaks of: files, their attributes and names, exports, errors. No version is known here.
+//! What all versions of NFS share: files, their attributes and names, exports, errors. It depends on none of the
+//! versions.
 
 mod attributes;
 mod handles;
@@ -16,9 +17,9 @@ pub(in crate::nfs) use io::{PUT_OFF_DELAY, ReadUnderway, Verifier, Work, reply_h
 pub use io::{STATUS_VERIFIER_CHANGED, Stability};
 pub use names::{Caller, Export, ExportAccess, ExportId, FileId, Listed, ListingEnd, NameSpace, OpenFile, Squash};
 
-/// Longest name of a directory entry.
+/// Maximum length of a name in a directory.
 pub const MAX_NAME_LEN: usize = 255;
-/// Longest path: of a symbolic link, and of an export (`MNTPATHLEN`, RFC 1813 §5.1.2, is below it).
+/// Maximum length of a path: of a symbolic link, and of an export (`MNTPATHLEN`, RFC 1813 §5.1.2, is smaller).
 pub const MAX_PATH_LEN: usize = 4096;
-/// Largest READ and WRITE.
+/// Maximum length of a READ or WRITE in bytes.
 pub const MAX_IO_BYTES: u32 = 1 << 20;

@@ -1,4 +1,4 @@
-//! A server of files as every version sees it: exports and a name space.
+//! A server's exports and name space, as all versions use them.
 
 use alloc::{string::String, vec::Vec};
 
@@ -8,29 +8,29 @@ use crate::{
     rpc::{Credentials, auth::NOBODY},
 };
 
-/// The server's number of an export; part of every file handle, so it stays the same over restarts.
+/// The server's number of an export. It is part of every file handle, so it must not change at a restart.
 pub type ExportId = u32;
 
-/// Names a file within its export, for as long as the file exists.
+/// Identifies a file within its export while the file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
     pub number: u64,
-    /// Tells a file from an earlier one of the same number.
+    /// Distinguishes a file from an earlier one with the same number.
     pub generation: u32,
 }
 
 impl FileId {
-    /// Generation of files that are the same after a restart of the server, in directories that everybody may search.
+    /// Generation of files that exist across restarts of the server, in directories that everyone may search.
     pub const LASTING: u32 = 0;
 }
 
-/// An export as clients may see it.
+/// An export, as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     pub id: ExportId,
-    /// Absolute, without a slash at its end.
+    /// Absolute path without a trailing slash.
     pub path: String,
-    /// Hosts that may mount it, as EXPORT lists them; none: everybody.
+    /// Hosts that may mount it, as EXPORT lists them; empty means everyone.
     pub groups: Vec<String>,
 }
 
@@ -41,14 +41,14 @@ pub struct ExportAccess {
     pub squash: Squash,
 }
 
-/// Whose rights a caller has.
+/// Whose rights a caller gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Squash {
-    /// The caller's own, root's too.
+    /// The caller's own, including root's.
     None,
-    /// The caller's own, but root's become nobody's.
+    /// The caller's own, but root gets the rights of nobody.
     Root,
-    /// Everybody's become nobody's.
+    /// Everyone gets the rights of nobody.
     All,
 }
 
@@ -65,47 +65,47 @@ impl Squash {
 /// A file whose data may be read or written.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFile {
-    /// Where its data are: the unit of `Backend::start`.
+    /// The unit of `Backend::start` that holds its data.
     pub unit: UnitId,
     pub attributes: Attributes,
-    /// Its data are copied when they are read, and it has holes, of which `Backend::allocation` tells. A volume's data are
-    /// sent from where they are, and it has none.
+    /// True: an ordinary file. Its data are copied when they are read, and it may have holes, which
+    /// `Backend::allocation` reports. False: a volume. Its data are sent in place, and it has no holes.
     pub is_ordinary: bool,
 }
 
-/// A caller of a name-space operation, and when it calls.
+/// The caller of a name-space operation, and the time of the call.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     pub who: Credentials,
     pub time: Time,
 }
 
-/// A directory entry as a name space lists it.
+/// A directory entry in a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
     pub name: &'a [u8],
     pub file: FileId,
-    /// Continues the listing after this entry, whatever was created or removed meanwhile.
+    /// Continues the listing after this entry, even if entries were created or removed meanwhile.
     pub cookie: u64,
 }
 
-/// How a listing ended.
+/// The end of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListingEnd {
-    /// Cookies are good for calls that give the same verifier.
+    /// Cookies are valid in calls with the same verifier.
     pub verifier: [u8; 8],
     /// No entry follows the last one visited.
     pub eof: bool,
 }
 
-/// Files and directories of an export, with the rights of a POSIX file system. Names were checked for their length and
-/// for `/`, NUL and emptiness; `.` and `..` are the name space's to judge.
+/// The files and directories of an export, with the permissions of a POSIX file system. The caller has checked names
+/// for length, emptiness, `/` and NUL. The name space itself handles `.` and `..`.
 pub trait NameSpace {
     fn root(&self) -> FileId;
     fn attributes(&self, file: FileId) -> Result<Attributes, FileError>;
     fn set_attributes(&mut self, caller: &Caller, file: FileId, set: &SetAttributes) -> Result<(), FileError>;
     fn lookup(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, FileError>;
-    /// Those of `rights` (bits of `access`) that the caller has.
+    /// Returns those of `rights` (bits of `access`) that the caller has.
     fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, FileError>;
     fn read_link(&self, link: FileId) -> Result<&[u8], FileError>;
     fn create(&mut self, caller: &Caller, directory: FileId, name: &[u8], how: &CreateHow)
@@ -137,7 +137,8 @@ pub trait NameSpace {
     fn remove_directory(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), FileError>;
     fn rename(&mut self, caller: &Caller, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<(), FileError>;
     fn link(&mut self, caller: &Caller, file: FileId, directory: FileId, name: &[u8]) -> Result<(), FileError>;
-    /// Visits the entries after `cookie` (0: all) until `visit` says false; the entry it refused is not passed.
+    /// Visits the entries after `cookie` (0: all) until `visit` returns false. The entry for which it returned false
+    /// does not count as visited.
     fn list(
         &self,
         caller: &Caller,
@@ -148,6 +149,6 @@ pub trait NameSpace {
     ) -> Result<ListingEnd, FileError>;
     fn space(&self) -> Space;
     fn limits(&self) -> PathConf;
-    /// Largest size of an ordinary file in bytes.
+    /// Maximum size of an ordinary file in bytes.
     fn max_file_size(&self) -> u64;
 }

@@ -1,4 +1,4 @@
-//! Arguments of every NFS procedure (RFC 1813 §3.3), as calls carry them.
+//! Arguments of all NFS procedures (RFC 1813 §3.3).
 
 use super::{MAX_IO_BYTES, Procedure};
 use crate::{
@@ -7,14 +7,15 @@ use crate::{
     wire::Reader,
 };
 
-/// A name in a directory (`diropargs3`). Names beyond `MAX_NAME_LEN` decode, so that they can be answered as such.
+/// A name in a directory (`diropargs3`). Names longer than `MAX_NAME_LEN` can be decoded, so that they get the proper
+/// error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     pub directory: FileHandle,
     pub name: &'a [u8],
 }
 
-/// What READ and COMMIT are about.
+/// The range of a READ or COMMIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileRange {
     pub file: FileHandle,
@@ -33,7 +34,7 @@ impl FileRange {
     }
 }
 
-/// Head of a WRITE; `data_len` bytes of data and their padding follow.
+/// The head of a WRITE. `data_len` bytes of data and their padding follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteHead {
     pub file: FileHandle,
@@ -60,7 +61,7 @@ impl WriteHead {
     }
 }
 
-/// Arguments of a procedure. A WRITE's data follow its head and are not decoded here.
+/// Arguments of a procedure. The data after the head of a WRITE are not decoded here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments<'a> {
     Null,
@@ -95,7 +96,7 @@ pub enum Arguments<'a> {
         attributes: SetAttributes,
         path: &'a [u8],
     },
-    /// `kind` is `None` for a type that MKNOD does not make.
+    /// `kind` is `None` for a type that MKNOD cannot create.
     MkNod {
         place: Place<'a>,
         kind: Option<NodeKind>,
@@ -379,7 +380,7 @@ impl CreateHow {
     }
 }
 
-// A WRITE's data are bounded by the record, and a record by this:
+// The length of a record limits a WRITE's data. This is its maximum:
 const _: () = assert!(MAX_IO_BYTES.checked_add(super::MAX_CONTROL_LEN).is_some());
 
 #[cfg(test)]
@@ -387,7 +388,7 @@ pub(super) mod tests {
     use super::*;
     use alloc::{vec, vec::Vec};
 
-    /// One or more calls of every procedure.
+    /// At least one call of every procedure.
     pub(in crate::nfs::v3) fn examples() -> Vec<Arguments<'static>> {
         let file = FileHandle::new(b"file").expect("a handle");
         let directory = FileHandle::new(b"directory").expect("a handle");

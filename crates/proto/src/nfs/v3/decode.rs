@@ -1,4 +1,4 @@
-//! Messages in words, for people who look at a capture.
+//! Messages as text, for traces.
 
 use alloc::{format, string::String};
 
@@ -19,9 +19,9 @@ use crate::{
     wire::Reader,
 };
 
-/// Describes the record at the front of `bytes`, which begin with its mark: bytes used, and what it says.
+/// Describes the record at the start of `bytes`, including its mark. Returns the length of the record and the text.
 ///
-/// A reply does not say what it replies to; see `describe_reply`.
+/// A reply does not name its procedure; see `describe_reply`.
 pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
     let (used, record) = first_record(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN)?;
     let mut reader = Reader::new(&record);
@@ -36,7 +36,7 @@ pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
     Ok((used, text))
 }
 
-/// Describes the record at the front of `bytes` as the reply to a call of `procedure` of NFS.
+/// Describes the record at the start of `bytes` as the reply to a call of NFS procedure `procedure`.
 pub fn describe_reply(procedure: Procedure, bytes: &[u8]) -> Result<(usize, String), Violation> {
     let (used, record) = first_record(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN)?;
     let mut reader = Reader::new(&record);
@@ -86,7 +86,7 @@ fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
     format!("call xid {:#010x} {who} {what}", call.xid)
 }
 
-/// What a reply says whatever it replies to: every NFS procedure's results but NULL's begin with a status.
+/// Describes a reply whose procedure is unknown. All results except those of NULL start with a status.
 fn describe_unknown_reply(record: &[u8]) -> Result<String, Violation> {
     let mut reader = Reader::new(record);
     let (xid, outcome) =

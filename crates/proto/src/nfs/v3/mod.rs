@@ -1,6 +1,6 @@
-//! NFS version 3 (RFC 1813): see README.md of `nfs`.
+//! NFS version 3 (RFC 1813). See README.md of `nfs`.
 
-// A failure carries attributes as a success does, and is no larger than it.
+// A failure contains attributes like a success, and is not larger.
 #![allow(clippy::result_large_err)]
 
 pub mod arguments;
@@ -18,9 +18,10 @@ pub use types::Status;
 
 pub const VERSION: u32 = 3;
 
-/// What heads, credentials, handles and attributes add to the data of a READ or WRITE, and the longest other message.
+/// Maximum length of everything except the data of a READ or WRITE (heads, credentials, handles, attributes), and of
+/// all other messages.
 pub const MAX_CONTROL_LEN: u32 = 16 << 10;
-/// More than the head of any READ reply or WRITE call: all that comes before the data.
+/// An upper limit for everything before the data in a READ reply or WRITE call.
 pub(crate) const MAX_HEAD_LEN: usize = 4096;
-/// Longest directory listing in one reply.
+/// Maximum length of a directory listing in one reply.
 pub const MAX_LISTING_LEN: u32 = 64 << 10;

@@ -1,4 +1,4 @@
-//! Results of every NFS procedure (RFC 1813 §3.3), as replies carry them.
+//! Results of all NFS procedures (RFC 1813 §3.3).
 
 use super::{Procedure, types::Status};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 /// `post_op_attr`.
 pub type PostOp = Option<Attributes>;
 
-/// `wcc_attr`: what tells whether a file changed between two calls.
+/// `wcc_attr`: attributes that show whether a file changed between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreOp {
     pub size: u64,
@@ -18,14 +18,14 @@ pub struct PreOp {
     pub changed: Time,
 }
 
-/// `wcc_data`: a file before and after an operation that changes it.
+/// `wcc_data`: attributes of a file before and after an operation that changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wcc {
     pub before: Option<PreOp>,
     pub after: PostOp,
 }
 
-/// What a server can do (`FSINFO3resok`).
+/// The server's limits and properties (`FSINFO3resok`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FsInfo {
     pub read_max: u32,
@@ -48,7 +48,7 @@ pub mod properties {
     pub const CAN_SET_TIME: u32 = 0x10;
 }
 
-/// Results of a procedure that succeeded.
+/// Results of a successful procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Results<'a> {
     Null,
@@ -80,13 +80,13 @@ pub enum Results<'a> {
         committed: Stability,
         verifier: [u8; 8],
     },
-    /// Of CREATE, MKDIR, SYMLINK and MKNOD.
+    /// CREATE, MKDIR, SYMLINK and MKNOD.
     Create {
         object: Option<FileHandle>,
         attributes: PostOp,
         directory: Wcc,
     },
-    /// Of REMOVE and RMDIR.
+    /// REMOVE and RMDIR.
     Remove {
         directory: Wcc,
     },
@@ -122,10 +122,10 @@ pub enum Results<'a> {
     },
 }
 
-/// What a failed procedure says besides its status.
+/// What a failed procedure returns besides its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureContext {
-    /// Of GETATTR.
+    /// GETATTR.
     Nothing,
     PostOp(PostOp),
     Wcc(Wcc),
@@ -148,7 +148,7 @@ pub struct Failure {
 pub type Reply<'a> = Result<Results<'a>, Failure>;
 
 impl Failure {
-    /// A failure that says nothing but its status, in the form that the procedure's reply has.
+    /// A failure without attributes, in the form of the procedure's results.
     pub fn bare(procedure: Procedure, status: Status) -> Self {
         let context = match procedure {
             Procedure::Null | Procedure::GetAttr => FailureContext::Nothing,
@@ -202,7 +202,7 @@ impl Failure {
 }
 
 impl<'a> Results<'a> {
-    /// Reads status and results; of a READ, up to its data.
+    /// Decodes status and results; for a READ, up to its data.
     pub fn decode(procedure: Procedure, reader: &mut Reader<'a>) -> Result<Reply<'a>, Garbage> {
         if procedure == Procedure::Null {
             return Ok(Ok(Self::Null));
@@ -260,7 +260,7 @@ impl<'a> Results<'a> {
         }))
     }
 
-    /// Puts status and results; of a READ, up to its data.
+    /// Encodes status and results; for a READ, up to its data.
     pub fn encode(&self, encoder: &mut Encoder) {
         if *self != Self::Null {
             encoder.u32(0);
@@ -329,7 +329,7 @@ impl<'a> Results<'a> {
     }
 }
 
-/// Directory entries as they stand in a reply: `entry3` or `entryplus3`.
+/// Encoded directory entries of a reply: `entry3` or `entryplus3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entries<'a> {
     plus: bool,
@@ -342,13 +342,13 @@ pub struct Entry<'a> {
     pub number: u64,
     pub name: &'a [u8],
     pub cookie: u64,
-    /// READDIRPLUS only.
+    /// Only in READDIRPLUS.
     pub attributes: PostOp,
     pub handle: Option<FileHandle>,
 }
 
 impl<'a> Entries<'a> {
-    /// Entries that were encoded by `Entry::encode`.
+    /// From entries that `Entry::encode` encoded.
     pub fn new(plus: bool, encoded: &'a [u8]) -> Self {
         Self { plus, encoded }
     }
@@ -386,7 +386,7 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
-    /// Puts "one more" and the entry.
+    /// Encodes the marker that an entry follows, and the entry.
     pub fn encode(&self, plus: bool, encoder: &mut Encoder) {
         encoder.boolean(true).u64(self.number).opaque(self.name).u64(self.cookie);
         if plus {
@@ -473,7 +473,7 @@ fn decode_space(reader: &mut Reader<'_>) -> Result<Space, Garbage> {
         *word = reader.u64_be()?;
     }
     reader.skip(4)?;
-    // What is free to the caller (the third and sixth word) is what matters of free space.
+    // Free space is what the caller may use (the third and sixth word).
     let [total_bytes, _, free_bytes, total_files, _, free_files] = words;
     Ok(Space { total_bytes, free_bytes, total_files, free_files })
 }

@@ -1,6 +1,5 @@
-//! How version 3 puts what calls and replies share (RFC 1813 §2.5, §2.6).
-//!
-//! The procedures of NFS version 3 (RFC 1813 §3.3).
+//! The encoding of types that calls and replies share (RFC 1813 §2.5, §2.6), and the procedures of NFS version 3
+//! (§3.3).
 
 use crate::{
     Refusal,
@@ -9,7 +8,7 @@ use crate::{
     wire::Reader,
 };
 
-/// `nfsstat3` of a call that failed.
+/// `nfsstat3` of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u32)]
 pub enum Status {
@@ -72,7 +71,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// What the status refuses a call for.
+    /// The kind of refusal that the status means.
     pub fn refusal(self) -> Refusal {
         match self {
             Self::NoEntry
@@ -121,8 +120,8 @@ impl Status {
         Self::Jukebox,
     ];
 
-    /// Reads a status: `Ok(Ok(()))` is `NFS3_OK`. A number that the standard does not have is taken for a server fault,
-    /// as some servers send their own `errno`.
+    /// Decodes a status: `Ok(Ok(()))` is `NFS3_OK`. An undefined number counts as a server fault, because some servers
+    /// send their own `errno`.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Result<(), Self>, Garbage> {
         Ok(match reader.u32_be()? {
             0 => Ok(()),
@@ -186,7 +185,7 @@ impl Attributes {
         encoder.raw(&self.to_bytes());
     }
 
-    /// In one piece, since every READ and WRITE reply carries them.
+    /// Encodes the attributes at once, because every READ and WRITE reply contains them.
     fn to_bytes(self) -> [u8; Self::ENCODED_LEN] {
         let mut bytes = [0; Self::ENCODED_LEN];
         let words = [self.kind as u32, self.mode, self.links, self.uid, self.gid];
@@ -262,12 +261,12 @@ impl Procedure {
         Self::ALL.get(number as usize).copied()
     }
 
-    /// True where a second execution does something else than the first: its replies are kept for repeated calls.
+    /// Whether a repeated execution has the same effect. If not, replies are kept for repeated calls.
     pub fn is_idempotent(self) -> bool {
         !self.changes_names() && self != Self::SetAttr
     }
 
-    /// True where a read-only export refuses it. WRITE and COMMIT are judged on their own path.
+    /// Whether a read-only export rejects the procedure. WRITE and COMMIT are checked elsewhere.
     pub fn changes(self) -> bool {
         self.changes_names() || matches!(self, Self::SetAttr | Self::Write | Self::Commit)
     }

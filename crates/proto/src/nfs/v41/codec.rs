@@ -1,4 +1,4 @@
-//! Numbers and small types of NFSv4.1 (RFC 8881 §3, RFC 5662), encoded and decoded by the same type.
+//! Numbers and small types of NFSv4.1 (RFC 8881 §3, RFC 5662), with their encoding.
 
 use crate::{
     Refusal,
@@ -7,11 +7,11 @@ use crate::{
     wire::Reader,
 };
 
-/// Longest owner of a client, an open or a lock (`NFS4_OPAQUE_LIMIT`).
+/// Maximum length of the owner of a client, open or lock (`NFS4_OPAQUE_LIMIT`).
 pub const MAX_OWNER_LEN: usize = 1024;
-/// Longest file handle (`NFS4_FHSIZE`).
+/// Maximum length of a file handle (`NFS4_FHSIZE`).
 pub const MAX_HANDLE_LEN: usize = 128;
-/// Longest tag of a COMPOUND that is taken and sent back.
+/// Maximum length of a COMPOUND's tag that is accepted and returned.
 pub const MAX_TAG_LEN: usize = 1024;
 
 macro_rules! statuses {
@@ -26,7 +26,7 @@ macro_rules! statuses {
         impl Status {
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// In words that live as long as errors do.
+            /// A text with a static lifetime, for errors.
             pub fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -141,7 +141,7 @@ statuses! {
 }
 
 impl Status {
-    /// What the status refuses an operation for.
+    /// The kind of refusal that the status means.
     pub fn refusal(self) -> Refusal {
         match self {
             Self::NoEntry | Self::NotDirectory | Self::NoDeviceAddress | Self::Stale | Self::BadHandle => {
@@ -157,7 +157,7 @@ impl Status {
         }
     }
 
-    /// Reads a status: `Ok(Ok(()))` is `NFS4_OK`. A number that the standard does not have is taken for a server fault.
+    /// Decodes a status: `Ok(Ok(()))` is `NFS4_OK`. An undefined number counts as a server fault.
     #[inline]
     pub fn decode(reader: &mut Reader<'_>) -> Result<Result<(), Self>, Garbage> {
         Ok(match reader.u32_be()? {
@@ -181,7 +181,7 @@ impl From<Garbage> for Status {
 
 macro_rules! op_codes {
     ($($name:ident = $number:literal $text:literal,)+) => {
-        /// Operations of a COMPOUND, `nfs_opnum4`.
+        /// Operations of a COMPOUND: `nfs_opnum4`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum OpCode {
@@ -195,7 +195,7 @@ macro_rules! op_codes {
                 match number { $($number => Some(Self::$name),)+ _ => None }
             }
 
-            /// As the standard writes it.
+            /// The name in the standard.
             pub fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -280,7 +280,7 @@ impl OpCode {
     /// The last operation of minor version 1.
     const LAST_OF_41: u32 = 58;
 
-    /// What a COMPOUND of a minor version may ask for.
+    /// The operation with this number, if the minor version has it.
     pub fn of_minor_version(number: u32, minor: u32) -> Option<Self> {
         let last = if minor < 2 { Self::LAST_OF_41 } else { Self::Clone as u32 };
         if number > last { None } else { Self::from_number(number) }
@@ -300,13 +300,13 @@ pub struct StateId {
 
 impl StateId {
     pub const LEN: usize = 16;
-    /// RFC 8881 §8.2.3: nobody's.
+    /// The anonymous stateid (RFC 8881 §8.2.3).
     pub const ANONYMOUS: Self = Self { seqid: 0, other: [0; 12] };
-    /// Nobody's, past locks.
+    /// The READ bypass stateid, which bypasses locks.
     pub const BYPASS: Self = Self { seqid: u32::MAX, other: [0xff; 12] };
-    /// The current stateid.
+    /// Refers to the current stateid.
     pub const CURRENT: Self = Self { seqid: 1, other: [0; 12] };
-    /// No stateid at all: what CLOSE gives.
+    /// Invalid: CLOSE returns it.
     pub const INVALID: Self = Self { seqid: u32::MAX, other: [0; 12] };
 
     #[inline]
@@ -319,14 +319,14 @@ impl StateId {
         encoder.u32(self.seqid).raw(&self.other);
     }
 
-    /// Not one that a server gave.
+    /// Whether this is a special stateid, not one that a server created.
     #[inline]
     pub fn is_special(&self) -> bool {
         self.other == [0; 12] || self.other == [0xff; 12]
     }
 }
 
-/// `channel_attrs4`, without RDMA. Lengths in bytes.
+/// `channel_attrs4` without RDMA; lengths in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelAttributes {
     pub header_pad: u32,
@@ -369,7 +369,7 @@ pub struct ChangeInfo {
 }
 
 impl ChangeInfo {
-    /// Nothing comes between, as names change in one step.
+    /// Encodes it as atomic, because names change in one step.
     pub fn encode(&self, encoder: &mut Encoder) {
         encoder.boolean(true).u64(self.before).u64(self.after);
     }
@@ -380,7 +380,7 @@ impl ChangeInfo {
     }
 }
 
-/// What stands before a COMPOUND's operations: tag, minor version and how many there are.
+/// What precedes a COMPOUND's operations: tag, minor version, number of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompoundHead<'a> {
     pub tag: &'a [u8],
@@ -404,7 +404,7 @@ pub mod exchange {
     pub const UPDATE_CONFIRMED: u32 = 0x4000_0000;
     pub const CONFIRMED: u32 = 0x8000_0000;
     pub const USE_NON_PNFS: u32 = 0x0001_0000;
-    /// All that a client may set.
+    /// All flags that a client may set.
     pub const OF_CLIENT: u32 = 0x4007_0103;
 }
 
@@ -413,7 +413,7 @@ pub mod share {
     pub const READ: u32 = 1;
     pub const WRITE: u32 = 2;
     pub const BOTH: u32 = 3;
-    /// What a client wants of delegations, beside the access.
+    /// The client's wishes about delegations, in addition to the access.
     pub const WANTS: u32 = 0x0003_ff00;
     pub const WANT_NO_DELEGATION: u32 = 0x0400;
 }

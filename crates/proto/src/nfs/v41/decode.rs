@@ -1,4 +1,4 @@
-//! Messages in words, for people who look at a capture.
+//! Messages as text, for traces.
 
 use alloc::{format, string::String};
 use core::fmt::Write as _;
@@ -20,8 +20,8 @@ use crate::{
     wire::Reader,
 };
 
-/// Describes the record at the front of `bytes`, which begin with its mark: bytes used, and what it says. Results have no lengths, so
-/// of a reply only the first is told, which is SEQUENCE's in most.
+/// Describes the record at the start of `bytes`, including its mark. Returns the length of the record and the text.
+/// Results have no lengths, so only the first result of a reply is described, which is usually that of SEQUENCE.
 pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
     let (used, record) = first_record(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN)?;
     let mut reader = Reader::new(&record);

@@ -1,4 +1,4 @@
-//! Attributes as bitmaps and values (RFC 8881 §5, `fattr4`).
+//! Attributes as bitmaps and encoded values (`fattr4`, RFC 8881 §5).
 
 use alloc::vec::Vec;
 use core::fmt::Write as _;
@@ -15,16 +15,16 @@ use crate::{
     wire::Reader,
 };
 
-/// Words of a bitmap that say something here; more are taken and mean nothing.
+/// Words of a bitmap that are used here. More words are accepted and ignored.
 const WORDS: usize = 3;
 const MAX_WORDS: usize = 16;
-/// Longest values of attributes that are taken: of those that may be set, owner and group are the longest.
+/// Maximum length of encoded attributes that are accepted. Of those that can be set, owner and group are the longest.
 const MAX_VALUES_LEN: usize = 4096;
-/// How long a client may be silent and keep what it opened and locked, in seconds.
+/// How long a client may be silent without losing its opens and locks, in seconds.
 pub const LEASE_SECONDS: u32 = 90;
-/// Lowest time difference that files tell: a nanosecond.
+/// Resolution of the timestamps of files: one nanosecond.
 const TIME_DELTA: Time = Time { seconds: 0, nanoseconds: 1 };
-/// `FH4_PERSISTENT`: a handle is good as long as its file exists.
+/// `FH4_PERSISTENT`: a handle is valid as long as its file exists.
 const HANDLE_TYPE: u32 = 0;
 /// `NFS4_CHANGE_TYPE_IS_TIME_METADATA` (RFC 7862 §12.2.3).
 const CHANGE_IS_TIME: u32 = 4;
@@ -55,12 +55,12 @@ pub mod attribute {
 }
 use attribute as a;
 
-/// Those that a client may set and not read.
+/// Attributes that a client can set but not read.
 const WRITE_ONLY: Bitmap = Bitmap::of(&[a::SET_ACCESSED, a::SET_MODIFIED, a::MODE_UMASK]);
-/// Those that may be set.
+/// Attributes that can be set.
 pub const SETTABLE: Bitmap =
     Bitmap::of(&[a::SIZE, a::MODE, a::OWNER, a::OWNER_GROUP, a::SET_ACCESSED, a::SET_MODIFIED]);
-/// Those that the whole file system has, or the server.
+/// Attributes of the file system or server as a whole.
 const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
     a::FILES_AVAILABLE,
     a::FILES_FREE,
@@ -76,7 +76,7 @@ const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
     a::SPACE_FREE,
     a::SPACE_TOTAL,
 ]);
-/// All that minor version 1 has here.
+/// All attributes that are supported in minor version 1.
 const SUPPORTED: Bitmap = OF_FILE_SYSTEM.or(SETTABLE).or(Bitmap::of(&[
     a::SUPPORTED,
     a::TYPE,
@@ -118,7 +118,7 @@ impl Bitmap {
         bitmap
     }
 
-    /// What is supported in a minor version.
+    /// Attributes that are supported in a minor version.
     pub const fn supported(minor: u32) -> Self {
         if minor < 2 { SUPPORTED } else { SUPPORTED.or(OF_MINOR_VERSION_2) }
     }
@@ -146,7 +146,7 @@ impl Bitmap {
         self.0[number as usize / 32] >> (number % 32) & 1 == 1
     }
 
-    /// Numbers in ascending order.
+    /// The numbers of the attributes in ascending order.
     fn numbers(self) -> impl Iterator<Item = u32> {
         self.0.into_iter().enumerate().flat_map(|(at, mut word)| {
             core::iter::from_fn(move || {
@@ -157,7 +157,7 @@ impl Bitmap {
         })
     }
 
-    /// A bitmap, and whether it has bits beyond those that are known of.
+    /// Decodes a bitmap. Words beyond those used here are ignored.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
         let count = reader.u32_be()? as usize;
         if count > MAX_WORDS {
@@ -182,15 +182,16 @@ impl Bitmap {
     }
 }
 
-/// A file as its attributes show it.
+/// A file and its attributes, for encoding.
 #[derive(Debug)]
 pub struct Shown<'a> {
     pub attributes: Attributes,
     pub handle: &'a FileHandle,
     pub fsid: (u64, u64),
-    /// Number of the directory that a file system is mounted on; of other files their own.
+    /// For the root of a file system: number of the directory on which it is mounted. For other files: their own
+    /// number.
     pub mounted_on: u64,
-    /// Of the file system, where one of its attributes is wanted.
+    /// Attributes of the file system, if any are requested.
     pub file_system: Option<FileSystem>,
     pub minor: u32,
 }
@@ -208,7 +209,7 @@ impl FileSystem {
         Self { space: names.space(), limits: names.limits(), max_file_size: names.max_file_size() }
     }
 
-    /// The one above all exports.
+    /// Those of the directory above all exports.
     pub fn of_roots() -> Self {
         let limits = PathConf {
             links_max: 1,
@@ -223,19 +224,19 @@ impl FileSystem {
 }
 
 impl Bitmap {
-    /// Whether the file system has to be asked for these.
+    /// Whether these include attributes of the file system.
     pub fn asks_for_file_system(self) -> bool {
         !self.and(OF_FILE_SYSTEM).is_empty()
     }
 
-    /// RFC 8881 §18.7: an attribute that can only be set cannot be read.
+    /// RFC 8881 §18.7: attributes that can only be set cannot be read.
     pub fn check_readable(self) -> Result<(), Status> {
         if self.and(WRITE_ONLY).is_empty() { Ok(()) } else { Err(Status::Invalid) }
     }
 }
 
 impl Shown<'_> {
-    /// Puts those of `wanted` that are supported.
+    /// Encodes those of `wanted` that are supported.
     pub fn encode(&self, wanted: Bitmap, encoder: &mut Encoder) {
         let given = wanted.and(Bitmap::supported(self.minor)).without(WRITE_ONLY);
         given.encode(encoder);
@@ -304,7 +305,7 @@ fn put_time(time: Time, encoder: &mut Encoder) {
     encoder.u64(time.seconds.into()).u32(time.nanoseconds);
 }
 
-/// RFC 8881 §5.9: a number as a string stands for itself.
+/// RFC 8881 §5.9: owners and groups are encoded as decimal numbers.
 fn put_owner(id: u32, encoder: &mut Encoder) {
     let mut text = Digits::default();
     let _ = write!(text, "{id}");
@@ -326,7 +327,7 @@ impl core::fmt::Write for Digits {
     }
 }
 
-/// `fattr4` as it came: which attributes, and their values.
+/// An undecoded `fattr4`: which attributes it contains, and their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawAttributes<'a> {
     pub present: Bitmap,
@@ -345,7 +346,7 @@ impl<'a> RawAttributes<'a> {
         encoder.opaque(self.values);
     }
 
-    /// What is to be set.
+    /// Decodes attributes to set.
     pub fn to_set(&self, minor: u32) -> Result<SetAttributes, Status> {
         let mut set = SetAttributes::default();
         if !self.present.without(Bitmap::supported(minor)).is_empty() {
@@ -365,7 +366,7 @@ impl<'a> RawAttributes<'a> {
                 a::OWNER_GROUP => set.gid = Some(owner(&mut reader)?),
                 a::SET_ACCESSED => set.accessed = set_time(&mut reader)?,
                 a::SET_MODIFIED => set.modified = set_time(&mut reader)?,
-                // RFC 8275: what its creator's umask leaves of a mode.
+                // RFC 8275: a mode and the creator's umask, which is applied to it.
                 _ => {
                     let wanted = mode(reader.u32_be().map_err(Garbage::from)?)?;
                     set.mode = Some(wanted & !mode(reader.u32_be().map_err(Garbage::from)?)?);
@@ -375,7 +376,8 @@ impl<'a> RawAttributes<'a> {
         if reader.remaining() > 0 { Err(Status::BadXdr) } else { Ok(set) }
     }
 
-    /// What a server told of a file; those that are not of `Known` have to be skipped, so only they may be there.
+    /// Decodes attributes that a server returned. Only those of `Known` may be present, because others could not be
+    /// skipped.
     pub fn known(&self) -> Result<Known, Garbage> {
         let mut known = Known::default();
         let mut reader = Reader::new(self.values);
@@ -393,7 +395,7 @@ impl<'a> RawAttributes<'a> {
     }
 }
 
-/// What an initiator wants to know of a file.
+/// The attributes of a file that an initiator needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     pub kind: Option<FileType>,
@@ -407,7 +409,7 @@ impl Known {
     pub const WANTED: Bitmap = Bitmap::of(&[a::TYPE, a::SIZE, a::LEASE, a::MAX_READ, a::MAX_WRITE]);
 }
 
-/// Values of what is to be set of a size and a mode: all that an initiator sets.
+/// Encodes a size and a mode to set. An initiator sets no other attributes.
 pub fn set_values(size: Option<u64>, mode: Option<u32>) -> (Bitmap, Vec<u8>) {
     let (mut present, mut values) = (Bitmap::default(), Vec::new());
     if let Some(size) = size {
@@ -421,7 +423,7 @@ pub fn set_values(size: Option<u64>, mode: Option<u32>) -> (Bitmap, Vec<u8>) {
     (present, values)
 }
 
-/// Which attributes were set, as a bitmap.
+/// The attributes that were set, as a bitmap.
 pub fn was_set(set: &SetAttributes) -> Bitmap {
     let bits = [
         (set.size.is_some(), a::SIZE),
@@ -461,7 +463,7 @@ fn set_time(reader: &mut Reader<'_>) -> Result<SetTime, Status> {
     }
 }
 
-// A handle of this target is shorter than the standard's longest.
+// A handle of this target must not be longer than the standard allows.
 const _: () = assert!(FileHandle::MAX_LEN <= MAX_HANDLE_LEN);
 
 #[cfg(test)]

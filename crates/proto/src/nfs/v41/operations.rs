@@ -1,4 +1,4 @@
-//! Arguments of the operations of a COMPOUND (RFC 8881 §18). A WRITE's data follow its head and are not decoded here.
+//! Arguments of the operations of a COMPOUND (RFC 8881 §18). The data after the head of a WRITE are not decoded here.
 
 use super::{
     codec::{ChannelAttributes, MAX_HANDLE_LEN, MAX_OWNER_LEN, OpCode, SessionId, StateId},
@@ -10,9 +10,10 @@ use crate::{
     wire::Reader,
 };
 
-/// Most entries of lists that say nothing here but have to be passed over: security parameters, implementation names, stateids.
+/// Maximum entries of lists that are not used here but must be skipped: security parameters, implementation names,
+/// stateids.
 const MAX_LIST: u32 = 1024;
-/// Longest entry of such a list.
+/// Maximum length of an entry in such a list.
 const MAX_LISTED_LEN: usize = 4096;
 
 /// SEQUENCE (RFC 8881 §18.46).
@@ -76,7 +77,7 @@ impl SpaceArguments {
     }
 }
 
-/// `data_content4`: what a part of a file is.
+/// `data_content4`: the kind of content of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     Data,
@@ -88,7 +89,7 @@ pub enum Content {
 pub struct SeekArguments {
     pub state: StateId,
     pub offset: u64,
-    /// `None`: something else than data and holes.
+    /// `None`: something other than data and holes.
     pub what: Option<Content>,
 }
 
@@ -109,7 +110,7 @@ impl SeekArguments {
     }
 }
 
-/// Head of a WRITE (RFC 8881 §18.32); `len` bytes of data and their padding follow.
+/// The head of a WRITE (RFC 8881 §18.32). `len` bytes of data and their padding follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteHead {
     pub state: StateId,
@@ -130,7 +131,7 @@ impl WriteHead {
     }
 }
 
-/// Who opens or locks: a client, and an owner within it.
+/// The owner of an open or lock: a client, and a name within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     pub client: u64,
@@ -147,7 +148,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// How OPEN makes a file where there is none.
+/// Whether and how OPEN creates the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenHow<'a> {
     NoCreate,
@@ -163,16 +164,16 @@ pub enum Claim<'a> {
     Name(&'a [u8]),
     /// The current file.
     File,
-    /// What was open before the server restarted.
+    /// A file that was open before the server restarted.
     Previous,
-    /// By a delegation, which this target does not give.
+    /// A file by a delegation, which this target does not grant.
     Delegation,
 }
 
 /// OPEN (RFC 8881 §18.16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenArguments<'a> {
-    /// With what is wanted of delegations.
+    /// Includes the wishes about delegations.
     pub access: u32,
     pub deny: u32,
     pub owner: Owner<'a>,
@@ -240,16 +241,16 @@ impl<'a> OpenArguments<'a> {
     }
 }
 
-/// What LOCK takes it for.
+/// What LOCK bases the lock on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locker<'a> {
-    /// The first lock of an owner on a file it has opened.
+    /// The first lock of an owner on a file that it has opened.
     New { open: StateId, owner: Owner<'a> },
-    /// A further one.
+    /// A further lock.
     Known(StateId),
 }
 
-/// A range of bytes; `u64::MAX` long: to the end of the file.
+/// A range of bytes; a length of `u64::MAX` means to the end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRange {
     pub offset: u64,
@@ -262,7 +263,8 @@ impl LockRange {
     }
 }
 
-/// Whether a lock keeps out readers too. `READW_LT` and `WRITEW_LT` are the same here: nobody is called back.
+/// Whether a lock also excludes readers. `READW_LT` and `WRITEW_LT` are treated the same, because there are no
+/// callbacks.
 fn is_exclusive(reader: &mut Reader<'_>) -> Result<bool, Garbage> {
     match reader.u32_be()? {
         1 | 3 => Ok(false),
@@ -277,7 +279,7 @@ pub struct ExchangeArguments<'a> {
     pub verifier: [u8; 8],
     pub owner: &'a [u8],
     pub flags: u32,
-    /// Machine credentials or SSV, which need RPCSEC_GSS.
+    /// Whether the client requires machine credentials or SSV, which need RPCSEC_GSS.
     pub wants_protection: bool,
 }
 
@@ -369,7 +371,7 @@ impl CreateSessionArguments {
         encoder.u64(self.client).u32(self.sequence).u32(self.flags);
         self.fore.encode(encoder);
         self.back.encode(encoder);
-        // Callbacks, of which there are none, would come with no credential.
+        // The credential for callbacks is AUTH_NONE. There are no callbacks.
         encoder.u32(self.callback_program).u32(1).u32(0);
     }
 }
@@ -393,13 +395,13 @@ fn skip_callback_security(reader: &mut Reader<'_>) -> Result<(), Garbage> {
     })
 }
 
-/// What CREATE makes: `None` for a type that it does not.
+/// The type of file that CREATE creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made<'a> {
     Directory,
     Link(&'a [u8]),
     Node(NodeKind),
-    /// A regular file, which OPEN makes, or nothing that the standard knows.
+    /// A regular file, which OPEN creates, or an undefined type.
     Other,
 }
 
@@ -434,13 +436,14 @@ impl<'a> Made<'a> {
 pub struct ReadDirArguments {
     pub cookie: u64,
     pub verifier: [u8; 8],
-    /// Most bytes of names and cookies; and of the whole result.
+    /// Maximum bytes of names and cookies.
     pub names: u32,
+    /// Maximum bytes of the whole result.
     pub all: u32,
     pub wanted: Bitmap,
 }
 
-/// Arguments of an operation. What its target refuses whatever it says is not decoded: `Unserved`.
+/// Arguments of an operation. Those of an operation that the target always rejects are not decoded: `Unserved`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
     Access {
@@ -529,7 +532,7 @@ pub enum Operation<'a> {
         of_parent: bool,
     },
     Sequence(SequenceArguments),
-    /// The stateids as they stand, sixteen bytes each.
+    /// Encoded stateids, sixteen bytes each.
     TestStateId(&'a [u8]),
     DestroyClientId(u64),
     ReclaimComplete {
@@ -704,7 +707,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Number and arguments, as a COMPOUND carries them.
+    /// Encodes number and arguments, as in a COMPOUND.
     pub fn encode(&self, encoder: &mut Encoder) {
         encoder.u32(self.code() as u32);
         match self {

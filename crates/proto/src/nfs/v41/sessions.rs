@@ -1,4 +1,5 @@
-//! Clients, their sessions, and the slots that make every request happen once (RFC 8881 §2.10, §18.35 and §18.36).
+//! Clients, their sessions, and the slots that ensure that every request is executed exactly once (RFC 8881 §2.10,
+//! §18.35 and §18.36).
 
 use alloc::{
     boxed::Box,
@@ -19,28 +20,29 @@ use super::{
 };
 use crate::{Instant, Origin, Shares, wire::digest::crc32c};
 
-/// How long a client may be silent and keep its state. After that it keeps it until somebody else needs it.
+/// How long a client may be silent without losing its state. After that it keeps the state until another client needs
+/// it.
 pub const LEASE: Duration = Duration::from_secs(LEASE_SECONDS as u64);
-/// Clients: a load has one for each of its workers, a kernel one for a server.
+/// Maximum clients. A load has one per worker, a kernel one per server.
 const CLIENTS: Shares = Shares { all: 16_384, of_origin: 4096 };
 const MAX_SESSIONS_OF_CLIENT: usize = 64;
-/// Requests that a session may have under way.
+/// Maximum outstanding requests of a session.
 pub const MAX_SLOTS: u32 = 1024;
-/// Of all sessions: with a kept reply for each of them, 64 MiB.
+/// Maximum slots of all sessions. With a cached reply for each of them this is 64 MiB.
 const MAX_SLOTS_OF_ALL: usize = 1 << 15;
-/// Longest reply that is kept in a slot. Those of operations that change something stay far below.
+/// Maximum length of a reply that is cached in a slot. Replies of operations that change something are much shorter.
 pub const MAX_CACHED_LEN: u32 = 2048;
-/// Most operations of a COMPOUND in a session.
+/// Maximum operations of a COMPOUND in a session.
 const MAX_OPERATIONS: u32 = 64;
-/// Lengths below which no session is of use: SEQUENCE, PUTFH and a short GETATTR and their results fit.
+/// Minimum lengths for a usable session: SEQUENCE, PUTFH, a short GETATTR and their results fit.
 const MIN_REQUEST: u32 = 256;
 const MIN_RESPONSE: u32 = 256;
-/// CREATE_SESSION's flags that there are: persistence, a back channel, RDMA (RFC 8881 §18.36).
+/// All flags of CREATE_SESSION: persistence, back channel, RDMA (RFC 8881 §18.36).
 const SESSION_FLAGS: u32 = 7;
 /// Bytes of a request that its checksum covers.
 pub const CHECKED_LEN: usize = 512;
 
-/// A session as its connections, on whatever thread, see it. On the path of an I/O nothing is locked.
+/// A session as its connections on all threads see it. The path of an I/O takes no lock.
 #[derive(Debug)]
 pub struct Session {
     pub id: SessionId,
@@ -48,33 +50,33 @@ pub struct Session {
     pub fore: ChannelAttributes,
     slots: Box<[AtomicU64]>,
     is_gone: AtomicBool,
-    /// When the client was last heard of; all its sessions share it.
+    /// Time of the last request of the client; shared by all its sessions.
     heard: Arc<AtomicU64>,
-    /// Changes whenever an open or a lock does.
+    /// Rises whenever an open or lock changes.
     pub(super) epoch: Arc<AtomicU64>,
 }
 
-/// What a slot has, beside the sequence number of its last request.
+/// The phase of a slot, stored with the sequence number of its last request.
 const IDLE: u64 = 0;
 const BUSY: u64 = 1;
 const KEPT: u64 = 2;
 const PHASE_BITS: u32 = 2;
 
-/// Of a client's identifier, what tells this start of the server from others.
+/// The part of a client ID that identifies this start of the server.
 const BOOT_OF_CLIENT: u64 = (u32::MAX as u64) << 32;
 
-/// How a request stands to its slot.
+/// How a request relates to its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     New,
-    /// The reply to it was kept.
+    /// A repeat whose reply was cached.
     Repeated,
-    /// It was answered, and the reply not kept.
+    /// A repeat whose reply was not cached.
     RepeatedUncached,
 }
 
 impl Session {
-    /// Whether a request of so many operations and bytes is one that the session takes.
+    /// Checks slot, number of operations and length of a request against the session's limits.
     #[inline]
     pub fn check(&self, asked: &SequenceArguments, operations: u32, len: usize) -> Result<(), Status> {
         if asked.slot > self.highest_slot() {
@@ -90,7 +92,7 @@ impl Session {
         }
     }
 
-    /// Takes a slot for a request (RFC 8881 §2.10.6.1.3 and §18.46).
+    /// Occupies a slot for a request (RFC 8881 §2.10.6.1.3 and §18.46).
     #[inline]
     pub fn begin(&self, now: Instant, slot: u32, seqid: u32) -> Result<Turn, Status> {
         if self.is_gone.load(Relaxed) {
@@ -102,7 +104,7 @@ impl Session {
         let (last, phase) = ((word >> PHASE_BITS) as u32, word & ((1 << PHASE_BITS) - 1));
         if seqid == last.wrapping_add(1) && phase != BUSY {
             let taken = u64::from(seqid) << PHASE_BITS | BUSY;
-            // Another connection of the session may have been faster, with the same request.
+            // Another connection of the session may have sent the same request first.
             let swapped = slot.compare_exchange(word, taken, Relaxed, Relaxed);
             return if swapped.is_ok() { Ok(Turn::New) } else { Err(Status::Delay) };
         }
@@ -112,19 +114,19 @@ impl Session {
         match phase {
             BUSY => Err(Status::Delay),
             KEPT => Ok(Turn::Repeated),
-            // Nothing was ever asked for there.
+            // The slot has never had a request.
             _ if seqid == 0 => Err(Status::SequenceMisordered),
             _ => Ok(Turn::RepeatedUncached),
         }
     }
 
-    /// The request of a slot is answered.
+    /// Notes that the request of a slot has been answered.
     #[inline]
     pub fn end(&self, slot: u32, seqid: u32, is_kept: bool) {
         self.set(slot, seqid, if is_kept { KEPT } else { IDLE });
     }
 
-    /// The request of a slot was not carried out: it may be sent again.
+    /// Notes that the request of a slot was not executed, so that it may be sent again.
     pub fn forget(&self, slot: u32, seqid: u32) {
         self.set(slot, seqid.wrapping_sub(1), IDLE);
     }
@@ -143,7 +145,7 @@ impl Session {
     }
 }
 
-/// A session with what its slots keep.
+/// A session and the cached replies of its slots.
 #[derive(Debug)]
 struct Kept {
     session: Arc<Session>,
@@ -160,11 +162,11 @@ struct Reply {
 struct Client {
     owner: Box<[u8]>,
     verifier: [u8; 8],
-    /// The user that established it.
+    /// The user that created it.
     principal: u32,
     origin: Origin,
     is_confirmed: bool,
-    /// Of the next CREATE_SESSION.
+    /// Sequence number of the next CREATE_SESSION.
     sequence: u32,
     last_created: Option<Created>,
     is_reclaimed: bool,
@@ -172,7 +174,7 @@ struct Client {
     heard: Arc<AtomicU64>,
 }
 
-/// What EXCHANGE_ID gave.
+/// The result of EXCHANGE_ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchanged {
     pub client: u64,
@@ -180,7 +182,7 @@ pub struct Exchanged {
     pub is_confirmed: bool,
 }
 
-/// What CREATE_SESSION gave.
+/// The result of CREATE_SESSION.
 #[derive(Clone, Debug)]
 pub struct Created {
     pub session: Arc<Session>,
@@ -188,7 +190,7 @@ pub struct Created {
     pub back: ChannelAttributes,
 }
 
-/// Who asks: a user at an address.
+/// The caller: a user at an address.
 #[derive(Clone, Debug)]
 pub struct Asker {
     pub principal: u32,
@@ -211,8 +213,8 @@ impl Clients {
         self.epoch.fetch_add(1, Relaxed);
     }
 
-    /// EXCHANGE_ID (RFC 8881 §18.35.5). `boot` tells this start of the server from others. Clients that have to go for it are
-    /// in `gone`. `has_state`: whether one has anything open or locked.
+    /// EXCHANGE_ID (RFC 8881 §18.35.5). `boot` identifies this start of the server. Adds clients that must be removed
+    /// to `gone`. `has_state` returns whether a client has any opens or locks.
     pub fn exchange(
         &mut self,
         now: Instant,
@@ -239,7 +241,7 @@ impl Clients {
         }
         if let Some((id, client)) = confirmed {
             if client.principal != from.principal {
-                // Who has no state makes way at once.
+                // A client without state is replaced at once.
                 if !client.is_expired(now) && (client.sessions > 0 || has_state(id)) {
                     return Err(Status::ClientIdInUse);
                 }
@@ -273,8 +275,8 @@ impl Clients {
         Ok(Exchanged { client: id, sequence: 1, is_confirmed: false })
     }
 
-    /// CREATE_SESSION (RFC 8881 §18.36.4). `tag` makes an identifier that nobody guesses of a number, which is none of an earlier
-    /// start of the server.
+    /// CREATE_SESSION (RFC 8881 §18.36.4). `tag` turns a number into an identifier that cannot be guessed and that no
+    /// earlier start of the server has used.
     pub fn create_session(
         &mut self,
         now: Instant,
@@ -285,7 +287,7 @@ impl Clients {
     ) -> Result<Created, Status> {
         let client = self.known.get(&asked.client).ok_or(Status::StaleClientId)?;
         if !client.is_confirmed && client.is_expired(now) {
-            // RFC 8881 §18.35.5: who was not confirmed within a lease goes.
+            // RFC 8881 §18.35.5: a client that is not confirmed within a lease is removed.
             gone.push(asked.client);
             return Err(Status::StaleClientId);
         }
@@ -308,7 +310,7 @@ impl Clients {
         if client.sessions >= MAX_SESSIONS_OF_CLIENT || left == 0 {
             return Err(Status::NoSpace);
         }
-        // Of what is left everybody gets a part, so that the next one gets something too.
+        // Each session gets at most an eighth of the free slots, so that later ones get some too.
         let slots = asked.fore.max_requests.clamp(1, MAX_SLOTS).min(left.div_ceil(8) as u32);
         let fore = ChannelAttributes {
             header_pad: 0,
@@ -321,7 +323,7 @@ impl Clients {
         let (heard, was_confirmed, owner) = (Arc::clone(&client.heard), client.is_confirmed, client.owner.clone());
         heard.store(now.0, Relaxed);
         if !was_confirmed {
-            // The client has restarted: what it had before goes.
+            // The client has restarted, so its former state is removed.
             gone.extend(self.of_owner(&owner, true).map(|(id, _)| id));
         }
         self.next_session = self.next_session.wrapping_add(1);
@@ -368,7 +370,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Whether there is such a client and no session of its own.
+    /// Whether the client exists and has no session.
     pub fn is_idle(&self, client: u64) -> Result<bool, Status> {
         self.known.get(&client).map(|client| client.sessions == 0).ok_or(Status::StaleClientId)
     }
@@ -387,7 +389,7 @@ impl Clients {
         self.known.get(&client).is_none_or(|client| client.is_expired(now))
     }
 
-    /// Forgets a client and its sessions.
+    /// Removes a client and its sessions.
     pub(super) fn remove(&mut self, client: u64) {
         let sessions = self.sessions.values().filter(|kept| kept.session.client == client);
         let sessions: Vec<SessionId> = sessions.map(|kept| kept.session.id).collect();
@@ -397,7 +399,7 @@ impl Clients {
         self.known.remove(&client);
     }
 
-    /// Keeps the reply to the request that a slot has.
+    /// Caches the reply to the request in a slot.
     pub fn keep(&mut self, session: &SessionId, slot: u32, request: &[u8], reply: &[u8]) {
         let Some(kept) = self.sessions.get_mut(session) else { return };
         if kept.replies.is_empty() {
@@ -408,7 +410,8 @@ impl Clients {
         }
     }
 
-    /// The reply that the same request got before; another request in its place is told so.
+    /// Returns the cached reply to the same request; `Err` if there is none, or if the slot's request was a different
+    /// one.
     pub fn recall(&self, session: &SessionId, slot: u32, request: &[u8]) -> Result<&[u8], Status> {
         let reply = self.sessions.get(session).and_then(|kept| kept.replies.get(slot as usize)?.as_ref());
         let reply = reply.ok_or(Status::RetryUncached)?;
@@ -426,7 +429,7 @@ impl Clients {
         CLIENTS.has_room(self.known.len(), of_origin)
     }
 
-    /// A client that makes room: one whose lease is over, or one of the same origin that was never confirmed.
+    /// A client that can be removed: one whose lease has expired, or an unconfirmed one of the same origin.
     fn dispensable(&self, now: Instant, origin: &Origin) -> Option<u64> {
         let expired = self.known.iter().find(|(_, client)| client.is_expired(now));
         let unconfirmed = || self.known.iter().find(|(_, client)| !client.is_confirmed && client.origin == *origin);

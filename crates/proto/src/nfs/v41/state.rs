@@ -1,5 +1,5 @@
-//! What clients have opened and locked (RFC 8881 §9). Nothing survives a restart of the server, so nothing can be reclaimed
-//! (§8.4.3: without stable storage all reclaims are refused).
+//! Opens and locks of clients (RFC 8881 §9). Nothing survives a restart of the server, so nothing can be reclaimed
+//! (§8.4.3: without stable storage all reclaims are rejected).
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
@@ -13,14 +13,16 @@ use crate::{
     nfs::common::{ExportId, FileId},
 };
 
-/// Opens, states of locks, and locks, of all clients and of one.
+/// Maximum opens and lock states of all clients.
 const MAX_STATES: usize = 1 << 16;
+/// Maximum opens and lock states of one client.
 const MAX_STATES_OF_CLIENT: usize = 1 << 14;
+/// Maximum locks.
 const MAX_LOCKS: usize = 1 << 16;
 
 pub type FileKey = (ExportId, FileId);
 
-/// All that the connections of a server share for NFSv4.1.
+/// The NFSv4.1 state that all connections of a server share.
 #[derive(Debug, Default)]
 pub struct Shared {
     pub clients: Clients,
@@ -40,7 +42,8 @@ impl Shared {
         }
     }
 
-    /// OPEN: a new open, or more of the one that the owner has. Clients that are in the way and whose lease is over are forgotten.
+    /// OPEN: creates an open, or extends the owner's open. Removes clients whose conflicting opens have an expired
+    /// lease.
     pub fn open(
         &mut self,
         now: Instant,
@@ -55,7 +58,7 @@ impl Shared {
         opened
     }
 
-    /// Whether nobody else has opened a file in a way that keeps this out.
+    /// Checks that no other open excludes this one.
     pub fn check_share(
         &mut self,
         now: Instant,
@@ -70,7 +73,7 @@ impl Shared {
         Ok(())
     }
 
-    /// LOCK: `state` is what it is taken by.
+    /// LOCK. `state` is the lock state for which the lock is taken.
     pub fn lock(
         &mut self,
         now: Instant,
@@ -90,7 +93,7 @@ impl Shared {
         Ok(self.opens.hold(state, file, (start, last), is_exclusive)?)
     }
 
-    /// LOCKT, and the first half of LOCK: nobody else holds the range.
+    /// LOCKT, and the first half of LOCK: checks that no other owner holds the range.
     pub fn test_lock(
         &mut self,
         now: Instant,
@@ -121,7 +124,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Forgets a client that is in the way, if its lease is over.
+    /// Removes a conflicting client if its lease has expired.
     fn give_up(&mut self, now: Instant, client: u64) -> Result<(), Status> {
         if !self.clients.is_expired(now, client) {
             return Err(Status::ShareDenied);
@@ -131,7 +134,7 @@ impl Shared {
     }
 }
 
-/// Why there is no lock.
+/// Why a lock is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockError {
     Status(Status),
@@ -144,7 +147,7 @@ impl From<Status> for LockError {
     }
 }
 
-/// The lock that is in the way.
+/// The conflicting lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     pub range: LockRange,
@@ -160,11 +163,12 @@ struct Open {
     file: FileKey,
     access: u32,
     deny: u32,
-    /// Values of access and deny that were asked for, a bit each: OPEN_DOWNGRADE goes back to those alone.
+    /// The requested values of access, one bit per value. OPEN_DOWNGRADE may return only to these.
     accesses: u8,
+    /// The same for deny.
     denies: u8,
     seqid: u32,
-    /// States of locks by it.
+    /// Lock states that are based on it.
     locks: Vec<u64>,
 }
 
@@ -191,14 +195,14 @@ struct FileState {
     locks: Vec<HeldLock>,
 }
 
-/// A state that a client gave the stateid of.
+/// The kind of state that a stateid refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Open,
     Lock,
 }
 
-/// Opens and locks, by the number in their stateids. Numbers are not used again.
+/// Opens and locks, by the number in their stateids. Numbers are never reused.
 #[derive(Debug, Default)]
 pub struct Opens {
     boot: u32,
@@ -206,18 +210,18 @@ pub struct Opens {
     shares: BTreeMap<u64, Open>,
     locks: BTreeMap<u64, LockState>,
     files: BTreeMap<FileKey, FileState>,
-    /// Opens and states of locks of each client that has any.
+    /// Number of opens and lock states per client.
     of_client: BTreeMap<u64, usize>,
     held: usize,
 }
 
 impl Opens {
-    /// What tells this start of the server from others, in stateids.
+    /// Sets the number that identifies this start of the server in stateids.
     pub fn set_boot(&mut self, boot: u32) {
         self.boot = boot;
     }
 
-    /// The state of a client that a stateid names (RFC 8881 §8.2.4). A `seqid` of 0 stands for the latest.
+    /// Finds a client's state by its stateid (RFC 8881 §8.2.4). A `seqid` of 0 means the latest.
     pub fn find(&self, client: u64, state: &StateId) -> Result<(u64, Kind), Status> {
         let (boot, number) = state.other.split_first_chunk::<4>().ok_or(Status::BadStateId)?;
         if u32::from_be_bytes(*boot) != self.boot {
@@ -239,20 +243,21 @@ impl Opens {
         }
     }
 
-    /// The open that a stateid names.
+    /// Finds an open by its stateid.
     pub fn find_open(&self, client: u64, file: FileKey, state: &StateId) -> Result<u64, Status> {
         let (number, kind) = self.find(client, state)?;
         let is_of_file = self.shares.get(&number).is_some_and(|open| open.file == file);
         if kind == Kind::Open && is_of_file { Ok(number) } else { Err(Status::BadStateId) }
     }
 
-    /// Whether a READ or WRITE may be done with a stateid (RFC 8881 §9.1.2). Locks are advisory; share reservations are not.
+    /// Checks whether a stateid allows a READ or WRITE (RFC 8881 §9.1.2). Locks are advisory; share reservations are
+    /// mandatory.
     pub fn check_io(&self, client: u64, file: FileKey, state: &StateId, writes: bool) -> Result<(), Status> {
         if *state == StateId::ANONYMOUS || *state == StateId::BYPASS {
             let denied = if writes { share::WRITE } else { share::READ };
             let opens = self.files.get(&file).into_iter().flat_map(|file| &file.opens);
             let is_denied = opens.filter_map(|number| self.shares.get(number)).any(|open| open.deny & denied != 0);
-            // The bypass stateid passes only what keeps readers out.
+            // The bypass stateid ignores only share reservations that deny reading.
             return if is_denied && (writes || *state == StateId::ANONYMOUS) { Err(Status::Locked) } else { Ok(()) };
         }
         let (number, kind) = self.find(client, state)?;
@@ -261,11 +266,11 @@ impl Opens {
             Kind::Lock => self.locks.get(&number).and_then(|lock| self.shares.get(&lock.open)),
         };
         let open = open.filter(|open| open.file == file).ok_or(Status::BadStateId)?;
-        // RFC 8881 §18.22.3: who may write may read, since a client may have to fill a page.
+        // RFC 8881 §18.22.3: write access includes read access, because a client may have to fill a page.
         if writes && open.access & share::WRITE == 0 { Err(Status::OpenMode) } else { Ok(()) }
     }
 
-    /// A client whose open is in the way of another.
+    /// A client that has a conflicting open.
     fn sharing_conflict(&self, client: u64, owner: &[u8], file: FileKey, access: u32, deny: u32) -> Option<u64> {
         let opens = self.files.get(&file)?.opens.iter().filter_map(|number| self.shares.get(number));
         let mut others = opens.filter(|open| (open.client, &*open.owner) != (client, owner));
@@ -316,13 +321,13 @@ impl Opens {
             return Err(Status::Invalid);
         }
         (open.access, open.deny) = (access, deny);
-        // What goes beyond it is no longer there to go back to.
+        // OPEN_DOWNGRADE can no longer return to values beyond the new ones.
         open.accesses = within(open.accesses, access);
         open.denies = within(open.denies, deny);
         Ok(step(&mut open.seqid, boot, number))
     }
 
-    /// CLOSE (RFC 8881 §18.2): the open's locks go with it.
+    /// CLOSE (RFC 8881 §18.2): also removes the locks of the open.
     pub fn close(&mut self, number: u64) -> Result<(), Status> {
         let open = self.shares.remove(&number).ok_or(Status::BadStateId)?;
         for lock in &open.locks {
@@ -339,7 +344,7 @@ impl Opens {
         Ok(())
     }
 
-    /// The state of an owner's locks by an open.
+    /// Finds or creates the lock state of an owner for an open.
     pub fn lock_state(&mut self, open: u64, owner: Owner<'_>) -> Result<u64, Status> {
         let Some(Open { client, file, locks, .. }) = self.shares.get(&open) else { return Err(Status::BadStateId) };
         let (client, file) = (*client, *file);
@@ -355,14 +360,14 @@ impl Opens {
         Ok(number)
     }
 
-    /// Forgets a state of locks that has none.
+    /// Removes a lock state that has never held a lock.
     pub fn drop_unused(&mut self, lock: u64) {
         if self.locks.get(&lock).is_some_and(|state| state.seqid == 0) {
             self.drop_lock(lock);
         }
     }
 
-    /// The state of locks that a stateid names.
+    /// Finds a lock state by its stateid.
     pub fn find_lock(&self, client: u64, file: FileKey, state: &StateId) -> Result<u64, Status> {
         let (number, kind) = self.find(client, state)?;
         let is_of_file = self.locks.get(&number).is_some_and(|lock| lock.file == file);
@@ -393,7 +398,7 @@ impl Opens {
         })
     }
 
-    /// Puts a lock in the place of what its owner held of the range.
+    /// Adds a lock, replacing what its owner held in that range.
     fn hold(&mut self, state: u64, file: FileKey, bounds: (u64, u64), is_exclusive: bool) -> Result<StateId, Status> {
         if self.held + 2 > MAX_LOCKS {
             return Err(Status::Delay);
@@ -470,7 +475,7 @@ impl Opens {
         Ok(step(&mut lock.seqid, boot, state))
     }
 
-    /// Takes a range out of what a state holds.
+    /// Removes a range from the locks of a state.
     fn cut(&mut self, state: u64, file: FileKey, (start, last): (u64, u64)) {
         let Some(file) = self.files.get_mut(&file) else { return };
         let mut rest = Vec::new();
@@ -497,7 +502,7 @@ impl Opens {
         }
     }
 
-    /// Whether a client may have one more open or state of locks.
+    /// Checks whether a client may have another open or lock state.
     pub fn check_room(&self, client: u64) -> Result<(), Status> {
         let of_client = self.of_client.get(&client).copied().unwrap_or(0);
         let is_full = self.shares.len() + self.locks.len() >= MAX_STATES || of_client >= MAX_STATES_OF_CLIENT;
@@ -512,14 +517,14 @@ impl Opens {
     }
 }
 
-/// Those of a set of values that are within one.
+/// Those of a set of values that contain no bits outside of `value`.
 fn within(values: u8, value: u32) -> u8 {
     (0..4).filter(|each| values >> each & 1 == 1 && each & !value == 0).fold(0, |all, each| all | 1 << each)
 }
 
-/// The stateid after one more change.
+/// Advances a stateid after a change.
 fn step(seqid: &mut u32, boot: u32, number: u64) -> StateId {
-    // RFC 8881 §8.2.2: 0 stands for the latest, so it is passed over.
+    // RFC 8881 §8.2.2: 0 means the latest, so it is skipped.
     *seqid = seqid.checked_add(1).unwrap_or(1);
     let mut other = [0; 12];
     other[..4].copy_from_slice(&boot.to_be_bytes());
@@ -596,7 +601,7 @@ mod tests {
         assert_eq!(file(&shared), [(0, 39, true), (40, 49, false)]);
         assert_eq!(shared.opens.held, 2);
         shared.lock(NOW, 2, theirs, range(40, 5), false).expect("readers share");
-        // The clients of this test never came, so their leases are over: they make way.
+        // The clients of this test have never sent a request, so their leases have expired and they are removed.
         shared.lock(NOW, 2, theirs, range(0, 5), true).expect("a lock of one whose lease is over");
         assert_eq!(file(&shared), [(0, 4, true), (40, 44, false)]);
         assert_eq!(shared.lock(NOW, 2, theirs, range(5, 0), true), Err(Status::Invalid.into()));

@@ -1,4 +1,4 @@
-//! I/Os: READ, WRITE and COMMIT. Nothing here allocates or searches once it is warm.
+//! I/Os: READ, WRITE and COMMIT. Nothing here allocates or searches in the steady state.
 
 use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::MountStep};
 use crate::{
@@ -18,12 +18,12 @@ use crate::{
     wire::Reader,
 };
 
-/// An I/O under way, at its tag's place.
+/// An outstanding I/O, in the slot of its tag.
 #[derive(Debug, Default)]
 pub(super) struct IoSlot {
     xid: Xid,
     work: Option<Work>,
-    /// The server answered `Jukebox`: send the call again then.
+    /// When to resend the call, after the server answered `Jukebox`.
     again_at: Option<Instant>,
 }
 
@@ -55,13 +55,13 @@ impl Mount {
         Ok(())
     }
 
-    /// `xid` with `low` as its lower half; the upper half tells calls of the same tag apart.
+    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
     pub(super) fn next_xid(&mut self, low: u32) -> Xid {
         self.next_generation = self.next_generation.wrapping_add(1);
         Xid(self.next_generation << 16 | low)
     }
 
-    /// Takes a reply to an I/O; false when it has to wait for more bytes.
+    /// Processes a reply to an I/O; false if more bytes are needed.
     pub(super) fn take_io_reply(
         &mut self,
         now: Instant,
@@ -95,7 +95,7 @@ impl Mount {
         Ok(true)
     }
 
-    /// All of a READ's reply has come.
+    /// Processes the end of a READ's reply.
     pub(super) fn read_ended(
         &mut self,
         now: Instant,
@@ -123,7 +123,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Sends again what the server put off and is due.
+    /// Resends the calls that the server deferred and that are due.
     pub(super) fn send_delayed(&mut self, now: Instant) {
         if self.delayed == 0 {
             return;
@@ -151,7 +151,7 @@ impl Mount {
         }
     }
 
-    /// Sends the call for what is left of an I/O.
+    /// Sends a call for the rest of an I/O.
     fn send(&mut self, tag: Tag) {
         let xid = self.next_xid(tag);
         let slot = &mut self.slots[tag as usize];
@@ -192,7 +192,7 @@ impl Mount {
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // What is left of the I/O, and the five of every reply.
+    #[allow(clippy::too_many_arguments)] // The rest of the I/O, and the five arguments of every reply.
     fn take_read_reply(
         &mut self,
         now: Instant,
@@ -308,7 +308,7 @@ impl Mount {
     }
 }
 
-/// Status, count and eof of a READ's results; the attributes are of no use here.
+/// Status, count and eof of a READ's results; skips the attributes.
 fn read_head(reader: &mut Reader<'_>) -> Result<Result<(u32, bool), Status>, Garbage> {
     if let Err(status) = Status::decode(reader)? {
         return Ok(Err(status));
@@ -317,11 +317,11 @@ fn read_head(reader: &mut Reader<'_>) -> Result<Result<(u32, bool), Status>, Gar
         reader.skip(Attributes::ENCODED_LEN)?;
     }
     let (count, eof, data_len) = (reader.u32_be()?, xdr::boolean(reader)?, reader.u32_be()?);
-    // A length that differs from the count would leave the record's data unaccounted for.
+    // If length and count differed, the end of the data in the record would be unknown.
     if count == data_len { Ok(Ok((count, eof))) } else { Err(Garbage) }
 }
 
-/// What of a WRITE's results is of use here.
+/// The fields of a WRITE's results that are needed here.
 struct WriteDone {
     count: u32,
     committed: Stability,

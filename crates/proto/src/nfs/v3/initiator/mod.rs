@@ -1,4 +1,4 @@
-//! The client's side of a connection: mounts an export, finds (or makes) one file of it, and does I/O on that file.
+//! The client's side of a connection: mounts an export, finds or creates one file in it, and does I/O on that file.
 
 mod io;
 mod setup;
@@ -18,30 +18,31 @@ use crate::{
     wire::{Reader, Transmit},
 };
 
-/// Low half of the xid of every call that is not I/O; I/Os have their tag there.
+/// Lower half of the xid of all calls except I/Os, which have their tag there.
 const CONTROL_TAG: u32 = 0xffff;
 
 /// What to mount, and how to use it.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Path of the export, as MNT takes it.
+    /// Path of the export for MNT.
     pub export: String,
     /// Path of the file below the export.
     pub file: String,
     pub root: Root,
     pub identity: Identity,
-    /// Most I/Os outstanding; below 65535.
+    /// Maximum outstanding I/Os; less than 65535.
     pub depth: usize,
-    /// What WRITE asks for.
+    /// The stability that WRITE requests.
     pub stability: Stability,
-    /// Makes the file where there is none, and makes it at least so many bytes large.
+    /// Creates the file if it does not exist, and extends it to at least this many bytes.
     pub create: Option<u64>,
-    /// Of an earlier connection to the same server: whether writes that it left uncommitted were lost shows against it.
+    /// Verifier of an earlier connection to the same server. It shows whether uncommitted writes of that connection
+    /// were lost.
     pub verifier: Option<[u8; 8]>,
-    /// Where xids begin, by its upper half; connections of one client should differ.
+    /// The first xid; only its upper half is used. Connections of one client should use different values.
     pub first_xid: Xid,
-    /// How long the server may be silent while something is asked of it. After as long without I/O it is asked for nothing (NULL):
-    /// servers close what they think is idle, Linux's after six minutes.
+    /// Maximum time without an answer while a call is outstanding. After the same time without I/O a NULL call is sent,
+    /// because servers close connections that seem idle, Linux after six minutes.
     pub timeout: Duration,
 }
 
@@ -62,30 +63,30 @@ impl Default for Config {
     }
 }
 
-/// Where the handle of the export's root comes from.
+/// Source of the handle of the export's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// From MNT on this very connection: for servers that answer all programs on one port.
+    /// MNT on this connection, for servers that serve all programs on one port.
     MountHere,
-    /// From a `rpc::ControlCall` on a connection to the port of MOUNT.
+    /// A `rpc::ControlCall` on a connection to the port of MOUNT.
     Handle(FileHandle),
 }
 
-/// One connection to a server, for one file.
+/// A connection to a server, for one file.
 #[derive(Debug)]
 pub struct Mount {
     config: Config,
     transmit: Transmit,
     records: Records,
     incoming: Incoming,
-    /// First bytes of a reply that did not come whole.
+    /// The first bytes of an incomplete reply.
     held: Vec<u8>,
     scratch: Encoder,
     identity: Vec<u8>,
     step: MountStep,
-    /// `close` came before the file was ready.
+    /// `close` was called before the file was ready.
     closing: bool,
-    /// A NULL is under way that keeps an idle connection.
+    /// A NULL call that keeps an idle connection open is outstanding.
     pinging: bool,
     control_xid: Xid,
     info: Option<FsInfo>,
@@ -93,16 +94,16 @@ pub struct Mount {
     templates: Templates,
     slots: Vec<IoSlot>,
     outstanding: usize,
-    /// Slots whose call the server wants to be sent again later.
+    /// Number of slots whose call the server deferred.
     delayed: usize,
-    /// Operations that NFS does not have, to be completed as such.
+    /// Operations that NFS does not support, which must be completed as such.
     unsupported: Vec<Tag>,
     next_generation: u32,
     verifier: Verifier,
     last_progress: Instant,
 }
 
-/// What the rest of the current record is.
+/// How to process the rest of the current record.
 #[derive(Debug)]
 enum Incoming {
     Head,
@@ -111,7 +112,7 @@ enum Incoming {
 }
 
 impl Mount {
-    /// Begins to mount: the first call is in `transmit`.
+    /// Starts to mount: the first call is in `transmit`.
     pub fn new(now: Instant, config: Config) -> Self {
         assert!(config.depth < CONTROL_TAG as usize, "tags and control calls share the xid's lower half");
         let identity = config.identity.encode();
@@ -142,12 +143,12 @@ impl Mount {
         mount
     }
 
-    /// What FSINFO said of the server; there once mounted.
+    /// The server's FSINFO, once mounted.
     pub fn info(&self) -> Option<&FsInfo> {
         self.info.as_ref()
     }
 
-    /// The write verifier last seen, for a later connection's `Config::verifier`.
+    /// The last write verifier, for the `Config::verifier` of a later connection.
     pub fn verifier(&self) -> Option<[u8; 8]> {
         self.verifier.last()
     }
@@ -159,7 +160,7 @@ impl Mount {
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
         if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
-            // The rest of a head that came split, with data behind it that are not to be held.
+            // The bytes complete a split head and may also contain data, which must not be buffered.
             let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
             self.take_piece(now, Piece { bytes: head, end: false }, events)?;
             return self.take_piece(now, Piece { bytes: rest, end: piece.end }, events);
@@ -195,7 +196,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Looks at the bytes of a reply so far; false when they have to wait for more.
+    /// Processes the bytes of a reply so far; false if more are needed.
     fn take_head(
         &mut self,
         now: Instant,
@@ -303,10 +304,10 @@ impl Initiator for Mount {
     }
 }
 
-/// `IoError::Failed::status` of a call that RPC refused: beyond what an `nfsstat3` can be.
+/// `IoError::Failed::status` of a call that RPC rejected. It is outside the range of `nfsstat3`.
 const STATUS_RPC_FAILED: u32 = u32::MAX - 1;
 
-/// An I/O's error for a status; the texts are those of `Status`.
+/// The error of an I/O for a status, with the texts of `Status`.
 fn failed(status: Status) -> IoError {
     IoError::Failed { status: status as u32, refusal: status.refusal(), what: setup::text(status) }
 }

@@ -1,6 +1,5 @@
-//! From a fresh connection to a file ready for I/O, and the way back.
-//!
-//! The calls of I/Os, encoded once.
+//! The steps from a new connection to a file ready for I/O, and the steps of closing. Also the templates of I/O calls,
+//! which are encoded once.
 
 use alloc::{string::String, vec::Vec};
 
@@ -22,17 +21,17 @@ use crate::{
     wire::Reader,
 };
 
-/// Where a mount stands: the call under way.
+/// The state of a mount: the call in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MountStep {
     Mount,
-    /// Looks for the part of the path that ends before byte `end` of the file's path.
+    /// Looks up the part of the file's path that ends before byte `end`.
     Lookup {
         directory: FileHandle,
         end: usize,
     },
     Create,
-    /// What the server can do.
+    /// Queries the server's limits.
     FsInfo {
         file: FileHandle,
     },
@@ -46,15 +45,15 @@ pub(super) enum MountStep {
         file: FileHandle,
     },
     Ready,
-    /// No I/O is taken any more; those outstanding come to their end.
+    /// No I/O is accepted any more; outstanding ones are completed.
     Draining,
-    /// The last call: UMNT, or NULL where somebody else mounted.
+    /// The last call: UMNT, or NULL if this connection did not mount.
     Leave,
     Closed,
 }
 
 impl MountStep {
-    /// True where a control call is under way.
+    /// Whether a control call is in progress.
     pub(super) fn awaits_reply(&self) -> bool {
         !matches!(self, Self::Ready | Self::Draining | Self::Closed)
     }
@@ -149,7 +148,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Ends I/O; what is outstanding goes on to its end.
+    /// Stops accepting I/O. Outstanding I/Os are completed.
     pub(super) fn begin_close(&mut self) {
         match self.step {
             MountStep::Ready => {
@@ -157,7 +156,7 @@ impl Mount {
                 self.end_if_drained();
             }
             MountStep::Draining | MountStep::Leave | MountStep::Closed => {}
-            // The call under way is waited for, since its reply will come.
+            // The reply to the call in progress will come, so wait for it.
             _ => self.closing = true,
         }
     }
@@ -183,7 +182,7 @@ impl Mount {
         }
     }
 
-    /// Looks for the next part of the file's path, from byte `at` of it.
+    /// Looks up the next part of the file's path, from byte `at` on.
     fn look_up(&mut self, directory: FileHandle, at: usize) {
         let path = &self.config.file;
         let start = at + path[at..].bytes().take_while(|byte| *byte == b'/').count();
@@ -276,7 +275,7 @@ fn malformed(_: Garbage) -> Violation {
 }
 
 fn refused(rule: &'static str, status: Status) -> Violation {
-    // The status decides where it says more than the procedure does.
+    // For these statuses the status is more informative than the procedure.
     let rule = match status {
         Status::NoEntry => "RFC 1813 §2.6: no such file or directory",
         Status::Access | Status::NotOwner => "RFC 1813 §2.6: permission denied",
@@ -311,7 +310,7 @@ fn refused_call(error: RpcError, step: &MountStep) -> Violation {
     Violation::refused(error.refusal(), rule)
 }
 
-/// A status in words that live as long as errors do.
+/// The text of a status, with a static lifetime for errors.
 pub(super) fn text(status: Status) -> &'static str {
     match status {
         Status::NotOwner => "not owner",
@@ -330,7 +329,7 @@ pub(super) fn text(status: Status) -> &'static str {
     }
 }
 
-/// Whole calls with everything in place but xid, offset and count.
+/// Encoded calls in which only xid, offset and count are missing.
 #[derive(Debug, Default)]
 pub(super) struct Templates {
     pub(super) read: Vec<u8>,

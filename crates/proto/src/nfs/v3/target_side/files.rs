@@ -1,6 +1,4 @@
-//! Procedures on names and attributes.
-//!
-//! READDIR and READDIRPLUS.
+//! Procedures on names and attributes, and directory listings (READDIR, READDIRPLUS).
 
 use super::Connection;
 use crate::{
@@ -25,7 +23,7 @@ use crate::{
 };
 
 impl Connection {
-    /// Carries out every procedure but READ, WRITE and COMMIT.
+    /// Executes all procedures except READ, WRITE and COMMIT.
     pub(super) fn files_call<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -74,20 +72,20 @@ impl Connection {
     }
 }
 
-/// What a call costs at most, as `Transmit::charge` has it; `listed` is the length of a listing's entries.
+/// The maximum cost of a call, in units of `Transmit::charge`. `listed` is the length of a listing's entries.
 fn cost(procedure: Procedure, listed: usize) -> usize {
     match procedure {
-        // Hundreds of entries, each with attributes and a handle.
+        // May encode hundreds of entries, each with attributes and a handle.
         Procedure::ReadDir | Procedure::ReadDirPlus => Transmit::REQUEST + 4 * listed,
-        // All directories above are looked at.
+        // May check all parent directories.
         Procedure::Rename | Procedure::MkDir => Transmit::TURN / 2,
-        // A file may be cut, and what it had put aside.
+        // May truncate a file and free what it had reserved.
         Procedure::SetAttr | Procedure::Create | Procedure::Remove => Transmit::TURN / 8,
         _ => Transmit::REQUEST,
     }
 }
 
-/// The handle that says which export a call is about.
+/// The handle that determines the export of a call.
 fn first_handle(arguments: &Arguments<'_>) -> FileHandle {
     match arguments {
         Arguments::Null => FileHandle::new(&[]).expect("no bytes are not too many"),
@@ -114,12 +112,12 @@ fn first_handle(arguments: &Arguments<'_>) -> FileHandle {
     }
 }
 
-/// One call on an export's files. `file` is always the one that the call's first handle names.
+/// One call on an export's files. `file` is always the file of the call's first handle.
 struct Operation<'a, 'f> {
     export: ExportId,
     handles: Handles,
     caller: Caller,
-    /// Rights that the export may grant at most.
+    /// The rights that the export may grant.
     allowed: u32,
     files: &'a mut Files<'f>,
     listing: &'a mut Encoder,
@@ -273,7 +271,7 @@ impl Operation<'_, '_> {
             .map_err(|error| Failure { status: error.into(), context })
     }
 
-    /// A second handle of a call, which has to be of the first one's export.
+    /// The file of a call's second handle, which must belong to the same export as the first.
     fn same_export(&self, handle: &FileHandle) -> Result<FileId, Status> {
         match self.handles.decode(handle) {
             Some((export, file)) if export == self.export => Ok(file),
@@ -334,17 +332,18 @@ fn fs_info(max_file_size: u64) -> FsInfo {
     }
 }
 
-/// What stands around the entries: status, attributes, verifier, end of list, eof.
+/// Length of a listing without its entries: status, attributes, verifier, end of list, eof.
 const FRAME_LEN: usize = 4 + 4 + Attributes::ENCODED_LEN + 8 + 4 + 4;
 
-/// What a call asks for.
+/// The parameters of a listing.
 pub(super) struct Listing {
-    /// With attributes and handles.
+    /// Include attributes and handles.
     pub(super) plus: bool,
     pub(super) cookie: u64,
     pub(super) verifier: [u8; 8],
-    /// Most bytes of names, numbers and cookies; and of the whole reply.
+    /// Maximum bytes of names, numbers and cookies.
     pub(super) names: u32,
+    /// Maximum bytes of the whole reply.
     pub(super) all: u32,
 }
 
@@ -377,7 +376,7 @@ pub(super) fn list<'r>(
             entry.handle = Some(handles.encode(export, listed.file));
         }
         entry.encode(wanted.plus, entries);
-        // RFC 1813 §3.3.17: the limit on names is a hint, one entry is always given.
+        // RFC 1813 §3.3.17: the limit on names is a hint, so one entry is always returned.
         let fits = entries.len() <= room && (before == 0 || names_len <= room_for_names);
         if !fits {
             entries.truncate(before);

@@ -1,4 +1,4 @@
-//! READ, WRITE and COMMIT: the path of an I/O. Nothing here allocates, locks or searches once it is warm.
+//! READ, WRITE and COMMIT: the path of an I/O. Nothing here allocates, locks or searches in the steady state.
 
 use slab::Slab;
 
@@ -29,7 +29,7 @@ pub(super) struct WriteUnderway {
 }
 
 impl WriteUnderway {
-    /// Takes data; what follows them (padding) is dropped.
+    /// Accepts data. Bytes after the data (padding) are dropped.
     pub(super) fn place<B: NfsBackend + ?Sized>(&mut self, bytes: &[u8], backend: &mut B) {
         let bytes = &bytes[..bytes.len().min((self.len - self.placed) as usize)];
         if !bytes.is_empty() {
@@ -38,20 +38,20 @@ impl WriteUnderway {
         }
     }
 
-    /// Memory for as many of the next `len` bytes as are data, where nobody need see them.
+    /// Memory for those of the next `len` bytes that are data, if they need not be examined.
     pub(super) fn memory<B: NfsBackend + ?Sized>(&self, len: u32, backend: &B) -> Option<Payload> {
         let len = len.min(self.len - self.placed);
         if len == 0 { None } else { backend.memory(self.id, self.placed, len) }
     }
 
-    /// The next `len` bytes are in the memory that was named.
+    /// The next `len` bytes are in the memory that `memory` returned.
     pub(super) fn on_placed(&mut self, len: u32) {
         assert!(len <= self.len - self.placed, "more than the data that were to come");
         self.placed += len;
     }
 }
 
-/// What an answer needs to know of its call.
+/// What the reply needs to know about its call.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     xid: Xid,
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Begins a WRITE; `None` when it is answered already and its data go nowhere.
+    /// Starts a WRITE; `None` if it has been answered and its data must be dropped.
     pub(super) fn begin_write<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -144,7 +144,7 @@ impl Connection {
         None
     }
 
-    /// More of a WRITE's data, and at the record's end the WRITE itself.
+    /// Processes more of a WRITE's record, and executes the WRITE at the end of the record.
     pub(super) fn take_data<B: NfsBackend + ?Sized>(&mut self, now: Instant, piece: Piece<'_>, backend: &mut B) {
         if let Incoming::WriteData(write) = &mut self.incoming {
             write.place(piece.bytes, backend);
@@ -156,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// The record of a WRITE has ended.
+    /// Executes a WRITE at the end of its record.
     pub(super) fn end_write<B: NfsBackend + ?Sized>(&mut self, now: Instant, write: &WriteUnderway, backend: &mut B) {
         let WriteUnderway { id, xid, len, placed } = *write;
         if placed < len {
@@ -194,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// The backend is done with an operation: answers its call.
+    /// Answers a call whose operation the backend has completed.
     pub(super) fn complete_io<B: NfsBackend + ?Sized>(
         &mut self,
         id: IoId,
@@ -250,7 +250,7 @@ impl Connection {
     ) {
         match result {
             Ok(data) => {
-                // The file may have become shorter since its size was looked at.
+                // The file may have been truncated since its size was read.
                 let got = data.as_ref().map_or(0, Payload::len);
                 let data = data.map(|data| if got > len as usize { data.slice(0, len as usize) } else { data });
                 self.reply_read(xid, attributes, eof || got < len as usize, data);
@@ -279,7 +279,7 @@ impl Connection {
         stability: Stability,
         backend: &B,
     ) {
-        // The backend knows durable or not; durable data come with durable attributes.
+        // The backend distinguishes only durable or not. Durable data come with durable attributes.
         let committed = if stability == Stability::Unstable { stability } else { Stability::FileSync };
         encode_success(self.rpc.reply.begin_record(), xid);
         Results::Write { file, count, committed, verifier: backend.write_verifier() }.encode(&mut self.rpc.reply);
@@ -287,7 +287,7 @@ impl Connection {
     }
 }
 
-/// Operations that the backend has, by their `IoId`.
+/// Outstanding operations of the backend, by their `IoId`.
 #[derive(Debug)]
 pub(super) struct IoTable {
     slots: Slab<Outstanding>,

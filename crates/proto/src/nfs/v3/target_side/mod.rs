@@ -1,6 +1,5 @@
-//! The server's side of a connection: NFS, and MOUNT on the same port.
-//!
-//! From a record to the procedure that it calls, and every answer that is RPC's own (RFC 5531 §9).
+//! The server's side of a connection for NFS, and for MOUNT on the same port: from a record to the called procedure,
+//! and the replies of RPC itself (RFC 5531 §9).
 
 mod files;
 mod io;
@@ -28,29 +27,29 @@ use crate::{
     wire::{Payload, Reader, Transmit},
 };
 
-/// How a connection is served.
+/// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub peer: Peer,
     pub handles: Handles,
-    /// READs, WRITEs and COMMITs that the backend may have queued at a time; beyond it they are answered `Jukebox`.
+    /// Maximum READs, WRITEs and COMMITs queued in the backend. Further ones get `Jukebox`.
     pub max_outstanding: u32,
 }
 
 impl Config {
-    /// `handles` has the server's key, which no peer must be able to guess.
+    /// `handles` contains the server's key, which no peer must be able to guess.
     pub fn new(handles: Handles) -> Self {
         Self { peer: Peer::default(), handles, max_outstanding: 4096 }
     }
 }
 
-/// One connection of a client.
+/// A connection of a client.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
     rpc: Server,
     incoming: Incoming,
-    /// First bytes of a record that did not come whole.
+    /// The first bytes of an incomplete record.
     held: Vec<u8>,
     /// The entries of a directory listing.
     listing: Encoder,
@@ -59,15 +58,15 @@ pub struct Connection {
     admissions: Admissions,
 }
 
-/// What the rest of the current record is.
+/// How to process the rest of the current record.
 #[derive(Debug)]
 enum Incoming {
-    /// The head of a call, which may turn out to be a WRITE whose data need not wait for its end.
+    /// The head of a call. If it is a WRITE, its data are processed as they arrive.
     Head,
-    /// A call that is carried out when all of it is there.
+    /// A call that is executed when it is complete.
     Call,
     WriteData(WriteUnderway),
-    /// The rest of a WRITE that was answered already.
+    /// The rest of a WRITE that has been answered.
     Skip,
 }
 
@@ -94,7 +93,7 @@ impl Connection {
         backend: &mut B,
     ) -> Result<(), Violation> {
         if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
-            // The rest of a head that came split, with data behind it that are not to be held.
+            // The bytes complete a split head and may also contain data, which must not be buffered.
             let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
             self.take_piece(now, Piece { bytes: head, end: false }, backend)?;
             return self.take_piece(now, Piece { bytes: rest, end: piece.end }, backend);
@@ -124,7 +123,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Looks at the bytes of a record so far; false when they have to wait for more.
+    /// Processes the bytes of a record so far; false if more are needed.
     fn take_head<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -200,7 +199,7 @@ impl<B: NfsBackend + ?Sized> Target<B> for Connection {
     }
 
     fn is_closing(&self) -> bool {
-        false // An NFS client just closes.
+        false // NFS clients close the connection without notice.
     }
 
     fn disconnected(&mut self, _now: Instant, backend: &mut B) {
@@ -209,7 +208,7 @@ impl<B: NfsBackend + ?Sized> Target<B> for Connection {
     }
 }
 
-/// A file that a caller may reach, and as whom.
+/// A file that a caller may access, and with whose rights.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     export: ExportId,
@@ -219,7 +218,7 @@ struct Reached {
 }
 
 impl Connection {
-    /// Carries out a call of which all bytes are there.
+    /// Executes a complete call.
     fn take_call<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -244,7 +243,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Looks whether a record that is not all there is a WRITE, and begins it; false when it has to wait for more bytes.
+    /// Starts a WRITE whose record is incomplete; false if more bytes are needed.
     fn take_write_head<B: NfsBackend + ?Sized>(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> bool {
         let mut reader = Reader::new(bytes);
         let call = match Call::decode(&mut reader) {
@@ -323,7 +322,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the caller may reach a file at all: its handle is ours, and its export admits the peer.
+    /// Checks whether the caller may access a file at all: its handle must be ours, and its export must admit the peer.
     fn reach<B: NfsBackend + ?Sized>(
         &mut self,
         handle: &FileHandle,
@@ -335,7 +334,7 @@ impl Connection {
         Ok(Reached { export, file, who: access.squash.apply(*who), access })
     }
 
-    /// Answers with a status and nothing that would need the file.
+    /// Replies with a status, without attributes of the file.
     fn reply_failure(&mut self, xid: Xid, procedure: Procedure, status: Status) {
         encode_success(self.rpc.reply.begin_record(), xid);
         Failure::bare(procedure, status).encode(&mut self.rpc.reply);

@@ -1,4 +1,4 @@
-//! From a fresh connection to a file ready for I/O, and the way back.
+//! The steps from a new connection to a file ready for I/O, and the steps of closing.
 
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
@@ -27,22 +27,22 @@ use crate::{
     wire::Reader,
 };
 
-/// How long to wait before a call that the server put off is sent again, and how long in all: a server that has restarted opens
-/// nothing new before its grace period, of about a lease, is over.
+/// Delay before a deferred call is resent, and the maximum total time. After a restart a server opens no files before
+/// its grace period is over, which lasts about one lease.
 const AGAIN: Duration = Duration::from_millis(500);
 const PUT_OFF_AT_MOST: Duration = Duration::from_secs(150);
-/// How often a session is made anew with no I/O done in between.
+/// Maximum new sessions without a completed I/O in between.
 const NEW_SESSIONS: u32 = 3;
-/// Lengths of what may stand around the data of a READ or WRITE.
+/// Maximum length of what surrounds the data of a READ or WRITE.
 const AROUND_DATA: u32 = 2048;
-/// Operations and their number that a COMPOUND of ours has at most.
+/// Maximum operations in one of our COMPOUNDs.
 const MAX_OPERATIONS: u32 = 8;
-/// Owner of our one open.
+/// The owner of our open.
 const OPEN_OWNER: &[u8] = b"load";
-/// Tells a READ's and WRITE's results from those of a set-up that never ends.
+/// Maximum length of a cached reply, as requested from the server. Our requests never ask for a cached reply.
 const KEEP_NOTHING: u32 = 1024;
 
-/// Where a client stands: the call under way.
+/// The state of a client: the call in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Exchange,
@@ -51,12 +51,12 @@ pub(super) enum Step {
     },
     ReclaimComplete,
     Root,
-    /// Looks for the part of the path that ends before byte `end`.
+    /// Looks up the part of the path that ends before byte `end`.
     Lookup {
         directory: Vec<u8>,
         end: usize,
     },
-    /// Opens the last part of the path, to read and write or to read alone.
+    /// Opens the last part of the path, for reading and writing or only for reading.
     Open {
         directory: Vec<u8>,
         read_only: bool,
@@ -65,9 +65,9 @@ pub(super) enum Step {
         to: u64,
     },
     Ready,
-    /// The server has lost the session; what is outstanding is answered first.
+    /// The server has lost the session. First wait for the answers to outstanding calls.
     Lost,
-    /// No I/O is taken any more; those outstanding come to their end.
+    /// No I/O is accepted any more; outstanding ones are completed.
     Draining,
     Close,
     DestroySession,
@@ -76,7 +76,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// True where a control call is under way.
+    /// Whether a control call is in progress.
     pub(super) fn awaits_reply(&self) -> bool {
         !matches!(self, Self::Ready | Self::Lost | Self::Draining | Self::Closed)
     }
@@ -93,7 +93,7 @@ impl Client {
         self.send_step();
     }
 
-    /// Sends the call of the step, for the first time or again.
+    /// Sends the call of the current step, for the first time or again.
     pub(super) fn send_step(&mut self) {
         let step = self.step.clone();
         match &step {
@@ -226,7 +226,7 @@ impl Client {
         self.refused_step(now, status)
     }
 
-    /// What stands before a step's own results.
+    /// Processes what precedes the results of a step.
     fn take_sequence(&mut self, slot: Option<u32>, reader: &mut Reader<'_>) -> Result<Result<(), Status>, Violation> {
         if let Err(status) = skip_head(reader).map_err(malformed)? {
             if let Some(slot) = slot {
@@ -245,7 +245,7 @@ impl Client {
         }
     }
 
-    /// Takes the results of a step and begins the next; the status of the operation that failed.
+    /// Processes the results of a step and starts the next. Returns the status of the operation that failed.
     fn take_step(
         &mut self,
         now: Instant,
@@ -276,8 +276,8 @@ impl Client {
         self.leave_if_drained(now);
     }
 
-    /// The results of a step, and which is next.
-    #[allow(clippy::type_complexity)] // Garbage, a status that may be tried again, a violation.
+    /// Decodes the results of a step and returns the next step.
+    #[allow(clippy::type_complexity)] // Garbage, a status after which a retry is possible, a violation.
     fn read_step(
         &mut self,
         step: &Step,
@@ -392,7 +392,7 @@ impl Client {
         Ok(Step::Ready)
     }
 
-    /// A step that the server refuses: another way, or none.
+    /// Handles a step that the server rejected: tries another way if there is one.
     fn refused_step(&mut self, now: Instant, status: Status) -> Result<(), Violation> {
         if let Step::Open { directory, read_only: false } = &self.step
             && matches!(status, Status::Access | Status::ReadOnly | Status::NotOwner)
@@ -422,7 +422,7 @@ impl Client {
         Err(Violation::refused(status.refusal(), rule))
     }
 
-    /// Ends I/O; what is outstanding goes on to its end.
+    /// Stops accepting I/O. Outstanding I/Os are completed.
     pub(super) fn begin_close(&mut self, now: Instant) {
         match self.step {
             Step::Ready => {
@@ -430,9 +430,9 @@ impl Client {
                 self.leave_if_drained(now);
             }
             Step::Draining | Step::Close | Step::DestroySession | Step::DestroyClient | Step::Closed => {}
-            // What is outstanding is still to be done.
+            // Outstanding I/Os must still be completed.
             _ if self.was_ready => self.closing = true,
-            // The call under way is waited for, since its reply will come; one that was put off is not sent again.
+            // The reply to a call in progress will come, so wait for it. A deferred call is not resent.
             _ => {
                 self.closing = true;
                 if self.step_again_at.take().is_some() {
@@ -448,7 +448,7 @@ impl Client {
         }
     }
 
-    /// The first step of the way back.
+    /// Starts the first step of closing.
     fn leave(&mut self, now: Instant) {
         let step = if self.state.is_some() {
             Step::Close
@@ -460,7 +460,7 @@ impl Client {
         self.begin_step(now, step);
     }
 
-    /// The next step of the way back, whatever the last one came to.
+    /// Starts the next step of closing, whatever the result of the last one was.
     fn go_back(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
         match self.step {
             Step::Close => {
@@ -483,7 +483,7 @@ impl Client {
         }
     }
 
-    /// The server has lost the session: a new one is made once all that was asked of it is answered.
+    /// Handles the loss of the session. A new one is created when all outstanding calls have been answered.
     pub(super) fn lose_session(&mut self, now: Instant, status: Status) -> Result<(), Violation> {
         if self.step == Step::Ready {
             if self.new_sessions == NEW_SESSIONS {
@@ -511,7 +511,7 @@ impl Client {
         self.call(true, &[]);
     }
 
-    /// The next part of the path, from byte `at` of it, below a directory.
+    /// The step for the next part of the path, from byte `at` on, below a directory.
     fn look_up(&self, directory: &[u8], at: usize) -> Step {
         let path = &self.config.file;
         let directory = directory.to_vec();
@@ -524,12 +524,12 @@ impl Client {
         }
     }
 
-    /// The part of the path that ends before a byte.
+    /// The part of the path that ends before byte `end`.
     fn name_before(&self, end: usize) -> String {
         self.config.file[..end].rsplit('/').next().map(String::from).unwrap_or_default()
     }
 
-    /// Sends a COMPOUND: behind SEQUENCE, or alone.
+    /// Sends a COMPOUND, with SEQUENCE first if it is `in_session`.
     fn call(&mut self, in_session: bool, operations: &[Operation<'_>]) {
         self.control_xid = self.next_xid(super::CONTROL_TAG);
         let slot = if in_session { self.slots.take() } else { None };
@@ -549,7 +549,7 @@ impl Client {
     }
 }
 
-/// `open_delegation4` of a server that gives none; false where it gives one.
+/// Skips the `open_delegation4` of a server that grants no delegation; false if it grants one.
 fn skip_no_delegation(reader: &mut Reader<'_>) -> Result<bool, Garbage> {
     const CONTENTION: u32 = 1;
     const RESOURCE: u32 = 2;

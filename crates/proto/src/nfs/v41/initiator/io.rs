@@ -1,4 +1,4 @@
-//! I/Os: READ, WRITE and COMMIT, each behind SEQUENCE and PUTFH. Nothing here allocates or searches once it is warm.
+//! I/Os: READ, WRITE and COMMIT, each after SEQUENCE and PUTFH. Nothing here allocates or searches in the steady state.
 
 use alloc::vec::Vec;
 
@@ -25,14 +25,14 @@ use crate::{
     wire::Reader,
 };
 
-/// An I/O under way, at its tag's place.
+/// An outstanding I/O, in the slot of its tag.
 #[derive(Debug, Default)]
 pub(super) struct IoSlot {
     xid: Xid,
-    /// Of the session; `NO_SLOT` of an I/O that waits for one of a new session.
+    /// The session slot; `NO_SLOT` if the I/O waits for a slot of a new session.
     slot: u32,
     work: Option<Work>,
-    /// The server answered `Delay`: send the call again then.
+    /// When to resend the call, after the server answered `Delay`.
     again_at: Option<Instant>,
 }
 
@@ -44,19 +44,19 @@ impl IoSlot {
     }
 }
 
-/// The results of an I/O's COMPOUND, up to those of its own operation.
+/// The results of an I/O's COMPOUND that precede those of its own operation.
 enum Results {
     Done,
     Failed(Failed),
-    /// Of another request.
+    /// The results of another request.
     Foreign,
 }
 
-/// Why there is no result.
+/// Why the I/O has no result.
 #[derive(Clone, Copy)]
 struct Failed {
     status: Status,
-    /// The slot has not moved.
+    /// SEQUENCE failed, so the slot's sequence number has not advanced.
     by_sequence: bool,
 }
 
@@ -84,13 +84,13 @@ impl Client {
         Ok(())
     }
 
-    /// `xid` with `low` as its lower half; the upper half tells calls of the same tag apart.
+    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
     pub(super) fn next_xid(&mut self, low: u32) -> Xid {
         self.next_generation = self.next_generation.wrapping_add(1);
         Xid(self.next_generation << 16 | low)
     }
 
-    /// Takes a reply to an I/O; false when it has to wait for more bytes.
+    /// Processes a reply to an I/O; false if more bytes are needed.
     pub(super) fn take_io_reply(
         &mut self,
         now: Instant,
@@ -109,7 +109,7 @@ impl Client {
             if !end {
                 return Ok(false);
             }
-            // Nobody knows whether the slot has moved: it is not used again.
+            // It is unknown whether the slot's sequence number has advanced, so the slot is not used again.
             self.complete(now, tag, Err(rpc_failed(error)), events);
             return Err(Violation::refused(
                 error.refusal(),
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// The results that stand before an I/O's own: how they went, and its status.
+    /// Decodes the results that precede those of the I/O's own operation, and its status.
     #[inline]
     fn read_results(&mut self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> Result<Results, Garbage> {
         if self.slots.take_done(slot, code, reader) {
@@ -169,7 +169,7 @@ impl Client {
         Ok(Results::Done)
     }
 
-    /// All of a READ's reply has come.
+    /// Processes the end of a READ's reply.
     pub(super) fn read_ended(
         &mut self,
         now: Instant,
@@ -197,7 +197,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends again what the server put off and is due.
+    /// Resends the calls that the server deferred and that are due.
     pub(super) fn send_delayed(&mut self, now: Instant) {
         if self.delayed == 0 || !self.has_file() {
             return;
@@ -222,7 +222,7 @@ impl Client {
         }
     }
 
-    /// The slots of what is outstanding were those of a session that is gone.
+    /// Releases the slots of outstanding I/Os, whose session no longer exists.
     pub(super) fn give_up_slots(&mut self) {
         for io in self.ios.iter_mut().filter(|io| io.work.is_some()) {
             io.slot = NO_SLOT;
@@ -240,7 +240,7 @@ impl Client {
         }
     }
 
-    /// Sends the call for what is left of an I/O.
+    /// Sends a call for the rest of an I/O.
     fn send(&mut self, tag: Tag) {
         let xid = self.next_xid(tag);
         let io = &mut self.ios[tag as usize];
@@ -392,7 +392,7 @@ impl Client {
     }
 }
 
-/// What of a WRITE's results is of use here.
+/// The fields of a WRITE's results that are needed here.
 struct WriteDone {
     count: u32,
     committed: Stability,
@@ -405,13 +405,13 @@ impl WriteDone {
     }
 }
 
-/// Whole calls with everything in place but xid, slots, sequence number, offset and count.
+/// Encoded calls in which only xid, slots, sequence number, offset and count are missing.
 #[derive(Debug, Default)]
 pub(super) struct Templates {
     read: Vec<u8>,
     write: Vec<u8>,
     commit: Vec<u8>,
-    /// Where sequence number, slot and highest slot stand in all of them.
+    /// Position of sequence number, slot and highest slot in all of them.
     sequence_at: usize,
 }
 
@@ -422,7 +422,7 @@ impl Templates {
             let mut encoder = Encoder::default();
             encode_call(encoder.begin_record(), Xid(0), PROGRAM, VERSION, PROC_COMPOUND, identity);
             CompoundHead { tag: b"", minor: MINOR_VERSION, operations: 3 }.encode(&mut encoder);
-            // Behind the operation's number and the session.
+            // After the operation number and the session.
             sequence_at = encoder.len() + 4 + slots.session.0.len();
             let (session, highest_slot) = (slots.session, slots.highest());
             let sequence = SequenceArguments { session, seqid: 0, slot: 0, highest_slot, cache_this: false };

@@ -1,4 +1,5 @@
-//! The client's side of a connection: a session, one file (found or made) that it opens, and I/O on that file.
+//! The client's side of a connection: creates a session, opens one file (which it may create), and does I/O on that
+//! file.
 
 mod establish;
 mod io;
@@ -23,28 +24,29 @@ use crate::{
     wire::{Reader, Transmit},
 };
 
-/// Low half of the xid of every call that is not I/O; I/Os have their tag there.
+/// Lower half of the xid of all calls except I/Os, which have their tag there.
 const CONTROL_TAG: u32 = 0xffff;
 
 /// What to open, and how to use it.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Path of the file, from the root of the server: with the export before it.
+    /// Path of the file from the root of the server, including the export.
     pub file: String,
     pub identity: Identity,
-    /// Names this client among all of the server, the same whenever it comes back.
+    /// Identifies this client to the server. It is the same whenever the client reconnects.
     pub owner: Vec<u8>,
-    /// Most I/Os outstanding; below 65535. The server may grant fewer.
+    /// Maximum outstanding I/Os; less than 65535. The server may grant fewer.
     pub depth: usize,
-    /// What WRITE asks for.
+    /// The stability that WRITE requests.
     pub stability: Stability,
-    /// Makes the file where there is none, and makes it at least so many bytes large.
+    /// Creates the file if it does not exist, and extends it to at least this many bytes.
     pub create: Option<u64>,
-    /// Of an earlier connection to the same server: whether writes that it left uncommitted were lost shows against it.
+    /// Verifier of an earlier connection to the same server. It shows whether uncommitted writes of that connection
+    /// were lost.
     pub verifier: Option<[u8; 8]>,
-    /// Where xids begin, by its upper half; connections of one client should differ.
+    /// The first xid; only its upper half is used. Connections of one client should use different values.
     pub first_xid: Xid,
-    /// How long the server may be silent while something is asked of it.
+    /// Maximum time without an answer while a call is outstanding.
     pub timeout: Duration,
 }
 
@@ -64,35 +66,35 @@ impl Default for Config {
     }
 }
 
-/// One connection to a server, for one file.
+/// A connection to a server, for one file.
 #[derive(Debug)]
 pub struct Client {
     config: Config,
     transmit: Transmit,
     records: Records,
     incoming: Incoming,
-    /// First bytes of a reply that did not come whole.
+    /// The first bytes of an incomplete reply.
     held: Vec<u8>,
     scratch: Encoder,
     identity: Vec<u8>,
-    /// Tells this client from an earlier one of the same owner.
+    /// Distinguishes this client from an earlier one of the same owner.
     instance: [u8; 8],
     step: Step,
-    /// The server put the step's call off: send it again then.
+    /// When to resend the step's call, after the server deferred it.
     step_again_at: Option<Instant>,
-    /// Until when it may.
+    /// Deadline for resending it.
     step_limit: Instant,
-    /// `close` came before the file was ready, or while the session was made anew.
+    /// `close` was called before the file was ready, or while a new session is being created.
     closing: bool,
-    /// The file was ready once: the session under way is a new one for what is outstanding.
+    /// The file was ready before, so a new session is being created for outstanding I/Os.
     was_ready: bool,
-    /// Sessions made anew since an I/O was done.
+    /// New sessions since the last completed I/O.
     new_sessions: u32,
-    /// A SEQUENCE alone is under way, that keeps session and lease.
+    /// A SEQUENCE that keeps session and lease alive is outstanding.
     pinging: bool,
     control_xid: Xid,
     control_slot: Option<u32>,
-    /// What the server calls it.
+    /// The client ID that the server assigned.
     id: Option<u64>,
     slots: Slots,
     channel: ChannelAttributes,
@@ -103,16 +105,16 @@ pub struct Client {
     templates: Templates,
     ios: Vec<IoSlot>,
     outstanding: usize,
-    /// I/Os whose call the server wants to be sent again later.
+    /// Number of I/Os whose call the server deferred.
     delayed: usize,
-    /// Operations that NFS does not have, to be completed as such.
+    /// Operations that NFS does not support, which must be completed as such.
     unsupported: Vec<Tag>,
     next_generation: u32,
     verifier: Verifier,
     last_progress: Instant,
 }
 
-/// What the rest of the current record is.
+/// How to process the rest of the current record.
 #[derive(Debug)]
 enum Incoming {
     Head,
@@ -121,7 +123,7 @@ enum Incoming {
 }
 
 impl Client {
-    /// Begins to make itself known: the first call is in `transmit`.
+    /// Starts to establish a session: the first call is in `transmit`.
     pub fn new(now: Instant, config: Config) -> Self {
         assert!(config.depth < CONTROL_TAG as usize, "tags and control calls share the xid's lower half");
         let identity = config.identity.encode();
@@ -163,17 +165,17 @@ impl Client {
         client
     }
 
-    /// What was agreed on for the session's requests; there once the file is ready.
+    /// The negotiated channel attributes of the session, once the file is ready.
     pub fn channel(&self) -> &ChannelAttributes {
         &self.channel
     }
 
-    /// How long the server keeps what a silent client has opened.
+    /// How long the server keeps the opens of a silent client.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// The write verifier last seen, for a later connection's `Config::verifier`.
+    /// The last write verifier, for the `Config::verifier` of a later connection.
     pub fn verifier(&self) -> Option<[u8; 8]> {
         self.verifier.last()
     }
@@ -185,7 +187,7 @@ impl Client {
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
         if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
-            // The rest of a head that came split, with data behind it that are not to be held.
+            // The bytes complete a split head and may also contain data, which must not be buffered.
             let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
             self.take_piece(now, Piece { bytes: head, end: false }, events)?;
             return self.take_piece(now, Piece { bytes: rest, end: piece.end }, events);
@@ -221,7 +223,7 @@ impl Client {
         Ok(())
     }
 
-    /// Looks at the bytes of a reply so far; false when they have to wait for more.
+    /// Processes the bytes of a reply so far; false if more are needed.
     fn take_head(
         &mut self,
         now: Instant,
@@ -264,7 +266,7 @@ impl Client {
         self.step == Step::Ready
     }
 
-    /// I/Os outstanding may be sent.
+    /// Whether outstanding I/Os may be sent.
     fn has_file(&self) -> bool {
         matches!(self.step, Step::Ready | Step::Draining)
     }
@@ -273,7 +275,7 @@ impl Client {
         self.is_ready() && self.outstanding == 0 && !self.pinging
     }
 
-    /// Half of the lease, so that one SEQUENCE may be lost.
+    /// When to send the next SEQUENCE: after half of the lease at the latest, so that one may be lost.
     fn ping_at(&self) -> Instant {
         self.last_progress + (self.lease / 2).min(self.config.timeout)
     }
@@ -349,10 +351,10 @@ impl Initiator for Client {
     }
 }
 
-/// `IoError::Failed::status` of a call that RPC refused: beyond what an `nfsstat4` can be.
+/// `IoError::Failed::status` of a call that RPC rejected. It is outside the range of `nfsstat4`.
 const STATUS_RPC_FAILED: u32 = u32::MAX - 1;
 
-/// An I/O's error for a status.
+/// The error of an I/O for a status.
 fn failed(status: Status) -> IoError {
     IoError::Failed { status: status as u32, refusal: status.refusal(), what: status.text() }
 }

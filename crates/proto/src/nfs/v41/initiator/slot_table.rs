@@ -1,4 +1,4 @@
-//! The slots of a session, as its client uses them (RFC 8881 §2.10.6.1), and what of a reply belongs to its slot.
+//! The slots of a session on the client's side (RFC 8881 §2.10.6.1), and the parts of a reply that concern its slot.
 
 use alloc::vec::Vec;
 
@@ -15,16 +15,17 @@ use crate::{
     wire::Reader,
 };
 
-/// Slots that are free, and the sequence number that each had last.
+/// Free slots, and the last sequence number of each slot.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     pub(super) session: SessionId,
     seqids: Vec<u32>,
     free: Vec<u32>,
-    /// Slots that the server wants no requests in any more, and how many are left below them.
+    /// Slots above the server's limit that have become free and are not used again.
     retired: Vec<u32>,
+    /// Number of slots that may be used.
     count: u32,
-    /// No request is outstanding in a slot beyond it.
+    /// The highest slot that may have an outstanding request.
     highest: u32,
 }
 
@@ -40,7 +41,7 @@ impl Slots {
         }
     }
 
-    /// There is a session.
+    /// Whether there is a session.
     pub(super) fn stand(&self) -> bool {
         !self.seqids.is_empty()
     }
@@ -49,7 +50,7 @@ impl Slots {
         self.free.len()
     }
 
-    /// A free slot.
+    /// Takes a free slot.
     #[inline]
     pub(super) fn take(&mut self) -> Option<u32> {
         self.free.pop()
@@ -72,8 +73,8 @@ impl Slots {
         }
     }
 
-    /// The server wants no requests beyond a slot (RFC 8881 §2.10.6.1). What it may want again later is not used: nobody knows at
-    /// which sequence number such a slot stands then.
+    /// Applies a lower limit of the server (RFC 8881 §2.10.6.1). Slots above it stay unused even if the limit rises
+    /// again, because their sequence numbers are then unknown.
     #[cold]
     fn shrink(&mut self, highest: u32) {
         self.count = highest + 1;
@@ -82,7 +83,7 @@ impl Slots {
         }
     }
 
-    /// The sequence number of a slot's next request.
+    /// Returns the sequence number of a slot's next request.
     #[inline]
     pub(super) fn next(&mut self, slot: u32) -> u32 {
         let seqid = &mut self.seqids[slot as usize];
@@ -90,7 +91,7 @@ impl Slots {
         *seqid
     }
 
-    /// SEQUENCE itself failed: the slot is where it was.
+    /// Restores the last sequence number, because SEQUENCE itself failed.
     pub(super) fn take_back(&mut self, slot: u32) {
         let seqid = &mut self.seqids[slot as usize];
         *seqid = seqid.wrapping_sub(1);
@@ -101,20 +102,21 @@ impl Slots {
         self.highest
     }
 
-    /// SEQUENCE of a request that is not kept.
+    /// The arguments of SEQUENCE for a request whose reply need not be cached.
     pub(super) fn arguments(&mut self, slot: u32) -> SequenceArguments {
         let (session, highest_slot) = (self.session, self.highest());
         SequenceArguments { session, seqid: self.next(slot), slot, highest_slot, cache_this: false }
     }
 
-    /// Whether SEQUENCE, PUTFH and the operation `code` were done for the slot's request, and the server takes no slot back. If so, the
-    /// reader stands behind all three.
+    /// Checks whether SEQUENCE, PUTFH and operation `code` succeeded for the slot's request, and the server's limit is
+    /// unchanged. If so, moves the reader behind all three.
     #[inline]
     pub(super) fn take_done(&self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> bool {
         let mut behind = *reader;
         let Ok(bytes) = behind.array::<72>() else { return false };
         let word = |at| u32::from_be_bytes(part(&bytes, at));
-        // Status, tag's length, count; result of SEQUENCE; of PUTFH; number and status of the third.
+        // Status, length of the tag, count; result of SEQUENCE; result of PUTFH; number and status of the third
+        // operation.
         let is_done = (word(0), word(4), word(8)) == (0, 0, 3)
             && (word(12), word(16), SessionId(part(&bytes, 20))) == (OpCode::Sequence as u32, 0, self.session)
             && (word(36), word(40)) == (self.seqids[slot as usize], slot)
@@ -127,7 +129,7 @@ impl Slots {
         is_done
     }
 
-    /// The result of SEQUENCE, for the request that the slot has.
+    /// Decodes the result of SEQUENCE for the outstanding request of the slot.
     #[inline]
     pub(super) fn check(&mut self, slot: u32, reader: &mut Reader<'_>) -> Result<Sequenced, Garbage> {
         if let Err(status) = result_of(OpCode::Sequence, reader)? {
@@ -147,16 +149,16 @@ impl Slots {
     }
 }
 
-/// How SEQUENCE went.
+/// The outcome of SEQUENCE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sequenced {
     Done,
     Refused(Status),
-    /// Of another request.
+    /// The result of another request.
     Foreign,
 }
 
-/// What is wrong with a reply of another slot.
+/// The violation if a reply belongs to another slot.
 pub(super) fn foreign() -> Violation {
     misbehaved!("RFC 8881 §18.46: SEQUENCE of another session, slot or sequence number")
 }
@@ -165,12 +167,12 @@ pub(super) fn malformed(_: Garbage) -> Violation {
     malformed!("RFC 8881 §18: results that do not decode")
 }
 
-/// Whether a new session may do what the server refused in this one.
+/// Whether the operation may succeed in a new session.
 pub(super) fn is_of_lost_session(status: Status) -> bool {
     matches!(status, Status::BadSession | Status::DeadSession)
 }
 
-/// SEQUENCE refused a request for good.
+/// The violation if SEQUENCE was rejected permanently.
 pub(super) fn lost_session(status: Status) -> Violation {
     Violation::refused(
         status.refusal(),
@@ -181,16 +183,17 @@ pub(super) fn lost_session(status: Status) -> Violation {
     )
 }
 
-/// What stands before the results of a reply: the status of the last one. It says nothing that the results do not.
+/// Skips what precedes the results of a reply. Returns an error only if there are no results; otherwise the results
+/// contain the status.
 #[inline]
 pub(super) fn skip_head(reader: &mut Reader<'_>) -> Result<Result<(), Status>, Garbage> {
     let status = Status::decode(reader)?;
     xdr::opaque(reader, MAX_TAG_LEN)?;
-    // Without results the status is that of the whole.
+    // Without results this is the status of the whole COMPOUND.
     if reader.u32_be()? == 0 && status.is_err() { Ok(status) } else { Ok(Ok(())) }
 }
 
-/// The status of an operation whose result comes next.
+/// Decodes the number and status of the next result, which must be that of `code`.
 #[inline]
 pub(super) fn result_of(code: OpCode, reader: &mut Reader<'_>) -> Result<Result<(), Status>, Garbage> {
     if reader.u32_be()? != code as u32 {

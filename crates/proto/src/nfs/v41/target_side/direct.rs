@@ -1,5 +1,6 @@
-//! The COMPOUND of nearly every I/O: SEQUENCE, PUTFH, READ or WRITE. Where nothing is in its way it is carried out in one step, without
-//! a `Work`. All others are the interpreter's, and so is every error; both give the same answer.
+//! The fast path for the COMPOUND of nearly every I/O: SEQUENCE, PUTFH, and READ or WRITE. If nothing prevents it, the
+//! COMPOUND is executed in one step, without a `Work`. The interpreter executes all other COMPOUNDs, and those with
+//! errors. Both give the same answer.
 
 use alloc::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::{
     wire::{Payload, Reader, Transmit},
 };
 
-/// Such a COMPOUND with a handle of ours and no tag, whose fields so stand where they always do.
+/// A COMPOUND for the fast path. It has no tag and one of our handles, so all fields have fixed offsets.
 struct IoRequest<'a> {
     sequence: SequenceArguments,
     handle: &'a [u8],
@@ -41,9 +42,9 @@ enum IoArguments {
 }
 
 impl<'a> IoRequest<'a> {
-    /// `None` of any other; the data of a WRITE come next in `reader`. What stands where: tag 0, minor version 4, operations 8; SEQUENCE 12,
-    /// its session 16, sequence number 32, slots 36, whether to keep the reply 44; PUTFH 48, its handle 52; READ or WRITE 84, its stateid
-    /// 88, offset 104.
+    /// Decodes a COMPOUND; `None` if it is not one for the fast path. Afterwards `reader` is at the data of a WRITE.
+    /// Offsets: tag 0, minor version 4, operations 8; SEQUENCE 12, session 16, sequence number 32, slots 36, cachethis
+    /// 44; PUTFH 48, handle 52; READ or WRITE 84, stateid 88, offset 104.
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Option<Self> {
         let bytes: &[u8; 112] = reader.take(112).ok()?.try_into().ok()?;
@@ -80,13 +81,13 @@ impl<'a> IoRequest<'a> {
     }
 }
 
-/// Of such a COMPOUND.
+/// Number of operations in such a COMPOUND.
 const OPERATIONS: u32 = 3;
-/// Bytes of a reply up to the status of the third operation, behind the record's mark.
+/// Bytes of a reply after the record's mark, up to the status of the third operation.
 const HEAD_LEN: usize = 96;
 
 impl Connection {
-    /// Carries out an I/O of which all bytes are in `arguments`. `None` where the interpreter has to look at it: nothing was done.
+    /// Executes an I/O whose record is complete. `None` if the interpreter must process it; then nothing has been done.
     #[inline]
     pub(super) fn take_io<B: NfsBackend + ?Sized>(
         &mut self,
@@ -162,7 +163,7 @@ impl Connection {
     }
 }
 
-/// The reply to an I/O that was done.
+/// Encodes the reply to a completed I/O.
 #[inline]
 fn put_reply<B: NfsBackend + ?Sized>(
     rpc: &mut Server,

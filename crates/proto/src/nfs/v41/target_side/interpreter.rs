@@ -1,4 +1,5 @@
-//! A COMPOUND from its first operation to its reply (RFC 8881 §2.10.6 and §16.2), and the operations on clients and sessions.
+//! Executes a COMPOUND from its first operation to its reply (RFC 8881 §2.10.6 and §16.2). Also the operations on
+//! clients and sessions.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
@@ -23,7 +24,7 @@ use crate::{
     wire::{Reader, Transmit},
 };
 
-/// Name of this implementation, for EXCHANGE_ID.
+/// Name of this implementation in EXCHANGE_ID.
 const DOMAIN: &[u8] = b"iotax";
 
 impl Connection {
@@ -42,7 +43,7 @@ impl Connection {
         work
     }
 
-    /// Carries operations out. `arguments` is all of the COMPOUND, and `reader` stands at its next operation.
+    /// Executes operations. `arguments` is the whole COMPOUND; `reader` is at its next operation.
     #[inline]
     pub(super) fn run<B: NfsBackend + ?Sized>(
         &mut self,
@@ -56,7 +57,7 @@ impl Connection {
         debug_assert!(paused.is_none(), "it runs to its end");
     }
 
-    /// As `run`; gives the COMPOUND back where it was to be paused and no operation failed.
+    /// As `run`. Returns the COMPOUND if it was to be paused and no operation has failed.
     pub(super) fn run_until_paused<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -87,7 +88,7 @@ impl Connection {
         None
     }
 
-    /// Goes on after an operation that was waited for.
+    /// Continues after an operation that was waited for.
     pub(super) fn go_on<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -100,13 +101,13 @@ impl Connection {
         let mut rest = core::mem::take(&mut work.rest);
         self.run(now, work, Reader::new(&[]), Reader::new(&rest), backend);
         if let Some(last) = self.spare.last_mut() {
-            // Its memory is for the next one.
+            // Reuse its memory.
             rest.clear();
             last.rest = rest;
         }
     }
 
-    /// One operation.
+    /// Executes one operation.
     #[inline]
     fn step<B: NfsBackend + ?Sized>(
         &mut self,
@@ -189,7 +190,7 @@ impl Connection {
                     with_shared(backend, |shared| shared.clients.reclaimed(client))?;
                 }
             }
-            // Nobody is called back, so whatever calls would carry is right.
+            // There are no callbacks, so any credentials for them are accepted.
             Operation::BackchannelCtl { .. } => {}
             Operation::Open(_)
             | Operation::Close { .. }
@@ -199,7 +200,7 @@ impl Connection {
             | Operation::LockU { .. }
             | Operation::TestStateId(_)
             | Operation::FreeStateId(_) => on_state(now, work, operation, backend)?,
-            // RFC 8881 §18.47: without SP4_SSV there is no SSV to set.
+            // RFC 8881 §18.47: without SP4_SSV no SSV can be set.
             Operation::Unserved if code == OpCode::SetSsv => return Err(Status::Invalid),
             Operation::Unserved => return Err(Status::NotSupported),
             _ => self.on_place(now, work, operation, backend)?,
@@ -243,7 +244,7 @@ impl Connection {
         Ok(Step::Done)
     }
 
-    /// Sends the reply that the request got before.
+    /// Sends the cached reply of the request.
     fn repeat<B: NfsBackend + ?Sized>(
         &mut self,
         work: &mut Work,
@@ -263,7 +264,7 @@ impl Connection {
         Ok(Step::Done)
     }
 
-    /// Sends the reply, and keeps it where the client asked for that.
+    /// Sends the reply, and caches it if the client requested that.
     pub(super) fn finish<B: NfsBackend + ?Sized>(&mut self, mut work: Box<Work>, backend: &mut B) {
         work.reply.patch(STATUS_AT, work.status.map_or(0, |status| status as u32));
         work.reply.patch(work.count_at, work.done);
@@ -283,7 +284,8 @@ impl Connection {
         self.put_away(work);
     }
 
-    /// A COMPOUND that ends with its connection: what it did is kept for a repeat of it, or it was not carried out at all.
+    /// Ends a COMPOUND when its connection ends. If its reply must be cached, the reply says how far it came. Otherwise
+    /// the slot counts as unused, so that the request may be sent again.
     pub(super) fn give_up<B: NfsBackend + ?Sized>(&mut self, mut work: Box<Work>, backend: &mut B) {
         match &work.slot {
             Some(slot) if slot.is_kept => {
@@ -333,7 +335,7 @@ impl Connection {
         let encoder = &mut work.reply;
         encoder.u64(exchanged.client).u32(exchanged.sequence).u32(exchange::USE_NON_PNFS | confirmed);
         encoder.u32(0); // SP4_NONE
-        // This start of the server is one for all who reach it, whatever its address, and none other.
+        // All addresses of this start of the server belong to one server, and no other server does.
         encoder.u64(0).opaque(&verifier).opaque(&verifier);
         encoder.u32(1).opaque(DOMAIN).opaque(DOMAIN).u64(0).u32(0);
         Ok(())
@@ -354,7 +356,7 @@ impl Connection {
             shared.remove_clients(&gone);
             created
         })?;
-        // No session lasts longer than the server, none has a way back, and none RDMA.
+        // Flags: the session is not persistent, and has neither back channel nor RDMA.
         let encoder = &mut work.reply;
         encoder.raw(&created.session.id.0).u32(created.sequence).u32(0);
         created.session.fore.encode(encoder);
@@ -369,7 +371,8 @@ impl Connection {
         id: &SessionId,
         backend: &mut B,
     ) -> Result<(), Status> {
-        // RFC 8881 §18.37.3: within the session that it ends it is the last operation, and comes on a connection that is bound to it.
+        // RFC 8881 §18.37.3: in the session that it ends it must be the last operation, and come over a connection
+        // bound to that session.
         if work.session().is_some_and(|session| session.id == *id) && work.done < work.total {
             return Err(Status::NotOnlyOperation);
         }
@@ -383,7 +386,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The connection carries a session's requests: nobody need ask for that (RFC 8881 §2.10.3.1, SP4_NONE).
+    /// Binds the connection to a session. A client need not request this (RFC 8881 §2.10.3.1, SP4_NONE).
     fn bind_to(&mut self, session: Arc<Session>) {
         if !self.bound.contains(&session.id) {
             if self.bound.len() == BOUND_MAX {
@@ -394,7 +397,8 @@ impl Connection {
         self.session = Some(session);
     }
 
-    /// BIND_CONN_TO_SESSION (RFC 8881 §18.34): every connection may carry every session's requests, and none calls back.
+    /// BIND_CONN_TO_SESSION (RFC 8881 §18.34): every connection may carry the requests of every session; there are no
+    /// callbacks.
     fn bind<B: NfsBackend + ?Sized>(
         &mut self,
         work: &mut Work,
@@ -422,7 +426,8 @@ impl Connection {
     }
 }
 
-/// What may begin a COMPOUND in the place of SEQUENCE, and then is all of it (RFC 8881 §2.10.2 and §2.10.8.3).
+/// Checks an operation at the start of a COMPOUND without SEQUENCE. It must be the only operation (RFC 8881 §2.10.2 and
+/// §2.10.8.3).
 fn check_without_session(code: OpCode, total: u32) -> Result<(), Status> {
     match code {
         OpCode::ExchangeId
@@ -440,7 +445,7 @@ fn check_without_session(code: OpCode, total: u32) -> Result<(), Status> {
     }
 }
 
-/// What cannot be taken back once its result turns out to be too long.
+/// Whether an operation has an effect that cannot be undone if its result turns out to be too long.
 fn changes(code: OpCode) -> bool {
     matches!(
         code,
@@ -461,14 +466,15 @@ fn changes(code: OpCode) -> bool {
     )
 }
 
-/// What an operation costs at most, as `Transmit::charge` has it.
+/// The maximum cost of an operation, in units of `Transmit::charge`.
 fn cost(code: OpCode) -> usize {
     match code {
-        // Hundreds of entries, each with attributes and a handle; all directories above one; all clients.
+        // May encode hundreds of entries with attributes and handles, or check all parent directories, or search all
+        // clients.
         OpCode::ReadDir | OpCode::Rename | OpCode::Create | OpCode::ExchangeId | OpCode::CreateSession => {
             Transmit::TURN / 2
         }
-        // A file may be cut, and what it had put aside; all opens and locks of a file are looked at.
+        // May truncate a file and free what it had reserved, or search all opens and locks of a file.
         OpCode::SetAttr
         | OpCode::Open
         | OpCode::Remove
@@ -483,7 +489,7 @@ fn cost(code: OpCode) -> usize {
     }
 }
 
-/// A number that tells this start of a server from others.
+/// A number that identifies this start of the server.
 fn boot_of(verifier: [u8; 8]) -> u32 {
     let verifier = u64::from_be_bytes(verifier);
     (verifier >> 32) as u32 ^ verifier as u32

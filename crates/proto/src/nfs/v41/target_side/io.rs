@@ -1,4 +1,4 @@
-//! READ, WRITE and COMMIT: the path of an I/O. Nothing here allocates, locks or searches once it is warm.
+//! READ, WRITE and COMMIT: the path of an I/O. Nothing here allocates, locks or searches in the steady state.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
@@ -26,10 +26,10 @@ use crate::{
     wire::{Payload, Reader, Transmit},
 };
 
-/// What stands before and after the data of a READ in its result, and after it: status and eof, length, padding.
+/// Bytes that the result of a READ needs around its data: status, eof, length, padding.
 const READ_RESULT_LEN: usize = 20;
 
-/// How a WRITE stands once it is started.
+/// The state of a WRITE after its start.
 enum Begun {
     NeedsData(IoId),
     Step(Step),
@@ -42,13 +42,13 @@ pub(super) struct WriteUnderway {
     work: Box<Work>,
     len: u32,
     placed: u32,
-    /// Bytes of padding that came.
+    /// Bytes of padding received.
     padded: usize,
     is_too_long: bool,
 }
 
 impl WriteUnderway {
-    /// Takes data; operations that follow them wait for their end.
+    /// Accepts data. Operations after the data are kept until the WRITE has ended.
     pub(super) fn place<B: NfsBackend + ?Sized>(&mut self, bytes: &[u8], backend: &mut B) {
         let (data, after) = bytes.split_at(bytes.len().min((self.len - self.placed) as usize));
         if !data.is_empty() {
@@ -65,20 +65,20 @@ impl WriteUnderway {
         }
     }
 
-    /// Memory for as many of the next `len` bytes as are data, where nobody need see them.
+    /// Memory for those of the next `len` bytes that are data, if they need not be examined.
     pub(super) fn memory<B: NfsBackend + ?Sized>(&self, len: u32, backend: &B) -> Option<Payload> {
         let len = len.min(self.len - self.placed);
         if len == 0 { None } else { backend.memory(self.id, self.placed, len) }
     }
 
-    /// The next `len` bytes are in the memory that was named.
+    /// The next `len` bytes are in the memory that `memory` returned.
     pub(super) fn on_placed(&mut self, len: u32) {
         assert!(len <= self.len - self.placed, "more than the data that were to come");
         self.placed += len;
     }
 }
 
-/// A stateid that was found good for a file.
+/// A stateid that has been checked for a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CheckedState {
     client: u64,
@@ -109,7 +109,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of data.
+    /// Length of the data in bytes.
     #[inline]
     pub(super) fn len(self) -> u32 {
         match self {
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// A WRITE of which all data are there.
+    /// Executes a WRITE whose data are complete.
     #[inline]
     pub(super) fn write<B: NfsBackend + ?Sized>(
         &mut self,
@@ -170,8 +170,9 @@ impl Connection {
         }
     }
 
-    /// Begins the WRITE of a COMPOUND whose first operations were carried out and whose data are still to come. `Err` where nothing
-    /// of them is wanted: the COMPOUND has to be answered, or it waits for the backend.
+    /// Starts the WRITE of a COMPOUND whose earlier operations have been executed and whose data are still arriving.
+    /// `Err` if the data must be dropped: it contains the COMPOUND if that must be answered now, or `None` if it waits
+    /// for the backend.
     pub(super) fn begin_write<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -184,7 +185,7 @@ impl Connection {
             Ok(Begun::NeedsData(id)) => {
                 Ok(WriteUnderway { id, work, len: head.len, placed: 0, padded: 0, is_too_long: false })
             }
-            // It takes no data, so it fails, and nothing of what follows them is done.
+            // The backend takes no data, so the WRITE fails, and the operations after it are not executed.
             Ok(Begun::Step(Step::Queued(id))) => {
                 self.ios.park(id, work);
                 Err(None)
@@ -200,7 +201,7 @@ impl Connection {
         }
     }
 
-    /// Starts a WRITE. One without data is done.
+    /// Starts a WRITE. A WRITE without data is completed at once.
     #[inline]
     fn start_write<B: NfsBackend + ?Sized>(
         &mut self,
@@ -239,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// More of a WRITE's data, and at the record's end the WRITE itself.
+    /// Processes more of a WRITE's record, and executes the WRITE at the end of the record.
     pub(super) fn take_data<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -259,7 +260,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The record of a WRITE has ended.
+    /// Executes a WRITE at the end of its record.
     fn end_write<B: NfsBackend + ?Sized>(&mut self, now: Instant, write: WriteUnderway, backend: &mut B) {
         let WriteUnderway { id, mut work, len, placed, padded, .. } = write;
         let outcome = if placed < len || padded < padding(len as usize) {
@@ -295,7 +296,7 @@ impl Connection {
         self.write_finished(id, work, started, backend)
     }
 
-    /// The backend is done with an operation: goes on with its COMPOUND.
+    /// Continues a COMPOUND whose operation the backend has completed.
     pub(super) fn complete_io<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -309,7 +310,7 @@ impl Connection {
         self.go_on(now, work, outcome, backend);
     }
 
-    /// Gives up all that waits, since the connection is gone.
+    /// Ends all waiting COMPOUNDs because the connection is lost.
     pub(super) fn abort_all<B: NfsBackend + ?Sized>(&mut self, backend: &mut B) {
         if let Incoming::WriteData(write) = core::mem::replace(&mut self.incoming, Incoming::Skip) {
             self.ios.end(write.id);
@@ -324,7 +325,7 @@ impl Connection {
         }
     }
 
-    /// The file of an I/O, which its stateid allows.
+    /// Opens the file of an I/O, if the stateid allows the I/O.
     #[inline]
     pub(super) fn open_for_io<B: NfsBackend + ?Sized>(
         &mut self,
@@ -340,7 +341,7 @@ impl Connection {
         open(reached, writes, backend)
     }
 
-    /// Whether a stateid is good for an I/O on a file. What was found good stays so until somebody opens, closes or locks.
+    /// Checks whether a stateid allows an I/O on a file. The result is cached until any open or lock changes.
     #[inline]
     pub(super) fn check_state<B: NfsBackend + ?Sized>(
         &mut self,
@@ -354,7 +355,7 @@ impl Connection {
         if is_checked(&self.checked, session, state, file, writes) {
             return Ok(());
         }
-        // Before the look, so that a change during it is seen.
+        // Read the epoch first, so that a change during the check is noticed.
         let (client, epoch) = (session.client, session.epoch.load(Relaxed));
         let named = work.named_state(state)?;
         with_shared(backend, |shared| shared.opens.check_io(client, file, &named, writes))?;
@@ -363,13 +364,13 @@ impl Connection {
     }
 }
 
-/// Where the check of a stateid is kept.
+/// The position of a stateid in the cache of checks.
 #[inline]
 fn place_of(state: &StateId) -> usize {
     usize::from(state.other[11]) % CHECKED
 }
 
-/// Whether a stateid was found good for such an I/O, and nobody has opened, closed or locked since.
+/// Whether the cache shows that the stateid allows such an I/O, and no open or lock has changed since.
 #[inline]
 pub(super) fn is_checked(
     checked: &[CheckedState; CHECKED],
@@ -404,7 +405,7 @@ pub(super) fn open<B: NfsBackend + ?Sized>(
     }
 }
 
-/// What a READ of a file of `size` bytes gives, with `room` bytes for its result.
+/// The range of a READ from a file of `size` bytes, with at most `room` bytes for its result.
 #[inline]
 pub(super) fn read_range(asked: &ReadArguments, size: u64, room: usize) -> (Kind, UnitOp) {
     let left = size.saturating_sub(asked.offset);
@@ -436,7 +437,7 @@ fn io_done<B: NfsBackend + ?Sized>(
     Ok(())
 }
 
-/// Puts what an I/O gave; the data of a READ follow.
+/// Encodes the result of an I/O. The data of a READ must follow.
 #[inline]
 pub(super) fn put_result<B: NfsBackend + ?Sized>(
     reply: &mut Encoder,
@@ -446,14 +447,14 @@ pub(super) fn put_result<B: NfsBackend + ?Sized>(
 ) -> Option<Payload> {
     match kind {
         Kind::Read { len, eof } => {
-            // The file may have become shorter since its size was looked at.
+            // The file may have been truncated since its size was read.
             let got = data.as_ref().map_or(0, Payload::len);
             let data = data.map(|data| if got > len as usize { data.slice(0, len as usize) } else { data });
             reply.boolean(eof || got < len as usize).u32(len.min(got as u32));
             data
         }
         Kind::Write { len, stability } => {
-            // The backend knows durable or not; durable data come with durable attributes.
+            // The backend distinguishes only durable or not. Durable data come with durable attributes.
             let committed = if stability == Stability::Unstable { stability } else { Stability::FileSync };
             reply.u32(len).u32(committed as u32).raw(&backend.write_verifier());
             None
@@ -466,7 +467,7 @@ pub(super) fn put_result<B: NfsBackend + ?Sized>(
     }
 }
 
-/// Operations that the backend has, by their `IoId`, and the COMPOUNDs that wait for them.
+/// Outstanding operations of the backend, by their `IoId`, and the COMPOUNDs that wait for them.
 #[derive(Debug)]
 pub(super) struct IoTable {
     slots: Slab<Outstanding>,
@@ -495,7 +496,7 @@ impl IoTable {
         self.slots.remove(id as usize).kind
     }
 
-    /// A COMPOUND waits for an operation.
+    /// Lets a COMPOUND wait for an operation.
     pub(super) fn park(&mut self, id: IoId, work: Box<Work>) {
         self.slots[id as usize].work = Some(work);
     }

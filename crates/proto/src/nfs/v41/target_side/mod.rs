@@ -1,4 +1,4 @@
-//! The server's side of a connection: from a record to the COMPOUND in it, and every answer that is RPC's own (RFC 5531 §9).
+//! The server's side of a connection: from a record to its COMPOUND, and the replies of RPC itself (RFC 5531 §9).
 
 mod direct;
 mod interpreter;
@@ -27,59 +27,59 @@ use crate::{
     wire::{Payload, Reader, Transmit},
 };
 
-/// How a connection is served.
+/// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub peer: Peer,
     pub handles: Handles,
-    /// READs, WRITEs and COMMITs that the backend may have queued at a time; beyond it they are answered `Delay`.
+    /// Maximum READs, WRITEs and COMMITs queued in the backend. Further ones get `Delay`.
     pub max_outstanding: u32,
 }
 
 impl Config {
-    /// `handles` has the server's key, which no peer must be able to guess.
+    /// `handles` contains the server's key, which no peer must be able to guess.
     pub fn new(handles: Handles) -> Self {
         Self { peer: Peer::default(), handles, max_outstanding: 4096 }
     }
 }
 
-/// One connection of a client.
+/// A connection of a client.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
     rpc: Server,
     incoming: Incoming,
-    /// First bytes of a record that did not come whole.
+    /// The first bytes of an incomplete record.
     held: Vec<u8>,
-    /// The entries of a directory listing, and attributes to be compared.
+    /// The entries of a directory listing, or attributes to compare.
     scratch: Encoder,
     ios: IoTable,
-    /// COMPOUNDs that are done, for the next ones.
-    #[allow(clippy::vec_box)] // They wait in boxes, so they move by name alone.
+    /// Completed COMPOUNDs, to be reused.
+    #[allow(clippy::vec_box)] // Boxed, so that moving one copies only a pointer.
     spare: Vec<Box<Work>>,
     last_caller: LastCaller,
     admissions: Admissions,
     /// The session of the last SEQUENCE.
     session: Option<Arc<Session>>,
-    /// Sessions that the connection is bound to, the newest last.
+    /// Sessions that the connection is bound to; the newest is last.
     bound: Vec<SessionId>,
     checked: [CheckedState; CHECKED],
 }
 
-/// Sessions that a connection is bound to at a time: of more it forgets the oldest. A client has one.
+/// Maximum sessions that a connection is bound to. Beyond it the oldest is forgotten. A client usually has one.
 const BOUND_MAX: usize = 256;
-/// Stateids whose check is kept.
+/// Number of stateids whose check is cached.
 const CHECKED: usize = 8;
 
-/// What the rest of the current record is.
+/// How to process the rest of the current record.
 #[derive(Debug)]
 enum Incoming {
-    /// The head of a call, which may turn out to be a WRITE whose data need not wait for its end.
+    /// The head of a call. If it is a WRITE, its data are processed as they arrive.
     Head,
-    /// A call that is carried out when all of it is there.
+    /// A call that is executed when it is complete.
     Call,
     WriteData(WriteUnderway),
-    /// The rest of a call that was answered already.
+    /// The rest of a call that has been answered.
     Skip,
 }
 
@@ -110,7 +110,7 @@ impl Connection {
         backend: &mut B,
     ) -> Result<(), Violation> {
         if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
-            // The rest of a head that came split, with data behind it that are not to be held.
+            // The bytes complete a split head and may also contain data, which must not be buffered.
             let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
             self.take_piece(now, Piece { bytes: head, end: false }, backend)?;
             return self.take_piece(now, Piece { bytes: rest, end: piece.end }, backend);
@@ -141,7 +141,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Looks at the bytes of a record so far; false when they have to wait for more.
+    /// Processes the bytes of a record so far; false if more are needed.
     fn take_head<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Only who has a session may send more than heads.
+    /// Buffers bytes. Only a peer with a session may send more than `MAX_CONTROL_LEN`.
     fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let longest = if self.session.is_some() { MAX_IO_BYTES + MAX_CONTROL_LEN } else { MAX_CONTROL_LEN };
         if self.held.len() + bytes.len() > longest as usize {
@@ -169,7 +169,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Carries out a call of which all bytes are there.
+    /// Executes a complete call.
     fn take_call<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -217,8 +217,7 @@ impl Connection {
         self.last_caller.decode(call.credential).map_err(|status| RpcError::Authentication(status as u32))
     }
 
-    /// Looks whether a record that is not all there is SEQUENCE, PUTFH, WRITE, and begins it; false when it has to wait for more
-    /// bytes.
+    /// Starts a COMPOUND of SEQUENCE, PUTFH and WRITE whose record is incomplete; false if more bytes are needed.
     fn take_write_head<B: NfsBackend + ?Sized>(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> bool {
         let mut reader = Reader::new(bytes);
         let call = match Call::decode(&mut reader) {
@@ -272,7 +271,8 @@ impl Connection {
         true
     }
 
-    /// Bytes that are not the head of a WRITE yet: false, to wait for more, and not for a head longer than any.
+    /// Returns false because the bytes are not the head of a WRITE. If they are longer than any head, stops looking for
+    /// one.
     fn is_no_write(&mut self, bytes: &[u8]) -> bool {
         if bytes.len() >= MAX_HEAD_LEN {
             self.incoming = Incoming::Call;
@@ -281,8 +281,8 @@ impl Connection {
     }
 }
 
-/// The WRITE of a COMPOUND that begins with SEQUENCE, PUTFH, WRITE; `None` of any other. A request whose reply is kept for repeats is
-/// carried out as a whole.
+/// The WRITE of a COMPOUND that starts with SEQUENCE, PUTFH, WRITE; `None` for any other COMPOUND. A request whose
+/// reply must be cached is always executed as a whole.
 fn write_in(head: &CompoundHead<'_>, reader: &mut Reader<'_>) -> Result<Option<WriteHead>, Garbage> {
     if head.operations < 3 || reader.u32_be()? != OpCode::Sequence as u32 {
         return Ok(None);
@@ -346,7 +346,7 @@ impl<B: NfsBackend + ?Sized> Target<B> for Connection {
     }
 
     fn is_closing(&self) -> bool {
-        false // An NFS client just closes.
+        false // NFS clients close the connection without notice.
     }
 
     fn disconnected(&mut self, _now: Instant, backend: &mut B) {

@@ -1,4 +1,4 @@
-//! Operations on what clients have opened and locked (RFC 8881 §9).
+//! Operations on opens and locks (RFC 8881 §9).
 
 use super::{
     places::{changing, check_directory, check_name, with_files},
@@ -162,7 +162,7 @@ fn put_denied(denied: &Denied, encoder: &mut Encoder) {
     encoder.u64(denied.client).opaque(&denied.owner);
 }
 
-/// Only regular files are locked.
+/// Checks that a file is a regular file, because others cannot be locked.
 fn check_regular<B: NfsBackend + ?Sized>(now: Instant, reached: &Reached, backend: &mut B) -> Result<(), Status> {
     let kind = with_files(now, reached, backend, |files, _| Ok(files.names.attributes(reached.file)?.kind))?;
     check_kind(kind)
@@ -177,14 +177,14 @@ fn check_kind(kind: FileType) -> Result<(), Status> {
     }
 }
 
-/// The access without what is wanted of delegations.
+/// Checks access and deny, and returns the access without the wishes about delegations.
 fn check_share(access: u32, deny: u32) -> Result<u32, Status> {
     let share = access & share::BOTH;
     let is_known = access & !(share::BOTH | share::WANTS) == 0 && deny <= share::BOTH;
     if is_known && share != 0 { Ok(share) } else { Err(Status::Invalid) }
 }
 
-/// What was opened.
+/// The result of an OPEN.
 struct Opened {
     file: FileId,
     state: StateId,
@@ -210,7 +210,7 @@ fn open<B: NfsBackend + ?Sized>(
     }
     let reached = match work.place()? {
         Place::File(reached) => reached,
-        // The exports, which are directories, and nothing else is there.
+        // There are only the exports, which are directories.
         Place::Roots if asked.how == OpenHow::NoCreate => return Err(Status::IsDirectory),
         Place::Roots => return Err(Status::ReadOnly),
     };
@@ -232,7 +232,7 @@ fn open<B: NfsBackend + ?Sized>(
     Ok(())
 }
 
-/// An OPEN, for the time of one step of the export's files.
+/// The parameters of an OPEN while it uses the export's files.
 struct Opening<'a> {
     now: Instant,
     client: u64,
@@ -245,7 +245,7 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn open(&self, files: &mut Files<'_>, caller: &Caller) -> Result<Opened, Status> {
-        // RFC 8881 §18.51.3: who has not said that nothing is left to reclaim opens nothing new.
+        // RFC 8881 §18.51.3: a client must not open anything new before RECLAIM_COMPLETE.
         if !files.state.v41.clients.is_reclaimed(self.client) {
             return Err(Status::Grace);
         }
@@ -262,7 +262,7 @@ impl Opening<'_> {
                 OpenHow::NoCreate => self.open_existing(files, caller, file, change, SetAttributes::default()),
                 OpenHow::Guarded(_) => Err(Status::Exists),
                 OpenHow::Unchecked(raw) => {
-                    // Of a file that is there, only its being emptied is asked for.
+                    // The only attribute that applies to an existing file is a size of 0.
                     let size = raw.to_set(self.minor)?.size.filter(|size| *size == 0);
                     let set = SetAttributes { size, ..SetAttributes::default() };
                     self.open_existing(files, caller, file, change, set)
@@ -304,7 +304,7 @@ impl Opening<'_> {
         self.opened(files, file, change, was_set(&set))
     }
 
-    /// Opens a file that was there before, with `set` of its size.
+    /// Opens an existing file; `set` may contain a size.
     fn open_existing(
         &self,
         files: &mut Files<'_>,
@@ -315,7 +315,7 @@ impl Opening<'_> {
     ) -> Result<Opened, Status> {
         let attributes = files.names.attributes(file)?;
         check_kind(attributes.kind)?;
-        // An owner that reopens a file by its handle has been let in before (RFC 8881 §18.16.3).
+        // An owner that reopens its file by handle has been granted access before (RFC 8881 §18.16.3).
         let is_reopened = self.asked.claim == Claim::File && caller.who.uid == attributes.uid;
         if !is_reopened {
             let granted = files.names.access(caller, file, access::READ | access::MODIFY | access::EXECUTE)?;
@@ -346,7 +346,7 @@ impl Opening<'_> {
     }
 }
 
-/// RFC 8881 §18.16.3: a client that says what it wants is told why there is no delegation.
+/// RFC 8881 §18.16.3: a client that stated its wishes gets the reason why there is no delegation.
 fn put_no_delegation(wants: u32, encoder: &mut Encoder) {
     match wants & 0xff00 {
         0 => drop(encoder.u32(DELEGATE_NONE)),

@@ -26,16 +26,16 @@ use crate::{
     wire::Reader,
 };
 
-/// Number of the first export in the directory above all.
+/// Number of the first export in the directory above all exports.
 const FIRST_EXPORT: u64 = 3;
-/// What stands around the entries of a listing: verifier, end of list, eof.
+/// Length of a listing without its entries: verifier, end of list, eof.
 const LISTING_FRAME_LEN: usize = 8 + 4 + 4;
-/// All rights that ACCESS may ask for (RFC 8881 §18.1).
+/// All rights that ACCESS may query (RFC 8881 §18.1).
 const ALL_RIGHTS: u32 = 0x3f;
-/// Cookies that no listing has (RFC 8881 §18.23.3).
+/// Cookies that are never assigned (RFC 8881 §18.23.3).
 const RESERVED_COOKIES: core::ops::RangeInclusive<u64> = 1..=2;
 
-/// Uses the files of an export; what is done in one call is one step to everybody else.
+/// Uses the files of an export. To other connections everything that happens in one call is atomic.
 pub(super) fn with_files<B: NfsBackend + ?Sized, T>(
     now: Instant,
     reached: &Reached,
@@ -152,7 +152,7 @@ impl Connection {
             }
             Operation::SetAttr { state, attributes } => {
                 let set = self.set_attributes(now, work, state, attributes, backend);
-                // RFC 8881 §18.30: the result says what was set, also where nothing was.
+                // RFC 8881 §18.30: the result says what was set, even if nothing was.
                 set.unwrap_or_default().encode(&mut work.reply);
                 set?;
             }
@@ -161,7 +161,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The place of a name in the current directory.
+    /// Looks up a name in the current directory.
     fn look_up<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -226,7 +226,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether attributes have the values that a client has seen.
+    /// Whether attributes have the values that a client sent.
     fn is_same<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -360,13 +360,13 @@ impl Connection {
     }
 }
 
-/// Entries of a listing under construction.
+/// The entries of a listing under construction.
 struct Entries {
     begin: usize,
     room: usize,
     names: usize,
     names_len: usize,
-    /// An entry did not fit.
+    /// Whether an entry did not fit.
     refused: bool,
 }
 
@@ -375,7 +375,7 @@ impl Entries {
         reply.len() == self.begin
     }
 
-    /// Puts an entry, or says that there is no room for it. The limit on names is a hint: one entry is always given.
+    /// Encodes an entry; false if it does not fit. The limit on names is a hint, so one entry is always returned.
     fn put(
         &mut self,
         reply: &mut Encoder,
@@ -411,12 +411,12 @@ fn put_entry(
     let mut shown = Shown { attributes, handle, fsid: (0, 0), mounted_on: 0, file_system: None, minor };
     match show(&mut shown, export, names, file) {
         Ok(()) => shown.encode(wanted, encoder),
-        // It is listed, so it is there; without attributes it is listed all the same.
+        // The entry exists, so it is listed even without attributes.
         Err(_) => shown.encode(Bitmap::default(), encoder),
     }
 }
 
-/// Fills in what is known of an export's file.
+/// Fills in the attributes of an export's file.
 fn show(shown: &mut Shown<'_>, export: ExportId, names: &dyn NameSpace, file: FileId) -> Result<(), Status> {
     shown.attributes = names.attributes(file)?;
     shown.fsid = fsid(export);
@@ -506,7 +506,7 @@ fn on_names<B: NfsBackend + ?Sized>(
     Ok(())
 }
 
-/// Changes names in a directory, and tells how that changed the directory.
+/// Changes names in a directory, and returns the directory's change attribute before and after.
 pub(super) fn changing<T>(
     names: &mut dyn NameSpace,
     directory: FileId,
@@ -518,7 +518,7 @@ pub(super) fn changing<T>(
     Ok((changed, ChangeInfo { before, after }))
 }
 
-/// What stands above the current directory.
+/// The parent of the current directory.
 fn parent<B: NfsBackend + ?Sized>(now: Instant, work: &Work, backend: &mut B) -> Result<Place, Status> {
     match work.place()? {
         Place::Roots => Err(Status::NoEntry),
@@ -532,7 +532,8 @@ fn parent<B: NfsBackend + ?Sized>(now: Instant, work: &Work, backend: &mut B) ->
     }
 }
 
-/// RFC 8881 §18.29.3 and §18.45.3: the flavours, best first; the current handle is used up.
+/// Encodes the authentication flavors in order of preference. The current file handle is consumed (RFC 8881 §18.29.3
+/// and §18.45.3).
 fn put_flavors(work: &mut Work) {
     work.reply.u32(2).u32(AUTH_SYS).u32(AUTH_NONE);
     work.current = None;
@@ -547,7 +548,7 @@ pub(super) fn check_directory(names: &dyn NameSpace, file: FileId) -> Result<(),
     }
 }
 
-/// RFC 8881 §14.5 and §18.13.4: `.` and `..` are not names.
+/// RFC 8881 §14.5 and §18.13.4: `.` and `..` are not valid names.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
     if name.len() > MAX_NAME_LEN {
         Err(Status::NameTooLong)
@@ -562,7 +563,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
     }
 }
 
-/// An export is shown by its path without the slash at its front.
+/// The name of an export in the root directory: its path without the leading slash.
 fn name_of(export: &Export) -> &[u8] {
     export.path.trim_start_matches('/').as_bytes()
 }
@@ -571,7 +572,7 @@ fn fsid(export: ExportId) -> (u64, u64) {
     (u64::from(export) + 1, 0)
 }
 
-/// Of the directory above all exports.
+/// Attributes of the directory above all exports.
 fn roots_attributes() -> Attributes {
     let time = Time::default();
     Attributes {

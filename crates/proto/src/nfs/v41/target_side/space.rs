@@ -1,4 +1,4 @@
-//! Holes of a file and room for it: SEEK, ALLOCATE and DEALLOCATE of minor version 2 (RFC 7862 §15).
+//! Holes and space of a file: SEEK, ALLOCATE and DEALLOCATE of minor version 2 (RFC 7862 §15).
 
 use super::{
     Connection,
@@ -16,11 +16,11 @@ use crate::{
     },
 };
 
-/// Runs of data or of zeros that a SEEK looks at.
+/// Maximum runs of data or zeros that a SEEK examines.
 const SEEK_RUNS_MAX: usize = 64;
 
 impl Connection {
-    /// SEEK (RFC 7862 §15.11). What is not known to be a hole is data.
+    /// SEEK (RFC 7862 §15.11). What is not known to be a hole counts as data.
     pub(super) fn seek<B: NfsBackend + ?Sized>(
         &mut self,
         work: &mut Work,
@@ -38,13 +38,13 @@ impl Connection {
             Content::Data => asked.offset,
             Content::Hole => size,
         };
-        // Behind its end every file has a hole.
+        // Every file has a hole at its end.
         work.reply.boolean(found >= size).u64(found);
         Ok(())
     }
 
-    /// ALLOCATE and DEALLOCATE (RFC 7862 §15.1 and §15.4). A file becomes longer where room is to be behind its end. The results
-    /// have no verifier by which a client would learn that something was lost, so what was done is there to stay.
+    /// ALLOCATE and DEALLOCATE (RFC 7862 §15.1 and §15.4). ALLOCATE beyond the end of a file extends it. The changes
+    /// are durable before the reply, because the results have no verifier that would tell a client of a loss.
     pub(super) fn change_space<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -73,7 +73,8 @@ impl Connection {
     }
 }
 
-/// Where the first run of a kind begins, `size` where there is none. Where it would have to look too far all that follows is data.
+/// The start of the first run of the wanted kind; `size` if there is none. After `SEEK_RUNS_MAX` runs the rest counts
+/// as data.
 fn first_run<B: NfsBackend + ?Sized>(backend: &B, unit: UnitId, offset: u64, size: u64, wanted: Content) -> u64 {
     let mut at = offset;
     for _ in 0..SEEK_RUNS_MAX {

@@ -1,4 +1,4 @@
-//! A COMPOUND under way: where it stands, what it is about, and its reply so far.
+//! A COMPOUND in progress: its state, its file handles and its reply so far.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -18,47 +18,48 @@ use crate::{
     wire::{Payload, Reader, Transmit},
 };
 
-/// Where the status stands in a reply: behind the record's mark and RPC's head.
+/// Position of the status in a reply, after the record's mark and the head of RPC.
 pub(super) const STATUS_AT: usize = 28;
-/// More than the result of any operation that changes something, so that there is room for it before it is done.
+/// An upper limit for the result of any operation that changes something. The space is reserved before the operation.
 const CHANGE_RESULT_LEN: usize = 256;
-/// Replies whose memory is kept for later ones, in bytes.
+/// Maximum length in bytes of a reply whose memory is kept for reuse.
 pub(super) const SPARE_LEN: usize = 4096;
 /// Number of the directory above all exports.
 pub(super) const ROOTS_NUMBER: u64 = 1;
-/// Stands for an export in its handle.
+/// In place of an export in the handle of the directory above all exports.
 pub(super) const NO_EXPORT: ExportId = ExportId::MAX;
 
-/// A COMPOUND under way. It is taken from the connection's spare ones and goes back there.
+/// A COMPOUND in progress. It is taken from the connection's spare ones and returned there.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) xid: Xid,
     pub(super) who: Credentials,
     pub(super) minor: u32,
     pub(super) total: u32,
-    /// Operations of which results stand in the reply.
+    /// Number of operations whose results are in the reply.
     pub(super) done: u32,
     pub(super) stop_at: u32,
     pub(super) status: Option<Status>,
     pub(super) reply: Encoder,
     pub(super) count_at: usize,
-    /// Where the result of the operation under way begins.
+    /// Position of the current operation's result.
     pub(super) result_at: usize,
-    /// Data that stand in the reply by name, and where; and how many bytes they add.
+    /// Payloads that the reply refers to, and their positions.
     pub(super) splices: Vec<(usize, Payload)>,
+    /// Length of these payloads in bytes, with padding.
     pub(super) spliced: usize,
-    /// The operations that wait for the one under way.
+    /// The operations that wait for the current one.
     pub(super) rest: Vec<u8>,
-    /// A request whose reply is kept: a repeat has to say the same.
+    /// The request, if its reply must be cached: a repeat must be the same.
     pub(super) request: Vec<u8>,
     pub(super) current: Option<Place>,
     pub(super) saved: Option<Place>,
     pub(super) state: StateId,
     pub(super) saved_state: StateId,
     pub(super) slot: Option<Slot>,
-    /// The request is a repeat whose reply was not kept: nothing further is done.
+    /// The request is a repeat whose reply was not cached, so nothing more is executed.
     pub(super) is_uncached_repeat: bool,
-    /// The answer was sent as it was kept.
+    /// The cached reply has been sent.
     pub(super) is_answered: bool,
 }
 
@@ -72,27 +73,27 @@ pub(super) struct Slot {
 }
 
 impl Work {
-    /// Stops before the operation that follows the first `count`.
+    /// Pauses the COMPOUND after its first `count` operations.
     pub(super) fn pause_after(&mut self, count: u32) {
         self.stop_at = count;
     }
 
-    /// Begins the result of the WRITE before which it was paused.
+    /// Starts the result of the WRITE before which the COMPOUND was paused.
     pub(super) fn begin_write_result(&mut self) {
         self.begin_result(OpCode::Write as u32);
     }
 
-    /// The operation under way failed.
+    /// Ends the current operation with an error.
     pub(super) fn fail(&mut self, status: Status) {
         self.end_result(Err(status));
     }
 
-    /// The file or directory that operations are about.
+    /// The current file or directory.
     pub(super) fn place(&self) -> Result<Place, Status> {
         self.current.ok_or(Status::NoFileHandle)
     }
 
-    /// As `place`, of an export.
+    /// As `place`, but it must be in an export.
     pub(super) fn file(&self) -> Result<Reached, Status> {
         match self.place()? {
             Place::File(reached) => Ok(reached),
@@ -100,7 +101,7 @@ impl Work {
         }
     }
 
-    /// The stateid that an operation names, which may be the current one (RFC 8881 §16.2.3.1.2).
+    /// Resolves a stateid, which may refer to the current one (RFC 8881 §16.2.3.1.2).
     pub(super) fn named_state(&self, state: &StateId) -> Result<StateId, Status> {
         match state {
             state if *state != StateId::CURRENT => Ok(*state),
@@ -109,7 +110,7 @@ impl Work {
         }
     }
 
-    /// The client, where the request has a session.
+    /// The client, if the request has a session.
     pub(super) fn client(&self) -> Result<u64, Status> {
         self.slot.as_ref().map(|slot| slot.session.client).ok_or(Status::OperationNotInSession)
     }
@@ -119,14 +120,14 @@ impl Work {
         self.slot.as_ref().map(|slot| &slot.session)
     }
 
-    /// The request has a slot of its session: puts the result of SEQUENCE.
+    /// Notes the request's slot, and encodes the result of SEQUENCE.
     #[inline]
     pub(super) fn take_slot(&mut self, session: Arc<Session>, asked: &SequenceArguments) {
         put_sequence(&mut self.reply, &session, asked);
         self.slot = Some(Slot { session, number: asked.slot, seqid: asked.seqid, is_kept: asked.cache_this });
     }
 
-    /// Room for what is still to be put, as the session's channel was agreed.
+    /// Bytes left in the reply according to the session's limits.
     pub(super) fn room(&self) -> usize {
         let most = self.session().map_or(SPARE_LEN, |session| session.fore.max_response as usize);
         most.saturating_sub(self.len())
@@ -136,14 +137,14 @@ impl Work {
         self.reply.len() - 4 + self.spliced
     }
 
-    /// Puts data by name, with their padding.
+    /// Adds a payload and its padding by reference.
     pub(super) fn splice(&mut self, data: Payload) {
         let len = data.len();
         self.spliced += len + padding(len);
         self.splices.push((self.reply.len(), data));
     }
 
-    /// Begins the result of the next operation.
+    /// Starts the result of the next operation.
     #[inline]
     pub(super) fn begin_result(&mut self, number: u32) {
         self.result_at = self.reply.len();
@@ -151,8 +152,8 @@ impl Work {
         self.done += 1;
     }
 
-    /// What an operation came to, as its result says it. Where it failed nothing but the status is left, but for what is in the way of a
-    /// lock.
+    /// Ends the result of an operation. If it failed, only the status stays in the result, except for the conflicting
+    /// lock of a denied lock.
     pub(super) fn end_result(&mut self, outcome: Result<(), Status>) {
         let outcome = outcome.and_then(|()| self.check_length());
         let Err(status) = outcome else { return };
@@ -167,7 +168,7 @@ impl Work {
         self.status = Some(status);
     }
 
-    /// Whether the reply is still one that the session allows.
+    /// Checks whether the reply is within the session's limits.
     #[inline]
     pub(super) fn check_length(&self) -> Result<(), Status> {
         let Some(Slot { session, is_kept, .. }) = &self.slot else { return Ok(()) };
@@ -178,7 +179,7 @@ impl Work {
         }
     }
 
-    /// As `check_length`, before something is changed.
+    /// As `check_length`, before an operation that changes something.
     pub(super) fn check_room_to_change(&self) -> Result<(), Status> {
         let Some(Slot { session, is_kept, .. }) = &self.slot else { return Ok(()) };
         match self.len() + CHANGE_RESULT_LEN {
@@ -190,14 +191,14 @@ impl Work {
 }
 
 impl Work {
-    /// Notes what a repeat of the request has to say.
+    /// Notes the start of the request, with which a repeat is compared.
     pub(super) fn note_request(&mut self, mut arguments: Reader<'_>) {
         self.request.clear();
         let len = arguments.remaining().min(CHECKED_LEN);
         self.request.extend_from_slice(arguments.take(len).unwrap_or_default());
     }
 
-    /// The reply in one piece, for the cache: its data are few.
+    /// The whole reply in one buffer, for the cache. It is short.
     pub(super) fn whole_reply(&self) -> Vec<u8> {
         let mut whole = Vec::with_capacity((MAX_CACHED_LEN as usize).min(self.len() + 4));
         let mut at = 0;
@@ -233,7 +234,7 @@ impl Work {
         self.state = StateId::ANONYMOUS;
     }
 
-    /// The saved file, which has to be in the same export as the current one.
+    /// The saved file, which must be in the same export as the current one.
     pub(super) fn saved_file(&self, current: &Reached) -> Result<FileId, Status> {
         match self.saved.ok_or(Status::NoFileHandle)? {
             Place::File(saved) if saved.export == current.export => Ok(saved.file),
@@ -249,7 +250,7 @@ pub(super) fn put_sequence(reply: &mut Encoder, session: &Session, asked: &Seque
     reply.raw(&asked.session.0).words([asked.seqid, asked.slot, highest, highest, 0]);
 }
 
-/// What a file handle leads to.
+/// What a file handle refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     /// The directory above all exports.
@@ -257,7 +258,7 @@ pub(super) enum Place {
     File(Reached),
 }
 
-/// A file that a caller may reach, and as whom.
+/// A file that a caller may access, and with whose rights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reached {
     pub(super) export: ExportId,
@@ -280,21 +281,21 @@ impl Reached {
         Place::File(Self { file, ..*self })
     }
 
-    /// It may be changed.
+    /// Checks that the file may be changed.
     pub(super) fn check_writable(&self) -> Result<(), Status> {
         if self.access.read_only { Err(Status::ReadOnly) } else { Ok(()) }
     }
 }
 
-/// How an operation stands.
+/// The state of an operation.
 #[derive(Debug)]
 pub(super) enum Step {
     Done,
-    /// The backend has it; the rest of the COMPOUND waits.
+    /// Queued in the backend; the rest of the COMPOUND waits.
     Queued(IoId),
 }
 
-/// Calls `use_it` with what all connections share.
+/// Calls `use_it` with the state that all connections share.
 pub(super) fn with_shared<B: NfsBackend + ?Sized, T>(
     backend: &mut B,
     use_it: impl FnOnce(&mut Shared) -> Result<T, Status>,
