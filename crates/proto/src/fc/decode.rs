@@ -1,4 +1,4 @@
-//! What the stream carries in words, for people who read traces.
+//! The contents of a stream as text, for traces.
 
 use alloc::{format, string::String};
 
@@ -9,8 +9,8 @@ use super::{
 };
 use crate::Violation;
 
-/// Describes what stands at the front of `bytes` and tells how many bytes it takes; `None` where it is cut off. `words` does so with a
-/// frame of the FC-4 from its header and the data in it, and gives `None` for one that is not its own.
+/// Describes what is at the start of `bytes`, and returns its length in bytes; `None` if more bytes are needed. `words`
+/// describes a frame of the FC-4 from its header and data, and returns `None` for other frames.
 pub fn describe(
     bytes: &[u8],
     words: impl FnOnce(&Header, &[u8]) -> Result<Option<String>, Violation>,
@@ -41,7 +41,7 @@ pub fn describe(
     Ok(Some((bytes.len() - input.len(), if data_len == 0 { words } else { format!("{words} data={data_len}") })))
 }
 
-/// Link services, and whatever else is not an FC-4's.
+/// Describes link services and other frames that do not belong to an FC-4.
 fn services(header: &Header, data: &[u8]) -> String {
     match (header.kind, header.r_ctl) {
         (kind::ELS, _) => format!("ELS {}", data.first().map_or("without bytes", |code| command::name(*code))),

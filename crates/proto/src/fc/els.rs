@@ -1,6 +1,5 @@
-//! Extended link services (FC-LS-4): logins and what ends them.
-//!
-//! Basic link services (FC-FS-5): an exchange is aborted, and that is accepted.
+//! Extended link services (FC-LS-4): logins and logouts. Basic link services (FC-FS-5): the abort of an exchange and
+//! its answers.
 
 use super::{
     Port,
@@ -33,7 +32,7 @@ pub mod command {
     }
 }
 
-/// Why a service is rejected: reason code and explanation of LS_RJT.
+/// Why a service is rejected: reason code and explanation of an LS_RJT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
     pub reason: u8,
@@ -54,7 +53,7 @@ impl Rejection {
         [command::LS_RJT, 0, 0, 0, 0, self.reason, self.explanation, 0]
     }
 
-    /// What it means for a login.
+    /// The violation that an LS_RJT means for a login.
     pub fn violation(payload: &[u8]) -> Violation {
         let rejection = match payload {
             [_, _, _, _, _, reason, explanation, ..] => Self { reason: *reason, explanation: *explanation },
@@ -75,20 +74,22 @@ pub fn short() -> Violation {
     malformed!("FC-LS-4 ELS payload: a link service that is too short")
 }
 
-/// Bytes of FLOGI and PLOGI and of their accepts.
+/// Length in bytes of FLOGI, PLOGI and their accepts.
 pub const LOGIN_LEN: usize = 116;
 
-/// Common features: continuously increasing relative offset; sent by an F_Port.
+/// Common features: continuously increasing relative offset.
 const CONTINUOUSLY_INCREASING: u16 = 0x8000;
+/// Common features: sent by an F_Port.
 const F_PORT: u16 = 0x1000;
 const CLASS_VALID: u16 = 0x8000;
-/// Where the parameters of class 3 begin.
+/// Offset of the class 3 parameters.
 const CLASS_3: usize = 68;
-/// E_D_TOV and R_A_TOV in ms, as every fabric has them.
+/// E_D_TOV in ms, with the usual value.
 const E_D_TOV_MS: u32 = 2000;
+/// R_A_TOV in ms, with the usual value.
 const R_A_TOV_MS: u32 = 10_000;
 
-/// FLOGI, PLOGI or the accept of one.
+/// Encodes FLOGI, PLOGI or their accept.
 pub fn encode_login(command: u8, port: &Port, is_fabric: bool) -> [u8; LOGIN_LEN] {
     let mut bytes = [0; LOGIN_LEN];
     let features = if is_fabric { F_PORT } else { CONTINUOUSLY_INCREASING };
@@ -101,7 +102,7 @@ pub fn encode_login(command: u8, port: &Port, is_fabric: bool) -> [u8; LOGIN_LEN
     if is_fabric {
         bytes[12..16].copy_from_slice(&R_A_TOV_MS.to_be_bytes());
     } else {
-        // Total concurrent sequences, relative offset of solicited data.
+        // Total concurrent sequences; relative offset of solicited data.
         bytes[12..16].copy_from_slice(&[0, 255, 0, 2]);
     }
     bytes[16..20].copy_from_slice(&E_D_TOV_MS.to_be_bytes());
@@ -109,13 +110,13 @@ pub fn encode_login(command: u8, port: &Port, is_fabric: bool) -> [u8; LOGIN_LEN
     bytes[28..36].copy_from_slice(&port.node_name.0.to_be_bytes());
     bytes[CLASS_3..CLASS_3 + 2].copy_from_slice(&CLASS_VALID.to_be_bytes());
     bytes[CLASS_3 + 6..CLASS_3 + 8].copy_from_slice(&port.frame_data_len.to_be_bytes());
-    // Concurrent sequences, and open sequences of an exchange.
+    // Concurrent sequences, and open sequences per exchange.
     bytes[CLASS_3 + 8..CLASS_3 + 10].copy_from_slice(&255_u16.to_be_bytes());
     bytes[CLASS_3 + 12..CLASS_3 + 14].copy_from_slice(&1_u16.to_be_bytes());
     bytes
 }
 
-/// The other port, as its login or its accept describes it.
+/// Parses the other port's login or accept.
 pub fn parse_login(payload: &[u8]) -> Result<Port, Violation> {
     let read = |reader: &mut Reader<'_>| {
         reader.skip(6)?;
@@ -142,7 +143,7 @@ pub fn parse_login(payload: &[u8]) -> Result<Port, Violation> {
     Ok(port)
 }
 
-/// Process login: one service parameter page.
+/// Process login with one service parameter page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     /// TYPE of the FC-4.
@@ -150,9 +151,10 @@ pub struct Process {
     pub parameters: u32,
 }
 
-/// PRLI pages: an image pair is to be established or is; the request was executed. NVMe has associations in place of image pairs
-/// (FC-NVMe-2, PRLI: the bit is zero).
+/// Flags of a PRLI page: an image pair is to be established, or is established. NVMe has associations instead of image
+/// pairs, so the bit is zero (FC-NVMe-2, PRLI).
 const IMAGE_PAIR: u8 = 0x20;
+/// Flag of a PRLI page: the request was executed.
 const EXECUTED: u8 = 0x01;
 const PAGE_LEN: u8 = 16;
 const PROCESS_LEN: usize = 20;
@@ -187,7 +189,7 @@ impl Process {
     }
 }
 
-/// LOGO: the port that leaves.
+/// Encodes a LOGO of the given port.
 pub fn encode_logout(id: u32, name: PortName) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[0] = command::LOGO;
@@ -200,7 +202,7 @@ pub fn request(ox_id: OxId) -> Header {
     Header { r_ctl: r_ctl::ELS_REQUEST, kind: kind::ELS, f_ctl: f_ctl::REQUEST, ox_id, ..Header::default() }
 }
 
-/// Of the answer to a request.
+/// The header of the reply to a request.
 pub fn reply(request: &Header) -> Header {
     let rx_id = RxId::UNASSIGNED;
     Header {
@@ -213,24 +215,24 @@ pub fn reply(request: &Header) -> Header {
     }
 }
 
-/// The ABTS of an exchange. It is a sequence of its exchange and has no data.
+/// The header of an ABTS. It is a sequence of the aborted exchange, and has no data.
 pub fn abts(ox_id: OxId, rx_id: RxId) -> Header {
     let f_ctl = f_ctl::END_SEQUENCE | f_ctl::SEQUENCE_INITIATIVE;
     Header { r_ctl: r_ctl::ABTS, kind: kind::BLS, f_ctl, ox_id, rx_id, ..Header::default() }
 }
 
-/// Of the answer to an ABTS.
+/// The header of the answer to an ABTS.
 pub fn answer(r_ctl: u8, ox_id: OxId, rx_id: RxId) -> Header {
     Header { r_ctl, kind: kind::BLS, f_ctl: f_ctl::REPLY, ox_id, rx_id, ..Header::default() }
 }
 
-/// BA_ACC of a whole exchange: no SEQ_ID, SEQ_CNTs from 0 to ffffh.
+/// BA_ACC for a whole exchange: no SEQ_ID, SEQ_CNTs from 0 to FFFFh.
 pub fn accept(ox_id: OxId, rx_id: RxId) -> [u8; 12] {
     let ([o0, o1], [r0, r1]) = (ox_id.0.to_be_bytes(), rx_id.0.to_be_bytes());
     [0, 0, 0, 0, o0, o1, r0, r1, 0, 0, 0xff, 0xff]
 }
 
-/// BA_RJT: a logical error, for there is no such exchange.
+/// BA_RJT: logical error, because the exchange does not exist.
 pub const NO_EXCHANGE: [u8; 4] = [0, 0x03, 0x03, 0];
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
-//! The header of a frame (FC-FS-5, Frame_Header).
-//!
-//! How frames lie in a stream: the encapsulation of RFC 3643 as FCIP (RFC 3821) uses it, and two records beside frames.
+//! The header of a frame (FC-FS-5, Frame_Header), and the encapsulation of frames in a stream: RFC 3643 as used by FCIP
+//! (RFC 3821), with two kinds of records in addition to frames.
 
 use core::ops::Range;
 
 use crate::Violation;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 24;
 
 /// A World Wide Name of a port or node.
@@ -19,23 +18,24 @@ impl core::fmt::Display for PortName {
     }
 }
 
-/// An address: N_Port_ID, 24 bits.
+/// An address identifier: N_Port_ID, 24 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortId(pub u32);
 
 impl PortId {
-    /// Whom a port asks for its own address.
+    /// The well-known address from which a port requests its own address.
     pub const FABRIC: Self = Self(0xff_fffe);
-    /// Of every initiator, and of every target: each connection is a fabric of two ports.
+    /// The address of every initiator. Each connection is a fabric of two ports.
     pub const INITIATOR: Self = Self(0x01_0100);
+    /// The address of every target.
     pub const TARGET: Self = Self(0x01_0200);
 }
 
-/// Names an exchange at its originator.
+/// Identifies an exchange; assigned by its originator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OxId(pub u16);
 
-/// Names an exchange at its responder.
+/// Identifies an exchange; assigned by its responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxId(pub u16);
 
@@ -49,7 +49,7 @@ impl Default for RxId {
     }
 }
 
-/// R_CTL: what a frame is.
+/// R_CTL: the kind of a frame.
 pub mod r_ctl {
     pub const SOLICITED_DATA: u8 = 0x01;
     pub const DATA_DESCRIPTOR: u8 = 0x05;
@@ -66,7 +66,7 @@ pub mod r_ctl {
     pub const BA_RJT: u8 = 0x85;
 }
 
-/// TYPE: whose information it carries.
+/// TYPE: the protocol of a frame.
 pub mod kind {
     pub const BLS: u8 = 0x00;
     pub const ELS: u8 = 0x01;
@@ -82,12 +82,13 @@ pub mod f_ctl {
     pub const LAST_SEQUENCE: u32 = 1 << 20;
     pub const END_SEQUENCE: u32 = 1 << 19;
     pub const SEQUENCE_INITIATIVE: u32 = 1 << 16;
-    /// PARAMETER is the offset of the data.
+    /// PARAMETER contains the offset of the data.
     pub const RELATIVE_OFFSET: u32 = 1 << 3;
     pub const FILL: u32 = 3;
 
-    /// The one sequence with which an originator begins, and the one with which a responder ends.
+    /// The first sequence of an exchange, if it is the originator's only one.
     pub const REQUEST: u32 = FIRST_SEQUENCE | END_SEQUENCE | SEQUENCE_INITIATIVE;
+    /// The last sequence of an exchange, sent by the responder.
     pub const REPLY: u32 = EXCHANGE_CONTEXT | LAST_SEQUENCE | END_SEQUENCE;
 }
 
@@ -111,7 +112,7 @@ impl Header {
         self.f_ctl & bit != 0
     }
 
-    /// The frame is a sequence by itself.
+    /// Whether the frame is a complete sequence.
     pub fn is_whole_sequence(&self) -> bool {
         self.seq_cnt == 0 && self.has(f_ctl::END_SEQUENCE)
     }
@@ -149,14 +150,15 @@ impl Header {
     }
 }
 
-/// The header of everything in the stream.
+/// Length of the encapsulation header, which precedes everything in the stream.
 pub const ENCAPSULATION_LEN: usize = 28;
-/// Of a Special Frame, with its header.
+/// Length of a Special Frame, including its header.
 pub const SPECIAL_LEN: usize = 76;
-/// What stands before a frame's data, and behind: SOF and frame header, CRC and EOF.
+/// Length of everything before a frame's data: encapsulation header, SOF, frame header.
 pub const BEFORE_DATA: usize = ENCAPSULATION_LEN + 4 + LEN;
+/// Length of everything after a frame's data: CRC and EOF.
 pub const BEHIND_DATA: usize = 8;
-/// FC-FS-5: most bytes of data in a frame.
+/// Maximum bytes of data in a frame (FC-FS-5).
 pub const DATA_LEN_MAX: usize = 2112;
 
 /// Protocol# 1 (FCIP) and Version 1 with their complements, twice (RFC 3821 §5.6.1).
@@ -165,7 +167,7 @@ const PROTOCOL: [u8; 8] = [1, 1, !1, !1, 1, 1, !1, !1];
 /// pFlags (RFC 3821 §5.6.1): SF and Ch.
 const SPECIAL: u8 = 0x01;
 const CHANGED: u8 = 0x80;
-/// Reserved there. Here: no frame but primitive signals, as many R_RDYs as word 4 says.
+/// A reserved bit of pFlags. It marks a record without a frame, which stands for the number of R_RDYs in word 4.
 const READY: u8 = 0x02;
 
 /// Delimiters of class 3 (RFC 3643 §3.4).
@@ -175,7 +177,7 @@ pub mod delimiter {
     pub const EOF_N: u8 = 0x41;
     pub const EOF_T: u8 = 0x42;
 
-    /// As it stands in the stream: twice, then twice complemented.
+    /// Encodes a delimiter: the code twice, then its complement twice.
     pub fn encode(code: u8) -> [u8; 4] {
         [code, code, !code, !code]
     }
@@ -185,17 +187,17 @@ pub mod delimiter {
     }
 }
 
-/// What follows a header.
+/// What follows an encapsulation header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A frame with so many bytes of data and fill bytes.
+    /// A frame with this many bytes of data and fill bytes.
     Frame {
         data_len: usize,
     },
     Special {
         changed: bool,
     },
-    /// Nothing: so many R_RDYs.
+    /// Nothing. The record stands for this many R_RDYs.
     Ready(u32),
 }
 
@@ -226,7 +228,7 @@ pub fn decode_encapsulation(bytes: &[u8; ENCAPSULATION_LEN]) -> Result<Kind, Vio
     if flags != !word(10..12) & 0xffff || words != !word(14..16) & 0xffff {
         return Err(malformed!("RFC 3643 §3.1: a field and its complement differ").at(8));
     }
-    // The six bits above Frame Length are flags: CRCV is the only one, and no code here sets it.
+    // The six bits above Frame Length are flags. Only CRCV is defined, and it is never set here.
     let len = words as usize * 4;
     let of_frame = BEFORE_DATA + BEHIND_DATA..=BEFORE_DATA + DATA_LEN_MAX + BEHIND_DATA;
     let flags = (flags >> 8) as u8;
@@ -239,8 +241,8 @@ pub fn decode_encapsulation(bytes: &[u8; ENCAPSULATION_LEN]) -> Result<Kind, Vio
     }
 }
 
-/// The FCIP Special Frame (RFC 3821 §7), with which a connection begins. The initiator names itself and the port that it wants; it is
-/// echoed where that port is here, and changed where it is not.
+/// The FCIP Special Frame (RFC 3821 §7), which starts a connection. In it the initiator names itself and the requested
+/// port. The target echoes it if it has that port, and otherwise returns it changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Special {
     pub changed: bool,

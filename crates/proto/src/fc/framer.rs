@@ -1,4 +1,5 @@
-//! Cuts a stream of bytes into frames: a header, the pieces of its data as they arrive, an end once its CRC was right.
+//! Splits a byte stream into frames: a header, the pieces of its data as they arrive, and an end once the CRC has been
+//! checked.
 
 use alloc::vec::Vec;
 
@@ -10,37 +11,37 @@ use crate::{
     wire::digest::{Crc32, crc32},
 };
 
-/// Where the frame's own bytes begin.
+/// Offsets of the frame within its record: SOF, and frame header.
 const SOF_AT: usize = ENCAPSULATION_LEN;
 const HEADER_AT: usize = ENCAPSULATION_LEN + 4;
 
-/// What came next in the stream.
+/// The next part of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment<'a> {
     Special(Special),
-    /// So many R_RDYs.
+    /// This many R_RDYs.
     Ready(u32),
-    /// A frame with so many bytes of data.
+    /// A frame with this many bytes of data.
     Header(Header, u32),
-    /// A piece of its data, `offset` bytes into them.
+    /// A piece of the frame's data, at `offset`.
     Data {
         offset: u32,
         bytes: &'a [u8],
     },
-    /// The frame is complete, and its CRC was right.
+    /// The frame is complete, and its CRC is correct.
     End,
 }
 
-/// Reads frames. One that lies whole in the input is not assembled, and data are never held.
+/// Parses frames. A frame that is complete in the input is not copied, and data are never buffered.
 #[derive(Debug)]
 pub struct Framer {
     state: State,
-    /// What stands before the data, where it came in parts: at most a Special Frame.
+    /// What precedes the data, if it arrived in parts: at most a Special Frame.
     head: Vec<u8>,
     data_len: u32,
     data_seen: u32,
     fill_len: usize,
-    /// Of a frame that did not come whole.
+    /// The CRC of a frame that did not arrive at once.
     crc: Option<Crc32>,
     /// Fill bytes, CRC and EOF.
     tail: [u8; 3 + BEHIND_DATA],
@@ -70,7 +71,7 @@ impl Default for Framer {
 }
 
 impl Framer {
-    /// Takes the next step out of `input`; `None` when it holds no more of one.
+    /// Returns the next fragment of `input`; `None` if more bytes are needed.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {
         match self.state {
             State::Head => self.head(input),
@@ -145,7 +146,7 @@ impl Framer {
         Ok(Some(fragment))
     }
 
-    /// A frame begins. With `crc` its CRC is still to be checked.
+    /// Starts a frame. With `crc`, its CRC must still be checked.
     fn begin<'a>(
         &mut self,
         head: &[u8; BEFORE_DATA],
@@ -177,7 +178,7 @@ impl Framer {
         Ok(Fragment::Header(header, data_len as u32))
     }
 
-    /// Takes what follows the data: whether all of it is there.
+    /// Reads what follows the data; true if it is complete.
     fn tail(&mut self, input: &mut &[u8]) -> Result<bool, Violation> {
         let need = self.fill_len + BEHIND_DATA;
         let len = input.len().min(need - self.tail_seen);
@@ -216,7 +217,7 @@ fn kind_of(head: &[u8; BEFORE_DATA]) -> Result<Kind, Violation> {
     frame::decode_encapsulation(&header)
 }
 
-/// A stream loses and damages nothing: where a CRC is wrong, no length before it can be trusted either.
+/// Checks a CRC. A stream does not damage data, so after a wrong CRC even the lengths cannot be trusted.
 fn check(computed: u32, sent: [u8; 4]) -> Result<(), Violation> {
     if computed.to_le_bytes() == sent { Ok(()) } else { Err(malformed!("FC-FS-5 CRC: wrong CRC")) }
 }
@@ -243,7 +244,7 @@ mod tests {
         link.transmit.take_bytes()
     }
 
-    /// Length of each frame's data; R_RDYs and Special Frames as negative numbers.
+    /// The length of each frame's data; R_RDYs and Special Frames are negative numbers.
     fn seen(deliveries: &[&[u8]]) -> Vec<i64> {
         let (mut framer, mut found) = (Framer::default(), Vec::new());
         for delivery in deliveries {
@@ -300,7 +301,7 @@ mod tests {
                         }
                     }
                 });
-                // A length that grew waits for more.
+                // If a length has become larger, the framer waits for more bytes.
                 assert!(is_seen || (12..16).contains(&at), "byte {at}");
             }
         }

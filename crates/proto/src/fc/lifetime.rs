@@ -1,14 +1,13 @@
-//! How long a target's connection lives: until its initiator leaves or says nothing for too long, and then until what it is
-//! still to be told is sent.
-//!
-//! A target that says nothing: asked for an ECHO after a while, and given up after as long again.
+//! The lifetime of a connection. A target's connection ends after the initiator leaves or is silent for too long, when
+//! everything queued for the initiator has been sent. A silent target is sent an ECHO, and given up after the same time
+//! again.
 
 use core::time::Duration;
 
 use super::{Link, login};
 use crate::{Instant, Violation};
 
-/// How often a quiet connection looks whether its login, or commands of it, were ended by another.
+/// How often an idle connection checks whether another connection ended its login or commands of it.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -16,7 +15,7 @@ pub struct Lifetime {
     stage: Stage,
     login_timeout: Duration,
     silence: Duration,
-    /// Of the login, or of the end.
+    /// Deadline of the login, or of the connection's end.
     deadline: Instant,
     last_heard: Instant,
     next_look: Instant,
@@ -25,14 +24,14 @@ pub struct Lifetime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// Nothing new starts.
+    /// No new commands are started.
     Leaving,
     Closed,
 }
 
 impl Lifetime {
-    /// `login_timeout`: from the connection's begin to the end of its login, and as long again for its end. `silence`: an initiator
-    /// silent for so long is given up.
+    /// `login_timeout` limits the time from the start of the connection to the end of its login, and also the time that
+    /// its end takes. `silence` limits how long an initiator may be silent.
     pub fn new(now: Instant, login_timeout: Duration, silence: Duration) -> Self {
         Self {
             stage: Stage::Open,
@@ -54,7 +53,7 @@ impl Lifetime {
         self.stage == Stage::Leaving
     }
 
-    /// Whether the next frame may be taken: the connection stands, and there is room for its answer.
+    /// Whether the next frame may be processed: the connection is open, and there is space for the response.
     #[inline]
     pub fn may_go_on(&self, link: &Link) -> bool {
         !self.is_closed() && !link.transmit.is_full()
@@ -65,7 +64,8 @@ impl Lifetime {
         self.last_heard = now;
     }
 
-    /// The initiator leaves: the connection closes once what waits for credit is sent, the answer to its logout before all.
+    /// Notes that the initiator leaves. The connection closes when everything that waits for credit has been sent,
+    /// above all the answer to the logout.
     #[cold]
     pub fn leave(&mut self, now: Instant, link: &Link) {
         if self.stage == Stage::Open {
@@ -74,7 +74,7 @@ impl Lifetime {
         self.settle(link);
     }
 
-    /// Closes where it is leaving and nothing waits for credit any more.
+    /// Closes the connection if it is leaving and nothing waits for credit.
     #[inline]
     pub fn settle(&mut self, link: &Link) {
         if self.is_leaving() && link.waiting() == 0 {
@@ -86,7 +86,7 @@ impl Lifetime {
         self.stage = Stage::Closed;
     }
 
-    /// Looks again this soon, where something waits to be answered.
+    /// Schedules a check at this time or earlier, because something waits for a response.
     #[inline]
     pub fn look_by(&mut self, when: Instant) {
         self.next_look = self.next_look.min(when);
@@ -100,12 +100,12 @@ impl Lifetime {
         }
     }
 
-    /// It looks now, and next time in [`LOOK`] unless `look_by` says otherwise.
+    /// Notes a check. The next one is after [`LOOK`], unless `look_by` schedules it earlier.
     pub fn looked(&mut self, now: Instant) {
         self.next_look = now + LOOK;
     }
 
-    /// Whether the initiator takes too long.
+    /// Checks whether the initiator takes too long.
     pub fn check(&self, now: Instant, is_logged_in: bool) -> Result<(), Violation> {
         let is_late = match self.stage {
             Stage::Closed => false,
@@ -133,12 +133,12 @@ impl Silence {
         (self.last_heard, self.echoed) = (now, false);
     }
 
-    /// When the target is asked, or given up.
+    /// When to send an ECHO to the target, or to give it up.
     pub fn ends(&self) -> Instant {
         self.last_heard + self.interval * if self.echoed { 2 } else { 1 }
     }
 
-    /// Asks it, or gives it up, where it is time.
+    /// Sends an ECHO to the target, or gives it up, if it is time.
     pub fn check(&mut self, now: Instant, link: &mut Link) -> Result<(), Violation> {
         if now < self.ends() {
             return Ok(());

@@ -1,14 +1,15 @@
-//! The sending side of a port: sequences cut into frames, as many as the other port has buffers for.
+//! The sending side of a port: splits sequences into frames, and sends as many as the other port has buffers for.
 
 use alloc::collections::VecDeque;
 
 use super::frame::{self, BEFORE_DATA, ENCAPSULATION_LEN, Header, Kind, OxId, PortId, delimiter, f_ctl};
 use crate::{Payload, Transmit, Violation, wire::digest::Crc32};
 
-/// What a port knows of another before both have logged in.
+/// The limits that apply before both ports have logged in.
 const FIRST_CREDIT: u32 = 1;
 const FIRST_FRAME_DATA_LEN: u32 = 256;
-/// Longest information unit that is kept beside its header; longer ones are not on the path of an I/O.
+/// Maximum length of an information unit that is stored next to its header. Longer ones do not occur on the path of an
+/// I/O.
 const SHORT_LEN: usize = 112;
 
 #[derive(Debug)]
@@ -16,11 +17,13 @@ pub struct Link {
     pub transmit: Transmit,
     local: PortId,
     remote: PortId,
-    /// BB_Credit of the other port, and frames sent there that no R_RDY was seen for (BB_Credit_CNT).
+    /// BB_Credit of the other port.
     limit: u32,
+    /// Frames sent for which no R_RDY has arrived (BB_Credit_CNT).
     unanswered: u32,
-    /// Frames taken whose R_RDY is not sent yet, and how many of them at most wait.
+    /// Frames received whose R_RDY has not been sent.
     owed: u32,
+    /// Maximum R_RDYs to hold back.
     owed_max: u32,
     frame_data_len: u32,
     seq_id: u8,
@@ -66,14 +69,15 @@ impl Link {
         }
     }
 
-    /// The ports know each other: the other's BB_Credit and its Receive Data Field Size, our own BB_Credit.
+    /// Applies what the ports know of each other after login: the other's BB_Credit and Receive Data Field Size, and
+    /// our own BB_Credit.
     pub fn open(&mut self, credit: u16, frame_data_len: u16, own_credit: u16) {
         self.limit = u32::from(credit).max(1);
         self.frame_data_len = u32::from(frame_data_len);
         self.owed_max = (u32::from(own_credit) / 4).max(1);
     }
 
-    /// The frames that now follow are to and from these addresses.
+    /// Sets the addresses of the frames sent from now on.
     pub fn set_ids(&mut self, local: PortId, remote: PortId) {
         (self.local, self.remote) = (local, remote);
     }
@@ -82,12 +86,12 @@ impl Link {
         self.remote
     }
 
-    /// Sequences that wait for credit.
+    /// Number of sequences that wait for credit.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Sends a sequence of bytes that are copied. `header` says all but addresses, SEQ_ID and SEQ_CNT.
+    /// Sends a sequence whose bytes are copied. `header` contains everything except addresses, SEQ_ID and SEQ_CNT.
     #[inline]
     pub fn send(&mut self, header: Header, bytes: &[u8]) {
         let header = self.begin(header);
@@ -109,7 +113,7 @@ impl Link {
         self.pump();
     }
 
-    /// Sends a sequence of data; they are read when their frames are made.
+    /// Sends a sequence of data, which are read when their frames are built.
     #[inline]
     pub fn send_payload(&mut self, header: Header, payload: Payload) {
         let header = self.begin(header);
@@ -123,7 +127,7 @@ impl Link {
         }
     }
 
-    /// The other port has buffers again.
+    /// Processes R_RDYs: the other port has free buffers again.
     pub fn ready(&mut self, count: u32) -> Result<(), Violation> {
         self.unanswered = self
             .unanswered
@@ -133,7 +137,7 @@ impl Link {
         Ok(())
     }
 
-    /// A frame was taken: its buffer is free.
+    /// Notes that a frame has been received and its buffer is free.
     #[inline]
     pub fn took(&mut self) {
         self.owed += 1;
@@ -148,7 +152,7 @@ impl Link {
         }
     }
 
-    /// Nothing more of an exchange is sent.
+    /// Drops everything of an exchange that has not been sent.
     pub fn forget(&mut self, ox_id: OxId) {
         self.waiting.retain(|sequence| sequence.header.ox_id != ox_id);
     }
@@ -186,7 +190,7 @@ impl Link {
         }
     }
 
-    /// Sends as much of a sequence as there is credit for; how far it then is.
+    /// Sends as much of a sequence as the credit allows. Returns the new offset.
     fn frames(&mut self, header: &Header, payload: &Payload, mut at: u32) -> u32 {
         let total = payload.len() as u32;
         while at < total && self.unanswered < self.limit {
@@ -198,7 +202,7 @@ impl Link {
         at
     }
 
-    /// One frame: bytes `at..at + len` of a sequence of `total`, put by `put`.
+    /// Sends one frame with bytes `at..at + len` of a sequence of `total`, which `put` provides.
     #[inline]
     fn frame(&mut self, header: &Header, at: u32, len: u32, total: u32, put: impl FnOnce(&mut Transmit, &mut Crc32)) {
         let is_last = at + len == total;

@@ -1,6 +1,5 @@
-//! The logins of whoever connects: Special Frame, FLOGI, PLOGI, PRLI, each answered before the next is sent.
-//!
-//! The logins of one target port, over all its connections.
+//! The logins of an initiator (Special Frame, FLOGI, PLOGI, PRLI; each is answered before the next is sent), and the
+//! logins of one target port over all its connections.
 
 use alloc::rc::Rc;
 use core::{fmt, net::IpAddr};
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::{Ending, Endings, Instant, LiveSession, Origin, Refusal, SessionTable, Shared, Shares, Violation, Wait};
 
-/// OX_IDs of everything but commands, which lie below.
+/// OX_IDs of everything except commands. Those of commands are lower.
 pub mod ox_id {
     use crate::fc::OxId;
 
@@ -22,10 +21,11 @@ pub mod ox_id {
     pub const LOGOUT: OxId = OxId(0xfff2);
     pub const PROBE: OxId = OxId(0xfff3);
     pub const TASK_MANAGEMENT: OxId = OxId(0xfff4);
-    /// A link service of the FC-4; there is one at a time.
+    /// A link service of the FC-4. There is one at a time.
     pub const FC4_LS: OxId = OxId(0xfff5);
-    /// An NVMe command of the admin queue, and one of an I/O queue that is not I/O.
+    /// An NVMe command of the admin queue.
     pub const ADMIN: OxId = OxId(0xfff6);
+    /// An NVMe command of an I/O queue that is not I/O.
     pub const CONTROL: OxId = OxId(0xfff7);
 }
 
@@ -45,7 +45,7 @@ enum LoginStep {
     Process,
 }
 
-/// What the target is and does.
+/// The target's port and service parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedIn {
     pub target: Port,
@@ -59,7 +59,7 @@ impl Login {
         Self { port, target, process, step: LoginStep::Special }
     }
 
-    /// The Special Frame came back.
+    /// Processes the Special Frame that the target returned.
     pub fn special(&mut self, special: &Special, link: &mut Link) -> Result<(), Violation> {
         if self.step != LoginStep::Special {
             return Err(misbehaved!("RFC 3821 §7: a second Special Frame"));
@@ -72,7 +72,7 @@ impl Login {
         Ok(())
     }
 
-    /// An answer came; gives what was agreed with the last.
+    /// Processes an answer. The last one returns the result of the login.
     pub fn reply(
         &mut self,
         header: &Header,
@@ -126,7 +126,7 @@ impl Login {
     }
 }
 
-/// Asks a silent target for an answer.
+/// Sends an ECHO, which a silent target must answer.
 pub fn echo(link: &mut Link) {
     link.send(els::request(ox_id::ECHO), &[command::ECHO, 0, 0, 0]);
 }
@@ -135,7 +135,7 @@ pub fn logout(port: PortName, link: &mut Link) {
     link.send(els::request(ox_id::LOGOUT), &els::encode_logout(PortId::INITIATOR.0, port));
 }
 
-/// A link service came to a session that is logged in: whether it is the end, the answer to its logout.
+/// Processes a link service of a logged-in session; true if it is the answer to its logout.
 pub fn link_service(header: &Header, payload: &[u8], is_leaving: bool) -> Result<bool, Violation> {
     match (header.kind, header.r_ctl, header.ox_id) {
         (kind::ELS, r_ctl::ELS_REPLY, ox_id::ECHO) => Ok(false),
@@ -147,22 +147,23 @@ pub fn link_service(header: &Header, payload: &[u8], is_leaving: bool) -> Result
     }
 }
 
-/// A frame came that answers nothing.
+/// The violation for a frame that is not an answer.
 pub fn unexpected() -> Violation {
     misbehaved!("FC-FS-5 R_CTL: a frame that answers nothing")
 }
 
-/// Whether an OX_ID may name a command.
+/// Whether an OX_ID may belong to a command.
 pub fn is_command(ox_id: OxId) -> bool {
     ox_id.0 < ox_id::LOGIN.0
 }
 
-/// Logins that a target port has at a time; one more is told that there are no resources.
+/// Maximum logins of a target port. Further ones are rejected with insufficient resources.
 const LOGINS_MAX: usize = 4096;
-/// Of those, logins of one origin: a peer alone cannot keep all others out.
+/// Maximum of those per origin, so that a single peer cannot keep all others out.
 const LOGINS_OF_ORIGIN_MAX: usize = 1024;
 
-/// The live logins of a target port, one of each initiator port: a newer one is an implicit logout of the older (FC-LS-4).
+/// The live logins of a target port. Each initiator port has one: a newer login is an implicit logout of the older one
+/// (FC-LS-4).
 #[derive(Debug)]
 pub struct Logins(SessionTable<PortName>);
 
@@ -179,14 +180,14 @@ pub enum LoginRefusal {
     NotAuthorized,
 }
 
-/// What an initiator port may log in to.
+/// What an initiator port may use.
 #[derive(Clone)]
 pub struct LoginGrant<D> {
     pub logins: Rc<dyn Shared<Logins>>,
     pub node_name: PortName,
-    /// Where the initiator comes from.
+    /// The initiator's address.
     pub address: IpAddr,
-    /// What the port stands for, as its FC-4 has it.
+    /// What the port stands for in its FC-4.
     pub device: D,
 }
 
@@ -196,25 +197,25 @@ impl<D> fmt::Debug for LoginGrant<D> {
     }
 }
 
-/// A login that is live, to what was granted.
+/// A live login, and what it may use.
 #[derive(Debug)]
 pub struct ProcessLogin<D> {
     pub grant: LoginGrant<D>,
     live: LiveSession,
 }
 
-/// A login that is answered once the earlier ones of its initiator port are over.
+/// A login that is answered when earlier logins of its initiator port are over.
 #[derive(Debug)]
 pub struct Opening<D> {
     pub(super) login: ProcessLogin<D>,
     pub(super) wait: Wait,
-    /// The PRLI, and the answer to it.
+    /// The header of the PRLI, and the answer to it.
     pub(super) header: Header,
     pub(super) process: Process,
 }
 
 impl<D> ProcessLogin<D> {
-    /// `None` where the target port has too many logins. The login may begin when the endings are over.
+    /// Opens a login, which may start when the endings are over. `None` if the target port has too many logins.
     fn open(initiator: PortName, grant: LoginGrant<D>) -> Option<(Self, Endings)> {
         let mut opened = None;
         let origin = Origin::of_address(grant.address);
@@ -223,30 +224,31 @@ impl<D> ProcessLogin<D> {
         Some((Self { grant, live }, waits_for))
     }
 
-    /// The initiator port logged in elsewhere.
+    /// Whether the initiator port has logged in elsewhere.
     #[inline]
     pub fn is_ended(&self) -> bool {
         self.live.is_ended()
     }
 
-    /// For operations that go on after it.
+    /// Held by operations that continue after the login.
     pub fn ending(&self) -> &Ending {
         self.live.ending()
     }
 
-    /// Its connection is over, and its operations were aborted.
+    /// Closes the login when its connection is over and its operations have been aborted.
     pub fn close(self) {
         self.grant.logins.with(&mut |logins| logins.0.close(&self.live));
     }
 }
 
 impl<D> Opening<D> {
-    /// The initiator port logged in elsewhere meanwhile.
+    /// Whether the initiator port has logged in elsewhere meanwhile.
     pub fn is_ended(&self) -> bool {
         self.login.is_ended()
     }
 
-    /// As [`ProcessLogin::open`]. `notify_others` has an earlier login of the port learn of its end now, not when it next looks by itself.
+    /// As [`ProcessLogin::open`]. Calls `notify_others` so that an earlier login of the port ends now, not at its next
+    /// periodic check.
     pub(super) fn begin(
         now: Instant,
         initiator: PortName,
@@ -258,7 +260,7 @@ impl<D> Opening<D> {
         Some(Self { login, wait: Wait::begin(now, waits_for, notify_others), header, process })
     }
 
-    /// Its connection is over.
+    /// Closes the login when its connection is over.
     pub fn close(self) {
         self.login.close();
     }

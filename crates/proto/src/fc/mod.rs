@@ -1,5 +1,5 @@
-//! Fibre Channel without a transport of its own: frames, sequences, exchanges, logins and credits between two ports that a
-//! stream of bytes joins. There is no adapter and no fabric.
+//! Fibre Channel over a byte stream: frames, sequences, exchanges, logins and credits between two ports. There is
+//! neither an adapter nor a fabric.
 
 pub mod decode;
 pub mod els;
@@ -19,14 +19,14 @@ pub use framer::{Fragment, Framer};
 pub use lifetime::Lifetime;
 pub use link::Link;
 
-/// What a port asks for and offers at its login.
+/// What a port states in its login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
     pub port_name: PortName,
     pub node_name: PortName,
-    /// BB_Credit: frames that may be on their way to it, 1 to 32767.
+    /// BB_Credit: maximum frames on their way to the port, 1 to 32767.
     pub credit: u16,
-    /// Most bytes of data in a frame to it, 256 to 2112 in steps of four.
+    /// Maximum bytes of data in a frame to the port, 256 to 2112 in steps of four.
     pub frame_data_len: u16,
 }
 

@@ -1,4 +1,4 @@
-//! The logins of whoever is connected to. The far end of the stream is the fabric port and the target port in one.
+//! The responder's side of logins. It is fabric port and target port at once.
 
 use super::{
     LoginGrant, LoginRefusal, Opening, Port, ProcessLogin,
@@ -8,13 +8,13 @@ use super::{
 };
 use crate::{Instant, Refusal, Violation, WaitOutcome};
 
-/// `D`: what the port that is logged in to stands for.
+/// Answers logins. `D` is what the target port stands for.
 #[derive(Debug)]
 pub struct Responder<D> {
     port: Port,
-    /// Who connected, as its Special Frame says.
+    /// The initiator port according to its Special Frame.
     initiator: PortName,
-    /// Since the Special Frame; there is none for a port that is not let in.
+    /// Set by the Special Frame; `None` if the port is not admitted.
     grant: Option<LoginGrant<D>>,
     stage: Stage,
 }
@@ -28,18 +28,18 @@ enum Stage {
     Done,
 }
 
-/// What a link service asks for beyond its answer.
+/// What a link service requires besides its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Nothing,
-    /// PRLI: to be answered with `accept` or `reject`.
+    /// PRLI, which must be answered with `accept` or `reject`.
     Process(Process),
-    /// The initiator leaves, and its logout is accepted.
+    /// A logout, which has been accepted.
     Logout,
 }
 
 impl<D: Clone> Responder<D> {
-    /// `port`: how much we take; its names come with the Special Frame.
+    /// `port` has our limits. The Special Frame sets its names.
     pub fn new(port: Port) -> Self {
         Self { port, initiator: PortName::default(), grant: None, stage: Stage::Special }
     }
@@ -48,12 +48,13 @@ impl<D: Clone> Responder<D> {
         self.initiator
     }
 
-    /// The port that is logged in to.
+    /// The port that the initiator logs in to.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// The first thing on a connection, and no second. `login` says whether the port that is wanted is here and may be logged in to.
+    /// Processes the Special Frame, which must come first and only once. `login` returns whether the requested port
+    /// exists and may be used.
     pub fn special(
         &mut self,
         special: &Special,
@@ -66,7 +67,7 @@ impl<D: Clone> Responder<D> {
         self.initiator = special.source;
         let grant = login(special.source, special.destination);
         if let Err(LoginRefusal::NoSuchPort) = grant {
-            // The frame goes back changed, and the connection ends.
+            // The frame is returned changed, and the connection ends.
             let changed = Special { changed: true, destination: PortName::default(), ..*special };
             link.transmit.put(&changed.encode());
             return Err(Violation::refused(Refusal::NotFound, "there is no such port at this address"));
@@ -79,7 +80,7 @@ impl<D: Clone> Responder<D> {
         Ok(())
     }
 
-    /// A link service came.
+    /// Processes a link service.
     #[cold]
     pub fn request(&mut self, header: &Header, payload: &[u8], link: &mut Link) -> Result<Asked, Violation> {
         let code = payload.first().copied().ok_or_else(els::short)?;
@@ -87,7 +88,7 @@ impl<D: Clone> Responder<D> {
             (command::FLOGI, Stage::Fabric) => {
                 let initiator = els::parse_login(payload)?;
                 self.check_name(&initiator)?;
-                // Answered by the well-known address, to the address that the port has from now on.
+                // The well-known address answers, to the address that the port has from now on.
                 link.set_ids(PortId::FABRIC, PortId::INITIATOR);
                 link.send(els::reply(header), &els::encode_login(command::LS_ACC, &self.port, true));
                 link.open(initiator.credit, initiator.frame_data_len, self.port.credit);
@@ -122,8 +123,8 @@ impl<D: Clone> Responder<D> {
         Ok(Asked::Nothing)
     }
 
-    /// The process login may be had, once earlier ones of the initiator port are over: `opened` says when. `notify_others` as for
-    /// [`Opening::begin`].
+    /// Accepts the process login once earlier logins of the initiator port are over; `opened` reports that.
+    /// `notify_others` is as in [`Opening::begin`].
     pub fn accept(
         &mut self,
         now: Instant,
@@ -138,7 +139,7 @@ impl<D: Clone> Responder<D> {
             .ok_or_else(|| refuse(header, Rejection::INSUFFICIENT_RESOURCES, link))
     }
 
-    /// The login that waited, where it may begin: commands may come. Refuses it where that takes too long.
+    /// Returns the waiting login when it may start, so that commands may come. Rejects it if that takes too long.
     pub fn opened(
         &mut self,
         now: Instant,
@@ -170,7 +171,7 @@ pub fn reject(header: &Header, rejection: Rejection, link: &mut Link) {
     link.send(els::reply(header), &rejection.encode());
 }
 
-/// Rejects what ends the connection.
+/// Rejects a request and ends the connection.
 fn refuse(header: &Header, rejection: Rejection, link: &mut Link) -> Violation {
     reject(header, rejection, link);
     Rejection::violation(&rejection.encode())

@@ -1,17 +1,17 @@
-//! The sequences of an FC-4's exchanges: data in order, bursts that are asked for one by one, units of several frames. FCP and
-//! FC-NVMe have them in common.
+//! Sequences that FCP and FC-NVMe have in common: data in order, bursts that are requested one by one, and units of
+//! several frames.
 
 use alloc::vec::Vec;
 
 use super::frame::{DATA_LEN_MAX, Header, f_ctl, r_ctl};
 use crate::Violation;
 
-/// Of the sequence that begins an exchange of an FC-4 with a command.
+/// The header of an FC-4's command, which starts an exchange.
 pub fn command_header(kind: u8) -> Header {
     Header { r_ctl: r_ctl::UNSOLICITED_COMMAND, kind, f_ctl: f_ctl::REQUEST, ..Header::default() }
 }
 
-/// Of a sequence of data; PARAMETER becomes its offset.
+/// The header of a sequence of data. PARAMETER becomes the offset.
 pub fn data_header(kind: u8, from_target: bool) -> Header {
     let f_ctl = f_ctl::END_SEQUENCE
         | f_ctl::RELATIVE_OFFSET
@@ -19,12 +19,12 @@ pub fn data_header(kind: u8, from_target: bool) -> Header {
     Header { r_ctl: r_ctl::SOLICITED_DATA, kind, f_ctl, ..Header::default() }
 }
 
-/// Of the sequence that ends an exchange: `COMMAND_STATUS` or `EXTENDED_STATUS`.
+/// The header of a sequence that ends an exchange: `COMMAND_STATUS` or `EXTENDED_STATUS`.
 pub fn response_header(kind: u8, r_ctl: u8) -> Header {
     Header { r_ctl, kind, f_ctl: f_ctl::REPLY, ..Header::default() }
 }
 
-/// `FCP_XFER_RDY` and `NVMe_XFER_RDY`, which are alike.
+/// `FCP_XFER_RDY` and `NVMe_XFER_RDY`, which have the same format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferReady {
     pub offset: u32,
@@ -55,16 +55,16 @@ impl TransferReady {
     }
 }
 
-/// How far the data of an initiator's exchange are: received of a read, sent of a write; both in order.
+/// Progress of an initiator's data: bytes received (read) or sent (write), in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moved {
     pub bytes: u32,
-    /// SEQ_CNT of the next frame of the sequence being received.
+    /// SEQ_CNT of the next frame of the sequence that is being received.
     seq_cnt: u16,
 }
 
 impl Moved {
-    /// A frame with `len` bytes of a read of `read_len` begins.
+    /// Checks a frame with `len` bytes of a read of `read_len`.
     #[inline]
     pub fn arrive(&mut self, header: &Header, len: u32, read_len: u32) -> Result<(), Violation> {
         if header.seq_cnt != self.seq_cnt {
@@ -79,7 +79,7 @@ impl Moved {
         Ok(())
     }
 
-    /// The target asks for data of a write of `write_len` bytes. Each byte is asked for once, in order.
+    /// Checks a request for data of a write of `write_len` bytes. Each byte must be requested once, in order.
     pub fn ask(&mut self, ready: TransferReady, write_len: usize) -> Result<(), Violation> {
         let end = ready.offset.checked_add(ready.len).filter(|end| *end as usize <= write_len);
         let end = end.ok_or(misbehaved!("FCP-4, FC-NVMe-2 XFER_RDY: an XFER_RDY beyond the command's data").at(60))?;
@@ -91,33 +91,33 @@ impl Moved {
     }
 }
 
-/// How data of an initiator differ from what was asked for.
+/// How data from an initiator differ from the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataFault {
     Offset,
     Length,
 }
 
-/// The state of a command's data-out: bytes that it takes, that have come, and that were asked for. Bursts come one by one.
+/// The state of a command's data-out: bytes required, received and requested. Bursts are requested one by one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Collect {
     want: u32,
     burst_len: u32,
     got: u32,
     burst_end: u32,
-    /// Of the next frame of its sequence.
+    /// SEQ_CNT of the next frame of the sequence.
     seq_cnt: u16,
-    /// The first one.
+    /// The first fault.
     fault: Option<DataFault>,
 }
 
 impl Collect {
-    /// Each burst but the last has `burst_len` bytes.
+    /// Each burst except the last has `burst_len` bytes.
     pub fn new(want: u32, burst_len: u32) -> Self {
         Self { want, burst_len, ..Self::default() }
     }
 
-    /// Bytes that have come.
+    /// Bytes received.
     pub fn got(&self) -> u32 {
         self.got
     }
@@ -126,7 +126,7 @@ impl Collect {
         self.fault
     }
 
-    /// What to ask for next, where something is.
+    /// Returns the next burst to request, if there is one.
     pub fn next_burst(&mut self) -> Option<TransferReady> {
         if self.got >= self.want || self.fault.is_some() || self.got < self.burst_end {
             return None;
@@ -136,12 +136,12 @@ impl Collect {
         Some(TransferReady { offset: self.got, len })
     }
 
-    /// All that will come has come.
+    /// Whether no more data will come.
     pub fn is_over(&self) -> bool {
         self.got >= self.want || self.fault.is_some()
     }
 
-    /// A frame begins. False where one before it is missing.
+    /// Checks the header of a frame; false if an earlier frame is missing.
     #[inline]
     pub fn begin(&mut self, header: &Header, len: u32) -> bool {
         let is_next = header.seq_cnt == self.seq_cnt;
@@ -154,11 +154,11 @@ impl Collect {
         is_next
     }
 
-    /// It is complete; `last` of its sequence.
+    /// Notes that a frame is complete. `last` means that it is the last frame of its sequence.
     #[inline]
     pub fn end(&mut self, len: u32, last: bool) {
         if self.fault.is_none() {
-            // `begin` checked that this stays within the burst.
+            // `begin` has checked that this is within the burst.
             self.got += len;
             if last && self.got != self.burst_end {
                 self.fault = Some(DataFault::Length);
@@ -167,17 +167,18 @@ impl Collect {
     }
 }
 
-/// A unit that may take several frames. Nothing else comes between them: each port sends one sequence after the other.
+/// A unit of one or more frames. Its frames are not interleaved with others, because a port sends its sequences one
+/// after the other.
 #[derive(Debug, Default)]
 pub struct Unit {
     header: Header,
-    /// SEQ_CNT of the next frame; 0 where none is awaited.
+    /// SEQ_CNT of the next frame; 0 if none is expected.
     seq_cnt: u16,
     bytes: Vec<u8>,
 }
 
 impl Unit {
-    /// A frame begins.
+    /// Starts a frame of the unit.
     pub fn begin(&mut self, header: &Header, len: u32) -> Result<(), Violation> {
         let begun = self.header;
         let is_next = header.seq_cnt == self.seq_cnt
@@ -200,7 +201,7 @@ impl Unit {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The frame is complete: the unit's last header, where the unit is complete too.
+    /// Ends a frame. If it completes the unit, returns its header.
     pub fn end(&mut self) -> Option<Header> {
         let is_last = self.header.has(f_ctl::END_SEQUENCE);
         if is_last {
@@ -209,22 +210,22 @@ impl Unit {
         is_last.then_some(self.header)
     }
 
-    /// A sequence is under way, so nothing else may begin.
+    /// Whether a sequence is in progress, so that nothing else may start.
     pub fn is_open(&self) -> bool {
         self.seq_cnt != 0
     }
 
-    /// What came of it.
+    /// The unit's bytes so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, for as long as the unit's owner is needed otherwise; to be given back with `put`.
+    /// Takes the bytes while the unit's owner is borrowed otherwise. Return them with `put`.
     pub fn take(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.bytes)
     }
 
-    /// Gives the memory of what was taken back.
+    /// Returns the buffer from `take`.
     pub fn put(&mut self, bytes: Vec<u8>) {
         self.bytes = bytes;
     }

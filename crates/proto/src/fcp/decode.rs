@@ -1,4 +1,4 @@
-//! What the stream carries in words, for people who read traces.
+//! The contents of a stream as text, for traces.
 
 use alloc::{format, string::String};
 
@@ -13,7 +13,7 @@ use crate::{
     scsi,
 };
 
-/// Describes what stands at the front of `bytes` and tells how many bytes it takes; `None` where it is cut off.
+/// Describes what is at the start of `bytes`, and returns its length in bytes; `None` if more bytes are needed.
 pub fn describe(bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
     fc::decode::describe(bytes, words)
 }

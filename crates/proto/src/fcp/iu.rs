@@ -11,7 +11,7 @@ use crate::{
     wire::Reader,
 };
 
-/// Service parameters of the page (FCP-4).
+/// Service parameters of the PRLI page (FCP-4).
 pub(super) mod service {
     pub(in super::super) const READ_XFER_RDY_DISABLED: u32 = 0x02;
     pub(in super::super) const TARGET: u32 = 0x10;
@@ -59,7 +59,7 @@ pub struct Command {
     pub attribute: u8,
     /// One of `function`, or 0.
     pub function: u8,
-    /// In words of four bytes; what lies behind the sixteenth byte of a CDB is not read.
+    /// Length of the rest of the CDB in words of four bytes. Bytes after the sixteenth are not read.
     pub additional_cdb_words: u8,
     pub reads: bool,
     pub writes: bool,
@@ -73,7 +73,7 @@ impl Command {
     const WRITES: u8 = 0x01;
     const READS: u8 = 0x02;
 
-    /// Of its frame.
+    /// The header of its frame.
     pub fn header() -> Header {
         sequence::command_header(kind::FCP)
     }
@@ -118,7 +118,7 @@ impl Command {
 pub(super) struct ResponseIu<'a> {
     pub(super) status: u8,
     pub(super) residual: Residual,
-    /// `RSP_CODE`, where `FCP_RSP_INFO` is there.
+    /// `RSP_CODE`, if `FCP_RSP_INFO` is present.
     pub(super) code: Option<u8>,
     pub(super) sense: &'a [u8],
 }
@@ -134,7 +134,7 @@ pub(super) fn response_header() -> Header {
     sequence::response_header(kind::FCP, r_ctl::COMMAND_STATUS)
 }
 
-/// `FCP_RSP` without sense data, and how much of the bytes it takes.
+/// Encodes an `FCP_RSP` without sense data, and returns its length.
 pub(super) fn encode_response(status: u8, residual: Residual, code: Option<u8>) -> ([u8; 32], usize) {
     let mut bytes = [0; RESPONSE_LEN + RESPONSE_INFO_LEN];
     bytes[10] = if code.is_some() { HAS_CODE } else { 0 }
@@ -148,7 +148,7 @@ pub(super) fn encode_response(status: u8, residual: Residual, code: Option<u8>) 
     (bytes, bytes.len())
 }
 
-/// `FCP_RSP` with sense data.
+/// Encodes an `FCP_RSP` with sense data.
 pub(super) fn encode_sense(status: u8, residual: Residual, sense: &Sense) -> alloc::vec::Vec<u8> {
     let (bytes, len) = encode_response(status, residual, None);
     let sense = sense.encode();

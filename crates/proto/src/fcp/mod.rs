@@ -1,4 +1,4 @@
-//! SCSI over Fibre Channel (FCP-4): the initiator's side, the target's side, their information units.
+//! SCSI over Fibre Channel (FCP-4): the initiator's side, the target's side, and their information units.
 
 pub mod decode;
 pub mod initiator;

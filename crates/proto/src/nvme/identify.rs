@@ -65,7 +65,7 @@ const IORCSZ: u32 = 1;
 pub struct ControllerLimits {
     /// Maximum bytes of in-capsule data of an I/O command.
     pub in_capsule_bytes: u32,
-    /// A power of two, at least 4096.
+    /// A power of two, at least 8192. 4096 would give an MDTS of 0, which means no limit.
     pub max_transfer_bytes: u32,
     /// Maximum entries of an I/O queue, including the one that flow control keeps free.
     pub max_queue_entries: u16,

@@ -1,4 +1,4 @@
-//! I/Os as exchanges: a slot for each tag, which is the OX_ID.
+//! I/Os as exchanges. Each tag has a slot; its number is the OX_ID.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -15,21 +15,21 @@ use crate::{
     scsi::initiator::{self, CommandOutcome, Job},
 };
 
-/// Times that a command is sent in all, where unit attention conditions or a busy target ask for another try.
+/// How often a command is sent in total, if a unit attention condition or a busy target makes a retry necessary.
 const TRIES_MAX: u8 = 4;
-/// Commands under way at a time; targets have room for about as many.
+/// Maximum outstanding commands. Targets support about as many.
 const OUTSTANDING_MAX: usize = 1024;
-/// INVALID COMMAND OPERATION CODE: the target has no such command.
+/// INVALID COMMAND OPERATION CODE: the target does not support the command.
 const INVALID_OPCODE: u32 = 0x05_2000;
 
-/// The commands outstanding.
+/// The outstanding commands.
 #[derive(Debug)]
 pub(super) struct Commands {
     lun: u64,
     geometry: Geometry,
     slots: Vec<Exchange>,
     outstanding: usize,
-    /// Data-out of WRITE SAME.
+    /// The data of WRITE SAME.
     zero_block: Payload,
 }
 
@@ -38,7 +38,7 @@ struct Exchange {
     /// The command, while it is outstanding.
     job: Option<Job>,
     begun: Instant,
-    /// ABTS was sent.
+    /// ABTS was sent, for this reason.
     aborted: Option<AbortedFor>,
     tries: u8,
     rx_id: RxId,
@@ -48,17 +48,17 @@ struct Exchange {
 /// Why an exchange is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AbortedFor {
-    /// Its caller, who does not want it any more.
+    /// The caller requested it.
     Caller,
-    /// It took too long, and is tried again.
+    /// The command took too long, and is retried.
     Time,
 }
 
-/// What `Commands::overdue` found.
+/// The result of `Commands::overdue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
     No,
-    /// An abort is not answered either.
+    /// An abort was not answered in time either.
     Abort,
 }
 
@@ -94,7 +94,7 @@ impl Commands {
         Ok(())
     }
 
-    /// A frame of `FCP_DATA` begins; the tag that it belongs to.
+    /// Checks a frame of `FCP_DATA` and returns the tag of its command.
     #[inline]
     pub(super) fn data(&mut self, header: &Header, len: u32) -> Result<Tag, Violation> {
         let (tag, slot) = self.find(header)?;
@@ -103,7 +103,7 @@ impl Commands {
         Ok(tag)
     }
 
-    /// Sends the data that the target asks for. Each byte is asked for once, in order.
+    /// Sends the data that the target requests. Each byte must be requested once, in order.
     pub(super) fn transfer_ready(
         &mut self,
         header: &Header,
@@ -126,7 +126,7 @@ impl Commands {
         Ok(())
     }
 
-    /// The end of a command came.
+    /// Processes the response to a command.
     pub(super) fn response(
         &mut self,
         now: Instant,
@@ -159,7 +159,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Asks the target to abort an exchange; what waits of it is not sent. False where it is not outstanding.
+    /// Sends an ABTS for an exchange, and drops what has not been sent. False if the exchange is not outstanding.
     pub(super) fn abort(&mut self, now: Instant, tag: Tag, link: &mut Link) -> bool {
         self.abort_for(AbortedFor::Caller, now, tag, link)
     }
@@ -174,9 +174,10 @@ impl Commands {
         true
     }
 
-    /// An ABTS was answered. Accepted or not, the target knows the exchange no more; accepted, it does nothing more for it either.
+    /// Processes the answer to an ABTS. Whether it was accepted or not, the target no longer knows the exchange. If it
+    /// was accepted, the target does nothing more for it.
     pub(super) fn aborted(&mut self, now: Instant, header: &Header, link: &mut Link, events: &mut dyn InitiatorEvents) {
-        // Its end may have crossed the ABTS.
+        // The response may have crossed the ABTS.
         let Ok((tag, slot)) = self.find(header) else { return };
         match slot.aborted {
             None => {}
@@ -188,7 +189,7 @@ impl Commands {
         }
     }
 
-    /// All that were sent before a task management function are over.
+    /// Completes all commands that were sent before a task management function.
     pub(super) fn reset(&mut self, now: Instant, events: &mut dyn InitiatorEvents, begun_by: Instant) {
         for tag in 0..self.slots.len() {
             if self.slots[tag].job.is_some() && self.slots[tag].begun <= begun_by {
@@ -197,7 +198,7 @@ impl Commands {
         }
     }
 
-    /// Aborts what is older than `timeout`.
+    /// Aborts commands that are older than `timeout`.
     pub(super) fn overdue(&mut self, now: Instant, timeout: Duration, link: &mut Link) -> Overdue {
         for tag in 0..self.slots.len() {
             let slot = &self.slots[tag];
@@ -212,7 +213,7 @@ impl Commands {
         Overdue::No
     }
 
-    /// The connection is gone.
+    /// Fails all outstanding commands because the connection is lost.
     pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
         for tag in 0..self.slots.len() {
             if self.slots[tag].job.is_some() {

@@ -1,4 +1,4 @@
-//! The initiator's side of FCP: a session that logs in, does I/O and leaves.
+//! The initiator's side of FCP: a session that logs in, does I/O and logs out.
 
 mod commands;
 mod session;
@@ -9,21 +9,23 @@ pub use session::Session;
 
 use crate::fc::{Port, PortName};
 
-/// Which target to log in to, with which name, and how.
+/// Which target and LUN to use, and how to log in.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub port: Port,
     pub target: PortName,
     pub lun: u16,
-    /// Tags, 1 to 4096; of these at most 1024 are outstanding.
+    /// Number of tags, 1 to 4096; at most 1024 commands are outstanding.
     pub queue_depth: u16,
-    /// Largest read or write that is offered to the caller, in bytes, where the target tells no smaller limit.
+    /// Maximum length of a read or write in bytes, if the target does not report a smaller limit.
     pub max_io_len: u32,
-    /// Time from the connection's begin to `ready`.
+    /// Maximum time from the start of the connection to `ready`.
     pub login_timeout: Duration,
-    /// A target silent for so long is asked for an ECHO, and given up after as long again.
+    /// If the target is silent for this time, it is sent an ECHO. If it is silent for the same time again, the session
+    /// ends.
     pub echo_interval: Duration,
-    /// A command unanswered for so long is aborted, and the target given up where that is not answered in as long again.
+    /// A command without response for this time is aborted. If the abort is not answered within the same time, the
+    /// session ends.
     pub command_timeout: Duration,
 }
 

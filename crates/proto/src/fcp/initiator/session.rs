@@ -1,4 +1,4 @@
-//! A session: login, a look at the logical unit, I/O, logout.
+//! A session: login, queries about the logical unit, I/O, logout.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
@@ -22,22 +22,22 @@ use crate::{
     },
 };
 
-/// How often commands are looked at for those that take too long.
+/// How often to check for commands that take too long.
 const LOOK: core::time::Duration = core::time::Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Session {
     config: Config,
-    /// Told by the logical unit: INQUIRY data, serial number.
+    /// INQUIRY data and serial number of the logical unit.
     identity: (Option<scsi::initiator::Inquiry>, Option<String>),
     target: Option<Port>,
     framer: Framer,
     link: Link,
     phase: Phase,
     current: Current,
-    /// The information unit or link service being received; its capacity is kept.
+    /// The information unit or link service that is being received. Its capacity is kept.
     unit: Vec<u8>,
-    /// The task management function under way, and when it was sent; there is one at a time.
+    /// The task management function in progress, and when it was sent. There is one at a time.
     managing: Option<(u8, Instant)>,
     closing: bool,
     deadline: Instant,
@@ -50,12 +50,12 @@ enum Phase {
     Login(Box<Login>),
     Probe(Probe),
     Ready(Commands),
-    /// LOGO is sent.
+    /// A LOGO was sent.
     Leaving,
     Closed,
 }
 
-/// What the frame being received is.
+/// The kind of the frame that is being received.
 #[derive(Clone, Copy, Debug)]
 enum Current {
     /// Data of the probe, at this offset.
@@ -66,7 +66,7 @@ enum Current {
 }
 
 impl Session {
-    /// Begins a login: its first frame is in `transmit`.
+    /// Starts a login: the first frame is in `transmit`.
     pub fn new(now: Instant, config: Config) -> Self {
         let mut link = Link::new(PortId::default(), PortId::FABRIC);
         let process = Process { kind: kind::FCP, parameters: service::INITIATOR | service::READ_XFER_RDY_DISABLED };
@@ -88,22 +88,22 @@ impl Session {
         }
     }
 
-    /// The target port, as its login describes it.
+    /// The target port, as described in its login.
     pub fn target(&self) -> Option<&Port> {
         self.target.as_ref()
     }
 
-    /// What the logical unit says it is, once asked.
+    /// The logical unit's INQUIRY data, once received.
     pub fn inquiry(&self) -> Option<&scsi::initiator::Inquiry> {
         self.identity.0.as_ref()
     }
 
-    /// Its unit serial number.
+    /// The logical unit's serial number.
     pub fn serial(&self) -> Option<&str> {
         self.identity.1.as_deref()
     }
 
-    /// Asks the target to abort an I/O, which completes either way. False where it is not outstanding.
+    /// Sends an ABTS for an I/O, which completes in any case. False if the I/O is not outstanding.
     pub fn abort(&mut self, now: Instant, tag: Tag) -> bool {
         match &mut self.phase {
             Phase::Ready(commands) => commands.abort(now, tag, &mut self.link),
@@ -111,7 +111,8 @@ impl Session {
         }
     }
 
-    /// Asks for a task management function (`fcp::function`). False where one is under way.
+    /// Sends a task management function (`fcp::function`). False if the session is not ready or a function is in
+    /// progress.
     pub fn reset(&mut self, now: Instant, function: u8) -> bool {
         if !matches!(self.phase, Phase::Ready(_)) || self.managing.is_some() {
             return false;
@@ -178,7 +179,7 @@ impl Session {
         Ok(())
     }
 
-    /// A frame other than data is complete.
+    /// Processes a complete frame other than data.
     fn unit(&mut self, now: Instant, header: &Header, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         if let Phase::Login(login) = &mut self.phase {
             if let Some(found) = login.reply(header, &self.unit, &mut self.link, &mut self.target)? {
@@ -232,7 +233,7 @@ impl Session {
         Ok(())
     }
 
-    /// A question of the probe is answered.
+    /// Processes the response to a query of the probe.
     fn probed(
         &mut self,
         now: Instant,
@@ -263,7 +264,7 @@ impl Session {
         self.link.send(Header { ox_id: ox_id::PROBE, ..Command::header() }, &command.encode());
     }
 
-    /// Logs out once asked to and nothing is outstanding.
+    /// Logs out if that was requested and no command is outstanding.
     fn leave_when_idle(&mut self) {
         let idle = match &self.phase {
             Phase::Ready(commands) => commands.outstanding() == 0,

@@ -1,4 +1,4 @@
-//! A connection as its driver sees it: `Target` over logins and commands.
+//! A connection as its driver uses it: implements `Target` over logins and commands.
 
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::fmt;
@@ -23,13 +23,13 @@ pub struct Connection {
     link: Link,
     responder: Responder<Rc<dyn Shared<Device>>>,
     lifetime: Lifetime,
-    /// Since PRLI, until earlier logins of the initiator port are over.
+    /// Set by PRLI, until earlier logins of the initiator port are over.
     opening: Option<Opening<Rc<dyn Shared<Device>>>>,
-    /// Since the answer to PRLI.
+    /// Set by the answer to PRLI.
     image: Option<Box<Image>>,
-    /// The frame under way while there is no image.
+    /// The current frame, while there is no image.
     header: Header,
-    /// The information unit or link service being received; its capacity is kept.
+    /// The information unit or link service that is being received. Its capacity is kept.
     unit: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ impl Connection {
                 self.unit.clear();
                 match image {
                     Some(image) => image.header(&header, len)?,
-                    // Data may still come for commands that started before their initiator left.
+                    // After the initiator has left, data for commands that had started may still arrive.
                     None if !header.is_whole_sequence() && !self.lifetime.is_leaving() => {
                         return Err(misbehaved!("FC-FS-5 SEQ_CNT: a unit in more frames than one").at(46));
                     }
@@ -84,7 +84,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A frame other than data is complete.
+    /// Processes a complete frame other than data.
     #[inline]
     fn unit<B: FcpBackend>(&mut self, now: Instant, header: &Header, backend: &mut B) -> Result<(), Violation> {
         match (header.kind, header.r_ctl, &mut self.image) {
@@ -101,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// The connection begins: is the port that is wanted here?
+    /// Starts the connection, if the requested port exists.
     #[cold]
     fn special<B: FcpBackend>(&mut self, special: &Special, backend: &mut B) -> Result<(), Violation> {
         self.responder.special(special, &mut self.link, |initiator, target| backend.login(initiator, target))
@@ -138,7 +138,7 @@ impl Connection {
         self.open(now)
     }
 
-    /// Begins the login that waits, where it may begin.
+    /// Starts the waiting login if it may start.
     #[cold]
     fn open(&mut self, now: Instant) -> Result<(), Violation> {
         let Some(login) = self.responder.opened(now, &mut self.opening, &mut self.link)? else { return Ok(()) };
@@ -150,7 +150,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives up the login: its tasks, its nexus.
+    /// Ends the login: its tasks and its nexus.
     fn end_image<B: FcpBackend>(&mut self, backend: &mut B) {
         if let Some(opening) = self.opening.take() {
             opening.close();
@@ -160,7 +160,8 @@ impl Connection {
         image.login.close();
     }
 
-    /// Does what other logins did to this one: its tasks, or all of it, may be over; so may be what it waits for.
+    /// Applies what other logins did to this one: its tasks or the whole login may have ended, and so may tasks that it
+    /// waits for.
     #[inline]
     pub fn handle_notification<B: FcpBackend>(&mut self, now: Instant, backend: &mut B) {
         if self.opening.is_some() {
@@ -178,7 +179,8 @@ impl Connection {
         }
     }
 
-    /// Another login may have ended this one before it began, or those it waits for may be over.
+    /// Checks whether another login has ended this one before it started, or whether the logins that it waits for are
+    /// over.
     #[cold]
     fn look_at_opening<B: FcpBackend>(&mut self, now: Instant, backend: &mut B) {
         let is_ended = self.opening.as_ref().is_some_and(Opening::is_ended);
@@ -188,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Looks again soon where something waits to be answered.
+    /// Schedules a check soon if a response waits.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
         if self.opening.is_some() || self.image.as_ref().is_some_and(|image| image.manager.awaits()) {
@@ -205,7 +207,7 @@ impl<B: FcpBackend> Target<B> for Connection {
         let mut may_go_on = self.lifetime.may_go_on(&self.link);
         while may_go_on {
             let Some(fragment) = self.framer.next(&mut input)? else { break };
-            // Asked once for each frame, which ends with its answer.
+            // Checked once per frame, at its end, after its response.
             let is_end = matches!(fragment, Fragment::End);
             self.step(now, fragment, backend)?;
             may_go_on = !is_end || self.lifetime.may_go_on(&self.link);
@@ -213,7 +215,7 @@ impl<B: FcpBackend> Target<B> for Connection {
         self.link.settle();
         self.lifetime.settle(&self.link);
         self.look_soon(now);
-        // What comes after the end is dropped.
+        // Bytes after the end of the connection are dropped.
         let left = if self.lifetime.is_closed() { 0 } else { input.len() };
         Ok(bytes.len() - left)
     }

@@ -1,6 +1,6 @@
 //! An image pair (FCP-4): commands and their data, aborts of exchanges, task management functions.
 //!
-//! A command's slot is its `IoId` and its RX_ID. Its end on the wire: its data as one sequence, then its response.
+//! The slot of a command is its `IoId` and its RX_ID. A command ends with its data as one sequence, then its response.
 
 use alloc::{rc::Rc, vec::Vec};
 
@@ -20,9 +20,9 @@ use crate::{
     },
 };
 
-/// Sequences that wait for credit beyond two of each command: answers to link services.
+/// Maximum sequences that wait for credit, in addition to two per command: answers to link services.
 const WAITING_MAX: usize = 64;
-/// Aborts that wait, beyond one of each command.
+/// Maximum waiting aborts, in addition to one per command.
 const ABORTS_MAX: usize = 16;
 
 type Login = ProcessLogin<Rc<dyn Shared<Device>>>;
@@ -34,14 +34,14 @@ pub(super) struct Image {
     current: Current,
 }
 
-/// What the frame being received is, beyond its header.
+/// What the data of the frame being received belong to.
 #[derive(Clone, Copy, Debug)]
 enum Current {
-    /// Its data are of no interest.
+    /// Nothing: they are dropped.
     Drop,
-    /// Data of a command, which may have ended meanwhile: no other takes its slot before the end of the frame.
+    /// A command, which may have ended meanwhile. No other command takes its slot before the end of the frame.
     Data { id: IoId, offset: u32, len: u32, last: bool },
-    /// Neither: kept whole until its end.
+    /// A unit, whose bytes are collected.
     Unit(Header),
 }
 
@@ -55,7 +55,7 @@ impl Image {
         }
     }
 
-    /// A header came; its data follow.
+    /// Processes a header. Its data follow.
     #[inline]
     pub(super) fn header(&mut self, header: &Header, len: u32) -> Result<(), Violation> {
         self.current = Current::Drop;
@@ -66,7 +66,7 @@ impl Image {
             self.current = Current::Unit(*header);
             return Ok(());
         }
-        // Data of a task aborted meanwhile may still come, and are dropped.
+        // Data of a task that was aborted meanwhile may still arrive. They are dropped.
         if let Some(id) = find_exchange(&self.manager.tasks, header.ox_id, header.rx_id)
             && let Some(task) = self.manager.tasks.get_mut(id)
         {
@@ -79,7 +79,7 @@ impl Image {
         Ok(())
     }
 
-    /// A piece of data came. Units are collected in `unit`.
+    /// Processes a piece of data. Units are collected in `unit`.
     #[inline]
     pub(super) fn data<B: FcpBackend>(&mut self, at: u32, bytes: &[u8], unit: &mut Vec<u8>, backend: &mut B) {
         match self.current {
@@ -93,7 +93,7 @@ impl Image {
         }
     }
 
-    /// The frame is complete. What is not data is given back to the caller.
+    /// Processes the end of a frame. If it is not data, returns its header to the caller.
     #[inline]
     pub(super) fn end<B: FcpBackend>(&mut self, now: Instant, link: &mut Link, backend: &mut B) -> Option<Header> {
         match core::mem::replace(&mut self.current, Current::Drop) {
@@ -144,7 +144,7 @@ impl Image {
         };
         let issued = Issued { lun: command.lun, cdb: command.cdb, announced };
         match manager.begin(now, id, &issued, link, backend) {
-            // Done already, as reads of memory are: no task comes of it.
+            // Already complete, e.g. a read of a memory volume, so it needs no task.
             (Work::Answer(response), _) => respond(link, answered, &response),
             (work, want) => {
                 let collect = Collect::new(want, self.burst_len);
@@ -155,7 +155,8 @@ impl Image {
         Ok(())
     }
 
-    /// ABTS: the exchange ends, and its initiator may use its OX_ID again once it has the answer: nothing of it may happen after that.
+    /// ABTS: aborts an exchange. After the answer its initiator may reuse the OX_ID, so nothing of the exchange may
+    /// happen after that.
     pub(super) fn abort_exchange<B: FcpBackend>(
         &mut self,
         now: Instant,
@@ -198,7 +199,7 @@ impl Image {
     }
 }
 
-/// The slot of an exchange. Its originator may not know the RX_ID yet.
+/// Finds the slot of an exchange. Its originator may not know the RX_ID yet.
 #[inline]
 fn find_exchange<T>(tasks: &Tasks<OxId, T>, ox_id: OxId, rx_id: RxId) -> Option<IoId> {
     if rx_id == RxId::UNASSIGNED {
@@ -207,7 +208,7 @@ fn find_exchange<T>(tasks: &Tasks<OxId, T>, ox_id: OxId, rx_id: RxId) -> Option<
     (tasks.id(rx_id.0.into()) == Some(ox_id)).then(|| rx_id.0.into())
 }
 
-/// What a response answers.
+/// The command that a response answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) ox_id: OxId,
@@ -237,7 +238,7 @@ pub(super) fn respond(link: &mut Link, answered: Answered, response: &Response) 
     }
 }
 
-/// Ends a command or a task management function by `RSP_CODE` alone.
+/// Ends a command or task management function with only an `RSP_CODE`.
 pub(super) fn respond_code(link: &mut Link, ox_id: OxId, rx_id: RxId, code: u8) {
     let (bytes, len) = encode_response(0, Residual::default(), Some(code));
     link.send(Header { ox_id, rx_id, ..response_header() }, &bytes[..len]);
@@ -252,15 +253,15 @@ fn accept(ox_id: OxId, rx_id: RxId, link: &mut Link) {
     link.send(els::answer(r_ctl::BA_ACC, ox_id, rx_id), &els::accept(ox_id, rx_id));
 }
 
-/// A command under way.
+/// A command in progress.
 type Task = target::Task<Collect>;
 
 impl TaskId for OxId {
-    /// No command has it.
+    /// The value that no command has.
     const NONE: Self = Self(0xffff);
 }
 
-/// What waits for the end of commands.
+/// A request that waits for commands to end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request {
     Abort(OxId, RxId),

@@ -1,6 +1,5 @@
-//! The target's side of FCP: login, then commands until logout or loss.
-//!
-//! Names of SCSI ports (SPC-5 §7.6.4.2 for the TransportID).
+//! The target's side of FCP: login, then commands until logout or loss of the connection. Also the names of SCSI ports
+//! (TransportID: SPC-5 §7.6.4.2).
 
 mod connection;
 mod image;
@@ -18,27 +17,27 @@ pub use connection::Connection;
 
 pub use crate::fc::{LoginRefusal, Logins};
 
-/// What an FCP target asks of the server behind it, beyond its volumes.
+/// What an FCP target needs from the server in addition to SCSI.
 pub trait FcpBackend: ScsiBackend {
-    /// Whether `initiator` may log in to `target`, and to what.
+    /// Whether `initiator` may log in to `target`, and what it may use.
     fn login(&mut self, initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal>;
 }
 
-/// What an image pair works on.
+/// What an image pair may use.
 pub type LoginGrant = fc::LoginGrant<Rc<dyn Shared<Device>>>;
 
 /// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How much we take; its names are those of the port that is logged in to.
+    /// The limits of our port. Its names are those of the port that the initiator logs in to.
     pub port: Port,
-    /// Commands that may be outstanding, 1 to 1024; more are answered TASK SET FULL. It bounds the `IoId`s.
+    /// Maximum outstanding commands, 1 to 1024. Further ones get TASK SET FULL. It limits the `IoId`s.
     pub tasks: u16,
-    /// Most bytes that one `FCP_XFER_RDY` asks for.
+    /// Maximum bytes that one `FCP_XFER_RDY` requests.
     pub burst_len: u32,
-    /// Time from the connection's begin to the end of its login.
+    /// Maximum time from the start of the connection to the end of its login.
     pub login_timeout: Duration,
-    /// An initiator silent for so long is given up.
+    /// The connection ends if the initiator is silent for this time.
     pub silence: Duration,
 }
 
@@ -54,7 +53,7 @@ impl Default for Config {
     }
 }
 
-/// Fibre Channel, and FCP-4 without a version.
+/// The protocol identifier of Fibre Channel, and FCP-4 without a version.
 const TRANSPORT: Transport = Transport { protocol_identifier: 0, version_descriptor: 0x0a40 };
 
 fn ports(initiator: PortName, target: PortName, node: PortName) -> Ports {
