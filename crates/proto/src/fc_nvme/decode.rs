@@ -1,4 +1,4 @@
-//! What the stream carries in words, for people who read traces.
+//! The contents of a stream as text, for traces.
 
 use alloc::{format, string::String};
 
@@ -17,7 +17,7 @@ use crate::{
     nvme::describe::{Queue, command, completion},
 };
 
-/// Describes what stands at the front of `bytes` and tells how many bytes it takes; `None` where it is cut off.
+/// Describes what is at the start of `bytes`, and returns its length in bytes; `None` if more bytes are needed.
 pub fn describe(bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
     fc::decode::describe(bytes, words)
 }
@@ -41,7 +41,7 @@ fn words(header: &Header, data: &[u8]) -> Result<Option<String>, Violation> {
             let (rsn, moved) = (iu.rsn, iu.moved);
             format!("NVMe_ERSP {} rsn={rsn} moved={moved} {}", result::name(iu.result), completion(&iu.cqe))
         }
-        // A later frame of a service that takes several begins with anything.
+        // The later frames of a link service do not start with its code.
         (kind::NVME, r_ctl::FC4_LS_REQUEST | r_ctl::FC4_LS_REPLY) if header.seq_cnt > 0 => "NVMe_LS, continued".into(),
         (kind::NVME, r_ctl::FC4_LS_REQUEST) => match (header.is_whole_sequence(), data.first()) {
             (true, _) => request(&ls::Request::parse(data)?),

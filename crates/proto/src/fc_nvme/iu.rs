@@ -1,5 +1,5 @@
-//! Information units (FC-NVMe-2: `NVMe_CMND`, `NVMe_RSP`, `NVMe_ERSP`) and the service parameters of PRLI. Fields of Fibre Channel are
-//! big endian; the entries of NVMe in them are little endian.
+//! Information units (FC-NVMe-2: `NVMe_CMND`, `NVMe_RSP`, `NVMe_ERSP`) and the service parameters of PRLI. Fields of
+//! Fibre Channel are big endian; the NVMe queue entries in them are little endian.
 
 use super::ConnectionId;
 use crate::{
@@ -16,7 +16,8 @@ use crate::{
     wire::Reader,
 };
 
-/// Service parameters of the page (FC-NVMe-2, PRLI). First burst and sequence level error recovery are not offered.
+/// Service parameters of the PRLI page (FC-NVMe-2, PRLI). First burst and sequence level error recovery are not
+/// offered.
 pub(super) mod service {
     pub(in super::super) const TARGET: u32 = 0x10;
     pub(in super::super) const INITIATOR: u32 = 0x20;
@@ -38,15 +39,15 @@ pub mod result {
     }
 }
 
-/// `NVMe_CMND`: a submission queue entry on its way.
+/// `NVMe_CMND`: contains a submission queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     pub connection: ConnectionId,
     /// Command Sequence Number: counts the commands of a connection from 0 (FC-NVMe-2, in-order delivery).
     pub csn: u32,
-    /// Bytes that the command moves in either direction.
+    /// Bytes that the command transfers in either direction.
     pub data_len: u32,
-    /// A queue of a controller's I/O, not its admin queue.
+    /// Whether it is for an I/O queue, not the admin queue.
     pub is_io: bool,
     pub sqe: Sqe,
 }
@@ -63,12 +64,12 @@ impl Command {
     pub const LEN: usize = 96;
     const SQE_AT: usize = 24;
 
-    /// Of its frame.
+    /// The header of its frame.
     pub fn header() -> Header {
         sequence::command_header(kind::NVME)
     }
 
-    /// With the length that its SGL says.
+    /// Creates the unit with the length in the command's SGL.
     pub fn new(connection: ConnectionId, csn: u32, is_io: bool, sqe: Sqe) -> Self {
         Self { connection, csn, data_len: data_len(&sqe), is_io, sqe }
     }
@@ -112,14 +113,14 @@ impl Command {
         Ok(Self { connection, csn, data_len, is_io: category & 0x0f != ADMIN, sqe })
     }
 
-    /// Data Length is what the command's SGL says, as it must be.
+    /// Whether Data Length equals the length in the command's SGL, as it must.
     #[inline]
     pub(super) fn is_consistent(&self) -> bool {
         self.data_len == data_len(&self.sqe)
     }
 }
 
-/// Data never lie in the unit (FC-NVMe-2: in-capsule data are not supported).
+/// The length in the SGL. Data are never in the unit (FC-NVMe-2: in-capsule data are not supported).
 #[inline]
 fn data_len(sqe: &Sqe) -> u32 {
     match sqe.sgl() {
@@ -128,14 +129,14 @@ fn data_len(sqe: &Sqe) -> u32 {
     }
 }
 
-/// `NVMe_RSP`: success, and nothing else to say. It is zeros.
+/// `NVMe_RSP`: success with no further information. It consists of zeros.
 pub const RESPONSE_LEN: usize = 12;
 
 pub(super) fn response_header() -> Header {
     sequence::response_header(kind::NVME, r_ctl::COMMAND_STATUS)
 }
 
-/// Initiators take an empty one, too, as Linux does.
+/// Checks an `NVMe_RSP`. Initiators also accept an empty one, as Linux does.
 pub(super) fn parse_response(bytes: &[u8]) -> Result<(), Violation> {
     if bytes.len() <= RESPONSE_LEN && bytes.iter().all(|byte| *byte == 0) {
         return Ok(());
@@ -143,14 +144,14 @@ pub(super) fn parse_response(bytes: &[u8]) -> Result<(), Violation> {
     Err(malformed!("FC-NVMe-2 NVMe_RSP: an NVMe_RSP that is not 12 bytes of zeros"))
 }
 
-/// `NVMe_ERSP`: a completion queue entry on its way.
+/// `NVMe_ERSP`: contains a completion queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extended {
     /// One of `result`.
     pub result: u8,
     /// Response Sequence Number: counts the extended responses of a connection from 0.
     pub rsn: u32,
-    /// Bytes that were moved in either direction.
+    /// Bytes that were transferred in either direction.
     pub moved: u32,
     pub cqe: Cqe,
 }

@@ -1,5 +1,5 @@
-//! NVMe link services (FC-NVMe-2): associations and connections are made and ended. A request is its code and a list of descriptors;
-//! so is the answer.
+//! NVMe link services (FC-NVMe-2), which create and end associations and connections. Requests and answers consist of a
+//! code and a list of descriptors.
 
 use alloc::{string::String, vec::Vec};
 
@@ -45,16 +45,16 @@ mod tag {
 }
 
 const NQN_LEN: usize = 256;
-/// Reserved at the end of Create Association, so that a request is 1,024 bytes.
+/// Reserved bytes at the end of Create Association, so that the request has 1,024 bytes.
 const RESERVED_LEN: usize = 432;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     CreateAssociation {
-        /// At least one of so many responses is an extended one.
+        /// At least one of this many responses must be an extended one.
         ersp_ratio: u16,
         cntlid: ControllerId,
-        /// Of the admin queue, 0's based.
+        /// Size of the admin submission queue, 0's based.
         sq_size: u16,
         host_id: [u8; 16],
         hostnqn: String,
@@ -67,7 +67,7 @@ pub enum Request {
         sq_size: u16,
     },
     DisconnectAssociation(AssociationId),
-    /// Of a code that is not known here.
+    /// A request with an unknown code.
     Other(u8),
 }
 
@@ -203,7 +203,7 @@ impl Answer {
         }
     }
 
-    /// `to`: the code of what is answered.
+    /// Encodes the answer. `to` is the code of the request.
     pub fn encode(&self, to: u8) -> Vec<u8> {
         let code = if matches!(self, Self::Rejected(_)) { code::LS_RJT } else { code::LS_ACC };
         list(code, |bytes| {
@@ -246,7 +246,7 @@ impl Answer {
         read().map_err(|_| malformed())
     }
 
-    /// The same, or what a rejection means.
+    /// Returns the answer, or a rejection as an error.
     pub(super) fn accepted(self) -> Result<Self, Violation> {
         if let Self::Rejected(rejection) = self { Err(rejection.violation()) } else { Ok(self) }
     }
@@ -283,7 +283,7 @@ fn zeros(bytes: &mut Vec<u8>, count: usize) {
     bytes.resize(bytes.len() + count, 0);
 }
 
-/// The code in front of a list of descriptors; `reader` is left with those alone.
+/// Parses the code that precedes a list of descriptors. Afterwards `reader` contains only the descriptors.
 fn parse_list(reader: &mut Reader<'_>) -> Result<u8, Short> {
     let [code, _, _, _] = reader.array()?;
     let len = reader.u32_be()? as usize;
@@ -291,7 +291,7 @@ fn parse_list(reader: &mut Reader<'_>) -> Result<u8, Short> {
     Ok(code)
 }
 
-/// The next descriptor, which is of that tag. What is longer than known here is of a later version.
+/// Parses the next descriptor, which must have that tag. It may be longer than known here, in a later version.
 fn find<'a>(reader: &mut Reader<'a>, wanted: u32) -> Result<Reader<'a>, Short> {
     let (tag, len) = (reader.u32_be()?, reader.u32_be()? as usize);
     if tag != wanted {

@@ -1,4 +1,5 @@
-//! NVMe over Fibre Channel (FC-NVMe-2): the initiator's side, the target's side, their information units and link services.
+//! NVMe over Fibre Channel (FC-NVMe-2): the initiator's side, the target's side, their information units and link
+//! services.
 
 pub mod decode;
 pub mod initiator;
@@ -9,10 +10,10 @@ pub mod target_side;
 pub use crate::fc::{Port, PortName, sequence::TransferReady};
 pub use iu::{Command, Extended, RESPONSE_LEN, result};
 
-/// Names an association at the target port (FC-NVMe-2, Create Association).
+/// Identifies an association; assigned by the target port (FC-NVMe-2, Create Association).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AssociationId(pub u64);
 
-/// Names a connection, which is a queue of an association's controller (FC-NVMe-2, Create I/O Connection).
+/// Identifies a connection, i.e. a queue of an association's controller (FC-NVMe-2, Create I/O Connection).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionId(pub u64);

@@ -1,4 +1,4 @@
-//! PDUs in words, a line each.
+//! PDUs as text, one line each.
 
 use alloc::{format, string::String};
 use core::fmt::Write;
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A connection's PDUs in order, of both directions: Connect tells which commands follow.
+/// The PDUs of a connection in order, in both directions. Connect determines the kind of the commands that follow.
 #[derive(Clone, Debug, Default)]
 pub struct Stream(Queue);
 
@@ -31,9 +31,9 @@ impl Stream {
     }
 }
 
-/// Where a PDU starts, tells what it is: the bytes that it takes and a line that describes it. `Ok(None)` where `bytes` end
-/// before the PDU does. The bytes alone do not distinguish an admin command from an I/O command of the same opcode: it is
-/// named as both (see `Stream`).
+/// Describes the PDU at the start of `bytes` in one line, and returns its length in bytes. `Ok(None)` if the PDU is not
+/// complete. The bytes alone do not distinguish an admin command from an I/O command with the same opcode, so such a
+/// command gets both names (see `Stream`).
 pub fn describe(bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
     describe_on(bytes, Queue::Unknown)
 }
@@ -81,7 +81,7 @@ fn describe_on(bytes: &[u8], queue: Queue) -> Result<Option<(usize, String)>, Vi
     Ok(Some((len, line)))
 }
 
-/// Length of the data in the PDU and which digests it has.
+/// Appends the length of the data in the PDU, and its digests.
 fn describe_rest(common: Common, len: usize, line: &mut String) {
     let has_data_digest = common.flags & flags::DATA_DIGEST != 0;
     if common.data_offset > 0 {

@@ -1,4 +1,4 @@
-//! NVMe over TCP, both sides: NVMe/TCP transport specification 1.1. See README.md beside this file.
+//! NVMe over TCP, both sides (NVMe/TCP transport specification 1.1). See README.md in this folder.
 
 pub mod decode;
 pub mod initiator;

@@ -1,6 +1,5 @@
-//! Headers of the PDUs: NVMe/TCP transport 1.1 §3.6.2 ("PDU formats").
-//!
-//! Puts PDUs into the transmit queue: headers inline, data by name.
+//! PDU headers (NVMe/TCP transport 1.1 §3.6.2, "PDU formats"), and sending PDUs: headers are copied to the transmit
+//! queue, data are referenced.
 
 use core::fmt;
 
@@ -31,22 +30,22 @@ pub mod kind {
 pub mod flags {
     pub const HEADER_DIGEST: u8 = 1;
     pub const DATA_DIGEST: u8 = 1 << 1;
-    /// The last PDU of an R2T's data, or of a read's.
+    /// The last PDU of the data of an R2T or a read.
     pub const LAST: u8 = 1 << 2;
-    /// C2HData: the command is completed with success, no response follows.
+    /// C2HData: the command has succeeded, and no response follows.
     pub const SUCCESS: u8 = 1 << 3;
 }
 
 pub const COMMON_LEN: usize = 8;
 pub const IC_LEN: usize = 128;
-/// H2CTermReq, C2HTermReq, CapsuleResp, H2CData, C2HData and R2T all have headers of this length.
+/// Length of the headers of H2CTermReq, C2HTermReq, CapsuleResp, H2CData, C2HData and R2T.
 pub const SHORT_LEN: usize = 24;
 pub const COMMAND_LEN: usize = COMMON_LEN + SQE_LEN;
 pub const DIGEST_LEN: usize = 4;
-/// What a terminate request carries of the PDU at fault, at most.
+/// Maximum bytes of the faulty PDU in a terminate request.
 pub const TERM_DATA_MAX: usize = 128;
 
-/// Header lengths by PDU type; 0 where there is no such type.
+/// Header lengths by PDU type; 0 if the type is not defined.
 const HEADER_LENS: [u8; 10] = [
     IC_LEN as u8,
     IC_LEN as u8,
@@ -60,13 +59,13 @@ const HEADER_LENS: [u8; 10] = [
     SHORT_LEN as u8,
 ];
 
-/// HLEN of a PDU type, `None` for a type that is not defined.
+/// HLEN of a PDU type; `None` if the type is not defined.
 #[inline]
 pub fn header_len(kind: u8) -> Option<usize> {
     HEADER_LENS.get(usize::from(kind)).map(|len| usize::from(*len)).filter(|len| *len > 0)
 }
 
-/// The header of a PDU, without the common header's lengths.
+/// The header of a PDU, without the lengths in the common header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     IcReq(IcReq),
@@ -83,24 +82,24 @@ pub enum Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcReq {
     pub format_version: u16,
-    /// Alignment of data that the host wants, in dwords, 0's based; at most 31.
+    /// Data alignment that the host requests, in dwords, 0's based; at most 31.
     pub host_alignment: u8,
     pub digests: Digests,
-    /// R2Ts of a command that may be outstanding, 0's based.
+    /// Maximum outstanding R2Ts per command, 0's based.
     pub max_r2t: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcResp {
     pub format_version: u16,
-    /// Alignment of data that the controller wants, in dwords, 0's based; at most 31.
+    /// Data alignment that the controller requests, in dwords, 0's based; at most 31.
     pub controller_alignment: u8,
     pub digests: Digests,
-    /// Most bytes of data in an H2CData PDU.
+    /// Maximum bytes of data in an H2CData PDU.
     pub max_h2c_data: u32,
 }
 
-/// Which digests are asked for or in use.
+/// Digests that are requested or in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     pub header: bool,
@@ -121,12 +120,12 @@ impl Digests {
         Self { header: self.header && other.header, data: self.data && other.data }
     }
 
-    /// Bytes that a header digest takes.
+    /// Length of the header digest in bytes.
     pub fn header_bytes(self) -> usize {
         usize::from(self.header) * DIGEST_LEN
     }
 
-    /// Bytes that a data digest takes where there are data.
+    /// Length of the data digest in bytes, for a PDU with data.
     pub fn data_bytes(self) -> usize {
         usize::from(self.data) * DIGEST_LEN
     }
@@ -136,11 +135,11 @@ impl Digests {
 pub struct TermReq {
     /// Fatal error status, as `Fes`; other values are reserved.
     pub status: u16,
-    /// Fatal error information: a field's offset, or the digest that was wrong.
+    /// Fatal error information: the offset of a field, or the wrong digest.
     pub information: u32,
 }
 
-/// TTAG: a controller's name for the data that it asked for.
+/// TTAG: identifies requested data; chosen by the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferTag(pub u16);
 
@@ -177,7 +176,7 @@ pub enum Fes {
     UnsupportedParameter = 6,
 }
 
-/// A PDU that ends the connection, and what the terminate request says of it.
+/// A fault in a PDU, which ends the connection, and the contents of the terminate request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub status: Fes,
@@ -186,7 +185,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A field of the header at byte `at` is wrong.
+    /// The header field at byte `at` is invalid.
     pub fn field(at: u32, rule: &'static Rule) -> Self {
         Self { status: Fes::InvalidHeaderField, information: at, rule }
     }
@@ -234,13 +233,13 @@ impl TermReq {
     }
 }
 
-/// The first eight bytes.
+/// The common header: the first eight bytes of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
     pub kind: u8,
     pub flags: u8,
     pub header_len: u8,
-    /// Where data start.
+    /// Offset of the data.
     pub data_offset: u8,
     pub len: u32,
 }
@@ -260,7 +259,8 @@ impl Common {
 }
 
 impl Header {
-    /// Decodes the header that `common` begins; `None` where `bytes` are fewer than its HLEN or the type is unknown.
+    /// Decodes the header that starts with `common`; `None` if `bytes` are shorter than its HLEN or the type is
+    /// unknown.
     #[allow(clippy::inline_always)] // As `Receiver::step`.
     #[inline(always)]
     pub fn decode(common: Common, bytes: &[u8]) -> Option<Self> {
@@ -335,12 +335,12 @@ impl fmt::Display for Fault {
 pub(super) struct Sender {
     pub(super) tx: Transmit,
     digests: Digests,
-    /// Data begin at a multiple of this many bytes; the peer's wish.
+    /// Data start at a multiple of this many bytes, as the peer requested.
     alignment: u8,
 }
 
 impl Sender {
-    /// The handshake is done; `alignment` is HPDA or CPDA: dwords, 0's based, at most 31.
+    /// Completes the handshake. `alignment` is HPDA or CPDA: in dwords, 0's based, at most 31.
     pub(super) fn open(&mut self, digests: Digests, alignment: u8) {
         self.digests = digests;
         self.alignment = (alignment + 1) * 4;
@@ -364,7 +364,7 @@ impl Sender {
         self.tx.put(&header);
     }
 
-    /// Says why the connection ends: H2CTermReq or C2HTermReq with the header at fault.
+    /// Sends H2CTermReq or C2HTermReq with the faulty header.
     pub(super) fn term_req(&mut self, kind: u8, fault: &Fault, offending: &[u8]) {
         let offending = &offending[..offending.len().min(TERM_DATA_MAX)];
         let mut header = plain::<SHORT_LEN>(kind, SHORT_LEN + offending.len());
@@ -399,14 +399,14 @@ impl Sender {
         self.pdu(kind::H2C_DATA, u8::from(is_last) * flags::LAST, header, Data::Payload(data));
     }
 
-    /// All data of a read in one PDU.
+    /// Sends all data of a read in one PDU.
     #[inline]
     pub(super) fn c2h_data(&mut self, cid: CommandId, is_success: bool, data: Data<'_>) {
         let header = transfer(cid, TransferTag::default(), 0, data.len() as u32);
         self.pdu(kind::C2H_DATA, flags::LAST | (u8::from(is_success) * flags::SUCCESS), header, data);
     }
 
-    /// A PDU with the digests that were negotiated; the common header is filled in here.
+    /// Sends a PDU with the negotiated digests. Fills in the common header.
     #[inline]
     fn pdu<const LEN: usize>(&mut self, kind: u8, mut flags: u8, mut header: [u8; LEN], data: Data<'_>) {
         let header_bytes = LEN + self.digests.header_bytes();
@@ -437,7 +437,7 @@ impl Sender {
         }
     }
 
-    /// Data and the digest over them.
+    /// Sends data and their digest.
     fn with_digest(&mut self, data: &Data<'_>) {
         let mut crc = Crc32c::default();
         match data {
@@ -452,7 +452,7 @@ impl Sender {
     }
 }
 
-/// A header without digests, with its common part.
+/// A header without digests, with its common header filled in.
 fn plain<const LEN: usize>(kind: u8, len: usize) -> [u8; LEN] {
     let mut header = [0; LEN];
     let common = Common { kind, flags: 0, header_len: LEN as u8, data_offset: 0, len: len as u32 };

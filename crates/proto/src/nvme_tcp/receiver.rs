@@ -1,5 +1,6 @@
-//! Cuts the received bytes into PDUs without copying them: a header that lies whole in what was received is read in place,
-//! data are handed on in the pieces in which they came. Only a header split across receives is put together, in a small buffer.
+//! Splits the received bytes into PDUs without copying them. A header that was received completely is read in place,
+//! and data are passed on in the pieces in which they arrived. Only a header that is split across receives is
+//! assembled, in a small buffer.
 
 use super::pdu::{
     COMMON_LEN, Common, DIGEST_LEN, Digests, Fault, Fes, Header, IC_LEN, SHORT_LEN, TERM_DATA_MAX, flags, header_len,
@@ -18,13 +19,13 @@ pub(super) const fn types(kinds: &[u8]) -> u16 {
     bits
 }
 
-/// What the bytes received come to.
+/// The next part of the stream.
 pub(super) enum Fragment<'a> {
-    /// A PDU begins; `data_len` bytes of data follow (none where 0).
+    /// The start of a PDU, followed by `data_len` bytes of data.
     Header { header: Header, data_len: u32 },
     /// The next bytes of the PDU's data.
     Data(&'a [u8]),
-    /// The PDU's data are complete; comes only where there were some.
+    /// The end of the PDU's data. Omitted if it has no data.
     End { digest_ok: bool },
 }
 
@@ -35,27 +36,28 @@ enum Stage {
 }
 
 pub(super) struct Receiver {
-    /// PDU types that may come now.
+    /// PDU types that may come at this time.
     accepts: u16,
     /// PDU types that this side may ever receive.
     known: u16,
     digests: Digests,
-    /// Most bytes of data in a command capsule and in another PDU.
+    /// Maximum bytes of data in a command capsule.
     max_command_data: u32,
+    /// Maximum bytes of data in other PDUs.
     max_data: u32,
     stage: Stage,
     padding: u32,
     data_left: u32,
     crc: Crc32c,
-    /// Bytes of a split header or digest.
+    /// Bytes of a header or digest that was split across receives.
     buffer: [u8; IC_LEN + DIGEST_LEN],
     held: usize,
-    /// Length of the last header where it was put together in `buffer`, 0 where it was read in place.
+    /// Length of the last header if it was assembled in `buffer`; 0 if it was read in place.
     assembled: usize,
 }
 
 impl Receiver {
-    /// `first` may come until `open`; `known` are all types for this side.
+    /// `first` are the types that may come before `open`; `known` are all types for this side.
     pub(super) fn new(first: u16, known: u16) -> Self {
         Self {
             accepts: first,
@@ -73,7 +75,7 @@ impl Receiver {
         }
     }
 
-    /// The handshake is done: `accepts` may come from now on.
+    /// Completes the handshake. From now on the types in `accepts` may come.
     pub(super) fn open(&mut self, accepts: u16, digests: Digests, max_command_data: u32, max_data: u32) {
         self.accepts = accepts;
         self.digests = digests;
@@ -85,7 +87,7 @@ impl Receiver {
         self.max_command_data = max_command_data;
     }
 
-    /// Takes the next step off the front of `bytes`; `None` when more bytes are needed.
+    /// Takes the next fragment off the front of `bytes`; `None` if more bytes are needed.
     #[allow(clippy::inline_always)] // As `Link::step`.
     #[inline(always)]
     pub(super) fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Fault> {
@@ -111,19 +113,20 @@ impl Receiver {
         }
     }
 
-    /// Bytes of data to come next that no digest covers.
+    /// Number of data bytes that come next and are not covered by a digest.
     #[inline]
     pub(super) fn plain_data(&self) -> u32 {
         if matches!(self.stage, Stage::Data) && self.padding == 0 && !self.digests.data { self.data_left } else { 0 }
     }
 
-    /// The next `len` bytes of `plain_data` came elsewhere.
+    /// Skips the next `len` bytes of `plain_data`, which were received elsewhere.
     pub(super) fn skip(&mut self, len: u32) {
         assert!(len <= self.plain_data(), "more than the data that were to come");
         self.data_left -= len;
     }
 
-    /// The header of the PDU at fault, for the terminate request; `before` is what was given to the step that found the fault.
+    /// The header of the faulty PDU, for the terminate request. `before` are the bytes passed to the step that found
+    /// the fault.
     pub(super) fn offending<'a>(&'a self, before: &'a [u8]) -> &'a [u8] {
         let len = self.assembled.max(self.held);
         if len > 0 {
@@ -133,7 +136,7 @@ impl Receiver {
         &before[..len.min(before.len())]
     }
 
-    /// Puts a header together that came in parts.
+    /// Assembles a header that arrived in parts.
     #[cold]
     fn assemble<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Fault> {
         if !self.fill(bytes, COMMON_LEN) {
@@ -151,7 +154,7 @@ impl Receiver {
         self.begin(frame, &buffer[..frame.header_bytes]).map(Some)
     }
 
-    /// Takes bytes into the buffer until it holds `until`.
+    /// Fills the buffer until it holds `until` bytes.
     fn fill(&mut self, bytes: &mut &[u8], until: usize) -> bool {
         let (taken, rest) = bytes.split_at(until.saturating_sub(self.held).min(bytes.len()));
         self.buffer[self.held..self.held + taken.len()].copy_from_slice(taken);
@@ -160,7 +163,7 @@ impl Receiver {
         self.held >= until
     }
 
-    /// Checks the common header: NVMe/TCP transport 1.1 §3.6.2.1 and the PDU's own section.
+    /// Checks the common header (NVMe/TCP transport 1.1 §3.6.2.1, and the section of the PDU type).
     #[allow(clippy::inline_always)] // As `step`.
     #[inline(always)]
     fn check(&self, common: Common) -> Result<Frame, Fault> {
@@ -220,7 +223,7 @@ impl Receiver {
         Ok(Frame { common, header_bytes, padding: (data_offset - header_bytes) as u32, data_len: data_len as u32 })
     }
 
-    /// Checks the header's digest and decodes it.
+    /// Checks the digest of the header, and decodes the header.
     #[inline]
     fn begin<'a>(&mut self, frame: Frame, whole: &[u8]) -> Result<Fragment<'a>, Fault> {
         let header_len = usize::from(frame.common.header_len);
@@ -286,17 +289,17 @@ impl Receiver {
     }
 }
 
-/// A common header that was checked.
+/// A PDU whose common header has been checked.
 #[derive(Clone, Copy)]
 struct Frame {
     common: Common,
-    /// Header and header digest.
+    /// Length of header and header digest.
     header_bytes: usize,
     padding: u32,
     data_len: u32,
 }
 
-/// PDUs without digests: their length is fixed but for the terminate requests' data.
+/// Checks PDUs without digests. Their length is fixed, except for the data of terminate requests.
 #[cold]
 fn check_plain(common: Common, header_bytes: usize) -> Result<Frame, Fault> {
     let is_term = header_bytes == SHORT_LEN;

@@ -1,4 +1,5 @@
-//! The controller's side of one connection: the handshake, then capsules and data for a queue of `nvme::fabrics::controller`.
+//! The controller's side of one connection: the handshake, then capsules and data for a queue of
+//! `nvme::fabrics::controller`.
 
 use core::{fmt, time::Duration};
 
@@ -18,25 +19,29 @@ use crate::{
     },
 };
 
-/// In-capsule data of fabrics and admin commands (NVMe/TCP transport 1.1 §3.5.1: 8,192 bytes).
+/// Maximum in-capsule data of fabrics and admin commands (NVMe/TCP transport 1.1 §3.5.1: 8,192 bytes).
 const ADMIN_IN_CAPSULE_BYTES: u32 = 8192;
-/// HPDA and CPDA, in dwords, 0's based.
+/// Maximum of HPDA and CPDA, in dwords, 0's based.
 const MAX_ALIGNMENT: u8 = 31;
 
 /// Limits and options of a target's connections.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
-    /// Whether a host may have them.
+    /// The digests that a host may enable.
     pub digests: Digests,
-    /// MAXH2CDATA: most bytes in an H2CData PDU; a multiple of 4, at least 4096. Nothing is buffered, so large is cheap.
+    /// MAXH2CDATA: maximum bytes in an H2CData PDU; a multiple of 4, at least 4096. Large values cost no memory,
+    /// because nothing is buffered.
     pub max_h2c_data_bytes: u32,
-    /// Most bytes of data in an I/O command's capsule, a multiple of 16: such writes need no R2T, which saves a round trip.
+    /// Maximum in-capsule data of an I/O command in bytes, a multiple of 16. Writes up to this size need no R2T, which
+    /// saves a round trip.
     pub in_capsule_bytes: u32,
-    /// MDTS: most bytes of a command; a power of two, at least 8192, as an MDTS of 0 (4096 bytes) means no limit.
+    /// MDTS: maximum bytes of a command. A power of two, at least 8192, because 4096 would give an MDTS of 0, which
+    /// means no limit.
     pub max_transfer_bytes: u32,
-    /// Entries of an I/O queue at most.
+    /// Maximum entries of an I/O queue.
     pub max_queue_entries: u16,
-    /// A peer that has not connected a queue by then, or not authenticated itself as long after that, is given up.
+    /// A connection ends if the peer does not send Connect within this time, or does not authenticate itself within the
+    /// same time after Connect.
     pub connect_timeout: Duration,
 }
 
@@ -72,7 +77,7 @@ pub struct TargetQueue {
     config: TargetConfig,
     connection: Connection,
     queue: Queue,
-    /// Where the data of the PDU under way go.
+    /// Where the data of the current PDU go.
     destination: Destination,
 }
 
@@ -95,17 +100,17 @@ impl TargetQueue {
         }
     }
 
-    /// Queue ID once connected and, where that is asked for, authenticated.
+    /// Queue ID, once connected and, if required, authenticated.
     pub fn qid(&self) -> Option<QueueId> {
         self.queue.qid()
     }
 
-    /// What `NvmeBackend::work` was asked for is done.
+    /// Continues when the work given to `NvmeBackend::work` is done.
     pub fn worked<B: NvmeBackend + ?Sized>(&mut self, now: Instant, worked: auth::Worked, backend: &mut B) {
         self.queue.worked(now, worked, &mut self.connection, backend);
     }
 
-    /// Does what other hosts did to this one.
+    /// Applies what other hosts did to this queue.
     pub fn handle_notification<B: NvmeBackend + ?Sized>(&mut self, now: Instant, backend: &mut B) {
         self.queue.handle_notification(now, &mut self.connection, backend);
     }
@@ -135,7 +140,7 @@ impl TargetQueue {
         Ok(())
     }
 
-    /// NVMe/TCP transport 1.1 §3.6.2.2.
+    /// Processes ICReq (NVMe/TCP transport 1.1 §3.6.2.2).
     fn on_ic_req(&mut self, req: &IcReq) -> Result<(), Fault> {
         if req.format_version != 0 {
             return Err(Fault::unsupported(8, rule!("NVMe/TCP 1.1 §3.6.2.2: PFV is not 0")));
@@ -156,7 +161,7 @@ impl TargetQueue {
         Ok(())
     }
 
-    /// NVMe/TCP transport 1.1 §3.6.2.8.
+    /// Checks the header of an H2CData PDU (NVMe/TCP transport 1.1 §3.6.2.8).
     fn on_host_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
         let Some(slot) = self.queue.solicited(data.ttag.0) else {
             return Err(Fault::field(10, rule!("NVMe/TCP 1.1 §3.6.2.8: H2CData with a TTAG that no R2T gave")));
@@ -168,7 +173,7 @@ impl TargetQueue {
             return Err(Fault::field(16, rule!("NVMe/TCP 1.1 §3.6.2.8: DATAL is not the length of the PDU's data")));
         }
         let (received, left) = slot.progress();
-        // Data of an R2T come in order, and no more than it asked for.
+        // The data of an R2T must come in order, and within its range.
         if data.offset != received || data_len > left {
             return Err(Fault::out_of_range(rule!(
                 "NVMe/TCP 1.1 §3.6.2.8: H2CData outside what its R2T asked for, or out of order"
@@ -250,7 +255,7 @@ impl<B: NvmeBackend + ?Sized> Target<B> for TargetQueue {
     fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
         self.connection.rx.skip(len as u32);
         self.queue.on_placed(self.destination, len as u32);
-        // The end of the PDU takes no further byte.
+        // The PDU ends here, without a further byte.
         self.receive(now, &[], backend).map(|_| ())
     }
 

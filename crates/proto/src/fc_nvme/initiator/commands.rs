@@ -1,6 +1,5 @@
-//! I/Os as exchanges: a slot for each tag, which is the OX_ID and the command identifier.
-//!
-//! What a queue sends beside I/O: one command at a time, in an exchange of its own.
+//! I/Os as exchanges. Each tag has a slot; its number is the OX_ID and the command identifier. Also the other commands
+//! of a queue, which are sent one at a time in an exchange of their own.
 
 use alloc::vec::Vec;
 use core::{mem, time::Duration};
@@ -21,13 +20,13 @@ use crate::{
     },
 };
 
-/// The commands outstanding.
+/// The outstanding commands.
 #[derive(Debug)]
 pub(super) struct Commands {
     encoder: IoCommands,
     slots: Vec<Slot>,
     outstanding: usize,
-    /// I/Os that this controller cannot do, to be completed so at the next chance.
+    /// I/Os that this controller does not support. They are completed at the next opportunity.
     unsupported: Vec<u16>,
 }
 
@@ -37,20 +36,20 @@ struct Slot {
     moved: Moved,
     begun: Instant,
     rx_id: RxId,
-    /// ABTS was sent.
+    /// ABTS was sent, for this reason.
     aborted: Option<AbortedFor>,
 }
 
 /// Why an exchange is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AbortedFor {
-    /// Its caller, who does not want it any more.
+    /// The caller requested it.
     Caller,
-    /// Its association, which ends: another session may do it.
+    /// Its association ends. Another session may retry the command.
     Association,
 }
 
-/// What a command outstanding moves.
+/// The data of an outstanding command.
 #[derive(Debug, Default)]
 enum Transfer {
     #[default]
@@ -115,7 +114,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Since when an I/O that the controller cannot do waits for its completion.
+    /// When the oldest I/O that the controller does not support was submitted, if one waits for its completion.
     pub(super) fn unsupported_since(&self) -> Option<Instant> {
         self.unsupported.first().map(|tag| self.slots[usize::from(*tag)].begun)
     }
@@ -126,7 +125,7 @@ impl Commands {
         }
     }
 
-    /// A frame of a read's data begins; the tag that it belongs to.
+    /// Checks a frame of a read's data and returns the tag of its command.
     #[inline]
     pub(super) fn data_begin(&mut self, header: &Header, len: u32) -> Result<Tag, Violation> {
         let (tag, slot) = self.find(header)?;
@@ -135,7 +134,7 @@ impl Commands {
         Ok(tag)
     }
 
-    /// Sends the data that the target asks for.
+    /// Sends the data that the target requests.
     pub(super) fn transfer_ready(
         &mut self,
         header: &Header,
@@ -148,14 +147,14 @@ impl Commands {
         };
         slot.moved.ask(ready, data.len())?;
         slot.rx_id = header.rx_id;
-        // What was asked for before the target knew of its abort is not sent.
+        // Data that the target requested before it received the ABTS are not sent.
         if slot.aborted.is_none() {
             send_data(header, ready, data, link);
         }
         Ok(())
     }
 
-    /// The end of a command came; `None` stands for success and nothing else to say.
+    /// Processes the response to a command. `None` means success with no further information.
     #[inline]
     pub(super) fn response(
         &mut self,
@@ -181,7 +180,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Aborts an exchange; what waits of it is not sent. False where it is not outstanding.
+    /// Sends an ABTS for an exchange, and drops what has not been sent. False if the exchange is not outstanding.
     pub(super) fn abort(&mut self, why: AbortedFor, now: Instant, tag: Tag, link: &mut Link) -> bool {
         let is_sent = |slot: &&mut Slot| !matches!(slot.transfer, Transfer::Free) && slot.aborted.is_none();
         let Some(slot) = self.slots.get_mut(tag as usize).filter(is_sent) else { return false };
@@ -198,9 +197,9 @@ impl Commands {
         }
     }
 
-    /// An ABTS was answered. Accepted or not, the target knows the exchange no more.
+    /// Processes the answer to an ABTS. Whether it was accepted or not, the target no longer knows the exchange.
     pub(super) fn aborted(&mut self, now: Instant, header: &Header, events: &mut dyn InitiatorEvents) {
-        // Its end may have crossed the ABTS.
+        // The response may have crossed the ABTS.
         let Ok((tag, slot)) = self.find(header) else { return };
         let error = match slot.aborted {
             None => return,
@@ -210,13 +209,13 @@ impl Commands {
         self.complete(now, tag, Err(error), events);
     }
 
-    /// Any is older than `timeout`.
+    /// Whether a command is older than `timeout`.
     pub(super) fn is_overdue(&self, now: Instant, timeout: Duration) -> bool {
         let is_late = |slot: &Slot| !matches!(slot.transfer, Transfer::Free) && now.since(slot.begun) >= timeout;
         self.outstanding > 0 && self.slots.iter().any(is_late)
     }
 
-    /// The connection is gone.
+    /// Fails all outstanding commands because the connection is lost.
     pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
         self.unsupported.clear();
         for tag in 0..self.slots.len() {
@@ -242,7 +241,8 @@ impl Commands {
     }
 }
 
-/// Where a queue puts what it sends and finds what it is told: the stream carries more than one queue.
+/// The connection of a queue from the queue's point of view: holds what it sends and what it receives, because the
+/// stream carries more than one queue.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     out: Option<Capsule>,
@@ -268,7 +268,7 @@ impl Mailbox {
 }
 
 impl Capsules for Mailbox {
-    /// No data lie in a capsule here, whatever the command says: they are asked for.
+    /// Capsules contain no data here, even if the command says so. The target requests the data.
     fn send(&mut self, sqe: &Sqe, data: &[u8], reads: u32) {
         let mut sqe = *sqe;
         if !data.is_empty() {
@@ -288,7 +288,7 @@ impl Connection for Mailbox {
     }
 }
 
-/// A connection of the association, and its command outstanding that is not I/O.
+/// A connection of the association, and its outstanding command that is not I/O.
 #[derive(Debug)]
 pub(super) struct Channel {
     ox_id: OxId,
@@ -308,12 +308,12 @@ struct Asked {
 }
 
 impl Channel {
-    /// `ox_id`: of its exchanges.
+    /// `ox_id` is the OX_ID of its exchanges that are not I/O.
     pub(super) fn new(ox_id: OxId, is_io: bool, connection: ConnectionId) -> Self {
         Self { ox_id, is_io, connection, csn: 0, asked: None }
     }
 
-    /// Sends a command in exchange `ox_id`, the next of its connection.
+    /// Sends the connection's next command in exchange `ox_id`.
     #[inline]
     pub(super) fn command(&mut self, ox_id: OxId, sqe: Sqe, link: &mut Link) {
         let command = Command::new(self.connection, self.csn, self.is_io, sqe);
@@ -328,7 +328,7 @@ impl Channel {
         self.asked = Some(Asked { sqe, out, reads, read, moved });
     }
 
-    /// A frame of data begins.
+    /// Checks the header of a frame of data.
     pub(super) fn data_begin(&mut self, header: &Header, len: u32) -> Result<(), Violation> {
         let asked = self.asked.as_mut().ok_or_else(unexpected)?;
         asked.moved.arrive(header, len, asked.reads)
@@ -340,7 +340,7 @@ impl Channel {
         }
     }
 
-    /// The target asks for data.
+    /// Sends the data that the target requests.
     pub(super) fn transfer_ready(
         &mut self,
         header: &Header,
@@ -353,7 +353,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The command is answered; `None` stands for success and nothing else to say.
+    /// Processes the response to the command. `None` means success with no further information.
     pub(super) fn answer(&mut self, cqe: Option<Cqe>) -> Result<Answer, Violation> {
         let Asked { sqe, reads, read: data, .. } = self.asked.take().ok_or_else(unexpected)?;
         let cqe = cqe.unwrap_or_else(|| Cqe { result: 0, sq_head: 0, cid: sqe.cid(), status: Status::SUCCESS });
@@ -367,7 +367,7 @@ impl Channel {
     }
 }
 
-/// Sends the data that the target asks for.
+/// Sends the data that the target requests.
 pub(super) fn send_data(header: &Header, ready: TransferReady, data: &Payload, link: &mut Link) {
     let (ox_id, rx_id, parameter) = (header.ox_id, header.rx_id, ready.offset);
     let frame = Header { ox_id, rx_id, parameter, ..data_header(kind::NVME, false) };

@@ -1,4 +1,4 @@
-//! The initiator's side of FC-NVMe: a session that logs in, makes an association, does I/O on one queue and leaves.
+//! The initiator's side of FC-NVMe: a session that logs in, creates an association, does I/O on one queue and logs out.
 
 mod commands;
 mod session;
@@ -12,20 +12,22 @@ use crate::{
 
 pub use session::Session;
 
-/// Which target to log in to, with which name, and how.
+/// Which target to use, and how to log in.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub port: Port,
     pub target: PortName,
-    /// Of the host and its controller; `io_queues` is not asked for: there is one.
+    /// Settings of the host and its controller. `io_queues` is ignored, because there is one I/O queue.
     pub session: SessionConfig,
-    /// At least one of so many responses is to be an extended one, 1 and up.
+    /// At least one of this many responses must be an extended one; 1 or more.
     pub ersp_ratio: u16,
-    /// Time from the connection's begin to `ready`.
+    /// Maximum time from the start of the connection to `ready`.
     pub login_timeout: Duration,
-    /// A target silent for so long is asked for an ECHO, and given up after as long again.
+    /// If the target is silent for this time, it is sent an ECHO. If it is silent for the same time again, the session
+    /// ends.
     pub echo_interval: Duration,
-    /// An I/O unanswered for so long ends its association, and the target is given up where that is not answered in as long again.
+    /// An I/O without response for this time ends its association. If that is not answered within the same time, the
+    /// session ends.
     pub command_timeout: Duration,
 }
 

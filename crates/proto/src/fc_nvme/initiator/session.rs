@@ -1,4 +1,4 @@
-//! A session: logins, an association, its controller's bring-up, an I/O queue, I/O, and the end of it all in the reverse order.
+//! A session: logins, association, bring-up of the controller, I/O queue, I/O. It ends in the reverse order.
 
 use alloc::boxed::Box;
 use core::{fmt, time::Duration};
@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// How often commands are looked at for those that take too long.
+/// How often to check for commands that take too long.
 const LOOK: Duration = Duration::from_secs(1);
-/// Submission queue of the admin queue, 0's based, as its Connect says.
+/// Size of the admin submission queue, 0's based, as in its Connect.
 const ADMIN_SQ_SIZE: u16 = 31;
 
 /// An initiator's session with one I/O queue.
@@ -40,13 +40,13 @@ pub struct Session {
     link: Link,
     stage: Stage,
     current: Current,
-    /// The information unit or service being received.
+    /// The information unit or link service that is being received.
     unit: Unit,
     association: Option<AssociationId>,
     admin: Option<Box<Admin>>,
     io: Option<IoLane>,
     closing: bool,
-    /// When set-up or the end must be done.
+    /// Deadline of set-up or shutdown.
     deadline: Instant,
     silence: Silence,
     next_look: Instant,
@@ -55,24 +55,24 @@ pub struct Session {
 #[derive(Debug)]
 enum Stage {
     Login(Box<Login>),
-    /// Create Association is sent.
+    /// Create Association was sent.
     Associate,
-    /// The controller comes up.
+    /// The controller is being brought up.
     BringUp,
-    /// Create I/O Connection is sent.
+    /// Create I/O Connection was sent.
     CreateConnection,
-    /// The I/O queue connects.
+    /// The I/O queue is connecting.
     Connect,
     Ready,
-    /// The controller is shut down.
+    /// The controller is being shut down.
     ShutDown,
-    /// An exchange was aborted: once all are, the association ends (FC-NVMe-2, error recovery).
+    /// An exchange was aborted. When all exchanges are, the association ends (FC-NVMe-2, error recovery).
     Aborting,
-    /// Disconnect Association is sent; in order, or since it had to end.
+    /// Disconnect Association was sent, either in an orderly shutdown or after an error.
     Disconnect {
         in_order: bool,
     },
-    /// LOGO is sent.
+    /// A LOGO was sent.
     Leaving,
     Closed,
 }
@@ -92,18 +92,19 @@ struct IoLane {
     commands: Commands,
 }
 
-/// What the admin queue told.
+/// What the admin queue reported.
 #[derive(Default)]
 struct News {
     ready: bool,
     closed: bool,
 }
 
-/// What the frame being received is.
+/// The kind of the frame that is being received.
 #[derive(Clone, Copy, Debug)]
 enum Current {
-    /// Data of a command of the admin queue, or of one of the I/O queue that is not I/O.
+    /// Data of a command of the admin queue.
     Admin,
+    /// Data of a command of the I/O queue that is not I/O.
     Control,
     /// Data of a read, at this offset.
     Data(Tag, u32),
@@ -111,7 +112,7 @@ enum Current {
 }
 
 impl Session {
-    /// Begins a login: its first frame is in `transmit`.
+    /// Starts a login: the first frame is in `transmit`.
     pub fn new(now: Instant, mut config: Config) -> Self {
         config.session.io_queues = 1;
         let mut link = Link::new(PortId::default(), PortId::FABRIC);
@@ -135,18 +136,18 @@ impl Session {
         }
     }
 
-    /// The target port, as its login describes it.
+    /// The target port, as described in its login.
     pub fn target(&self) -> Option<&Port> {
         self.target.as_ref()
     }
 
-    /// What the controller is; there once `ready` was told.
+    /// The controller, once `ready` was reported.
     pub fn controller(&self) -> Option<&ControllerInfo> {
         self.admin.as_ref().and_then(|admin| admin.queue.controller())
     }
 
-    /// Aborts the exchange of an I/O, which completes either way, and with it the association: the session ends with an error once all
-    /// I/Os outstanding have completed. False where it is not outstanding.
+    /// Aborts the exchange of an I/O, and with it the association. The I/O completes in any case. The session ends with
+    /// an error when all outstanding I/Os have completed. False if the I/O is not outstanding.
     pub fn abort(&mut self, now: Instant, tag: Tag) -> bool {
         let (Stage::Ready, Some(io)) = (&self.stage, &mut self.io) else { return false };
         let is_aborted = io.commands.abort(AbortedFor::Caller, now, tag, &mut self.link);
@@ -156,7 +157,7 @@ impl Session {
         is_aborted
     }
 
-    /// Aborts every exchange: the association cannot go on.
+    /// Aborts all exchanges, because the association cannot continue.
     fn end_association(&mut self, now: Instant) {
         if let Some(io) = &mut self.io {
             io.commands.abort_all(now, &mut self.link);
@@ -246,7 +247,7 @@ impl Session {
         Ok(())
     }
 
-    /// A sequence other than data is complete.
+    /// Processes a complete sequence other than data.
     #[inline]
     fn unit(
         &mut self,
@@ -256,7 +257,7 @@ impl Session {
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
         match (header.kind, header.r_ctl) {
-            // What was asked before is of no interest any more.
+            // Answers to earlier requests are ignored.
             (kind::NVME, _) if matches!(self.stage, Stage::Leaving) => Ok(()),
             (kind::NVME, r_ctl::COMMAND_STATUS) => {
                 parse_response(unit)?;
@@ -282,7 +283,7 @@ impl Session {
         }
     }
 
-    /// What does not belong to a command.
+    /// Processes units that do not belong to a command.
     #[cold]
     fn service(
         &mut self,
@@ -325,7 +326,7 @@ impl Session {
         }
     }
 
-    /// The end of a command.
+    /// Processes the response to a command.
     #[inline]
     fn response(
         &mut self,
@@ -382,10 +383,10 @@ impl Session {
         self.stage = Stage::Associate;
     }
 
-    /// A link service of NVMe was answered.
+    /// Processes the answer to an NVMe link service.
     fn answered(&mut self, now: Instant, answer: Answer) -> Result<(), Violation> {
         match (&self.stage, answer) {
-            // The association may have ended at the target before.
+            // The target may have ended the association earlier.
             (Stage::Disconnect { in_order: true }, Answer::Disconnected | Answer::Rejected(_)) => {
                 self.log_out();
                 Ok(())
@@ -429,7 +430,7 @@ impl Session {
         }
     }
 
-    /// The admin queue has something to hear or to send.
+    /// Passes what was received to the admin queue, and sends what it wants to send.
     fn admin_on(&mut self, now: Instant) -> Result<(), Violation> {
         let Some(admin) = &mut self.admin else { return Ok(()) };
         admin.queue.receive(now, &[], &mut admin.news)?;
@@ -462,7 +463,7 @@ impl Session {
         self.stage = Stage::Leaving;
     }
 
-    /// Begins the end once asked to and nothing is outstanding.
+    /// Starts the shutdown if it was requested and no command is outstanding.
     fn leave_when_idle(&mut self, now: Instant) {
         let outstanding = self.io.as_ref().map_or(0, |io| io.commands.outstanding());
         let Some(admin) = self.admin.as_mut().filter(|_| self.closing && outstanding == 0) else { return };
@@ -477,7 +478,7 @@ impl Session {
         }
     }
 
-    /// The admin queue is in use: its timers count.
+    /// Whether the admin queue is in use, so that its timers are active.
     fn has_controller(&self) -> bool {
         use Stage::{Aborting, BringUp, Connect, CreateConnection, Ready, ShutDown};
         matches!(self.stage, BringUp | CreateConnection | Connect | Ready | ShutDown | Aborting)
@@ -562,7 +563,7 @@ impl Initiator for Session {
         self.closing = true;
         match self.stage {
             Stage::Ready => self.leave_when_idle(now),
-            // There is nothing yet that had to be ended before.
+            // Nothing has been set up that must be shut down first.
             Stage::Associate | Stage::BringUp | Stage::CreateConnection | Stage::Connect => self.log_out(),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! An association (FC-NVMe-2): a controller's admin queue and its I/O queue, and the exchanges of both.
+//! An association (FC-NVMe-2): the admin queue and the I/O queue of a controller, and their exchanges.
 
 use super::{
     Config, FcNvmeBackend,
@@ -26,7 +26,7 @@ pub(super) struct Association {
     io: Option<Lane>,
 }
 
-/// Data of a host on their way into a command.
+/// A frame of data from a host, and the command that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inbound {
     ox_id: OxId,
@@ -37,7 +37,7 @@ pub(super) struct Inbound {
 }
 
 impl Association {
-    /// With its admin queue; `number` tells it from others of this login.
+    /// Creates an association with its admin queue. `number` distinguishes it from others of this login.
     pub(super) fn new(now: Instant, config: &Config, number: u32, ersp_ratio: u16) -> Self {
         let id = AssociationId(u64::from(number) << 16);
         let state = LaneState::new(ConnectionId(id.0), false, ersp_ratio, config.burst_len);
@@ -50,12 +50,13 @@ impl Association {
         }
     }
 
-    /// Of the admin queue.
+    /// The connection of the admin queue.
     pub(super) fn connection(&self) -> ConnectionId {
         self.admin.state.connection
     }
 
-    /// Create I/O Connection: there is one I/O queue, once the admin queue is connected and its host has proved itself.
+    /// Create I/O Connection. There is one I/O queue. It requires that the admin queue is connected and its host has
+    /// authenticated itself.
     pub(super) fn create_connection(&mut self, now: Instant, qid: QueueId, ersp_ratio: u16) -> Answer {
         if self.admin.queue.qid() != Some(QueueId::ADMIN) || qid == QueueId::ADMIN {
             return Answer::Rejected(Rejection::LOGICAL_ERROR);
@@ -69,12 +70,12 @@ impl Association {
         Answer::Connection(connection)
     }
 
-    /// The controller's end: refused, disconnected, or its time is up.
+    /// Whether the controller has ended: rejected, disconnected or timed out.
     pub(super) fn is_over(&self) -> bool {
         self.admin.queue.is_closing()
     }
 
-    /// An `NVMe_CMND` came.
+    /// Processes an `NVMe_CMND`.
     #[inline]
     pub(super) fn command<B: FcNvmeBackend>(
         &mut self,
@@ -105,7 +106,7 @@ impl Association {
         let refused = if !command.is_consistent() || command.is_io != lane.state.is_io {
             Some(refuse(result::INVALID_FIELD, Status::INVALID_FIELD.do_not_retry()))
         } else if lane.state.is_outstanding(cid, exchanges) {
-            // NVMe base 2.1 §4.2.3.1: Command ID Conflict. The queue answers by CID, and that is another's.
+            // NVMe base 2.1 §4.2.3.1: Command ID Conflict. The queue answers by CID, which belongs to another exchange.
             Some(refuse(result::SUCCESS, Status::ID_CONFLICT.do_not_retry()))
         } else {
             None
@@ -118,7 +119,7 @@ impl Association {
         let exchange = Exchange { is_io, is_fabrics, cid, data_len: command.data_len, ..Exchange::default() };
         lane.state.open(ox_id, exchange, exchanges);
         let mut way = Way { link, exchanges, lane: &mut lane.state };
-        // No data come with it: they are asked for.
+        // No data come with the command; they are requested.
         lane.queue.on_command(now, sqe, 0, &mut way, backend).map_err(Violation::misbehaved)?;
         if is_io && lane.queue.is_closing() {
             self.end_io(link, backend);
@@ -126,7 +127,8 @@ impl Association {
         Ok(())
     }
 
-    /// A frame of data begins; `None` where they are of no interest: their command was aborted meanwhile.
+    /// Checks the header of a frame of data. `None` if the data must be dropped because their command was aborted
+    /// meanwhile.
     #[inline]
     pub(super) fn data_begin(&mut self, header: &Header, len: u32) -> Result<Option<Inbound>, Violation> {
         let ox_id = header.ox_id;
@@ -155,7 +157,7 @@ impl Association {
         }
     }
 
-    /// The frame of data is complete.
+    /// Processes the end of a frame of data.
     #[inline]
     pub(super) fn data_end<B: FcNvmeBackend>(
         &mut self,
@@ -188,7 +190,7 @@ impl Association {
         Ok(())
     }
 
-    /// The backend is done with an operation: they are the I/O queue's.
+    /// Completes an operation of the backend. All of them belong to the I/O queue.
     pub(super) fn complete(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, link: &mut Link) {
         if let Some(lane) = &mut self.io {
             let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut lane.state };
@@ -196,7 +198,7 @@ impl Association {
         }
     }
 
-    /// Arithmetic that a queue asked for is done.
+    /// Continues when the work that a queue requested is done.
     pub(super) fn worked<B: FcNvmeBackend>(
         &mut self,
         now: Instant,
@@ -204,13 +206,13 @@ impl Association {
         link: &mut Link,
         backend: &mut B,
     ) {
-        // An I/O queue is there only when the admin queue needs no more of it.
+        // If there is an I/O queue, the admin queue has no more work of this kind.
         let lane = self.io.as_mut().unwrap_or(&mut self.admin);
         let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut lane.state };
         lane.queue.worked(now, worked, &mut way, backend);
     }
 
-    /// Does what other hosts did to the I/O queue.
+    /// Applies what other hosts did to the I/O queue.
     pub(super) fn handle_notification<B: FcNvmeBackend>(&mut self, now: Instant, link: &mut Link, backend: &mut B) {
         if let Some(lane) = &mut self.io {
             let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut lane.state };
@@ -218,8 +220,8 @@ impl Association {
         }
     }
 
-    /// The initiator aborts an exchange: its command ends unanswered. False where no such exchange is open. What waits to be sent of it
-    /// is the caller's to forget.
+    /// Aborts an exchange for the initiator: its command ends without an answer. False if the exchange is not open. The
+    /// caller must drop what has not been sent of it.
     pub(super) fn abort<B: FcNvmeBackend>(
         &mut self,
         ox_id: OxId,
@@ -259,7 +261,7 @@ impl Association {
         Ok(())
     }
 
-    /// Ends the association: what is open of it is not answered, operations outstanding are aborted.
+    /// Ends the association. Open exchanges are not answered, and outstanding operations are aborted.
     pub(super) fn end<B: FcNvmeBackend>(&mut self, link: &mut Link, backend: &mut B) {
         while let Some(ox_id) = self.exchanges.any() {
             self.exchanges.close(ox_id);
@@ -271,7 +273,7 @@ impl Association {
         self.admin.queue.end(backend);
     }
 
-    /// The I/O queue is over: disconnected, or refused.
+    /// Ends the I/O queue after it was disconnected or rejected.
     #[cold]
     fn end_io<B: FcNvmeBackend>(&mut self, link: &mut Link, backend: &mut B) {
         while let Some(ox_id) = self.exchanges.any_of(true) {

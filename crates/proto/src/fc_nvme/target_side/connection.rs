@@ -1,4 +1,4 @@
-//! A connection as its driver sees it: `Target` over logins, an association and its commands.
+//! A connection as its driver uses it: implements `Target` over logins, an association and its commands.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, time::Duration};
@@ -23,11 +23,11 @@ use crate::{
     nvme::auth,
 };
 
-/// How often a connection looks whether what was aborted has ended.
+/// How often a connection checks whether aborted commands have ended.
 const ABORT_POLL: Duration = Duration::from_millis(1);
-/// Sequences that wait for credit: two of each command that may be outstanding, and answers to link services.
+/// Maximum sequences that wait for credit: two per outstanding command, and answers to link services.
 const WAITING_MAX: usize = 2 * 1024 + 64;
-/// Aborts that wait for what they aborted.
+/// Maximum aborts that wait until their exchanges have ended.
 const ABORTS_MAX: usize = 1024 + 64;
 
 /// The target's side of one connection.
@@ -37,29 +37,29 @@ pub struct Connection {
     link: Link,
     responder: Responder<()>,
     lifetime: Lifetime,
-    /// Since PRLI, until earlier logins of the initiator port are over.
+    /// Set by PRLI, until earlier logins of the initiator port are over.
     opening: Option<Opening<()>>,
-    /// Since the answer to PRLI.
+    /// Set by the answer to PRLI.
     login: Option<ProcessLogin<()>>,
     association: Option<Box<Association>>,
-    /// Associations of this login so far.
+    /// Number of associations that this login has created.
     associations: u32,
     aborts: Vec<Abort>,
     current: Current,
-    /// The information unit or service being received.
+    /// The information unit or link service that is being received.
     unit: Unit,
 }
 
-/// What the frame being received is.
+/// What the data of the frame being received belong to.
 #[derive(Clone, Copy, Debug)]
 enum Current {
-    /// Its data are of no interest.
+    /// Nothing: they are dropped.
     Drop,
     Data(Inbound),
     Unit,
 }
 
-/// An ABTS that is answered once nothing of its exchange happens any more.
+/// An ABTS that is answered when nothing of its exchange continues.
 struct Abort {
     endings: Endings,
     ox_id: OxId,
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// What `NvmeBackend::work` was asked for is done.
+    /// Continues when the work given to `NvmeBackend::work` is done.
     pub fn worked<B: FcNvmeBackend>(&mut self, now: Instant, worked: auth::Worked, backend: &mut B) {
         if let Some(association) = &mut self.association {
             association.worked(now, worked, &mut self.link, backend);
@@ -149,7 +149,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A sequence other than data is complete.
+    /// Processes a complete sequence other than data.
     #[inline]
     fn unit<B: FcNvmeBackend>(
         &mut self,
@@ -181,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// The connection begins: is the port that is wanted here?
+    /// Starts the connection, if the requested port exists.
     #[cold]
     fn special<B: FcNvmeBackend>(&mut self, special: &Special, backend: &mut B) -> Result<(), Violation> {
         self.responder.special(special, &mut self.link, |initiator, target| backend.port_login(initiator, target))
@@ -222,7 +222,7 @@ impl Connection {
             Request::CreateAssociation { .. } if self.association.is_some() => {
                 Answer::Rejected(ls::Rejection::INSUFFICIENT_RESOURCES)
             }
-            // Who may use which subsystem is asked at Connect, whose data say both again.
+            // Connect checks which host may use which subsystem, because its data contain both again.
             Request::CreateAssociation { ersp_ratio, .. } => {
                 self.associations = self.associations.wrapping_add(1);
                 let association = Association::new(now, &self.config, self.associations, *ersp_ratio);
@@ -249,7 +249,8 @@ impl Connection {
         Ok(())
     }
 
-    /// ABTS: the exchange ends. The association stays until its initiator ends it, as it must (FC-NVMe-2, error recovery).
+    /// ABTS: aborts an exchange. The association stays until the initiator ends it, as it must (FC-NVMe-2, error
+    /// recovery).
     #[cold]
     fn abort<B: FcNvmeBackend>(&mut self, header: &Header, backend: &mut B) -> Result<(), Violation> {
         if self.aborts.len() > ABORTS_MAX {
@@ -281,7 +282,7 @@ impl Connection {
         });
     }
 
-    /// The controller may be over: its host was refused, say.
+    /// Leaves if the controller has ended, e.g. because its host was rejected.
     #[inline]
     fn leave_if_over<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
         if self.association.as_ref().is_some_and(|association| association.is_over()) {
@@ -289,14 +290,14 @@ impl Connection {
         }
     }
 
-    /// Closes once what the initiator is to know is sent.
+    /// Closes the connection when everything queued for the initiator has been sent.
     #[cold]
     fn leave<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
         self.end_login(backend);
         self.lifetime.leave(now, &self.link);
     }
 
-    /// Gives up the login and its association.
+    /// Ends the login and its association.
     fn end_login<B: FcNvmeBackend>(&mut self, backend: &mut B) {
         self.current = Current::Drop;
         if let Some(mut association) = self.association.take() {
@@ -310,7 +311,7 @@ impl Connection {
         }
     }
 
-    /// Does what other logins and hosts did to this one.
+    /// Applies what other logins and hosts did to this one.
     pub fn handle_notification<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
         self.look(now, backend);
         if let Some(association) = &mut self.association {
@@ -318,7 +319,7 @@ impl Connection {
         }
     }
 
-    /// The login may be over, or what an abort waits for.
+    /// Checks whether the login, or what an abort waits for, is over.
     #[inline]
     fn look<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
         if self.opening.is_some() {
@@ -333,7 +334,8 @@ impl Connection {
         }
     }
 
-    /// Another login may have ended this one before it began, or those it waits for may be over.
+    /// Checks whether another login has ended this one before it started, or whether the logins that it waits for are
+    /// over.
     #[cold]
     fn look_at_opening<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
         let is_ended = self.opening.as_ref().is_some_and(Opening::is_ended);
@@ -348,7 +350,7 @@ impl Connection {
         }
     }
 
-    /// Looks again soon where something waits to be answered.
+    /// Schedules a check soon if a response waits.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
         if self.opening.is_some() || !self.aborts.is_empty() {
@@ -365,7 +367,7 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
         let mut may_go_on = self.lifetime.may_go_on(&self.link);
         while may_go_on {
             let Some(fragment) = self.framer.next(&mut input)? else { break };
-            // Asked once for each frame, which ends with its answer.
+            // Checked once per frame, at its end, after its response.
             let is_end = matches!(fragment, Fragment::End);
             self.step(now, fragment, backend)?;
             may_go_on = !is_end || self.lifetime.may_go_on(&self.link);
@@ -373,7 +375,7 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
         self.link.settle();
         self.lifetime.settle(&self.link);
         self.look_soon(now);
-        // What comes after the end is dropped.
+        // Bytes after the end of the connection are dropped.
         let left = if self.lifetime.is_closed() { 0 } else { input.len() };
         Ok(bytes.len() - left)
     }

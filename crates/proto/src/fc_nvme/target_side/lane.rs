@@ -1,6 +1,5 @@
-//! A connection of an association (FC-NVMe-2: NVMeoFC connection): a queue of the controller, and how it answers.
-//!
-//! The exchanges open, by OX_ID: an initiator puts what it likes there, and may use any of 65,536.
+//! A connection of an association (FC-NVMe-2: NVMeoFC connection): a queue of the controller, and how it answers. Also
+//! the open exchanges by OX_ID, for which an initiator may use any of 65,536 values.
 
 use alloc::boxed::Box;
 
@@ -29,7 +28,7 @@ pub(super) struct Lane {
     pub(super) state: LaneState,
 }
 
-/// All of a lane but its queue.
+/// The state of a lane except its queue.
 pub(super) struct LaneState {
     pub(super) connection: ConnectionId,
     pub(super) is_io: bool,
@@ -37,11 +36,11 @@ pub(super) struct LaneState {
     pub(super) csn: u32,
     /// RSN of the next extended response.
     rsn: u32,
-    /// One of so many responses is an extended one.
+    /// At least one of this many responses is an extended one.
     ersp_ratio: u16,
-    /// Short ones since the last that was.
+    /// Number of short responses since the last extended one.
     short: u16,
-    /// OX_ID by CID, of commands outstanding.
+    /// The OX_ID of each outstanding command, by CID.
     ox_ids: Pages<u16>,
     burst_len: u32,
 }
@@ -53,7 +52,7 @@ impl LaneState {
         Self { connection, is_io, csn, rsn, ersp_ratio, short, ox_ids: Pages::default(), burst_len }
     }
 
-    /// The exchange of a command outstanding.
+    /// The exchange of an outstanding command.
     #[inline]
     fn ox_id(&mut self, cid: CommandId, exchanges: &mut Exchanges) -> Option<OxId> {
         let ox_id = OxId(*self.ox_ids.get_mut(cid.0)?);
@@ -66,14 +65,14 @@ impl LaneState {
         self.ox_id(cid, exchanges).is_some()
     }
 
-    /// A command came in an exchange of its own.
+    /// Opens an exchange for a command.
     #[inline]
     pub(super) fn open(&mut self, ox_id: OxId, exchange: Exchange, exchanges: &mut Exchanges) {
         *self.ox_ids.entry(exchange.cid.0) = ox_id.0;
         exchanges.open(ox_id, exchange);
     }
 
-    /// Answers with an `NVMe_ERSP`.
+    /// Sends an `NVMe_ERSP`.
     pub(super) fn extended(&mut self, link: &mut Link, (ox_id, rx_id): (OxId, RxId), result: u8, moved: u32, cqe: Cqe) {
         let response = Extended { result, rsn: self.rsn, moved, cqe };
         (self.rsn, self.short) = (self.rsn.wrapping_add(1), 0);
@@ -81,7 +80,7 @@ impl LaneState {
     }
 }
 
-/// What a lane's queue answers on.
+/// The connection on which a lane's queue answers.
 pub(super) struct Way<'a> {
     pub(super) link: &'a mut Link,
     pub(super) exchanges: &'a mut Exchanges,
@@ -89,7 +88,7 @@ pub(super) struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// Asks for the next burst of a command's data, where there is one.
+    /// Requests the next burst of a command's data, if there is one.
     pub(super) fn ask_on(&mut self, ox_id: OxId) {
         let Some(exchange) = self.exchanges.get(ox_id) else { return };
         if let Some(ready) = exchange.collect.next_burst() {
@@ -100,10 +99,10 @@ impl Way<'_> {
 }
 
 impl Transport for Way<'_> {
-    /// An `NVMe_ERSP` where there is anything to tell (FC-NVMe-2, NVMe_ERSP IU), else an `NVMe_RSP`.
+    /// Sends an `NVMe_ERSP` if there is further information (FC-NVMe-2, NVMe_ERSP IU), otherwise an `NVMe_RSP`.
     #[inline]
     fn respond(&mut self, cqe: &Cqe) {
-        // A command that was aborted with its exchange is not answered.
+        // A command that was aborted with its exchange gets no answer.
         let Some(ox_id) = self.lane.ox_id(cqe.cid, self.exchanges) else { return };
         let Some(exchange) = self.exchanges.close(ox_id) else { return };
         let moved = exchange.sent + exchange.collect.got();
@@ -142,7 +141,7 @@ impl Transport for Way<'_> {
         self.ask_on(ox_id);
     }
 
-    /// No data come with a command.
+    /// Does nothing, because no data come with a command.
     fn set_max_command_data(&mut self, _bytes: u32) {}
 
     fn transmit(&mut self) -> &mut Transmit {
@@ -150,21 +149,21 @@ impl Transport for Way<'_> {
     }
 }
 
-/// A command's exchange.
+/// The exchange of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exchange {
     pub(super) is_open: bool,
-    /// Of the I/O queue.
+    /// Whether it belongs to the I/O queue.
     pub(super) is_io: bool,
     pub(super) cid: CommandId,
-    /// The queue's slot, once data were asked for.
+    /// The queue's slot, once data have been requested.
     pub(super) rx_id: RxId,
     /// Bytes that the command announced.
     pub(super) data_len: u32,
-    /// Bytes sent of a read.
+    /// Bytes of a read that were sent.
     pub(super) sent: u32,
     pub(super) collect: Collect,
-    /// A fabrics command, whose answer always tells something.
+    /// A fabrics command. Its answer always contains further information.
     pub(super) is_fabrics: bool,
 }
 
@@ -174,19 +173,19 @@ pub(super) struct Exchanges {
 }
 
 impl Exchanges {
-    /// The exchange, where it is open.
+    /// The exchange if it is open.
     #[inline]
     pub(super) fn get(&mut self, ox_id: OxId) -> Option<&mut Exchange> {
         self.pages.get_mut(ox_id.0).filter(|exchange| exchange.is_open)
     }
 
-    /// Opens one that is not open.
+    /// Opens an exchange that is not open.
     #[inline]
     pub(super) fn open(&mut self, ox_id: OxId, exchange: Exchange) {
         *self.pages.entry(ox_id.0) = Exchange { is_open: true, ..exchange };
     }
 
-    /// Closes the exchange and gives what it was; `None` where it was not open.
+    /// Closes and returns the exchange; `None` if it was not open.
     #[inline]
     pub(super) fn close(&mut self, ox_id: OxId) -> Option<Exchange> {
         let exchange = self.get(ox_id)?;
@@ -194,22 +193,22 @@ impl Exchanges {
         Some(*exchange)
     }
 
-    /// Any that is open, to be closed.
+    /// The OX_ID of any open exchange.
     pub(super) fn any(&self) -> Option<OxId> {
         self.pages.position(|exchange| exchange.is_open).map(OxId)
     }
 
-    /// Any of the I/O queue, or of the admin queue.
+    /// The OX_ID of any open exchange of the I/O queue, or of the admin queue.
     pub(super) fn any_of(&self, is_io: bool) -> Option<OxId> {
         self.pages.position(|exchange| exchange.is_open && exchange.is_io == is_io).map(OxId)
     }
 }
 
-/// As many as a page has; initiators that number densely touch few pages.
+/// Values per page. Initiators that number densely use few pages.
 const PAGE: usize = 128;
 const PAGES: usize = (1 << 16) / PAGE;
 
-/// A value for each of the 65,536 that 16 bits name, with room only for those that were ever named, and no search.
+/// A value for each 16-bit number. It needs memory only for numbers that have been used, and no search.
 #[derive(Debug)]
 pub(super) struct Pages<T> {
     pages: Box<[Option<Box<[T; PAGE]>>]>,

@@ -1,4 +1,5 @@
-//! The target's side of FC-NVMe: login, an association with its admin queue and an I/O queue, until logout or loss.
+//! The target's side of FC-NVMe: login, an association with its admin queue and an I/O queue, until logout or loss of
+//! the connection.
 
 mod association;
 mod connection;
@@ -16,31 +17,33 @@ pub use connection::Connection;
 
 pub use crate::fc::{LoginRefusal, Logins};
 
-/// What an FC-NVMe target asks of the server behind it, beyond what every NVMe target does.
+/// What an FC-NVMe target needs from the server in addition to NVMe.
 pub trait FcNvmeBackend: NvmeBackend {
-    /// Whether `initiator` may log in to `target`. Which host may use which subsystem, [`NvmeBackend::subsystem`] says.
+    /// Whether `initiator` may log in to `target`. [`NvmeBackend::subsystem`] decides which host may use which
+    /// subsystem.
     fn port_login(&mut self, initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal>;
 }
 
-/// What a login is to: a port, and what its subsystem is, Connect says.
+/// What a login may use. It is only for a port; Connect names the subsystem.
 pub type LoginGrant = fc::LoginGrant<()>;
 
 /// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How much we take; its names are those of the port that is logged in to.
+    /// The limits of our port. Its names are those of the port that the initiator logs in to.
     pub port: Port,
-    /// Most bytes that one `NVMe_XFER_RDY` asks for.
+    /// Maximum bytes that one `NVMe_XFER_RDY` requests.
     pub burst_len: u32,
-    /// MDTS: most bytes of a command; a power of two, at least 8192, as an MDTS of 0 (4096 bytes) means no limit.
+    /// MDTS: maximum bytes of a command. A power of two, at least 8192, because 4096 would give an MDTS of 0, which
+    /// means no limit.
     pub max_transfer_bytes: u32,
-    /// Entries of an I/O queue at most.
+    /// Maximum entries of an I/O queue.
     pub max_queue_entries: u16,
-    /// Time from the connection's begin to the end of its login.
+    /// Maximum time from the start of the connection to the end of its login.
     pub login_timeout: Duration,
-    /// From a connection's creation to its Connect command, and as long again to the end of an authentication.
+    /// Maximum time from a connection's creation to its Connect command, and from there to the end of authentication.
     pub connect_timeout: Duration,
-    /// An initiator silent for so long is given up.
+    /// The connection ends if the initiator is silent for this time.
     pub silence: Duration,
 }
 

@@ -1,6 +1,5 @@
-//! A connection that carries one command at a time: of an admin queue, or to a discovery controller.
-//!
-//! A command outstanding that is not an I/O, and the data that came for it so far.
+//! A connection that carries one command at a time, for an admin queue or to a discovery controller. Also an
+//! outstanding command that is not I/O, with the data received for it.
 
 use alloc::vec::Vec;
 
@@ -18,20 +17,20 @@ use crate::{
 };
 
 impl AdminQueue {
-    /// The handshake's first bytes are in `transmit` at once.
+    /// Creates an admin queue. The first bytes of the handshake are in `transmit` at once.
     pub fn new(now: Instant, config: ConnectConfig) -> Self {
         Self::on(now, Link::new(config.digests), config.session)
     }
 }
 
 impl Discovery {
-    /// `config.session.subnqn` is not used: the discovery subsystem has a name of its own.
+    /// Creates a discovery client. Ignores `config.session.subnqn`: the discovery subsystem has its own name.
     pub fn new(now: Instant, config: ConnectConfig) -> Self {
         Self::on(now, Link::new(config.digests), config.session)
     }
 }
 
-/// What a PDU or its end came to.
+/// The result of processing a fragment.
 enum LinkEvent {
     Nothing,
     Open,
@@ -87,12 +86,12 @@ impl Link {
 
 pub(super) struct Exchange {
     cid: CommandId,
-    /// Bytes that the controller gives.
+    /// Bytes that the controller returns.
     reads: u32,
     data: Vec<u8>,
     /// A data digest was wrong.
     is_spoilt: bool,
-    /// The data PDU under way completes the command.
+    /// The current data PDU completes the command.
     succeeds: bool,
 }
 
@@ -105,7 +104,7 @@ impl Exchange {
         self.cid
     }
 
-    /// NVMe/TCP transport 1.1 §3.6.2.9.
+    /// Checks the header of a C2HData PDU (NVMe/TCP transport 1.1 §3.6.2.9).
     pub(super) fn on_header(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
         if self.reads == 0 {
             return Err(NO_READ);
@@ -122,7 +121,7 @@ impl Exchange {
         if data.is_success && !(data.is_last && data_len == self.reads - received) {
             return Err(Fault::field(1, rule!("NVMe/TCP 1.1 §3.6.2.9: SUCCESS on a PDU that is not the last")));
         }
-        // The success is told by the last PDU's end, once its digest was checked.
+        // Success is reported at the end of the last PDU, after its digest was checked.
         self.succeeds = data.is_success;
         Ok(())
     }
@@ -131,7 +130,7 @@ impl Exchange {
         self.data.extend_from_slice(piece);
     }
 
-    /// A completion where the data said so.
+    /// Returns a completion if the data imply success.
     pub(super) fn on_data_end(&mut self, digest_ok: bool) -> Option<Cqe> {
         self.is_spoilt |= !digest_ok;
         self.succeeds.then_some(Cqe { result: 0, sq_head: 0, cid: self.cid, status: Status::SUCCESS })

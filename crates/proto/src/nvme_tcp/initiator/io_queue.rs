@@ -1,4 +1,4 @@
-//! An I/O queue of a session: one connection, commands identified by the caller's tags.
+//! An I/O queue of a session: one connection. The caller's tags are the command identifiers.
 
 use alloc::vec::Vec;
 use core::{fmt, mem, time::Duration};
@@ -25,22 +25,22 @@ enum Stage {
     /// Handshake, Connect, authentication.
     SetUp,
     Ready,
-    /// `close` was called; Disconnect follows the last completion.
+    /// `close` was called. Disconnect follows after the last completion.
     Draining,
     Disconnect,
     Closed,
 }
 
-/// What a command outstanding moves.
+/// The data of an outstanding command.
 #[derive(Clone, Debug, Default)]
 enum Transfer {
     #[default]
     Free,
-    /// Nothing, or its data went with the capsule.
+    /// No data, or they were in the capsule.
     None,
-    /// Bytes that a read takes, and how many came.
+    /// Length of a read, and bytes received.
     In { len: u32, received: u32 },
-    /// Data that wait for an R2T, and how many bytes were sent.
+    /// Data that wait for an R2T, and bytes sent.
     Out { data: Payload, sent: u32 },
 }
 
@@ -59,24 +59,24 @@ pub struct IoQueue {
     control: IoControl,
     commands: IoCommands,
     in_capsule_bytes: u32,
-    /// Index: tag and command identifier.
+    /// Indexed by tag, which is also the command identifier.
     slots: Vec<IoSlot>,
     outstanding: usize,
-    /// The read whose data are coming: its tag, and whether its end completes the command.
+    /// The read whose data are arriving: its tag, and whether the end of the data completes it.
     reading: Option<(CommandId, bool)>,
-    /// When set-up, the next sign of life, or the end is due.
+    /// Deadline of set-up, of the next response, or of the shutdown.
     deadline: Option<Instant>,
-    /// When there is something to tell that needs no answer: `unsupported` I/Os, or `closed`.
+    /// When to report something that does not depend on the controller: `unsupported` I/Os, or `closed`.
     due: Option<Instant>,
     closes: bool,
-    /// The controller did not take the Connect command, or not our proof, or did not prove itself.
+    /// Why set-up failed: the controller rejected Connect or our authentication, or did not authenticate itself.
     refused: Option<Violation>,
-    /// I/Os that this controller cannot do, to be completed so at the next chance.
+    /// I/Os that this controller does not support. They are completed at the next opportunity.
     unsupported: Vec<u16>,
 }
 
 impl IoQueue {
-    /// Queue `qid` (1 to `controller.io_queues`). The handshake's first bytes are in `transmit` at once.
+    /// Creates queue `qid` (1 to `controller.io_queues`). The first bytes of the handshake are in `transmit` at once.
     pub fn new(now: Instant, config: &ConnectConfig, controller: &ControllerInfo, qid: QueueId) -> Self {
         let depth = config.session.depth.min(controller.max_sq_size);
         let mut slots = Vec::new();
@@ -105,7 +105,7 @@ impl IoQueue {
 
     // --------------------------------------------------------------------------------------------------------- sending
 
-    /// Sends an I/O: its data with the capsule where they fit, or held until the controller asks.
+    /// Sends an I/O. Its data are in the capsule if they fit, and otherwise wait for an R2T.
     #[inline]
     fn send(&mut self, tag: u16, io: Io) -> Result<Transfer, Misuse> {
         let (mut sqe, moves) = self.commands.encode(CommandId(tag), io)?;
@@ -128,7 +128,7 @@ impl IoQueue {
         Ok(transfer)
     }
 
-    /// NVMe/TCP transport 1.1 §3.6.2.10: the controller asks for data of a write.
+    /// Processes an R2T, which requests data of a write (NVMe/TCP transport 1.1 §3.6.2.10).
     fn on_r2t(&mut self, r2t: &R2t) -> Result<(), Fault> {
         let slot = self.slots.get_mut(usize::from(r2t.cid.0));
         let Some(IoSlot { transfer: Transfer::Out { data, sent }, .. }) = slot else {
@@ -178,7 +178,7 @@ impl IoQueue {
                         slot.is_spoilt |= !*digest_ok;
                     }
                     if completes {
-                        // All of its data have come, or the header would have been refused.
+                        // All data have arrived, because otherwise the header would have been rejected.
                         return self.end(now, cid, Status::SUCCESS, events);
                     }
                 } else if let Some(cqe) = self.link.on_exchange_data_end(*digest_ok) {
@@ -198,7 +198,7 @@ impl IoQueue {
         Ok(())
     }
 
-    /// NVMe/TCP transport 1.1 §3.6.2.9.
+    /// Checks the header of a C2HData PDU (NVMe/TCP transport 1.1 §3.6.2.9).
     #[inline]
     fn on_controller_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
         let slot = self.slots.get(usize::from(data.cid.0));
@@ -226,7 +226,7 @@ impl IoQueue {
 
     #[inline]
     fn on_response(&mut self, now: Instant, cqe: &Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
-        // Commands other than I/O have an identifier above those of I/Os.
+        // The identifier of commands that are not I/O is above those of I/Os.
         if usize::from(cqe.cid.0) == self.slots.len() {
             return self.on_control_response(now, *cqe, events);
         }
@@ -254,7 +254,7 @@ impl IoQueue {
         self.end(now, cid, status, events)
     }
 
-    #[allow(clippy::inline_always)] // Left to the compiler, a call costs each I/O 50 instructions.
+    #[allow(clippy::inline_always)] // If not inlined, a call costs 50 instructions per I/O.
     #[inline(always)]
     fn end(
         &mut self,
@@ -278,7 +278,7 @@ impl IoQueue {
         Ok(())
     }
 
-    /// The answer to a command that is not I/O.
+    /// Processes the response to a command that is not I/O.
     fn on_control_response(&mut self, now: Instant, cqe: Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
         let Some(exchange) = self.link.take_exchange(cqe.cid) else { return Err(NO_COMMAND) };
         let answer = exchange.answer(cqe);
@@ -301,7 +301,8 @@ impl IoQueue {
         events.ready(now, self.commands.geometry());
     }
 
-    /// Disconnects once nothing is outstanding, or is done where there is no such command.
+    /// Sends Disconnect when no command is outstanding. If the controller does not support Disconnect, closes the
+    /// queue.
     fn disconnect_when_drained(&mut self, now: Instant) {
         if self.outstanding > 0 {
             return;

@@ -1,10 +1,10 @@
-//! The host's side: what `nvme::fabrics::host` does, on TCP connections.
+//! The host's side of NVMe/TCP: `nvme::fabrics::host` on TCP connections.
 //!
-//! A session is an `AdminQueue`; when it tells `ready`, its `ControllerInfo` makes as many `IoQueue`s as were granted, each a
-//! connection of its own.
+//! A session has an `AdminQueue`. When it reports `ready`, its `ControllerInfo` is used to create the `IoQueue`s that
+//! were granted. Each queue has its own connection.
 //!
-//! What every connection of a host has: the handshake, the receiver and the sender, one command that is not an I/O, and how a
-//! fault ends it.
+//! `Link` is a host's connection: the handshake, receiver and sender, one command that is not I/O, and the handling of
+//! faults.
 
 mod admin_connection;
 mod io_queue;
@@ -36,7 +36,7 @@ pub type Discovery = host::Discovery<Link>;
 /// How a host connects.
 #[derive(Clone, Debug)]
 pub struct ConnectConfig {
-    /// Asked for; the controller may decline either.
+    /// The digests to request. The controller may decline either of them.
     pub digests: Digests,
     pub session: host::SessionConfig,
 }
@@ -56,12 +56,12 @@ pub struct Link {
     rx: Receiver,
     sender: Sender,
     wanted: Digests,
-    /// What the controller agreed to.
+    /// The digests that the controller agreed to.
     digests: Digests,
-    /// Outstanding beside I/O.
+    /// The outstanding command that is not I/O.
     exchange: Option<Exchange>,
     is_failed: bool,
-    /// Most bytes in an H2CData PDU, a multiple of 4.
+    /// Maximum bytes in an H2CData PDU, a multiple of 4.
     max_h2c_data_bytes: u32,
 }
 
@@ -77,22 +77,22 @@ impl Link {
             is_failed: false,
             max_h2c_data_bytes: 0,
         };
-        // MAXR2T 0: one R2T outstanding a command. It is answered at once, so more would gain nothing.
+        // MAXR2T 0: one outstanding R2T per command. It is answered at once, so more would not help.
         link.sender.ic_req(&IcReq { format_version: 0, host_alignment: 0, digests, max_r2t: 0 });
         link
     }
 
-    /// In use on this connection.
+    /// The digests in use on this connection.
     pub fn digests(&self) -> Digests {
         self.digests
     }
 
-    /// Most bytes in an H2CData PDU, MAXH2CDATA.
+    /// Maximum bytes in an H2CData PDU: MAXH2CDATA.
     pub fn max_h2c_data_bytes(&self) -> u32 {
         self.max_h2c_data_bytes
     }
 
-    /// NVMe/TCP transport 1.1 §3.6.2.3.
+    /// Processes ICResp (NVMe/TCP transport 1.1 §3.6.2.3).
     fn on_ic_resp(&mut self, resp: &IcResp) -> Result<(), Fault> {
         if resp.format_version != 0 {
             return Err(Fault::unsupported(8, rule!("NVMe/TCP 1.1 §3.6.2.3: PFV is not 0")));
@@ -110,13 +110,13 @@ impl Link {
         self.digests = resp.digests;
         self.sender.open(resp.digests, resp.controller_alignment);
         let accepts = types(&[kind::RESPONSE, kind::C2H_DATA, kind::R2T, kind::C2H_TERM_REQ]);
-        // A read's data are bounded by what its command asked for.
+        // The data of a read are limited by its command.
         self.rx.open(accepts, resp.digests, 0, u32::MAX);
         Ok(())
     }
 
-    /// The next step of what was received. Terminate requests and the handshake's faults are handled here.
-    #[allow(clippy::inline_always)] // Whether `inline` is heeded hangs on what else is compiled: 80 instructions of a read.
+    /// Returns the next fragment of the received bytes. Handles terminate requests and faults of the handshake.
+    #[allow(clippy::inline_always)] // saves 80 instructions per read; `inline` alone is not reliable.
     #[inline(always)]
     fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {
         if self.is_failed {
@@ -133,7 +133,7 @@ impl Link {
         }
     }
 
-    /// Tells the controller why the connection ends; `before` are the bytes that began with the PDU at fault.
+    /// Ends the connection with a terminate request. `before` are the bytes that start with the faulty PDU.
     #[cold]
     fn fail(&mut self, fault: &Fault, before: &[u8]) -> Violation {
         self.is_failed = true;
@@ -156,12 +156,12 @@ impl Link {
         }
     }
 
-    /// Its completion where the data said so.
+    /// Returns a completion if the data imply success.
     fn on_exchange_data_end(&mut self, digest_ok: bool) -> Option<Cqe> {
         self.exchange.as_mut()?.on_data_end(digest_ok)
     }
 
-    /// The command outstanding, where it is the one that was answered.
+    /// The outstanding command, if it is the one that was answered.
     fn take_exchange(&mut self, cid: CommandId) -> Option<Exchange> {
         self.exchange.take_if(|exchange| exchange.cid() == cid)
     }
