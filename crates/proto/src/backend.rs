@@ -1,9 +1,7 @@
-//! The server side of a protocol: bytes become calls of a `Backend`, and its answers bytes.
+//! The server side of a protocol: turns received bytes into calls of a `Backend`, and its results into bytes to send.
 //!
-//! It is driven as an `Initiator` is: mutate (`receive`, `complete`, `handle_timeout`), then drain `transmit`, then ask
-//! `poll_timeout`. Input from a peer never panics; misuse by the caller is a bug and may.
-//!
-//! The shape of what both sides speak of.
+//! It is driven like an `Initiator`: call `receive`, `complete` or `handle_timeout`, then drain `transmit`, then read
+//! `poll_timeout`. Input from a peer never causes a panic; misuse by the caller is a bug and may.
 
 use alloc::{
     sync::{Arc, Weak},
@@ -17,16 +15,17 @@ use crate::{
     wire::{Payload, Transmit},
 };
 
-/// Names an I/O between target and backend, unique within its connection and dense: an index below the connection's depth.
+/// Identifies an I/O between target and backend. It is unique within its connection, and less than the connection's
+/// depth.
 pub type IoId = u32;
 
-/// Names what an I/O is for within the backend: the server's number of a volume (or a file on one), not a LUN or NSID.
+/// Identifies a unit of the backend: the server's number of a volume (or of a file on one), not a LUN or NSID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId(pub u64);
 
-/// An operation on a unit. Offsets and lengths are bytes, already checked for alignment by the target, not for range.
-/// `durable`: complete only when what it changed is on stable storage (FUA, a write cache that is off, `FILE_SYNC`); of what reads,
-/// what it reads is put there first.
+/// An operation on a unit. Offsets and lengths are in bytes. The target has checked their alignment, but not their
+/// range. An operation with `durable` completes only when what it changed is on stable storage (FUA, a write cache that
+/// is off, `FILE_SYNC`). If it reads, the blocks are first put on stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitOp {
     Read {
@@ -46,35 +45,36 @@ pub enum UnitOp {
         len: u64,
         durable: bool,
     },
-    /// Ranges that need no room from now on. They read as zeros.
+    /// Deallocates ranges. They then read as zeros.
     Unmap {
         ranges: Vec<(u64, u64)>,
         durable: bool,
     },
-    /// Has room for these bytes from now on, which stay what they are: no write to them finds none. Always durable.
+    /// Reserves space for a range without changing its contents, so that no write to it fails for lack of space. Always
+    /// durable.
     Allocate {
         offset: u64,
         len: u64,
     },
-    /// Takes `len` bytes of data and compares.
+    /// Takes `len` bytes of data and compares them with the unit.
     Compare {
         offset: u64,
         len: u32,
         durable: bool,
     },
-    /// Takes 2 × `len` bytes: what must be there, then what to write, atomically.
+    /// Takes 2 × `len` bytes: the expected data, then the data to write. Atomic.
     CompareAndWrite {
         offset: u64,
         len: u32,
         durable: bool,
     },
-    /// Takes `len` bytes of data and sets the bits that they set, atomically.
+    /// Takes `len` bytes of data and sets the bits that are set in them. Atomic.
     OrWrite {
         offset: u64,
         len: u32,
         durable: bool,
     },
-    /// Takes `pattern_len` bytes and repeats them over `len`.
+    /// Takes `pattern_len` bytes and writes them repeatedly over `len` bytes.
     WriteSame {
         offset: u64,
         len: u64,
@@ -97,29 +97,29 @@ impl UnitOp {
     }
 }
 
-/// How an operation stands after `Backend::start` or `Backend::finish`.
+/// The state of an operation after `Backend::start` or `Backend::finish`.
 #[derive(Debug)]
 pub enum Started {
-    /// Done: the data of a read (its payload may be sent in place), or nothing.
+    /// Completed. A read returns its data, whose payload may be sent in place; other operations return nothing.
     Done(Result<Option<Payload>, UnitError>),
-    /// Send the operation's data to `place`, then call `finish`.
+    /// The operation needs data: pass them to `place`, then call `finish`.
     NeedData,
-    /// `Target::complete` will be called with the result.
+    /// Queued. `Target::complete` will be called with the result.
     Queued,
 }
 
-/// A run of bytes that are all held, or all zeros that need no room.
+/// A run of bytes that are either all allocated, or all deallocated and zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
     pub is_mapped: bool,
     pub len: u64,
 }
 
-/// Kept by whoever still works at what was aborted, on whatever thread, and dropped when that is over.
+/// Held by all code that still works on an aborted operation, on any thread, and dropped when that work is over.
 #[derive(Clone, Debug, Default)]
 pub struct Ending(Arc<()>);
 
-/// What the one who aborted it waits for.
+/// What the code that aborted operations waits for.
 #[derive(Clone, Debug, Default)]
 pub struct Endings(Vec<Weak<()>>);
 
@@ -132,7 +132,7 @@ impl Endings {
         self.0.append(&mut other.0);
     }
 
-    /// Nobody works at any of it any more; what they did is visible after that.
+    /// Whether all work on the aborted operations is over. If so, its effects are visible to the caller.
     pub fn are_over(&mut self) -> bool {
         self.0.retain(|ending| ending.strong_count() > 0);
         fence(Ordering::Acquire);
@@ -140,75 +140,79 @@ impl Endings {
     }
 }
 
-/// What a target asks of the server behind it.
+/// What a target needs from the server.
 pub trait Backend {
-    /// None where there is no such unit, or not any more.
+    /// `None` if the unit does not exist, or not any more.
     fn geometry(&self, unit: UnitId) -> Option<Geometry>;
-    /// How the blocks from `offset` on are held; `None` where the volume cannot tell. Answered at once, so it need not look far.
+    /// How the blocks from `offset` on are allocated; `None` if the volume cannot tell. It must return at once, so it
+    /// may report a short run.
     fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
         let _ = (unit, offset);
         None
     }
-    /// Begins an operation. Range and permission are checked here, before any data is taken.
+    /// Starts an operation. The backend checks range and permission here, before it takes data.
     fn start(&mut self, now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started;
-    /// Data of a `NeedData` operation, `offset` bytes into it. Pieces may come in any order and size, each byte once.
+    /// Accepts data of a `NeedData` operation, at `offset`. Pieces may come in any order and size, each byte once.
     fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]);
-    /// Memory for `len` bytes of a `NeedData` operation's data, `offset` bytes into it, that may be received there in place of a
-    /// `place`; `None` where the backend has to see them.
+    /// Memory for `len` bytes of a `NeedData` operation's data, at `offset`, into which they may be received instead of
+    /// calling `place`. `None` if the backend must examine the data.
     fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
         let _ = (id, offset, len);
         None
     }
-    /// All data of the operation is placed (and its digests were right).
+    /// Continues an operation whose data are complete. If they have digests, these were correct.
     fn finish(&mut self, now: Instant, id: IoId) -> Started;
-    /// Forgets an operation; no completion follows, and its `IoId` is free. While the medium may still change by it, `ending`
-    /// is kept.
+    /// Drops an operation. No completion follows, and its `IoId` is free at once. The backend holds `ending` while the
+    /// operation may still change the medium.
     fn abort(&mut self, id: IoId, ending: Option<Ending>);
 }
 
-/// One connection of a protocol's server side. Protocols need more of the server than `Backend` (who may log in, what is
-/// exported, a name space of files): each says so in a trait `B` of its own that extends `Backend`.
+/// One connection of a protocol's server side. Each protocol needs more of the server than `Backend`, e.g. who may log
+/// in, exports, or a name space of files. It defines a trait `B` for this, which extends `Backend`.
 pub trait Target<B: Backend + ?Sized> {
-    /// Bytes arrived. Gives how many of them were taken: fewer than came where `transmit` became full, so that a peer which
-    /// asks and does not read takes memory for one answer more at most. The rest is to be given again before what comes later,
-    /// once there is room. On `Err` what the protocol says to the peer is queued: flush `transmit`, then close.
+    /// Processes received bytes, and returns how many it has accepted. It accepts fewer if `transmit` becomes full, so
+    /// that a peer that sends requests but does not read uses memory for at most one more answer. When there is space
+    /// again, pass the rest, before later bytes. After `Err`, the protocol's notice to the peer is queued: flush
+    /// `transmit`, then close the connection.
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation>;
-    /// Memory that the next bytes to come belong in, where they are at least `at_least` bytes of data that this side need not look
-    /// at. Whoever receives may put the first of them there, says so with `placed`, and gives what follows to `receive`.
+    /// Memory for the next bytes, if they are at least `at_least` bytes of data that need not be examined here. The
+    /// caller may receive the first of them into it. Then it calls `placed`, and passes the bytes that follow to
+    /// `receive`.
     fn place(&mut self, at_least: usize, backend: &mut B) -> Option<Payload> {
         let _ = (at_least, backend);
         None
     }
-    /// The next `len` bytes came and were put where `place` said, which was asked since the last call of any other kind.
+    /// The next `len` bytes are in the memory that `place` returned. No other call may come between `place` and this
+    /// one.
     fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
         let _ = (now, len, backend);
         unreachable!("this target names no place")
     }
-    /// A `Queued` operation is done.
+    /// Completes a `Queued` operation.
     fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B);
     fn transmit(&mut self) -> &mut Transmit;
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Call when `poll_timeout` has passed; `Err` where the peer's time is up.
+    /// Call this when the time of `poll_timeout` has come; `Err` if the peer is too late.
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation>;
-    /// True when the peer logged out or was refused: close once `transmit` is flushed.
+    /// Whether the peer has logged out or was rejected. If so, close the connection once `transmit` is flushed.
     fn is_closing(&self) -> bool;
-    /// The transport is gone: operations outstanding are aborted, session state is given up.
+    /// Ends the session because the transport is lost. Outstanding operations are aborted.
     fn disconnected(&mut self, now: Instant, backend: &mut B);
 }
 
-/// State that several connections share (a subsystem's controllers, a target's sessions); the server decides how it is
-/// locked. For the control path: no I/O may wait on it.
+/// State that several connections share, e.g. a subsystem's controllers or a target's sessions. The server decides how
+/// it is locked. Only the control path may use it, because no I/O may wait for a lock.
 pub trait Shared<T> {
     fn with(&self, use_it: &mut dyn FnMut(&mut T));
 }
 
-/// What is being read and written: a namespace, a LUN, a file.
+/// The size and limits of a namespace, a LUN or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub size_bytes: u64,
-    /// Smallest unit of addressing in bytes; 1 for a file.
+    /// Smallest addressable unit in bytes; 1 for a file.
     pub block_size: u32,
-    /// Most bytes that one `Io` may carry to this target.
+    /// Maximum bytes of one `Io`.
     pub max_io_bytes: u32,
     pub read_only: bool,
 }

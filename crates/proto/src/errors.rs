@@ -1,45 +1,46 @@
-//! What can go wrong between two sides of a protocol, as types: no code decides by the text of a message.
+//! Errors between the two sides of a protocol, as types. No code may depend on the text of a message.
 
 use core::fmt;
 
-/// Why the other side would not do what it was asked, as far as its status tells. Set where a status is decoded.
+/// Why the other side refused a request, as far as its status tells. Determined where a status is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no such target, unit, export or file.
+    /// The target, unit, export or file does not exist.
     NotFound,
-    /// It is there, but nothing that can be read and written in blocks: no disk, no regular file.
+    /// It exists, but is not a disk or regular file.
     WrongKind,
-    /// This initiator, host or user may not.
+    /// This initiator, host or user has no permission.
     Denied,
-    /// It wants proof of who we are, or did not prove who it is.
+    /// We must authenticate ourselves, or the other side failed to authenticate itself.
     Unauthenticated,
-    /// It cannot now, and may later.
+    /// It is not possible now, but may be later.
     Busy,
-    /// Somebody else has reserved it.
+    /// Another initiator or host has reserved it.
     InUse,
     ReadOnly,
     /// No space is left, or a quota is reached.
     Full,
-    /// What the status tells is none of these.
+    /// The status means none of these.
     Other,
 }
 
-/// Why an I/O did not succeed, as the initiator's caller sees it.
+/// Why an I/O failed, for the initiator's caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IoError {
-    /// The target answered with an error; `status` is the protocol's own code (NVMe status field, SCSI sense `KKCCQQ`, nfsstat3).
+    /// The target returned an error. `status` is the protocol's own code (NVMe status field, SCSI sense `KKCCQQ`,
+    /// nfsstat3).
     #[error("{what} (status {status:#x})")]
     Failed { status: u32, refusal: Refusal, what: &'static str },
     #[error("the connection ended before the I/O completed")]
     ConnectionLost,
     #[error("aborted")]
     Aborted,
-    /// The protocol has no such operation, or the target declined it at set-up.
+    /// The protocol does not have this operation, or the target does not support it.
     #[error("not supported by this target")]
     Unsupported,
 }
 
-/// A call that the caller should not have made; nothing was sent.
+/// An invalid call. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misuse {
     #[error("no credit left, or the session is not ready")]
@@ -50,7 +51,7 @@ pub enum Misuse {
     BadRange,
 }
 
-/// Why a backend could not do an operation; each command set maps it to its own status.
+/// Why a backend could not execute an operation. Each command set maps it to a status of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     #[error("no such unit")]
@@ -59,7 +60,7 @@ pub enum UnitError {
     OutOfRange,
     #[error("the unit is read-only")]
     ReadOnly,
-    /// First differing byte of the data sent.
+    /// Offset of the first byte that differs.
     #[error("data differ at byte {0}")]
     Miscompare(u32),
     #[error("medium error")]
@@ -72,18 +73,18 @@ pub enum UnitError {
     Aborted,
 }
 
-/// A rule of a protocol, and where it stands. Made by `rule!` alone.
+/// A rule of a protocol and its source. Created only by `rule!`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Such as `RFC 7143`; `iotax` for a limit of ours.
+    /// The specification, e.g. `RFC 7143`; `iotax` for a limit of ours.
     pub spec: &'static str,
-    /// Of the specification; its clause, PDU or field by name where sections are numbered differently from draft to draft.
+    /// The section, or the name of the clause, PDU or field if section numbers differ between drafts.
     pub section: &'static str,
-    /// The whole, such as `RFC 7143 §11.8: R2T beyond MaxOutstandingR2T`.
+    /// The whole text, e.g. `RFC 7143 §11.8: R2T beyond MaxOutstandingR2T`.
     pub text: &'static str,
 }
 
-/// What rules are cited from.
+/// The specifications that rules cite.
 const SPECS: [&str; 15] = [
     "RFC 1813",
     "RFC 3643",
@@ -103,7 +104,8 @@ const SPECS: [&str; 15] = [
 ];
 
 impl Rule {
-    /// Anything but `"SPEC SECTION: …"` does not compile, since `rule!` calls it at compile time.
+    /// Parses a rule. A text other than `"SPEC SECTION: …"` does not compile, because `rule!` calls this at compile
+    /// time.
     pub(crate) const fn cite(text: &'static str) -> Self {
         match Self::parse(text) {
             Some(rule) => rule,
@@ -144,7 +146,7 @@ const fn is_same(left: &str, right: &str) -> bool {
     at == left.len() && at == right.len()
 }
 
-/// `rule!("RFC 7143 §11.8: R2T beyond MaxOutstandingR2T")`: a rule that does not compile without its source.
+/// `rule!("RFC 7143 §11.8: R2T beyond MaxOutstandingR2T")`: a rule. It does not compile without a source.
 macro_rules! rule {
     ($text:literal) => {{
         const RULE: &$crate::Rule = &$crate::Rule::cite($text);
@@ -152,7 +154,7 @@ macro_rules! rule {
     }};
 }
 
-/// A violation of `rule!`, and so are the next two.
+/// The following macros create a violation of `rule!`.
 macro_rules! malformed {
     ($text:literal) => {
         $crate::Violation::malformed(rule!($text))
@@ -169,12 +171,12 @@ macro_rules! unsupported {
     };
 }
 
-/// A peer broke a rule of its protocol, refused us, or did not answer in time.
+/// A peer violated a rule of its protocol, refused us, or did not answer in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub kind: ViolationKind,
     reason: Reason,
-    /// Bytes into the PDU at fault, where that says something.
+    /// Byte offset in the faulty PDU, if it is meaningful.
     pub at: Option<u32>,
 }
 
@@ -182,20 +184,20 @@ pub struct Violation {
 pub enum ViolationKind {
     /// The bytes are not a PDU.
     Malformed,
-    /// A PDU that may not come now, or says what may not be said.
+    /// A PDU that is not allowed at this time, or has invalid contents.
     Misbehaved,
-    /// Right, but not implemented here.
+    /// Valid, but not implemented here.
     Unsupported,
     /// The peer did not answer in time.
     TimedOut,
-    /// The peer refused us: login, connect or mount.
+    /// The peer refused our login, connect or mount.
     Refused(Refusal),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Rule(&'static Rule),
-    /// Of a peer that refused us or is late: neither breaks a rule.
+    /// For a peer that refused us or is late, which violates no rule.
     Words(&'static str),
 }
 
@@ -230,7 +232,7 @@ impl Violation {
         self
     }
 
-    /// The rule that was broken; `None` of a peer that refused us or is late.
+    /// The violated rule; `None` for a peer that refused us or is late.
     pub fn rule(&self) -> Option<&'static Rule> {
         match self.reason {
             Reason::Rule(rule) => Some(rule),
@@ -238,7 +240,7 @@ impl Violation {
         }
     }
 
-    /// What is wrong, with its source where a rule was broken.
+    /// Describes what is wrong; for a violated rule, with its source.
     pub fn text(&self) -> &'static str {
         match self.reason {
             Reason::Rule(rule) => rule.text,

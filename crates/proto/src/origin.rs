@@ -1,13 +1,14 @@
-//! Who may not have more than its share of what a server keeps for peers.
+//! Limits of what one peer may use of a server's resources.
 
 use alloc::string::String;
 use core::net::IpAddr;
 
-/// A peer that proved its name, or an address: a stranger can send any number of unauthenticated names.
+/// A peer with an authenticated name, or an address. Unauthenticated names do not count, because a peer can send any
+/// number of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     Name(String),
-    /// Of IPv6 the network: a machine takes any address in it.
+    /// For IPv6 it is the network, because a machine can use any address in it.
     Address(u128),
 }
 
@@ -21,7 +22,7 @@ impl Origin {
     }
 }
 
-/// How many of something all peers may have, and of that one origin.
+/// Limits of a resource: for all peers together, and for one origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     pub all: usize,
@@ -29,8 +30,9 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Whether an origin that has `of_origin` of the `all` in use may have one more. Its share is the same part of what others leave
-    /// as it is of an empty table, so a few origins never take everything; each may have one as long as there are any.
+    /// Whether an origin that uses `of_origin` items may have one more, when `all` items are in use. Its share of what
+    /// other origins leave is the same fraction as its share of an empty table, so a few origins can never take
+    /// everything. Each origin may have one item as long as any are free.
     pub fn has_room(self, all: usize, of_origin: usize) -> bool {
         let left = self.all.saturating_sub(all.saturating_sub(of_origin));
         let share = (left as u128 * self.of_origin as u128).div_ceil(self.all.max(1) as u128);
@@ -51,7 +53,7 @@ mod tests {
         assert_ne!(origin("fd00:0:0:1::1"), origin("fd00:0:0:2::1"));
     }
 
-    /// As many as each of `origins` gets, one after the other.
+    /// The number of items in use, and of the last origin, after each of `origins` has taken as many as it gets.
     fn taken(shares: Shares, origins: usize) -> (usize, usize) {
         let (mut all, mut last) = (0, 0);
         for _ in 0..origins {

@@ -1,57 +1,60 @@
-//! Reservations that outlive a connection: who is registered, and who of them holds the one reservation of a unit. SCSI's persistent
-//! reservations (SPC-5 §5.14) and NVMe's (NVMe base 2.0 §8.19) are alike but for their codes and for who may register. Persistence
-//! through power loss is declined, so that nothing here outlives the process.
+//! Reservations that outlive a connection: the registrants of a unit, and which of them holds its reservation. SCSI's
+//! persistent reservations (SPC-5 §5.14) and NVMe's (NVMe base 2.0 §8.19) differ only in their codes and in who
+//! registers. Persistence through power loss is not supported, so nothing here outlives the process.
 
 use alloc::{vec, vec::Vec};
 
 use crate::{Origin, Shares};
 
-/// Most registrants of a unit, and of those of one origin.
+/// Maximum registrants of a unit, in total and per origin.
 pub(crate) const REGISTRANTS: Shares = Shares { all: 256, of_origin: 64 };
 
-/// Types of a reservation, which SCSI and NVMe have alike and number otherwise (SPC-5 §6.16.3.4, NVMe base 2.1 §7.5).
+/// Types of a reservation. SCSI and NVMe have the same types with different codes (SPC-5 §6.16.3.4, NVMe base 2.1
+/// §7.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// As its protocol numbers it.
+    /// The code in its protocol.
     pub(crate) code: u8,
-    /// Bars reads too, not only writes.
+    /// Blocks reads too, not only writes.
     pub(crate) exclusive_access: bool,
-    /// Registrants are not barred.
+    /// Does not block registrants.
     pub(crate) spares_registrants: bool,
-    /// Every registrant holds it.
+    /// Held by every registrant.
     pub(crate) held_by_all: bool,
 }
 
 impl Kind {
-    /// `codes` are those of Write Exclusive and Exclusive Access, then of both for registrants only, then for all registrants.
+    /// `codes` are the codes of Write Exclusive and Exclusive Access: first the plain types, then those for registrants
+    /// only, then those for all registrants.
     pub(crate) fn from_code(code: u8, codes: [u8; 6]) -> Option<Self> {
         let at = codes.iter().position(|known| *known == code)?;
         Some(Self { code, exclusive_access: at % 2 == 1, spares_registrants: at >= 2, held_by_all: at >= 4 })
     }
 }
 
-/// What an initiator or host may not do because of a reservation of others.
+/// What reservations of others forbid to an initiator or host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Barred {
-    /// Anything but what is always allowed; only RESERVE of SCSI does this.
+    /// All commands except those that are always allowed. Only SCSI's RESERVE does this.
     pub(crate) ready: bool,
     pub(crate) reads: bool,
     pub(crate) changes: bool,
 }
 
-/// Why a command about reservations fails.
+/// Why a reservation command fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Conflict,
-    /// Another type is held than the one to be released.
+    /// The type to release is not the type that is held.
     OtherKind,
-    /// 0 is not a key, and names no registrant.
+    /// 0 is not a valid key, and no registrant has it.
     ZeroKey,
-    /// There are as many registrants as may be.
+    /// The maximum of registrants is reached.
     Full,
 }
 
-/// What registrants are told of what another did, by the numbers of NVMe's Reservation Notification log page (NVMe base 2.0 §8.19).
+/// Notices to registrants about actions of others. The numbers are those of NVMe's Reservation Notification log page
+/// (NVMe base 2.0 §8.19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     RegistrationPreempted = 1,
@@ -59,25 +62,25 @@ pub(crate) enum Notice {
     ReservationPreempted = 3,
 }
 
-/// Notices, and their receivers; never for who caused them.
+/// Notices and their receivers. The one that caused a notice does not get it.
 pub(crate) type Notices<Who> = Vec<(Notice, Vec<Who>)>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registrant<Who> {
     pub(crate) who: Who,
     pub(crate) key: u64,
-    /// Who counts for it. It stays when its session or connection ends.
+    /// The origin against whose limit the registration counts. It stays when its session or connection ends.
     origin: Origin,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held<Who> {
     kind: Kind,
-    /// Who made it; with `held_by_all` any registrant holds it.
+    /// The registrant that acquired it. With `held_by_all`, every registrant holds it.
     by: Who,
 }
 
-/// Registrants and reservation of one logical unit or namespace. `Who` registers: an I_T nexus or a host.
+/// Registrants and reservation of one logical unit or namespace. `Who` is what registers: an I_T nexus or a host.
 #[derive(Debug)]
 pub(crate) struct Reservations<Who> {
     pub(crate) registrants: Vec<Registrant<Who>>,
@@ -114,7 +117,7 @@ impl<Who: Clone + PartialEq> Reservations<Who> {
             .is_some_and(|held| if held.kind.held_by_all { self.key_of(who).is_some() } else { held.by == *who })
     }
 
-    /// Key and type of the reservation that is held; the key is 0 where all registrants hold it.
+    /// Key and type of the reservation; the key is 0 if all registrants hold it.
     pub(crate) fn held(&self) -> Option<(u64, Kind)> {
         let held = self.held.as_ref()?;
         let key = if held.kind.held_by_all { 0 } else { self.key_of(&held.by).unwrap_or(0) };
@@ -125,7 +128,7 @@ impl<Who: Clone + PartialEq> Reservations<Who> {
         if self.key_of(who) == Some(key) { Ok(()) } else { Err(Refusal::Conflict) }
     }
 
-    /// Registers, or gives a registrant another key; whether one may is the protocol's to say.
+    /// Registers, or changes the key of a registrant. The protocol checks whether that is allowed.
     pub(crate) fn set_key(&mut self, (who, origin): (&Who, &Origin), key: u64) -> Result<(), Refusal> {
         if key == 0 {
             return Err(Refusal::ZeroKey);
@@ -141,7 +144,8 @@ impl<Who: Clone + PartialEq> Reservations<Who> {
         Ok(())
     }
 
-    /// A holder that unregisters releases, unless other registrants hold the reservation as well (SPC-5 §5.14.11.3).
+    /// Unregisters. If it was the holder, the reservation is released, unless other registrants hold it too (SPC-5
+    /// §5.14.11.3).
     pub(crate) fn unregister(&mut self, who: &Who) -> Notices<Who> {
         let was_holder = self.is_holder(who);
         self.registrants.retain(|registrant| registrant.who != *who);
@@ -165,7 +169,7 @@ impl<Who: Clone + PartialEq> Reservations<Who> {
         Ok(())
     }
 
-    /// From a registrant that does not hold the reservation it does nothing.
+    /// Releases the reservation. Does nothing for a registrant that does not hold it.
     pub(crate) fn release(&mut self, who: &Who, key: u64, kind: Kind) -> Result<Notices<Who>, Refusal> {
         self.check_key(who, key)?;
         if !self.is_holder(who) {
@@ -187,7 +191,8 @@ impl<Who: Clone + PartialEq> Reservations<Who> {
         Ok(vec![(Notice::ReservationPreempted, others)])
     }
 
-    /// Removes the registrants with the key `victim`, and takes the reservation where it was theirs (SPC-5 §5.14.11.4).
+    /// Removes the registrants with the key `victim`, and takes over the reservation if it was theirs (SPC-5
+    /// §5.14.11.4).
     pub(crate) fn preempt(&mut self, who: &Who, key: u64, victim: u64, kind: Kind) -> Result<Notices<Who>, Refusal> {
         self.check_key(who, key)?;
         let held = self.held();
@@ -196,7 +201,7 @@ impl<Who: Clone + PartialEq> Reservations<Who> {
             return Err(Refusal::ZeroKey);
         }
         let takes_over = takes_all || held.is_some_and(|(key, held)| !held.held_by_all && key == victim);
-        // Whoever takes the reservation over keeps its own registration, even under the victim's key.
+        // The one that takes over the reservation stays registered, even if it has the victim's key.
         let is_victim = |registrant: &Registrant<Who>| {
             (takes_all || registrant.key == victim) && !(takes_over && registrant.who == *who)
         };
@@ -219,7 +224,7 @@ impl<Who: Clone + PartialEq> Reservations<Who> {
         Ok(notices)
     }
 
-    /// The notice to registrants where a reservation of that type is released.
+    /// The notice to registrants when a reservation of that type is released.
     fn released(&self, kind: Kind, by: &Who) -> Notices<Who> {
         if kind.spares_registrants { vec![(Notice::ReservationReleased, self.others(by))] } else { Vec::new() }
     }
@@ -264,7 +269,7 @@ mod tests {
         reservations
     }
 
-    /// The first of them holds.
+    /// As `two`, and the first registrant holds a reservation of the type `code`.
     fn held(code: u8) -> Reservations<u8> {
         let mut reservations = two();
         reservations.acquire(&ONE, 1, kind(code)).expect("free");
@@ -349,7 +354,7 @@ mod tests {
         assert_eq!(told, Ok(vec![(Notice::RegistrationPreempted, vec![ONE]), released]));
         assert!(reservations.is_holder(&OTHER) && reservations.held() == Some((2, kind(1))));
         assert_eq!(reservations.preempt(&ONE, 1, 2, kind(1)), Err(CONFLICT), "it is not a registrant any more");
-        // Its own type anew.
+        // Preempts its own reservation with another type.
         assert!(reservations.preempt(&OTHER, 2, 2, kind(2)).is_ok());
         assert!(reservations.is_holder(&OTHER) && reservations.held() == Some((2, kind(2))));
     }

@@ -1,15 +1,17 @@
-//! Sessions of which an owner has one at a time: a newer session ends the older one and begins once nothing of the older goes on.
+//! A table of sessions in which each owner has one at a time. A newer session ends the older one, and starts when no
+//! operation of the older one continues.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Ending, Endings, Origin, Shares};
 
-/// The sessions of a target, over all its connections and threads. `K` names the owner, `V` is what the target keeps of each session.
+/// The sessions of a target, over all its connections and threads. `K` identifies the owner, `V` is what the target
+/// keeps of each session.
 #[derive(Debug)]
 pub struct SessionTable<K, V = ()> {
     live: Vec<Entry<K, V>>,
-    /// Sessions that are over, as long as an operation of theirs goes on.
+    /// Sessions that have ended while operations of them may continue.
     former: Vec<(K, Endings)>,
     shares: Shares,
 }
@@ -23,7 +25,7 @@ struct Entry<K, V> {
     endings: Endings,
 }
 
-/// What a session keeps while it lives, on its own thread.
+/// A live session's own part, on its own thread.
 #[derive(Debug)]
 pub struct LiveSession {
     is_ended: Arc<AtomicBool>,
@@ -31,13 +33,13 @@ pub struct LiveSession {
 }
 
 impl LiveSession {
-    /// Another session took its place, or its target is gone: it must end itself.
+    /// Whether another session has replaced it, or its target is gone. If so, it must end itself.
     #[inline]
     pub fn is_ended(&self) -> bool {
         self.is_ended.load(Ordering::Relaxed)
     }
 
-    /// Kept by its operations that go on after it: its owner's next session waits for them.
+    /// Held by operations that continue after the session. The next session of its owner waits for them.
     pub fn ending(&self) -> &Ending {
         &self.ending
     }
@@ -48,8 +50,9 @@ impl<K: Clone + PartialEq, V> SessionTable<K, V> {
         Self { live: Vec::new(), former: Vec::new(), shares }
     }
 
-    /// Opens a session and ends the one that `owner` has. The new one may begin when the endings are over; before that, an operation of
-    /// an earlier session could still change data. `None` where there are too many sessions; the earlier one has ended all the same.
+    /// Opens a session, and ends the owner's earlier one. The new session may start when the endings are over; before
+    /// that, an operation of an earlier session could still change data. `None` if there are too many sessions; the
+    /// earlier one has ended in any case.
     pub fn open(&mut self, owner: K, origin: Origin, value: V) -> Option<(LiveSession, Endings)> {
         self.end_where(|entry| entry.owner == owner);
         let of_origin = self.live.iter().filter(|entry| entry.origin == origin).count();
@@ -67,7 +70,7 @@ impl<K: Clone + PartialEq, V> SessionTable<K, V> {
         Some((session, waits_for))
     }
 
-    /// Forgets a session that has ended itself: its operations were aborted and keep its ending.
+    /// Removes a session that has ended itself. Its operations were aborted; those that continue hold its ending.
     pub fn close(&mut self, session: &LiveSession) {
         self.end_where(|entry| Arc::ptr_eq(&entry.is_ended, &session.is_ended));
     }

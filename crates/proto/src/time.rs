@@ -1,12 +1,11 @@
-//! Time, as an argument.
-//!
-//! Answers that wait until commands which they aborted have ended: on disks, and in connections on other threads.
+//! Time as an argument, and responses that wait until aborted commands have ended, on disks and in connections on other
+//! threads.
 
 use core::{ops::Add, time::Duration};
 
 use crate::Endings;
 
-/// Nanoseconds since the run began. Always an argument: nothing in this crate reads a clock.
+/// Nanoseconds since the start of the run. Always passed as an argument: nothing in this crate reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
@@ -24,7 +23,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// How long an answer waits; then it says that the function failed. open-iscsi gives it 15 s.
+/// How long a response may wait. After that the function fails. open-iscsi allows 15 s.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -41,10 +40,10 @@ pub enum WaitOutcome {
 }
 
 impl Wait {
-    /// How often a connection looks whether it may answer.
+    /// How often a connection checks whether a waiting response is due.
     pub const POLL: Duration = Duration::from_millis(1);
 
-    /// `notify` has the other connections look at what was done to them.
+    /// Starts to wait. `notify` makes other connections check what they must end.
     pub fn begin(now: Instant, mut endings: Endings, notify: impl FnOnce()) -> Self {
         if !endings.are_over() {
             notify();

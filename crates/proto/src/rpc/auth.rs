@@ -1,4 +1,4 @@
-//! Who calls: `AUTH_NONE` and `AUTH_SYS` (RFC 5531 §8, appendix A).
+//! Callers: `AUTH_NONE` and `AUTH_SYS` (RFC 5531 §8, appendix A).
 
 use alloc::{string::String, vec::Vec};
 
@@ -7,12 +7,12 @@ use crate::wire::Reader;
 
 pub const AUTH_NONE: u32 = 0;
 pub const AUTH_SYS: u32 = 1;
-/// Longest body of a credential or verifier (RFC 5531 §8.2).
+/// Maximum length of the body of a credential or verifier (RFC 5531 §8.2).
 pub const MAX_AUTH_LEN: usize = 400;
-/// Most supplementary groups (RFC 5531 appendix A).
+/// Maximum supplementary groups (RFC 5531 appendix A).
 pub const MAX_GROUPS: usize = 16;
 const MAX_MACHINE_NAME: usize = 255;
-/// User and group of a caller who names none.
+/// User and group of a caller without credentials.
 pub const NOBODY: u32 = 65534;
 
 /// `auth_stat` (RFC 5531 §9).
@@ -27,14 +27,14 @@ pub enum AuthStatus {
     Failed = 7,
 }
 
-/// Body of a credential or verifier with its flavour.
+/// Flavor and body of a credential or verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpaqueAuth<'a> {
     pub flavor: u32,
     pub body: &'a [u8],
 }
 
-/// A caller's user and groups.
+/// The user and groups of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     pub uid: u32,
@@ -50,7 +50,7 @@ impl Default for Credentials {
 }
 
 impl Credentials {
-    /// Groups beyond `MAX_GROUPS` are left out, as `AUTH_SYS` cannot say them.
+    /// Groups beyond `MAX_GROUPS` are dropped, because `AUTH_SYS` cannot encode them.
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Self {
         let mut credentials =
             Self { uid, gid, groups: [0; MAX_GROUPS], groups_len: groups.len().min(MAX_GROUPS) as u8 };
@@ -77,8 +77,8 @@ impl Credentials {
         self.gid == gid || self.groups().contains(&gid)
     }
 
-    /// The same caller without root's rights. Root becomes `uid` in the group `gid` and no other: the groups that root named are
-    /// worth no more than its name. Another caller's root group becomes `gid`.
+    /// Returns the caller without root's rights. Root becomes user `uid` in group `gid`, without its other groups,
+    /// because they were claimed by root. In another caller root's group becomes `gid`.
     #[must_use]
     pub fn squash_root(mut self, uid: u32, gid: u32) -> Self {
         if self.uid == 0 {
@@ -95,7 +95,7 @@ impl Credentials {
         self
     }
 
-    /// What a server takes a credential for.
+    /// Decodes a credential.
     pub fn decode(auth: OpaqueAuth<'_>) -> Result<Self, AuthStatus> {
         match auth.flavor {
             AUTH_NONE => Ok(Self::nobody()),
@@ -106,7 +106,7 @@ impl Credentials {
 
     fn decode_sys(body: &[u8]) -> Result<Self, Garbage> {
         let mut reader = Reader::new(body);
-        reader.skip(4)?; // The stamp means nothing to a server.
+        reader.skip(4)?; // A server ignores the stamp.
         xdr::opaque(&mut reader, MAX_MACHINE_NAME)?;
         let mut credentials = Self::new(reader.u32_be()?, reader.u32_be()?, &[]);
         let count = reader.u32_be()? as usize;
@@ -121,7 +121,8 @@ impl Credentials {
     }
 }
 
-/// The caller of the last call. A client sends the same credential with nearly every call: it is compared, not decoded.
+/// The caller of the last call. A client sends the same credential with nearly every call, so it is compared instead of
+/// decoded.
 #[derive(Debug)]
 pub struct LastCaller {
     flavor: u32,
@@ -136,7 +137,7 @@ impl Default for LastCaller {
 }
 
 impl LastCaller {
-    /// `Credentials::decode`, or what it gave last time.
+    /// Decodes a credential, or returns the last result for the same one.
     #[inline]
     pub fn decode(&mut self, auth: OpaqueAuth<'_>) -> Result<&Credentials, AuthStatus> {
         if auth.flavor != self.flavor || auth.body != self.body {
@@ -149,7 +150,7 @@ impl LastCaller {
     }
 }
 
-/// A credential as a caller sends it: encoded once, sent with every call.
+/// The credential of a caller. It is encoded once and sent with every call.
 #[derive(Clone, Debug, Default)]
 pub enum Identity {
     #[default]
@@ -161,7 +162,7 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Credential and (empty) verifier, ready to be copied into a call.
+    /// Encodes credential and (empty) verifier, to be copied into calls.
     pub fn encode(&self) -> Vec<u8> {
         let mut encoder = Encoder::default();
         match self {

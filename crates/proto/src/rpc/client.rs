@@ -1,4 +1,4 @@
-//! Single calls on connections of their own: the portmapper's, and other programs' on ports of their own.
+//! Single calls, each on its own connection: to the portmapper, and to programs on other ports.
 
 use alloc::vec::Vec;
 
@@ -13,10 +13,11 @@ use crate::{
     wire::{Reader, Transmit},
 };
 
-/// Longest reply taken: a list of exports or mounts.
+/// Maximum length of a reply: a list of exports or mounts.
 const MAX_REPLY_LEN: u32 = 256 << 10;
 
-/// One call, whose answer is a `T`. Bytes go in and out as with an `Initiator`; time is the caller's matter.
+/// One call with a result of type `T`. Received and sent bytes are passed as with an `Initiator`. The caller handles
+/// timeouts.
 #[derive(Debug)]
 pub struct ControlCall<T> {
     xid: Xid,
@@ -27,7 +28,7 @@ pub struct ControlCall<T> {
 }
 
 impl ControlCall<Option<u16>> {
-    /// GETPORT: the TCP port of a program; `None` where it is not served.
+    /// GETPORT: returns the TCP port of a program; `None` if it is not served.
     pub fn port(xid: Xid, program: u32, version: u32) -> Self {
         let decode = |reader: &mut Reader<'_>| {
             let port = u16::try_from(reader.u32_be()?).map_err(|_| Garbage)?;
@@ -48,7 +49,7 @@ impl ControlCall<Vec<Mapping>> {
 }
 
 impl<T> ControlCall<T> {
-    /// Takes bytes of the reply; the answer when it is whole.
+    /// Processes bytes of the reply; returns the result when it is complete.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<T>, Violation> {
         let mut input = bytes;
         while let Some(piece) = self.records.next(&mut input)? {
@@ -75,7 +76,7 @@ impl<T> ControlCall<T> {
         (self.decode)(&mut reader).map_err(|_| malformed!("RFC 5531 §9: results that do not decode"))
     }
 
-    /// A call of a program's version and procedure. `arguments` puts what it takes, `decode` reads what it gives.
+    /// Creates a call of a procedure. `arguments` encodes its arguments, `decode` decodes its results.
     pub fn call(
         xid: Xid,
         identity: &Identity,

@@ -1,4 +1,4 @@
-//! Heads of calls and replies (RFC 5531 §9).
+//! The heads of calls and replies (RFC 5531 §9).
 
 use core::fmt;
 
@@ -16,11 +16,11 @@ const REPLY: u32 = 1;
 const RPC_VERSION: u32 = 2;
 const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
-/// Why a call was denied (RFC 5531 §9, `reject_stat`).
+/// Why a call was denied (`reject_stat`, RFC 5531 §9).
 const RPC_MISMATCH: u32 = 0;
 const AUTH_ERROR: u32 = 1;
 
-/// A client's name for a call, which the reply repeats (RFC 5531 §9).
+/// Identifies a call; chosen by the client and repeated in the reply (RFC 5531 §9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Xid(pub u32);
 
@@ -37,7 +37,7 @@ impl fmt::LowerHex for Xid {
     }
 }
 
-/// Head of a call; the procedure's arguments follow it.
+/// The head of a call. The procedure's arguments follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
     pub xid: Xid,
@@ -48,16 +48,16 @@ pub struct Call<'a> {
     pub verifier: OpaqueAuth<'a>,
 }
 
-/// Why a head could not be read.
+/// Why a head could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
     /// More bytes are needed.
     Short,
-    /// Not a call where one is due, or not a reply.
+    /// Not a call, or not a reply, as expected.
     WrongDirection,
-    /// A call to be answered with an error.
+    /// A call that must be answered with an error.
     Answer { xid: Xid, error: RpcError },
-    /// A reply that says what the standard does not know.
+    /// A reply with undefined values.
     Malformed,
 }
 
@@ -67,7 +67,7 @@ impl From<Short> for HeadError {
     }
 }
 
-/// Every answer to a call but success.
+/// The outcomes of a call other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RpcError {
     #[error("the program is not served here")]
@@ -87,7 +87,7 @@ pub enum RpcError {
 }
 
 impl RpcError {
-    /// What the error refuses a call for.
+    /// The kind of refusal that the error means.
     pub fn refusal(self) -> Refusal {
         match self {
             Self::ProgramUnavailable => Refusal::NotFound,
@@ -97,7 +97,7 @@ impl RpcError {
     }
 }
 
-/// `accept_stat` of a call that was carried out or refused by the program.
+/// `accept_stat` of a call that was accepted by RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AcceptStatus {
@@ -126,7 +126,7 @@ impl AcceptStatus {
 }
 
 impl<'a> Call<'a> {
-    #[allow(clippy::inline_always)] // Moving the result is what costs.
+    #[allow(clippy::inline_always)] // Inlined to avoid moving the result.
     #[inline(always)]
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, HeadError> {
         let xid = Xid(reader.u32_be()?);
@@ -144,17 +144,17 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Puts the head of a call; `identity` is what `Identity::encode` gave.
+/// Encodes the head of a call. `identity` is the result of `Identity::encode`.
 pub fn encode_call(encoder: &mut Encoder, xid: Xid, program: u32, version: u32, procedure: u32, identity: &[u8]) {
     encoder.u32(xid.0).u32(CALL).u32(RPC_VERSION).u32(program).u32(version).u32(procedure).raw(identity);
 }
 
-/// Puts the head of a reply to a call that succeeded; results follow.
+/// Encodes the head of a successful reply. Results follow.
 pub fn encode_success(encoder: &mut Encoder, xid: Xid) {
     encode_accepted(encoder, xid, AcceptStatus::Success);
 }
 
-/// Puts a whole reply that says why a call was not carried out.
+/// Encodes a complete reply with an error.
 pub fn encode_error(encoder: &mut Encoder, xid: Xid, error: RpcError) {
     match error {
         RpcError::ProgramUnavailable => encode_accepted(encoder, xid, AcceptStatus::ProgramUnavailable),
@@ -174,7 +174,7 @@ pub fn encode_error(encoder: &mut Encoder, xid: Xid, error: RpcError) {
     }
 }
 
-/// Reads the head of a reply: its xid, and whether results follow.
+/// Decodes the head of a reply: its xid, and whether results follow.
 pub fn decode_reply(reader: &mut Reader<'_>) -> Result<(Xid, Result<(), RpcError>), HeadError> {
     let xid = Xid(reader.u32_be()?);
     if reader.u32_be()? != REPLY {
@@ -208,7 +208,7 @@ fn encode_accepted(encoder: &mut Encoder, xid: Xid, status: AcceptStatus) {
     encoder.u32(xid.0).u32(REPLY).u32(ACCEPTED).u32(AUTH_NONE).u32(0).u32(status as u32);
 }
 
-/// An authenticator (`opaque_auth`); one that is too long is an error even before all of it is there.
+/// Decodes an authenticator (`opaque_auth`). One that is too long is an error even before it has arrived completely.
 #[allow(clippy::inline_always)]
 #[inline(always)]
 fn decode_auth<'a>(reader: &mut Reader<'a>, xid: Xid, status: auth::AuthStatus) -> Result<OpaqueAuth<'a>, HeadError> {

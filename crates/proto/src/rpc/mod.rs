@@ -1,5 +1,5 @@
-//! ONC-RPC over a byte stream (RFC 5531) and its encoding (XDR, RFC 4506): what NFS, MOUNT and the portmapper share.
-//! Knows no program but the portmapper.
+//! ONC RPC over a byte stream (RFC 5531) and its encoding (XDR, RFC 4506), as used by NFS, MOUNT and the portmapper. Of
+//! the programs, only the portmapper is implemented here.
 
 pub mod auth;
 pub mod client;

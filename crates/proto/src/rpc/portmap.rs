@@ -1,6 +1,5 @@
-//! The portmapper, version 2 (RFC 1833 §3): which port a program is served on.
-//!
-//! The portmapper's side of a connection, on a port of its own.
+//! The portmapper, version 2 (RFC 1833 §3), which returns the port of a program, and the server's side of a connection
+//! to it.
 
 use alloc::vec::Vec;
 
@@ -23,7 +22,7 @@ pub const PROC_GETPORT: u32 = 3;
 pub const PROC_DUMP: u32 = 4;
 pub const TCP: u32 = 6;
 
-/// A program's place. Only TCP is ever served.
+/// The port of a program. Only TCP is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     pub program: u32,
@@ -51,7 +50,7 @@ impl Mapping {
     }
 }
 
-/// Answers a call: puts the results of `procedure` after a reply's head.
+/// Executes a call: encodes the results of `procedure` after the head of the reply.
 pub fn serve(
     procedure: u32,
     arguments: &mut Reader<'_>,
@@ -62,7 +61,7 @@ pub fn serve(
         PROC_NULL => {}
         PROC_GETPORT => {
             let asked = Mapping::decode(arguments).map_err(|Garbage| RpcError::GarbageArguments)?;
-            // RFC 1833 §3.2: the version asked for need not be among those served; the port asked with is ignored.
+            // RFC 1833 §3.2: the requested version need not be served, and the port in the request is ignored.
             let served = |exact: bool| {
                 mappings.iter().find(|mapping| {
                     (mapping.program, mapping.protocol) == (asked.program, asked.protocol)
@@ -83,10 +82,10 @@ pub fn serve(
     Ok(())
 }
 
-/// Most mappings taken from a peer's list.
+/// Maximum mappings accepted from a peer.
 const MAX_MAPPINGS: usize = 1024;
 
-/// Reads the list that `PROC_DUMP` gives.
+/// Decodes the results of `PROC_DUMP`.
 pub fn decode_dump(reader: &mut Reader<'_>) -> Result<alloc::vec::Vec<Mapping>, Garbage> {
     let mut mappings = alloc::vec::Vec::new();
     while let Some(mapping) = xdr::optional(reader, Mapping::decode)? {
@@ -98,15 +97,15 @@ pub fn decode_dump(reader: &mut Reader<'_>) -> Result<alloc::vec::Vec<Mapping>, 
     Ok(mappings)
 }
 
-/// Calls have a credential of at most 400 bytes and a mapping.
+/// A call contains a credential of at most 400 bytes and a mapping.
 const MAX_CALL_LEN: u32 = 2048;
 
-/// One connection of a client.
+/// A connection of a client.
 #[derive(Debug)]
 pub struct Portmapper {
     server: Server,
     mappings: Vec<Mapping>,
-    /// First bytes of a record that did not come whole.
+    /// The first bytes of an incomplete record.
     held: Vec<u8>,
 }
 
@@ -171,7 +170,7 @@ impl<B: Backend + ?Sized> Target<B> for Portmapper {
     }
 
     fn is_closing(&self) -> bool {
-        false // A client just closes.
+        false // Clients close the connection without notice.
     }
 
     fn disconnected(&mut self, _now: Instant, _backend: &mut B) {}

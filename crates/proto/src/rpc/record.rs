@@ -5,43 +5,44 @@ use alloc::vec::Vec;
 use super::xdr::LAST_FRAGMENT;
 use crate::Violation;
 
-/// Most fragments of one record. Known clients send one, or one for each of their send buffers (8 KiB and more).
+/// Maximum fragments of a record. Known clients send one, or one per send buffer (8 KiB and more).
 pub const MAX_FRAGMENTS: u32 = 4096;
 
-/// Bytes of a record that came together; marks are taken out.
+/// A piece of a record, without its marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
     pub bytes: &'a [u8],
-    /// The record ends with this piece.
+    /// Whether the record ends with this piece.
     pub end: bool,
 }
 
-/// Cuts a byte stream into records without copying them.
+/// Splits a byte stream into records without copying them.
 #[derive(Debug)]
 pub struct Records {
     max_len: u32,
     mark: [u8; 4],
     mark_len: usize,
-    /// Bytes of the current fragment still to come; `None` while its mark is read.
+    /// Bytes of the current fragment still to come; `None` while its mark is being read.
     fragment: Option<u32>,
     last: bool,
-    /// Bytes and fragments of the current record that were announced so far.
+    /// Length of the current record, as far as announced.
     len: u32,
+    /// Number of fragments of the current record so far.
     fragments: u32,
 }
 
 impl Records {
-    /// Records longer than `max_len` bytes are refused when they are announced.
+    /// Records longer than `max_len` bytes are rejected when they are announced.
     pub fn new(max_len: u32) -> Self {
         Self { max_len, mark: [0; 4], mark_len: 0, fragment: None, last: false, len: 0, fragments: 0 }
     }
 
-    /// True between records.
+    /// Whether the stream is between two records.
     pub fn is_idle(&self) -> bool {
         self.fragments == 0 && self.mark_len == 0
     }
 
-    /// Takes the next piece off the front of `input`; `None` when more bytes are needed.
+    /// Takes the next piece off the front of `input`; `None` if more bytes are needed.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Piece<'a>>, Violation> {
         loop {
             let Some(left) = self.fragment else {
@@ -69,14 +70,15 @@ impl Records {
         self.fragment.unwrap_or(0)
     }
 
-    /// The next `len` bytes of `plain_data` came elsewhere; true where the record ends with them.
+    /// Skips the next `len` bytes of `plain_data`, which were received elsewhere. Returns whether the record ends with
+    /// them.
     pub fn skip(&mut self, len: u32) -> bool {
         let left = self.plain_data();
         assert!(len <= left, "more than the fragment still has");
         self.pass(left, len)
     }
 
-    /// So many bytes of the `left` ones came; true where the record ends with them.
+    /// Counts `count` of the `left` bytes as received. Returns whether the record ends with them.
     #[inline]
     fn pass(&mut self, left: u32, count: u32) -> bool {
         let left = left - count;
@@ -115,7 +117,7 @@ impl Records {
     }
 }
 
-/// The record at the front of `bytes`, of at most `max_len` bytes, and how many of `bytes` it takes.
+/// Returns the record at the start of `bytes`, of at most `max_len` bytes, and its length in the stream.
 pub(crate) fn first_record(bytes: &[u8], max_len: u32) -> Result<(usize, Vec<u8>), Violation> {
     let mut records = Records::new(max_len);
     let (mut input, mut record) = (bytes, Vec::new());

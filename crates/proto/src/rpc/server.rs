@@ -1,7 +1,7 @@
-//! The server's side of a connection, whatever programs are served on it: calls in, replies out, and its timeouts.
+//! The server's side of a connection for any program: receives calls, sends replies, handles timeouts.
 //!
-//! The duplicate-request cache: a call that is not idempotent, sent again after a lost connection, gets the reply that it
-//! got before instead of being carried out twice (RFC 1813 §4.3).
+//! Also the duplicate-request cache: if a call that is not idempotent is repeated after the loss of a connection, it
+//! gets the earlier reply and is not executed again (RFC 1813 §4.3).
 
 use alloc::{
     boxed::Box,
@@ -21,9 +21,9 @@ use crate::{
     wire::{Reader, Transmit, digest::crc32c},
 };
 
-/// How long a record may stay half sent.
+/// Maximum time for the rest of an incomplete record.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a client may say nothing, as with Linux's server. Clients that still want something come back.
+/// Maximum time without a call, as in Linux's server. Clients that still need the server reconnect.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Records longer than `max_len` bytes are refused.
+    /// Records longer than `max_len` bytes are rejected.
     pub fn new(now: Instant, max_len: u32) -> Self {
         Self {
             transmit: Transmit::default(),
@@ -46,14 +46,14 @@ impl Server {
         }
     }
 
-    /// Bytes came.
+    /// Restarts the timeouts, because bytes were received.
     #[inline]
     pub fn heard(&mut self, now: Instant) {
         self.last_receive = now;
     }
 
-    /// The call that a record begins with; `None` where it was answered, as RPC itself has it (RFC 5531 §9).
-    #[allow(clippy::inline_always)] // Two versions of NFS call it, as the backend's `open`.
+    /// Decodes the call at the start of a record; `None` if RPC itself has answered it (RFC 5531 §9).
+    #[allow(clippy::inline_always)] // Both versions of NFS call it.
     #[inline(always)]
     pub fn take_call<'a>(&mut self, reader: &mut Reader<'a>) -> Result<Option<Call<'a>>, Violation> {
         match Call::decode(reader) {
@@ -79,7 +79,7 @@ impl Server {
         self.send_reply();
     }
 
-    /// Sends the reply as it stands.
+    /// Sends the current reply.
     pub fn send_reply(&mut self) {
         self.transmit.put(self.reply.end_record(0));
     }
@@ -101,14 +101,15 @@ impl Server {
     }
 }
 
-/// Replies kept. A client repeats what was under way when its connection broke, and has few name-space calls under way.
+/// Maximum cached replies. A client repeats only calls that were outstanding when its connection was lost, and it has
+/// few outstanding name-space calls.
 const MAX_REPLIES: usize = 1024;
-/// Longest reply kept: attributes, a file handle and what happened to two directories stay far below.
+/// Maximum length of a cached reply. Attributes, a file handle and changes of two directories are much shorter.
 const MAX_REPLY_LEN: usize = 1024;
-/// Bytes of a call that its checksum covers: xids may be used again within the cache's memory, arguments tell them apart.
+/// Bytes of a call that its checksum covers. An xid may be reused while it is in the cache; the arguments then differ.
 const CHECKED_LEN: usize = 512;
 
-/// The other end of a connection. Clients that rely on the cache come back from the same port.
+/// The peer of a connection. Clients that rely on the cache reconnect from the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Peer {
     pub address: IpAddr,
@@ -121,7 +122,7 @@ impl Default for Peer {
     }
 }
 
-/// Names a call among all calls of all peers.
+/// Identifies a call among the calls of all peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey {
     peer: Peer,
@@ -138,7 +139,7 @@ impl RequestKey {
     }
 }
 
-/// The last replies to calls that are not idempotent; shared by all connections of a server.
+/// The latest replies to calls that are not idempotent; shared by all connections of a server.
 #[derive(Debug, Default)]
 pub struct DuplicateCache {
     replies: BTreeMap<RequestKey, Box<[u8]>>,
@@ -146,7 +147,7 @@ pub struct DuplicateCache {
 }
 
 impl DuplicateCache {
-    /// The reply that the same call got before.
+    /// The earlier reply to the same call.
     pub fn recall(&self, key: &RequestKey) -> Option<&[u8]> {
         self.replies.get(key).map(AsRef::as_ref)
     }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::wire::{Reader, Short};
 
-/// Bytes that are not what the procedure's definition says; answered with `GARBAGE_ARGS`.
+/// Bytes that do not match the procedure's definition. The answer is `GARBAGE_ARGS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Garbage;
 
@@ -14,12 +14,12 @@ impl From<Short> for Garbage {
     }
 }
 
-/// Zero bytes that follow `len` bytes of opaque data (RFC 4506 §4.10).
+/// Number of zero bytes after `len` bytes of opaque data (RFC 4506 §4.10).
 pub fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
 }
 
-/// Variable-length opaque data or a string of at most `max` bytes.
+/// Decodes variable-length opaque data or a string of at most `max` bytes.
 pub fn opaque<'a>(reader: &mut Reader<'a>, max: usize) -> Result<&'a [u8], Garbage> {
     let len = reader.u32_be()? as usize;
     if len > max {
@@ -30,7 +30,7 @@ pub fn opaque<'a>(reader: &mut Reader<'a>, max: usize) -> Result<&'a [u8], Garba
     Ok(bytes)
 }
 
-/// `M` bytes from `at` on, where everything has its place.
+/// `M` bytes from `at` on, for data with fixed offsets.
 #[inline]
 pub(crate) fn part<const N: usize, const M: usize>(bytes: &[u8; N], at: usize) -> [u8; M] {
     core::array::from_fn(|index| bytes[at + index])
@@ -44,7 +44,7 @@ pub fn boolean(reader: &mut Reader<'_>) -> Result<bool, Garbage> {
     }
 }
 
-/// `type *`: a value that may be absent.
+/// Decodes `type *`: a value that may be absent.
 pub fn optional<'a, T>(
     reader: &mut Reader<'a>,
     decode: impl FnOnce(&mut Reader<'a>) -> Result<T, Garbage>,
@@ -52,7 +52,7 @@ pub fn optional<'a, T>(
     if boolean(reader)? { decode(reader).map(Some) } else { Ok(None) }
 }
 
-/// Builds a message in memory that is kept from one message to the next.
+/// Builds a message in a buffer that is reused for the next one.
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -71,13 +71,13 @@ impl Encoder {
         self.bytes.is_empty()
     }
 
-    /// Starts a record: forgets what was there and leaves room for the record mark.
+    /// Starts a record: clears the buffer, and reserves space for the record mark.
     pub fn begin_record(&mut self) -> &mut Self {
         self.bytes.clear();
         self.u32(0)
     }
 
-    /// Writes the mark of a record of one fragment, of which `beyond` bytes are sent after those here.
+    /// Writes the mark of a record with one fragment. `beyond` bytes of it follow after those in the buffer.
     pub fn end_record(&mut self, beyond: usize) -> &[u8] {
         let len = self.bytes.len() - 4 + beyond;
         let mark = u32::try_from(len).ok().filter(|len| *len < LAST_FRAGMENT).expect("a record below 2 GiB");
@@ -85,7 +85,7 @@ impl Encoder {
         &self.bytes
     }
 
-    /// Writes over the four bytes at `at`, which were put before.
+    /// Overwrites the four bytes at `at`.
     #[inline]
     pub fn patch(&mut self, at: usize, value: u32) {
         self.bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
@@ -105,7 +105,7 @@ impl Encoder {
         self.raw(&value.to_be_bytes())
     }
 
-    /// Several numbers, with one look whether there is room for them.
+    /// Encodes several numbers with only one check for free space.
     #[inline]
     pub fn words<const N: usize>(&mut self, words: [u32; N]) -> &mut Self {
         self.raw(words.map(u32::to_be_bytes).as_flattened())
@@ -119,7 +119,7 @@ impl Encoder {
         self.u32(u32::from(value))
     }
 
-    /// Variable-length opaque data or a string.
+    /// Encodes variable-length opaque data or a string.
     pub fn opaque(&mut self, bytes: &[u8]) -> &mut Self {
         self.u32(u32::try_from(bytes.len()).expect("opaque data below 4 GiB"));
         self.raw(bytes).raw(&[0; 3][..padding(bytes.len())])

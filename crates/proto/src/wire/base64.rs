@@ -1,8 +1,8 @@
-//! Base64 (RFC 4648 §4), as secrets and challenges are written in.
+//! Base64 (RFC 4648 §4), for secrets and challenges.
 
 use alloc::vec::Vec;
 
-/// `None` where a character is none of base64's. Padding may be left out.
+/// Decodes base64; `None` if a character is not in its alphabet. Padding may be omitted.
 pub fn decode(digits: &[u8]) -> Option<Vec<u8>> {
     let digits = digits.strip_suffix(b"==").or_else(|| digits.strip_suffix(b"=")).unwrap_or(digits);
     let (mut bytes, mut held, mut held_bits) = (Vec::with_capacity(digits.len()), 0_u32, 0);

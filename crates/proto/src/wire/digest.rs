@@ -1,4 +1,5 @@
-//! CRC32C, the digest of iSCSI (RFC 7143 §13.1) and NVMe/TCP (NVMe/TCP transport §3.3.1.1); CRC-32; how digests are compared.
+//! CRC32C, the digest of iSCSI (RFC 7143 §13.1) and NVMe/TCP (NVMe/TCP transport §3.3.1.1), CRC-32, and the comparison
+//! of digests.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use subtle::ConstantTimeEq as _;
@@ -23,7 +24,7 @@ impl Crc32c {
     }
 }
 
-/// A running CRC-32, that of Fibre Channel's frames.
+/// A running CRC-32, as in Fibre Channel frames.
 #[derive(Clone, Debug)]
 pub struct Crc32(Digest);
 
@@ -47,12 +48,12 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// CRC-32 of IEEE 802.3, by which secrets of NVMe and frames of Fibre Channel are checked.
+/// CRC-32 of IEEE 802.3, which protects NVMe secrets and Fibre Channel frames.
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }
 
-/// Compares without telling by its time where two digests differ.
+/// Compares digests in a time that does not depend on where they differ.
 pub fn same(left: &[u8], right: &[u8]) -> bool {
     left.ct_eq(right).into()
 }

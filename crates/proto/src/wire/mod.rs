@@ -1,7 +1,5 @@
-//! What every protocol needs of bytes: payloads that are named instead of copied, a queue of bytes to send, a cursor, digests, base64.
-//! Knows no protocol.
-//!
-//! Text of a peer that may be printed on a terminal.
+//! Byte handling for all protocols: payloads that are referenced instead of copied, a send queue, a reader, digests,
+//! base64, and text of a peer that is safe to print. It depends on no protocol.
 
 use alloc::string::String;
 
@@ -16,7 +14,8 @@ pub use payload::{HeapRegion, Payload, Region};
 pub use reader::{Reader, Short};
 pub use transmit::{Chunk, Transmit};
 
-/// Bytes as text. What is not UTF-8, and what a terminal would obey instead of showing (ESC sequences, line ends), is replaced.
+/// Converts bytes to text. Replaces everything that is not UTF-8, and control characters that would affect a terminal
+/// (ESC sequences, line ends).
 pub fn printable(bytes: &[u8]) -> String {
     let replaced = |char: char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
     String::from_utf8_lossy(bytes).chars().map(replaced).collect()

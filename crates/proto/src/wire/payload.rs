@@ -1,4 +1,4 @@
-//! Data of an I/O, named by region and range instead of copied.
+//! Data of an I/O, referenced by region and range instead of copied.
 
 use alloc::{rc::Rc, vec::Vec};
 use core::{
@@ -8,13 +8,13 @@ use core::{
 
 /// Memory that holds data of I/Os: a volume, a load generator's write buffers, a staging buffer.
 ///
-/// Methods take `&self`: a region may be shared by threads, and protocols leave the result of overlapping I/Os undefined.
-/// Offsets are bytes from the region's start; a range outside it is a bug of the caller and may panic.
+/// Methods take `&self`: threads may share a region, and protocols leave the result of overlapping I/Os undefined.
+/// Offsets are bytes from the start of the region. A range outside it is a bug of the caller and may panic.
 pub trait Region {
     fn len(&self) -> usize;
     fn copy_out(&self, offset: usize, into: &mut [u8]);
     fn copy_in(&self, offset: usize, from: &[u8]);
-    /// Address of byte `offset` for a driver that sends or receives in place; `None` where bytes have no stable address.
+    /// Address of byte `offset`, for a driver that sends or receives in place; `None` if bytes have no stable address.
     fn address(&self, offset: usize) -> Option<*const u8>;
 
     fn is_empty(&self) -> bool {
@@ -22,7 +22,7 @@ pub trait Region {
     }
 }
 
-/// A range of a region, cheap to clone and to slice.
+/// A range of a region. Cloning and slicing copy no data.
 #[derive(Clone)]
 pub struct Payload {
     region: Rc<dyn Region>,
@@ -36,7 +36,7 @@ impl Payload {
         Self { region, offset, len }
     }
 
-    /// A payload that owns its bytes; for control data and tests, not for the path of an I/O.
+    /// Creates a payload that owns its bytes. For control data and tests, not for the path of an I/O.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         let len = bytes.len();
         Self { region: Rc::new(HeapRegion(RefCell::new(bytes))), offset: 0, len }
@@ -72,17 +72,17 @@ impl Payload {
         bytes
     }
 
-    /// Whether it names bytes of this region.
+    /// Whether the payload refers to this region.
     pub fn is_of(&self, region: &Rc<dyn Region>) -> bool {
         Rc::ptr_eq(&self.region, region)
     }
 
-    /// Address of the first byte, for a driver that sends from or receives into place.
+    /// Address of the first byte, for a driver that sends or receives in place.
     pub fn address(&self) -> Option<*const u8> {
         self.region.address(self.offset)
     }
 
-    /// Calls `visit` with the payload's bytes in order, in pieces small enough for the stack; for digests.
+    /// Calls `visit` with the payload's bytes in order, in pieces that are small enough for the stack. For digests.
     pub fn for_each_piece(&self, mut visit: impl FnMut(&[u8])) {
         let mut piece = [0; 1024];
         let mut done = 0;
@@ -101,12 +101,12 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// Bytes on the heap as a region, of one thread.
+/// A region on the heap, for use by one thread.
 #[derive(Debug)]
 pub struct HeapRegion(RefCell<Vec<u8>>);
 
 impl HeapRegion {
-    /// Zeros.
+    /// A region of zeros.
     pub fn new(len: usize) -> Rc<Self> {
         Rc::new(Self(RefCell::new(alloc::vec![0; len])))
     }
@@ -115,7 +115,7 @@ impl HeapRegion {
         self.0.borrow()
     }
 
-    /// Cuts or adds zeros. Addresses given before are of no use any more.
+    /// Truncates the region or extends it with zeros. Earlier addresses become invalid.
     pub fn resize(&self, len: usize) {
         self.0.borrow_mut().resize(len, 0);
     }

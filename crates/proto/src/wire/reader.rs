@@ -1,10 +1,10 @@
-//! A cursor over received bytes that never panics: what is not there is `Short`.
+//! A reader of received bytes that never panics. Missing bytes give `Short`.
 
-/// There were fewer bytes than the field needs.
+/// There are fewer bytes than the field requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short;
 
-/// Reads fields off the front of a slice.
+/// Reads fields from the front of a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub fn position(&self) -> usize {
         self.at
     }

@@ -1,30 +1,32 @@
-//! Bytes waiting to be sent on one connection: headers held inline, payloads held by name, in order.
+//! The send queue of one connection: headers are stored inline, payloads by reference, in order.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
 use super::Payload;
 
-/// A queue of bytes to send. A machine appends; a driver looks at the chunks, sends them in one vectored send and advances.
+/// A queue of bytes to send. A state machine appends to it. A driver reads the chunks, sends them in one vectored
+/// write, and advances the queue.
 #[derive(Debug)]
 pub struct Transmit {
-    /// Inline bytes of all `Segment::Inline`s, in order; `inline_sent` of them are sent already.
+    /// The bytes of all `Segment::Inline`s, in order. The first `inline_sent` bytes have been sent.
     inline: Vec<u8>,
     inline_sent: usize,
     segments: VecDeque<Segment>,
     len: usize,
-    /// Bytes ever sent.
+    /// Number of bytes ever sent.
     sent: u64,
     room: usize,
-    /// Of the turn; without end before the first `begin_turn`.
+    /// Work left in the turn; unlimited before the first `begin_turn`.
     left: usize,
 }
 
-/// Inline bytes that were sent and are kept in front of those that were not: a queue that a peer never lets become empty
-/// would otherwise grow with all that it ever sent.
+/// Maximum sent inline bytes that are kept in front of unsent ones. Without a limit, a queue that never becomes empty
+/// would grow with everything that it ever sent.
 const SENT_MAX: usize = 64 << 10;
 
-/// Memory that an empty queue keeps, inline bytes and segments: what a burst took beyond it is given back.
+/// Maximum memory that an empty queue keeps, in inline bytes.
 const KEPT_BYTES: usize = 1 << 20;
+/// Maximum memory that an empty queue keeps, in segments.
 const KEPT_SEGMENTS: usize = 16 << 10;
 
 #[derive(Debug)]
@@ -33,7 +35,7 @@ enum Segment {
     Payload(Payload),
 }
 
-/// A piece of what is to be sent next.
+/// The next piece to send.
 #[derive(Debug)]
 pub enum Chunk<'a> {
     Bytes(&'a [u8]),
@@ -55,32 +57,33 @@ impl Default for Transmit {
 }
 
 impl Transmit {
-    /// Bytes queued from which on a target takes no further PDU, unless its server says otherwise: the peer reads slower than
-    /// it asks.
+    /// Default maximum of queued bytes. Beyond it a target accepts no further PDU, because the peer sends requests
+    /// faster than it reads the answers.
     pub const ROOM: usize = 16 << 20;
 
-    /// Work for a peer after which others have their turn, see `charge`: about 0.1 ms.
+    /// Work for a peer in one turn, after which other peers have their turn (see `charge`): about 0.1 ms.
     pub const TURN: usize = 256 << 10;
 
-    /// Of it, what any request costs that is not an I/O.
+    /// The minimum work that any request other than an I/O counts for.
     pub const REQUEST: usize = 2 << 10;
 
-    /// Whether as much is queued as there is room for, or the peer has had its turn. A full buffer still accepts
-    /// data; only new requests are refused.
+    /// Whether the queue has reached its limit, or the peer's turn is over. A full buffer still accepts data; only new
+    /// requests are refused.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.len >= self.room
     }
 
-    /// A new turn, with room for so many bytes in all.
+    /// Starts a turn. `room` limits the queued bytes.
     #[inline]
     pub fn begin_turn(&mut self, room: usize) {
         self.room = room;
         self.left = Self::TURN;
     }
 
-    /// A target has worked for its peer on anything but the data of an I/O, for as long as copying `bytes` that are not in a cache
-    /// takes. A packet brings thousands of small requests: once the turn is used up, no further PDU is taken in it.
+    /// Counts work for the peer other than moving data of I/Os. It is measured by the time that copying `bytes`
+    /// uncached bytes takes. One packet can contain thousands of small requests; when the turn is used up, no further
+    /// PDU is accepted in it.
     pub fn charge(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
         if self.left == 0 {
@@ -88,13 +91,13 @@ impl Transmit {
         }
     }
 
-    /// The peer has had its turn.
+    /// Whether the peer's turn is over.
     #[inline]
     pub fn is_turn_over(&self) -> bool {
         self.left == 0
     }
 
-    /// Bytes queued.
+    /// Number of queued bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -103,19 +106,19 @@ impl Transmit {
         self.len == 0
     }
 
-    /// Bytes ever sent: what is put now is sent when this comes to today's sum of it and `len`.
+    /// Number of bytes ever sent. What is queued now has been sent when this reaches the current sum of it and `len`.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Inline: of a header, whose length is known where it is put, the copy is a few moves.
+    /// Queues bytes inline. For a header of constant length the copy is only a few moves.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) {
         self.inline.extend_from_slice(bytes);
         self.grow_inline(bytes.len());
     }
 
-    /// Padding: mostly there is none.
+    /// Queues zeros for padding. Usually `count` is 0.
     #[inline]
     pub fn zeros(&mut self, count: usize) {
         if count > 0 {
@@ -131,8 +134,8 @@ impl Transmit {
         }
     }
 
-    /// Puts a payload's bytes as they are now, and shows each piece to `digest`: others may write to a volume's memory before the
-    /// driver has sent it, and a digest is over what is sent.
+    /// Queues a copy of a payload's bytes, and passes each piece to `digest`. A copy is needed because others may write
+    /// to a volume's memory before the driver has sent it, and the digest must match what is sent.
     pub fn copy(&mut self, payload: &Payload, mut digest: impl FnMut(&[u8])) {
         payload.for_each_piece(|piece| {
             self.put(piece);
@@ -140,8 +143,8 @@ impl Transmit {
         });
     }
 
-    /// The last `count` inline bytes put, for a digest over a header or a length known late.
-    /// Only bytes put since the last payload may be asked for.
+    /// The last `count` inline bytes, for a digest over a header or a length that is known late. They must have been
+    /// queued after the last payload.
     pub fn tail_mut(&mut self, count: usize) -> &mut [u8] {
         let at = self.inline.len() - count;
         &mut self.inline[at..]
@@ -158,7 +161,7 @@ impl Transmit {
         })
     }
 
-    /// Takes `count` bytes off the front: they were sent.
+    /// Removes `count` bytes from the front, which have been sent.
     pub fn advance(&mut self, mut count: usize) {
         assert!(count <= self.len, "more sent than queued");
         self.len -= count;
@@ -192,7 +195,7 @@ impl Transmit {
         }
     }
 
-    /// Forgets what is queued and keeps the memory, unless it is a lot.
+    /// Clears the queue but keeps its memory, unless it is large.
     pub fn clear(&mut self) {
         self.inline.clear();
         self.inline_sent = 0;
@@ -215,12 +218,12 @@ impl Transmit {
         self.segments.shrink_to(KEPT_SEGMENTS);
     }
 
-    /// Bytes of memory held for what is queued, without payloads.
+    /// Bytes of memory that the queue holds, without payloads.
     pub fn held_bytes(&self) -> usize {
         self.inline.capacity() + self.segments.capacity() * size_of::<Segment>()
     }
 
-    /// All queued bytes in one vector; for tests.
+    /// Takes all queued bytes as one vector. For tests.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len);
         for chunk in self.chunks() {
