@@ -1,4 +1,4 @@
-//! The path of an I/O allocates nothing in the steady state, on neither side.
+//! In the steady state, neither side allocates memory on the path of an I/O.
 #![allow(clippy::unwrap_used)]
 
 use std::rc::Rc;

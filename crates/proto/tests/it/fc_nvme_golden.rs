@@ -1,5 +1,5 @@
-//! The bytes of a small session, kept in `data/fc_nvme_session.hex` and read by an independent decoder: tshark, as FCIP. It reads
-//! frames and Fibre Channel's own link services, and has no words for NVMe's units.
+//! The bytes of a small session, stored in `data/fc_nvme_session.hex` and read by an independent decoder: tshark, as
+//! FCIP. tshark decodes frames and Fibre Channel's own link services, but not the information units of NVMe.
 #![allow(clippy::unwrap_used)]
 
 use crate::capture::{Message, assert_kept, decoded, messages, number};
@@ -7,9 +7,9 @@ use crate::fc_nvme_support::{Pair, config, target_config};
 use crate::nvme_support::{Answers, Cut, Server};
 use iotax_proto::{Initiator, Io, fc_nvme::decode::describe};
 
-/// The session, frame by frame.
+/// The session, one message per frame.
 fn session() -> Vec<Message> {
-    // Frames that take the longest unit, and one structure of a controller in two.
+    // The frames are large enough for the longest information unit. A controller data structure takes two of them.
     let mut pair = Pair::ready(config(16, 2112), target_config(16, 2112, 1024), Server::new(), Cut::Never);
     let data: Vec<u8> = (0..1536_u32).map(|at| (at / 7) as u8).collect();
     pair.write(0, 512, &data);
@@ -20,7 +20,7 @@ fn session() -> Vec<Message> {
     pair.server.fails_with = None;
     pair.close();
     let mut order = pair.order;
-    // Another, which aborts.
+    // A second session, with an abort.
     let mut pair = Pair::ready(config(16, 2112), target_config(16, 2112, 1024), Server::new(), Cut::Never);
     pair.order.clear();
     pair.server.answers = Answers::Later;
@@ -38,12 +38,12 @@ fn the_bytes_on_the_wire_are_those_kept() {
     assert_kept("fc_nvme_session.hex", &session(), |bytes| describe(bytes).unwrap().unwrap().1);
 }
 
-/// Bytes of the encapsulation's header and SOF before the frame.
+/// Number of bytes before the frame: the encapsulation header and the SOF.
 const BEFORE_FRAME: usize = 32;
 
 #[test]
 fn an_independent_decoder_reads_every_frame() {
-    // R_RDYs are not frames, and not FCIP's; Special Frames have no Fibre Channel frame in them.
+    // R_RDYs are neither frames nor part of FCIP; Special Frames contain no Fibre Channel frame.
     let is_frame = |bytes: &[u8]| bytes[8] == 0;
     let session: Vec<_> = session().into_iter().filter(|(_, bytes)| bytes[8] != 2).collect();
     let fields = [

@@ -1,4 +1,4 @@
-//! Peers that break the rules: each side ends its connection or the command, and nothing stays open.
+//! Peers that violate the protocol: each side ends the connection or the command, and no operation stays open.
 #![allow(clippy::unwrap_used)]
 
 use iotax_proto::{
@@ -25,7 +25,7 @@ use crate::{
     nvme_support::{Answers, Cut, Server},
 };
 
-/// Of the first association of a login, and of its I/O queue.
+/// IDs of the first association of a login and of its I/O queue.
 const ASSOCIATION: AssociationId = AssociationId(0x1_0000);
 const IO: ConnectionId = ConnectionId(0x1_0001);
 
@@ -33,14 +33,14 @@ fn ready() -> Pair {
     Pair::ready(config(1024, 512), target_config(1024, 512, 4096), Server::new(), Cut::Never)
 }
 
-/// Frames of a peer's own making.
+/// A link on which the test builds its own frames.
 fn peer() -> Link {
     let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
     link.open(1024, 512, 1024);
     link
 }
 
-/// The command that comes next on the I/O queue of a session that has only connected it.
+/// A command on the I/O queue, for the blocks from LBA 0 on.
 fn command(csn: u32, cid: u16, opcode: u8, len: u32) -> Command {
     let mut sqe = Sqe::new(opcode, CommandId(cid), 1);
     sqe.set_range(0, (len / 512).max(1));
@@ -58,7 +58,7 @@ fn data(link: &mut Link, ox_id: u16, offset: u32, bytes: &[u8]) {
     link.send_payload(header, Payload::from_vec(bytes.to_vec()));
 }
 
-/// What the target says to it, in words.
+/// Delivers the frames of `link` to the target and returns a description of each frame in its answer.
 fn to_target(pair: &mut Pair, link: &mut Link) -> Result<Vec<String>, Violation> {
     pair.target.receive(pair.now, &link.transmit.take_bytes(), &mut pair.server)?;
     let bytes = Target::<Server>::transmit(&mut pair.target).take_bytes();
@@ -204,7 +204,8 @@ fn a_login_takes_its_time_and_no_more() {
     assert_eq!(pair.target.handle_timeout(silent, &mut pair.server).unwrap_err().kind, ViolationKind::TimedOut);
 }
 
-/// What a target sends while the initiator has a read of 1024 bytes and a write of as many outstanding, as tags 0 and 1.
+/// Delivers frames of a target to an initiator that has a read (tag 0) and a write (tag 1) outstanding, of 1024 bytes
+/// each.
 fn to_initiator(send: impl Fn(&mut Link)) -> Result<(), Violation> {
     let mut pair = ready();
     pair.server.answers = Answers::Later;

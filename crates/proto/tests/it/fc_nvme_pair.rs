@@ -1,4 +1,4 @@
-//! Initiator against target, at every cut of the stream.
+//! The initiator against the target, with the byte stream split at every position.
 #![allow(clippy::unwrap_used)]
 
 use crate::fc_nvme_support::{Pair, config, target_config};
@@ -12,7 +12,7 @@ fn pattern(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
-/// Settings of both sides that differ in what they put on the wire.
+/// Pairs of configurations that lead to different bytes on the wire.
 fn variants() -> Vec<(initiator::Config, target_side::Config)> {
     let plain = (config(1024, 2048), target_config(1024, 2048, 1 << 20));
     let starved = (config(1, 512), target_config(1, 2112, 1 << 20));
@@ -22,7 +22,7 @@ fn variants() -> Vec<(initiator::Config, target_side::Config)> {
     vec![plain, starved, odd, (flow, target_config(2, 256, 512))]
 }
 
-/// Every kind of I/O once, each checked against the volume.
+/// Does each kind of I/O once and checks it against the volume.
 fn exercise(pair: &mut Pair) {
     for (tag, len) in [(0, BLOCK), (1, 8 * BLOCK), (2, 9 * BLOCK), (3, 40 * BLOCK)] {
         let data = pattern(tag as u8, len);
@@ -64,7 +64,8 @@ fn streams_may_be_split_at_every_byte() {
         pair.close();
         pair.to_target.len().max(pair.to_initiator.len())
     };
-    // The one that cuts the most: what is sent differs by when credits come; what arrives does not.
+    // This variant splits the data into unequal pieces. What is sent depends on when credits arrive; what is received
+    // does not.
     let variant = &variants()[2];
     for at in 0..run(variant, Cut::Never) {
         run(variant, Cut::At(at));
@@ -97,7 +98,7 @@ fn many_ios_are_outstanding_at_once_however_few_the_credits() {
     }
 }
 
-/// What a side's frames say, in words.
+/// A description of each frame in `bytes`.
 fn said(bytes: &[u8]) -> Vec<String> {
     let (mut at, mut words) = (0, Vec::new());
     while let Some((len, line)) = describe(&bytes[at..]).unwrap() {
@@ -170,7 +171,7 @@ fn a_second_login_of_a_port_ends_the_first_and_begins_after_it() {
     assert_eq!(first.server.subsystem.0.borrow().controller_count(), 1, "the first one's controller is gone");
 }
 
-/// A read that the server holds, and a write beside it whose data it has asked for.
+/// A pair with a read that the server holds, and a write whose data the server has requested.
 fn held() -> Pair {
     let mut pair = Pair::ready(config(8, 512), target_config(8, 512, 512), Server::new(), Cut::Never);
     pair.server.answers = Answers::Later;
@@ -220,7 +221,8 @@ fn an_abort_is_answered_once_nothing_of_its_command_happens_any_more() {
     assert_eq!(pair.events.completions.len(), 2);
 }
 
-/// Seconds go by: the initiator looks at its commands, and the target answers anything but those.
+/// Lets the seconds pass one at a time. The initiator checks its commands, and the target answers everything except the
+/// commands that the server holds.
 fn wait(pair: &mut Pair, from: u64, to: u64) -> Option<ViolationKind> {
     for second in from..=to {
         pair.now = Instant(second * 1_000_000_000);

@@ -1,4 +1,4 @@
-//! The bytes of a small session, kept in `data/fcp_session.hex` and read by an independent decoder (tshark, as FCIP).
+//! The bytes of a small session, stored in `data/fcp_session.hex` and read by an independent decoder (tshark, as FCIP).
 #![allow(clippy::unwrap_used)]
 
 use crate::capture::{Message, assert_kept, decoded, messages, number};
@@ -6,7 +6,7 @@ use crate::fcp_support::{FcBackend, Pair, config, target_config};
 use crate::iscsi_support::{Cut, pattern};
 use iotax_proto::{Io, fcp::decode::describe};
 
-/// The session, frame by frame.
+/// The session, one message per frame.
 fn session() -> Vec<Message> {
     let mut pair = Pair::ready(config(16, 512), target_config(16, 512, 1024), FcBackend::new(1 << 16), Cut::Whole);
     pair.write(0, 512, &pattern(1, 1536));
@@ -32,12 +32,12 @@ fn the_bytes_on_the_wire_are_those_kept() {
     assert_kept("fcp_session.hex", &session(), |bytes| describe(bytes).unwrap().unwrap().1);
 }
 
-/// Bytes of the encapsulation's header and SOF before the frame.
+/// Number of bytes before the frame: the encapsulation header and the SOF.
 const BEFORE_FRAME: usize = 32;
 
 #[test]
 fn an_independent_decoder_reads_every_frame() {
-    // R_RDYs are not frames, and not FCIP's; Special Frames have no Fibre Channel frame in them.
+    // R_RDYs are neither frames nor part of FCIP; Special Frames contain no Fibre Channel frame.
     let is_frame = |bytes: &[u8]| bytes[8] == 0;
     let session: Vec<_> = session().into_iter().filter(|(_, bytes)| bytes[8] != 2).collect();
     let fields = [

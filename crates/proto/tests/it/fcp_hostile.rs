@@ -1,4 +1,4 @@
-//! Peers that break the rules: each side ends its connection or the command, and nothing stays open.
+//! Peers that violate the protocol: each side ends the connection or the command, and no operation stays open.
 #![allow(clippy::unwrap_used)]
 
 use iotax_proto::{
@@ -20,7 +20,7 @@ fn ready() -> Pair {
     Pair::ready(config(1024, 512), target_config(1024, 512, 4096), FcBackend::new(1 << 16), Cut::Whole)
 }
 
-/// Frames of a peer's own making.
+/// A link on which the test builds its own frames.
 fn peer() -> Link {
     let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
     link.open(1024, 512, 1024);
@@ -53,9 +53,9 @@ fn to_target(pair: &mut Pair, link: &mut Link) -> Result<Vec<u8>, Violation> {
     Ok(Target::<FcBackend>::transmit(&mut pair.target).take_bytes())
 }
 
-/// `RSP_CODE` of the response that ends some bytes; `None` without one.
+/// The `RSP_CODE` of the response at the end of `bytes`; `None` if the response has none.
 fn code(bytes: &[u8]) -> Option<u8> {
-    // FCP_RSP with FCP_RSP_INFO is 32 bytes, before CRC and EOF.
+    // FCP_RSP with FCP_RSP_INFO is 32 bytes long and is followed by CRC and EOF.
     let unit = &bytes[bytes.len() - 8 - 32..bytes.len() - 8];
     (unit[10] & 1 == 1 && unit[23] == 8).then_some(unit[27])
 }
@@ -114,7 +114,8 @@ fn a_logout_is_answered_however_little_credit_there_is() {
     login::logout(INITIATOR, &mut link);
     data(&mut link, 5, 0, &[1; 1024]);
     let mut sent = to_target(&mut pair, &mut link).unwrap();
-    // Data and response of each read, XFER_RDY of the write, which is forgotten with its command, and LS_ACC.
+    // The target still sends the data and the response of each read, the XFER_RDY of the write, whose command is
+    // dropped, and LS_ACC.
     for _ in 4..11 {
         assert!(!Target::<FcBackend>::is_closing(&pair.target));
         link.transmit.put(&frame::encode_encapsulation(Kind::Ready(1)));
@@ -178,7 +179,8 @@ fn a_login_takes_its_time_and_no_more() {
     assert_eq!(pair.target.handle_timeout(silent, &mut pair.backend).unwrap_err().kind, ViolationKind::TimedOut);
 }
 
-/// What a target sends while the initiator has a read of 1024 bytes and a write of as many outstanding, as tags 0 and 1.
+/// Delivers frames of a target to an initiator that has a read (tag 0) and a write (tag 1) outstanding, of 1024 bytes
+/// each.
 fn to_initiator(send: impl Fn(&mut Link)) -> Result<(), Violation> {
     let mut pair = ready();
     pair.initiator.submit(pair.now, 0, Io::Read { offset: 0, len: 1024 }).unwrap();

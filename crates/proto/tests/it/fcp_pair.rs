@@ -1,4 +1,4 @@
-//! Initiator against target, at every cut of the stream.
+//! The initiator against the target, with the byte stream split at every position.
 #![allow(clippy::unwrap_used)]
 
 use crate::fcp_support::{FcBackend, Pair, config, target_config};
@@ -10,7 +10,7 @@ use iotax_proto::{
 
 const VOLUME_LEN: usize = 1 << 20;
 
-/// Settings of both sides that differ in what they put on the wire.
+/// Pairs of configurations that lead to different bytes on the wire.
 fn variants() -> Vec<(initiator::Config, target_side::Config)> {
     let plain = (config(1024, 2048), target_config(1024, 2048, 1 << 20));
     let starved = (config(1, 512), target_config(1, 2112, 1 << 20));
@@ -19,7 +19,7 @@ fn variants() -> Vec<(initiator::Config, target_side::Config)> {
     vec![plain, starved, odd, small]
 }
 
-/// Every kind of I/O once, each checked against the volume.
+/// Does each kind of I/O once and checks it against the volume.
 fn exercise(pair: &mut Pair) {
     for (tag, len) in [(0, 512), (1, 4096), (2, 9 * 512), (3, 40 * 512)] {
         let data = pattern(len as u64, len);
@@ -61,7 +61,7 @@ fn streams_may_be_split_at_every_byte() {
         pair.close();
         (pair.to_target, pair.to_initiator)
     };
-    // What is sent differs by when credit comes; what arrives does not.
+    // What is sent depends on when credits arrive; what is received does not.
     for variant in variants() {
         let whole = run(&variant, Cut::Whole);
         for at in 0..whole.0.len().max(whole.1.len()) {
@@ -197,7 +197,8 @@ fn an_abort_that_crosses_the_end_of_its_command_changes_nothing() {
     assert_eq!(pair.read(3, 0, 512), [0; 512]);
 }
 
-/// Seconds go by: the initiator looks at its commands, and the target answers anything but those.
+/// Lets the seconds pass one at a time. The initiator checks its commands, and the target answers everything except the
+/// commands that the backend holds.
 fn wait(pair: &mut Pair, from: u64, to: u64) {
     for second in from..=to {
         pair.now = Instant(second * 1_000_000_000);

@@ -1,9 +1,9 @@
-//! Gives a target bytes as a driver does that receives data where they belong.
+//! Delivers bytes to a target as a driver does that receives data directly into their place in memory.
 #![allow(unreachable_pub, reason = "part of the fuzz targets too")]
 
 use iotax_proto::{Backend, Instant, Target, Violation};
 
-/// What begins in the midst of data that have a place goes there; the rest is received.
+/// Puts the bytes into the place that the target names for them, if it names one. The target receives the rest.
 pub fn give<B: Backend, T: Target<B>>(
     target: &mut T,
     now: Instant,

@@ -1,4 +1,4 @@
-//! The path of an I/O allocates nothing in the steady state, on neither side.
+//! In the steady state, neither side allocates memory on the path of an I/O.
 #![allow(clippy::unwrap_used)]
 
 use std::rc::Rc;
@@ -49,7 +49,7 @@ impl IscsiBackend for Volume<Export> {
 fn reads_and_writes_allocate_nothing() {
     let device = Local::new(Device::new(Identity::default(), [LogicalUnit::new(0, UnitId(1), "1")]));
     let volume = Volume::new(Export { device, sessions: Local::new(Sessions::default()) });
-    // Small bursts, so that immediate, unsolicited and solicited data all flow.
+    // The bursts are small, so that the session has immediate, unsolicited and solicited data.
     let wishes =
         Wishes { first_burst_len: 8192, max_recv_segment_len: 4096, max_burst_len: 16384, ..Wishes::default() };
     let target = Connection::new(NOW, Config { wishes: wishes.clone(), ..Config::default() });

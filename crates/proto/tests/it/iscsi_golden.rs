@@ -1,4 +1,4 @@
-//! The bytes of a small session, kept in `data/iscsi_session.hex` and read by an independent decoder (tshark).
+//! The bytes of a small session, stored in `data/iscsi_session.hex` and read by an independent decoder (tshark).
 #![allow(clippy::unwrap_used)]
 
 use crate::capture::{Message, assert_kept, decoded, messages, number};
@@ -8,7 +8,7 @@ use iotax_proto::{
     iscsi::{Wishes, decode::describe, target_side::Config},
 };
 
-/// The session, PDU by PDU.
+/// The session, one message per PDU.
 fn session() -> Vec<Message> {
     let wishes = Wishes { first_burst_len: 512, max_burst_len: 1024, ..Wishes::default() };
     let mut pair = Pair::ready(wishes, Config::default(), MemoryBackend::new(1 << 16), Cut::Whole);

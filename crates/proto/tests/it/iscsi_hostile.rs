@@ -1,4 +1,4 @@
-//! Whatever a peer sends: no panic, no operation left open, no I/O completed twice.
+//! Arbitrary input of a peer causes no panic, leaves no operation open and completes no I/O twice.
 #![allow(clippy::unwrap_used)]
 
 use crate::iscsi_support::{Cut, MemoryBackend, Pair, Peer, Recorder, config, give, pattern};
@@ -21,7 +21,7 @@ use iotax_proto::{
     },
 };
 
-/// Streams of a session that does a bit of everything, in both directions.
+/// The byte streams, in both directions, of a session that does several kinds of I/O.
 fn streams(wishes: &Wishes) -> (Vec<u8>, Vec<u8>) {
     let target = Config { wishes: wishes.clone(), ..Config::default() };
     let mut pair = Pair::ready(wishes.clone(), target, MemoryBackend::new(1 << 16), Cut::Whole);
@@ -45,7 +45,7 @@ fn wishes() -> [Wishes; 3] {
     [Wishes::default(), small, digests]
 }
 
-/// Changes, removes and doubles some bytes.
+/// Changes, removes and duplicates some bytes.
 fn mutate(u: &mut Unstructured<'_>, stream: &[u8]) -> arbitrary::Result<Vec<u8>> {
     let mut bytes = stream.to_vec();
     for _ in 0..u.int_in_range(1..=6)? {
@@ -195,7 +195,7 @@ fn any_sequence_of_pdus_does_not_hurt_the_target() {
     .budget_ms(500);
 }
 
-/// A session that is ready, with I/Os outstanding of which none is answered.
+/// A session that is ready and has unanswered I/Os, and the header of the last PDU that the target sent.
 fn waiting() -> (Session, Recorder, Bhs) {
     let mut pair = Pair::ready(
         Wishes { initial_r2t: true, immediate_data: false, ..Wishes::default() },
@@ -204,7 +204,7 @@ fn waiting() -> (Session, Recorder, Bhs) {
         Cut::Whole,
     );
     let now = pair.now;
-    // The last status the target sent tells where the counters stand.
+    // The last PDU of the target contains the current counters.
     let last = pair.last_of_target();
     for tag in 0..2 {
         pair.initiator.submit(now, tag, Io::Read { offset: 0, len: 1024 }).unwrap();
@@ -251,7 +251,7 @@ fn receive(
     Ok(session.receive(Instant(0), &transmit.take_bytes(), events))
 }
 
-/// StatSNs around the next one, which the test learns below.
+/// StatSNs around the next one. The test asserts below that they include it.
 const STAT_SNS: [u32; 6] = [8, 9, 10, 11, 12, 13];
 
 #[test]

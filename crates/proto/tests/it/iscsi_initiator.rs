@@ -1,4 +1,5 @@
-//! The initiator against single PDUs of a target: retries, pings, aborts, what the target rejects or wants.
+//! The initiator against single PDUs of a target: retries, pings, aborts, and PDUs with which the target rejects a
+//! command or requests something.
 #![allow(clippy::unwrap_used)]
 
 use crate::iscsi_support::{Cut, MemoryBackend, Pair, Recorder, pattern};
@@ -18,7 +19,7 @@ use iotax_proto::{
     scsi::{Sense, status},
 };
 
-/// A session that is ready, its target played by the test from here on.
+/// A session that is ready. From here on, the test plays the target.
 struct Stage {
     session: Session,
     events: Recorder,
@@ -41,7 +42,7 @@ impl Stage {
         self.sent()
     }
 
-    /// What the initiator sent since.
+    /// The PDUs that the initiator sent since the last call.
     fn sent(&mut self) -> Vec<(Bhs, Vec<u8>)> {
         let bytes = self.session.transmit().take_bytes();
         let (mut at, mut sent) = (0, Vec::new());
@@ -254,7 +255,7 @@ fn an_abort_completes_its_io() {
     assert!(!stage.session.abort(Instant(0), 3), "nothing to abort");
 }
 
-/// Of a target that is not silent; it wants no answer.
+/// A NOP-In of a target that requests no answer.
 fn ping(stat_sn: u32) -> NopIn {
     NopIn { last: true, itt: TaskTag::RESERVED, ttt: TransferTag::RESERVED, stat_sn, ..NopIn::default() }
 }
@@ -400,7 +401,8 @@ fn a_login_without_an_answer_is_given_up() {
 #[test]
 fn wrong_digests_end_the_session_and_tell_no_success() {
     let digests = Wishes { header_digest: DigestWish::Require, data_digest: DigestWish::Require, ..Wishes::default() };
-    // In the header, in the data, in the data's digest: the read's answer is one Data-In with its status.
+    // One byte in the header, in the data and in the data digest. The answer to the read is one Data-In with the
+    // status.
     for at in [9, 60, 48 + 4 + 512] {
         let config = Config { wishes: digests.clone(), ..Config::default() };
         let mut pair = Pair::ready(digests.clone(), config, MemoryBackend::new(1 << 16), Cut::Whole);

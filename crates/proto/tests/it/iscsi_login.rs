@@ -24,7 +24,7 @@ fn mutual(secret: &str) -> Mutual {
     Mutual { credentials: credentials("target", secret), identifier: 200, challenge: vec![0xa5; 16] }
 }
 
-/// The outcome of a login with these credentials on either side.
+/// The outcome of a login with these credentials.
 fn chap_login(policy: AuthPolicy, chap: Option<Chap>) -> Result<(), Violation> {
     let backend = MemoryBackend { auth: policy, ..MemoryBackend::new(8192) };
     let config = initiator::Config { chap, ..config(Wishes::default()) };
@@ -92,7 +92,7 @@ fn digests_that_only_one_side_wants_refuse_the_login() {
     assert_eq!(pair.run().unwrap_err().kind, ViolationKind::Refused(Refusal::Other));
 }
 
-/// The status of a login whose first request is this.
+/// The status of a login whose first request is changed by `request`.
 fn status_of(request: impl FnOnce(&mut LoginRequest), keys: &[(&str, &str)]) -> LoginStatus {
     let mut peer = Peer::new(Config::default(), MemoryBackend::new(512));
     let mut first = peer.login_request(stage::OPERATIONAL, stage::FULL_FEATURE);
@@ -200,7 +200,7 @@ fn a_second_session_of_the_same_port_ends_the_first_and_begins_after_it() {
     second.clear_attentions();
     assert!(!Target::<MemoryBackend>::is_closing(&second.target));
 
-    // Another port is another session.
+    // A login from another initiator port is a session of its own.
     let other = beside(&second.backend);
     let mut third = Peer::new(Config::default(), other);
     third.isid[5] = 10;
@@ -209,7 +209,7 @@ fn a_second_session_of_the_same_port_ends_the_first_and_begins_after_it() {
     assert!(!Target::<MemoryBackend>::is_closing(&second.target));
 }
 
-/// What another connection to the same target finds.
+/// The backend of another connection to the same target: it shares the device and the sessions.
 fn beside(backend: &MemoryBackend) -> MemoryBackend {
     MemoryBackend { device: backend.device.clone(), sessions: backend.sessions.clone(), ..MemoryBackend::new(8192) }
 }
@@ -255,7 +255,7 @@ fn nothing_may_come_before_the_answer_to_a_login_that_waits() {
     assert_eq!(second.send(read.encode(), &[]).unwrap_err().kind, ViolationKind::Misbehaved);
 }
 
-/// Runs a discovery in pieces of `step` bytes.
+/// Runs a discovery session whose bytes arrive in pieces of `step` bytes.
 fn discover(mut backend: MemoryBackend, chap: Option<Chap>, step: usize) -> Result<Vec<DiscoveredTarget>, Violation> {
     let now = Instant(0);
     let config = initiator::Config { chap, ..initiator::Config::new(INITIATOR, "", 0) };

@@ -1,5 +1,5 @@
-//! What one session does to the running commands of another: CLEAR TASK SET, resets, PREEMPT AND ABORT, what it leaves alone, and
-//! that it is answered when they have ended.
+//! The effect of one session on the running commands of another: CLEAR TASK SET, resets, PREEMPT AND ABORT. They leave
+//! other commands alone, and the target answers them after the affected commands have ended.
 #![allow(clippy::unwrap_used)]
 
 use std::{rc::Rc, time::Duration};
@@ -21,7 +21,7 @@ use crate::iscsi_support::{MemoryBackend, Peer};
 
 const KEYS: [(&str, &str); 2] = [("InitialR2T", "Yes"), ("ImmediateData", "No")];
 
-/// Two sessions of one target, each with a backend of its own.
+/// Two sessions of one target. Each has its own backend.
 fn sessions() -> (Peer, Peer) {
     let mut one = Peer::logged_in(Config::default(), MemoryBackend::new(1 << 16), &KEYS);
     let mut backend = MemoryBackend::new(1 << 16);
@@ -34,7 +34,7 @@ fn sessions() -> (Peer, Peer) {
     (one, other)
 }
 
-/// A read with the backend, and a write that waits for its data: its R2T's TTT.
+/// Starts a read that stays with the backend, and a write that waits for its data. Returns the TTT of the write's R2T.
 fn occupy(peer: &mut Peer) -> TransferTag {
     peer.backend.queues = true;
     let read = peer.read_command(TaskTag(1), 1, 512);
@@ -43,7 +43,7 @@ fn occupy(peer: &mut Peer) -> TransferTag {
     R2t::parse(&peer.ask(write.encode(), &[]).0).ttt
 }
 
-/// The response to a function, if it comes at once.
+/// The response to a task management function, if it comes at once.
 fn manage(peer: &mut Peer, function: u8) -> Option<u8> {
     let request = TaskManagement {
         immediate: true,
@@ -58,19 +58,19 @@ fn manage(peer: &mut Peer, function: u8) -> Option<u8> {
     managed(peer)
 }
 
-/// The response to a function, if it has come.
+/// The response to a task management function, if it has come.
 fn managed(peer: &mut Peer) -> Option<u8> {
     let answers = peer.answers();
     assert!(answers.len() < 2);
     answers.first().map(|(bhs, _)| TaskManagementResponse::parse(bhs).response)
 }
 
-/// As its driver calls when somebody notified the server.
+/// Handles a notification of the server, as the driver does.
 fn handle_notification(peer: &mut Peer) {
     peer.target.handle_notification(peer.now, &mut peer.backend);
 }
 
-/// What the connection waits for next.
+/// The time of the next timer of the connection.
 fn next_timer(peer: &Peer) -> Instant {
     Target::<MemoryBackend>::poll_timeout(&peer.target).unwrap()
 }
@@ -84,7 +84,7 @@ fn data_out(ttt: TransferTag) -> DataOut {
     DataOut { last: true, itt: TaskTag(2), ttt, ..DataOut::default() }
 }
 
-/// The status of TEST UNIT READY, and the unit attention that it brings.
+/// Sends TEST UNIT READY. Returns the unit attention that it reports, if any.
 fn ready(peer: &mut Peer) -> Option<u32> {
     let test = ScsiCommand { last: true, itt: TaskTag(77), cmd_sn: peer.take_cmd_sn(), ..ScsiCommand::default() };
     let (bhs, data) = peer.ask(test.encode(), &[]);
@@ -122,7 +122,7 @@ fn clear_task_set_and_resets_end_the_commands_of_other_sessions() {
         let (mut one, mut other) = sessions();
         let ttt = occupy(&mut other);
         assert_eq!((manage(&mut one, function), one.backend.notified), (None, 1));
-        // Data that come late are nobody's, and no status follows.
+        // Data that arrive late belong to no task, and no status follows.
         other.send(data_out(ttt).encode(), &[9; 512]).unwrap();
         assert!(other.answers().is_empty());
         handle_notification(&mut one);
@@ -130,7 +130,7 @@ fn clear_task_set_and_resets_end_the_commands_of_other_sessions() {
         assert_eq!((other.backend.aborted.len(), other.backend.open_operations()), (2, 0), "{function}");
         assert_eq!(other.backend.bytes[..512], [0; 512]);
         assert_eq!((ready(&mut other), ready(&mut other)), (Some(told.kcq()), None));
-        // The window is whole again.
+        // The command window is fully open again.
         let read = other.read_command(TaskTag(1), 1, 512);
         other.send(read.encode(), &[]).unwrap();
         assert_eq!(other.backend.open_operations(), 1);
@@ -172,7 +172,7 @@ fn data_under_way_when_the_task_ends_are_dropped() {
         assert_eq!(place.as_ref().map(Payload::len), asks_for_place.then_some(260));
         assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), None);
         if place.is_some() {
-            // They came into their place while the other session, on another thread, ended the task.
+            // The other session, on another thread, ended the task while the data were received into their place.
             other.target.placed(other.now, second.len(), &mut other.backend).unwrap();
         } else {
             other.target.receive(other.now, second, &mut other.backend).unwrap();
@@ -243,7 +243,7 @@ fn function_is_answered_when_what_disks_have_under_way_has_ended() {
     }
     assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), None);
     handle_notification(&mut other);
-    // The read was with the backend, the write waited for its data there.
+    // The read was with the backend; the write waited there for its data.
     for peer in [&mut one, &mut other] {
         assert_eq!(peer.backend.lingering.as_ref().unwrap().len(), 2);
     }
@@ -285,7 +285,7 @@ fn lost_session_and_sessions_that_reset_each_other_are_waited_for_no_longer() {
 
     let (mut one, mut other) = sessions();
     assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), None);
-    // The PDU itself makes it look, so that it has one to wait for alone.
+    // With this PDU, `other` also handles the reset of `one`, so it only has to wait for `one`.
     assert_eq!(manage(&mut other, function::LOGICAL_UNIT_RESET), None);
     handle_notification(&mut one);
     handle_notification(&mut other);
@@ -303,13 +303,13 @@ fn functions_that_wait_are_bounded() {
     assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), Some(function_response::REJECTED));
 }
 
-/// PERSISTENT RESERVE OUT with a key and a service action key.
+/// Sends PERSISTENT RESERVE OUT with a key and a service action key, and asserts that it succeeds.
 fn persistent(peer: &mut Peer, action: u8, key: u64, action_key: u64) {
     begin_persistent(peer, action, key, action_key);
     assert_eq!(persistent_status(peer), Some((status::GOOD, None)));
 }
 
-/// Up to its data.
+/// Sends PERSISTENT RESERVE OUT and its data.
 fn begin_persistent(peer: &mut Peer, action: u8, key: u64, action_key: u64) {
     let mut cdb = [0; 16];
     // Type: write exclusive, registrants only.
@@ -328,7 +328,7 @@ fn begin_persistent(peer: &mut Peer, action: u8, key: u64, action_key: u64) {
     peer.send(DataOut { last: true, itt: TaskTag(50), ttt, ..DataOut::default() }.encode(), &list).unwrap();
 }
 
-/// Status and sense, once they come.
+/// The status and the sense of the command, once they arrive.
 fn persistent_status(peer: &mut Peer) -> Option<(u8, Option<u32>)> {
     let answers = peer.answers();
     assert!(answers.len() < 2);

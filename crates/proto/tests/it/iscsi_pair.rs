@@ -1,4 +1,4 @@
-//! Initiator against target, at every cut of the stream.
+//! The initiator against the target, with the byte stream split at every position.
 #![allow(clippy::unwrap_used)]
 
 use crate::iscsi_support::{Cut, MemoryBackend, Pair, config, pattern};
@@ -9,7 +9,7 @@ use iotax_proto::{
 
 const VOLUME_LEN: usize = 1 << 20;
 
-/// Wishes that differ in what they put on the wire.
+/// Wishes that lead to different bytes on the wire.
 fn variants() -> Vec<Wishes> {
     let digests = Wishes { header_digest: DigestWish::Require, data_digest: DigestWish::Require, ..Wishes::default() };
     let no_immediate = Wishes { immediate_data: false, ..Wishes::default() };
@@ -33,7 +33,7 @@ fn variants() -> Vec<Wishes> {
     vec![Wishes::default(), digests, no_immediate, solicited, small, odd, immediate_only]
 }
 
-/// Every kind of I/O once, each checked against the volume.
+/// Does each kind of I/O once and checks it against the volume.
 fn exercise(pair: &mut Pair) {
     for (tag, len) in [(0, 512), (1, 4096), (2, 9 * 512), (3, 40 * 512)] {
         let data = pattern(len as u64, len);
@@ -87,7 +87,8 @@ fn streams_may_be_split_at_every_byte() {
             for at in 0..whole.0.len().max(whole.1.len()) {
                 assert_eq!(run(&wishes, Cut::At(at), in_place, &mut named), whole, "split at {at}");
             }
-            // Each split within the data of the write, where no digest is over them. Those of small PDUs are many.
+            // The memory is named for each split within the data of the write, if no digest covers them. Small PDUs
+            // lead to many more splits of that kind.
             let splits = named > 1500;
             assert_eq!(splits, in_place && wishes.data_digest == DigestWish::default(), "{wishes:?}: {named}");
         }

@@ -1,4 +1,4 @@
-//! The target against single PDUs: windows, residuals, data out of order, task management, and what is refused.
+//! The target against single PDUs: windows, residuals, data out of order, task management, and refused commands.
 #![allow(clippy::unwrap_used)]
 
 use iotax_proto::{
@@ -178,7 +178,7 @@ fn solicited_data_are_asked_for_burst_by_burst() {
 
 #[test]
 fn wrong_data_outs_fail_their_command_and_nothing_else() {
-    // What is wrong, and the sense that tells.
+    // The wrong field, and the sense that reports it.
     let cases: [(&str, DataOut, usize, u32); 5] = [
         ("DataSN", DataOut { last: true, data_sn: 27, ..DataOut::default() }, 1024, 0x0b_4705),
         ("offset", DataOut { last: true, buffer_offset: 4, ..DataOut::default() }, 1020, 0x0b_4705),

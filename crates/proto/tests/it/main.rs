@@ -1,4 +1,5 @@
-//! Tests of the protocols from outside, in one binary: initiators, targets, both as pairs, hostile peers, allocation.
+//! Tests of the protocols through their public interface, in one binary: initiators, targets, pairs of both, hostile
+//! peers, and allocation.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod capture;

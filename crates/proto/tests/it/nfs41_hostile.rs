@@ -1,4 +1,4 @@
-//! Bytes that no honest peer of NFSv4.1 sends.
+//! Bytes that a correct peer of NFSv4.1 never sends.
 #![allow(clippy::unwrap_used)]
 
 use crate::{
@@ -23,7 +23,7 @@ use iotax_proto::{
 
 const NOW: Instant = Instant(0);
 
-/// Bytes of an honest session of each side.
+/// The bytes that each side sends in a correct session.
 fn honest() -> (Vec<u8>, Vec<u8>) {
     let mut pair = Pair::of_41(config_41(), Server::new(4096)).ready();
     let data = Payload::from_vec(pattern(99, 1));
@@ -60,7 +60,7 @@ fn a_target_survives_a_spoiled_session() {
     });
 }
 
-/// A session that stands, and then any operations with any arguments, one after the other in a COMPOUND.
+/// On an established session, sends COMPOUNDs of arbitrary operations with arbitrary arguments.
 #[test]
 fn a_target_survives_garbage_behind_every_operations_number() {
     arbtest::arbtest(|u| {

@@ -1,5 +1,5 @@
-//! An I/O that is SEQUENCE, PUTFH, READ or WRITE is carried out in one step where it has no tag and is in order, and by the interpreter of
-//! operations elsewhere. The answers are the same.
+//! The target carries out a COMPOUND of SEQUENCE, PUTFH and READ or WRITE in one step if it has no tag and its fields
+//! are valid. Otherwise the interpreter of operations carries it out. The answers are the same.
 #![allow(clippy::unwrap_used)]
 
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
@@ -20,17 +20,17 @@ use crate::nfs_support::{Pair, V41, Version, compound, give, handle_of, server::
 
 const NOW: Instant = Instant(1);
 const FILE_BYTES: usize = 4096;
-/// Behind the record's mark and the head of RPC, which ends with its status.
+/// Offset in a record, record mark included, of the accept status, the last field of the RPC reply header.
 const ACCEPTED_AT: usize = 24;
 const TAG_AT: usize = 32;
-/// Of an answer, the status of its SEQUENCE.
+/// Offset in an answer, without record mark, of the status of SEQUENCE.
 const SEQUENCE_STATUS_AT: usize = 40;
-/// Slots that the initiator of these tests has not used, the first of them and how many.
+/// First slot and number of slots of these tests. The initiator has not used these slots.
 const FIRST_SLOT: u32 = 4;
 const SLOTS: usize = 3;
 const PUT_ROOT_FH_LEN: usize = 4;
 
-/// A server and a connection to it whose requests have a tag or none.
+/// A server and a connection to it. Either all requests of a side have a tag, or none has.
 struct Side {
     tag: &'static [u8],
     connection: Connection,
@@ -47,7 +47,7 @@ impl Side {
         Self { tag, connection, server, session, handle, state }
     }
 
-    /// All that it has answered, as if it had been asked without a tag.
+    /// All answers of this side. Tags are removed from them.
     fn answers(&mut self) -> Vec<Vec<u8>> {
         let bytes = Target::<Server>::transmit(&mut self.connection).take_bytes();
         let (mut rest, mut answers) = (&bytes[..], Vec::new());
@@ -72,23 +72,23 @@ impl Side {
     }
 }
 
-/// What both are asked.
+/// A request that both sides receive.
 struct Request {
     sequence: SequenceArguments,
     handle: Vec<u8>,
     io: Operation<'static>,
     data: Vec<u8>,
-    /// Something else follows.
+    /// Another operation follows the I/O.
     goes_on: bool,
-    /// Bytes that are missing at its end.
+    /// Number of bytes that are missing at the end of the request.
     cut: usize,
     step: usize,
-    /// Its slot, counted from the first, and its sequence number.
+    /// Index of the slot in these tests, and sequence number.
     turn: (usize, u32),
 }
 
 impl Request {
-    /// Mostly in order; now and then with something wrong.
+    /// A request that is mostly valid, but sometimes has a wrong field.
     fn arbitrary(u: &mut Unstructured<'_>, side: &Side, seqids: &[u32; SLOTS]) -> Arbitrary<Self> {
         let odd = |u: &mut Unstructured<'_>| u.ratio(1, 12);
         let slot = u.choose_index(SLOTS)?;
@@ -97,7 +97,7 @@ impl Request {
             1 => seqids[slot].wrapping_add(2),
             _ => seqids[slot].wrapping_add(1),
         };
-        // A reply that is kept may not be as long as others, and a tag adds to it.
+        // The length of a cached reply is limited, and a tag counts towards it. So a cached request is short.
         let cache_this = odd(u)?;
         let sequence = SequenceArguments {
             session: if odd(u)? { SessionId(u.arbitrary()?) } else { side.session },
@@ -138,7 +138,8 @@ impl Request {
         };
         let goes_on = odd(u)?;
         let cut = if odd(u)? { u.int_in_range(1..=40)? } else { 0 };
-        // A WRITE in pieces is begun before its end is missed.
+        // Only a complete request is sent in pieces: with bytes missing at its end, a WRITE in pieces starts before the
+        // server notices.
         let step = if cut == 0 && odd(u)? { u.int_in_range(1..=300)? } else { usize::MAX };
         Ok(Self { sequence, handle, io, data, goes_on, cut, step, turn: (slot, seqid) })
     }
@@ -147,7 +148,7 @@ impl Request {
         let operations =
             [Operation::Sequence(self.sequence), Operation::PutFh(&self.handle), self.io, Operation::PutRootFh];
         let mut call = compound(xid, side.tag, if self.goes_on { &operations } else { &operations[..3] });
-        // The data of a WRITE come before what follows it.
+        // The data of a WRITE precede the operation after it.
         let behind = if self.goes_on { PUT_ROOT_FH_LEN } else { 0 };
         call.truncate(call.len() - behind);
         call.raw(&self.data);
@@ -187,7 +188,7 @@ fn an_io_is_answered_the_same_in_one_step_and_by_the_interpreter() {
             }
             let answers = one.answers();
             assert_eq!(answers, other.answers(), "{:?} {:?}", request.sequence, request.io);
-            // One that waits for its backend has its slot, too.
+            // A request that waits for its backend also uses the sequence number of its slot.
             let answer = answers.iter().find(|answer| word(answer, 0) == xid);
             if answer.is_none_or(|answer| answer.len() > SEQUENCE_STATUS_AT && word(answer, SEQUENCE_STATUS_AT) == 0) {
                 seqids[request.turn.0] = request.turn.1;

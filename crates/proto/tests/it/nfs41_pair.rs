@@ -1,4 +1,4 @@
-//! What NFSv4.1 has and v3 has not: a client with a session and an open file, and its server.
+//! Features of NFSv4.1 that v3 lacks: a client with a session and an open file, and its server.
 #![allow(clippy::unwrap_used)]
 
 use crate::nfs_support::{Pair, config_41, server::Server};
@@ -30,7 +30,7 @@ fn a_missing_file_is_made_and_grown_where_the_config_says_so() {
     let missing = Config { file: "/export/new".into(), ..config_41() };
     let refused = Pair::of_41(missing.clone(), Server::new(64)).run().unwrap_err();
     assert_eq!(refused.kind, ViolationKind::Refused(Refusal::NotFound));
-    // The server makes it half as large as asked for, so it has to be grown.
+    // The server creates the file with half the requested size, so the client has to grow it.
     let created = Config { create: Some(1000), ..missing };
     let pair = Pair::of_41(created, Server::new(64)).ready();
     assert_eq!(pair.log.geometry.unwrap().size_bytes, 1000);
@@ -65,7 +65,7 @@ fn who_may_not_look_up_read_or_write_is_told_so() {
 
 #[test]
 fn more_ios_than_the_session_has_slots_are_not_taken() {
-    // Of a thousand slots the server has one, since another one waits for its turn.
+    // The client requests 2001 slots, and the server grants 1024.
     let config = Config { depth: 2000, ..config_41() };
     let mut pair = Pair::of_41(config, Server::new(4096)).ready();
     let slots = pair.mount.channel().max_requests as usize;

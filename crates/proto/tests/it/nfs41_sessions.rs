@@ -1,4 +1,4 @@
-//! Sessions that outlive connections, and servers that forget sessions or want fewer requests.
+//! Sessions that outlive their connections, and servers that forget sessions or reduce the number of slots.
 #![allow(clippy::unwrap_used)]
 
 use crate::nfs_support::{Pair, V41, Version, compound, config_41, give, handle_of, server::Server, session_of, word};
@@ -23,10 +23,11 @@ const NOW: Instant = Instant(1);
 
 type Session = Pair<Client, Connection>;
 
-/// Behind the record's mark and the head of RPC, and behind the status and the empty tag.
+/// Offsets in a record, record mark included: of the status, after the RPC reply header, and of the number of results,
+/// after the empty tag.
 const STATUS_AT: usize = 28;
 const COUNT_AT: usize = 36;
-/// One that the initiator of these tests does not use.
+/// A slot that the initiator of these tests does not use.
 const SLOT: u32 = 5;
 
 fn ready() -> Session {
@@ -37,7 +38,7 @@ fn connection() -> Connection {
     Connection::new(Instant(0), Config::new(Handles::new([9; 32])))
 }
 
-/// What a target answers to a COMPOUND; nothing where it waits for its backend.
+/// The answer of a target to a COMPOUND; empty if it waits for its backend.
 fn ask(connection: &mut Connection, server: &mut Server, xid: u32, operations: &[Operation<'_>]) -> Vec<u8> {
     let bytes = compound(xid, b"", operations).end_record(0).to_vec();
     give(connection, NOW, &bytes, server).unwrap();
@@ -55,7 +56,7 @@ fn sequence<'a>(session: SessionId, seqid: u32, cache_this: bool) -> Operation<'
     Operation::Sequence(SequenceArguments { session, seqid, slot: SLOT, highest_slot: SLOT, cache_this })
 }
 
-/// Removes a name from the export.
+/// A COMPOUND that removes a name from the export.
 fn remove(session: SessionId, seqid: u32, name: &[u8], cache_this: bool) -> [Operation<'_>; 4] {
     let sequence = sequence(session, seqid, cache_this);
     [sequence, Operation::PutRootFh, Operation::Lookup { name: b"export" }, Operation::Remove { name }]
@@ -122,7 +123,7 @@ fn a_restarted_server_knows_neither_sessions_nor_what_was_open() {
     assert_eq!(status(&ask(&mut after, &mut server, 2, &[bind])), Err(Status::BadSession));
     assert!(server.directory.removed.is_empty());
 
-    // Of what was there before nothing can be reclaimed: the server has no stable storage (RFC 8881 §8.4.3).
+    // State from before the restart cannot be reclaimed, because the server has no stable storage (RFC 8881 §8.4.3).
     let mut pair = Pair::of(Client::new(NOW, config_41()), after, server).ready();
     let fresh = session_of(&pair.to_server);
     assert_ne!(fresh, session);
@@ -163,7 +164,7 @@ fn a_client_that_is_not_confirmed_within_a_lease_is_forgotten() {
     assert_eq!(status(&answer), Err(Status::StaleClientId));
 }
 
-/// Ends a session behind its client's back.
+/// Ends a session without the knowledge of its client.
 fn destroy(server: &mut Server, session: SessionId) {
     let mut connection = connection();
     let bind = Operation::BindConnToSession { session, direction: 1, rdma: false };
@@ -182,7 +183,7 @@ fn a_session_is_ended_by_connections_that_are_bound_to_it_only() {
     pair.mount.submit(pair.now, 0, read()).unwrap();
     pair.run().unwrap();
     assert_eq!(pair.log.completed, [(0, Ok(()))], "the session is still there");
-    // A connection that has carried one of its requests is bound to it.
+    // A connection becomes bound to a session when it carries a request of that session.
     assert_eq!(status(&ask(&mut other, &mut pair.server, 2, &[sequence(session, 1, false)])), Ok(()));
     let foreign = [Operation::DestroySession(SessionId([7; 16]))];
     assert_eq!(status(&ask(&mut other, &mut pair.server, 3, &foreign)), Err(Status::BadSession));
@@ -211,7 +212,7 @@ fn a_lost_session_is_made_anew_and_what_was_outstanding_is_done() {
     assert_ne!(session_of(&newest(&pair.to_server)), lost);
 }
 
-/// From the last EXCHANGE_ID on.
+/// The bytes from the last EXCHANGE_ID on.
 fn newest(to_server: &[u8]) -> Vec<u8> {
     let number = (OpCode::ExchangeId as u32).to_be_bytes();
     let at = to_server.windows(4).rposition(|window| window == number).unwrap();
@@ -284,7 +285,7 @@ fn slots_that_the_server_wants_no_more_are_not_used() {
         answers.windows(16).enumerate().filter_map(|(at, window)| (window == session).then_some(at)).collect();
     assert_eq!(places.len(), 6);
     for at in places {
-        // `sr_target_highest_slotid`, behind session, sequence number, slot and highest slot.
+        // `sr_target_highest_slotid` follows session, sequence number, slot and highest slot.
         answers[at + 28..at + 32].copy_from_slice(&2_u32.to_be_bytes());
     }
     pair.mount.receive(pair.now, &answers, &mut pair.log).unwrap();
@@ -316,7 +317,7 @@ fn an_open_that_is_put_off_in_a_grace_period_is_asked_for_again() {
         }
         pair.mount.receive(pair.now, &answer, &mut pair.log).unwrap();
     };
-    // As a server in grace says it: SEQUENCE and PUTFH are done, OPEN is not.
+    // A server in its grace period answers like this: SEQUENCE and PUTFH succeed, OPEN fails.
     let at = answer.windows(8).position(|window| window == open).unwrap();
     answer.truncate(at + 8);
     for (at, number) in [(STATUS_AT, Status::Grace as u32), (at + 4, Status::Grace as u32), (COUNT_AT, 3)] {

@@ -1,4 +1,4 @@
-//! Holes and room: SEEK, ALLOCATE and DEALLOCATE of NFSv4.2.
+//! Holes and space: SEEK, ALLOCATE and DEALLOCATE of NFSv4.2.
 #![allow(clippy::unwrap_used)]
 
 use iotax_proto::{
@@ -25,11 +25,11 @@ const NOW: Instant = Instant(1);
 const FILE_BYTES: usize = 8 * HOLE_BYTES;
 const MINOR: u32 = 2;
 const SLOT: u32 = 4;
-/// Of an answer without its mark: its status, and where the result of its third operation stands.
+/// Offsets in an answer, without record mark: of the status, and of the result of the third operation.
 const STATUS_AT: usize = 24;
 const RESULT_AT: usize = 88;
 
-/// A client that has opened the file, on a server that queues nothing unless it is told to.
+/// A client that has opened the file. The server does operations at once unless a test sets `queues`.
 struct Opened {
     connection: Connection,
     server: Server,
@@ -60,7 +60,7 @@ impl Opened {
         give(&mut self.connection, NOW, call.end_record(0), &mut self.server).unwrap();
     }
 
-    /// The answer without its mark; nothing where there is none yet.
+    /// The answer without its record mark; `None` if there is none yet.
     fn answer(&mut self) -> Option<Vec<u8>> {
         let bytes = Target::<Server>::transmit(&mut self.connection).take_bytes();
         bytes.get(4..).map(<[u8]>::to_vec)
@@ -79,7 +79,7 @@ impl Opened {
         SpaceArguments { state: self.state, offset, len }
     }
 
-    /// Where SEEK leads, and whether that is the end.
+    /// The offset that SEEK returns, and its end-of-file flag.
     fn seek(&mut self, offset: u64, what: Content) -> Result<(u64, bool), u32> {
         let found = self.ask(Operation::Seek(SeekArguments { state: self.state, offset, what: Some(what) }))?;
         assert_eq!(found.len(), 12);
@@ -87,7 +87,7 @@ impl Opened {
     }
 }
 
-/// A file with data in its third and fourth of eight blocks.
+/// A server whose file has eight blocks, with data in the third and the fourth.
 fn with_holes() -> Server {
     let mut server = Server::new(FILE_BYTES);
     server.fill(2 * HOLE_BYTES, &[7; 2 * HOLE_BYTES]);
@@ -160,7 +160,7 @@ fn deallocate_leaves_zeros_that_last_and_ends_with_the_file() {
     let mut expected = vec![0; FILE_BYTES];
     expected[2 * HOLE_BYTES..offset as usize].fill(7);
     assert_eq!(opened.server.volume(), expected);
-    // Behind its end there is nothing to be done.
+    // After the end of the file, there is nothing to deallocate.
     assert_eq!(opened.ask(Operation::Deallocate(opened.space(FILE_BYTES as u64, 100))), Ok(vec![]));
     assert_eq!(opened.server.started.len(), 1);
 }

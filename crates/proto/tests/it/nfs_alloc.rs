@@ -1,4 +1,4 @@
-//! The path of an I/O allocates nothing in the steady state, on neither side.
+//! In the steady state, neither side allocates memory on the path of an I/O.
 #![allow(clippy::unwrap_used)]
 
 use iotax_proto::{
@@ -18,7 +18,7 @@ use crate::{
     nfs_support::{config, config_41, server::Server},
 };
 
-/// A file, and what the connections to its server share.
+/// A file, and the state that the connections of its server share.
 struct Served {
     file: Attributes,
     state: ServerState,
@@ -84,7 +84,7 @@ fn reads_and_writes_allocate_nothing() {
         .assert_nothing_is_allocated();
 }
 
-/// The server of an I/O is the one that was asked for the session, so its state moves into what counts.
+/// I/O needs the server that created the session, so this test moves that server's state into the counted volume.
 #[test]
 fn reads_and_writes_of_version_4_1_allocate_nothing() {
     let crate::nfs_support::Pair { mount, connection, mut server, .. } =

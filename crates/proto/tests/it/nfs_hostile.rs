@@ -1,4 +1,4 @@
-//! Bytes that no honest peer sends.
+//! Bytes that a correct peer never sends.
 #![allow(clippy::unwrap_used)]
 
 use crate::{
@@ -32,7 +32,7 @@ fn connection() -> (Connection, Server) {
     (Connection::new(Instant(0), served()), Server::new(4096))
 }
 
-/// Bytes of an honest session of each side.
+/// The bytes that each side sends in a correct session.
 fn honest() -> (Vec<u8>, Vec<u8>) {
     let mut pair = Pair::new(config(), Server::new(4096)).ready();
     pair.mount
@@ -142,7 +142,7 @@ fn single_calls_survive_garbage() {
 fn records_beyond_the_limits_end_the_connection() {
     let long = ((1 << 31) | (MAX_IO_BYTES + MAX_CONTROL_LEN + 1)).to_be_bytes().to_vec();
     let many = [0; 4].repeat(MAX_FRAGMENTS as usize + 1);
-    // A call of no procedure that could be so long.
+    // A call that is longer than any call of its procedure can be.
     let mut held = Encoder::default();
     encode_call(held.begin_record(), Xid(1), PROGRAM, VERSION, Procedure::Lookup as u32, &Identity::None.encode());
     held.raw(&vec![0; MAX_CONTROL_LEN as usize]);
@@ -152,7 +152,7 @@ fn records_beyond_the_limits_end_the_connection() {
         let violation = connection.receive(NOW, &bytes, &mut server).unwrap_err();
         assert_eq!(violation.kind, ViolationKind::Misbehaved);
     }
-    // A reply where a call is due, and a record that is not a message.
+    // A reply instead of a call, and a record that is not an RPC message.
     for bytes in [&[0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1][..], &[0x80, 0, 0, 3, 1, 2, 3]] {
         let (mut connection, mut server) = connection();
         assert!(connection.receive(NOW, bytes, &mut server).is_err());

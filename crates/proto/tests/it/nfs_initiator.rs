@@ -1,4 +1,4 @@
-//! The mount against replies made by hand: what servers other than ours may answer.
+//! The mount against replies that the test builds: answers that servers other than ours may send.
 #![allow(clippy::unwrap_used)]
 
 use crate::nfs_support::{Log, Pair, config, server::Server};
@@ -24,10 +24,10 @@ use iotax_proto::{
 
 const NOW: Instant = Instant(0);
 
-/// A reply made for an xid.
+/// A function that returns the reply to the call with an xid.
 type Reply = fn(Xid) -> Vec<u8>;
 
-/// The xids and arguments of calls that are waiting to be sent.
+/// The xids and arguments of the calls that are queued for sending.
 fn calls(mount: &mut Mount) -> Vec<(Xid, Vec<u8>)> {
     let bytes = mount.transmit().take_bytes();
     let mut rest = &bytes[..];
@@ -65,7 +65,7 @@ fn write_reply(xid: Xid, count: u32, committed: Stability) -> Vec<u8> {
     success(xid, |reply| Results::Write { file, count, committed, verifier: [1; 8] }.encode(reply))
 }
 
-/// A mount that is ready, whose server went away.
+/// A mount that is ready, without its server.
 fn mount(config: Config) -> (Mount, Log) {
     let pair = Pair::new(config, Server::new(4096)).ready();
     (pair.mount, pair.log)
@@ -219,7 +219,7 @@ fn an_idle_connection_is_kept_by_calls_for_nothing() {
         mount.receive(idle, &success(*xid, |_| ()), &mut log).unwrap();
         assert_eq!(mount.poll_timeout(), Some(idle + timeout));
     }
-    // One that is left meanwhile leaves after the reply; one without a reply is given up.
+    // A mount that is closed while a call is outstanding sends UMNT after the reply. A call without a reply times out.
     let idle = mount.poll_timeout().unwrap();
     mount.handle_timeout(idle, &mut log).unwrap();
     let [(xid, _)] = calls(&mut mount)[..] else { panic!("one call") };
@@ -249,7 +249,7 @@ fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
     let unmount_all = (mount::PROGRAM, mount::VERSION, MountProcedure::UmntAll as u32);
     ask(&mut pair, ControlCall::call(Xid(9), &identity, unmount_all, |_| Ok(()), |_| {}));
 
-    // With the root's handle a mount needs no MOUNT, and leaves without it.
+    // A mount that is configured with the root's handle sends neither MNT nor UMNT.
     let mut pair = Pair::new(Config { root: Root::Handle(root), ..config() }, Server::new(4096)).ready();
     pair.mount.close(NOW);
     pair.run().unwrap();
@@ -261,7 +261,7 @@ fn ask<T>(pair: &mut Pair, call: ControlCall<T>) -> T {
 }
 
 fn ask_of<T>(target: &mut impl Target<Server>, server: &mut Server, mut call: ControlCall<T>) -> T {
-    // In two pieces, as calls may come.
+    // In two pieces, as a call may arrive.
     let bytes = call.transmit().take_bytes();
     let (first, rest) = bytes.split_at(bytes.len() / 2);
     for piece in [first, rest] {

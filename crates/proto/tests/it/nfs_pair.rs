@@ -1,4 +1,4 @@
-//! A client and its server, byte for byte: of both versions, but for what only one of them has.
+//! A client and its server, byte for byte, for both versions. Features of only one version are tested elsewhere.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ of_both_versions! {
     a_mount_closed_while_busy_ends_its_ios_first,
 }
 
-/// Mounts, writes, reads back, flushes, leaves.
+/// Mounts, writes, reads back, flushes and unmounts.
 fn exercise<I: Initiator, T: Target<Server>>(mut pair: Pair<I, T>) -> Pair<I, T> {
     pair.run().unwrap();
     let geometry = pair.log.geometry.clone().unwrap();
@@ -229,7 +229,7 @@ fn a_missing_file_is_made_and_grown_where_the_config_says_so() {
     let missing = Config { file: "new".into(), ..config() };
     let refused = Pair::new(missing.clone(), Server::new(64)).run().unwrap_err();
     assert_eq!(refused.kind, ViolationKind::Refused(Refusal::NotFound));
-    // The server makes it half as large as asked for, so it has to be grown.
+    // The server creates the file with half the requested size, so the client has to grow it.
     let created = Config { create: Some(1000), ..missing };
     let pair = Pair::new(created, Server::new(64)).ready();
     assert_eq!(pair.log.geometry.unwrap().size_bytes, 1000);
@@ -293,7 +293,7 @@ fn a_lost_connection_completes_everything_and_aborts_what_the_backend_had<V: Ver
         .submit(pair.now, 1, Io::Write { offset: 0, data: Payload::from_vec(vec![1; 999]), durable: false })
         .unwrap();
     let bytes = pair.mount.transmit().take_bytes();
-    // All but the end of the write's data arrives.
+    // All data of the write arrive except the last bytes.
     pair.connection.receive(pair.now, &bytes[..bytes.len() - 9], &mut pair.server).unwrap();
     pair.connection.disconnected(pair.now, &mut pair.server);
     pair.mount.disconnected(pair.now, &mut pair.log);
@@ -338,7 +338,7 @@ fn a_mount_closed_while_busy_ends_its_ios_first<V: Version>() {
     pair.run().unwrap();
     assert_eq!(pair.log.completed, [(0, Ok(()))]);
     assert!(pair.log.closed);
-    // And one closed before it was ready never is.
+    // A mount that is closed before it is ready never reports ready.
     let mut pair = V::pair(Server::new(64));
     pair.mount.close(pair.now);
     pair.run().unwrap();

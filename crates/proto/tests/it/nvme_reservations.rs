@@ -1,4 +1,4 @@
-//! Reservations over connections of several hosts: who is barred, what ends, who is told.
+//! Reservations with several hosts: which hosts are barred, which commands end, and which hosts are notified.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Host {
         Self { admin, io }
     }
 
-    /// A reservation command that is answered at once.
+    /// Sends a reservation command that is answered at once and returns its status.
     fn reserve(&mut self, server: &mut Server, opcode: u8, dword: u32, keys: &[u64]) -> u16 {
         let data = bytes(keys);
         self.io.one(server, &reserve(opcode, dword, data.len()), &data).status()
@@ -61,7 +61,7 @@ impl Host {
         self.reserve(server, nvm::RESERVATION_ACQUIRE, 1 | WRITE_EXCLUSIVE_REGISTRANTS_ONLY << 8, &[key, victim])
     }
 
-    /// Sends PREEMPT AND ABORT, which need not be answered yet.
+    /// Sends PREEMPT AND ABORT. Returns the statuses of the answers; there may be none yet.
     fn preempt_and_abort(&mut self, server: &mut Server, key: u64, victim: u64) -> Vec<u16> {
         let data = bytes(&[key, victim]);
         let sqe = reserve(nvm::RESERVATION_ACQUIRE, 2 | WRITE_EXCLUSIVE_REGISTRANTS_ONLY << 8, data.len());
@@ -84,13 +84,13 @@ impl Host {
         self.io.one(server, &sqe, &[0x5a; BLOCK]).status()
     }
 
-    /// As its driver calls when somebody notified the server: the answers.
+    /// Handles a notification of the server, as the driver does. Returns the statuses of the answers.
     fn notice(&mut self, server: &mut Server) -> Vec<u16> {
         self.io.target.handle_notification(self.io.now, server);
         self.io.answers().iter().map(crate::nvme_support::raw::Pdu::status).collect()
     }
 
-    /// The next page of the Reservation Notification log: count, notice, pages behind it, namespace.
+    /// Reads the next page of the Reservation Notification log: log page count, type, number of pages left, namespace.
     fn notification(&mut self, server: &mut Server) -> (u8, u8, u8, u8) {
         let mut sqe = GetLogPage::sqe(log_id::RESERVATION_NOTIFICATION, 64, 0, CommandId(4));
         sqe.set_sgl(Sgl::Transport { len: 64 });
@@ -176,7 +176,7 @@ fn commands_that_a_reservation_bars_are_refused_and_others_are_not() {
     assert_eq!(one.acquire(&mut server, KEY, EXCLUSIVE_ACCESS), 0);
     assert_eq!((other.read(&mut server), other.write(&mut server)), (CONFLICT, CONFLICT));
     assert_eq!(other.io.status(&mut server, &transfer(nvm::COMPARE, 1)).code(), CONFLICT);
-    // Two keys, as some hosts give.
+    // Two keys, as some hosts send them.
     assert_eq!(one.reserve(&mut server, nvm::RESERVATION_RELEASE, EXCLUSIVE_ACCESS << 8, &[KEY, 0]), 0);
     assert_eq!((other.read(&mut server), other.write(&mut server)), (0, 0));
 }
@@ -229,7 +229,7 @@ fn host_without_an_identifier_has_no_reservations() {
 fn preempt_and_abort_ends_what_the_other_had_under_way_and_waits_for_it() {
     let (mut server, mut one, mut other) = two_hosts();
     one.acquire(&mut server, KEY, WRITE_EXCLUSIVE_REGISTRANTS_ONLY);
-    // A write whose data were asked for, and a read that is queued.
+    // A write whose data the controller has requested, and a read that is queued.
     let r2t = other.io.one(&mut server, &transfer(nvm::WRITE, 2), &[]).r2t();
     server.answers = Answers::Later;
     let mut read = transfer(nvm::READ, 1);
@@ -244,7 +244,7 @@ fn preempt_and_abort_ends_what_the_other_had_under_way_and_waits_for_it() {
     let due = Target::<Server>::poll_timeout(&one.io.target).expect("it looks soon");
     one.io.target.handle_timeout(due, &mut server).expect("stands");
     assert_eq!(one.io.answers()[0].status(), 0);
-    // The data of the write come to nothing, and then it ends.
+    // The controller discards the data of the write and then ends it.
     let data = h2c_data(CommandId(7), r2t.ttag, 0, true, &[0x77; 2 * BLOCK]);
     let before = server.volume.clone();
     assert_eq!(other.io.send(&mut server, &data).expect("stands")[0].status(), PREEMPTED);
@@ -368,7 +368,7 @@ fn persistence_through_power_loss_is_declined() {
     assert_eq!(ask(admin::SET_FEATURES, 1).0, Status::INVALID_FIELD.code());
 }
 
-/// The same subsystem for two hosts over Fibre Channel, as their initiators ask.
+/// Two hosts of one subsystem over Fibre Channel, with the commands that our initiators send.
 #[test]
 fn host_that_is_fenced_over_fibre_channel_is_refused_until_it_registers() {
     use crate::fc_nvme_support::{Pair, config, target_config};
@@ -383,7 +383,7 @@ fn host_that_is_fenced_over_fibre_channel_is_refused_until_it_registers() {
     assert_eq!(one.io(0, Io::Reserve(Reserve::Register { key: KEY })), ok);
     assert_eq!(other.io(0, Io::Reserve(Reserve::Register { key: OTHER_KEY })), ok);
     assert_eq!(one.io(0, Io::Reserve(Reserve::Hold { key: KEY })), ok);
-    // A read that waits at the backend.
+    // A read that waits for the backend.
     other.server.answers = Answers::Later;
     other.initiator_submits(3, Io::Read { offset: 0, len: 512 });
     other.send().expect("stands");

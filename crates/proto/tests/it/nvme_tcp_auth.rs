@@ -1,4 +1,4 @@
-//! DH-HMAC-CHAP between our host and our controller, on admin and I/O queues, and with peers that do not play by the rules.
+//! DH-HMAC-CHAP between our host and our controller, on admin and I/O queues, and with peers that violate the protocol.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn server(auth: Policy) -> Server {
     server
 }
 
-/// A session up to a read on its I/O queue.
+/// Runs a session up to a read on its I/O queue.
 fn session(server: &mut Server, config: &ConnectConfig, cut: Cut) {
     let target = TargetConfig::default();
     let admin = crate::nvme_support::admin(server, config, &target, cut);
@@ -67,12 +67,12 @@ fn session(server: &mut Server, config: &ConnectConfig, cut: Cut) {
     assert_eq!(io.events.take(0).expect("read").len(), BLOCK);
 }
 
-/// How bringing a controller up fails.
+/// Sets up a controller and returns the violation that ends the attempt.
 fn refusal(server: &mut Server, config: ConnectConfig) -> Violation {
     let mut pair = Pair::new(AdminQueue::new(iotax_proto::Instant(0), config), &TargetConfig::default(), Cut::Never);
     let violation =
         pair.run_until(server, |pair| pair.host.controller().is_some()).expect_err("the host does not get in");
-    // What is still to be said is said before the connection closes.
+    // The host still sends its queued bytes before the connection closes.
     let last = pair.host.transmit().take_bytes();
     let _ = pair.target.receive(pair.now, &last, server);
     assert!(Target::<Server>::is_closing(&pair.target) || last.is_empty(), "the controller gives the connection up");
@@ -105,7 +105,7 @@ fn authentication_survives_every_split_and_digests() {
         let digests = Digests { header: true, data: true };
         session(&mut server, &ConnectConfig { digests, ..config(Some(host(true))) }, Cut::Pieces(pieces));
     }
-    // ICReq, Connect and the three messages of the host; ICResp and the two of the controller.
+    // The host sends ICReq, Connect and three messages; the controller sends ICResp and two messages.
     for at in 0..128 + 8 + 64 + 1024 + 3 * (8 + 64) + 72 + 112 + 16 {
         session(&mut server(policy()), &config(Some(host(true))), Cut::At(at));
     }
@@ -133,7 +133,7 @@ fn wrong_or_missing_secrets_are_refused_by_whoever_notices() {
 
     let violation = refusal(&mut Server::new(), config(Some(host(true))));
     assert!(violation.text().contains("asks for no authentication"), "{violation}");
-    // Nothing was asked of the controller, so a host that only has a secret gets in.
+    // This host does not require the controller to authenticate, so a controller without authentication accepts it.
     session(&mut Server::new(), &config(Some(host(false))), Cut::Never);
 }
 
@@ -148,7 +148,7 @@ fn hash_or_group_that_only_one_side_allows_is_refused() {
 
 // ------------------------------------------------------------------------------------------------------- hostile hosts
 
-/// A queue after Connect, before authentication.
+/// A queue after Connect and before authentication.
 fn unproven(server: &mut Server) -> Raw {
     let mut raw = Raw::open(server, &TargetConfig::default());
     let cqe = raw.connect(server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY));
@@ -176,7 +176,7 @@ fn receive(raw: &mut Raw, server: &mut Server) -> Message {
     Message::decode(&pdus[0].data).expect("a message")
 }
 
-/// The controller ends what these messages began, for this reason, and closes.
+/// Sends these messages. Asserts that the controller answers with this failure and closes the connection.
 fn fails_with(failure: Failure, messages: &[&[u8]]) {
     let mut server = server(policy());
     let mut raw = unproven(&mut server);
@@ -205,7 +205,8 @@ fn nothing_but_authentication_comes_through_the_gate() {
     ] {
         assert_eq!(raw.status(&mut server, &sqe).code(), Status::AUTHENTICATION_REQUIRED.code());
     }
-    // It is the host's turn, of another protocol, of nothing, of too much.
+    // Receive while the controller expects a message of the host, with another protocol, with no length, and with too
+    // much length.
     let mut other = auth::receive(CommandId(1), 64);
     other.0[43] = 0xea;
     for (sqe, status) in [
@@ -253,7 +254,7 @@ fn reply_of_another_connection_does_not_get_in() {
     let mut server = server(policy());
     let admin =
         crate::nvme_support::admin(&mut server, &config(Some(host(true))), &TargetConfig::default(), Cut::Never);
-    // Capsules of ICReq, Connect, Negotiate, Receive, then the reply, as it was sent.
+    // The host's PDUs as it sent them: ICReq, then the capsules of Connect, Negotiate, Receive and the reply.
     let sent: Vec<_> = admin.wire.iter().filter(|(way, _)| *way == '>').map(|(_, bytes)| bytes.clone()).collect();
     let mut raw = Raw::new(&TargetConfig::default());
     for bytes in &sent[..5] {
@@ -339,7 +340,7 @@ fn new_host() -> auth::Host {
     auth::Host::new(HostConfig { hash: Some(Hash::Sha256), ..host(true) }, "nqn.h", "nqn.s", QueueId::ADMIN)
 }
 
-/// The one that `new_host` chose.
+/// The transaction ID that `new_host` chose.
 fn transaction() -> u16 {
     let Some(Message::Negotiate { transaction, .. }) = Message::decode(&new_host().first()) else {
         panic!("negotiate")
@@ -365,7 +366,7 @@ fn message_is_answered_when_its_arithmetic_is_done_elsewhere() {
     assert_eq!((answers[0].response().cid, answers[0].response().status.is_success()), (CommandId(5), true));
     let Message::Challenge { public, .. } = receive(&mut raw, &mut server) else { panic!("no challenge") };
     assert_eq!(Some(public), work.run());
-    // What nobody asked for changes nothing.
+    // A result that the target did not request changes nothing.
     raw.target.worked(raw.now, None, &mut server);
     assert!(raw.answers().is_empty());
 }

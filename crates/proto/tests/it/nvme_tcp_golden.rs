@@ -1,7 +1,7 @@
-//! The bytes of a session, pinned: `data/nvme_tcp_*.hex` has a PDU a line, `>` to the target and `<` to the host, each under
-//! its description. tshark reads the same sessions.
+//! The expected bytes of sessions. `data/nvme_tcp_*.hex` has one line per PDU, `>` to the target and `<` to the host,
+//! each below its description. tshark decodes the same sessions.
 //!
-//! `IOTAX_RECORD=1` records them anew; look at what tshark makes of them before keeping them.
+//! `IOTAX_RECORD=1` writes the files anew; check what tshark reports for them before you commit them.
 
 use std::{fmt::Write, fs, path::PathBuf, process::Command};
 
@@ -25,7 +25,7 @@ use iotax_proto::{
     },
 };
 
-/// An I/O queue's life: handshake, Connect, every kind of I/O, Disconnect.
+/// A complete session of an I/O queue: handshake, Connect, every kind of I/O, Disconnect.
 fn io_session(digests: Digests) -> Vec<(char, Vec<u8>)> {
     let target = TargetConfig { in_capsule_bytes: BLOCK as u32, max_h2c_data_bytes: 4096, ..TargetConfig::default() };
     let config = ConnectConfig { digests, ..connect_config() };
@@ -57,7 +57,7 @@ fn io_session(digests: Digests) -> Vec<(char, Vec<u8>)> {
     pair.wire.iter().flat_map(split).collect()
 }
 
-/// The commands of an admin queue that carry little data, and a violation.
+/// The commands of an admin queue that carry little data, and then a violation.
 fn admin_session() -> Vec<(char, Vec<u8>)> {
     let mut server = Server::new();
     let mut raw = Raw::new(&TargetConfig::default());
@@ -78,7 +78,7 @@ fn admin_session() -> Vec<(char, Vec<u8>)> {
     ];
     let mut lines = Vec::new();
     let mut say = |raw: &mut Raw, bytes: Vec<u8>| {
-        // A violation's terminate request is queued all the same.
+        // On a violation, the target still queues a terminate request.
         let _ = raw.target.receive(raw.now, &bytes, &mut server);
         lines.push(('>', bytes));
         let answer = Target::<Server>::transmit(&mut raw.target).take_bytes();
@@ -101,7 +101,7 @@ fn admin_session() -> Vec<(char, Vec<u8>)> {
     lines
 }
 
-/// A stream as PDUs.
+/// Splits a stream into PDUs.
 fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut pdus = Vec::new();
     while !bytes.is_empty() {
@@ -169,7 +169,7 @@ fn tshark_finds_every_pdu_well_formed_and_every_digest_right() {
     }
     let digests = Digests { header: true, data: true };
     let mut admin = admin_session();
-    // The last command is wrong on purpose.
+    // The last command is invalid on purpose, so tshark does not get it.
     admin.truncate(admin.len() - 2);
     for (session, has_digests) in [(io_session(Digests::default()), false), (io_session(digests), true), (admin, false)]
     {
@@ -177,7 +177,7 @@ fn tshark_finds_every_pdu_well_formed_and_every_digest_right() {
             let [kind, malformed, expert, header_digest, data_digest] = &line[..] else { panic!("{line:?}") };
             assert_eq!(*kind, pdu[0].to_string(), "PDU {at}");
             assert_eq!((malformed.as_str(), expert.as_str()), ("", ""), "PDU {at}");
-            // The handshake has no digests; 1 is tshark's "good".
+            // PDUs of the handshake have no digests. A status of 1 is tshark's "good".
             let expected = |is_there: bool| if is_there { "1" } else { "" };
             assert_eq!(header_digest, expected(has_digests && pdu[0] > 3), "PDU {at}");
             assert_eq!(data_digest, expected(has_digests && pdu[3] > 0), "PDU {at}");
@@ -185,7 +185,8 @@ fn tshark_finds_every_pdu_well_formed_and_every_digest_right() {
     }
 }
 
-/// What tshark says of each PDU: its type, what is malformed, other complaints, how header and data digest are.
+/// The output of tshark for each PDU: type, malformed fields, expert messages, status of the header digest and of the
+/// data digest.
 fn tshark(session: &[(char, Vec<u8>)]) -> Vec<Vec<String>> {
     let capture = capture_path();
     let messages = session.iter().map(|(direction, pdu)| (*direction == '>', &pdu[..]));

@@ -1,4 +1,4 @@
-//! Whatever a peer sends, neither side panics, and the server is left with nothing outstanding.
+//! Arbitrary input of a peer causes no panic on either side and leaves no operation of the server outstanding.
 
 use crate::nvme_support::{
     Answers, BLOCK, Cut, Pair, Recorder, Server, admin, connect_config, io,
@@ -20,7 +20,7 @@ fn target_config() -> TargetConfig {
     TargetConfig { in_capsule_bytes: BLOCK as u32, max_h2c_data_bytes: 4096, ..TargetConfig::default() }
 }
 
-/// Changes a stream: bytes overwritten, pieces cut out, doubled or swapped.
+/// Changes a stream: overwrites bytes, removes pieces and inserts copies of pieces.
 fn mutate(u: &mut Unstructured, stream: &mut Vec<u8>) -> Result<()> {
     for _ in 0..u.int_in_range(1..=4)? {
         if stream.is_empty() {
@@ -42,7 +42,7 @@ fn mutate(u: &mut Unstructured, stream: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Cuts a stream into arbitrary pieces.
+/// Splits a stream into arbitrary pieces.
 fn pieces(u: &mut Unstructured, mut stream: &[u8], mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
     while !stream.is_empty() {
         let (piece, rest) = stream.split_at(u.int_in_range(1..=stream.len().min(400))?);
@@ -85,7 +85,7 @@ fn submit_all(pair: &mut Pair<iotax_proto::nvme_tcp::IoQueue>) {
     }
 }
 
-/// The bytes that a host and a target say to each other over an I/O queue after Connect.
+/// The bytes that a host and a target send each other on an I/O queue after Connect.
 fn io_streams(digests: Digests) -> (Vec<u8>, Vec<u8>) {
     let mut server = Server::new();
     let (_session, mut pair) = io_pair(&mut server, digests);
@@ -229,7 +229,7 @@ fn flipped_bit_anywhere_is_noticed_with_digests() {
         let answers = Target::<Server>::transmit(&mut pair.target).take_bytes();
         pair.target.disconnected(Instant(1), &mut server);
         let is_transient = answers.chunks(28).any(|pdu| pdu.first() == Some(&5) && pdu.get(22..24) == Some(&[0x44, 0]));
-        // What a wrong byte of data would have changed is not written.
+        // Corrupted data are not written: each byte of the volume is as before or as in a correct write.
         let is_clean =
             server.volume.iter().zip(&before).all(|(after, before)| matches!(after, 1 | 2 | 0xdd) || after == before);
         assert!(is_clean, "byte {at}");

@@ -1,4 +1,5 @@
-//! The initiator against single PDUs of a controller: data that nobody asked for, answers to no command, wrong digests, silence.
+//! The initiator against single PDUs of a controller: unrequested data, answers to unknown commands, wrong digests, and
+//! silence.
 
 use crate::nvme_support::{BLOCK, Cut, Pair, Server, admin, connect_config, io, raw::pdu};
 use iotax_proto::{
@@ -10,7 +11,7 @@ use iotax_proto::{
     },
 };
 
-/// An I/O queue whose controller the test plays from here on.
+/// An I/O queue. From here on, the test plays its controller.
 fn queue(server: &mut Server, config: &ConnectConfig) -> Pair<IoQueue> {
     // Every write needs an R2T.
     let target = TargetConfig { in_capsule_bytes: 0, ..TargetConfig::default() };
@@ -23,7 +24,7 @@ fn response(cid: CommandId) -> Vec<u8> {
     pdu(kind::RESPONSE, 0, &Cqe { result: 0, sq_head: 0, cid, status: Status::SUCCESS }.encode(), &[])
 }
 
-/// Command and transfer tag, offset and length of C2HData and R2T.
+/// The fields of C2HData and R2T: command ID, transfer tag, offset and length.
 fn body(cid: CommandId, tag: u16, offset: u32, len: u32) -> Vec<u8> {
     [&cid.0.to_le_bytes()[..], &tag.to_le_bytes(), &offset.to_le_bytes(), &len.to_le_bytes(), &[0; 4]].concat()
 }
@@ -40,7 +41,7 @@ fn r2t(cid: CommandId, offset: u32, len: u32) -> Vec<u8> {
 fn pdus_that_fit_no_command_end_the_connection_and_tell_nothing() {
     const LEN: u32 = BLOCK as u32;
     let last = flags::LAST | flags::SUCCESS;
-    // Command 0 is a read, 1 a write, 2 a flush; 3 is not outstanding.
+    // Command 0 is a read, 1 a write and 2 a flush; 3 is not outstanding.
     let cases = [
         ("data beyond the read", c2h_data(last, CommandId(0), 0, LEN + 4, BLOCK + 4)),
         ("data behind a gap", c2h_data(flags::LAST, CommandId(0), 4, 4, 4)),
@@ -103,7 +104,7 @@ fn response_and_r2t_cannot_come_twice() {
 #[test]
 fn wrong_digests_fail_the_read_or_the_connection() {
     let config = ConnectConfig { digests: Digests { header: true, data: true }, ..connect_config() };
-    // From the end: the data digest, which spoils the read alone, and the header, which ends the connection.
+    // Change a byte of the data digest, which only fails the read, or of the header, which ends the connection.
     for (at_data, is_fatal) in [(true, false), (false, true)] {
         let mut server = Server::new();
         let mut pair = queue(&mut server, &config);

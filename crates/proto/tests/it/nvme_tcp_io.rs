@@ -1,4 +1,4 @@
-//! What the target answers to I/O commands and to data PDUs, right and wrong.
+//! The target's answers to correct and wrong I/O commands and data PDUs.
 
 use crate::nvme_support::{
     Answers, BLOCK, BLOCKS, Server,
@@ -26,7 +26,7 @@ fn config() -> TargetConfig {
     }
 }
 
-/// A server, an admin queue that keeps the controller, and an I/O queue.
+/// A server, an admin queue that keeps the controller alive, and an I/O queue.
 fn queue() -> (Server, Raw, Raw) {
     let mut server = Server::new();
     let (admin, cntlid) = Raw::admin(&mut server, &config());
@@ -253,7 +253,8 @@ fn more_commands_than_entries_end_the_connection() {
 
 #[test]
 fn data_pdus_that_no_r2t_asked_for_end_the_connection() {
-    // CID and TTAG to add to the right ones, offset, last, length, status and information of the terminate request.
+    // Amounts added to the correct CID and TTAG; offset, last flag and length; status and information of the terminate
+    // request.
     let cases: [(u16, u16, u32, bool, usize, Fes, u32); 7] = [
         (1, 0, 0, false, 4096, Fes::InvalidHeaderField, 8),
         (0, 1, 0, false, 4096, Fes::InvalidHeaderField, 10),
@@ -271,7 +272,7 @@ fn data_pdus_that_no_r2t_asked_for_end_the_connection() {
         assert_eq!((term.status, term.information), (status as u16, information), "{cid} {ttag} {offset} {len}");
         assert_eq!((server.outstanding(), server.aborted.len()), (0, 1));
     }
-    // Data of an in-capsule write, and more than the R2T asked for.
+    // The data of a write that needs only in-capsule data, and more data than the R2T requested.
     let (mut server, _admin, mut io) = queue();
     let r2t = io.one(&mut server, &transfer(nvm::WRITE, CommandId(77), 8, 2), &[]).r2t();
     let (term, _) = io.send_fatal(&mut server, &h2c_data(CommandId(77), r2t.ttag, 0, true, &[0; 1028]));

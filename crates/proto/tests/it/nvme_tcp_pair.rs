@@ -1,4 +1,4 @@
-//! The two machines against each other: whole sessions, at every split of the byte stream.
+//! The initiator against the target: whole sessions, with the byte stream split at every position.
 
 use crate::nvme_support::{Answers, BLOCK, BLOCKS, Cut, Pair, Server, admin, connect_config, connect_with, io};
 use iotax_proto::{
@@ -6,7 +6,8 @@ use iotax_proto::{
     nvme_tcp::{IoQueue, TargetConfig, pdu::Digests},
 };
 
-/// Small enough that writes of two blocks and more need an R2T, and more than one H2CData PDU from nine blocks on.
+/// Limits so small that a write of two or more blocks needs an R2T, and a write of nine or more blocks also needs more
+/// than one H2CData PDU.
 fn small_target() -> TargetConfig {
     TargetConfig {
         in_capsule_bytes: BLOCK as u32,
@@ -28,7 +29,7 @@ fn read(block: u64, blocks: u32) -> Io {
     Io::Read { offset: block * BLOCK as u64, len: blocks * BLOCK as u32 }
 }
 
-/// Everything an I/O queue can do, then an orderly end.
+/// Does everything that an I/O queue can do and then disconnects.
 fn io_session(server: &mut Server, pair: &mut Pair<IoQueue>) {
     let (small, large) = (pattern(1, 1), pattern(9, 2));
     let now = pair.now;
@@ -106,7 +107,7 @@ fn io_session_survives_every_split() {
             at += 1;
         }
         assert!(longest > 5000, "the session is longer than that");
-        // Each split within the data of the two writes, where no digest is over them.
+        // The memory is named once for each split within the data of the two writes, if no digest covers the data.
         assert_eq!(named, if in_place && !digests.data { 10 * BLOCK } else { 0 }, "{digests:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! What an honest peer would have said, spoiled and cut up at random.
+//! The bytes of a correct peer, corrupted at random and split at random.
 
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 
-/// Some bytes are changed, dropped or doubled.
+/// Changes, removes or inserts some bytes, or truncates the stream.
 pub(crate) fn spoil(u: &mut Unstructured<'_>, honest: &[u8]) -> Arbitrary<Vec<u8>> {
     let mut bytes = honest.to_vec();
     for _ in 0..u.int_in_range(1..=8)? {

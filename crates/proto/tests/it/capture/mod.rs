@@ -1,4 +1,5 @@
-//! What tests of the bytes on the wire share: sessions kept as text, and capture files for a decoder of others (tshark).
+//! Helpers for tests of the bytes on the wire: sessions stored as text, and capture files for an independent decoder
+//! (tshark).
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 /// A message: whether the initiator sent it, and its bytes.
 pub(crate) type Message = (bool, Vec<u8>);
 
-/// Cuts what was sent into messages; `len` says how long the one is that some bytes begin with.
+/// Splits the bytes that were sent into messages. `len` returns the length of the message at the start of its argument.
 pub(crate) fn messages(order: &[Message], len: impl Fn(&[u8]) -> usize) -> Vec<Message> {
     let mut messages = Vec::new();
     for (from_initiator, bytes) in order {
@@ -26,8 +27,9 @@ pub(crate) fn messages(order: &[Message], len: impl Fn(&[u8]) -> usize) -> Vec<M
     messages
 }
 
-/// A session is the one kept in `data/{name}`: a message a line, `>` to the target and `<` to the initiator, each under its
-/// description. `IOTAX_RECORD=1` records it anew; look at the difference before keeping it.
+/// Asserts that a session equals the one stored in `data/{name}`. That file has one line per message, `>` to the target
+/// and `<` to the initiator, each below its description. `IOTAX_RECORD=1` writes the file anew; check the difference
+/// before you commit it.
 pub(crate) fn assert_kept(name: &str, session: &[Message], describe: impl Fn(&[u8]) -> String) {
     let mut text = String::new();
     for (from_initiator, bytes) in session {
@@ -48,15 +50,15 @@ pub(crate) fn assert_kept(name: &str, session: &[Message], describe: impl Fn(&[u
     assert_eq!(text.lines().count(), kept.lines().count());
 }
 
-/// Of a capture file that no other test writes, of this process or another.
+/// The path of a capture file that no other test writes, neither in this process nor in another.
 pub(crate) fn capture_path() -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("iotax-{}-{number}.pcap", std::process::id()))
 }
 
-/// What tshark reads in a session of a connection to `port`, decoded as `protocol`: a line a message, a column a field.
-/// `None` where it is not installed.
+/// Decodes a session on a connection to `port` with tshark as `protocol`: one line per message, one column per field.
+/// Returns `None` if tshark is not installed.
 pub(crate) fn decoded(port: u16, protocol: &str, session: &[Message], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if Command::new("tshark").arg("--version").output().is_err() {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI needs tshark");
@@ -92,8 +94,8 @@ pub(crate) fn number(column: &str) -> Option<u32> {
     first.strip_prefix("0x").map_or_else(|| first.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok())
 }
 
-/// A pcap file of one TCP connection over IPv4, without links' headers: a segment for each message, which says whether it
-/// came from the client.
+/// A pcap file of one TCP connection over IPv4, without link-layer headers. It has one segment per message; the `bool`
+/// of a message is true if the client sent it.
 pub(crate) fn pcap<'a>(port: u16, messages: impl IntoIterator<Item = (bool, &'a [u8])>) -> Vec<u8> {
     const MAGIC: u32 = 0xa1b2_c3d4;
     const VERSION: u32 = 4 << 16 | 2;
@@ -104,7 +106,7 @@ pub(crate) fn pcap<'a>(port: u16, messages: impl IntoIterator<Item = (bool, &'a 
         file.extend(word.to_le_bytes());
     }
     let ends = [(1, 40_000), (2, port)];
-    // Sequence numbers of client and server.
+    // Sequence numbers of the client and of the server.
     let mut sent = [1_u32, 1];
     for (time, (from_client, message)) in messages.into_iter().enumerate() {
         let (from, to) = if from_client { (0, 1) } else { (1, 0) };

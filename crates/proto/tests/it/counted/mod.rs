@@ -1,4 +1,5 @@
-//! What tests of allocation share: an allocator that counts, a cell for one thread, a volume, and I/O between two machines.
+//! Helpers for tests of allocation: an allocator that counts, a cell for one thread, a volume, and a pair of initiator
+//! and target.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 use std::{
@@ -51,7 +52,8 @@ impl<T> Shared<T> for Local<T> {
     }
 }
 
-/// A volume that is one payload; an operation's offset is kept in its slot. `export`: what a protocol shows it as.
+/// A volume that is one payload. The offset of each operation is stored at its ID. `export` is the protocol's view of
+/// it.
 pub struct Volume<E> {
     bytes: Payload,
     offsets: [u64; 512],
@@ -118,7 +120,7 @@ impl InitiatorEvents for Events {
     fn closed(&mut self, _now: Instant) {}
 }
 
-/// Two machines and what is between them.
+/// An initiator and a target, and the bytes between them.
 pub struct Pair<I, T, E> {
     initiator: I,
     target: T,
@@ -139,7 +141,8 @@ impl<I: Initiator, T: Target<Volume<E>>, E> Pair<I, T, E> {
         self
     }
 
-    /// Carries bytes until neither says anything: in pieces as a socket gives them, most of which end within a message.
+    /// Carries bytes until neither side sends any. It delivers them in pieces, as a socket does; most pieces end within
+    /// a message.
     fn turn(&mut self) {
         const PIECE: usize = 5000;
         while !self.initiator.transmit().is_empty() {
@@ -154,7 +157,8 @@ impl<I: Initiator, T: Target<Volume<E>>, E> Pair<I, T, E> {
         }
     }
 
-    /// Once the first rounds have brought queues and buffers to their size, reads, writes and flushes allocate nothing.
+    /// Asserts that reads, writes and flushes allocate nothing after the first rounds, in which queues and buffers grow
+    /// to their final size.
     pub fn assert_nothing_is_allocated(mut self) {
         let data = Payload::from_vec(vec![7; 65536]);
         let depth = self.initiator.credits().min(32) as u32;
@@ -181,7 +185,7 @@ impl<I: Initiator, T: Target<Volume<E>>, E> Pair<I, T, E> {
     }
 }
 
-/// Takes what is queued into `wire`, whose memory is kept.
+/// Moves the queued bytes into `wire`, whose memory is reused.
 fn carry(transmit: &mut Transmit, wire: &mut Vec<u8>) {
     wire.clear();
     for chunk in transmit.chunks() {

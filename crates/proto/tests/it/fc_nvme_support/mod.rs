@@ -1,4 +1,4 @@
-//! An FC-NVMe initiator and a target joined by queues: bytes are delivered in pieces of a chosen size, time is virtual.
+//! An FC-NVMe initiator and a target joined by queues. Bytes are delivered in pieces of a chosen size; time is virtual.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 use iotax_proto::{
@@ -37,10 +37,10 @@ pub struct Pair {
     pub target: Connection,
     pub server: Server,
     pub events: Recorder,
-    /// All that was sent by each side.
+    /// All bytes that each side sent.
     pub to_target: Vec<u8>,
     pub to_initiator: Vec<u8>,
-    /// The same in the order of sending: whether the initiator sent it, and what.
+    /// The same bytes in the order of sending; true if the initiator sent them.
     pub order: Vec<(bool, Vec<u8>)>,
     cut: Cut,
 }
@@ -68,7 +68,7 @@ impl Pair {
         pair
     }
 
-    /// Gives the target what the initiator has to send.
+    /// Delivers to the target what the initiator has queued. Returns true if there was anything.
     pub fn send(&mut self) -> Result<bool, Violation> {
         let out = self.initiator.transmit().take_bytes();
         for piece in cut(&out, self.cut, self.to_target.len()) {
@@ -80,7 +80,7 @@ impl Pair {
         Ok(moved)
     }
 
-    /// Carries bytes both ways until nothing moves.
+    /// Carries bytes both ways until neither side sends any.
     pub fn run(&mut self) -> Result<(), Violation> {
         loop {
             let mut moved = self.send()?;
@@ -101,7 +101,8 @@ impl Pair {
         }
     }
 
-    /// As `run`; then lets time pass to the next timer, and again, until `is_done` or an hour went by.
+    /// Calls `run`, lets time pass to the next timer, and repeats that until `is_done`. Panics after an hour of virtual
+    /// time.
     pub fn run_until(&mut self, is_done: impl Fn(&Self) -> bool) -> Result<(), Violation> {
         loop {
             self.run()?;
@@ -121,7 +122,7 @@ impl Pair {
         self.initiator.submit(self.now, tag, io).expect("an I/O that may be submitted");
     }
 
-    /// Does one I/O and gives what came of it.
+    /// Does one I/O and returns its result.
     pub fn io(&mut self, tag: Tag, io: Io) -> Result<Vec<u8>, IoError> {
         self.events.data.remove(&tag);
         self.initiator_submits(tag, io);

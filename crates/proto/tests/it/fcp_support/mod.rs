@@ -1,4 +1,4 @@
-//! An FCP initiator and a target joined by queues: bytes are delivered in pieces of a chosen size, time is virtual.
+//! An FCP initiator and a target joined by queues. Bytes are delivered in pieces of a chosen size; time is virtual.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub const INITIATOR: PortName = PortName(0x3000_0001_0000_0001);
 pub const TARGET: PortName = PortName(0x3000_0002_0000_0001);
 pub const NODE: PortName = PortName(0x3000_0002_0000_0000);
 
-/// The volume in memory as one target port.
+/// The volume in memory behind one target port.
 pub struct FcBackend {
     pub memory: MemoryBackend,
     pub logins: Rc<Local<Logins>>,
@@ -87,10 +87,10 @@ pub struct Pair {
     pub target: Connection,
     pub backend: FcBackend,
     pub events: Recorder,
-    /// All that was sent by each side.
+    /// All bytes that each side sent.
     pub to_target: Vec<u8>,
     pub to_initiator: Vec<u8>,
-    /// The same in the order of sending: whether the initiator sent it, and what.
+    /// The same bytes in the order of sending; true if the initiator sent them.
     pub order: Vec<(bool, Vec<u8>)>,
     cut: Cut,
 }
@@ -119,7 +119,7 @@ impl Pair {
         pair
     }
 
-    /// Carries bytes both ways until nothing moves.
+    /// Carries bytes both ways until neither side sends any.
     pub fn run(&mut self) -> Result<(), Violation> {
         loop {
             let out = self.initiator.transmit().take_bytes();
@@ -146,7 +146,7 @@ impl Pair {
         }
     }
 
-    /// Does one I/O and gives what came of it.
+    /// Does one I/O and returns its result.
     pub fn io(&mut self, tag: Tag, io: Io) -> Result<Vec<u8>, IoError> {
         self.events.data.remove(&tag);
         self.initiator.submit(self.now, tag, io).expect("an I/O that may be submitted");

@@ -1,4 +1,4 @@
-//! A server of one volume in memory.
+//! A server with one volume in memory.
 
 use std::{
     cell::{Cell, RefCell},
@@ -35,25 +35,25 @@ impl<T> Shared<T> for Local<T> {
 
 pub type Completion = (IoId, Result<Option<Payload>, UnitError>);
 
-/// One volume, one target, everybody welcome unless told otherwise.
+/// A backend with one volume and one target. By default it lets every initiator log in.
 pub struct MemoryBackend {
     pub bytes: Vec<u8>,
     pub auth: AuthPolicy,
     pub discovery_auth: AuthPolicy,
     pub targets: Vec<DiscoveredTarget>,
     pub refusal: Option<LoginRefusal>,
-    /// Operations are queued and completed later, instead of being done at once.
+    /// Operations are queued and completed later; otherwise they are done at once.
     pub queues: bool,
     pub device: Rc<Local<Device>>,
     pub sessions: Rc<Local<Sessions>>,
     pub staged: BTreeMap<IoId, (UnitOp, Payload)>,
-    /// Names the memory of data that come, and how often it did.
+    /// Whether the backend names the memory of incoming data, and how often it did.
     pub in_place: bool,
     pub named: Cell<usize>,
     pub queued: VecDeque<Completion>,
     pub random: Cell<u8>,
     pub aborted: Vec<IoId>,
-    /// Operations aborted go on, and end when the test drops these.
+    /// Aborted operations continue until the test drops these endings.
     pub lingering: Option<Vec<Ending>>,
     pub notified: u32,
 }
@@ -86,7 +86,7 @@ impl MemoryBackend {
         self.queued.pop_front()
     }
 
-    /// Operations that are neither done nor given up.
+    /// Number of operations that are neither done nor aborted.
     pub fn open_operations(&self) -> usize {
         self.staged.len() + self.queued.len()
     }

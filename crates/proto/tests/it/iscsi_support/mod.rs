@@ -1,4 +1,4 @@
-//! An initiator and a target joined by queues: bytes are delivered in pieces of a chosen size, time is virtual.
+//! An initiator and a target joined by queues. Bytes are delivered in pieces of a chosen size; time is virtual.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 pub mod backend;
@@ -17,7 +17,7 @@ pub use peer::Peer;
 pub const INITIATOR: &str = "iqn.2026-11.io.iotax:initiator";
 pub const TARGET: &str = "iqn.2026-11.io.iotax:volume";
 
-/// What an initiator told.
+/// Records the events of an initiator.
 #[derive(Debug, Default)]
 pub struct Recorder {
     pub ready: Option<Geometry>,
@@ -47,14 +47,14 @@ impl InitiatorEvents for Recorder {
     }
 }
 
-/// How bytes are cut on their way.
+/// How the byte streams are split for delivery.
 #[derive(Clone, Copy, Debug)]
 pub enum Cut {
     /// Everything queued arrives at once.
     Whole,
-    /// In pieces of so many bytes.
+    /// Into pieces of this many bytes.
     Every(usize),
-    /// The whole stream in two: at this byte of each direction's stream.
+    /// Into two pieces, at this byte of each direction's stream.
     At(usize),
 }
 
@@ -64,10 +64,10 @@ pub struct Pair {
     pub target: target_side::Connection,
     pub backend: MemoryBackend,
     pub events: Recorder,
-    /// All that was sent by each side, kept for golden vectors.
+    /// All bytes that each side sent, for golden vectors.
     pub to_target: Vec<u8>,
     pub to_initiator: Vec<u8>,
-    /// The same in the order of sending: whether the initiator sent it, and what.
+    /// The same bytes in the order of sending; true if the initiator sent them.
     pub order: Vec<(bool, Vec<u8>)>,
     cut: Cut,
 }
@@ -88,7 +88,7 @@ impl Pair {
         }
     }
 
-    /// A pair that is logged in and ready, with the same wishes on the initiator's side as given.
+    /// A pair that is logged in and ready. The initiator negotiates with `wishes`.
     pub fn ready(wishes: Wishes, target: target_side::Config, backend: MemoryBackend, cut: Cut) -> Self {
         let mut pair = Self::new(config(wishes), target, backend, cut);
         pair.run().expect("login");
@@ -96,7 +96,7 @@ impl Pair {
         pair
     }
 
-    /// Carries bytes both ways until nothing moves.
+    /// Carries bytes both ways until neither side sends any.
     pub fn run(&mut self) -> Result<(), Violation> {
         loop {
             let out = self.initiator.transmit().take_bytes();
@@ -123,7 +123,7 @@ impl Pair {
         }
     }
 
-    /// Does one I/O and gives what came of it.
+    /// Does one I/O and returns its result.
     pub fn io(&mut self, tag: Tag, io: Io) -> Result<Vec<u8>, IoError> {
         self.events.data.remove(&tag);
         self.initiator.submit(self.now, tag, io).expect("an I/O that may be submitted");
@@ -143,7 +143,7 @@ impl Pair {
         self.io(tag, Io::Read { offset, len: len as u32 }).expect("a read")
     }
 
-    /// Header of the last PDU that the target sent, on a connection without digests.
+    /// The header of the last PDU that the target sent. The connection must have no digests.
     pub fn last_of_target(&self) -> Bhs {
         let mut rest = &self.to_initiator[..];
         loop {
@@ -167,7 +167,7 @@ pub fn config(wishes: Wishes) -> initiator::Config {
     initiator::Config { wishes, queue_depth: 32, ..initiator::Config::new(INITIATOR, TARGET, 0) }
 }
 
-/// Cuts `bytes`, of which the first is byte `done` of its stream.
+/// Splits `bytes`. Their first byte is byte `done` of the stream.
 pub fn cut(cut: Cut, done: usize, bytes: &[u8]) -> Vec<&[u8]> {
     match cut {
         Cut::Whole => vec![bytes],
@@ -179,7 +179,7 @@ pub fn cut(cut: Cut, done: usize, bytes: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Bytes that differ from place to place.
+/// Bytes that depend on their position and on `seed`.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(31).wrapping_add(at >> 8).wrapping_add(seed * 7)) as u8).collect()
 }

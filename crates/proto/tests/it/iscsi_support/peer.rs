@@ -1,4 +1,4 @@
-//! An initiator made of single PDUs, for what a good initiator never sends.
+//! An initiator that sends single PDUs, including those that a correct initiator never sends.
 
 use iotax_proto::{
     Instant, Target, Transmit, Violation,
@@ -22,13 +22,13 @@ pub struct Peer {
     pub backend: MemoryBackend,
     pub sender: Sender,
     pub framer: Framer,
-    /// Of the next command.
+    /// CmdSN of the next command.
     pub cmd_sn: u32,
     pub isid: [u8; 6],
 }
 
 impl Peer {
-    /// Connected, nothing said.
+    /// A connection on which nothing has been sent yet.
     pub fn new(config: Config, backend: MemoryBackend) -> Self {
         let now = Instant(0);
         Self {
@@ -42,7 +42,7 @@ impl Peer {
         }
     }
 
-    /// Logged in with one request of these operational keys.
+    /// A connection that has logged in with one request that contains these operational keys.
     pub fn logged_in(config: Config, backend: MemoryBackend, keys: &[(&str, &str)]) -> Self {
         let mut peer = Self::new(config, backend);
         let (response, _) = peer.login(keys);
@@ -58,7 +58,7 @@ impl Peer {
         self.say(request, &all)
     }
 
-    /// Sends a login and waits for no answer.
+    /// Sends a Login Request and does not wait for the response.
     pub fn ask_login(&mut self) {
         let request = self.login_request(stage::OPERATIONAL, stage::FULL_FEATURE);
         let keys = format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0");
@@ -78,11 +78,11 @@ impl Peer {
         }
     }
 
-    /// Sends a Login Request and gives the response with its text, pairs apart by spaces.
+    /// Sends a Login Request. Returns the response and its text, with spaces between the pairs.
     pub fn say(&mut self, request: LoginRequest, keys: &[(&str, &str)]) -> (LoginResponse, String) {
         let text: Vec<_> = keys.iter().flat_map(|(key, value)| [*key, "=", *value, "\0"]).collect();
         let text = text.concat();
-        // A refusal is a violation for the driver, and a response for the peer.
+        // For a refused login, the driver gets a violation and the peer gets a response.
         let _ = self.send(request.encode(), text.as_bytes());
         let [(bhs, text)] = &self.answers()[..] else { panic!("one response a request") };
         let pairs = text::pairs(text).unwrap();
@@ -90,7 +90,7 @@ impl Peer {
         (LoginResponse::parse(bhs), text.join(" "))
     }
 
-    /// Delivers a PDU: its header, and then the rest, where that belongs if the backend names its memory.
+    /// Delivers a PDU: first its header, then the rest. The rest goes to its place in memory if the backend names one.
     pub fn send(&mut self, bhs: Bhs, data: &[u8]) -> Result<(), Violation> {
         let mut transmit = Transmit::default();
         self.sender.bytes(&mut transmit, bhs, data);
@@ -100,7 +100,7 @@ impl Peer {
         give(&mut self.target, self.now, rest, &mut self.backend)
     }
 
-    /// The PDUs that the target has sent since.
+    /// The PDUs that the target sent since the last call.
     pub fn answers(&mut self) -> Vec<(Bhs, Vec<u8>)> {
         let bytes = Target::<MemoryBackend>::transmit(&mut self.target).take_bytes();
         let mut input = &bytes[..];
@@ -115,7 +115,7 @@ impl Peer {
         answers
     }
 
-    /// Delivers a PDU and gives the only answer.
+    /// Delivers a PDU and returns its only answer.
     pub fn ask(&mut self, bhs: Bhs, data: &[u8]) -> (Bhs, Vec<u8>) {
         self.send(bhs, data).unwrap();
         let mut answers = self.answers();
@@ -128,7 +128,7 @@ impl Peer {
         self.cmd_sn - 1
     }
 
-    /// Takes the unit attention conditions that a new session finds.
+    /// Clears the unit attention conditions of a new session.
     pub fn clear_attentions(&mut self) {
         for itt in 0..16 {
             let test =
@@ -141,7 +141,7 @@ impl Peer {
         panic!("unit attention conditions end");
     }
 
-    /// WRITE (10) of `blocks` at LBA 0, its lengths left to the caller.
+    /// WRITE (10) of `blocks` at LBA 0. The caller chooses the expected data length.
     pub fn write_command(&mut self, itt: TaskTag, blocks: u16, expected_data_len: u32) -> ScsiCommand {
         let mut command = self.command(itt, &[0x2a], expected_data_len);
         command.cdb[7..9].copy_from_slice(&blocks.to_be_bytes());

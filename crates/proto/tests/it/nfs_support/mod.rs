@@ -1,5 +1,5 @@
 //! A server with one flat export, a mount, and the wire between them.
-#![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
+#![allow(dead_code, unreachable_pub)] // Each test file uses only some of these items.
 
 pub mod server;
 
@@ -20,7 +20,7 @@ use iotax_proto::{
 pub use crate::in_place::give;
 use server::Server;
 
-/// What the mount told.
+/// Records the events of the mount.
 #[derive(Debug, Default)]
 pub struct Log {
     pub geometry: Option<Geometry>,
@@ -62,14 +62,14 @@ pub struct Pair<I = Mount, T = Connection> {
     pub server: Server,
     pub log: Log,
     pub step: usize,
-    /// Cuts records of both sides into fragments of so many bytes.
+    /// Splits the records of both sides into fragments of this many bytes.
     pub fragment: Option<usize>,
-    /// Everything that went over the wire.
+    /// All bytes that each side received.
     pub to_server: Vec<u8>,
     pub to_client: Vec<u8>,
 }
 
-/// How a target serves.
+/// The configuration of a target.
 pub fn served() -> target_side::Config {
     target_side::Config::new(Handles::new([9; 32]))
 }
@@ -99,7 +99,7 @@ impl Pair<v41::initiator::Client, v41::target_side::Connection> {
     }
 }
 
-/// As `config`, of version 4.1.
+/// Like `config`, for version 4.1.
 pub fn config_41() -> v41::initiator::Config {
     v41::initiator::Config {
         file: "/export/volume".into(),
@@ -109,12 +109,12 @@ pub fn config_41() -> v41::initiator::Config {
     }
 }
 
-/// A version of NFS, as its tests use it.
+/// A version of NFS that the tests use.
 pub trait Version {
     type Initiator: Initiator;
     type Target: Target<Server>;
 
-    /// Both sides, not yet acquainted.
+    /// Both sides, before they have exchanged any bytes.
     fn pair(server: Server) -> Pair<Self::Initiator, Self::Target>;
 }
 
@@ -140,7 +140,7 @@ impl Version for V41 {
 }
 
 impl<I: Initiator, T: Target<Server>> Pair<I, T> {
-    /// Two machines at the beginning of time.
+    /// A mount and a connection at time zero.
     pub fn of(mount: I, connection: T, server: Server) -> Self {
         Self {
             now: Instant::default(),
@@ -155,7 +155,7 @@ impl<I: Initiator, T: Target<Server>> Pair<I, T> {
         }
     }
 
-    /// Carries bytes both ways, and lets the server finish what it queued, until nothing moves.
+    /// Carries bytes both ways and completes the server's queued operations, until nothing is left to do.
     pub fn run(&mut self) -> Result<(), Violation> {
         loop {
             self.now = Instant(self.now.0 + 1000);
@@ -185,33 +185,33 @@ impl<I: Initiator, T: Target<Server>> Pair<I, T> {
         self
     }
 
-    /// Lets time pass to the mount's next wake-up.
+    /// Lets time pass to the mount's next timer.
     pub fn wake(&mut self) -> Result<(), Violation> {
         self.now = self.now.max(self.mount.poll_timeout().expect("something to wait for"));
         self.mount.handle_timeout(self.now, &mut self.log)
     }
 }
 
-/// The session of the first SEQUENCE that a client sent.
+/// The session ID of the first SEQUENCE that a client sent.
 pub fn session_of(to_server: &[u8]) -> v41::SessionId {
     let number = (v41::OpCode::Sequence as u32).to_be_bytes();
     let at = to_server.windows(4).position(|window| window == number).expect("a SEQUENCE");
     v41::SessionId(to_server[at + 4..at + 20].try_into().expect("16 bytes"))
 }
 
-/// Where what the last operation of this kind gave begins.
+/// The offset of the result of the last successful operation `code`.
 fn result_at(to_client: &[u8], code: v41::OpCode) -> usize {
     let done = [(code as u32).to_be_bytes(), [0; 4]].concat();
     to_client.windows(8).rposition(|window| window == done).expect("it was done") + 8
 }
 
-/// What OPEN's GETFH gave: the last handle in what came.
+/// The file handle that the last GETFH returned, which is that of the opened file.
 pub fn handle_of(to_client: &[u8]) -> Vec<u8> {
     let at = result_at(to_client, v41::OpCode::GetFh);
     to_client[at + 4..][..word(to_client, at) as usize].to_vec()
 }
 
-/// What the last OPEN gave.
+/// The state ID that the last OPEN returned.
 pub fn state_of(to_client: &[u8]) -> v41::StateId {
     let at = result_at(to_client, v41::OpCode::Open);
     v41::StateId { seqid: word(to_client, at), other: to_client[at + 4..at + 16].try_into().expect("12 bytes") }
@@ -221,7 +221,7 @@ pub fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// A COMPOUND of minor version 1, as a record without its mark's length.
+/// A COMPOUND of minor version 1, as a record whose mark has no length yet.
 pub fn compound(xid: u32, tag: &[u8], operations: &[v41::Operation<'_>]) -> Encoder {
     compound_of_minor(1, xid, tag, operations)
 }
@@ -237,7 +237,7 @@ pub fn compound_of_minor(minor: u32, xid: u32, tag: &[u8], operations: &[v41::Op
     call
 }
 
-/// The same records in fragments of `len` bytes.
+/// The same records, split into fragments of `len` bytes.
 pub fn refragment(bytes: Vec<u8>, len: Option<usize>) -> Vec<u8> {
     let Some(len) = len else { return bytes };
     let mut rest = &bytes[..];
@@ -256,7 +256,7 @@ pub fn refragment(bytes: Vec<u8>, len: Option<usize>) -> Vec<u8> {
     out
 }
 
-/// Bytes that differ from place to place.
+/// Bytes that depend on their position and on `seed`.
 pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed).collect()
 }

@@ -1,4 +1,4 @@
-//! A server with one export whose directory is flat and whose files are of fixed size.
+//! A server with one export: one flat directory of files with fixed size.
 
 use std::{cell::Cell, collections::HashMap, rc::Rc};
 
@@ -16,10 +16,10 @@ use iotax_proto::{
 };
 
 const ROOT: u64 = 1;
-/// Of its files.
+/// Size of the blocks that are data or a hole.
 pub const HOLE_BYTES: usize = 512;
 
-/// Files by number less two.
+/// The files of the export. The number of a file is its index plus 2.
 #[derive(Default)]
 pub struct Directory {
     files: Vec<(Vec<u8>, Rc<HeapRegion>)>,
@@ -30,22 +30,22 @@ pub struct Server {
     pub directory: Directory,
     state: ServerState,
     pub verifier: [u8; 8],
-    /// Operations are `Queued` and done by `finish_queued`.
+    /// Operations are queued, and `finish_queued` returns their results.
     pub queues: bool,
     queued: Vec<(IoId, Result<Option<Payload>, UnitError>)>,
     writes: HashMap<IoId, (UnitId, u64, Payload)>,
-    /// Names the memory of data that come, and how often it did.
+    /// Whether the backend names the memory of incoming data, and how often it did.
     pub in_place: bool,
     pub named: Cell<usize>,
-    /// What the next operation is answered with instead.
+    /// The error with which the next operation fails.
     pub error: Option<UnitError>,
     pub access: Option<ExportAccess>,
-    /// Every operation that was started.
+    /// All operations that were started.
     pub started: Vec<UnitOp>,
     pub aborted: Vec<IoId>,
-    /// READ gives at most so many bytes.
+    /// READ returns at most this many bytes.
     pub read_limit: Option<usize>,
-    /// Its files have holes.
+    /// The files have holes.
     pub is_ordinary: bool,
 }
 
@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// Forgets all clients, and has another verifier.
+    /// Forgets all clients and changes the verifier, as after a restart.
     pub fn restart(&mut self) {
         self.state = ServerState::default();
         self.verifier = *b"boot two";

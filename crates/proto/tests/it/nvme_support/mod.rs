@@ -1,4 +1,5 @@
-//! A server in memory, a recorder of what an initiator tells, and two machines joined by queues and virtual time.
+//! A server in memory, a recorder of an initiator's events, and an initiator and a target joined by queues, in virtual
+//! time.
 #![allow(dead_code, unreachable_pub, clippy::expect_used)]
 
 pub mod raw;
@@ -40,12 +41,12 @@ impl Shared<Subsystem> for Local {
     }
 }
 
-/// How the backend answers.
+/// When the backend completes operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// Within `start` or `finish`.
+    /// In `start` or `finish`.
     AtOnce,
-    /// Queued; `Server::complete_all` gives the results.
+    /// Later: the operations are queued, and `Server::complete_all` completes them.
     Later,
 }
 
@@ -58,27 +59,27 @@ pub struct Server {
     pub log: DiscoveryLog,
     pub answers: Answers,
     pub read_only: bool,
-    /// What hosts must prove.
+    /// The authentication that hosts must pass.
     pub auth: Option<Policy>,
-    /// Arithmetic that waits to be done, where it is not done at once.
+    /// Computations of the authentication that wait for the test; with `None` they are done at once.
     pub works: Option<Vec<Work>>,
     drawn: u8,
     pub fails_with: Option<UnitError>,
-    /// Operations that take data, and what came so far.
+    /// Operations that take data, and the data received so far.
     taking: BTreeMap<IoId, (UnitOp, Payload, usize)>,
-    /// Names the memory of data that come, and how often it did.
+    /// Whether the backend names the memory of incoming data, and how often it did.
     pub in_place: bool,
     pub named: Cell<usize>,
     pub queued: Vec<(IoId, Result<Option<Payload>, UnitError>)>,
     pub aborted: Vec<IoId>,
-    /// Where there is one, what is aborted goes on for as long as its ending stays in there.
+    /// If there is a list, aborted operations continue until the test drops their endings.
     pub lingering: Option<Vec<Ending>>,
     pub durable_ops: usize,
-    /// Its target port, where it is reached over Fibre Channel.
+    /// The target port, for hosts over Fibre Channel.
     pub port: FibreChannelPort,
 }
 
-/// The logins of a target port, and what its server is told.
+/// The logins of a target port, the refusal of logins, and the number of notifications of its server.
 #[derive(Default)]
 pub struct FibreChannelPort {
     pub logins: Rc<LocalLogins>,
@@ -134,7 +135,7 @@ impl Server {
         }
     }
 
-    /// Operations that wait for data or for their completion.
+    /// Number of operations that wait for data or for their completion.
     pub fn outstanding(&self) -> usize {
         self.taking.len() + self.queued.len()
     }
@@ -301,7 +302,7 @@ impl NvmeBackend for Server {
     }
 }
 
-/// What an initiator told.
+/// Records the events of an initiator.
 #[derive(Debug, Default)]
 pub struct Recorder {
     pub geometry: Option<Geometry>,
@@ -311,7 +312,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The result of that tag's command, taken.
+    /// Removes and returns the result of the command with this tag.
     pub fn take(&mut self, tag: Tag) -> Result<Vec<u8>, IoError> {
         let at = self.completions.iter().position(|(completed, _)| *completed == tag).expect("a completion");
         let (_, result) = self.completions.remove(at);
@@ -341,28 +342,28 @@ impl InitiatorEvents for Recorder {
     }
 }
 
-/// How the bytes of each direction are cut on their way.
+/// How the byte stream of each direction is split for delivery.
 #[derive(Clone, Copy, Debug)]
 pub enum Cut {
-    /// As they were sent.
+    /// Not at all: as they were sent.
     Never,
-    /// Once, before this byte of the direction's stream.
+    /// Once, before this byte of the stream.
     At(usize),
     /// Into pieces of this length.
     Pieces(usize),
 }
 
-/// An initiator and a target's connection, joined.
+/// An initiator and a connection of the target, joined.
 pub struct Pair<I: Initiator> {
     pub host: I,
     pub target: TargetQueue,
     pub events: Recorder,
     pub now: Instant,
     pub cut: Cut,
-    /// Everything that was sent, by direction.
+    /// All bytes that were sent, by direction.
     pub to_target: Vec<u8>,
     pub to_host: Vec<u8>,
-    /// The same in the order of sending: `>` to the target, `<` to the host.
+    /// The same bytes in the order of sending: `>` to the target, `<` to the host.
     pub wire: Vec<(char, Vec<u8>)>,
 }
 
@@ -381,7 +382,7 @@ impl<I: Initiator> Pair<I> {
         }
     }
 
-    /// Moves bytes until neither side has any left.
+    /// Carries bytes both ways until neither side sends any.
     pub fn run(&mut self, server: &mut Server) -> Result<(), Violation> {
         loop {
             let to_target = self.host.transmit().take_bytes();
@@ -406,7 +407,8 @@ impl<I: Initiator> Pair<I> {
         }
     }
 
-    /// As `run`; then lets time pass to the next timer, and again, until `is_done` or an hour went by.
+    /// Calls `run`, lets time pass to the next timer, and repeats that until `is_done`. Panics after an hour of virtual
+    /// time.
     pub fn run_until(&mut self, server: &mut Server, is_done: impl Fn(&Self) -> bool) -> Result<(), Violation> {
         loop {
             self.run(server)?;
@@ -435,7 +437,7 @@ pub fn cut(bytes: &[u8], cut: Cut, sent: usize) -> Vec<&[u8]> {
     }
 }
 
-/// As `connect_config`, changed.
+/// Like `connect_config`, with a change.
 pub fn connect_with(change: impl FnOnce(&mut SessionConfig)) -> ConnectConfig {
     let mut config = ConnectConfig::new(SUBNQN, HOSTNQN, [9; 16]);
     config.session.depth = 8;
@@ -447,14 +449,14 @@ pub fn connect_config() -> ConnectConfig {
     connect_with(|_| {})
 }
 
-/// Brings a controller up over a connection of its own and leaves it there.
+/// Sets up a controller on a new connection. Returns the pair of its admin queue.
 pub fn admin(server: &mut Server, config: &ConnectConfig, target: &TargetConfig, cut: Cut) -> Pair<AdminQueue> {
     let mut pair = Pair::new(AdminQueue::new(Instant(0), config.clone()), target, cut);
     pair.run_until(server, |pair| pair.host.controller().is_some()).expect("the admin queue comes up");
     pair
 }
 
-/// Connects I/O queue `qid` of that controller.
+/// Connects I/O queue `qid` of a controller.
 pub fn io(
     server: &mut Server,
     config: &ConnectConfig,

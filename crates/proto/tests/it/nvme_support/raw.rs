@@ -1,4 +1,4 @@
-//! A host that says whatever the test wants, PDU by PDU, to a target's connection.
+//! A host whose PDUs the test chooses one at a time, connected to a target.
 
 use iotax_proto::{
     Instant, Target, Violation,
@@ -15,7 +15,7 @@ use iotax_proto::{
 
 use super::{HOSTNQN, SUBNQN, Server};
 
-/// A PDU that the target sent; without digests.
+/// A PDU that the target sent on a connection without digests.
 #[derive(Clone, Debug)]
 pub struct Pdu {
     pub header: Header,
@@ -60,7 +60,7 @@ impl Raw {
         Self { target: TargetQueue::new(Instant(0), config.clone()), now: Instant(0) }
     }
 
-    /// After the handshake, without digests.
+    /// A connection after the handshake, without digests.
     pub fn open(server: &mut Server, config: &TargetConfig) -> Self {
         let mut raw = Self::new(config);
         let answer = raw.send(server, &ic_req(0, 0)).expect("handshake");
@@ -68,7 +68,7 @@ impl Raw {
         raw
     }
 
-    /// An admin queue of an enabled controller, and the controller's ID.
+    /// The admin queue of an enabled controller, and the controller's ID.
     pub fn admin(server: &mut Server, config: &TargetConfig) -> (Self, ControllerId) {
         let mut raw = Self::open(server, config);
         let cqe = raw.connect(server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY));
@@ -93,13 +93,13 @@ impl Raw {
         raw
     }
 
-    /// Hands bytes over; what the target answers.
+    /// Delivers bytes and returns the target's answers.
     pub fn send(&mut self, server: &mut Server, bytes: &[u8]) -> Result<Vec<Pdu>, Violation> {
         self.target.receive(self.now, bytes, server)?;
         Ok(self.answers())
     }
 
-    /// As `send`, for bytes that end the connection: the terminate request, and the violation.
+    /// Like `send`, for bytes that end the connection. Returns the terminate request and the violation.
     pub fn send_fatal(&mut self, server: &mut Server, bytes: &[u8]) -> (TermReq, Violation) {
         let violation = self.target.receive(self.now, bytes, server).expect_err("the connection ends");
         assert!(Target::<Server>::is_closing(&self.target));
@@ -107,7 +107,7 @@ impl Raw {
         (answers.last().expect("a terminate request").term(), violation)
     }
 
-    /// What the target queued to be sent.
+    /// The PDUs that the target has queued for sending.
     pub fn answers(&mut self) -> Vec<Pdu> {
         parse(&Target::<Server>::transmit(&mut self.target).take_bytes())
     }
@@ -118,7 +118,7 @@ impl Raw {
         self.one(server, &sqe, &data.encode()).response()
     }
 
-    /// Sends a command and takes the one PDU that answers it.
+    /// Sends a command and returns the one PDU that answers it.
     pub fn one(&mut self, server: &mut Server, sqe: &Sqe, data: &[u8]) -> Pdu {
         let mut answers = self.send(server, &capsule(sqe, data)).expect("the connection stands");
         assert_eq!(answers.len(), 1, "{answers:?}");
@@ -129,7 +129,7 @@ impl Raw {
         self.one(server, sqe, &[]).response().status
     }
 
-    /// Sends a command that gives data; with SQ flow control the response follows.
+    /// Sends a command that returns data, and returns the data. With SQ flow control, a response follows the data.
     pub fn data(&mut self, server: &mut Server, sqe: &Sqe) -> Vec<u8> {
         let answers = self.send(server, &capsule(sqe, &[])).expect("the connection stands");
         assert!(matches!(answers[0].header, Header::ControllerData(_)), "{answers:?}");
@@ -159,7 +159,7 @@ pub fn h2c_data(cid: CommandId, ttag: TransferTag, offset: u32, is_last: bool, d
     pdu(kind::H2C_DATA, u8::from(is_last) << 2, &body, data)
 }
 
-/// An ICReq that asks for those digests (bits) and that alignment.
+/// An ICReq that requests these digests (bits) and this alignment.
 pub fn ic_req(alignment: u8, digests: u8) -> Vec<u8> {
     let mut body = [0; 120];
     body[2] = alignment;
@@ -180,7 +180,7 @@ pub fn pdu(kind: u8, flags: u8, body: &[u8], data: &[u8]) -> Vec<u8> {
     [&common.encode()[..], body, data].concat()
 }
 
-/// PDUs without digests.
+/// Splits bytes into PDUs without digests.
 pub fn parse(mut bytes: &[u8]) -> Vec<Pdu> {
     let mut pdus = Vec::new();
     while let Some(first) = bytes.first_chunk() {

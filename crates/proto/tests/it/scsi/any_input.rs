@@ -1,4 +1,4 @@
-//! Whatever a peer sends: an answer, and never a panic.
+//! The device server answers any input of a peer and never panics.
 
 use arbtest::arbtest;
 use iotax_proto::{
@@ -8,7 +8,7 @@ use iotax_proto::{
 
 use super::rig::*;
 
-/// Opcodes of the table, so that random CDBs get somewhere.
+/// Operation codes of the table, so that random CDBs reach the commands.
 const OPCODES: [u8; 40] = [
     0x00, 0x03, 0x08, 0x0a, 0x12, 0x15, 0x16, 0x17, 0x1a, 0x1b, 0x1d, 0x1e, 0x25, 0x28, 0x2a, 0x2e, 0x2f, 0x34, 0x35,
     0x37, 0x41, 0x42, 0x55, 0x56, 0x57, 0x5a, 0x5e, 0x5f, 0x88, 0x89, 0x8a, 0x8e, 0x8f, 0x90, 0x91, 0x93, 0x9e, 0xa0,
@@ -23,7 +23,7 @@ fn any_sequence_of_commands_is_answered() {
         for _ in 0..u.int_in_range(1..=12)? {
             let session = &mut sessions[usize::from(u.arbitrary::<bool>()?)];
             let mut cdb: [u8; 16] = u.arbitrary()?;
-            // Most bits of a random CDB are reserved ones: thin them out.
+            // Most bits of a CDB are reserved, so clear most bytes.
             for byte in &mut cdb[1..] {
                 *byte = if u.ratio(2, 3)? { 0 } else { *byte };
             }

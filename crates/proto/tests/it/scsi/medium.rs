@@ -109,7 +109,7 @@ fn fua_makes_a_read_one_of_the_medium() {
             assert_eq!(rig.volume.was_durable, is_durable, "{cdb:02x?}");
         }
     }
-    // READ (6) has no such bit: there it is the address's, as it is of WRITE (6).
+    // READ (6) and WRITE (6) have no FUA bit. Their LBA uses that bit.
     rig.volume.was_durable = true;
     rig.run(&mut session, &[0x08, 0x08, 0, 0, 1, 0], &[]);
     rig.good(&mut session, &[0x08, 0, 0, 0, 1, 0], &[]);

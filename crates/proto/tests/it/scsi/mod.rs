@@ -1,4 +1,4 @@
-//! The SCSI device server seen from its transports: whole commands against a volume in memory.
+//! The SCSI device server as its transports use it: whole commands on a volume in memory.
 
 mod any_input;
 mod inquiry;

@@ -10,7 +10,7 @@ const SAVED: u8 = 0xc0;
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0a;
 
-/// A page without block descriptor; the bytes from the page code on.
+/// Reads a mode page without block descriptors. Returns the bytes from the page code on.
 fn sense_page(rig: &mut Rig, session: &mut Session, control: u8, page: u8) -> Vec<u8> {
     rig.good(session, &[0x1a, 0x08, control | page, 0, 255, 0], &[])[4..].to_vec()
 }

@@ -2,7 +2,7 @@ use iotax_proto::scsi::{Provisioning, describe_cdb};
 
 use super::rig::*;
 
-/// Operation code, service action and whether it has one, of every command reported.
+/// Operation code, service action and whether there is a service action, for every reported command.
 fn reported(rig: &mut Rig, session: &mut Session) -> Vec<(u8, u16, bool)> {
     let data = rig.good(session, &report(0, 0, 0), &[]);
     assert_eq!(u32::from_be_bytes(data[..4].try_into().expect("four bytes")) as usize, data.len() - 4);
@@ -57,7 +57,8 @@ fn commands_that_are_not_there_are_reported_so() {
     }
 }
 
-/// The table answers REPORT SUPPORTED OPERATION CODES and dispatch alike: what is reported runs, what is not does not.
+/// REPORT SUPPORTED OPERATION CODES and the dispatch of commands use one table: the reported commands run, and all
+/// others are rejected.
 #[test]
 fn exactly_the_reported_commands_are_known() {
     for provisioning in [Provisioning::Full, Provisioning::Thin { reads_zero: true }] {

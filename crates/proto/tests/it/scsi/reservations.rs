@@ -58,7 +58,7 @@ fn registered_keys(rig: &mut Rig, session: &mut Session) -> (u32, Vec<u64>) {
     (word(0), keys.collect())
 }
 
-/// Key and type of the reservation held.
+/// Key and type of the current reservation.
 fn held(rig: &mut Rig, session: &mut Session) -> Option<(u64, u8)> {
     let data = rig.good(session, &[0x5e, 1, 0, 0, 0, 0, 0, 1, 0, 0], &[]);
     let key = data.get(8..16)?;
@@ -158,7 +158,7 @@ fn the_list_of_keys_tells_its_whole_length_when_cut() {
     assert_eq!(data, [0, 0, 0, 1, 0, 0, 0, 8]);
 }
 
-/// SPC-5 §5.14.1: who may read and write beside a holder.
+/// SPC-5 §5.14.1: the initiators that may read and write beside a holder.
 #[test]
 fn each_type_bars_whom_it_should() {
     for (kind, registrant, stranger) in [

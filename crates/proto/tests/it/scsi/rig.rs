@@ -1,4 +1,4 @@
-//! What a transport is to the device server, and a volume behind it.
+//! A stand-in for the transport of the device server, and the volume behind it.
 
 use std::{
     cell::{Cell, RefCell},
@@ -22,10 +22,10 @@ pub(crate) const GOOD: u8 = 0x00;
 pub(crate) const CHECK_CONDITION: u8 = 0x02;
 pub(crate) const RESERVATION_CONFLICT: u8 = 0x18;
 
-/// A device, and how often it was locked.
+/// A device, and a count of how often it was locked.
 struct SharedDevice(RefCell<Device>, Cell<u32>);
 
-/// Of the rig's transport: FCP-4's, so that it is seen to come from there.
+/// Version descriptor of the rig's transport. It is that of FCP-4, so tests see that it comes from the transport.
 pub(crate) const VERSION_DESCRIPTOR: u16 = 0x0a40;
 
 impl Shared<Device> for SharedDevice {
@@ -35,7 +35,7 @@ impl Shared<Device> for SharedDevice {
     }
 }
 
-/// One volume in memory as LUN 0, which counts what it is asked for.
+/// A volume in memory as LUN 0. It records the operations done on it.
 pub(crate) struct Volume {
     pub(crate) bytes: Vec<u8>,
     pub(crate) read_only: bool,
@@ -113,7 +113,7 @@ fn compare(ours: &[u8], theirs: &[u8]) -> Result<(), UnitError> {
 }
 
 impl Backend for Volume {
-    /// Blocks of zeros are not mapped.
+    /// A block of zeros is reported as not mapped.
     fn allocation(&self, _: UnitId, offset: u64) -> Option<Allocation> {
         let is_mapped = |block: &[u8]| block.iter().any(|byte| *byte != 0);
         let mut blocks = self.bytes[offset as usize..].chunks(BLOCK).map(is_mapped).peekable();
@@ -155,13 +155,13 @@ impl Backend for Volume {
     }
 }
 
-/// A device with one thin volume as LUN 0, and what it takes to send it commands.
+/// A device with one thin volume as LUN 0, and functions that send it commands.
 pub(crate) struct Rig {
     pub(crate) volume: Volume,
     device: Rc<SharedDevice>,
 }
 
-/// One session. `Rig` passes commands through it.
+/// A session with the device. `Rig` sends its commands.
 pub(crate) struct Session(pub(crate) Nexus);
 
 impl Rig {
@@ -170,7 +170,7 @@ impl Rig {
     }
 
     pub(crate) fn with(provisioning: Provisioning) -> Self {
-        // One that can be erased is one that is thin, here.
+        // In these tests a unit can be erased if it is thin.
         let erasable = matches!(provisioning, Provisioning::Thin { .. });
         let unit = LogicalUnit { provisioning, erasable, ..LogicalUnit::new(0, UnitId(7), "volume-0001") };
         let device = Device::new(Identity::default(), [unit]);
@@ -186,7 +186,7 @@ impl Rig {
         Self { volume, device: Rc::new(SharedDevice(RefCell::new(device), Cell::new(0))) }
     }
 
-    /// A session between an initiator and the target that has not heard of POWER ON yet.
+    /// A new session between an initiator and the target. The unit attention POWER ON has not been reported to it yet.
     pub(crate) fn fresh_session(&self, name: &str) -> Session {
         let device: Rc<dyn Shared<Device>> = self.device.clone();
         let initiator = format!("iqn.2026-11.test:{name},i,0x800000000001");
@@ -201,7 +201,7 @@ impl Rig {
         Session(Nexus::new(device, ports, Origin::Address(1)))
     }
 
-    /// A session that has.
+    /// A session to which POWER ON has been reported.
     pub(crate) fn session(&mut self, name: &str) -> Session {
         let mut session = self.fresh_session(name);
         let first = self.run(&mut session, &[0; 6], &[]);
@@ -218,7 +218,7 @@ impl Rig {
         self.device.1.get()
     }
 
-    /// Runs a whole command on LUN 0.
+    /// Sends a command to LUN 0 and runs it to its end.
     pub(crate) fn run(&mut self, session: &mut Session, cdb: &[u8], data_out: &[u8]) -> Response {
         self.run_on(session, encode_lun(0), cdb, data_out)
     }
@@ -247,7 +247,7 @@ impl Rig {
         }
     }
 
-    /// Runs a command that succeeds, and gives its data.
+    /// Runs a command that must succeed, and returns its data.
     pub(crate) fn good(&mut self, session: &mut Session, cdb: &[u8], data_out: &[u8]) -> Vec<u8> {
         let response = self.run(session, cdb, data_out);
         assert_eq!((response.status, response.sense), (GOOD, None), "CDB {cdb:02x?}");
@@ -258,7 +258,7 @@ impl Rig {
         }
     }
 
-    /// Runs a command that fails with CHECK CONDITION, and gives its sense data.
+    /// Runs a command that must fail with CHECK CONDITION, and returns its sense data.
     pub(crate) fn check(&mut self, session: &mut Session, cdb: &[u8], data_out: &[u8]) -> Sense {
         let response = self.run(session, cdb, data_out);
         assert_eq!(response.status, CHECK_CONDITION, "CDB {cdb:02x?}");
@@ -266,14 +266,14 @@ impl Rig {
         response.sense.expect("sense data with CHECK CONDITION")
     }
 
-    /// Runs a command that meets a reservation.
+    /// Runs a command that must fail with RESERVATION CONFLICT.
     pub(crate) fn conflict(&mut self, session: &mut Session, cdb: &[u8], data_out: &[u8]) {
         let response = self.run(session, cdb, data_out);
         assert_eq!((response.status, response.sense), (RESERVATION_CONFLICT, None), "CDB {cdb:02x?}");
     }
 }
 
-/// Key, code and qualifier, as `0xKKCCQQ`.
+/// Sense key, ASC and ASCQ as `0xKKCCQQ`.
 pub(crate) const LBA_OUT_OF_RANGE: u32 = 0x05_2100;
 pub(crate) const INVALID_FIELD_IN_CDB: u32 = 0x05_2400;
 pub(crate) const INVALID_FIELD_IN_PARAMETER_LIST: u32 = 0x05_2600;
@@ -285,7 +285,7 @@ pub(crate) fn block_of(byte: u8) -> Vec<u8> {
     vec![byte; BLOCK]
 }
 
-/// A CDB of ten bytes with LBA and number of blocks.
+/// A ten-byte CDB with an LBA and a number of blocks.
 pub(crate) fn cdb_10(opcode: u8, flags: u8, lba: u32, blocks: u16) -> Vec<u8> {
     let mut cdb = vec![opcode, flags];
     cdb.extend(lba.to_be_bytes());
@@ -311,7 +311,7 @@ pub(crate) fn cdb_16(opcode: u8, flags: u8, lba: u64, blocks: u32) -> Vec<u8> {
     cdb
 }
 
-/// The same command in each of its sizes, by the operation codes for ten, twelve and sixteen bytes.
+/// The ten-, twelve- and sixteen-byte CDBs of one command. `opcodes` are their operation codes.
 pub(crate) fn each_size(opcodes: [u8; 3], flags: u8, lba: u32, blocks: u16) -> [Vec<u8>; 3] {
     [
         cdb_10(opcodes[0], flags, lba, blocks),
