@@ -119,7 +119,7 @@ pub struct Allocation {
 #[derive(Clone, Debug, Default)]
 pub struct Ending(Arc<()>);
 
-/// What the code that aborted operations waits for.
+/// The endings of a set of aborted operations, for the code that waits until all of them are over.
 #[derive(Clone, Debug, Default)]
 pub struct Endings(Vec<Weak<()>>);
 
@@ -140,7 +140,7 @@ impl Endings {
     }
 }
 
-/// What a target needs from the server.
+/// The functions of the server that every target needs.
 pub trait Backend {
     /// `None` if the unit does not exist, or not any more.
     fn geometry(&self, unit: UnitId) -> Option<Geometry>;

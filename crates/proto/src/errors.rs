@@ -197,7 +197,7 @@ pub enum ViolationKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Rule(&'static Rule),
-    /// For a peer that refused us or is late, which violates no rule.
+    /// The peer refused a request or is late, which violates no rule.
     Words(&'static str),
 }
 

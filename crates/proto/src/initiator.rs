@@ -73,7 +73,7 @@ pub trait Initiator {
     fn disconnected(&mut self, now: Instant, events: &mut dyn InitiatorEvents);
 }
 
-/// What an initiator reports to its caller, from inside its methods.
+/// Receives the reports of an initiator. An initiator calls it from inside its methods.
 pub trait InitiatorEvents {
     /// The session is ready: `submit` may be called after the current call returns.
     fn ready(&mut self, now: Instant, geometry: &Geometry);

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     Name(String),
-    /// For IPv6 it is the network, because a machine can use any address in it.
+    /// An address. For IPv6 it is the network, because a machine can use any address in it.
     Address(u128),
 }
 
@@ -53,7 +53,7 @@ mod tests {
         assert_ne!(origin("fd00:0:0:1::1"), origin("fd00:0:0:2::1"));
     }
 
-    /// The number of items in use, and of the last origin, after each of `origins` has taken as many as it gets.
+    /// Lets each of `origins` take as many items as it may. Returns the number in use, of all and of the last origin.
     fn taken(shares: Shares, origins: usize) -> (usize, usize) {
         let (mut all, mut last) = (0, 0);
         for _ in 0..origins {

@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// What reservations of others forbid to an initiator or host.
+/// The commands that the reservations of others forbid to an initiator or host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Barred {
     /// All commands except those that are always allowed. Only SCSI's RESERVE does this.
@@ -269,7 +269,7 @@ mod tests {
         reservations
     }
 
-    /// As `two`, and the first registrant holds a reservation of the type `code`.
+    /// Like `two`, and the first registrant holds a reservation of the type `code`.
     fn held(code: u8) -> Reservations<u8> {
         let mut reservations = two();
         reservations.acquire(&ONE, 1, kind(code)).expect("free");

@@ -187,7 +187,7 @@ pub mod delimiter {
     }
 }
 
-/// What follows an encapsulation header.
+/// The contents of a record after its encapsulation header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A frame with this many bytes of data and fill bytes.

@@ -36,7 +36,7 @@ pub enum Fragment<'a> {
 #[derive(Debug)]
 pub struct Framer {
     state: State,
-    /// What precedes the data, if it arrived in parts: at most a Special Frame.
+    /// The received bytes that precede the data, if they arrived in parts: at most a Special Frame.
     head: Vec<u8>,
     data_len: u32,
     data_seen: u32,

@@ -180,14 +180,14 @@ pub enum LoginRefusal {
     NotAuthorized,
 }
 
-/// What an initiator port may use.
+/// The result of admitting an initiator port: the objects that its login may use.
 #[derive(Clone)]
 pub struct LoginGrant<D> {
     pub logins: Rc<dyn Shared<Logins>>,
     pub node_name: PortName,
     /// The initiator's address.
     pub address: IpAddr,
-    /// What the port stands for in its FC-4.
+    /// The device behind the target port, in the terms of its FC-4.
     pub device: D,
 }
 
@@ -247,8 +247,8 @@ impl<D> Opening<D> {
         self.login.is_ended()
     }
 
-    /// As [`ProcessLogin::open`]. Calls `notify_others` so that an earlier login of the port ends now, not at its next
-    /// periodic check.
+    /// Like [`ProcessLogin::open`]. Calls `notify_others` so that an earlier login of the port ends now, not at its
+    /// next periodic check.
     pub(super) fn begin(
         now: Instant,
         initiator: PortName,

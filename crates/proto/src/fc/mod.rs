@@ -19,7 +19,7 @@ pub use framer::{Fragment, Framer};
 pub use lifetime::Lifetime;
 pub use link::Link;
 
-/// What a port states in its login.
+/// The names and limits that a port states in its login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
     pub port_name: PortName,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Instant, Refusal, Violation, WaitOutcome};
 
-/// Answers logins. `D` is what the target port stands for.
+/// Answers logins. `D` is the device behind the target port.
 #[derive(Debug)]
 pub struct Responder<D> {
     port: Port,
@@ -28,7 +28,7 @@ enum Stage {
     Done,
 }
 
-/// What a link service requires besides its answer.
+/// The action that a link service requires besides its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Nothing,

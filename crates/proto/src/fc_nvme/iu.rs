@@ -147,7 +147,7 @@ pub(super) fn parse_response(bytes: &[u8]) -> Result<(), Violation> {
 /// `NVMe_ERSP`: contains a completion queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extended {
-    /// One of `result`.
+    /// A code of module `result`.
     pub result: u8,
     /// Response Sequence Number: counts the extended responses of a connection from 0.
     pub rsn: u32,

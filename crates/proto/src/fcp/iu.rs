@@ -57,7 +57,7 @@ pub struct Command {
     /// The eight bytes of the LUN field, big endian.
     pub lun: u64,
     pub attribute: u8,
-    /// One of `function`, or 0.
+    /// A code of module `function`, or 0.
     pub function: u8,
     /// Length of the rest of the CDB in words of four bytes. Bytes after the sixteenth are not read.
     pub additional_cdb_words: u8,

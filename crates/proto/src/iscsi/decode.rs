@@ -28,7 +28,7 @@ pub fn describe(bytes: &[u8]) -> Result<(usize, String), DescribeError> {
     describe_with_digests(bytes, false, false)
 }
 
-/// As `describe`, for a connection with digests. They are skipped, not checked.
+/// Like `describe`, for a connection with digests. They are skipped, not checked.
 pub fn describe_with_digests(
     bytes: &[u8],
     header_digest: bool,

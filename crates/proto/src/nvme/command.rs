@@ -83,7 +83,7 @@ pub enum Direction {
     Both,
 }
 
-/// Where a command's data are (NVMe base 2.1 §4.3.2).
+/// The location of a command's data (NVMe base 2.1 §4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sgl {
     /// Data Block with an offset into the capsule.

@@ -8,7 +8,7 @@ use super::{
     log::GetLogPage,
 };
 
-/// What a connection carries. Some admin commands and I/O commands have the same opcode.
+/// The kind of queue that a connection carries. Some admin commands and I/O commands have the same opcode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queue {
     /// No Connect was seen, so a command gets the names of both.

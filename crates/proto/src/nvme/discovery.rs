@@ -20,7 +20,7 @@ pub enum AddressFamily {
     Other(u8),
 }
 
-/// What the entry's address leads to.
+/// The kind of subsystem that an entry's address leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubsystemType {
     /// Another discovery service.

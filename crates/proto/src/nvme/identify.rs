@@ -215,7 +215,7 @@ pub struct ControllerFields {
     pub optional_commands: u16,
     /// Maximum bytes of in-capsule data of an I/O command.
     pub in_capsule_bytes: u32,
-    /// In 16-byte units; must be 0 over TCP.
+    /// Unit: 16 bytes. It must be 0 over TCP.
     pub in_capsule_offset: u16,
     pub max_outstanding: u16,
 }

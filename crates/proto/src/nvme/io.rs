@@ -21,7 +21,7 @@ pub struct NamespaceTable(Vec<Option<Entry>>);
 struct Entry {
     unit: UnitId,
     block_shift: u8,
-    /// What reservations of other hosts forbid to this queue's host.
+    /// The commands that reservations of other hosts forbid to this queue's host.
     barred: Barred,
 }
 

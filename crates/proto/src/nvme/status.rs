@@ -66,7 +66,7 @@ statuses! {
 }
 
 impl Status {
-    /// From the status field of a completion, including the phase bit.
+    /// Parses the status field of a completion, which includes the phase bit.
     pub fn from_field(field: u16) -> Self {
         Self(field >> 1)
     }

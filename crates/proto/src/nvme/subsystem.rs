@@ -1,4 +1,4 @@
-//! What the connections of one NVM subsystem share: namespaces, controllers, and who may connect.
+//! The state that the connections of one NVM subsystem share: namespaces, controllers, and the hosts that may connect.
 //!
 //! Only the control path accesses it, through `Shared<Subsystem>`. An I/O queue holds its controller's `Generation` and
 //! a copy of the namespaces with what reservations forbid to its host. For each command it loads the generation once,
@@ -30,7 +30,7 @@ pub const MAX_NSID: u32 = 1024;
 const MIN_CNTLID: ControllerId = ControllerId(1);
 const MAX_CNTLID: ControllerId = ControllerId(0xffef);
 
-/// What an NVMe target needs from the server in addition to I/O.
+/// The functions of the server that an NVMe target needs in addition to I/O.
 pub trait NvmeBackend: Backend {
     /// Returns the subsystem of that name, if that host may use it. The discovery subsystem has the name
     /// `DISCOVERY_NQN`. This is where the server checks which address or host may connect.
@@ -49,7 +49,7 @@ pub trait NvmeBackend: Backend {
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog;
 }
 
-/// What a host that connects may use.
+/// The objects that a host may use after Connect.
 #[expect(missing_debug_implementations, reason = "what is shared has none")]
 pub struct Admission {
     pub subsystem: Rc<dyn Shared<Subsystem>>,
@@ -212,7 +212,7 @@ pub enum AttachError {
 pub struct Subsystem {
     config: SubsystemConfig,
     namespaces: Vec<Namespace>,
-    /// One for each namespace, in the same order.
+    /// The reservations of each namespace, in the same order.
     reservations: Vec<Reservations<HostId>>,
     controllers: Vec<Controller>,
     queues: Vec<IoQueue>,

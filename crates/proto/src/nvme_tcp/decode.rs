@@ -17,7 +17,7 @@ use crate::{
 pub struct Stream(Queue);
 
 impl Stream {
-    /// As `describe`.
+    /// Like the function `describe`.
     pub fn describe(&mut self, bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
         let described = describe_on(bytes, self.0);
         if let (Ok(Some(_)), Some(rest)) = (&described, bytes.get(COMMON_LEN..))

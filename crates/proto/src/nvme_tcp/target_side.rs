@@ -77,7 +77,7 @@ pub struct TargetQueue {
     config: TargetConfig,
     connection: Connection,
     queue: Queue,
-    /// Where the data of the current PDU go.
+    /// The destination of the current PDU's data.
     destination: Destination,
 }
 

@@ -30,7 +30,7 @@ pub fn encode_lun(lun: u16) -> u64 {
     }
 }
 
-/// What a nexus caches of a logical unit, so that reads and writes take no lock.
+/// The data of a logical unit that a nexus caches, so that reads and writes take no lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LunView {
     pub(crate) lun: u16,
@@ -45,7 +45,7 @@ pub(crate) struct LunView {
     pub(crate) erasable: bool,
     /// A unit attention condition is pending.
     pub(crate) attention: bool,
-    /// What reservations of others forbid to this nexus.
+    /// The commands that reservations of others forbid to this nexus.
     pub(crate) barred: Barred,
 }
 

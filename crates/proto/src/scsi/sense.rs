@@ -28,7 +28,7 @@ pub mod key {
     pub const MISCOMPARE: u8 = 0xe;
 }
 
-/// Where a rejected field starts (SPC-5 §4.4.2.4.2).
+/// The start of a rejected field (SPC-5 §4.4.2.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldPointer {
     /// True: in the CDB; false: in the parameter data.

@@ -15,7 +15,7 @@ const PARAMETERS_LEN_MAX: u32 = 64 * 1024;
 /// Maximum task management functions of a nexus that wait at a time. Further ones fail.
 const FUNCTIONS_MAX: usize = 16;
 
-/// What a SCSI target needs from the server, over any transport.
+/// The functions of the server that a SCSI target needs, over any transport.
 pub trait ScsiBackend: Backend {
     /// Notifies every connection of the server, on any thread, to check soon for actions of other connections
     /// (`handle_notification`).
@@ -26,7 +26,7 @@ pub trait ScsiBackend: Backend {
 pub(crate) trait ScsiTransport: Sized {
     /// How an initiator identifies its commands.
     type Id: TaskId;
-    /// What the transport keeps for a command: the state of its data.
+    /// The transport's state of a command's data.
     type Collect;
     /// Identifies a task management request until it is answered.
     type Request: Copy;
@@ -273,7 +273,7 @@ impl Issued {
     }
 }
 
-/// What a task waits for, and what it does then.
+/// The event that a task waits for, and its next step.
 #[derive(Debug, Default)]
 pub(crate) enum Work {
     #[default]
@@ -417,7 +417,7 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// From one length for both directions. For a bidirectional command it is the length of data-out.
+    /// Creates it from one length for both directions. For a bidirectional command it is the length of data-out.
     pub(crate) fn new(reads: bool, writes: bool, len: u32) -> Self {
         Self { data_in: if reads && !writes { len } else { 0 }, data_out: if writes { len } else { 0 } }
     }

@@ -92,7 +92,7 @@ struct IoLane {
     commands: Commands,
 }
 
-/// What the admin queue reported.
+/// The reports of the admin queue.
 #[derive(Default)]
 struct News {
     ready: bool,

@@ -50,7 +50,7 @@ pub struct Connection {
     unit: Unit,
 }
 
-/// What the data of the frame being received belong to.
+/// The destination of the data of the frame that is being received.
 #[derive(Clone, Copy, Debug)]
 enum Current {
     /// Nothing: they are dropped.

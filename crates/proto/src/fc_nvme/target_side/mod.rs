@@ -17,14 +17,14 @@ pub use connection::Connection;
 
 pub use crate::fc::{LoginRefusal, Logins};
 
-/// What an FC-NVMe target needs from the server in addition to NVMe.
+/// The functions of the server that an FC-NVMe target needs in addition to those of NVMe.
 pub trait FcNvmeBackend: NvmeBackend {
     /// Whether `initiator` may log in to `target`. [`NvmeBackend::subsystem`] decides which host may use which
     /// subsystem.
     fn port_login(&mut self, initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal>;
 }
 
-/// What a login may use. It is only for a port; Connect names the subsystem.
+/// The objects that a login may use. They belong to a port; Connect names the subsystem.
 pub type LoginGrant = fc::LoginGrant<()>;
 
 /// Settings of a connection.

@@ -34,7 +34,7 @@ pub(super) struct Image {
     current: Current,
 }
 
-/// What the data of the frame being received belong to.
+/// The destination of the data of the frame that is being received.
 #[derive(Clone, Copy, Debug)]
 enum Current {
     /// Nothing: they are dropped.

@@ -17,13 +17,13 @@ pub use connection::Connection;
 
 pub use crate::fc::{LoginRefusal, Logins};
 
-/// What an FCP target needs from the server in addition to SCSI.
+/// The functions of the server that an FCP target needs in addition to those of SCSI.
 pub trait FcpBackend: ScsiBackend {
     /// Whether `initiator` may log in to `target`, and what it may use.
     fn login(&mut self, initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal>;
 }
 
-/// What an image pair may use.
+/// The objects that an image pair may use.
 pub type LoginGrant = fc::LoginGrant<Rc<dyn Shared<Device>>>;
 
 /// Settings of a connection.

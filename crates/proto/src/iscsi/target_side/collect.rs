@@ -42,7 +42,8 @@ pub(super) struct Ask {
 }
 
 impl Collect {
-    /// For a command that announces `announced` bytes and contains `immediate` of them; `last` is its F bit.
+    /// Creates the state for a command that announces `announced` bytes and contains `immediate` of them. `last` is its
+    /// F bit.
     pub(super) fn new(agreed: &Agreed, announced: u32, immediate: u32, last: bool) -> Self {
         let unsolicited_end = announced.min(agreed.first_burst_len);
         let mut collect = Self { unsolicited_end, unsolicited_open: !last && announced > 0, ..Self::default() };

@@ -25,7 +25,7 @@ pub(super) struct FullFeature {
     current: Current,
 }
 
-/// What only a normal session has.
+/// The additional state of a normal session, which a discovery session lacks.
 pub(super) struct Session {
     pub(super) target: String,
     pub(super) manager: TaskManager<Link>,
@@ -33,7 +33,7 @@ pub(super) struct Session {
     pub(super) live: LiveSession,
 }
 
-/// What the data of the PDU being received belong to.
+/// The destination of the data of the PDU that is being received.
 #[derive(Clone, Copy, Debug)]
 enum Current {
     /// Nothing: they are dropped.

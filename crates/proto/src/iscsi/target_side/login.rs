@@ -168,7 +168,7 @@ impl Login {
         security.respond(&mut self.text_out, backend)
     }
 
-    /// Learns from the first text who logs in to what (RFC 7143 §6.3), and asks the server for permission.
+    /// Reads the names of initiator and target from the first text (RFC 7143 §6.3), and asks the server for permission.
     fn identify<B: IscsiBackend>(&mut self, pairs: &[(&str, &str)], backend: &mut B) -> Result<(), LoginStatus> {
         for (key, value) in pairs {
             let name = || Some((*value).to_string()).filter(|name| (1..=NAME_LEN_MAX).contains(&name.len()));

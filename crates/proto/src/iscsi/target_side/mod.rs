@@ -21,7 +21,7 @@ use crate::{
 pub use connection::Connection;
 pub use sessions::Sessions;
 
-/// What an iSCSI target needs from the server in addition to SCSI.
+/// The functions of the server that an iSCSI target needs in addition to those of SCSI.
 pub trait IscsiBackend: ScsiBackend {
     /// The targets that `initiator` may log in to, for SendTargets.
     fn targets(&mut self, initiator: &str) -> Vec<DiscoveredTarget>;
@@ -33,7 +33,7 @@ pub trait IscsiBackend: ScsiBackend {
     fn random(&mut self, bytes: &mut [u8]);
 }
 
-/// What a session may use.
+/// The objects that a session may use.
 #[derive(Clone)]
 pub struct LoginGrant {
     pub device: Rc<dyn Shared<Device>>,

@@ -33,7 +33,7 @@ impl Stability {
     }
 }
 
-/// What an I/O requests, and how much of it is done.
+/// The request of an I/O and its progress.
 #[derive(Debug)]
 pub(in crate::nfs) enum Work {
     Read { offset: u64, len: u32, done: u32 },

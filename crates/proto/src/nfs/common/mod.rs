@@ -1,4 +1,4 @@
-//! What all versions of NFS share: files, their attributes and names, exports, errors. It depends on none of the
+//! Code that all versions of NFS share: files, their attributes and names, exports, errors. It depends on none of the
 //! versions.
 
 mod attributes;

@@ -34,14 +34,14 @@ pub struct Export {
     pub groups: Vec<String>,
 }
 
-/// What a client may do with an export.
+/// The access of a client to an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportAccess {
     pub read_only: bool,
     pub squash: Squash,
 }
 
-/// Whose rights a caller gets.
+/// Determines with whose rights a caller's operations are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Squash {
     /// The caller's own, including root's.

@@ -122,7 +122,7 @@ pub enum Results<'a> {
     },
 }
 
-/// What a failed procedure returns besides its status.
+/// The attributes that a failed procedure returns besides its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureContext {
     /// GETATTR.
@@ -348,7 +348,7 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// From entries that `Entry::encode` encoded.
+    /// Iterates over entries that `Entry::encode` encoded.
     pub fn new(plus: bool, encoded: &'a [u8]) -> Self {
         Self { plus, encoded }
     }

@@ -380,7 +380,7 @@ impl ChangeInfo {
     }
 }
 
-/// What precedes a COMPOUND's operations: tag, minor version, number of operations.
+/// The head of a COMPOUND, before its operations: tag, minor version, number of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompoundHead<'a> {
     pub tag: &'a [u8],

@@ -209,7 +209,7 @@ impl FileSystem {
         Self { space: names.space(), limits: names.limits(), max_file_size: names.max_file_size() }
     }
 
-    /// Those of the directory above all exports.
+    /// The attributes of the file system of the directory above all exports.
     pub fn of_roots() -> Self {
         let limits = PathConf {
             links_max: 1,

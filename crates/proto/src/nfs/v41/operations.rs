@@ -157,7 +157,7 @@ pub enum OpenHow<'a> {
     Exclusive { verifier: [u8; 8], attributes: RawAttributes<'a> },
 }
 
-/// What OPEN opens.
+/// The file that OPEN opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim<'a> {
     /// A name in the current directory.
@@ -241,7 +241,7 @@ impl<'a> OpenArguments<'a> {
     }
 }
 
-/// What LOCK bases the lock on.
+/// The state on which LOCK bases the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locker<'a> {
     /// The first lock of an owner on a file that it has opened.

@@ -517,7 +517,7 @@ impl Opens {
     }
 }
 
-/// Those of a set of values that contain no bits outside of `value`.
+/// Returns the subset of `values` that contain no bits outside of `value`.
 fn within(values: u8, value: u32) -> u8 {
     (0..4).filter(|each| values >> each & 1 == 1 && each & !value == 0).fold(0, |all, each| all | 1 << each)
 }

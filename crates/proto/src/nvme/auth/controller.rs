@@ -12,7 +12,7 @@ use super::{
 };
 use crate::wire::digest::same;
 
-/// What a host must prove, and with which algorithms.
+/// The secrets and algorithms with which hosts must authenticate.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub secret: Secret,
@@ -41,7 +41,7 @@ enum State {
     Verifying(Challenged, Replied),
     /// Success1 is ready to be fetched. Then the host is authenticated, and no message follows.
     Proved,
-    /// As `Proved`, but the host must still confirm that it accepts the controller's response.
+    /// Like `Proved`, but the host must still confirm that it accepts the controller's response.
     Answered,
     /// Failure1 is ready to be fetched.
     Failing,

@@ -54,7 +54,7 @@ enum State {
     Done(Agreed),
 }
 
-/// What both sides negotiated.
+/// The values that both sides negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     pub hash: Hash,

@@ -1,4 +1,4 @@
-//! What status and sense data mean for an I/O.
+//! Translates status and sense data into the result of an I/O.
 
 use crate::{
     IoError, Refusal,

@@ -21,7 +21,7 @@ use crate::{
 /// Lower half of the xid of all calls except I/Os, which have their tag there.
 const CONTROL_TAG: u32 = 0xffff;
 
-/// What to mount, and how to use it.
+/// Configuration of an initiator: the file to mount, and how to use it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the export for MNT.

@@ -51,7 +51,7 @@ impl WriteUnderway {
     }
 }
 
-/// What the reply needs to know about its call.
+/// The data of a call that its reply needs.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     xid: Xid,

@@ -27,7 +27,7 @@ use crate::{
 /// Lower half of the xid of all calls except I/Os, which have their tag there.
 const CONTROL_TAG: u32 = 0xffff;
 
-/// What to open, and how to use it.
+/// Configuration of an initiator: the file to open, and how to use it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the file from the root of the server, including the export.

@@ -57,7 +57,7 @@ impl Connection {
         debug_assert!(paused.is_none(), "it runs to its end");
     }
 
-    /// As `run`. Returns the COMPOUND if it was to be paused and no operation has failed.
+    /// Like `run`. Returns the COMPOUND if it was to be paused and no operation has failed.
     pub(super) fn run_until_paused<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,

@@ -26,7 +26,7 @@ const CHANGE_RESULT_LEN: usize = 256;
 pub(super) const SPARE_LEN: usize = 4096;
 /// Number of the directory above all exports.
 pub(super) const ROOTS_NUMBER: u64 = 1;
-/// In place of an export in the handle of the directory above all exports.
+/// The export ID in the handle of the directory above all exports.
 pub(super) const NO_EXPORT: ExportId = ExportId::MAX;
 
 /// A COMPOUND in progress. It is taken from the connection's spare ones and returned there.
@@ -93,7 +93,7 @@ impl Work {
         self.current.ok_or(Status::NoFileHandle)
     }
 
-    /// As `place`, but it must be in an export.
+    /// Like `place`, but the file must be in an export.
     pub(super) fn file(&self) -> Result<Reached, Status> {
         match self.place()? {
             Place::File(reached) => Ok(reached),
@@ -179,7 +179,7 @@ impl Work {
         }
     }
 
-    /// As `check_length`, before an operation that changes something.
+    /// Like `check_length`, before an operation that changes something.
     pub(super) fn check_room_to_change(&self) -> Result<(), Status> {
         let Some(Slot { session, is_kept, .. }) = &self.slot else { return Ok(()) };
         match self.len() + CHANGE_RESULT_LEN {
@@ -250,7 +250,7 @@ pub(super) fn put_sequence(reply: &mut Encoder, session: &Session, asked: &Seque
     reply.raw(&asked.session.0).words([asked.seqid, asked.slot, highest, highest, 0]);
 }
 
-/// What a file handle refers to.
+/// The file or directory that a file handle refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     /// The directory above all exports.

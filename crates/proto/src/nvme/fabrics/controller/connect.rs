@@ -28,7 +28,7 @@ const AUTHENTICATION_REQUIRED: u64 = 1 << 17;
 /// Result and status of a rejected Connect.
 type Refused = (u64, Status);
 
-/// What a connection becomes.
+/// The result of a successful Connect.
 struct Connected {
     next: Next,
     cntlid: ControllerId,
@@ -208,7 +208,7 @@ pub(super) struct Unproven {
     pub(super) working: Option<CommandId>,
 }
 
-/// What a connection becomes once its host has authenticated itself.
+/// The queue that a connection gets once its host has authenticated itself.
 pub(super) enum Behind {
     Admin(Box<AdminController>),
     Io(IoRequest),

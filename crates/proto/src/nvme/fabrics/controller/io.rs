@@ -22,7 +22,7 @@ use crate::{
 /// How often an idle queue checks whether its controller still exists.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What an I/O queue has in addition to `Queue`.
+/// The state of an I/O queue in addition to `Queue`.
 pub(super) struct IoQueueState {
     subsystem: Rc<dyn Shared<Subsystem>>,
     cntlid: ControllerId,

@@ -142,7 +142,7 @@ impl Queue {
         self.slots.get_mut(slot).filter(|slot| slot.state == State::Receiving && slot.is_solicited).map(|slot| &*slot)
     }
 
-    /// Where the data of a command that `solicited` returned go.
+    /// The destination of the data of a command that `solicited` returned.
     pub fn destination(&mut self, slot: u16) -> Destination {
         if self.slots.slot(slot).control.is_some() { Destination::Queue(slot) } else { Destination::Backend(slot) }
     }
@@ -506,13 +506,13 @@ pub trait Transport {
     fn transmit(&mut self) -> &mut Transmit;
 }
 
-/// Where the host's data go.
+/// The destination of a host's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     Nowhere,
-    /// To the backend, as data of the command in this slot.
+    /// The backend, as data of the command in this slot.
     Backend(u16),
-    /// To the queue itself.
+    /// The queue itself, for the command in this slot.
     Queue(u16),
 }
 

@@ -12,7 +12,7 @@ pub(super) enum State {
     Free,
     /// Its data are arriving, in the capsule or as requested.
     Receiving,
-    /// In the backend.
+    /// The backend executes it.
     Queued,
     /// Waiting until the commands of other hosts that it aborted have ended.
     Waiting,

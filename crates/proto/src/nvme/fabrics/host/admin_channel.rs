@@ -23,7 +23,7 @@ const ADMIN_SQ_SIZE: u16 = 31;
 /// How often CSTS is read while the controller becomes ready or shuts down.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the channel reports to its owner.
+/// A report of the channel to its owner.
 pub(super) enum Event {
     /// The controller is ready and identified.
     Up(Box<ControllerFields>),
@@ -326,7 +326,7 @@ const AUTHENTICATION: u64 = 1 << 17;
 /// All bits by which Connect may require something.
 const REQUIRED: u64 = 0xffff_0000;
 
-/// What follows an answer.
+/// The next step after an answer.
 pub(super) enum Next {
     /// Another command was sent.
     Wait,

@@ -62,7 +62,7 @@ impl<C: Connection> AdminQueue<C> {
         }
     }
 
-    /// What I/O queues need, once `ready` was reported.
+    /// The parameters that I/O queues need, once `ready` was reported.
     pub fn controller(&self) -> Option<&ControllerInfo> {
         self.info.as_ref()
     }
@@ -71,7 +71,7 @@ impl<C: Connection> AdminQueue<C> {
         self.channel.connection()
     }
 
-    /// For a transport whose connection carries more than this queue.
+    /// The connection, for a transport that carries more than this queue on it.
     pub fn connection_mut(&mut self) -> &mut C {
         self.channel.connection_mut()
     }

@@ -30,7 +30,7 @@ pub struct IoCommands {
     geometry: Geometry,
 }
 
-/// What data a command transfers.
+/// The data that a command transfers.
 #[derive(Debug)]
 pub enum DataTransfer {
     Nothing,
@@ -116,7 +116,7 @@ impl IoCommands {
         is_in_range.then(|| (offset >> self.block_shift, (len >> self.block_shift) as u32))
     }
 
-    /// As `blocks`, for a command with a 16-bit block count.
+    /// Like `blocks`, for a command with a 16-bit block count.
     #[inline]
     fn set_range(&self, sqe: &mut Sqe, offset: u64, len: u64) -> Result<(), Misuse> {
         match self.blocks(offset, len) {
@@ -164,8 +164,8 @@ pub struct IoControl {
 }
 
 impl IoControl {
-    /// For queue `qid` (1 to `controller.io_queues`). `cid` is above the identifiers of I/Os, so it is also their
-    /// maximum number.
+    /// Creates the state of queue `qid` (1 to `controller.io_queues`). `cid` is above the identifiers of I/Os, so it is
+    /// also their maximum number.
     pub fn new(controller: &ControllerInfo, qid: QueueId, cid: CommandId) -> Self {
         assert!((1..=controller.io_queues).contains(&qid.0), "the controller did not grant this queue");
         Self {

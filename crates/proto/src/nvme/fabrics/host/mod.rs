@@ -67,7 +67,7 @@ impl SessionConfig {
     }
 }
 
-/// What the admin queue learned, and what an I/O queue needs.
+/// Parameters of a controller that the admin queue read. I/O queues need them.
 #[derive(Clone, Debug)]
 pub struct ControllerInfo {
     pub cntlid: ControllerId,
@@ -108,7 +108,7 @@ pub trait Connection: Capsules {
     fn transmit(&mut self) -> &mut Transmit;
 }
 
-/// What a connection reports.
+/// An event of a connection.
 #[derive(Debug)]
 pub enum ConnectionEvent {
     /// Capsules may be sent from now on.
