@@ -1,4 +1,4 @@
-//! Staging memory, used again once it is released.
+//! Staging memory, reused once it is released.
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,22 +10,22 @@ use iotax_proto::{Payload, Region};
 use super::MAX_IO_BYTES;
 use crate::node::ConnId;
 
-/// Memory that one thread may have staged at a time: three connections that each hold 128 writes of 1 MiB leave as much to all
+/// Maximum staging memory of one thread. If three connections hold 128 writes of 1 MiB each, as much is left for all
 /// others as one of them holds.
 const STAGED_MAX_BYTES: usize = 512 << 20;
-/// Of that, what is kept while unused.
+/// The part of it that may be kept while unused.
 const IDLE_MAX_BYTES: usize = 64 << 20;
 const SMALLEST: usize = 4096;
-/// Powers of two from `SMALLEST` to twice an I/O: compare-and-write takes two.
+/// Powers of two from `SMALLEST` to twice the largest I/O, because compare-and-write takes two.
 const CLASSES: usize = ((2 * MAX_IO_BYTES as usize) / SMALLEST).ilog2() as usize + 1;
 
-/// Gives memory of a length, or none where the system has no more.
+/// Allocates memory of a length in bytes; `None` if the system has no more.
 pub type Allocate = Box<dyn FnMut(usize) -> Option<Rc<dyn Region>>>;
 
-/// Pools of buffers by size. A buffer goes out as a payload; it is free again when all clones of that are dropped, which may be
-/// after the operation, as a reply is sent from it in place.
+/// Pools of buffers by size. A buffer is handed out as a payload. It is free again when all clones of the payload are
+/// dropped. That may be after the operation, because a reply is sent from the buffer in place.
 ///
-/// A connection gets no more than it leaves free: however much some hold, a newcomer finds something.
+/// A connection gets no more than it leaves free, so a new connection always gets some memory.
 pub struct Buffers {
     allocate: Allocate,
     pool: Rc<Pool>,
@@ -37,7 +37,7 @@ struct Pool {
     idle: RefCell<[Vec<Rc<dyn Region>>; CLASSES]>,
     idle_bytes: Cell<usize>,
     held_bytes: Cell<usize>,
-    /// Of those, by connection.
+    /// Held bytes by connection.
     held_by: RefCell<Vec<usize>>,
 }
 
@@ -54,8 +54,8 @@ impl Buffers {
         Self { allocate, pool: Rc::default() }
     }
 
-    /// At least `len` bytes with any content for a connection, cut to `len`; `None` where it has its share, where there is no room
-    /// now, or never for so many.
+    /// Takes `len` bytes with any content for a connection. `None` if the connection has its share, if no memory is
+    /// free now, or if `len` exceeds the largest class.
     pub(super) fn take(&mut self, conn: ConnId, len: usize) -> Option<Payload> {
         let (class, pool) = (class_of(len), &self.pool);
         if class >= CLASSES {
@@ -88,7 +88,8 @@ impl Pool {
         Some(buffer)
     }
 
-    /// Frees buffers of other sizes until so many bytes more fit. What is held leaves room for them: that was asked first.
+    /// Frees unused buffers of other sizes until `bytes` more fit. `take` has checked that the held bytes leave room
+    /// for them.
     fn make_room(&self, bytes: usize) {
         for class in (0..CLASSES).rev() {
             while self.held_bytes.get() + self.idle_bytes.get() + bytes > STAGED_MAX_BYTES {
@@ -172,7 +173,7 @@ mod tests {
 
     const CONN: ConnId = ConnId(0);
 
-    /// Memory that is counted while it is there.
+    /// Memory that is counted while it exists.
     struct Counted(usize, Rc<Cell<usize>>);
 
     impl Drop for Counted {
@@ -194,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Buffers, and the bytes that are allocated for them now.
+    /// Buffers, and the number of bytes currently allocated for them.
     fn buffers() -> (Buffers, Rc<Cell<usize>>) {
         let allocated = Rc::new(Cell::new(0));
         let counter = Rc::clone(&allocated);

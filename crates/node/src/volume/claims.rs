@@ -1,9 +1,10 @@
-//! Who may change a part of a volume now, among all connections, protocols and threads of a server.
+//! Claims: which operations may change a part of a volume now, among all connections, protocols and threads of a
+//! server.
 //!
-//! What reads blocks, changes them and writes them back (an unaligned write, COMPARE AND WRITE, ORWRITE) claims them for itself;
-//! what writes whole blocks shares them with its like. While there are no exclusive claims, a whole-block write costs two
-//! additions to a counter of its thread for its part of the volume: no lock, and nothing that another thread writes. Claims that must
-//! wait are served in the order in which they came.
+//! An operation that reads blocks, changes them and writes them back (an unaligned write, COMPARE AND WRITE, ORWRITE)
+//! claims them exclusively. Whole-block writes share their blocks with each other. While there are no exclusive claims,
+//! a whole-block write costs two additions to its thread's counter for that part of the volume: no lock, and no memory
+//! that another thread writes. Claims that must wait are served in order of arrival.
 
 use std::{
     rc::Rc,
@@ -15,29 +16,31 @@ use std::{
 
 use iotax_proto::UnitError;
 
-/// What one counter of whole-block writes is for. Small, as a claim waits for writes beside it under the same counter.
+/// Bytes that one counter of whole-block writes covers. Small, because a claim also waits for other writes under the
+/// same counter.
 const STRIPE_BYTES: u64 = 16 << 10;
-/// Counters of a volume, for each thread; further stripes use them again.
+/// Counters per volume and thread; stripes beyond them use the same counters again.
 const STRIPES: usize = 1024;
 const COUNTERS_A_LINE: usize = 16;
-/// Claims of a volume that are held alone or wait, at most: who releases one looks through them all.
+/// Maximum number of claims of a volume that are exclusive or waiting: each release searches all of them.
 const ENTRIES_MAX: usize = 1024;
 
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// A volume's claims, shared by all threads.
 pub(crate) struct Claims {
-    /// Claims in `entries` that are for their owner alone.
+    /// Number of exclusive claims in `entries`, held or waiting.
     alone: AtomicUsize,
     entries: Mutex<Entries>,
     wake: OnceLock<Wake>,
 }
 
-/// Whole-block writes of one thread that are under way, by stripe. Who wants blocks alone reads those of all threads.
+/// Whole-block writes of one thread that are under way, by stripe. An exclusive claim reads the counters of all
+/// threads.
 #[derive(Debug)]
 struct Writes(Box<[CacheLine; STRIPES / COUNTERS_A_LINE]>);
 
-/// Counters that no other thread's stand beside.
+/// Counters on their own cache line, apart from other threads' counters.
 #[derive(Debug)]
 #[repr(align(64))]
 struct CacheLine([AtomicU32; COUNTERS_A_LINE]);
@@ -47,7 +50,7 @@ struct CacheLine([AtomicU32; COUNTERS_A_LINE]);
 struct Entries {
     list: Vec<Entry>,
     last_id: u64,
-    /// Of each claimant.
+    /// Counters of each claimant.
     writes: Vec<Arc<Writes>>,
 }
 
@@ -58,15 +61,15 @@ struct Entry {
     alone: bool,
     is_held: bool,
     ticket: Arc<Ticket>,
-    /// Of its owner.
+    /// Counters of its owner.
     writes: Arc<Writes>,
 }
 
-/// What tells a waiting claim's owner that it is granted.
+/// Tells the owner of a waiting claim that it is granted.
 #[derive(Debug)]
 struct Ticket {
     is_granted: AtomicBool,
-    /// Of the owner's thread: there is something to look for.
+    /// The mailbox of the owner's thread: set when a claim is granted.
     mailbox: Arc<AtomicBool>,
 }
 
@@ -79,7 +82,7 @@ struct Part {
     count: u64,
 }
 
-/// One thread's way to a volume's claims.
+/// One thread's access to a volume's claims.
 #[derive(Debug)]
 pub(super) struct Claimant {
     claims: Arc<Claims>,
@@ -87,13 +90,13 @@ pub(super) struct Claimant {
     mailbox: Arc<AtomicBool>,
 }
 
-/// A claim, held or waited for; given back when it is dropped.
+/// A claim, held or waiting. It is released when dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
     claimant: Rc<Claimant>,
     part: Part,
     alone: bool,
-    /// Its entry, where it has or had one.
+    /// Its entry, if it has or had one.
     entry: Option<(u64, Arc<Ticket>)>,
 }
 
@@ -102,12 +105,12 @@ impl Claims {
         Arc::new(Self { alone: AtomicUsize::new(0), entries: Mutex::default(), wake: OnceLock::new() })
     }
 
-    /// `wake` makes every thread look into its mailbox. The first counts.
+    /// `wake` makes every thread look into its mailbox. Only the first call counts.
     pub(crate) fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Claims that are held alone or wait.
+    /// Number of claims that are exclusive or waiting.
     #[cfg(test)]
     fn entries(&self) -> usize {
         self.lock().list.len()
@@ -170,7 +173,8 @@ impl Entries {
         self.writes.iter().any(|writes| writes.has_any(part))
     }
 
-    /// Grants what waited for `released` and waits for nothing else; whether any of it is another thread's.
+    /// Grants the claims that waited for `released` and wait for nothing else. Returns whether any belongs to another
+    /// thread.
     fn grant(&mut self, released: (&Part, bool), own: &Arc<AtomicBool>) -> bool {
         let mut wakes_others = false;
         for index in 0..self.list.len() {
@@ -201,8 +205,8 @@ impl Entry {
     }
 }
 
-/// Two that want their blocks alone get in each other's way where they overlap; one of them and a whole-block write where they
-/// touch the same counter, which is all that is known of such a write.
+/// Two exclusive claims conflict if they overlap. An exclusive claim and a whole-block write conflict if they touch the
+/// same counter: nothing else is known of such a write.
 fn conflicts(one: (&Part, bool), other: (&Part, bool)) -> bool {
     match (one, other) {
         ((one, true), (other, true)) => one.offset < other.end && other.offset < one.end,
@@ -220,7 +224,7 @@ impl Part {
         Self { offset, end, first, count }
     }
 
-    /// Of a range within one stripe, as most are.
+    /// The stripe of a range that lies within one stripe, as most do.
     #[inline]
     fn only_stripe(offset: u64, len: u64) -> Option<u64> {
         let first = offset / STRIPE_BYTES;
@@ -234,19 +238,19 @@ impl Part {
 }
 
 impl Claimant {
-    /// `mailbox` is set when a claim of this thread that waited is granted.
+    /// `mailbox` is set when a waiting claim of this thread is granted.
     pub(super) fn new(claims: Arc<Claims>, mailbox: Arc<AtomicBool>) -> Rc<Self> {
         let writes = Writes::new();
         claims.lock().writes.push(Arc::clone(&writes));
         Rc::new(Self { claims, writes, mailbox })
     }
 
-    /// For a write of whole blocks. `Busy` where too many wait.
+    /// Claims blocks for a whole-block write. Fails with `Busy` if too many claims wait.
     #[inline]
     pub(super) fn share(self: &Rc<Self>, offset: u64, len: u64) -> Result<Claim, UnitError> {
         let part = Part::new(offset, len);
         self.writes.add(&part);
-        // After the addition: either this sees a claim that came first, or that claim sees this write.
+        // Must follow the addition: then either this thread sees an earlier claim, or that claim sees this write.
         let entry = if self.claims.alone.load(SeqCst) == 0 { None } else { self.share_contended(&part)? };
         Ok(Claim { claimant: Rc::clone(self), part, alone: false, entry })
     }
@@ -259,15 +263,15 @@ impl Claimant {
         }
         self.writes.subtract(part);
         let waiting = self.enter(&mut entries, part, false);
-        // Somebody may have seen the counter while it was up.
+        // Another claim may have seen the raised counter and waits.
         let wakes_others = entries.grant((part, false), &self.mailbox);
         drop(entries);
         self.claims.wake_others(wakes_others);
         waiting.map(Some)
     }
 
-    /// A write puts its data in place as they come: it shares its blocks until `write_ends`. False, and nothing is shared, where
-    /// blocks of it are claimed exclusively or an exclusive claim waits.
+    /// Begins a write whose data are placed as they arrive: it shares its blocks until `write_ends`. Returns false, and
+    /// shares nothing, if any of its blocks are claimed exclusively or an exclusive claim waits for them.
     #[inline]
     pub(super) fn write_begins(&self, offset: u64, len: u64) -> bool {
         match Part::only_stripe(offset, len) {
@@ -294,7 +298,7 @@ impl Claimant {
         let is_free = !entries.list.iter().any(|entry| entry.bars(part, false));
         if !is_free {
             self.writes.subtract(part);
-            // Somebody may have seen the counter while it was up.
+            // Another claim may have seen the raised counter and waits.
             self.wrote(entries, part);
         }
         is_free
@@ -307,7 +311,7 @@ impl Claimant {
         self.claims.wake_others(wakes_others);
     }
 
-    /// For what must find blocks as it left them. `Busy` where too many wait.
+    /// Claims blocks for an operation that must find them as it left them. Fails with `Busy` if too many claims wait.
     pub(super) fn exclude(self: &Rc<Self>, offset: u64, len: u64) -> Result<Claim, UnitError> {
         let part = Part::new(offset, len);
         let mut entries = self.claims.lock();
@@ -337,7 +341,7 @@ impl Claimant {
     }
 }
 
-/// None of its claims is left, as each holds it.
+/// By now none of its claims is left, because each holds a reference to it.
 impl Drop for Claimant {
     fn drop(&mut self) {
         self.claims.lock().writes.retain(|each| !Arc::ptr_eq(each, &self.writes));
@@ -350,9 +354,9 @@ impl Claim {
         self.entry.as_ref().is_none_or(|(_, ticket)| ticket.is_granted.load(SeqCst))
     }
 
-    /// Of a write that was aborted while the disk works on it: whoever wants its blocks from now on waits until that has ended, or
-    /// the aborted write could undo theirs. Those that have them already are none of its business. Beyond as many claims as may wait it
-    /// stays as it was.
+    /// For a write that was aborted while the disk works on it: later claims on its blocks wait until the disk has
+    /// ended it, because otherwise the aborted write could undo theirs. Earlier claims are not affected. If too many
+    /// claims wait already, this claim stays as it was.
     #[must_use]
     pub(super) fn abandoned(mut self) -> Self {
         if self.alone || !self.is_granted() {
@@ -383,7 +387,7 @@ impl Claim {
         if self.alone {
             claims.alone.fetch_sub(1, SeqCst);
         } else if id.is_some() && entries.list.len() == entered {
-            // It waited and was granted, which took its entry away.
+            // It waited and was granted, which removed its entry.
             self.claimant.writes.subtract(&self.part);
         }
         let wakes_others = entries.grant((&self.part, self.alone), &self.claimant.mailbox);
@@ -534,7 +538,7 @@ mod tests {
                         while !claim.is_granted() {
                             std::thread::yield_now();
                         }
-                        // Sharers count up, one alone far down.
+                        // Each shared claim adds 1; an exclusive one subtracts 1000.
                         let change = if alone { -1000 } else { 1 };
                         let before = inside[block].fetch_add(change, SeqCst);
                         assert!(if alone { before == 0 } else { before >= 0 }, "{before}");

@@ -8,23 +8,23 @@ use crate::{
     node::{ConnId, DiskOp},
 };
 
-/// What a disk is asked to do at a time of an operation on more than an I/O's bytes.
+/// Size of a piece of a long operation.
 const PIECE_BYTES: u64 = 16 << 20;
 
-/// An operation under way on a disk, and what the disk does for it now.
+/// An operation under way on a disk, and its current disk operation.
 #[derive(Debug)]
 pub(super) enum DiskTask {
-    /// Reads whole blocks into `buffer`; the answer is `skip..skip + len` of it.
+    /// Reads whole blocks into `buffer`; the result is `skip..skip + len` of it.
     Read { buffer: Payload, skip: usize, len: usize },
-    /// One operation that moves so many bytes and gives none.
+    /// A single disk operation that moves this many bytes and returns none.
     Plain { moves: u32 },
-    /// Reads into `held`, to be compared with the data sent, and written over by what follows those where it is equal.
+    /// Reads into `held` and compares with `sent`. If both are equal, writes `replacement`.
     Compare { offset: u64, sent: Payload, held: Payload, replacement: Option<Payload>, durable: bool },
-    /// Reads into `held`, which is written back with the bits set that the data sent set.
+    /// Reads into `held`, sets the bits that are set in `sent`, and writes it back.
     Or { offset: u64, sent: Payload, held: Payload, durable: bool },
-    /// Reads whole blocks around an unaligned write.
+    /// Reads the whole blocks around an unaligned write.
     Merge { begin: u64, whole: Payload, skip: usize, from: Payload, durable: bool },
-    /// A piece after the other; `piece` is the next where it has been taken already.
+    /// Works piece by piece; `piece` is the next one if it has been taken already.
     Long { work: Work, left: Long, piece: Option<(u64, u64)>, durable: bool },
 }
 
@@ -34,14 +34,14 @@ pub(super) enum Work {
     Zeroes,
     Unmap,
     Allocate,
-    /// Writes this, again and again.
+    /// Writes this payload repeatedly.
     Same(Payload),
 }
 
-/// What follows a disk operation that ended.
+/// What follows a disk operation that has ended.
 pub(super) enum After {
     Next(DiskOp),
-    /// The next piece, when it is its turn.
+    /// The next piece, when the operation has its turn.
     Turn,
     Done(Result<Option<Payload>, UnitError>),
 }
@@ -55,7 +55,7 @@ pub(super) fn read(buffers: &mut Buffers, conn: ConnId, block_size: u32, offset:
     Ok((DiskTask::Read { buffer, skip: (offset - begin) as usize, len: len as usize }, op))
 }
 
-/// The blocks that a write changes, and whether it changes all of each.
+/// The blocks that a write changes (offset and length), and whether it changes all of them completely.
 pub(super) fn changed_blocks(block_size: u32, offset: u64, len: usize) -> (u64, u64, bool) {
     let (begin, whole_len) = whole_blocks(block_size, offset, len);
     (begin, whole_len as u64, (begin, whole_len) == (offset, len))
@@ -106,7 +106,7 @@ pub(super) fn or_write(buffers: &mut Buffers, conn: ConnId, offset: u64, sent: P
     Ok((DiskTask::Or { offset, sent, held, durable }, op))
 }
 
-/// What WRITE SAME does to its pieces: as many patterns as an I/O holds are written at a time.
+/// The work on each piece of a WRITE SAME: as many patterns as fit in one I/O are written at a time.
 pub(super) fn same(buffers: &mut Buffers, conn: ConnId, len: u64, pattern: &Payload) -> Result<Work, UnitError> {
     if memory::is_zero(pattern) {
         return Ok(Work::Zeroes);
@@ -122,7 +122,7 @@ pub(super) fn same(buffers: &mut Buffers, conn: ConnId, len: u64, pattern: &Payl
 }
 
 impl DiskTask {
-    /// The disk operation ended, in bytes moved or the system's error number.
+    /// The disk operation ended. `result` is the number of bytes moved or the system's error number.
     pub(super) fn done(&mut self, result: Result<u32, i32>) -> After {
         let moved = match result {
             Ok(moved) => moved,
@@ -177,7 +177,7 @@ impl DiskTask {
         }
     }
 
-    /// Bytes that the disk operation under way must move.
+    /// Bytes that the current disk operation must move.
     fn moves(&self) -> u32 {
         match self {
             Self::Read { buffer, .. } => buffer.len() as u32,
@@ -202,7 +202,7 @@ impl DiskTask {
         *piece
     }
 
-    /// What the disk does for it.
+    /// The disk operation for the next piece.
     pub(super) fn piece_op(&self) -> Option<DiskOp> {
         let Self::Long { work, piece: Some((offset, len)), .. } = self else { return None };
         let (offset, len) = (*offset, *len);

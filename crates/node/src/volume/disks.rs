@@ -1,5 +1,5 @@
-//! What a thread's connections share of their operations: the disk operations that they ask for and wait for, the memory that
-//! these go through, and whose turn it is with long work.
+//! What the operations of a thread's connections share: requested and pending disk operations, staging memory, and the
+//! turns of long work.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use slab::Slab;
 use super::{Buffers, claims::Claim};
 use crate::node::{ConnId, DiskId, DiskOp, DiskToken};
 
-/// Pieces of long work that a thread has with its disks at a time: what others ask for waits behind no more.
+/// Pieces of long work that a thread has on its disks at a time: other requests wait behind no more than these.
 const PIECES_MAX: usize = 2;
 
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub struct DiskRequest {
 pub struct Disks {
     pub(super) buffers: Buffers,
     requests: VecDeque<DiskRequest>,
-    /// Who waits, by token.
+    /// The waiting operation, by token.
     waiting: Slab<Entry>,
-    /// Long work in memory and on disks that waits for its turn. What was aborted meanwhile is passed over.
+    /// Long work in memory and on disks that waits for its turn. Operations that were aborted meanwhile are skipped.
     in_memory: VecDeque<(ConnId, IoId)>,
     on_disk: VecDeque<(ConnId, IoId)>,
     pieces: usize,
@@ -36,14 +36,15 @@ pub struct Disks {
 #[derive(Debug)]
 struct Entry {
     state: Waiting,
-    /// It is a piece of long work.
+    /// Whether this is a piece of long work.
     is_piece: bool,
 }
 
 #[derive(Debug)]
 enum Waiting {
     For(ConnId, IoId),
-    /// The operation was aborted; the disk still works on it, an operation may wait for it, and its blocks are claimed.
+    /// The operation was aborted, but the disk still works on it: another operation may wait for its end, and its
+    /// blocks stay claimed.
     Abandoned {
         _ending: Option<Ending>,
         _claim: Option<Claim>,
@@ -74,7 +75,7 @@ impl Disks {
         self.requests.pop_front()
     }
 
-    /// Whose operation ended, if it is still awaited.
+    /// Ends a disk operation. Returns the operation that it belongs to, unless that was aborted.
     pub fn done(&mut self, token: DiskToken) -> Option<(ConnId, IoId)> {
         let entry = self.waiting.try_remove(token.0 as usize)?;
         self.pieces -= usize::from(entry.is_piece);
@@ -84,7 +85,7 @@ impl Disks {
         }
     }
 
-    /// There is long work that may go on: `take_turn` with whom `next_turn` names.
+    /// Whether long work may continue: then call `take_turn` for the operation that `next_turn` returns.
     pub fn has_turn(&self) -> bool {
         !self.in_memory.is_empty() || (!self.on_disk.is_empty() && self.pieces < PIECES_MAX)
     }
@@ -98,12 +99,12 @@ impl Disks {
         self.in_memory.pop_front()
     }
 
-    /// Operations that are awaited, or that a disk still works on.
+    /// Number of operations that are awaited, or that a disk still works on.
     pub fn under_way(&self) -> usize {
         self.waiting.len() + self.in_memory.len() + self.on_disk.len() + self.barred.len()
     }
 
-    /// Operations that waited for claims when this was asked; those that must wait on say so again.
+    /// Takes the operations that wait for claims; those that must wait longer register again.
     pub fn take_barred(&mut self) -> Vec<(ConnId, IoId)> {
         std::mem::take(&mut self.barred)
     }
@@ -119,7 +120,7 @@ impl Disks {
         self.barred.push((conn, id));
     }
 
-    /// It was aborted.
+    /// Removes an aborted operation from those that wait for claims.
     pub(super) fn forget_claim(&mut self, conn: ConnId, id: IoId) {
         self.barred.retain(|waiting| *waiting != (conn, id));
     }

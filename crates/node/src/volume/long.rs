@@ -1,14 +1,14 @@
-//! Work on more bytes than a thread or a disk should be kept busy with at a time: a piece after the other, others' work between.
+//! Work on more bytes than should occupy a thread or a disk at a time: done piece by piece, with other work in between.
 
-/// What is left of an operation on ranges of bytes.
+/// The rest of an operation on ranges of bytes.
 #[derive(Debug)]
 pub(super) struct Long {
-    /// In order, apart from each other, none of them empty; the next is the last.
+    /// Disjoint, not empty, by falling offset: the next range is the last.
     ranges: Vec<(u64, u64)>,
 }
 
 impl Long {
-    /// Ranges as offset and length; what several cover is worked on once.
+    /// `ranges` are offsets and lengths; bytes covered by several ranges are worked on once.
     pub(super) fn new(mut ranges: Vec<(u64, u64)>) -> Self {
         ranges.retain(|(_, len)| *len > 0);
         ranges.sort_unstable_by_key(|(offset, _)| std::cmp::Reverse(*offset));
@@ -31,12 +31,12 @@ impl Long {
         self.ranges.is_empty()
     }
 
-    /// The next piece, of at most so many bytes, which stays what is next.
+    /// The next piece, of at most `most` bytes, without taking it.
     pub(super) fn peek(&self, most: u64) -> Option<(u64, u64)> {
         self.ranges.last().map(|(offset, len)| (*offset, most.min(*len)))
     }
 
-    /// So many bytes of the next piece are done.
+    /// Marks `done` bytes of the next piece as done.
     pub(super) fn advance(&mut self, done: u64) {
         if let Some((offset, len)) = self.ranges.last_mut() {
             (*offset, *len) = (*offset + done, *len - done);
@@ -46,7 +46,7 @@ impl Long {
         }
     }
 
-    /// Takes the next piece, of at most so many bytes.
+    /// Takes the next piece, of at most `most` bytes.
     pub(super) fn next(&mut self, most: u64) -> Option<(u64, u64)> {
         let piece = self.peek(most)?;
         self.advance(piece.1);

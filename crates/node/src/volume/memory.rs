@@ -11,9 +11,9 @@ pub(super) fn write_zeroes(region: &dyn Region, offset: u64, len: u64) {
     }
 }
 
-/// Writes a pattern over `len` bytes, which are a multiple of it.
+/// Writes a pattern over `len` bytes, a multiple of the pattern's length.
 pub(super) fn repeat(region: &dyn Region, offset: u64, len: u64, pattern: &Payload) {
-    // Many of them at a time, where it is short.
+    // If the pattern is short, many copies are written at a time.
     let bytes = pattern.to_vec();
     let many = bytes.repeat((PIECE / bytes.len().max(1)).max(1));
     let end = offset + len;
@@ -58,12 +58,12 @@ pub(super) fn copy_in(region: &dyn Region, offset: usize, payload: &Payload) {
     });
 }
 
-/// The run of bytes from `offset` to at most `len` that are all zeros in whole pieces, or that hold something in each.
+/// The run of bytes from `offset` to at most `len` whose pieces are either all zero, or all contain data.
 pub(super) fn allocation(region: &dyn Region, offset: u64, len: u64) -> Allocation {
     let mut held = [0; PIECE];
     let mut run = Allocation { is_mapped: false, len: 0 };
     while run.len < len {
-        // Pieces are aligned, but for the first.
+        // Pieces are aligned, except the first.
         let at = offset + run.len;
         let piece = &mut held[..(PIECE - at as usize % PIECE).min((len - run.len) as usize)];
         region.copy_out(at as usize, piece);
@@ -78,7 +78,7 @@ pub(super) fn allocation(region: &dyn Region, offset: u64, len: u64) -> Allocati
     run
 }
 
-/// Sets the bits that a payload sets.
+/// Sets the bits that are set in the payload.
 pub(super) fn or_in(region: &dyn Region, offset: usize, payload: &Payload) {
     let (mut at, mut held) = (offset, [0; PIECE]);
     payload.for_each_piece(|piece| {

@@ -1,8 +1,9 @@
-//! Volumes: what units are made of, the same for every protocol.
+//! Volumes: the storage behind units, the same for every protocol.
 //!
 //! - [`VolumeSpec`] describes a volume to all threads of a server; [`Volumes`] is one thread's view of them.
-//! - [`Operations`] carries out the operations of one connection: at once in memory, through the driver on a disk, later where
-//!   media are a model or a delay is asked for. README.md beside this file tells what is staged and what is atomic.
+//! - [`Operations`] carries out the operations of one connection: at once in memory, through the driver on a disk,
+//!   later if media are modelled or a delay is configured. README.md beside this file describes what is staged and what
+//!   is atomic.
 
 mod buffers;
 mod claims;
@@ -32,9 +33,9 @@ pub use modelled::{ModelledMedia, ModelledWork};
 pub use operations::Operations;
 pub use units::{Volumes, unit_of};
 
-/// Bytes that one I/O may carry, by every protocol; NFSv3's usual maximum, and more than the block protocols' usual.
+/// Maximum size of one I/O over any protocol: NFSv3's usual maximum, and more than is usual for block protocols.
 pub const MAX_IO_BYTES: u32 = 1 << 20;
-/// What block protocols address by, unless the media is coarser.
+/// Block size of the block protocols, unless the media's is larger.
 pub const BLOCK_SIZE: u32 = 512;
 
 /// A volume as every thread of a server knows it.
@@ -43,24 +44,24 @@ pub struct VolumeSpec {
     pub name: String,
     pub size_bytes: u64,
     pub media: Media,
-    /// Memory that behaves as other media do.
+    /// Makes memory behave like other media.
     pub model: Option<ModelledMedia>,
-    /// What each operation is made to wait, and to cost in CPU: a known tax.
+    /// A known cost added to each operation: a delay, and CPU time.
     pub delay_ns: u64,
     pub burn_ns: u64,
-    /// Who changes which of its blocks now.
+    /// The claims on its blocks.
     pub(crate) claims: Arc<Claims>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
     Memory,
-    /// A file or a block device that the driver was given, and what it can address, bytes.
+    /// A file or a block device that the driver was given, and its block size in bytes.
     Disk {
         disk: DiskId,
         block_size: u32,
     },
-    /// Reads give zeros, writes vanish.
+    /// Reads return zeros, writes are dropped.
     Null,
 }
 
@@ -70,13 +71,13 @@ impl VolumeSpec {
     }
 }
 
-/// Memory that threads share: hands a thread its own handle of volume `index`.
+/// Returns a thread's own handle of the memory of volume `index`, which threads share.
 pub type RegionOf<'a> = dyn FnMut(usize) -> Rc<dyn Region> + 'a;
 
-/// Spends this many nanoseconds of CPU; the engine knows how.
+/// Spends this many nanoseconds of CPU; the engine implements it.
 pub type Burn = Rc<dyn Fn(u64)>;
 
-/// Writes the pattern over `offset..offset + len` of a memory volume, as writer 0 of `run`; threads may share the work.
+/// Writes the pattern over `offset..offset + len` of a memory volume, as writer 0 of `run`. Threads may share the work.
 pub fn fill(region: &dyn Region, pool: &Pool, offset: u64, len: u64, run: u64) {
     const PIECE: usize = 64 << 10;
     let mut piece = vec![0; PIECE];

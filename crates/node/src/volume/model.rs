@@ -1,4 +1,5 @@
-//! Media as a model: how long an operation that comes now takes, its wait included. Random numbers and time are passed in.
+//! Modelled media: how long an operation that arrives now takes, including its wait. Random numbers and time are passed
+//! in.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
@@ -7,78 +8,79 @@ use iotax_proto::Instant;
 use crate::seeded::SeededRng;
 
 const MILLION: u64 = 1_000_000;
-/// What lies on one disk before the next one's turn.
+/// Consecutive bytes on one disk before the next disk follows.
 pub const STRIPE_BYTES: u64 = 64 << 10;
-/// A cache whose disk is that far behind takes no more writes.
+/// A cache whose disk is this far behind accepts no more writes.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
 
-/// How media behave: servers that work on one queue in the order of its coming; or flash or disks that turn, whose servers have a
+/// How media behave: servers that share one queue in order of arrival; or rotating disks or flash, whose servers have a
 /// queue each.
 #[derive(Clone, Debug)]
 pub struct MediaModel {
-    /// The mean service time; of an even one the shortest.
+    /// Mean service time; of `Shape::Even` the shortest.
     pub service: Duration,
-    /// What is drawn beyond `service` at most, evenly. Of other shapes nothing.
+    /// Maximum time that is added to `service`, uniformly distributed. Only for `Shape::Even`.
     pub spread: Duration,
     pub shape: Shape,
-    /// Of 1000 operations, those that take `slow` in addition.
+    /// Number of operations per 1000 that take `slow` in addition.
     pub slow_chance: u64,
     pub slow: Duration,
-    /// Operations that it works on at once, the others waiting; 0: on all.
+    /// Number of operations served at once, while others wait; 0: unlimited.
     pub servers: usize,
-    /// Its servers are disks that turn.
+    /// The servers are rotating disks.
     pub spindles: Option<Spindles>,
-    /// Its servers are parts of a flash drive, each with its own places.
+    /// The servers are parts of a flash drive; each stores its own stripes.
     pub collecting: Option<Collecting>,
 }
 
 /// How service times are distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// From `service` to `spread` beyond it.
+    /// Uniform from `service` to `service + spread`.
     Even,
     Exponential,
-    /// Its logarithm is normal, with this standard deviation.
+    /// Lognormal, with this standard deviation of the logarithm.
     Lognormal(f64),
-    /// One of these, ns, each as likely as the other; not empty. Where it is, none takes time.
+    /// One of these values, ns, all equally likely. Must not be empty: an operation would take no time.
     Drawn(Arc<[u64]>),
 }
 
-/// A part of a flash drive that stops to collect garbage: what lies there waits meanwhile.
+/// How the parts of a flash drive stop to collect garbage. I/Os on that part wait meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collecting {
-    /// After so much was written to it.
+    /// Bytes written to a part between two collections.
     pub every_bytes: u64,
     pub pause: Duration,
 }
 
-/// Disks that turn, behind a controller with caches: an operation is that of the disk where its place lies, and takes a seek and a
-/// part of a turn, in place of `service`.
+/// Rotating disks behind a controller with caches. An operation goes to the disk that stores its offset, and takes a
+/// seek and part of a revolution in place of `service`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spindles {
-    /// The mean over places that are equally likely.
+    /// Mean over random places.
     pub seek: Duration,
     pub turn: Duration,
-    /// Of a million reads, those that a cache answers.
+    /// Number of reads per million that a cache answers.
     pub read_hits: u64,
-    /// A cache answers writes before they are on disk. What each then costs its disk, in millionths of an operation. `None`: writes
-    /// wait for their disk.
+    /// A cache answers writes before they are on disk. The value is what each write then costs its disk, in millionths
+    /// of an operation. `None`: writes wait for their disk.
     pub destage: Option<u64>,
     pub parity: Option<Parity>,
 }
 
-/// RAID with parity, which turns from stripe to stripe. A write reads the block of data and those of parity, and writes them a turn
-/// later (Chen et al., RAID: High-Performance, Reliable Secondary Storage, 1994, §3.2: a small write).
+/// RAID with parity that rotates from stripe to stripe. A write reads the data block and the parity blocks, and writes
+/// them a revolution later (Chen et al., RAID: High-Performance, Reliable Secondary Storage, 1994, §3.2: a small
+/// write).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parity {
-    /// Disks of a group, parity included; the last group has what is left.
+    /// Disks of a group, parity included; the last group has the remaining disks.
     pub group: usize,
-    /// Disks of parity in each stripe of a group, fewer than its disks.
+    /// Parity disks in each stripe of a group, fewer than its disks.
     pub disks: usize,
 }
 
 impl Parity {
-    /// The disks besides that of the data that a write at a place goes to, of so many in all.
+    /// The other disks that a write on `disk` at `offset` uses, of `all` disks.
     fn beside(self, disk: usize, offset: u64, all: usize) -> impl Iterator<Item = usize> {
         let first = disk - disk % self.group.max(1);
         let group = self.group.min(all - first);
@@ -88,24 +90,25 @@ impl Parity {
     }
 }
 
-/// What an operation does to media; places are bytes from their start.
+/// An access to media; offsets are bytes from their start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read(u64),
-    /// And how many bytes.
+    /// Offset and number of bytes.
     Write(u64, u64),
     Flush,
 }
 
-/// What media were given and when they will have done it.
+/// What the media were given to do, and when they will have done it.
 #[derive(Debug)]
 pub struct MediaQueue {
-    /// Of each server, when it will have done what it was given; the earliest first.
+    /// When each server will have finished its work; the earliest first.
     free_at: BinaryHeap<Reverse<Instant>>,
-    /// The same of servers with places of their own, and what each was written since it collected garbage.
+    /// The same for servers that store their own stripes, and the bytes written to each since it last collected
+    /// garbage.
     each_free_at: Vec<Instant>,
     written_bytes: Vec<u64>,
-    /// Of all servers together, with what they were given and have not done yet.
+    /// Busy time of all servers together, including work not done yet.
     busy_ns: u64,
 }
 
@@ -121,7 +124,8 @@ impl MediaQueue {
         self.busy_ns
     }
 
-    /// Takes an operation up: how long it takes, its wait included. `model` may change between operations, but for its disks.
+    /// Accepts an operation and returns how long it takes, including its wait. Between operations, `model` may change
+    /// except for its disks.
     pub fn take(&mut self, model: &MediaModel, now: Instant, access: Access, random: &mut SeededRng) -> Duration {
         match (model.spindles, model.collecting) {
             (Some(spindles), _) => self.turn_to(now, access, spindles, random),
@@ -130,7 +134,7 @@ impl MediaQueue {
         }
     }
 
-    /// A flush finds all writes done.
+    /// A flush takes no time: all completed writes are on the media.
     fn collect(
         &mut self,
         model: &MediaModel,
@@ -173,7 +177,7 @@ impl MediaQueue {
         takes
     }
 
-    /// Flushes find all writes in a cache that lasts.
+    /// A flush takes no time: all completed writes are on disk or in a non-volatile cache.
     fn turn_to(&mut self, now: Instant, access: Access, spindles: Spindles, random: &mut SeededRng) -> Duration {
         let (offset, reads) = match access {
             Access::Read(offset) => (offset, true),
@@ -222,8 +226,8 @@ fn service_time(model: &MediaModel, random: &mut SeededRng) -> Duration {
     Duration::from_nanos(drawn_ns.round() as u64)
 }
 
-/// Between two places that are equally likely: the distance has the density 2(1 − x), and a seek takes as its root (Ruemmler and
-/// Wilkes, An Introduction to Disk Drive Modeling, 1994, of short seeks), whose mean is 8/15.
+/// Time of a seek between two random places. The distance has the density 2(1 − x), and a seek takes as long as its
+/// square root (Ruemmler and Wilkes, An Introduction to Disk Drive Modeling, 1994, of short seeks), whose mean is 8/15.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // 53 random bits; nanoseconds of a seek
 fn seek_ns(mean: Duration, random: &mut SeededRng) -> u64 {
     let drawn = random.below(1 << 53) as f64 / (1_u64 << 53) as f64;
@@ -289,7 +293,8 @@ mod tests {
         let uniform = MediaModel { spread: us(200), ..model(Duration::ZERO, 0) };
         let shaped = |shape| MediaModel { shape, ..model(us(100), 0) };
         let two: Arc<[u64]> = Arc::new([50_000, 150_000]);
-        // The standard deviation over the mean: 1/√3 of a uniform one from 0, 1 of an exponential one, √(e^σ² − 1) of a lognormal one.
+        // Standard deviation / mean: 1/√3 of a uniform distribution from 0, 1 of an exponential, √(e^σ² − 1) of a
+        // lognormal one.
         for (model, scatter) in [
             (model(us(100), 0), 0.0),
             (uniform, 0.577),
@@ -315,7 +320,7 @@ mod tests {
         }
         assert!((at_ns / 2000).abs_diff(5_400_000) < 108_000, "{} ns a read", at_ns / 2000);
         let busy_ns = media.queue.busy_ns();
-        // The other disk is free; a write is in the cache at once, and keeps its disk a quarter as long.
+        // The other disk is free. A write is in the cache at once, and keeps its disk busy for a quarter of the time.
         assert_eq!(media.take(0, Access::Write(STRIPE_BYTES, 4096)), 0);
         assert!(media.take(0, Access::Read(0)) > at_ns);
         assert!(media.take(0, Access::Write(0, 4096)) > 9_000_000_000);
@@ -332,18 +337,19 @@ mod tests {
             };
             let mut media = Media::new(with(disks(8, 0, None)));
             let mut taken_ns = 0;
-            // Far apart in time, so that none waits for another; over all disks and many stripes.
+            // Far apart in time, so that no write waits for another; over all disks and many stripes.
             for write in 0..4000_u64 {
                 let taken = media.take(write * 1_000_000_000, Access::Write(write * STRIPE_BYTES, 4096));
                 assert!(taken > 4_000_000, "a turn at least between reading and writing: {taken}");
                 taken_ns += taken;
             }
-            // A seek, half a turn and a turn, on the disk of the data and on each of parity; the slowest is waited for.
+            // A seek, half a revolution and a revolution, on the disk of the data and on each parity disk; the slowest
+            // determines the time.
             let busy_ns = media.queue.busy_ns() / 4000;
             let expected_ns = (1 + parity_disks as u64) * 9_400_000;
             assert!(busy_ns.abs_diff(expected_ns) < expected_ns / 50, "{busy_ns} ns of {expected_ns}");
             assert!(taken_ns / 4000 > 9_400_000);
-            // Reads and the cache are as before: what is written back later costs a share on all of them.
+            // Reads and the cache behave as before; destaging costs a share on all these disks.
             let mut cached = Media::new(with(disks(8, 0, Some(500_000))));
             assert_eq!(cached.take(0, Access::Write(0, 4096)), 0);
             let written_ns = cached.queue.busy_ns();
@@ -385,14 +391,15 @@ mod tests {
         let mut media = Media::new(MediaModel { collecting, ..model(us(100), 2) });
         let write = |at_ns, media: &mut Media| media.take(at_ns, Access::Write(0, 4096));
         assert_eq!([0, 100_000].map(|at_ns| write(at_ns, &mut media)), [100_000, 100_000]);
-        // From 200 to 1,200 µs; the other part has nothing to collect.
+        // It collects from 200 to 1,200 µs; the other part has nothing to collect.
         assert_eq!(media.take(300_000, Access::Read(4096)), 1_000_000);
         assert_eq!(media.take(300_000, Access::Read(STRIPE_BYTES)), 100_000);
         assert_eq!(media.take(300_000, Access::Flush), 0);
         assert_eq!(media.queue.busy_ns(), 1_400_000);
     }
 
-    /// What a seed draws is part of what a simulated study's seed means: it may not change between versions.
+    /// The values drawn from a seed determine the results of a simulated study, so they may not change between
+    /// versions.
     #[test]
     fn what_a_seed_draws_is_fixed() {
         let of = |model: MediaModel| {

@@ -1,4 +1,4 @@
-//! Media as a model in real time, shared by all threads of a server: it is one array, whoever asks it.
+//! Modelled media in real time: one array, shared by all threads of a server.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,7 +10,7 @@ use iotax_proto::Instant;
 use super::model::{Access, MediaModel, MediaQueue};
 use crate::seeded::SeededRng;
 
-/// Behind a lock that operations of its volume alone take.
+/// Modelled media behind a lock that only operations of their volume take.
 #[derive(Clone, Debug)]
 pub struct ModelledMedia(Arc<Mutex<State>>);
 
@@ -22,14 +22,14 @@ struct State {
     work: ModelledWork,
 }
 
-/// What modelled media did so far.
+/// What modelled media have done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelledWork {
-    /// Those that a server or a disk worked on: all but what a cache answered without one.
+    /// Operations that a server or a disk worked on: all but those that a cache alone answered.
     pub operations: u64,
-    /// Of all servers together.
+    /// Busy time of all servers together.
     pub busy_ns: u64,
-    /// Operations that waited to be told, and how much later than the model says they were, in all and at most.
+    /// Operations whose completion had to wait, and how much later than modelled they completed, in total and at most.
     pub told: u64,
     pub late_sum_ns: u64,
     pub late_max_ns: u64,
@@ -42,7 +42,7 @@ impl ModelledMedia {
         Self(Arc::new(Mutex::new(State { model, queue, random, work: ModelledWork::default() })))
     }
 
-    /// Takes an operation up: how long it takes.
+    /// Accepts an operation and returns how long it takes.
     pub(super) fn take(&self, now: Instant, access: Access) -> Duration {
         let State { model, queue, random, work } = &mut *self.lock();
         let takes = queue.take(model, now, access, random);
@@ -51,7 +51,7 @@ impl ModelledMedia {
         takes
     }
 
-    /// An operation was told so much later than it was due.
+    /// An operation completed `late` after it was due.
     pub(super) fn told(&self, late: Duration) {
         let late_ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
         let work = &mut self.lock().work;
@@ -60,7 +60,7 @@ impl ModelledMedia {
         work.late_max_ns = work.late_max_ns.max(late_ns);
     }
 
-    /// So far, and the longest lateness since this was last asked.
+    /// The work so far; the maximum lateness is that since the last call.
     pub fn take_work(&self) -> ModelledWork {
         let work = &mut self.lock().work;
         let so_far = *work;
@@ -68,7 +68,7 @@ impl ModelledMedia {
         so_far
     }
 
-    /// A thread that panicked while it held the lock takes the process with it, so what is there is whole.
+    /// A thread that panics while it holds the lock ends the process, so the state is always complete.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

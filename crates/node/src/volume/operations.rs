@@ -16,15 +16,15 @@ use super::{
 };
 use crate::node::{ConnId, DiskOp, DiskToken};
 
-/// Bytes of memory that are changed by one command without data for each before others have their turn, and at a turn after that.
-/// A packet can bring thousands of such commands.
+/// Bytes of memory that one command without data for each byte may change at once, and in each later turn. A packet can
+/// bring thousands of such commands.
 const AT_ONCE_BYTES: u64 = 16 << 10;
 const TURN_BYTES: u64 = 1 << 20;
-/// How long an operation in memory waits for blocks of others: a write has its blocks until its initiator has sent all data. On a
-/// disk no blocks wait for an initiator.
+/// How long an operation in memory waits for blocks that others have claimed: a write keeps its blocks until its
+/// initiator has sent all data. On a disk, no blocks wait for an initiator.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The number of no entry of `delayed`.
+/// A number that no entry of `delayed` has.
 const NEVER_DUE: u64 = 0;
 
 type Finished = Result<Option<Payload>, UnitError>;
@@ -34,26 +34,27 @@ pub struct Operations {
     volumes: Rc<Volumes>,
     disks: Rc<RefCell<Disks>>,
     slots: Vec<OperationState>,
-    /// Operations that are done and made to wait, by the time when they may be told, and barred ones, by the time when they give up.
+    /// Operations that are done but delayed, by the time when they may complete, and barred ones, by the time when they
+    /// give up.
     delayed: BinaryHeap<Reverse<(Instant, u64, IoId)>>,
     delays: u64,
 }
 
-/// Where an operation stands, by its `IoId`.
+/// State of an operation, by its `IoId`.
 #[derive(Debug)]
 enum OperationState {
     Idle,
-    /// Data go straight to their place in memory, whose blocks it shares with other writes.
+    /// Data are copied straight to their place in memory, whose blocks are shared with other writes.
     Place {
         volume: usize,
         offset: usize,
         len: u32,
     },
-    /// Data vanish.
+    /// Data are dropped.
     Discard {
         volume: usize,
     },
-    /// Data are compared as they come; where they first differ.
+    /// Data are compared as they arrive; `differs` is the first difference.
     Compare {
         volume: usize,
         offset: usize,
@@ -66,7 +67,8 @@ enum OperationState {
         staged: Staged,
         buffer: Payload,
     },
-    /// All data are there, and some of the blocks are another operation's. It gives up at the entry of `delayed` with this number.
+    /// All data have arrived, but another operation has claimed some of the blocks. It gives up at the entry of
+    /// `delayed` with this number.
     Barred {
         number: u64,
         waiting: Box<Barred>,
@@ -76,12 +78,12 @@ enum OperationState {
         state: DiskState,
         work: Box<OnDisk>,
     },
-    /// In memory, a piece at each turn.
+    /// Works in memory, one piece per turn.
     Long {
         volume: usize,
         work: Box<InMemory>,
     },
-    /// Done, told later: entry of `delayed` with this number.
+    /// Done; completes later, at the entry of `delayed` with this number.
     Delayed {
         volume: usize,
         number: u64,
@@ -102,7 +104,7 @@ struct OnDisk {
     task: DiskTask,
     /// The blocks that it changes now.
     claim: Option<Claim>,
-    /// What the disk does for it once it has flushed.
+    /// The disk operation that follows a flush.
     after_flush: Option<DiskOp>,
 }
 
@@ -112,7 +114,7 @@ struct InMemory {
     left: Long,
     pattern: Option<Payload>,
     access: Access,
-    /// The blocks of its next piece, where it waits for them.
+    /// The blocks of its next piece, while it waits for them.
     claim: Option<Claim>,
 }
 
@@ -120,9 +122,9 @@ struct InMemory {
 #[derive(Debug)]
 enum DiskState {
     Disk(DiskToken),
-    /// Its next piece's turn.
+    /// The turn of its next piece.
     Turn,
-    /// Its next piece's blocks.
+    /// The blocks of its next piece.
     Claim,
 }
 
@@ -137,7 +139,7 @@ enum Staged {
 }
 
 impl Staged {
-    /// What it does to modelled media, in one operation, with so many bytes of data.
+    /// Its access to modelled media, as one operation with `data` bytes of data.
     fn access(self, data: usize) -> Access {
         match self {
             Self::Compare { offset, .. } => Access::Read(offset),
@@ -157,7 +159,7 @@ impl Operations {
         self.volumes.geometry(unit)
     }
 
-    /// Memory that holds zeros is as good as unmapped: that is what unmapped memory holds.
+    /// Memory that holds zeros counts as unmapped, because unmapped memory reads as zeros.
     pub fn allocation(&self, now: Instant, unit: UnitId, offset: u64) -> Option<Allocation> {
         let index = self.volumes.find(unit, offset, 0, false).ok()?;
         let left = self.volumes.geometry(unit)?.size_bytes - offset;
@@ -211,7 +213,7 @@ impl Operations {
         }
     }
 
-    /// Where data would be placed as they are.
+    /// The memory in which data can be placed directly.
     pub fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
         match self.slots.get(id as usize)? {
             OperationState::Place { len: whole, .. } if u64::from(offset) + u64::from(len) > u64::from(*whole) => None,
@@ -227,7 +229,7 @@ impl Operations {
 
     pub fn finish(&mut self, now: Instant, id: IoId) -> Started {
         let Some(slot) = self.slots.get_mut(id as usize) else { return Started::Done(Err(UnitError::Aborted)) };
-        // Before the others, as it has nothing to be dropped.
+        // First, because this state holds nothing to be dropped.
         if let OperationState::Place { volume, offset, len } = *slot {
             replace_plain(slot, OperationState::Idle);
             self.volumes.all[volume].claimant.write_ends(offset as u64, u64::from(len));
@@ -252,7 +254,7 @@ impl Operations {
         }
     }
 
-    /// Forgets an operation. What a disk has under way of it keeps `ending`, and its blocks.
+    /// Forgets an operation. A disk operation under way for it keeps `ending` and the claim on its blocks.
     pub fn abort(&mut self, id: IoId, ending: Option<Ending>) {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
         match std::mem::replace(slot, OperationState::Idle) {
@@ -271,7 +273,7 @@ impl Operations {
         }
     }
 
-    /// Gives up everything under way: the connection is gone.
+    /// Aborts all operations: the connection is gone.
     pub fn abort_all(&mut self) {
         for id in 0..self.slots.len() {
             self.abort(id as IoId, None);
@@ -279,7 +281,7 @@ impl Operations {
         self.delayed.clear();
     }
 
-    /// A disk operation of `id` ended; its operation's result if that was its last.
+    /// A disk operation of `id` ended. Returns the operation's result if it is complete.
     pub fn disk_done(&mut self, now: Instant, id: IoId, result: Result<u32, i32>) -> Option<Finished> {
         let Some(OperationState::Disk { volume, work, .. }) = self.slots.get_mut(id as usize) else { return None };
         let volume = *volume;
@@ -304,7 +306,7 @@ impl Operations {
         }
     }
 
-    /// It is this operation's turn with long work; its result if that was the last of it.
+    /// Does the next part of long work. Returns the operation's result if it is complete.
     pub fn take_turn(&mut self, now: Instant, id: IoId) -> Option<Finished> {
         match self.slots.get_mut(id as usize)? {
             OperationState::Long { volume, work } => {
@@ -335,12 +337,12 @@ impl Operations {
                     }
                 }
             }
-            // It was aborted, and the number may be another's by now.
+            // It was aborted, and another operation may have its number by now.
             _ => None,
         }
     }
 
-    /// Goes on with an operation whose claim may have been granted; its result if it is done.
+    /// Continues an operation whose claim may have been granted. Returns its result if it is complete.
     pub fn look_at_claim(&mut self, now: Instant, id: IoId) -> Option<Finished> {
         match self.slots.get_mut(id as usize)? {
             slot @ OperationState::Barred { .. } => {
@@ -376,12 +378,12 @@ impl Operations {
         }
     }
 
-    /// When the next operation that is done may be told.
+    /// When the next delayed operation may complete, or the next barred one gives up.
     pub fn next_due(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// The next operation that may be told.
+    /// The next operation that may complete.
     pub fn take_due(&mut self, now: Instant) -> Option<(IoId, Finished)> {
         while self.next_due().is_some_and(|at| at <= now) {
             let Reverse((at, due, id)) = self.delayed.pop()?;
@@ -405,7 +407,7 @@ impl Operations {
         None
     }
 
-    // ------------------------------------------------------------------------------------------------------------- helpers
+    // --------------------------------------------------------------------------------------------------------- helpers
 
     fn try_start(&mut self, now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Result<Started, UnitError> {
         if op.data_len() > 2 * MAX_IO_BYTES {
@@ -464,7 +466,7 @@ impl Operations {
                 let payload = Payload::new(Rc::clone(region), offset as usize, len as usize);
                 self.end(now, id, index, Some(Access::Read(offset)), Ok(Some(payload)))
             }
-            // Memory is the volume's from the start.
+            // Memory is allocated from the start.
             UnitOp::Write { len: 0, .. } | UnitOp::Allocate { .. } => self.end(now, id, index, None, Ok(None)),
             UnitOp::Flush => self.end(now, id, index, Some(Access::Flush), Ok(None)),
             UnitOp::Write { offset, len, .. } if self.volumes.all[index].claimant.write_begins(offset, len.into()) => {
@@ -532,7 +534,7 @@ impl Operations {
         Ok(self.begin(id, index, task, op, None))
     }
 
-    /// All staged data are there: claims the blocks that they change.
+    /// All staged data have arrived: claims the blocks that they change.
     fn admit(
         &mut self,
         now: Instant,
@@ -549,7 +551,7 @@ impl Operations {
             }
             Staged::CompareAndWrite { offset, len, .. } => Some(volume.claimant.exclude(offset, len.into())?),
             Staged::OrWrite { offset, .. } => Some(volume.claimant.exclude(offset, buffer.len() as u64)?),
-            // Its pieces claim their own.
+            // A compare changes nothing; the pieces of a write-same make their own claims.
             Staged::Compare { .. } | Staged::WriteSame { .. } => None,
         };
         match claim {
@@ -611,7 +613,7 @@ impl Operations {
         Ok(self.begin(id, index, task, op, claim))
     }
 
-    /// Writes zeros or a pattern over ranges of memory: few bytes at once, more in turns.
+    /// Writes zeros or a pattern over ranges of memory: a few bytes at once, more in turns.
     fn fill(
         &mut self,
         now: Instant,
@@ -643,7 +645,8 @@ impl Operations {
         Started::Queued
     }
 
-    /// Done, now or when the volume's media and its delay allow it. `access` is what is left for modelled media to do.
+    /// Completes an operation, now or when the volume's media and its delay allow it. `access` is the work left for
+    /// modelled media.
     #[inline]
     fn end(&mut self, now: Instant, id: IoId, volume: usize, access: Option<Access>, result: Finished) -> Started {
         if self.volumes.all[volume].tells_later {
@@ -673,9 +676,9 @@ impl Operations {
         Started::Queued
     }
 
-    /// Makes an entry of `delayed`; its number.
+    /// Adds an entry to `delayed` and returns its number.
     fn due_at(&mut self, at: Instant, id: IoId) -> u64 {
-        // Operations that were aborted, or went on, leave their entries behind.
+        // Operations that were aborted, or have continued, leave their entries behind.
         if self.delayed.len() > 2 * self.slots.len() {
             let slots = &self.slots;
             self.delayed.retain(|Reverse((_, due, id))| is_due(slots, *due, *id));
@@ -703,7 +706,7 @@ impl Operations {
         Started::Queued
     }
 
-    /// Reads what is on stable storage.
+    /// Flushes first, so that the operation reads what is on stable storage.
     fn begin_flushed(&mut self, id: IoId, volume: usize, task: DiskTask, op: DiskOp) -> Started {
         let work = Box::new(OnDisk { task, claim: None, after_flush: Some(op) });
         *self.slot(id) = OperationState::Disk { volume, state: DiskState::Turn, work };
@@ -728,7 +731,7 @@ impl Operations {
         }
     }
 
-    /// Has the disk do the next piece of long work, or waits for its blocks.
+    /// Starts the next piece of long work on the disk, or waits for its blocks.
     fn start_piece(&mut self, id: IoId, volume: usize) -> Result<(), UnitError> {
         let Some(OperationState::Disk { state, work, .. }) = self.slots.get_mut(id as usize) else {
             unreachable!("long work on a disk in its slot")
@@ -749,7 +752,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Asks the disk for what an operation in its slot does next.
+    /// Requests the next disk operation of the operation in its slot.
     fn ask(&mut self, id: IoId, op: DiskOp) {
         let Some(OperationState::Disk { volume, state, work }) = self.slots.get_mut(id as usize) else {
             unreachable!("an operation on a disk in its slot")
@@ -769,7 +772,8 @@ impl Operations {
     }
 }
 
-/// What of a piece of data belongs to an operation of so many bytes: protocols count, and this is the last place to.
+/// The part of `bytes` that is within an operation of `len` bytes. Protocols check this already; here it is checked
+/// last.
 #[inline]
 fn within(len: usize, offset: u32, bytes: &[u8]) -> &[u8] {
     let fits = len.saturating_sub(offset as usize).min(bytes.len());
@@ -777,7 +781,7 @@ fn within(len: usize, offset: u32, bytes: &[u8]) -> &[u8] {
     &bytes[..fits]
 }
 
-/// Whether the entry of `delayed` with this number is what an operation waits for.
+/// Whether an operation waits for the entry of `delayed` with this number.
 fn is_due(slots: &[OperationState], due: u64, id: IoId) -> bool {
     let waits_for = match slots.get(id as usize) {
         Some(OperationState::Delayed { number, .. } | OperationState::Barred { number, .. }) => Some(*number),
@@ -786,7 +790,8 @@ fn is_due(slots: &[OperationState], due: u64, id: IoId) -> bool {
     waits_for == Some(due)
 }
 
-/// Puts a state in the place of one that holds nothing to be dropped, in nearly all cases: the compiler would look through all states.
+/// Replaces a state that in nearly all cases holds nothing to be dropped: without this, the compiler would check all
+/// states.
 #[inline]
 fn replace_plain(slot: &mut OperationState, state: OperationState) {
     if matches!(slot, OperationState::Idle | OperationState::Place { .. }) {
@@ -803,7 +808,7 @@ fn finished(started: Started) -> Option<Finished> {
     }
 }
 
-/// Carries out on memory what is claimed and needs no turns.
+/// Executes on memory a staged operation that has its claim and needs no turns.
 fn perform_in_memory(region: &dyn Region, staged: Staged, buffer: &Payload) -> Result<(), UnitError> {
     match staged {
         Staged::Write { offset, .. } => memory::copy_in(region, offset as usize, buffer),
@@ -827,7 +832,8 @@ fn compare_in_memory(region: &dyn Region, offset: u64, sent: &Payload) -> Result
 }
 
 impl InMemory {
-    /// Does the next piece, or holds a claim and waits for its blocks: then false. `Busy` where too many wait.
+    /// Does the next piece. Returns false if it must wait for the piece's blocks. Fails with `Busy` if too many claims
+    /// wait.
     fn piece(&mut self, volume: &Volume) -> Result<bool, UnitError> {
         let most = self.pattern.as_ref().map_or(TURN_BYTES, |pattern| TURN_BYTES - TURN_BYTES % pattern.len() as u64);
         let (Store::Memory(region), Some((offset, len))) = (&volume.store, self.left.peek(most)) else {
@@ -850,7 +856,7 @@ impl InMemory {
     }
 }
 
-/// What must be there and what is to be, of a compare-and-write.
+/// The expected data and the replacement of a compare-and-write.
 fn halves(buffer: &Payload, len: u32) -> (Payload, Payload) {
     (buffer.slice(0, len as usize), buffer.slice(len as usize, len as usize))
 }

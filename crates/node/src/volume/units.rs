@@ -1,4 +1,4 @@
-//! One thread's view of a server's volumes, by the numbers that protocols know them by.
+//! One thread's view of a server's volumes, by the numbers that protocols use for them.
 
 use std::{
     cell::Cell,
@@ -14,14 +14,15 @@ use iotax_proto::{Geometry, Instant, Region, UnitError, UnitId};
 
 use super::{BLOCK_SIZE, Burn, MAX_IO_BYTES, Media, RegionOf, VolumeSpec, claims::Claimant};
 
-/// A unit that may not be written, beside the same volume's that may.
+/// A unit that may not be written, beside the writable unit of the same volume.
 const READ_ONLY: u64 = 1 << 32;
-/// Bytes of memory that a thread searches for zeros at one instant at most, and in a second: a few milliseconds of it.
+/// Bytes of memory that a thread searches for zeros at most at one instant, and per second: it takes a few
+/// milliseconds.
 const LOOK_BYTES: u64 = 16 << 20;
-/// What each command after those still gets, so that its answer is of use.
+/// What each further command may still search, so that its answer is useful.
 const LOOK_LEAST_BYTES: u64 = 16 << 10;
 
-/// The unit of volume `index`, as an export shows it.
+/// The unit that an export makes of volume `index`.
 pub fn unit_of(index: usize, read_only: bool) -> UnitId {
     UnitId(index as u64 | if read_only { READ_ONLY } else { 0 })
 }
@@ -39,7 +40,7 @@ pub(super) struct Volume {
     pub(super) spec: VolumeSpec,
     pub(super) store: Store,
     pub(super) claimant: Rc<Claimant>,
-    /// Its operations are told when its media or its delay allow it.
+    /// Whether its operations complete only when its media or its delay allow it.
     pub(super) tells_later: bool,
     geometry: Geometry,
 }
@@ -47,7 +48,7 @@ pub(super) struct Volume {
 pub(super) enum Store {
     Memory(Rc<dyn Region>),
     Disk,
-    /// Zeros to read.
+    /// Zeros for reads.
     Null(Rc<dyn Region>),
 }
 
@@ -82,13 +83,14 @@ impl Volumes {
         Some(Geometry { read_only, ..self.all.get(index)?.geometry.clone() })
     }
 
-    /// Whether a claim was granted since this was asked: what `Disks::take_barred` names is to be looked at.
+    /// Whether a claim was granted since the last call. If so, look at the operations of `Disks::take_barred`.
     #[inline]
     pub fn take_granted(&self) -> bool {
         self.granted.load(Ordering::Relaxed) && self.granted.swap(false, Ordering::SeqCst)
     }
 
-    /// The volume behind a unit, where `offset..offset + len` is inside it and it may be written if `writes`.
+    /// The volume behind a unit. Fails if `offset..offset + len` is not inside it, or if it `writes` and the unit is
+    /// read-only.
     pub(super) fn find(&self, unit: UnitId, offset: u64, len: u64, writes: bool) -> Result<usize, UnitError> {
         let (index, read_only) = split(unit);
         let volume = self.all.get(index).ok_or(UnitError::NoUnit)?;
@@ -103,14 +105,14 @@ impl Volumes {
     pub(super) fn may_look(&self, now: Instant) -> u64 {
         let (at, looked) = self.looked.get();
         let regained = u128::from(LOOK_BYTES) * now.since(at).as_nanos() / Duration::from_secs(1).as_nanos();
-        // Too little time for a byte adds up.
+        // A time too short for one byte is not lost: it adds up.
         if regained > 0 {
             self.looked.set((now, looked.saturating_sub(u64::try_from(regained).unwrap_or(u64::MAX))));
         }
         LOOK_BYTES.saturating_sub(self.looked.get().1).max(LOOK_LEAST_BYTES)
     }
 
-    /// That many bytes were searched at the instant of the last `may_look`.
+    /// Records that `bytes` were searched at the instant of the last `may_look`.
     pub(super) fn looked(&self, bytes: u64) {
         let (at, before) = self.looked.get();
         self.looked.set((at, (before + bytes).min(LOOK_BYTES)));
@@ -128,7 +130,7 @@ impl Volumes {
 }
 
 impl Volume {
-    /// What the disk below addresses by, bytes.
+    /// Block size of the disk, bytes; 1 for other media.
     pub(super) fn disk_block_size(&self) -> u32 {
         match self.spec.media {
             Media::Disk { block_size, .. } => block_size,
@@ -141,7 +143,7 @@ fn split(unit: UnitId) -> (usize, bool) {
     ((unit.0 & !READ_ONLY) as usize, unit.0 & READ_ONLY != 0)
 }
 
-/// What a null volume reads.
+/// The data of a null volume.
 struct Zeros;
 
 static ZEROS: [u8; MAX_IO_BYTES as usize] = [0; MAX_IO_BYTES as usize];
