@@ -1,4 +1,4 @@
-//! Where the next I/O goes.
+//! Chooses the offset of the next I/O.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::seeded::{Chance, SeededRng};
 
-/// Where a sequential stream is that several workers go on with, of any threads: each takes the next block.
+/// Position of a sequential stream that workers of any thread share: each takes the next block.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor(Arc<AtomicU64>);
 
@@ -17,7 +17,7 @@ impl Cursor {
     }
 }
 
-/// The same stream.
+/// Equal if both are the same stream.
 impl PartialEq for Cursor {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -26,8 +26,8 @@ impl PartialEq for Cursor {
 
 /// The share of the working set that belongs to one worker, in blocks of the load's block size.
 ///
-/// Workers have zones of their own, so that no two race for a block; as all zones are equally large, random I/O is spread evenly
-/// over the whole working set.
+/// Workers have zones of their own, so that no two write the same block. All zones are equally large, so random I/O is
+/// spread evenly over the whole working set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
     /// Offset of the zone in the unit, bytes.
@@ -43,15 +43,15 @@ impl Zone {
         Self { offset: offset + begin * block_size, blocks: end - begin }
     }
 
-    /// Both and what lies between them, in blocks of this size.
+    /// The zone from the start of `self` to the end of `last`, in blocks of this size.
     #[must_use]
     pub fn through(self, last: Self, block_size: u64) -> Self {
         Self { offset: self.offset, blocks: (last.offset - self.offset) / block_size + last.blocks }
     }
 }
 
-/// Chooses blocks of a zone that have no I/O under way: what a read gives while its block is written is undefined, and so
-/// is what two writes at once leave.
+/// Chooses blocks of a zone that have no I/O under way: the result of a read of a block while it is written is
+/// undefined, and so is the result of two writes at once.
 #[derive(Debug)]
 pub struct Addresses {
     zone: Zone,
@@ -59,7 +59,7 @@ pub struct Addresses {
     randoms: Chance,
     random: SeededRng,
     next_sequential: u64,
-    /// Takes the place of the worker's own, where the stream is shared.
+    /// Replaces the worker's own position if the stream is shared.
     cursor: Option<Cursor>,
     busy: Busy,
 }
@@ -79,13 +79,13 @@ impl Addresses {
         }
     }
 
-    /// Of a worker that goes on with a stream beside others.
+    /// Uses a stream that the worker shares with others.
     #[must_use]
     pub fn shared(self, cursor: Option<Cursor>) -> Self {
         Self { cursor, ..self }
     }
 
-    /// Offset in the unit of the next I/O, bytes; busy until `release`d.
+    /// Offset in the unit of the next I/O, bytes. The block is busy until `release`d.
     pub fn take(&mut self) -> u64 {
         let random = self.randoms.is_always() || (!self.randoms.is_never() && self.random.chance(self.randoms));
         if !random && let Some(cursor) = &self.cursor {
@@ -114,7 +114,8 @@ impl Addresses {
     }
 }
 
-/// Blocks with I/O under way, by their remainder: a few blocks in a hundred are passed over although they are idle.
+/// Blocks with I/O under way, by block number modulo the table's size: a few percent of the idle blocks are skipped,
+/// too.
 #[derive(Debug)]
 struct Busy {
     words: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What a load generator is asked to do.
+//! The configuration of a load generator.
 
 use std::{rc::Rc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{failure::Failure, node::DiskId, pattern::Reduction};
 
-/// I/Os of a check or a fill: large, and a few at a time.
+/// Size and number of the I/Os of a check or a fill.
 pub(super) const TRANSFER_BYTES: u32 = 1 << 20;
 pub(super) const TRANSFERS: u32 = 4;
 
@@ -20,17 +20,18 @@ pub(super) const TRANSFERS: u32 = 4;
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
     pub task: TaskConfig,
-    /// Workers of all threads.
+    /// Number of workers of all threads.
     pub workers: u32,
-    /// This thread's: `first_worker..first_worker + own_workers`.
+    /// The workers of this thread: `first_worker..first_worker + own_workers`.
     pub first_worker: u32,
     pub own_workers: u32,
     /// `None`: from the offset to the unit's end.
     pub working_set_bytes: Option<u64>,
     pub working_set_offset_bytes: u64,
-    /// Of what it writes.
+    /// Reduction of the data that it writes.
     pub reduction: Reduction,
-    /// Names this run (or fill) in what it writes; a run must not share it with an earlier one on the same unit.
+    /// Identifies this run (or fill) in the data that it writes. No earlier run on the same unit may have had the same
+    /// value.
     pub run: u64,
 }
 
@@ -38,17 +39,17 @@ pub struct LoadConfig {
 pub enum TaskConfig {
     Run(RunConfig),
     Check {
-        /// How much of the unit is looked at, from its start; `None`: all of it.
+        /// How much of the unit is read, from its start; `None`: all of it.
         look_bytes: Option<u64>,
     },
     Fill {
-        /// Writes over data that iotax did not write.
+        /// Overwrite data that iotax did not write.
         destroy: bool,
     },
 }
 
 impl TaskConfig {
-    /// I/Os that a worker has under way at most.
+    /// Maximum number of I/Os that a worker has under way.
     pub(super) fn outstanding(&self) -> u32 {
         match self {
             Self::Run(RunConfig { oltp: Some(_), .. }) => oltp::WRITER_DEPTH,
@@ -57,7 +58,7 @@ impl TaskConfig {
         }
     }
 
-    /// And their size.
+    /// Size of the largest I/O.
     pub(super) fn io_bytes_max(&self) -> u32 {
         match self {
             Self::Run(run) => run.io_bytes_max(),
@@ -73,38 +74,38 @@ pub struct RunConfig {
     pub block_size_bytes: u32,
     pub read_percent: f64,
     pub random_percent: f64,
-    /// Of a sequential load whose workers go on with one stream.
+    /// The position of a sequential load that all workers share.
     pub shared: Option<Cursor>,
-    /// Several patterns side by side, in place of the one above; empty: that one.
+    /// Several patterns side by side, in place of the one above; empty: only that one.
     pub streams: Vec<StreamConfig>,
-    /// Transactions in place of I/Os, of which the load counts each as a read; pages are of the block size, and of the workers
-    /// the last is the one that writes pages back.
+    /// Transactions in place of I/Os; the load counts each transaction as a read. Pages have the block size, and the
+    /// last worker writes pages back.
     pub oltp: Option<OltpConfig>,
     pub pacing: Pacing,
     pub warmup: Duration,
     pub runtime: Duration,
     pub sample: Duration,
-    /// I/Os are counted in intervals of this length, too.
+    /// I/Os are also counted in intervals of this length.
     pub count: Option<Duration>,
     pub seed: u64,
     pub verify: bool,
     /// A write is complete when its data are on stable storage.
     pub durable: bool,
-    /// A worker flushes after so many writes of its own that completed; 0: never.
+    /// A worker flushes after this many of its own writes have completed; 0: never.
     pub flush_after: u32,
-    /// The working set was filled with the pattern before: zeros in it are wrong data.
+    /// The working set was filled with the pattern before, so zeros in it are wrong.
     pub filled: bool,
 }
 
-/// Gives zeroed memory of a size in bytes, aligned for direct I/O, at an address that does not change.
+/// Allocates zeroed memory of a size in bytes, aligned for direct I/O, at an address that does not change.
 pub type Allocate<'a> = dyn FnMut(usize) -> Result<Rc<dyn Region>, Failure> + 'a;
 
-/// A unit of this machine that is reached without a protocol.
+/// A unit on this machine, accessed without a protocol.
 #[derive(Clone)]
 pub enum LocalUnit {
-    /// Memory, reached by copying.
+    /// Memory, accessed by copying.
     Memory(Rc<dyn Region>),
-    /// A file or a block device, reached through the driver.
+    /// A file or a block device, accessed through the driver.
     Disk { disk: DiskId, geometry: Geometry },
 }
 
@@ -141,7 +142,7 @@ impl RunConfig {
         stream::check(&self.all_streams(), !self.streams.is_empty())
     }
 
-    /// The load's streams: at least one.
+    /// The load's streams, at least one.
     pub fn all_streams(&self) -> Vec<StreamConfig> {
         if !self.streams.is_empty() {
             return self.streams.clone();
@@ -169,9 +170,9 @@ impl RunConfig {
     }
 }
 
-/// More than any protocol here lets one connection have under way.
+/// More I/Os than any protocol here allows on one connection.
 const OUTSTANDING_MAX: u32 = 4096;
-/// Shorter intervals have no I/O to count.
+/// Shorter intervals rarely contain an I/O.
 const COUNT_MIN: Duration = Duration::from_millis(1);
 
 impl std::fmt::Debug for LocalUnit {

@@ -1,4 +1,4 @@
-//! From an endpoint to its workers' links: what each protocol asks and agrees on before the first I/O.
+//! From an endpoint to the links of its workers: what each protocol does before the first I/O.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::{
     random::Randomness,
 };
 
-/// What connections are asked for: by any protocol, and by each alone.
+/// The options of a load's connections: those common to all protocols, and those of a single one.
 #[derive(Clone, Debug)]
 pub struct ConnectionConfig {
     pub settings: Settings,
@@ -27,7 +27,7 @@ impl ConnectionConfig {
     }
 }
 
-/// What opens the links of one thread's workers.
+/// Creates the control that opens the links of one thread's workers.
 pub fn control(
     endpoint: &Endpoint,
     connection: &ConnectionConfig,

@@ -1,4 +1,4 @@
-//! The control of a protocol whose workers' own connections are all there is.
+//! The control of a protocol that needs no connections other than the workers' own.
 
 use iotax_proto::{Instant, Transmit, Violation};
 
@@ -7,16 +7,16 @@ use super::{
     link::{Control, ControlStep, Link},
 };
 
-/// Opens the links that `open` makes, at once, and ends as soon as it is told to.
+/// Opens the links that `open` creates at once, and ends as soon as it is closed.
 pub(crate) struct Direct<F> {
-    /// Until the links are open.
+    /// `None` once the links are open.
     open: Option<F>,
     closing: bool,
     nothing: Transmit,
 }
 
 impl<F> Direct<F> {
-    /// What the workers' connections found and agreed on, their initiators tell.
+    /// What the workers' connections found and negotiated, their initiators report.
     pub(crate) fn new(open: F) -> Self {
         Self { open: Some(open), closing: false, nothing: Transmit::default() }
     }

@@ -1,4 +1,5 @@
-//! Endpoints as users name them: `SCHEME://HOST[:PORT]/…`, each protocol's own behind the host, or `local:PATH`.
+//! Endpoints in the form that users write: `SCHEME://HOST[:PORT]/…`, where the rest depends on the protocol, or
+//! `local:PATH`.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ pub struct Endpoint {
     pub unit: Unit,
 }
 
-/// What is at the endpoint.
+/// The unit that an endpoint names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
     Remote { host: String, unit: RemoteUnit },
@@ -28,7 +29,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl Unit {
-    /// The host whose address the driver's side has to find; `None` for a local path.
+    /// The host whose address the driver's side must resolve; `None` for a local path.
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Remote { host, .. } => Some(host),

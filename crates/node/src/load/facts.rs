@@ -1,6 +1,6 @@
-//! What set-up found and agreed on.
+//! What connection setup found and negotiated.
 
-/// For people: names and values.
+/// Names and values for people to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     pub identity: Vec<(&'static str, String)>,

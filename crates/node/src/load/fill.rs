@@ -12,7 +12,7 @@ pub(super) struct FillTask {
     next: u64,
     end: u64,
     buffers: Vec<Payload>,
-    /// Bytes that each tag has under way.
+    /// Bytes under way, by tag.
     under_way: Vec<u64>,
     staging: Vec<u8>,
     pub(super) done_bytes: u64,
@@ -55,7 +55,7 @@ impl FillTask {
         self.done_bytes += std::mem::take(&mut self.under_way[tag as usize]);
     }
 
-    /// Once, when all writes are done.
+    /// Returns one flush, when all writes are done.
     fn flush(&mut self) -> Option<Io> {
         if self.flush == Flush::UnderWay || self.under_way.iter().any(|bytes| *bytes > 0) {
             return None;

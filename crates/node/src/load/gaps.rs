@@ -1,10 +1,10 @@
-//! When nothing completed: the stretches of a window between one completed I/O and the next.
+//! Gaps: the times of a window between one completed I/O and the next.
 
 use iotax_proto::Instant;
 
-/// Gaps kept at most: 64 KiB. Beyond, the shortest are dropped, and `listed_from_ns` says so.
+/// Maximum number of gaps that are kept: 64 KiB. Beyond it, the shortest are dropped and `listed_from_ns` rises.
 const KEPT_MAX: usize = 4096;
-/// Shorter gaps are not kept one by one: they do not merge over threads.
+/// Shorter gaps are not listed, because they cannot be merged over threads.
 const LISTED_FROM_NS: u64 = 1_000_000;
 
 /// A time without a completed I/O, wholly inside the window.
@@ -14,24 +14,24 @@ pub struct Gap {
     pub end: Instant,
 }
 
-/// The gaps of a window, its ends included: from its start to the first completion, and from the last to its end.
+/// The gaps of a window, including those from its start to the first completion and from the last one to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    /// The longest of them.
+    /// Length of the longest gap.
     pub longest_ns: u64,
-    /// That one is an upper bound: of several threads together, where none of their common gaps is listed.
+    /// `longest_ns` is an upper bound: it is that of several threads together, and none of their common gaps is listed.
     pub is_bound: bool,
-    /// All gaps that last as long, or longer, are in `list`.
+    /// All gaps of this length or longer are in `list`.
     pub listed_from_ns: u64,
-    /// By time.
+    /// In order of time.
     pub list: Vec<Gap>,
 }
 
-/// Finds them: one subtraction and one comparison for each turn in which I/Os completed.
+/// Finds gaps, at the cost of one subtraction and one comparison per turn in which I/Os completed.
 #[derive(Debug)]
 pub(super) struct GapTimer {
     last: Instant,
-    /// What a gap must exceed to be of interest.
+    /// Gaps of this length or shorter are ignored.
     floor_ns: u64,
     gaps: Gaps,
 }
@@ -43,19 +43,19 @@ impl Gap {
 }
 
 impl GapTimer {
-    /// Nothing is a gap before `start`.
+    /// Finds no gaps before `start`.
     pub(super) fn new() -> Self {
         let gaps = Gaps { listed_from_ns: LISTED_FROM_NS, ..Gaps::default() };
         Self { last: Instant(0), floor_ns: u64::MAX, gaps }
     }
 
-    /// The window starts.
+    /// Starts the window.
     pub(super) fn start(&mut self, at: Instant) {
         self.last = at;
         self.floor_ns = 0;
     }
 
-    /// The window ends. What completes later is of no interest.
+    /// Ends the window. Later completions are ignored.
     pub(super) fn end(&mut self, at: Instant) {
         self.complete(at);
         self.floor_ns = u64::MAX;
@@ -97,7 +97,7 @@ impl Gaps {
         }
     }
 
-    /// Together with another thread of the same window: a gap of both is where each has one.
+    /// Merges the gaps of another thread in the same window: a common gap is where both have one.
     pub(super) fn merge(&mut self, other: &Self) {
         self.listed_from_ns = self.listed_from_ns.max(other.listed_from_ns);
         let mut both = Vec::new();
@@ -121,7 +121,7 @@ impl Gaps {
         self.bound();
     }
 
-    /// Adds those of a later window: between the two nothing was measured.
+    /// Adds the gaps of a later window. The time between the windows does not count.
     pub(super) fn append(&mut self, later: &Self) {
         if later.longest_ns > self.longest_ns {
             (self.longest_ns, self.is_bound) = (later.longest_ns, later.is_bound);
@@ -132,7 +132,7 @@ impl Gaps {
         self.bound();
     }
 
-    /// With the longest `count` of those that are listed.
+    /// Keeps only the longest `count` of the listed gaps.
     #[must_use]
     pub fn longest(mut self, count: usize) -> Self {
         if self.list.len() > count {
@@ -151,7 +151,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Of a window of 100 ms from 0 on in which I/Os complete at these times.
+    /// The gaps of a window from 0 to 100 ms in which I/Os complete at these times.
     fn gaps(completions_ns: impl IntoIterator<Item = u64>) -> Gaps {
         let mut timer = GapTimer::new();
         timer.complete(Instant(0));

@@ -1,18 +1,19 @@
-//! Latencies: counted in a recorder, and as they leave it, mergeable over threads and trials.
+//! Histograms of latencies: dense in a recorder, sparse in results, where they merge over threads and trials.
 
-/// Bins of an octave: 3 significant digits. Below 2048 ns each value has one of its own.
+/// Bins per octave, for 3 significant digits. Below 2048 ns each value has a bin of its own.
 const OCTAVE_BINS: usize = 1024;
 const OCTAVE_BITS: u32 = OCTAVE_BINS.ilog2();
-/// Durations of 2^42 ns and more, 73 minutes, count as just less: more than an hour in an open loop's backlog.
+/// Durations of 2^42 ns (73 minutes) and more are counted as just less. This is enough for over an hour in an open
+/// loop's backlog.
 const LATENCY_BITS: u32 = 42;
 pub(super) const LATENCY_MAX_NS: u64 = (1 << LATENCY_BITS) - 1;
-/// The first is of the values below 1024.
+/// The first octave holds the values below 1024.
 const OCTAVES: usize = (LATENCY_BITS - OCTAVE_BITS) as usize + 1;
 
 type Octave = [u64; OCTAVE_BINS];
 
-/// Counts durations in HdrHistogram's bins. An octave takes memory, 8 KiB, from its first duration on: all of them, for each stream, direction
-/// and interval of hundreds of loads, are more than a processor's cache has.
+/// Counts durations in HdrHistogram's bins. An octave has memory (8 KiB) only once it has a duration: all octaves, for
+/// each stream, direction and interval of hundreds of loads, would exceed a processor's cache.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     octaves: [Option<Box<Octave>>; OCTAVES],
@@ -50,7 +51,7 @@ impl Histogram {
         self.count += other.count;
     }
 
-    /// Keeps its memory.
+    /// Sets all counts to 0 and keeps the memory.
     pub(super) fn reset(&mut self) {
         if self.count > 0 {
             self.octaves.iter_mut().flatten().for_each(|octave| octave.fill(0));
@@ -64,14 +65,14 @@ fn empty() -> Box<Octave> {
     Box::new([0; OCTAVE_BINS])
 }
 
-/// The highest value that a bin counts.
+/// The highest value that is counted in a bin.
 fn highest_of(octave: usize, bin: usize) -> u64 {
     let shift = octave.saturating_sub(1);
     let first = if octave == 0 { 0 } else { OCTAVE_BINS };
     (((first + bin + 1) as u64) << shift) - 1
 }
 
-/// `(highest value equivalent of the bin in ns, count)`, by rising value, none with count 0.
+/// `(highest value equivalent of the bin in ns, count)`, by rising value, without bins of count 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sparse(pub Vec<(u64, u64)>);
 
@@ -112,7 +113,7 @@ impl Sparse {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// The smallest bin that at least the share `quantile` of all values reaches, ns; 0 where there is none.
+    /// The lowest bin at or below which at least the share `quantile` of all values lies, ns; 0 if there are no values.
     #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // counts of I/Os, far below 2^53
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let rank = (quantile * self.count() as f64).ceil().max(1.0) as u64;

@@ -1,12 +1,12 @@
-//! What a run remembers of its own writes: it shows whether a block lost a write or never had one.
+//! A run's record of its own writes: it shows whether a block lost a write or was never written.
 
 use super::verdict::{Verdict, Wrong, describe, describe_copy};
 use crate::pattern::{BLOCK_BYTES, Copied, Reduction, Stamp};
 
-/// Entries kept at most (4 bytes each). A larger zone is judged by its writers' counts alone.
+/// Maximum number of entries (4 bytes each). In a larger zone, only the writers' sequence counts are checked.
 const ENTRIES_MAX: u64 = 1 << 24;
 const UNTOUCHED: u32 = 0;
-/// A write of this block failed: old and new are both right.
+/// A write of this block failed: both the old and the new data are correct.
 const UNKNOWN: u32 = u32::MAX;
 
 /// The writes of one worker to its own zone, which no other worker writes during the run.
@@ -19,11 +19,11 @@ pub struct Ledger {
     block_shift: Shift,
     reduction: Reduction,
     is_filled: bool,
-    /// Sequence of each block's last completed write.
+    /// Sequence number of each block's last completed write.
     last: Vec<u32>,
 }
 
-/// Divides by the block size, by a shift where it is a power of two.
+/// Division by the block size: a shift if it is a power of two.
 #[derive(Clone, Copy, Debug)]
 enum Shift {
     By(u32),
@@ -50,33 +50,33 @@ impl Ledger {
         }
     }
 
-    /// Of writes some of which repeat.
+    /// Expects writes of which some are copies.
     #[must_use]
     pub fn reduced(mut self, reduction: Reduction) -> Self {
         self.reduction = reduction;
         self
     }
 
-    /// Of a unit that was filled before: zeros are nowhere right.
+    /// Expects a unit that was filled before: zeros are wrong everywhere.
     #[must_use]
     pub fn filled(mut self, is_filled: bool) -> Self {
         self.is_filled = is_filled;
         self
     }
 
-    /// Which copy the write of this sequence is, if it is one.
+    /// The number of the copy that the write of this sequence sends, if it sends one.
     pub fn copy(&self, sequence: u64) -> Option<u32> {
         self.reduction.copy_of(Stamp { run: self.run, writer: self.writer, sequence: u64::from(entry(sequence)) })
     }
 
-    /// Forgets its writes; those to come belong to `run`.
+    /// Forgets all writes; those that follow belong to `run`.
     pub fn renew(&mut self, run: u64) {
         self.run = run;
         self.issued = 0;
         self.last.fill(UNTOUCHED);
     }
 
-    /// Believes every header that is in its place.
+    /// Accepts every header that is in its place.
     #[cfg(test)]
     pub(super) fn permissive() -> Self {
         Self::new(0, 0, 0, 0, 1)
@@ -96,7 +96,7 @@ impl Ledger {
         self.set(offset, UNKNOWN);
     }
 
-    /// Whether a block with this verdict may be at `offset`.
+    /// Whether a block with this verdict can be at `offset`.
     #[inline]
     pub fn judge(&self, offset: u64, verdict: Verdict) -> Result<(), Wrong> {
         match verdict {
@@ -169,7 +169,7 @@ impl Ledger {
             }
             None => format!("at most sequence {} of writer {}", self.issued, self.writer),
         };
-        // Runs are named by the times of their starts.
+        // Runs are named by their start times.
         let of_later_run = matches!(verdict, Verdict::Ours(stamp) if stamp.run > self.run);
         let found = match verdict {
             Verdict::NeverWritten if last.is_none_or(|last| last == UNTOUCHED) => {
@@ -186,7 +186,7 @@ impl Ledger {
     }
 }
 
-/// How a sequence is remembered.
+/// How a sequence number is stored in an entry.
 fn entry(sequence: u64) -> u32 {
     (sequence as u32).clamp(UNTOUCHED + 1, UNKNOWN - 1)
 }

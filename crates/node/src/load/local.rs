@@ -1,4 +1,4 @@
-//! Initiators that speak no protocol: the base line that a protocol's tax is measured from.
+//! Initiators without a protocol: the baseline from which a protocol's tax is measured.
 
 use std::{ops::Range, rc::Rc};
 
@@ -12,16 +12,17 @@ use crate::{
     node::{DiskId, DiskOp},
 };
 
-/// Where volumes' pages begin, too.
+/// Volumes begin on such a boundary, too.
 const PAGE_BYTES: usize = 4096;
 
-/// Reaches memory by copying. An I/O is done in `submit` and completes at the driver's next turn, with the clock read after the
-/// copies: latency holds them all.
+/// Accesses memory by copying. An I/O is done in `submit` and completes at the driver's next turn, whose clock is read
+/// after the copies, so the latency includes all of them.
 pub struct MemoryInitiator {
     unit: Rc<dyn Region>,
     geometry: Geometry,
-    /// Where reads go: a range of `io_bytes` for each tag, from the first page's border on. A copy that is shifted against its source
-    /// by a few bytes within the page costs some processors four times as much: each load seems to wait for the store before it.
+    /// Memory for reads: `io_bytes` for each tag, from the first page boundary on. If source and destination of a copy
+    /// differ by a few bytes within the page, the copy takes some processors four times as long: apparently each load
+    /// waits for the store before it.
     buffers: Vec<u8>,
     page: usize,
     io_bytes: usize,
@@ -146,20 +147,20 @@ impl Initiator for MemoryInitiator {
 
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// Reaches a file or a block device through the driver's disk operations.
+/// Accesses a file or a block device through the driver's disk operations.
 pub struct DiskInitiator {
     disk: DiskId,
     geometry: Geometry,
     depth: usize,
     opened: bool,
     closing: bool,
-    /// Where reads go, by tag.
+    /// Memory for reads, by tag.
     buffers: Vec<Payload>,
-    /// What is under way, by tag: bytes of a read or a write, `None` where idle.
+    /// I/Os under way, by tag; `None` if there is none.
     under_way: Vec<Option<Pending>>,
     outstanding: usize,
     asked: Vec<(Tag, DiskOp)>,
-    /// Through which what was read is shown; empty where it is not used.
+    /// Buffer through which data that were read are shown; empty if they are not shown.
     piece: Vec<u8>,
     turn: Instant,
     transmit: Transmit,
@@ -172,7 +173,7 @@ struct Pending {
 }
 
 impl DiskInitiator {
-    /// `buffers`: a payload for each tag. Bytes read are told of only with `shows_data`.
+    /// `buffers` holds a payload for each tag. Bytes read are reported only with `shows_data`.
     pub fn new(disk: DiskId, geometry: Geometry, buffers: Vec<Payload>, shows_data: bool) -> Self {
         let depth = buffers.len();
         let io_bytes = buffers.first().filter(|_| shows_data).map_or(0, Payload::len);
@@ -192,7 +193,7 @@ impl DiskInitiator {
         }
     }
 
-    /// What the driver is to do next, and for which tag.
+    /// The next operation for the driver, and its tag.
     pub fn poll_disk(&mut self) -> Option<(Tag, DiskId, DiskOp)> {
         self.asked.pop().map(|(tag, op)| (tag, self.disk, op))
     }

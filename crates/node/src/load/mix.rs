@@ -1,4 +1,4 @@
-//! Read or write; flushes follow writes.
+//! Chooses reads or writes, and inserts flushes after writes.
 
 use crate::seeded::{Chance, SeededRng};
 
@@ -6,7 +6,7 @@ use crate::seeded::{Chance, SeededRng};
 pub enum Direction {
     Read,
     Write,
-    /// Of what was written before. No I/O of the mix.
+    /// Of earlier writes. Not an I/O of the mix.
     Flush,
 }
 
@@ -14,9 +14,9 @@ pub enum Direction {
 pub struct Mix {
     reads: Chance,
     random: SeededRng,
-    /// A flush comes after so many writes; `u64::MAX` where none does.
+    /// Number of writes before a flush; `u64::MAX`: no flushes.
     flush_after: u64,
-    /// Writes that completed and that no flush was drawn for.
+    /// Completed writes for which no flush has been drawn yet.
     unflushed: u64,
 }
 
@@ -26,13 +26,13 @@ impl Mix {
         Self { reads: Chance::percent(read_percent), random, flush_after: u64::MAX, unflushed: 0 }
     }
 
-    /// With a flush after so many writes; 0: none.
+    /// Adds a flush after every `after` writes; 0: none.
     #[must_use]
     pub fn flushing(self, after: u32) -> Self {
         Self { flush_after: if after == 0 { u64::MAX } else { u64::from(after) }, ..self }
     }
 
-    /// A flush where one is due; else what chance gives.
+    /// A flush if one is due; otherwise a read or a write at random.
     pub fn draw(&mut self) -> Direction {
         if self.reads.is_always() {
             return Direction::Read;
@@ -52,7 +52,7 @@ impl Mix {
         self.unflushed += 1;
     }
 
-    /// What was written before no longer matters.
+    /// Forgets the writes so far: they need no flush.
     pub fn forget(&mut self) {
         self.unflushed = 0;
     }

@@ -1,4 +1,4 @@
-//! The load generator: what one thread of it does is a [`LoadNode`].
+//! The load generator: a [`LoadNode`] is one thread's share of it.
 
 pub mod addresses;
 pub mod config;

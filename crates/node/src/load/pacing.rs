@@ -1,9 +1,9 @@
 //! When the next I/O starts.
 //!
-//! Pacing says when an I/O was meant to start (`intended`); a worker submits it when a slot and the target's credit allow. In
-//! a closed loop an I/O is meant to start when a slot is free, so that both are the same instant. An open loop gives instants of
-//! its own, whatever the target does; what cannot be submitted yet waits in a backlog, and what finds the backlog full is dropped
-//! and counted.
+//! Pacing determines the intended start of each I/O (`intended`). A worker submits the I/O once it has a free slot and
+//! the target's credit allows. In a closed loop, an I/O is intended to start when a slot is free, so both instants are
+//! equal. An open loop determines its own instants, whatever the target does: an I/O that cannot be submitted yet waits
+//! in a backlog, and an I/O that finds the backlog full is dropped and counted.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::schedule::Schedule;
 use crate::failure::Failure;
 use crate::seeded::SeededRng;
 
-/// More than any machine submits; beyond it a slip of the pen.
+/// More than any machine can submit; a higher rate is a typing error.
 const RATE_MAX_IOPS: f64 = 1e8;
 /// 32 MiB of instants.
 const BACKLOG_MAX: u32 = 1 << 22;
@@ -25,10 +25,10 @@ pub enum Pacing {
     Open(Open),
 }
 
-/// A rate that the load holds whatever the target does. Rate and backlog are those of all workers together.
+/// A rate that the load keeps whatever the target does. Rate and backlog are the totals of all workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Open {
-    /// 0: connections stand and nothing is asked of them.
+    /// 0: the connections stay open without I/O.
     pub rate_iops: f64,
     pub arrivals: Arrivals,
     /// I/Os that may wait for a slot.
@@ -39,29 +39,29 @@ pub struct Open {
 pub enum Arrivals {
     /// Evenly spaced; workers take turns.
     Constant,
-    /// Exponential gaps, independent in each worker: together a Poisson process of the whole rate.
+    /// Exponential gaps, independent in each worker: together they are a Poisson process of the whole rate.
     Poisson,
 }
 
-/// What came due inside the window.
+/// Arrivals inside the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// I/Os that the pacing meant to start.
+    /// I/Os that were due.
     pub offered: u64,
-    /// Of these, how many found the backlog full and were never submitted.
+    /// How many of these found the backlog full and were never submitted.
     pub dropped: u64,
-    /// Most that waited at once; over workers, the sum of each one's.
+    /// Maximum number that waited at once; merged over workers, the sum of their maxima.
     pub backlog_peak: u64,
-    /// Waiting still when the window ended.
+    /// I/Os that still waited when the window ended.
     pub backlog_end: u64,
 }
 
 /// One worker's part of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// Of the rate and of the backlog, 0 to 1.
+    /// Its part of the rate and of the backlog, 0 to 1.
     pub part: f64,
-    /// Where its first arrival stands within its gap, 0 to 1: workers do not submit at the same instants.
+    /// Position of its first arrival within the gap, 0 to 1, so that workers do not submit at the same instants.
     pub phase: f64,
 }
 
@@ -74,11 +74,12 @@ pub struct Pacer {
 #[derive(Debug)]
 struct OpenPacer {
     arrivals: Arrivals,
-    /// 0: none ever comes.
+    /// Mean time between arrivals; 0: none ever arrives.
     gap_ns: f64,
     phase: f64,
     random: SeededRng,
-    /// Of the next arrival, from the beginning; constant arrivals count, so that their spacing does not drift.
+    /// The next arrival: its number, and its time since the start. Constant arrivals are computed from the number, so
+    /// that their spacing does not drift.
     count: u64,
     elapsed_ns: f64,
     next: Option<Instant>,
@@ -111,11 +112,11 @@ impl Pacer {
         }
     }
 
-    /// The run begins: arrivals are laid out from the start of its warm-up on.
+    /// Begins a run: arrivals start with its warm-up.
     pub fn begin(&mut self, schedule: Schedule) {
         let Some(open) = &mut self.open else { return };
         open.schedule = Some(schedule);
-        // A slice takes nothing over from the one before.
+        // A slice takes over nothing from the previous one.
         open.backlog.clear();
         (open.count, open.next, open.arrived) = (0, None, Arrived::default());
         if open.gap_ns > 0.0 {
@@ -127,38 +128,38 @@ impl Pacer {
         }
     }
 
-    /// Takes note of what came due by `now`, while `slots` more I/Os could have been submitted. To be called before any `take` of
-    /// a turn. It does not matter how late: nothing leaves the backlog in between.
+    /// Records the arrivals up to `now`, while `slots` more I/Os could have been submitted. To be called in each turn
+    /// before any `take`. A late call does not matter: nothing leaves the backlog in between.
     pub fn collect(&mut self, now: Instant, slots: usize) {
         if let Some(open) = &mut self.open {
             open.collect(now, slots);
         }
     }
 
-    /// When the next I/O was meant to start, if that is now or past; each call takes one.
+    /// The intended start of the next I/O, if that is not later than `now`; each call takes one.
     pub fn take(&mut self, now: Instant) -> Option<Instant> {
         match &mut self.open {
             None => Some(now),
-            // What waits when the run ends was not served in it, and is counted as that.
+            // I/Os that wait when the run ends were not served in it, and are counted as waiting.
             Some(open) if open.schedule.is_some_and(|schedule| now < schedule.end) => open.backlog.pop_front(),
             Some(_) => None,
         }
     }
 
-    /// What was taken last is to be taken again.
+    /// Returns the I/O that was taken last, so that the next call takes it again.
     pub fn give_back(&mut self, intended: Instant) {
         if let Some(open) = &mut self.open {
             open.backlog.push_front(intended);
         }
     }
 
-    /// When to ask again; `None` where only a completion starts the next I/O.
+    /// When to call again; `None` if only a completion can start the next I/O.
     pub fn next_due(&self) -> Option<Instant> {
         let open = self.open.as_ref()?;
         open.next.filter(|at| open.schedule.is_some_and(|schedule| *at < schedule.end))
     }
 
-    /// What came due inside the window, once it is over; `None` for a closed loop. `slots` as in `collect`.
+    /// The arrivals inside the window, once it is over; `None` for a closed loop. `slots` as in `collect`.
     pub fn finish(&mut self, slots: usize) -> Option<Arrived> {
         let open = self.open.as_mut()?;
         open.collect(Instant(u64::MAX), slots);
@@ -241,7 +242,7 @@ mod tests {
         pacer
     }
 
-    /// Everything that comes due, with a slot always free.
+    /// All arrivals, with a slot always free.
     fn arrivals(mut pacer: Pacer) -> Vec<u64> {
         let mut found = Vec::new();
         while let Some(due) = pacer.next_due() {
@@ -285,7 +286,7 @@ mod tests {
     #[test]
     fn a_full_backlog_drops_and_counts() {
         let mut pacer = pacer(10.0, Arrivals::Constant, 3, WHOLE);
-        // Blocked from the beginning of the window, at 2 s, for half a second: due are 2.0, 2.1, 2.2, 2.3, 2.4 and 2.5.
+        // Blocked for half a second from the start of the window, at 2 s: due are 2.0, 2.1, 2.2, 2.3, 2.4 and 2.5.
         while pacer.next_due().is_some_and(|due| due < Instant(2 * S)) {
             pacer.collect(pacer.next_due().expect("due"), 1);
             pacer.take(Instant(S)).expect("a slot");
@@ -294,7 +295,7 @@ mod tests {
         let took: Vec<_> = std::iter::from_fn(|| pacer.take(Instant(2 * S + S / 2))).map(|at| at.0 - 2 * S).collect();
         assert_eq!(took, [0, S / 10, S / 5]);
         let arrived = pacer.finish(0).expect("open");
-        // 3 of the rest fit again.
+        // 3 of the rest find room again.
         assert_eq!(arrived, Arrived { offered: 100, dropped: 94, backlog_peak: 3, backlog_end: 3 });
     }
 

@@ -1,14 +1,14 @@
-//! Queues of a host that its loads share: so many commands are outstanding at each LUN and at the adapter, the others wait in the
-//! order of their coming. One thread has all of it, in virtual time.
+//! Queues of a host that its loads share: at each LUN and at the adapter a limited number of commands is outstanding;
+//! the others wait in order of arrival. One thread owns all queues, in virtual time.
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
 use iotax_proto::Instant;
 
-/// How many commands go at a time; `None`: all.
+/// Maximum number of outstanding commands; `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depths {
-    /// Workers are shared out among so many LUNs, at least one.
+    /// Number of LUNs over which workers are distributed, at least one.
     pub luns: u32,
     pub of_lun: Option<u32>,
     pub of_adapter: Option<u32>,
@@ -20,11 +20,11 @@ impl Depths {
     }
 }
 
-/// One host's.
+/// The queues of one host.
 #[derive(Clone, Debug)]
 pub struct HostQueue(Rc<RefCell<State>>);
 
-/// A load's place at the queues of its host.
+/// A load's access to the queues of its host.
 #[derive(Clone, Debug)]
 pub struct QueuePlace {
     queue: HostQueue,
@@ -32,7 +32,7 @@ pub struct QueuePlace {
     lun: usize,
 }
 
-/// Time of places in the queues, added up: a queue of n that was full for a second has n seconds.
+/// Occupied queue places × time: a queue of depth n that was full for a second adds n seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueuesUsed {
     pub luns_ns: u64,
@@ -44,13 +44,13 @@ struct State {
     luns: Vec<Queue>,
     adapter: Queue,
     loads: Vec<Load>,
-    /// Loads that may go on though nothing came for them, by their own numbers.
+    /// Numbers of loads that may continue although nothing arrived for them.
     to_wake: Rc<RefCell<Vec<usize>>>,
 }
 
 #[derive(Debug)]
 struct Queue {
-    /// `None`: it has no end.
+    /// `None`: unlimited.
     depth: Option<u32>,
     used: u32,
     waiting: VecDeque<Waiter>,
@@ -66,27 +66,27 @@ struct Waiter {
 
 #[derive(Debug)]
 struct Load {
-    /// By which it is woken.
+    /// The number by which it is woken.
     number: usize,
-    /// Workers that may each submit one more of what waits.
+    /// Workers that may each submit one more of their waiting commands.
     granted: VecDeque<u32>,
 }
 
 impl HostQueue {
-    /// Loads that are to be woken are put on the list.
+    /// Numbers of loads to wake are added to the list `to_wake`.
     pub fn new(depths: Depths, to_wake: Rc<RefCell<Vec<usize>>>) -> Self {
         let luns = (0..depths.luns.max(1)).map(|_| Queue::new(depths.of_lun)).collect();
         Self(Rc::new(RefCell::new(State { luns, adapter: Queue::new(depths.of_adapter), loads: Vec::new(), to_wake })))
     }
 
-    /// For one more load, woken by this number; its worker i is at the LUN `first_worker + i`, counted around.
+    /// Adds a load that is woken by `number`. Its worker i uses LUN `first_worker + i`, modulo the number of LUNs.
     pub fn join(&self, number: usize, first_worker: u32) -> QueuePlace {
         let mut state = self.0.borrow_mut();
         state.loads.push(Load { number, granted: VecDeque::new() });
         QueuePlace { queue: self.clone(), load: state.loads.len() - 1, lun: first_worker as usize }
     }
 
-    /// Until now.
+    /// Use of the queues until now.
     pub fn used(&self, now: Instant) -> QueuesUsed {
         let state = &mut *self.0.borrow_mut();
         let mut used = QueuesUsed { luns_ns: 0, adapter_ns: state.adapter.used_until(now) };
@@ -98,7 +98,7 @@ impl HostQueue {
 }
 
 impl QueuePlace {
-    /// Whether a worker may submit now; else its turn comes by `take_granted`.
+    /// Whether a worker may submit now; otherwise `take_granted` returns it when its turn comes.
     #[cold]
     pub(super) fn ask(&self, now: Instant, worker: u32) -> bool {
         let state = &mut *self.queue.0.borrow_mut();
@@ -107,7 +107,7 @@ impl QueuePlace {
         state.luns[lun].enter(now, waiter) && state.adapter.enter(now, waiter)
     }
 
-    /// A worker's command has ended: whoever waits longest goes on.
+    /// A worker's command has ended: the longest waiting command may proceed.
     #[cold]
     pub(super) fn release(&self, now: Instant, worker: u32) {
         let state = &mut *self.queue.0.borrow_mut();
@@ -122,7 +122,7 @@ impl QueuePlace {
         }
     }
 
-    /// A worker that may submit one of what it has waiting.
+    /// A worker that may submit one of its waiting commands.
     pub(super) fn take_granted(&self) -> Option<u32> {
         self.queue.0.borrow_mut().loads[self.load].granted.pop_front()
     }
@@ -143,7 +143,7 @@ impl Queue {
         Self { depth, used: 0, waiting: VecDeque::new(), used_ns: 0, changed_at: Instant(0) }
     }
 
-    /// Whether there was a place; else it waits.
+    /// Whether there was a free place; otherwise the command waits.
     fn enter(&mut self, now: Instant, waiter: Waiter) -> bool {
         if self.depth.is_some_and(|depth| self.used >= depth) {
             self.waiting.push_back(waiter);
@@ -154,7 +154,7 @@ impl Queue {
         true
     }
 
-    /// Who has the place now.
+    /// The command that gets the place, if any waits.
     fn leave(&mut self, now: Instant) -> Option<Waiter> {
         let next = self.waiting.pop_front();
         if next.is_none() {
@@ -165,7 +165,7 @@ impl Queue {
     }
 
     fn used_until(&mut self, now: Instant) -> u64 {
-        // A thread's own time may be ahead of another's.
+        // One thread's time may be ahead of another's.
         self.used_ns += u64::from(self.used) * now.0.saturating_sub(self.changed_at.0);
         self.changed_at = self.changed_at.max(now);
         self.used_ns
@@ -200,7 +200,7 @@ mod tests {
         let (queue, _) = queue(Some(1), Some(2), 3);
         let load = queue.join(0, 1);
         assert!(load.ask(Instant(0), 0) && load.ask(Instant(0), 1));
-        // The third LUN is free, the adapter full; the first LUN is full.
+        // The third LUN is free but the adapter is full; the first LUN is full.
         assert!(!load.ask(Instant(0), 2) && !load.ask(Instant(0), 3));
         load.release(Instant(5), 1);
         assert_eq!((load.take_granted(), load.take_granted()), (Some(2), None));

@@ -1,4 +1,4 @@
-//! What is measured: latencies, a series by interval, I/Os outstanding over time; exactly over a window, by completion.
+//! Measures exactly one window, by completion: latencies, a series of intervals, outstanding I/Os over time.
 
 use iotax_proto::Instant;
 
@@ -23,11 +23,11 @@ pub struct DirectionResult {
     pub latency_min_ns: u64,
     pub latency_max_ns: u64,
     pub latency: Sparse,
-    /// From submission on; `None` in a closed loop, where nothing else is measured.
+    /// Latency from submission; `None` in a closed loop, where it equals the response time.
     pub service: Option<Latency>,
 }
 
-/// How long something took.
+/// The durations of many events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     pub count: u64,
@@ -40,18 +40,18 @@ pub struct Latency {
 /// The instants of one I/O.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
-    /// Which of the load's streams it belongs to.
+    /// Index of its stream in the load.
     pub stream: usize,
     pub direction: Direction,
     pub bytes: u32,
     pub intended: Instant,
-    /// From when on the generator could have submitted it.
+    /// The instant from which the generator could have submitted it.
     pub possible: Instant,
     pub submitted: Instant,
     pub completed: Instant,
 }
 
-/// One interval, in warm-up or in the window.
+/// One interval, in the warm-up or in the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// End of the interval, from the start of the warm-up.
@@ -67,35 +67,35 @@ pub struct Sample {
     pub latency_max_ns: u64,
 }
 
-/// What one thread's recorder measured; threads' results of one run merge.
+/// The measurements of one thread's recorder. Those of all threads of a run can be merged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     pub read: DirectionResult,
     pub write: DirectionResult,
-    /// Flushes of a load that flushes; no I/Os of the load.
+    /// Flushes of a load that flushes; not counted as I/Os of the load.
     pub flush: DirectionResult,
-    /// The same by stream; one where the load has one.
+    /// The same by stream, at least one.
     pub streams: Vec<StreamResult>,
     /// How late the generator itself submitted; `None` in a closed loop.
     pub lateness: Option<Latency>,
     pub series: Vec<Sample>,
     pub mean_outstanding: f64,
-    /// When no read and no write completed.
+    /// Gaps without a completed read or write.
     pub gaps: Gaps,
-    /// I/Os that completed in each of the window's intervals of `Schedule::count`, without a shorter one at its end.
+    /// I/Os completed in each interval of `Schedule::count` in the window, without a shorter interval at its end.
     pub counts: Vec<u64>,
     pub verify: Tally,
     /// I/Os that failed outside the window.
     pub errors_outside: u64,
-    /// Of a load of transactions, each of which counts as a read above.
+    /// Only for a load of transactions, each of which counts as a read above.
     pub oltp: Option<OltpCounts>,
 }
 
-/// What one of the load's streams did.
+/// The results of one stream of the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamResult {
     pub config: StreamConfig,
-    /// That did it, of all threads.
+    /// Number of its workers on all threads.
     pub workers: u32,
     pub read: DirectionResult,
     pub write: DirectionResult,
@@ -112,7 +112,7 @@ pub struct Recorder {
     both: Histogram,
     interval_start: Instant,
     interval_end: Instant,
-    /// When the next of `interval_end` and `count_end` comes.
+    /// The earlier of `interval_end` and `count_end`.
     edge: Instant,
     count_end: Instant,
     counted: u64,
@@ -120,7 +120,7 @@ pub struct Recorder {
     series: Vec<Sample>,
     errors_outside: u64,
     completed: u64,
-    /// Of them, those that `gaps` knows.
+    /// How many of them `gaps` has recorded.
     seen: u64,
     gaps: GapTimer,
     outstanding: Outstanding,
@@ -135,11 +135,11 @@ struct StreamRecorder {
     write: Accumulator,
 }
 
-/// One direction: the interval under way, and the window so far.
+/// One direction: the current interval, and the window so far.
 #[derive(Debug)]
 struct Accumulator {
     response: Timer,
-    /// In an open loop.
+    /// Only in an open loop.
     service: Option<Timer>,
     interval_bytes: u64,
     interval_errors: u64,
@@ -147,7 +147,7 @@ struct Accumulator {
     errors: u64,
 }
 
-/// Durations: of the interval under way, and of the window so far.
+/// Durations of the current interval, and of the window so far.
 #[derive(Debug)]
 struct Timer {
     interval: Histogram,
@@ -161,7 +161,8 @@ struct Timer {
 }
 
 impl Recorder {
-    /// `streams`: of the load, with the workers that do each. In an open loop service and lateness are recorded too.
+    /// `streams`: those of the load, with the number of workers of each. In an open loop, service time and lateness are
+    /// recorded, too.
     pub fn new(schedule: Schedule, streams: impl IntoIterator<Item = (StreamConfig, u32)>, open: bool) -> Self {
         let stream = |(config, workers)| {
             let (read, write) = (Accumulator::new(open), Accumulator::new(open));
@@ -194,7 +195,7 @@ impl Recorder {
         recorder
     }
 
-    /// Time has come to `now`: intervals that ended are closed. To be called before what happened at `now` is recorded.
+    /// Closes the intervals that ended by `now`. To be called before the events at `now` are recorded.
     pub fn advance(&mut self, now: Instant) {
         while now >= self.edge && self.interval_start < self.schedule.end {
             if self.edge == self.count_end {
@@ -224,7 +225,7 @@ impl Recorder {
         self.flush.response.record(completed.since(submitted).as_nanos() as u64);
     }
 
-    /// I/Os so far, those outside the window included.
+    /// I/Os so far, including those outside the window.
     pub fn completed(&self) -> u64 {
         self.completed
     }
@@ -234,13 +235,13 @@ impl Recorder {
         side.interval_errors += 1;
     }
 
-    /// `count` I/Os are outstanding from `now` on. To be called once all that happened at `now` is recorded.
+    /// `count` I/Os are outstanding from `now` on. To be called once all events at `now` are recorded.
     pub fn outstanding(&mut self, now: Instant, count: u32) {
         self.end_turn(now);
         self.outstanding.set(now, count);
     }
 
-    /// Once for all I/Os that completed at `now`.
+    /// Called once for all I/Os that completed at `now`.
     fn end_turn(&mut self, now: Instant) {
         if self.completed != self.seen {
             self.seen = self.completed;
@@ -248,17 +249,17 @@ impl Recorder {
         }
     }
 
-    /// When an interval ends next; `None` after the window.
+    /// When the next interval ends; `None` after the window.
     pub fn next_edge(&self) -> Option<Instant> {
         (self.interval_start < self.schedule.end).then_some(self.interval_end)
     }
 
-    /// Intervals closed since the last call's `from`: a driver shows them as they come.
+    /// Intervals from number `from` on: a driver reports them as they are completed.
     pub fn samples(&self, from: usize) -> &[Sample] {
         self.series.get(from..).unwrap_or_default()
     }
 
-    /// The window's figures. What is recorded after its end is not in them.
+    /// The results of the window. Later records are not included.
     #[allow(clippy::cast_precision_loss)] // nanoseconds of a run, far below 2^53
     pub fn measured(&self, verify: Tally) -> Measured {
         let window_ns = self.schedule.end.since(self.schedule.start).as_nanos().max(1);
@@ -291,7 +292,7 @@ impl Recorder {
         }
     }
 
-    /// Of reads and writes.
+    /// The accumulator of reads or of writes.
     fn side(&mut self, stream: usize, direction: Direction) -> &mut Accumulator {
         let stream = &mut self.streams[stream];
         match direction {
@@ -306,7 +307,7 @@ impl Recorder {
         of_ios + self.flush.interval_errors
     }
 
-    /// Intervals are cut at the window's edges, so that each is wholly inside or outside.
+    /// Intervals are cut at the window's edges, so that each is completely inside or outside.
     fn end_after(&self, at: Instant) -> Instant {
         let edge = if at < self.schedule.start { self.schedule.start } else { self.schedule.end };
         (at + self.schedule.sample).min(edge)
@@ -462,7 +463,7 @@ impl Timer {
     }
 }
 
-/// I/Os outstanding, summed over the window's time.
+/// Outstanding I/Os, integrated over the window.
 #[derive(Debug)]
 struct Outstanding {
     schedule: Schedule,
@@ -548,7 +549,7 @@ impl Sample {
 }
 
 impl Measured {
-    /// Adds another thread's figures of the same window.
+    /// Adds another thread's results of the same window.
     pub fn merge(&mut self, other: &Self) {
         self.add(other);
         for (ours, theirs) in self.series.iter_mut().zip(&other.series) {
@@ -561,7 +562,7 @@ impl Measured {
         }
     }
 
-    /// Adds the figures of a later slice, as long as each of the `slices` that are here.
+    /// Adds the results of a later slice, as long as each of the `slices` already included.
     pub fn append(&mut self, later: &Self, slices: u32) {
         self.add(later);
         self.series.extend(later.series.iter().cloned());
@@ -698,7 +699,7 @@ mod tests {
         let mut recorder = recorder(Schedule { count, ..schedule() });
         (10..150).for_each(|ms| record(&mut recorder, ms * MS, Direction::Read));
         let measured = recorder.measured(Tally::default());
-        // The last of 100 ms are not a whole interval.
+        // The last 2 of the 100 ms are not a whole interval.
         assert_eq!(measured.counts, [7; 14]);
         let window: Vec<_> = measured.series.iter().filter(|sample| sample.in_window).map(|each| each.reads).collect();
         assert_eq!(window, [10; 10]);

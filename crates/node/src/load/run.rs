@@ -1,4 +1,4 @@
-//! The measured task of one worker: I/Os by mix and addresses, timed, checked, each followed by the next.
+//! The measured task of one worker: it draws I/Os from mix and addresses, times and checks them, and starts the next.
 
 use std::{ops::Range, rc::Rc};
 
@@ -18,15 +18,15 @@ use super::{
 };
 use crate::pattern::Pool;
 
-/// A worker's writes have different bodies for so long at least: storage that compresses neighbours together, in records of
-/// 128 KiB as file systems have, finds none alike.
+/// A worker's writes have different bodies over at least this many bytes: storage that compresses neighbouring data
+/// together, in records of 128 KiB as in file systems, finds no equal ones.
 const VARIED_BYTES: u32 = 128 << 10;
-/// Of all workers of a thread together: beyond 128 of them, each varies less.
+/// The same for all workers of a thread together: with more than 128 workers, each varies less.
 const ALL_VARIED_BYTES: u32 = 16 << 20;
 
 #[derive(Debug)]
 pub(super) struct RunTask {
-    /// Which of the load's streams this is.
+    /// Index of its stream in the load.
     stream: usize,
     block_size: u32,
     verify: bool,
@@ -37,34 +37,34 @@ pub(super) struct RunTask {
     pacer: Pacer,
     pub(super) arrived: Option<Arrived>,
     ledger: Ledger,
-    /// Data of writes that repeat, by their numbers; empty where none do.
+    /// Data of the copies, by number; empty if no writes are copies.
     copies: Vec<Payload>,
     slots: Vec<RunningIo>,
-    /// Buffers of no write under way, and which of them is the next one's.
+    /// Buffers without a write under way, and the index of the one that is used next.
     spare: Vec<Buffer>,
     turn: usize,
     pub(super) tally: Tally,
     pub(super) wrong: Option<Wrong>,
-    /// The first I/O that the target refused, for the message.
+    /// The first failed I/O and its offset, for the message.
     pub(super) first_error: Option<(IoError, u64)>,
 }
 
-/// What is under way with one tag.
+/// The I/O of one tag.
 #[derive(Debug)]
 struct RunningIo {
     direction: Direction,
     offset: u64,
     intended: Instant,
-    /// From when on it could have been submitted: the intended instant, or when a slot came free.
+    /// When it could have been submitted: the intended instant, or when a slot became free, if that is later.
     possible: Instant,
     submitted: Instant,
     sequence: u64,
     check: ReadCheck,
-    /// `None` where the load only reads.
+    /// `None` if the load only reads.
     buffer: Option<Buffer>,
 }
 
-/// Data of writes: bodies are there, headers are stamped anew.
+/// Data of writes: the bodies stay, the headers are written for each write.
 #[derive(Debug)]
 struct Buffer {
     number: u64,
@@ -86,21 +86,22 @@ impl RunningIo {
     }
 }
 
-/// What tells one worker of a run from another.
+/// What differs between the workers of a run.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Counts over all threads.
+    /// Its number over all threads.
     pub(super) worker: u32,
-    /// Which of the load's streams it does.
+    /// Index of its stream in the load.
     pub(super) stream: usize,
     pub(super) access: StreamConfig,
     pub(super) zone: Zone,
-    /// Of an open loop's arrivals.
+    /// Its part of an open loop's arrivals.
     pub(super) share: Share,
 }
 
 impl RunTask {
-    /// `buffers` holds `buffers_of` a worker, of the stream's block size, or none for a load that only reads.
+    /// `buffers` holds as many buffers as `buffers_of` returns, of the stream's block size; none for a load that only
+    /// reads.
     pub(super) fn new(
         config: &RunConfig,
         run: u64,
@@ -111,7 +112,7 @@ impl RunTask {
     ) -> Self {
         let Part { worker, stream, access, zone, share } = part;
         let (size, outstanding, seed) = (access.block_size_bytes, config.outstanding, config.seed);
-        // Of a stream that workers share, none knows what the others wrote: form, place and counts are judged.
+        // In a shared stream, a worker does not know what the others wrote: only form, place and counts are checked.
         let known_blocks = if config.verify && access.shared.is_none() { zone.blocks } else { 0 };
         let mut bytes = vec![0; size as usize];
         let mut buffers = (0..).zip(buffers).map(|(at, data)| {
@@ -146,7 +147,7 @@ impl RunTask {
         }
     }
 
-    /// Another slice: its writes have a name of their own, and what others wrote since is not a loss.
+    /// Prepares for another slice: its writes have another run number, and data that others wrote since are not a loss.
     pub(super) fn renew(&mut self, run: u64) {
         self.ledger.renew(run);
         self.tally = Tally::default();
@@ -163,7 +164,7 @@ impl RunTask {
         self.pacer.collect(now, slots);
     }
 
-    /// The next I/O, if one is due; the worker can submit since `able_since`.
+    /// The next I/O, if one is due. The worker has been able to submit since `able_since`.
     #[inline]
     pub(super) fn next(&mut self, now: Instant, tag: Tag, able_since: Instant) -> Option<Io> {
         let intended = self.pacer.take(now)?;
@@ -183,14 +184,14 @@ impl RunTask {
         })
     }
 
-    /// A flush is not an arrival: the one that was taken waits for the next slot.
+    /// A flush is not an arrival: the arrival that was taken waits for the next slot.
     #[cold]
     fn flush(&mut self, intended: Instant) -> Io {
         self.pacer.give_back(intended);
         Io::Flush
     }
 
-    /// Apart, so that reads stay short.
+    /// Separate, so that the code of reads stays short.
     #[inline(never)]
     fn write(&mut self, tag: Tag) -> Io {
         let slot = &mut self.slots[tag as usize];
@@ -289,8 +290,8 @@ impl RunTask {
     }
 }
 
-/// The zone of a worker in the unit, or how large the working set would have to be. Zones begin and end where blocks of every
-/// stream do. A worker has a part of its own, a shared stream those of all its workers: `parts`.
+/// The zone of a worker in the unit. The error is the working set size that would be needed. Zones begin and end on
+/// block boundaries of every stream. `parts` is the worker's own part, or those of all workers of its shared stream.
 pub(super) fn zone(
     config: &super::config::LoadConfig,
     run: &RunConfig,
@@ -321,12 +322,12 @@ fn common_multiple(a: u64, b: u64) -> u64 {
     (a / x).saturating_mul(b)
 }
 
-/// Tells the buffers of a run from each other, so that no two carry the same bodies.
+/// The number of a buffer. All buffers of a run have different numbers, so that no two have the same bodies.
 fn buffer_number(worker: u32, at: u32) -> u64 {
     u64::from(worker) << 32 | u64::from(at)
 }
 
-/// How many each of so many workers has whose writes are so large.
+/// Number of write buffers per worker, for a thread with `workers` workers and writes of `io_bytes`.
 pub(super) fn buffers_of(workers: u32, outstanding: u32, io_bytes: u32) -> u32 {
     let varied_bytes = VARIED_BYTES.min(ALL_VARIED_BYTES / workers.max(1));
     outstanding.max(varied_bytes / io_bytes.max(1))

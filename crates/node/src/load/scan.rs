@@ -1,4 +1,4 @@
-//! The guard's task: reads a unit from its start and says whose data it holds. Writes nothing.
+//! The task of a check: reads a unit from its start and determines whose data it holds. Writes nothing.
 
 use std::rc::Rc;
 

@@ -9,7 +9,7 @@ pub struct Schedule {
     pub start: Instant,
     pub end: Instant,
     pub sample: Duration,
-    /// I/Os of the window are counted in intervals of this length, too.
+    /// I/Os of the window are also counted in intervals of this length.
     pub count: Option<Duration>,
 }
 

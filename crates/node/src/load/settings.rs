@@ -1,24 +1,24 @@
-//! What a load's connections are asked for, and as which user, whatever their protocol.
+//! Options of a load's connections that are not specific to a protocol, including the user.
 
 use std::net::IpAddr;
 
 use crate::random::Randomness;
 
-/// How to connect. What the endpoint's protocol does not know must be left out; what it alone knows stands beside
-/// (`protocols::Options`).
+/// How to connect. Options that the endpoint's protocol does not have must not be set. Options of a single protocol are
+/// in `protocols::Options`.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Of the endpoint's host.
+    /// Address of the endpoint's host.
     pub address: IpAddr,
-    /// Tells this load from others of the same name: part of ISIDs, host identifiers and xids. Not 0.
+    /// Distinguishes this load from others of the same name: it is part of ISIDs, host identifiers and xids. Not 0.
     pub instance: u32,
-    /// Challenges and private exponents come from it, new ones for each connection.
+    /// Source of challenges and private exponents, which are new for each connection.
     pub randomness: Randomness,
-    /// The IQN or NQN that the load goes by.
+    /// The IQN or NQN of the load.
     pub initiator: Option<String>,
     pub header_digest: bool,
     pub data_digest: bool,
-    /// Credentials for files; 0 where there are none.
+    /// Credentials for files; default 0.
     pub uid: Option<u32>,
     pub gid: Option<u32>,
 }
@@ -37,7 +37,7 @@ impl Settings {
         }
     }
 
-    /// The options that are set, as documents name them.
+    /// The options that are set, by their names in documents.
     pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
         let options = [
             (self.initiator.is_some(), "initiator"),
@@ -59,7 +59,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Numbers of this thread's workers among those of all threads.
+    /// Numbers of this thread's workers, counted over all threads.
     pub fn numbers(self) -> impl Iterator<Item = u32> {
         self.first..self.first + self.count
     }

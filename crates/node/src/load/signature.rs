@@ -1,17 +1,18 @@
-//! Names what well-known bytes belong to: partition tables, file systems, volume managers.
+//! Identifies data by well-known bytes: partition tables, file systems, volume managers.
 
-/// Behind four bytes that name encoding and byte order: a list of names and values in XDR whose first name is `version`, as in each of the
-/// four labels of a ZFS pool's member.
+/// After four bytes for encoding and byte order: a list of names and values in XDR whose first name is `version`. Each
+/// of the four labels of a ZFS pool member has one.
 const NVLIST: &[u8] = b"\0\0\0\0\0\0\0\x01\0\0\0\x24\0\0\0\x20\0\0\0\x07version";
 const ZFS: &str = "ZFS pool member";
 const LUKS: &str = "LUKS encrypted volume";
 const LVM: &str = "LVM2 physical volume";
 
-/// `(offset on the device, bytes, name)`; first match wins, so what holds others comes before them, and boot sectors, which file systems
-/// may have too, come last. Offsets and magic numbers as in util-linux's libblkid and each format's own documentation.
+/// `(offset on the device, bytes, name)`. The first match counts. Formats that contain others therefore come first, and
+/// boot sectors, which file systems may also have, come last. Offsets and magic numbers as in util-linux's libblkid and
+/// each format's own documentation.
 const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (0, b"LUKS\xba\xbe", LUKS),
-    // In any of the first four sectors, behind whatever else was there.
+    // In any of the first four sectors, after earlier contents.
     (0, b"LABELONE", LVM),
     (512, b"LABELONE", LVM),
     (1024, b"LABELONE", LVM),
@@ -55,8 +56,8 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (510, b"\x55\xaa", "MBR partition table or boot sector"),
 ];
 
-/// `(offset in its block of 512 bytes, bytes, name)`: what makes a device a part of something larger, and stands at a distance from
-/// its end.
+/// `(offset in its block of 512 bytes, bytes, name)`: signatures near the end of a device that make it a member of
+/// something larger.
 const MEMBERS: &[(usize, &[u8], &str)] = &[
     (0, b"\xfc\x4e\x2b\xa9\x01\0\0\0", "Linux RAID member (1.0)"),
     // Written in the byte order of its machine.
@@ -71,7 +72,7 @@ const MEMBERS: &[(usize, &[u8], &str)] = &[
     (4, NVLIST, ZFS),
 ];
 
-/// The same of copies, and of what stands beside a superblock.
+/// The same for copies, and for blocks beside a superblock.
 const COPIES: &[(usize, &[u8], &str)] = &[
     (0, b"EFI PART", "GPT partition table (backup)"),
     (0, b"SKUL\xba\xbe", LUKS),
@@ -79,11 +80,11 @@ const COPIES: &[(usize, &[u8], &str)] = &[
     (0, b"bitm", "bitmap of a Linux RAID"),
     (0, b"\x0c\xb1\xba\0\0\0\0\0", ZFS),
     (0, b"\0\0\0\0\0\xba\xb1\x0c", ZFS),
-    // ZFS ends what it writes to its labels with a checksum of its own.
+    // ZFS ends the blocks that it writes to its labels with its own checksum.
     (472, b"\x11\x7a\x0c\xb1\x7a\xda\x10\x02", ZFS),
 ];
 
-/// What the bytes read from `offset` of a device are the beginning of, and where its signature stands.
+/// The format that begins with these bytes, read from `offset` of a device, and the offset of its signature.
 pub fn name(bytes: &[u8], offset: u64) -> Option<(u64, &'static str)> {
     SIGNATURES.iter().find_map(|(at, magic, name)| {
         let begin = usize::try_from(at.checked_sub(offset)?).ok()?;
@@ -92,21 +93,22 @@ pub fn name(bytes: &[u8], offset: u64) -> Option<(u64, &'static str)> {
     })
 }
 
-/// What a block of 512 bytes belongs to, wherever on a device it stands.
+/// The format that a block of 512 bytes belongs to, wherever on a device it is.
 pub fn name_of_block(block: &[u8]) -> Option<&'static str> {
     member(block).or_else(|| in_block(COPIES, block))
 }
 
-/// What a device is a part of, that has this block at one of `places_at_end`.
+/// What a device with this block at one of `places_at_end` is a member of.
 pub fn member(block: &[u8]) -> Option<&'static str> {
     in_block(MEMBERS, block)
 }
 
-/// Where the blocks stand that make a device of so many bytes a part of something: of Linux RAID 0.90 and 1.0 (`md_p.h`, `super_1_load`), of
-/// both last labels of ZFS, of DRBD, Intel's and DDF's RAID. What such a device holds may begin at its start, as if it stood alone.
+/// Offsets of the blocks that make a device of this size a member of something larger: Linux RAID 0.90 and 1.0
+/// (`md_p.h`, `super_1_load`), the last two labels of ZFS, DRBD, Intel's and DDF's RAID. The contents of such a device
+/// may begin at its start, as if it were not a member.
 pub fn places_at_end(size_bytes: u64) -> impl Iterator<Item = u64> {
     const KIB: u64 = 1024;
-    // Multiples of the first from the start, and so far before the last of these.
+    // Each pair: the device size is rounded down to a multiple of the first; the block is the second before that.
     [
         (64 * KIB, 64 * KIB),
         (4 * KIB, 8 * KIB),
@@ -147,7 +149,8 @@ mod tests {
     #[test]
     fn superblocks_at_the_end_are_looked_for_where_their_formats_put_them() {
         const MIB: u64 = 1 << 20;
-        // RAID 0.90: the last 64 KiB that begin at a multiple of 64 KiB; 1.0: at least 8 KiB before the end, at a multiple of 4 KiB.
+        // RAID 0.90: the last 64 KiB that begin at a multiple of 64 KiB; 1.0: at least 8 KiB before the end, at a
+        // multiple of 4 KiB.
         let of = |size| places_at_end(size).collect::<Vec<_>>();
         assert_eq!(of(8 * MIB)[..2], [8 * MIB - 65536, 8 * MIB - 8192]);
         assert_eq!(of(8 * MIB + 68 * 1024 + 512)[..2], [8 * MIB, 8 * MIB + 60 * 1024]);

@@ -1,25 +1,25 @@
-//! The streams of a load: what each asks of the unit, and which workers do it.
+//! The streams of a load: the I/Os of each, and which workers run it.
 
 use super::addresses::Cursor;
 use crate::failure::Failure;
 use crate::pattern::BLOCK_BYTES;
 
-/// Streams of one load at most: each takes up to 2 MiB of histograms in every thread.
+/// Maximum number of streams of one load: each takes up to 2 MiB of histograms in every thread.
 const STREAMS_MAX: usize = 16;
 
-/// More than any target takes at once; a load has memory for each I/O that it keeps outstanding.
+/// More than any target accepts at once. A load has memory for each outstanding I/O.
 const BLOCK_SIZE_MAX_BYTES: u32 = 16 << 20;
 
-/// One stream of a load: Iometer's access specification, vdbench's workload definition, fio's job.
+/// One stream of a load: Iometer calls it an access specification, vdbench a workload definition, fio a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamConfig {
     pub name: String,
-    /// Weight among the load's streams: of the workers, and of an open loop's arrivals.
+    /// Its weight among the load's streams: it determines its workers and its part of an open loop's arrivals.
     pub share: f64,
     pub block_size_bytes: u32,
     pub read_percent: f64,
     pub random_percent: f64,
-    /// Of a sequential stream that its workers share.
+    /// The shared position of a sequential stream that its workers share.
     pub shared: Option<Cursor>,
 }
 
@@ -42,7 +42,7 @@ impl StreamConfig {
     }
 }
 
-/// Checks the streams of a load; `listed` where the document names them one by one.
+/// Checks the streams of a load; `listed` if the document lists them one by one.
 pub(super) fn check(streams: &[StreamConfig], listed: bool) -> Result<(), Failure> {
     if streams.len() > STREAMS_MAX {
         return Err(Failure::usage(format!("must be at most {STREAMS_MAX}"), "streams"));
@@ -53,8 +53,8 @@ pub(super) fn check(streams: &[StreamConfig], listed: bool) -> Result<(), Failur
     Ok(())
 }
 
-/// Which stream each worker does: every stream has at least one worker, the rest go by share, and streams take turns, so that
-/// threads, which drive neighbours, drive all of them.
+/// Assigns each worker a stream. Every stream has at least one worker; the rest are distributed by share. Streams take
+/// turns, so that each thread, which drives neighbouring workers, drives all of them.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // workers are far below 2^52
 pub(super) fn assign(streams: &[StreamConfig], workers: u32) -> Result<Vec<usize>, Failure> {
     let spare = (workers as usize).checked_sub(streams.len()).ok_or_else(|| {
@@ -63,7 +63,8 @@ pub(super) fn assign(streams: &[StreamConfig], workers: u32) -> Result<Vec<usize
     })?;
     let whole: f64 = streams.iter().map(|stream| stream.share).sum();
     let mut counts = vec![1_usize; streams.len()];
-    // The most underserved stream is next, so that the counts come as near to the shares as whole workers can.
+    // The next worker goes to the stream that lacks most, so that the counts are as close to the shares as whole
+    // workers can be.
     for _ in 0..spare {
         let lack = |index: usize| f64::from(workers) * streams[index].share / whole - counts[index] as f64;
         let next = (0..streams.len()).fold(0, |most, index| if lack(index) > lack(most) { index } else { most });

@@ -1,4 +1,4 @@
-//! What went wrong on the way to a unit, as failures that a user can act on.
+//! Turns the errors of the path to a unit into failures that a user can act on.
 
 use iotax_proto::{IoError, Refusal, Violation, ViolationKind};
 
@@ -36,7 +36,7 @@ pub(super) fn violation(found: &Violation, place: &str) -> Failure {
     Failure::new(kind, found.to_string(), place)
 }
 
-/// What was refused, or `otherwise` where the other side's status does not tell.
+/// The kind of a refusal, or `otherwise` if the status of the other side does not determine it.
 fn refused(refusal: Refusal, otherwise: FailureKind) -> FailureKind {
     match refusal {
         Refusal::NotFound => FailureKind::NotFound,

@@ -1,14 +1,14 @@
-//! What a block may turn out to be.
+//! The possible results of the check of a block.
 
 use crate::pattern::{Copied, Stamp};
 
-/// What a right block is.
+/// What a correct block contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All zeros: it was not written yet.
     NeverWritten,
     Ours(Stamp),
-    /// Data that repeat: of no place, and nobody's.
+    /// Data of a copy, which records neither offset nor writer.
     Copy(Copied),
 }
 
@@ -20,7 +20,7 @@ pub struct Wrong {
     pub at: u64,
     pub expected: String,
     pub found: String,
-    /// A run that began after this one wrote it: nothing is wrong with the unit.
+    /// It was written by a run that began after this one: the unit is not at fault.
     pub of_later_run: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Checks that a read gave what can be there: block by block, as the bytes arrive, in pieces of any size.
+//! Checks the data of reads: block by block, as the bytes arrive, in pieces of any size.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::pattern::{BLOCK_BYTES, Copied, HEADER_BYTES, Header, Pool};
 
-/// Blocks seen so far.
+/// Counts of blocks so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Pattern blocks (512 bytes) compared, those below included.
+    /// Pattern blocks (512 bytes) compared, including those counted below.
     pub checked_blocks: u64,
     pub never_written_blocks: u64,
     pub wrong_blocks: u64,
@@ -48,7 +48,7 @@ pub struct ReadCheck {
     /// Bytes that have arrived.
     arrived: u32,
     head: [u8; HEADER_BYTES],
-    /// What the rest of the block under way must be, once its header is there.
+    /// What the rest of the current block must be, once its header has arrived.
     body: Body,
 }
 
@@ -56,7 +56,7 @@ pub struct ReadCheck {
 enum Body {
     Zeros,
     Of(Header),
-    /// Which body it has is said beside.
+    /// The second value is the number of its body.
     Copy(Copied, u32),
 }
 
@@ -67,14 +67,14 @@ impl Default for ReadCheck {
 }
 
 impl ReadCheck {
-    /// Begins again for a read of `len` bytes at `offset`, both multiples of the pattern block.
+    /// Restarts for a read of `len` bytes at `offset`, both multiples of the pattern block.
     pub fn begin(&mut self, offset: u64, len: u32) {
         self.offset = offset;
         self.len = len;
         self.arrived = 0;
     }
 
-    /// Bytes `at..` of the read.
+    /// Checks bytes of the read, from `at` on.
     pub fn feed(
         &mut self,
         pool: &Pool,
@@ -104,7 +104,7 @@ impl ReadCheck {
         Ok(())
     }
 
-    /// The read completed: all of it must have arrived.
+    /// The read completed: checks that all of it arrived.
     pub fn finish(&self) -> Result<(), Wrong> {
         if self.arrived == self.len { Ok(()) } else { Err(self.misplaced(self.len, 0)) }
     }
@@ -171,7 +171,7 @@ fn expect(head: &[u8; HEADER_BYTES], offset: u64) -> Option<Body> {
     }
 }
 
-/// Of a block that was not written for this place.
+/// The expected body of a block whose header names another place: it may be a copy.
 #[cold]
 fn elsewhere(header: Header) -> Option<Body> {
     header.copied().map(|copied| Body::Copy(copied, header.body))
@@ -211,13 +211,13 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Whose data a range holds.
+/// Whose data a range contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     Zeros,
-    /// Blocks of ours, whole and in place, and perhaps zeros.
+    /// Blocks of iotax, whole and in place, and perhaps zeros.
     Pattern,
-    /// Somebody else's, first seen at this offset of the unit.
+    /// Foreign data, first found at this offset of the unit.
     Foreign {
         at: u64,
         what: String,
@@ -225,7 +225,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// Of two ranges together.
+    /// The content of two consecutive ranges together.
     #[must_use]
     pub fn and(self, later: Self) -> Self {
         match (self, later) {
@@ -236,7 +236,7 @@ impl Content {
     }
 }
 
-/// Whose data `bytes`, read from `offset` (a multiple of the pattern block), are.
+/// Determines whose data `bytes` are, read from `offset`, a multiple of the pattern block.
 pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
     let mut content = Content::Zeros;
     let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
@@ -260,7 +260,7 @@ pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
     content
 }
 
-/// The first byte of a foreign block that says something.
+/// The first byte of a foreign block that is not zero.
 fn first_foreign(block: &[u8; BLOCK_BYTES], at: u64) -> u64 {
     at + block.iter().position(|byte| *byte != 0).unwrap_or(0) as u64
 }

@@ -1,4 +1,4 @@
-//! One independent stream of I/O: a link to the unit, a task, and the I/Os under way.
+//! One independent worker: a link to the unit, a task, and the I/Os under way.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::protocols::AnyInitiator;
 
-/// I/Os that may fail before a run is given up.
+/// Number of I/Os that may fail before a run is given up.
 const ERRORS_MAX: u64 = 100;
 
 #[derive(Debug)]
@@ -33,18 +33,18 @@ pub(super) struct Worker {
     pub(super) state: State,
 }
 
-/// What a worker knows besides its link.
+/// The state of a worker, apart from its link.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) task: Option<Task>,
     /// Tags without an I/O.
     free: Vec<Tag>,
     pub(super) outstanding: u32,
-    /// Its place at the queues of its host, where they have an end, with its number there.
+    /// Its place at the queues of its host, if they are limited, and its number there.
     pub(super) queue: Option<(QueuePlace, u32)>,
-    /// Of the outstanding, those that wait for their turn there.
+    /// Outstanding I/Os that wait for their turn at these queues.
     waiting: VecDeque<(Tag, Io)>,
-    /// I/Os that it could have submitted besides, after its last turn, and since when it can submit any.
+    /// How many more I/Os it could have submitted after its last turn, and since when it can submit any.
     slots: usize,
     able_since: Instant,
     pub(super) geometry: Option<Geometry>,
@@ -54,7 +54,7 @@ pub(super) struct State {
     errors: u64,
 }
 
-/// Why a worker cannot go on.
+/// Why a worker cannot continue.
 #[derive(Debug)]
 pub(super) enum Trouble {
     Violation(Violation),
@@ -110,12 +110,12 @@ impl Worker {
         self.link.initiator.get().disconnected(now, &mut events);
     }
 
-    /// The first turn is about to come.
+    /// Prepares the first turn.
     pub(super) fn begin(&mut self) {
         self.state.slots = self.state.free.len().min(self.link.initiator.get().credits());
     }
 
-    /// Submits what the task has to do, as far as tags and credit go: everything that `now` made possible leaves in one batch.
+    /// Submits the task's I/Os as far as tags and credit allow: all that became possible at `now` leave in one batch.
     pub(super) fn refill(&mut self, now: Instant) {
         let Some(task) = &mut self.state.task else { return };
         let initiator = self.link.initiator.get();
@@ -145,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// One of what waits at the host's queues has its turn.
+    /// Submits the next I/O that waits at the host's queues: its turn has come.
     pub(super) fn go_on(&mut self, now: Instant) {
         let Some((tag, io)) = self.state.waiting.pop_front() else { return };
         if let Err(misuse) = self.link.initiator.get().submit(now, tag, io) {
@@ -153,7 +153,7 @@ impl Worker {
         }
     }
 
-    /// When the task wants its next turn; `None` where only a completion can bring it on.
+    /// When the task needs its next turn; `None` if only a completion can cause one.
     pub(super) fn next_due(&self) -> Option<Instant> {
         if self.state.slots == 0 {
             return None;
@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// Closes the account of an open loop's arrivals.
+    /// Completes the count of an open loop's arrivals.
     pub(super) fn finish(&mut self) {
         if let Some(Task::Run(task)) = &mut self.state.task {
             task.finish(self.state.slots);
@@ -249,7 +249,7 @@ impl InitiatorEvents for Events<'_> {
     }
 }
 
-/// Of tasks that measure no I/Os one by one: out of the way of the one that does.
+/// Events of tasks that do not measure single I/Os, kept apart from the code of the task that does.
 impl Events<'_> {
     #[cold]
     fn other_data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
@@ -268,7 +268,7 @@ impl Events<'_> {
     fn other_complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>) {
         let state = &mut *self.state;
         match &mut state.task {
-            // No database goes on after a failed I/O.
+            // A database does not continue after a failed I/O.
             Some(Task::Oltp(task)) => match task.complete(now, tag, result, self.recorder.as_deref_mut()) {
                 Ok(()) => {}
                 Err(Fault::Failed(error, offset)) => _ = state.trouble.get_or_insert(Trouble::Io(error, offset)),
@@ -279,7 +279,7 @@ impl Events<'_> {
                 Err(error) => _ = state.trouble.get_or_insert(Trouble::Io(error, None)),
             },
             Some(Task::Fill(task)) => match result {
-                // A target without a write cache may have no flush.
+                // A target without a write cache may not have a flush command.
                 Ok(()) | Err(IoError::Unsupported) => task.complete(tag),
                 Err(error) => _ = state.trouble.get_or_insert(Trouble::Io(error, None)),
             },

@@ -1,4 +1,4 @@
-//! One thread's share of a load generator as a node: opens links, waits to begin, runs, drains, closes in order.
+//! One thread's share of a load generator as a node: it opens links, waits to begin, runs, drains, and closes in order.
 
 mod tasks;
 
@@ -30,7 +30,7 @@ use crate::{
     protocols::AnyInitiator,
 };
 
-/// How long links may take to open, I/Os to drain after the run, links to close in order.
+/// Maximum times for links to open, for I/Os to drain after the run, and for links to close in order.
 const OPEN_TIME: Duration = Duration::from_secs(15);
 const DRAIN_TIME: Duration = Duration::from_secs(30);
 const CLOSE_TIME: Duration = Duration::from_secs(3);
@@ -38,7 +38,7 @@ const CLOSE_TIME: Duration = Duration::from_secs(3);
 /// The control connection; worker `i` of this thread has `ConnId(i + 1)`.
 const CONTROL: ConnId = ConnId(0);
 
-/// What a finished task gives.
+/// The result of a finished task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskOutcome {
     Run(Box<Measured>),
@@ -53,20 +53,20 @@ pub struct LoadNode {
     phase: Phase,
     control: Option<ControlLink>,
     workers: Vec<Worker>,
-    /// Of each worker's link, as of its last turn.
+    /// Timeout of each worker's link, as of its last turn.
     timeouts: Vec<Option<Instant>>,
-    /// Data of writes: for each worker, a payload for each tag at least.
+    /// Data of writes: for each worker, at least one payload for each tag.
     buffers: Vec<Vec<Payload>>,
-    /// Data of those that repeat, for all workers.
+    /// Data of the copies, for all workers.
     copies: Vec<Payload>,
     outputs: VecDeque<Output>,
     /// Connections with bytes to send.
     to_send: Vec<ConnId>,
     open_connections: Vec<bool>,
     recorder: Option<Recorder>,
-    /// Of a run of transactions.
+    /// Only for a run of transactions.
     database: Option<Rc<RefCell<Database>>>,
-    /// Of a run: its streams, and which of them each worker of all threads does.
+    /// Only for a run: its streams, and the stream of each worker over all threads.
     all_streams: Vec<StreamConfig>,
     assigned: Vec<usize>,
     begin_at: Option<Instant>,
@@ -80,10 +80,10 @@ pub struct LoadNode {
 
 struct ControlLink {
     control: Box<dyn Control<AnyInitiator>>,
-    /// Where to connect once the connection before is closed.
+    /// Where to connect once the current connection is closed.
     next: Option<SocketAddr>,
     closing: bool,
-    /// It may have a step to take: it was told something, or its last step was not to wait.
+    /// It may have a next step: something happened to it, or its last step was not `Wait`.
     to_ask: bool,
 }
 
@@ -190,23 +190,25 @@ impl LoadNode {
         Ok(node)
     }
 
-    /// Shares the queues of a host with other loads; before any link is opened.
+    /// Shares the queues of a host with other loads. To be called before any link is opened.
     pub fn queue_at(&mut self, place: QueuePlace) {
         debug_assert!(self.workers.is_empty(), "no worker has begun");
         self.queue = Some(place);
     }
 
-    /// True when every link stands and `begin` may be called.
+    /// Whether every link is open, so that `begin` may be called.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Ready
     }
 
-    /// Keeps the links open after each run: a session of many slices, each started by `begin_slice`, ended by `release`.
+    /// Keeps the links open after each run, for a session of many slices: `begin_slice` starts each, `release` ends the
+    /// session.
     pub fn stay(&mut self) {
         self.stays = true;
     }
 
-    /// Starts the next slice of a session: load from `at` on, measured for `runtime` after `warmup`. `run` names its writes.
+    /// Starts the next slice of a session: load from `at` on, measured for `runtime` after `warmup`. `run` identifies
+    /// its writes.
     pub fn begin_slice(&mut self, at: Instant, warmup: Duration, runtime: Duration, run: u64) {
         debug_assert!(self.stays, "a slice belongs to a session");
         if self.phase != Phase::Ready || self.begin_at.is_some() {
@@ -226,7 +228,7 @@ impl LoadNode {
         self.begin(at);
     }
 
-    /// What the slice that has ended measured; given once.
+    /// The measurements of the slice that has ended; returned once.
     pub fn take_slice(&mut self) -> Option<Measured> {
         let is_run = |outcome: &mut Result<TaskOutcome, Failure>| matches!(outcome, Ok(TaskOutcome::Run(_)));
         match self.outcome.take_if(|outcome| self.phase == Phase::Ready && is_run(outcome))? {
@@ -265,17 +267,17 @@ impl LoadNode {
         }
     }
 
-    /// When this thread's workers submitted their first I/Os: as soon after `begin`'s instant as it ran.
+    /// When this thread's workers submitted their first I/Os: as soon as it ran after `begin`'s instant.
     pub fn began_at(&self) -> Option<Instant> {
         self.began_at
     }
 
-    /// Of the unit, once ready.
+    /// Geometry of the unit, once ready.
     pub fn geometry(&self) -> Option<&Geometry> {
         self.workers.first()?.state.geometry.as_ref()
     }
 
-    /// What set-up found and agreed on, once ready.
+    /// What set-up found and negotiated, once ready.
     pub fn facts(&self) -> Facts {
         let mut facts = self.control.as_ref().map(|link| link.control.facts()).unwrap_or_default();
         if let Some(own) = self.workers.first().map(|worker| worker.link.initiator.facts()) {
@@ -285,17 +287,17 @@ impl LoadNode {
         facts
     }
 
-    /// Intervals that are complete, from number `from` on.
+    /// Complete intervals, from number `from` on.
     pub fn samples(&self, from: usize) -> &[Sample] {
         self.recorder.as_ref().map_or(&[], |recorder| recorder.samples(from))
     }
 
-    /// I/Os of a run so far, those outside its window included: each costs time of a virtual processor.
+    /// I/Os of a run so far, including those outside its window: each takes time of a virtual processor.
     pub fn completed(&self) -> u64 {
         self.recorder.as_ref().map_or(0, Recorder::completed)
     }
 
-    /// Bytes checked or filled so far, and of how many.
+    /// Bytes checked or filled so far, and in total.
     pub fn progress_bytes(&self) -> (u64, u64) {
         match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {
             Some(Task::Scan(task)) => (task.scanned_bytes, task.total_bytes),
@@ -304,12 +306,12 @@ impl LoadNode {
         }
     }
 
-    /// What came of the task, once finished.
+    /// The result of the task, once finished.
     pub fn outcome(&self) -> Option<&Result<TaskOutcome, Failure>> {
         self.outcome.as_ref().filter(|_| self.phase == Phase::Finished)
     }
 
-    /// I/Os that a worker may have under way, and their size at most.
+    /// Maximum number of I/Os that a worker has under way, and their maximum size.
     fn transfer(&self) -> (u32, u32) {
         let task = &self.config.task;
         (task.outstanding(), task.io_bytes_max())
@@ -333,7 +335,7 @@ impl LoadNode {
         self.outputs.push_back(Output::Connect { conn, to });
     }
 
-    // ------------------------------------------------------------------------------------------------------------- a turn
+    // ---------------------------------------------------------------------------------------------------------- a turn
 
     fn received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
         let Some(index) = (conn.0 as usize).checked_sub(1) else {
@@ -352,7 +354,7 @@ impl LoadNode {
         }
     }
 
-    /// After anything that happened to a worker: what it may submit, send and wait for.
+    /// After any event of a worker: submits I/Os, and updates what it has to send and when it is due.
     fn turn(&mut self, now: Instant, index: usize) {
         let worker = &mut self.workers[index];
         if self.phase == Phase::Running {
@@ -373,7 +375,7 @@ impl LoadNode {
         }
     }
 
-    /// Workers that others woke, and those whose turn has come at the queues of their host.
+    /// Gives a turn to workers that other workers woke, and to those whose turn has come at the queues of their host.
     #[cold]
     #[inline(never)]
     fn go_on(&mut self, now: Instant) {
@@ -422,7 +424,7 @@ impl LoadNode {
         for index in 0..self.workers.len() {
             if self.timeouts[index].is_some_and(|at| at <= now) {
                 let worker = &mut self.workers[index];
-                // What is due may be an arrival alone.
+                // Perhaps only an arrival is due.
                 if worker.link.initiator.poll_timeout().is_some_and(|at| at <= now) {
                     worker.handle_timeout(now, self.recorder.as_mut());
                 }
@@ -443,8 +445,8 @@ impl LoadNode {
         }
     }
 
-    /// Moves from phase to phase as far as it goes.
-    #[allow(clippy::inline_always)] // As NVMe/TCP's `Link::step`: 120 instructions of a read of 128 KiB.
+    /// Moves through the phases as far as possible.
+    #[allow(clippy::inline_always)] // As NVMe/TCP's `Link::step`: saves 120 instructions of a 128 KiB read.
     #[inline(always)]
     fn advance(&mut self, now: Instant) {
         self.step_control(now);
@@ -533,7 +535,7 @@ impl LoadNode {
                 self.deadline = Some(now + DRAIN_TIME);
             }
         } else if self.outstanding() == 0 {
-            // A fill looks before it writes; then the same worker goes on.
+            // A fill scans before it writes; then the same worker continues.
             match self.after_scan() {
                 Some(Ok(fill)) => {
                     self.workers[0].state.task = Some(fill);
@@ -593,7 +595,7 @@ impl LoadNode {
                 let message = format!("{count} I/Os were not answered within {} s after the run", DRAIN_TIME.as_secs());
                 self.fail(Failure::new(FailureKind::Lost, message, self.place.clone()));
             }
-            // The task is done: an end that does not come in order costs nothing.
+            // The task is done, so a close that is not in order does no harm.
             Phase::Closing => self.finish(),
             Phase::Ready | Phase::Running | Phase::Finished => {}
         }
@@ -674,7 +676,7 @@ impl Node for LoadNode {
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
         match (conn.0 as usize).checked_sub(1) {
             Some(index) => Some(self.workers.get_mut(index)?.link.initiator.get().transmit()),
-            // What is queued already is for the next connection.
+            // Queued data are for the next connection.
             None => Some(self.control.as_mut().filter(|link| link.next.is_none())?.control.transmit()),
         }
     }
@@ -705,14 +707,14 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// Payloads of `len` bytes out of one region.
+/// Payloads of `len` bytes that share one region.
 fn payloads(allocate: &mut Allocate<'_>, count: u32, len: u32) -> Result<Vec<Payload>, Failure> {
     let (count, len) = (count as usize, len as usize);
     let region = allocate(count * len)?;
     Ok((0..count).map(|at| Payload::new(Rc::clone(&region), at * len, len)).collect())
 }
 
-/// What every write that repeats takes its data from.
+/// The data of all copies.
 fn copies(allocate: &mut Allocate<'_>, len: u32, pool: &Pool) -> Result<Vec<Payload>, Failure> {
     let copies = payloads(allocate, COPIES, len)?;
     let mut bytes = vec![0; len as usize];

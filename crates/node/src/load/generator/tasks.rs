@@ -1,4 +1,4 @@
-//! What a worker does: its task, once the unit's geometry is known, and what came of it.
+//! Creates each worker's task, once the unit's geometry is known, and collects the results.
 
 use std::{cell::RefCell, ops::Range, rc::Rc};
 
@@ -65,7 +65,7 @@ impl LoadNode {
             TaskConfig::Fill { .. } if geometry.read_only => Err(read_only(place)),
             TaskConfig::Fill { destroy: true } => Ok(self.fill(&geometry)),
             TaskConfig::Check { .. } | TaskConfig::Fill { .. } => {
-                // Data beyond the working set have an owner too.
+                // Data beyond the working set belong to someone, too.
                 let look_bytes = match self.config.task {
                     TaskConfig::Check { look_bytes: Some(bytes) } => bytes.min(geometry.size_bytes),
                     _ => geometry.size_bytes,
@@ -76,8 +76,9 @@ impl LoadNode {
         }
     }
 
-    /// Of as many equal parts of the working set as there are workers: a worker's own, by its number; where streams are shared, by
-    /// stream first, and all of its stream's where that is shared.
+    /// The parts of the working set, which has as many equal parts as workers, that a worker uses: its own, by its
+    /// number. If any stream is shared, parts are ordered by stream, and a worker of a shared stream uses all parts of
+    /// its stream.
     fn parts(&self, worker: u32) -> Range<u32> {
         let own = self.assigned[worker as usize];
         if self.all_streams.iter().all(|stream| stream.shared.is_none()) {
@@ -92,7 +93,7 @@ impl LoadNode {
         }
     }
 
-    /// Made for the first worker, shared by all.
+    /// Created for the first worker and shared by all.
     fn database(&mut self, run: &RunConfig, geometry: &Geometry) -> Result<Rc<RefCell<Database>>, Failure> {
         if let Some(database) = &self.database {
             return Ok(Rc::clone(database));
@@ -121,7 +122,7 @@ impl LoadNode {
         Ok(Rc::clone(self.database.insert(Rc::new(RefCell::new(database)))))
     }
 
-    /// A client, or the writer as the last.
+    /// The task of a client, or of the writer, which is the last worker.
     fn member(
         &self,
         run: &RunConfig,
@@ -141,7 +142,7 @@ impl LoadNode {
         OltpTask::new(Rc::clone(database), index)
     }
 
-    /// Of an open loop's arrivals: its stream's, divided by the stream's workers.
+    /// Its part of an open loop's arrivals: that of its stream, divided by the stream's workers.
     #[allow(clippy::cast_precision_loss)] // workers are far below 2^52
     fn share(&self, worker: u32) -> Share {
         let stream = self.assigned[worker as usize];
@@ -160,7 +161,7 @@ impl LoadNode {
         Task::Fill(FillTask::new(Rc::clone(&self.pool), self.config.run, begin, end, buffers))
     }
 
-    /// What follows a scan that was the guard of a fill.
+    /// The task that follows the scan before a fill.
     pub(super) fn after_scan(&mut self) -> Option<Result<Task, Failure>> {
         if !matches!(self.config.task, TaskConfig::Fill { .. }) {
             return None;
@@ -220,7 +221,7 @@ impl LoadNode {
     }
 }
 
-/// Size of a check's or a fill's I/Os on this unit.
+/// Size of the I/Os of a check or a fill on this unit.
 fn io_bytes(geometry: &Geometry) -> u32 {
     let unit = geometry.block_size.max(BLOCK_BYTES as u32);
     let most = TRANSFER_BYTES.min(geometry.max_io_bytes);

@@ -1,4 +1,4 @@
-//! A client: one transaction after another, one I/O at a time.
+//! A client: it runs one transaction after another, with one I/O at a time.
 
 use iotax_proto::{Instant, Io, IoError, Payload};
 
@@ -25,11 +25,11 @@ pub(super) struct Client {
     plan: Plan,
     state: State,
     pub(super) wait: Wait,
-    /// Counts all waits, so that the first who waited is known.
+    /// Number of its wait among all waits, which shows who has waited longest.
     waits_since: u64,
     under_way: Option<UnderWay>,
     check: ReadCheck,
-    /// What it writes of the log.
+    /// Buffer for its writes of the log.
     buffer: Payload,
     intended: Instant,
     submitted: Instant,
@@ -39,21 +39,21 @@ pub(super) struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// The next page it wants is that of this number in its plan.
+    /// It needs the page with this index in its plan next.
     Touching(usize),
-    /// Until the log is durable up to here.
+    /// It waits until the log is durable up to this position.
     Committing(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     Nothing,
-    /// Another reads this page.
+    /// Another client reads this page.
     Page(u64),
-    /// Every page that could go is still to be written.
+    /// Every page that could be evicted must be written first.
     Frame,
     Branch(u64),
-    /// Another writes the log.
+    /// Another client writes the log.
     Log,
 }
 
@@ -108,7 +108,7 @@ impl Client {
 }
 
 impl Database {
-    /// Goes on with a client's transaction as far as it needs no I/O; `None` where it waits for another, or for its time.
+    /// Continues a client's transaction until it needs an I/O; `None` if it waits for another client, or for its time.
     pub(super) fn advance(&mut self, index: usize, now: Instant) -> Option<Io> {
         if self.clients[index].under_way.is_some() {
             return None;
@@ -153,7 +153,7 @@ impl Database {
         None
     }
 
-    /// Looks at or changes a page that is in memory, and holds the branch's row from its change to the commit.
+    /// Reads or changes a page in memory. The client holds the branch's row from its change to the commit.
     fn touch(&mut self, index: usize, at: usize) -> Result<(), Blocked> {
         let (plan, page_bytes) = (&self.clients[index].plan, u64::from(self.page_bytes));
         let (touch, branch, locks) = (plan.touches[at], plan.branch, plan.locks_at == at);
@@ -172,7 +172,7 @@ impl Database {
         }
         if touch.change != Change::None {
             let image = self.buffers.first_change(touch.page, self.writer.checkpoint());
-            // A new page needs no image: its log makes it whole.
+            // A new page needs no image: the log contains all of it.
             let whole = if image && touch.change == Change::Row { page_bytes } else { 0 };
             let position = self.log.insert(ROW_BYTES + whole);
             self.buffers.change(touch.page, position);
@@ -229,7 +229,7 @@ impl Database {
         let Some(done) = self.clients[index].under_way.take() else { return Ok(()) };
         let (counts, page_bytes) = (self.in_window(now), u64::from(self.page_bytes));
         match (done, result) {
-            // A target without a write cache may have no flush.
+            // A target without a write cache may not have a flush command.
             (UnderWay::Flush, Ok(()) | Err(IoError::Unsupported)) => {
                 self.counts.flushes += u64::from(counts);
                 self.log.flush_done();
@@ -268,7 +268,7 @@ impl Database {
         }
     }
 
-    /// All whose commit is durable now; one of the others writes the log next.
+    /// Ends all transactions whose commit is durable now; one of the other clients writes the log next.
     fn end_transactions(&mut self, now: Instant, recorder: &mut Recorder) {
         let flushed = self.log.flushed();
         let mut next = None;
@@ -310,7 +310,7 @@ impl Database {
     }
 }
 
-/// Why a transaction cannot go on at once.
+/// Why a transaction cannot continue at once.
 enum Blocked {
     Reads(u64),
     Waits(Wait),

@@ -1,34 +1,35 @@
-//! Where the pages of an OLTP load's database stand, and which of them a transaction wants.
+//! The layout of an OLTP load's database, and the pages that a transaction needs.
 //!
-//! The shape is pgbench's (TPC-B's transaction as PostgreSQL stores it), by its own counts of pages of 8 KiB for each unit of its
-//! scale: 1640 of accounts and 276 of their index. A page of the index is found through those above it.
+//! The shape is that of pgbench (TPC-B's transaction as PostgreSQL stores it), with the numbers of 8 KiB pages that it
+//! has per unit of scale: 1640 of accounts and 276 of their index. A page of the index is found through the levels
+//! above it.
 
 use crate::seeded::{Chance, SeededRng};
 
-/// Pages of accounts and of their index's leaves for each branch.
+/// Pages of accounts and of their index's leaves, per branch.
 const TABLE_PAGES: u64 = 1640;
 const INDEX_PAGES: u64 = 276;
-/// Pages of an index that one page above them leads to.
+/// Pages of an index under one page of the level above.
 const FAN_OUT: u64 = 300;
-/// Branches, and as many of their tellers, whose rows share a page.
+/// Branches whose rows share a page. The tellers of as many branches share a page, too.
 const ROWS: u64 = 64;
 /// Rows of history, and of accounts, that fill a page.
 const HISTORY_ROWS: u64 = 157;
 const ACCOUNT_ROWS: u64 = 61;
-/// Of a hundred accounts that change, so many find no room in their page: a row in another page and one in the index's leaf
-/// change too. PostgreSQL 15's own count over pgbench's first minute (docs/guide/oltp.md).
+/// Percentage of changed accounts that find no room in their page: a row in another page and one in a leaf of the index
+/// change, too. Counted in PostgreSQL 15 over pgbench's first minute (docs/guide/oltp.md).
 const MOVED_PERCENT: f64 = 76.0;
-/// Of all pages, one in so many is for history, for accounts that moved, for the log.
+/// One page of this many is for history, for moved accounts, and for the log.
 const HISTORY_SHARE: u64 = 64;
 const MOVED_SHARE: u64 = 16;
 const LOG_SHARE: u64 = 8;
-/// A log of fewer pages would be written over within one commit.
+/// A log of fewer pages would be overwritten within one commit.
 const LOG_PAGES_MIN: u64 = 32;
-/// Less is not a database: every region has a page.
+/// Minimum number of pages: every region needs a page.
 pub(super) const PAGES_MIN: u64 = 512;
 
-/// Pages, counted from the start of the working set: branches, tellers, history, accounts that moved, index from the root down,
-/// accounts, log.
+/// Page numbers, from the start of the working set, in this order: branches, tellers, history, moved accounts, index
+/// from the root down, accounts, log.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) branches: u64,
@@ -44,7 +45,7 @@ pub(super) struct Layout {
     accounts_pages: u64,
 }
 
-/// Rows that follow one another in a region, which begins again when it is full.
+/// A region to which rows are appended; it restarts when it is full.
 #[derive(Clone, Copy, Debug)]
 struct Appended {
     at: u64,
@@ -59,17 +60,17 @@ impl Appended {
     }
 }
 
-/// Rows of each kind so far.
+/// Number of rows of each kind so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rows {
     history: u64,
     moved: u64,
 }
 
-/// What one transaction touches, in this order.
+/// The pages that one transaction uses, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
-    /// Whose row it holds from touch number `locks_at` to its commit.
+    /// The branch whose row it holds from touch number `locks_at` to its commit.
     pub(super) branch: u64,
     pub(super) locks_at: usize,
     pub(super) touches: Vec<Touch>,
@@ -83,11 +84,11 @@ pub(super) struct Touch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Looked at only.
+    /// Only read.
     None,
-    /// A row in a page that must be read first.
+    /// A changed row in a page that must be read first.
     Row,
-    /// A row in a page that is new: nothing is read.
+    /// A row in a new page, which is not read.
     New,
 }
 
@@ -131,7 +132,8 @@ impl Layout {
         })
     }
 
-    /// The next transaction's pages: down the index to an account, both uniform, then the teller, the branch and the history.
+    /// Draws the pages of the next transaction: down the index to an account, uniformly, then the teller, the branch
+    /// and the history.
     pub(super) fn draw(&self, random: &mut SeededRng, rows: &mut Rows, plan: &mut Plan) {
         plan.touches.clear();
         let account = random.below(self.accounts_pages);

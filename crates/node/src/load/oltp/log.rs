@@ -1,27 +1,29 @@
-//! The write-ahead log: what is in it, how much of it is durable, and who makes the rest so.
+//! The write-ahead log: its contents, how much of it is durable, and which client makes the rest durable.
 //!
-//! Whoever commits first writes and flushes for all who wait with it (group commit): what came before its write began is served by
-//! one flush. The last page is written again until it is full. Positions count bytes of log from the beginning.
+//! The first client that commits writes and flushes for all others that wait (group commit): one flush serves
+//! everything logged before its write began. The last page is rewritten until it is full. Positions are bytes of log
+//! from its beginning.
 
-/// Of a changed row's record, and of a commit's: of a transaction 560, as PostgreSQL 15's for pgbench's without images of pages.
+/// Bytes of the record of a changed row, and of a commit: 560 per transaction, as PostgreSQL 15 logs for pgbench
+/// without page images.
 pub(super) const ROW_BYTES: u64 = 94;
 pub(super) const COMMIT_BYTES: u64 = 40;
 
 #[derive(Debug)]
 pub(super) struct Log {
     page_bytes: u64,
-    /// It is written in a circle of so many.
+    /// Number of pages, written in a circle.
     pages: u64,
     inserted: u64,
     flushed: u64,
-    /// Who writes and flushes, as far as what.
+    /// The client that writes and flushes, and how far.
     leader: Option<Leader>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Leader {
     client: usize,
-    /// Up to where this commit makes durable.
+    /// Its flush makes the log durable up to this position.
     until: u64,
     written: u64,
 }
@@ -29,7 +31,7 @@ struct Leader {
 /// What the leader does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Pages of the circle, at most as many as asked for.
+    /// Pages of the circle, at most the requested number.
     Write {
         page: u64,
         count: u64,
@@ -42,7 +44,7 @@ impl Log {
         Self { page_bytes, pages, inserted: 0, flushed: 0, leader: None }
     }
 
-    /// Where the log ends with these bytes.
+    /// Adds a record of this size; returns the position of its end.
     pub(super) fn insert(&mut self, bytes: u64) -> u64 {
         self.inserted += bytes;
         self.inserted
@@ -52,13 +54,13 @@ impl Log {
         self.flushed
     }
 
-    /// Everything in it counts as durable: nobody waits any more.
+    /// Everything logged counts as durable: no client waits any more.
     pub(super) fn reset(&mut self) {
         self.flushed = self.inserted;
         self.leader = None;
     }
 
-    /// What `client`, who waits until `position` is durable, has to do for that; `None` while another does it.
+    /// The next step of `client`, which waits for its commit to become durable; `None` while another client does it.
     pub(super) fn lead(&mut self, client: usize, most_pages: u64) -> Option<Step> {
         let (flushed, until) = (self.flushed, self.inserted);
         let leader = *self.leader.get_or_insert(Leader { client, until, written: flushed });

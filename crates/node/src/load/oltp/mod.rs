@@ -1,7 +1,8 @@
-//! An OLTP-shaped load: transactions of dependent reads, each of which ends with a durable commit, on a database without its bytes.
+//! An OLTP-shaped load: transactions of dependent reads, each of which ends with a durable commit, on a database
+//! without page contents.
 //!
-//! Each client is a worker with a connection of its own and has one I/O under way at a time; one worker more writes pages back, in
-//! checkpoints and ahead of the clock sweep. All of them share a `Database`, which belongs to one thread.
+//! Each client is a worker with a connection of its own and one I/O under way at a time. One more worker writes pages
+//! back, in checkpoints and ahead of the clock sweep. All of them share a `Database`, which belongs to one thread.
 
 mod client;
 mod layout;
@@ -33,38 +34,38 @@ use crate::failure::Failure;
 use crate::pattern::Pool;
 use crate::seeded::SeededRng;
 
-/// Page writes that the writer has under way at most.
+/// Maximum number of page writes that the writer has under way.
 pub(super) const WRITER_DEPTH: u32 = 8;
-/// Of one write of the log at most.
+/// Maximum size of one write of the log.
 const LOG_IO_BYTES: u32 = 128 << 10;
-/// Of a database: what is kept of each page takes 12 bytes.
+/// Maximum number of pages of a database: it stores 12 bytes per page.
 const PAGES_MAX: u64 = 1 << 24;
-/// What it names itself in what it writes.
+/// Its writer number in the data that it writes.
 const LEDGER_WRITER: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OltpConfig {
-    /// Of the database's buffers.
+    /// Memory for the database's page buffers.
     pub memory_bytes: u64,
-    /// From the beginning of a checkpoint to that of the next.
+    /// Time from the start of one checkpoint to the start of the next.
     pub checkpoint: Duration,
 }
 
-/// What a database did on the unit in the window; its transactions are the recorder's.
+/// I/Os of a database on the unit in the window; the recorder counts its transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OltpCounts {
-    /// Without the log.
+    /// Size without the log.
     pub size_bytes: u64,
     pub memory_bytes: u64,
     pub reads: u64,
     pub read_bytes: u64,
-    /// Of pages and of the log.
+    /// Writes of pages and of the log.
     pub writes: u64,
     pub write_bytes: u64,
     pub log_writes: u64,
     pub log_write_bytes: u64,
     pub flushes: u64,
-    /// That ended in the window.
+    /// Checkpoints that ended in the window.
     pub checkpoints: u64,
 }
 
@@ -83,7 +84,7 @@ impl OltpConfig {
     }
 }
 
-/// Of the largest I/O of a database with pages of this size: a write of the log.
+/// Size of the largest I/O of a database with pages of this size: a write of the log.
 pub(super) fn io_bytes_max(page_bytes: u32) -> u32 {
     LOG_IO_BYTES / page_bytes.max(1) * page_bytes
 }
@@ -101,14 +102,14 @@ impl OltpCounts {
     }
 }
 
-/// What a database is made of.
+/// The parameters of a database.
 pub(super) struct Plan {
     pub(super) config: OltpConfig,
     pub(super) page_bytes: u32,
-    /// In pages: the working set.
+    /// The working set, in pages.
     pub(super) zone: Zone,
     pub(super) clients: u32,
-    /// Of one I/O on the unit.
+    /// Maximum size of one I/O on the unit.
     pub(super) max_io_bytes: u32,
     pub(super) run: u64,
     pub(super) verify: bool,
@@ -135,13 +136,13 @@ pub(super) struct Database {
     schedule: Option<Schedule>,
     pub(super) tally: Tally,
     counts: OltpCounts,
-    /// Transactions that run now.
+    /// Transactions under way now.
     active: u32,
-    /// Workers that something happened to which is not an event of their own.
+    /// Workers that may continue although they had no event of their own.
     wakes: Vec<usize>,
 }
 
-/// What became of an I/O that could not be what it should.
+/// Why an I/O ends the run.
 #[derive(Debug)]
 pub(super) enum Fault {
     Failed(IoError, Option<u64>),
@@ -149,7 +150,7 @@ pub(super) enum Fault {
 }
 
 impl Database {
-    /// Or how many bytes it would take at least, or at most.
+    /// The error is the minimum and the maximum size in bytes.
     pub(super) fn new(plan: Plan) -> Result<Self, (u64, u64)> {
         let page = u64::from(plan.page_bytes);
         let bounds = (layout::PAGES_MIN * page, PAGES_MAX * page);
@@ -200,13 +201,13 @@ impl Database {
         buffer.copy_in(0, &bytes);
     }
 
-    /// Another slice: its writes have a name of their own.
+    /// Prepares for another slice: its writes have another run number.
     pub(super) fn renew(&mut self, run: u64) {
         self.ledger.renew(run);
         self.tally = Tally::default();
     }
 
-    /// The load begins, with what is in the buffers from before.
+    /// Begins the load, with the pages that are still in the buffers.
     pub(super) fn begin(&mut self, schedule: Schedule) {
         self.schedule = Some(schedule);
         self.counts = OltpCounts {
@@ -232,7 +233,7 @@ impl Database {
         self.active
     }
 
-    /// A worker that is to have a turn.
+    /// A worker that needs a turn.
     pub(super) fn take_wake(&mut self) -> Option<usize> {
         self.wakes.pop()
     }
@@ -263,7 +264,7 @@ impl Database {
         }
     }
 
-    /// The data of one write, named in the ledger: its sequence.
+    /// Stamps the data of one write and returns its sequence number in the ledger.
     fn stamp(&mut self, buffer: &Payload, number: u64, offset: u64) -> u64 {
         let stamp = self.ledger.issue();
         for (at, header) in self.pool.headers(number, buffer.len(), offset, stamp) {
@@ -273,7 +274,7 @@ impl Database {
     }
 }
 
-/// Their numbers tell its buffers from those of the clients.
+/// Distinguishes the writer's buffer numbers from those of the clients.
 const WRITER_BUFFERS: u64 = 1 << 32;
 
 /// One worker of the load: a client, or the writer behind them.
@@ -282,7 +283,7 @@ pub(super) struct OltpTask {
     worker: usize,
 }
 
-/// What a worker asks at each of its turns is cold, out of the way of the path of an I/O that is none of a database's.
+/// Methods that every turn calls are cold, so that they stay out of the I/O path of other loads.
 impl OltpTask {
     pub(super) fn new(database: Rc<RefCell<Database>>, worker: usize) -> Self {
         Self { database, worker }
@@ -331,13 +332,13 @@ impl OltpTask {
         }
     }
 
-    /// Of an open loop.
+    /// Arrivals of an open loop.
     pub(super) fn finish(&mut self) -> Option<Arrived> {
         self.database.borrow_mut().clients.get_mut(self.worker)?.finish()
     }
 }
 
-/// Of an open loop's arrivals: each client has an equal part.
+/// Part of an open loop's arrivals: all clients have equal parts.
 pub(super) fn share(client: u32, clients: u32) -> Share {
     Share { part: 1.0 / f64::from(clients), phase: f64::from(client) / f64::from(clients) }
 }

@@ -1,17 +1,17 @@
-//! The pages that a database has in memory, and which of them it gives up for another: PostgreSQL's clock sweep.
+//! The pages that a database has in memory, and which of them it evicts: PostgreSQL's clock sweep.
 
-/// A page is passed over so many times at most before it is given up, as in PostgreSQL (`BM_MAX_USAGE_COUNT`).
+/// Maximum number of times that a page is passed over before it is evicted, as in PostgreSQL (`BM_MAX_USAGE_COUNT`).
 const USAGE_MAX: u8 = 5;
-/// Frames before the clock's hand in which dirty pages are looked for.
+/// Number of frames ahead of the clock hand in which dirty pages are searched.
 const REACH: usize = 128;
 const NOWHERE: u32 = u32::MAX;
 
-/// Without their bytes: what a page must hold, the ledger of writes knows.
+/// Page buffers without their contents: the ledger of writes knows what a page must hold.
 #[derive(Debug)]
 pub(super) struct Buffers {
     /// Page → its frame.
     frame_of: Vec<u32>,
-    /// Page → the checkpoint since which its image stands in the log.
+    /// Page → the checkpoint since whose start the log has had its image.
     imaged: Vec<u32>,
     frames: Vec<Frame>,
     hand: usize,
@@ -24,7 +24,7 @@ struct Frame {
     usage: u8,
     state: State,
     dirty: bool,
-    /// Of the log: its change is durable there from this position on.
+    /// Log position up to which the log must be durable before the page is written.
     change_at: u64,
 }
 
@@ -38,7 +38,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Here,
-    /// Somebody else reads it.
+    /// Another client reads it.
     Loading,
     Absent,
 }
@@ -46,14 +46,14 @@ pub(super) enum Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Take {
     Begun,
-    /// It is under way, or its change is not durable.
+    /// A write or read of it is under way, or its change is not durable.
     NotYet,
-    /// It is clean, or has gone.
+    /// It is clean, or no longer in memory.
     Needless,
 }
 
 impl Buffers {
-    /// At least one frame.
+    /// With at least one frame.
     pub(super) fn new(pages: u64, frames: u64) -> Self {
         let frame = Frame { page: NOWHERE, usage: 0, state: State::Idle, dirty: false, change_at: 0 };
         Self {
@@ -74,7 +74,8 @@ impl Buffers {
         Found::Here
     }
 
-    /// A frame for an absent page, which is then to be `loaded`; `false` where every page that could go is still to be written.
+    /// Finds a frame for an absent page, whose read then ends with `loaded`. Returns `false` if every page that could
+    /// be evicted must be written first.
     pub(super) fn admit(&mut self, page: u64) -> bool {
         let Some(index) = self.victim() else { return false };
         let frame = &mut self.frames[index];
@@ -86,14 +87,14 @@ impl Buffers {
         true
     }
 
-    /// Its read or its write is done.
+    /// The read or the write of a page is done.
     pub(super) fn loaded(&mut self, page: u64) {
         if let Some(frame) = self.frame_mut(page) {
             frame.state = State::Idle;
         }
     }
 
-    /// A change of a page, logged up to `change_at`.
+    /// Records a change of a page, logged up to `change_at`.
     pub(super) fn change(&mut self, page: u64, change_at: u64) {
         if let Some(frame) = self.frame_mut(page) {
             frame.dirty = true;
@@ -101,19 +102,19 @@ impl Buffers {
         }
     }
 
-    /// Whether this is the page's first change since `checkpoint` began, so that the log takes all of it.
+    /// Whether this is the page's first change since `checkpoint` began. Then the log takes the whole page.
     pub(super) fn first_change(&mut self, page: u64, checkpoint: u32) -> bool {
         std::mem::replace(&mut self.imaged[page as usize], checkpoint) != checkpoint
     }
 
-    /// Pages that a checkpoint has to write, in their order.
+    /// Pages that a checkpoint has to write, in order of their numbers.
     pub(super) fn dirty(&self) -> Vec<u32> {
         let mut pages: Vec<u32> = self.frames.iter().filter(|frame| frame.dirty).map(|frame| frame.page).collect();
         pages.sort_unstable();
         pages
     }
 
-    /// Takes a page to be written, where its changes are durable in the log, `flushed` so far.
+    /// Takes a page to be written if its changes are durable. The log is durable up to `flushed`.
     pub(super) fn take(&mut self, page: u64, flushed: u64) -> Take {
         match self.frame_mut(page) {
             Some(frame) if frame.dirty => {
@@ -127,7 +128,7 @@ impl Buffers {
         }
     }
 
-    /// The next dirty page before the hand that has to go.
+    /// The next dirty page ahead of the hand that is to be evicted and may be written.
     pub(super) fn soon_to_go(&self, flushed: u64) -> Option<u64> {
         let count = self.frames.len();
         if self.used < count {

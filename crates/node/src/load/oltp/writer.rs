@@ -1,4 +1,4 @@
-//! What writes pages back behind the clients: checkpoints, spread over their time, and pages that the clock sweep comes to.
+//! Writes pages back for the clients: checkpoints, spread over time, and pages that the clock sweep reaches next.
 
 use std::time::Duration;
 
@@ -6,14 +6,16 @@ use iotax_proto::{Instant, Io, IoError, Payload, Tag};
 
 use super::{Database, Fault, WRITER_BUFFERS, client::Wait, page_buffers::Take};
 
-/// Of the time between checkpoints, in which one's pages are written (PostgreSQL's `checkpoint_completion_target`).
+/// Share of the time between checkpoints over which one's pages are written (PostgreSQL's
+/// `checkpoint_completion_target`).
 const SPREAD: f64 = 0.9;
 
 #[derive(Debug)]
 pub(super) struct Writer {
     period: Duration,
     slots: Vec<Slot>,
-    /// Since the load's memory began; its pages' first changes are told by it.
+    /// Number of checkpoints since the database was created, plus 1; identifies the first change of a page since a
+    /// checkpoint.
     number: u32,
     checkpoint: Option<Checkpoint>,
     next_at: Instant,
@@ -38,9 +40,9 @@ struct Checkpoint {
     began_at: Instant,
     pages: Vec<u32>,
     at: usize,
-    /// Of its pages.
+    /// Number of its page writes under way.
     under_way: u32,
-    /// The next page's change is not durable, or it is under way.
+    /// The change of its next page is not durable, or the page is under way.
     is_held: bool,
     flushing: bool,
 }
@@ -54,7 +56,7 @@ impl Writer {
         self.slots = buffers.into_iter().map(|buffer| Slot { buffer, writes: None }).collect();
     }
 
-    /// The first checkpoint comes a period after the beginning.
+    /// The first checkpoint comes one period after `at`.
     pub(super) fn begin(&mut self, at: Instant) {
         self.checkpoint = None;
         self.next_at = at + self.period;
@@ -74,7 +76,7 @@ impl Writer {
 }
 
 impl Checkpoint {
-    /// When page number `at` of its own is to be written; `None` past the last.
+    /// When its page number `at` is to be written; `None` after the last.
     #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // pages of a database, nanoseconds of a period
     fn due(&self, at: usize, period: Duration) -> Option<Instant> {
         let part = at as f64 / self.pages.len() as f64;
@@ -161,7 +163,7 @@ impl Database {
                 self.wake_waiting(Wait::Frame);
                 Ok(())
             }
-            // A target without a write cache may have no flush.
+            // A target without a write cache may not have a flush command.
             (None, Ok(()) | Err(IoError::Unsupported)) => {
                 self.counts.flushes += u64::from(counts);
                 self.counts.checkpoints += u64::from(counts);
