@@ -1,4 +1,4 @@
-//! Linux error numbers that a driver reports and that mean something here.
+//! Linux error numbers that drivers report and that are handled specially here.
 
 use iotax_proto::Refusal;
 
@@ -18,7 +18,7 @@ pub(crate) const ECONNREFUSED: i32 = 111;
 pub(crate) const EHOSTUNREACH: i32 = 113;
 pub(crate) const EDQUOT: i32 = 122;
 
-/// What the system refused an I/O for.
+/// The reason for which the system refused an I/O.
 pub(crate) fn refusal(errno: i32) -> Refusal {
     match errno {
         ENOENT | ENXIO | ENODEV => Refusal::NotFound,

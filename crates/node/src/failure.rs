@@ -1,6 +1,6 @@
-//! Why a task of a node ended without its result, in the terms of the engine's interface.
+//! Failures: why a task of a node ended without its result, in the terms of the engine's interface.
 
-/// The kinds of error lines, see `docs/reference/engine.md`.
+/// The kinds of error lines; see `docs/reference/engine.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     Usage,
@@ -10,30 +10,30 @@ pub enum FailureKind {
     /// A LUN that is not a disk, a path that is not a regular file.
     WrongKind,
     Denied,
-    /// The server wants proof of who we are, or did not prove who it is.
+    /// The server requires authentication, or failed to authenticate itself.
     Unauthenticated,
-    /// The server cannot now, and may later.
+    /// The server cannot do it now, but may do it later.
     Busy,
     ReadOnly,
     TooSmall,
     ForeignData,
-    /// Somebody else uses it: mounted, locked, reserved, written by another run.
+    /// Someone else uses it: it is mounted, locked, reserved, or written by another run.
     InUse,
-    /// Another file than the one that was judged.
+    /// Not the file that was checked before.
     Swapped,
     Lost,
     Protocol,
     Verify,
     DiskFull,
     PortTaken,
-    /// Told to start at a time that had passed.
+    /// The requested start time has already passed.
     Late,
     Io,
     Internal,
 }
 
 impl FailureKind {
-    /// As it stands in an error line.
+    /// Its name in an error line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Usage => "usage",
@@ -67,7 +67,7 @@ impl FailureKind {
 pub struct Failure {
     pub kind: FailureKind,
     pub message: String,
-    /// The endpoint, the field or the worker that it is about.
+    /// The endpoint, field or worker that failed.
     pub place: String,
 }
 

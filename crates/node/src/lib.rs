@@ -1,10 +1,11 @@
-//! What one machine in a lab does, without I/O: the storage server and the load generator.
+//! The functions of one machine in a lab, without I/O: the storage server and the load generator.
 //!
-//! A node takes inputs and time, and gives outputs; a driver (sockets and files in `iotax-runtime`, or a simulator) carries them out.
+//! A node takes inputs and time, and returns outputs. A driver (sockets and files in `iotax-runtime`, or a simulator)
+//! executes these.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
-// Helpers of tests/ name the crate by its name, and unit tests use them too.
+// Helpers of tests/ use the crate's name, and unit tests use these helpers, too.
 #[cfg(test)]
 extern crate self as iotax_node;
 

@@ -1,27 +1,27 @@
-//! The only thing that a driver knows: inputs in, outputs out, bytes to send by connection.
+//! The interface between a node and its driver: inputs, outputs, and bytes to send by connection.
 
 use std::net::SocketAddr;
 
 use iotax_proto::{Instant, Payload, Transmit};
 
-/// Names a connection between node and driver. The driver chooses ids of accepted connections, the node those it opens;
-/// both are dense, small, and free again after `Input::Closed`.
+/// Identifies a connection between node and driver. The driver chooses the ids of accepted connections, the node those
+/// of connections it opens. Both are dense and small, and may be reused after `Input::Closed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u32);
 
-/// Names a listening socket: the index of its address in the list that the driver was given.
+/// Identifies a listening socket: the index of its address in the list that the driver was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerId(pub u32);
 
-/// Names an open file or block device: its index in the list that the driver was given.
+/// Identifies an open file or block device: its index in the list that the driver was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskId(pub u32);
 
-/// Names a disk operation under way; chosen by the node.
+/// Identifies a disk operation under way; chosen by the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskToken(pub u64);
 
-/// What a driver tells a node.
+/// An event that a driver reports to a node.
 #[derive(Debug)]
 pub enum Input<'a> {
     Accepted {
@@ -32,48 +32,48 @@ pub enum Input<'a> {
     Connected {
         conn: ConnId,
     },
-    /// Bytes of a connection; valid during the call only.
+    /// Bytes of a connection, valid during the call only.
     Received {
         conn: ConnId,
         bytes: &'a [u8],
     },
-    /// The connection's next `len` bytes are where `Node::place` said, which was asked just before.
+    /// The next `len` bytes of the connection are in the memory that `Node::place` returned just before.
     Placed {
         conn: ConnId,
         len: usize,
     },
-    /// The connection is gone, by either side, or was never made. Its id is free.
+    /// The connection has ended, by either side, or was never established. Its id may be reused.
     Closed {
         conn: ConnId,
         reason: CloseReason,
     },
-    /// A disk operation ended: bytes moved, or the system's error number.
+    /// A disk operation ended. The result is the number of bytes moved or the system's error number.
     DiskDone {
         token: DiskToken,
         result: Result<u32, i32>,
     },
     /// `poll_timeout` has passed.
     Timer,
-    /// The driver was woken, or has started: look at what other threads did to this node.
+    /// The driver was woken, or has started: check what other threads did to this node.
     Woken,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The node asked for it, or the peer ended it in order.
+    /// The node requested it, or the peer ended it in order.
     Ended,
     /// The system's error number: refused, reset, unreachable.
     Failed(i32),
 }
 
-/// What a node asks of a driver.
+/// A request of a node to its driver.
 #[derive(Debug)]
 pub enum Output {
     Connect {
         conn: ConnId,
         to: SocketAddr,
     },
-    /// Close once everything queued is sent, or at once where the peer does not take it in time.
+    /// Close once everything queued is sent. Close at once if the peer does not take it in time.
     Close {
         conn: ConnId,
     },
@@ -95,35 +95,38 @@ pub enum DiskOp {
     Allocate { offset: u64, len: u64 },
 }
 
-/// The polling order after any `handle`: `poll_output` until `None`, then `poll_transmit` until `None`, then `poll_timeout`.
+/// A state machine that a driver runs. The polling order after any `handle`: `poll_output` until `None`, then
+/// `poll_transmit` until `None`, then `poll_timeout`.
 pub trait Node {
     fn handle(&mut self, now: Instant, input: Input<'_>);
     fn poll_output(&mut self) -> Option<Output>;
-    /// A connection with bytes to send that the driver has not been told of since it last found its queue empty.
+    /// A connection with bytes to send, unless it was returned since the driver last found its queue empty.
     fn poll_transmit(&mut self) -> Option<ConnId>;
-    /// The bytes to send; a driver swaps the queue for an empty one while it sends.
+    /// The queue of bytes to send. A driver replaces it by an empty one while it sends.
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit>;
-    /// False while the node wants no more bytes of this connection (its queues are full); asked again after every `handle`
-    /// and whenever bytes were sent.
+    /// False while the node accepts no more bytes of this connection because its queues are full. Checked again after
+    /// every `handle` and whenever bytes were sent.
     fn wants_receive(&self, conn: ConnId) -> bool {
         let _ = conn;
         true
     }
-    /// Memory that the next bytes of this connection belong in, where there are at least `at_least` of them and the node need not
-    /// see them. A driver may receive the first of them there at once and says so with `Input::Placed`; what follows them is
-    /// `Input::Received`. What a peer that dies had sent until then stays there, as any part of a write may that fails.
+    /// Memory for the next bytes of this connection, if there are at least `at_least` of them and the node need not see
+    /// them. A driver may receive some of them there directly and reports it with `Input::Placed`; `Input::Received`
+    /// reports what follows. If the peer dies, the bytes that have arrived stay there, as with any part of a failed
+    /// write.
     fn place(&mut self, conn: ConnId, at_least: usize) -> Option<Payload> {
         let _ = (conn, at_least);
         None
     }
-    /// Of the connections open, those that will carry no I/O, such as admin queues: they count for nothing where the next is placed.
+    /// Number of open connections that will carry no I/O, such as admin queues: they are ignored when threads share new
+    /// connections.
     fn idle_connections(&self) -> usize {
         0
     }
-    /// When to call with `Input::Timer`. A time that has passed means: again at once, without sleeping.
+    /// When to call with `Input::Timer`. If the time has passed: again at once, without sleeping.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
-    /// Nothing more to do; the driver returns.
+    /// Whether the node has nothing more to do; then the driver returns.
     fn is_finished(&self) -> bool;
 }

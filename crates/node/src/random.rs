@@ -1,4 +1,4 @@
-//! Bytes that no peer can guess: SHA-256 over a secret key and a counter.
+//! Bytes that no peer can predict: SHA-256 over a secret key and a counter.
 
 use std::sync::{
     Arc,
@@ -7,8 +7,8 @@ use std::sync::{
 
 use sha2::{Digest as _, Sha256};
 
-/// Gives a source to each connection. No two it gives are alike, be it to two threads, or to clones of it: what one connection
-/// was challenged with, no other is.
+/// Gives each connection its own source. All sources are different, including those given to other threads and by
+/// clones, so no two connections get the same challenge.
 #[derive(Clone)]
 pub struct Randomness {
     key: [u8; 32],
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Randomness {
     }
 }
 
-/// A source of such bytes. Those of one `(key, name, index)` have nothing to do with another's.
+/// A source of unpredictable bytes. Sources with a different `(key, name, index)` are independent.
 #[derive(Clone)]
 pub struct Unpredictable {
     seed: [u8; 32],

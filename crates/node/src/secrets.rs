@@ -1,11 +1,11 @@
-//! What the two sides of an authentication know, whichever of them we are.
+//! Secrets that both sides of an authentication know.
 
 pub use iotax_proto::{iscsi::Credentials, nvme::auth};
 
-/// Secrets of CHAP. No `Debug` shows them.
+/// Secrets of CHAP. They are never shown by `Debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chap {
     pub initiator: Credentials,
-    /// The target's: ours, for initiators that ask us to prove ourselves as well, or what it must prove to us (mutual CHAP).
+    /// Credentials of the target (mutual CHAP): ours if we are the target, otherwise those it must prove.
     pub target: Option<Credentials>,
 }

@@ -1,12 +1,13 @@
-//! Reproducible random numbers from named sources: what one source draws never shifts another.
+//! Reproducible random numbers from named sources: draws from one source never affect another.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// A source of random numbers: xoshiro256++ seeded by `(seed, name, index)`.
 ///
-/// The 64-bit seed of the generator is SplitMix64's finaliser over `seed`, then over that xor the FNV-1a hash of `name`, then over
-/// that xor `index`; the generator spreads it over its state with SplitMix64 (`seed_from_u64`).
+/// The 64-bit seed of the generator is SplitMix64's finaliser, applied to `seed`, then to the result xor the FNV-1a
+/// hash of `name`, then to that result xor `index`. The generator spreads it over its state with SplitMix64
+/// (`seed_from_u64`).
 #[derive(Clone, Debug)]
 pub struct SeededRng(Xoshiro256PlusPlus);
 
@@ -41,18 +42,18 @@ impl SeededRng {
         radius * (std::f64::consts::TAU * turn).cos()
     }
 
-    /// True with the chance given.
+    /// True with the given probability.
     pub fn chance(&mut self, chance: Chance) -> bool {
         self.draw() >> 32 < chance.0
     }
 }
 
-/// How often something happens, of 2^32 times.
+/// A probability, in units of 2^-32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// `percent` is 0 to 100; both ends are certain.
+    /// `percent` is 0 to 100; 0 is never and 100 is always true.
     #[allow(clippy::cast_sign_loss)] // not below 0
     pub fn percent(percent: f64) -> Self {
         Self((percent.clamp(0.0, 100.0) / 100.0 * 4_294_967_296.0).round() as u64)
@@ -87,7 +88,7 @@ mod tests {
         assert_ne!(first(1, "addresses", 0), first(1, "addresses", 1));
     }
 
-    /// The derivation is part of what a study's seed means: it may not change between versions.
+    /// Seeds of studies depend on the derivation, so it may not change between versions.
     #[test]
     fn derivation_is_fixed() {
         let mut random = SeededRng::new(42, "addresses", 3);

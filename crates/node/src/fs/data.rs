@@ -1,42 +1,44 @@
-//! Data of an ordinary file: chunks on the heap, holes where nothing was written.
+//! Data of an ordinary file: chunks on the heap, and holes that were never written.
 
 use std::collections::BTreeMap;
 
 use iotax_proto::Allocation;
 
-/// Large enough for few chunks in a large file, small enough for holes to save something.
+/// Large enough for few chunks in a large file, small enough that holes save memory.
 const CHUNK: u64 = 64 << 10;
-/// Heap of a chunk comes in pieces of this size, so that a file that grows byte by byte is seldom moved.
+/// Memory of a chunk is allocated in multiples of this size, so that a file that grows byte by byte is rarely moved.
 const GRAIN: u64 = 512;
-/// Chunks that are kept together, 256 MiB of a file: what is cut off is put aside by stretches, of which no file has many.
+/// Number of chunks in a stretch, 256 MiB of a file. Truncated data are set aside by stretches, because no file has
+/// many.
 const STRETCH_CHUNKS: u64 = 4096;
 const STRETCH: u64 = STRETCH_CHUNKS * CHUNK;
-/// Chunks that are looked at for the end of a run of data.
+/// Maximum number of chunks that are searched for the end of a run of data.
 const RUN_CHUNKS_MAX: u64 = 256;
-/// Heap of a stretch beside its chunks.
+/// Heap that a stretch takes in addition to its chunks.
 pub(super) const STRETCH_COST: u64 = 512;
-/// Heap that is freed at once when a file is removed or cut.
+/// Heap that is freed at once when a file is removed or truncated.
 const LITTLE: u64 = 4 * CHUNK;
-/// Heap that a chunk takes beside its bytes: its entry in the map, whose nodes are half full at worst, and the allocator's header.
+/// Heap that a chunk takes in addition to its bytes: its map entry (nodes are half full at worst) and the allocator's
+/// header.
 pub(super) const CHUNK_COST: u64 = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Data {
     size: u64,
-    /// By number, none of them empty. What is missing is zeros.
+    /// By number, none of them empty. Missing data are zeros.
     stretches: BTreeMap<u64, Stretch>,
     used: u64,
 }
 
 #[derive(Debug, Default)]
 struct Stretch {
-    /// By number within the file; each as long as what was written in it reaches, rounded up to `GRAIN`, at most `CHUNK`.
+    /// By number within the file. Each is as long as its written part, rounded up to `GRAIN`, at most `CHUNK`.
     chunks: BTreeMap<u64, Vec<u8>>,
-    /// Bytes of heap, its own too.
+    /// Bytes of heap, including its own.
     used: u64,
 }
 
-/// What was cut off files: it is freed by and by.
+/// Data cut off from files, which are freed gradually.
 #[derive(Debug, Default)]
 pub(super) struct Unfreed {
     /// By file.
@@ -49,12 +51,12 @@ impl Data {
         self.size
     }
 
-    /// Bytes of heap, those of keeping account of them too.
+    /// Bytes of heap, including the bookkeeping.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    /// How many more bytes of heap a write of `offset..end` takes.
+    /// How many more bytes of heap a write to `offset..end` takes.
     pub(super) fn growth(&self, offset: u64, end: u64) -> u64 {
         let growth = |(number, _, to): (u64, usize, usize)| {
             let stretch = self.stretches.get(&(number / STRETCH_CHUNKS));
@@ -76,12 +78,12 @@ impl Data {
         });
     }
 
-    /// Has heap for `offset..end`, whose bytes stay what they are.
+    /// Allocates heap for `offset..end`, whose contents stay the same.
     pub(super) fn allocate(&mut self, offset: u64, end: u64) {
         self.hold(offset, end, |_, _, _| {});
     }
 
-    /// Calls `change` with each chunk of `offset..end`, and where in it that lies.
+    /// Calls `change` with each chunk of `offset..end` and the range's start and end in it.
     fn hold(&mut self, offset: u64, end: u64, mut change: impl FnMut(&mut [u8], usize, usize)) {
         for (number, from, to) in pieces(offset, end) {
             let stretch = self.stretches.entry(number / STRETCH_CHUNKS).or_default();
@@ -115,7 +117,7 @@ impl Data {
         bytes
     }
 
-    /// Makes `offset..end` zeros; what was cut out, but for the ends of chunks.
+    /// Zeroes `offset..end`. Returns the whole chunks that were cut out.
     pub(super) fn punch(&mut self, offset: u64, end: u64) -> Unfreed {
         let end = end.min(self.size);
         let (first, last) = (offset.div_ceil(CHUNK), end / CHUNK);
@@ -138,7 +140,7 @@ impl Data {
         Unfreed::new(used(cuts.iter()), cuts)
     }
 
-    /// How the bytes from `offset` on are held, to the end of the file or to where that is no longer so.
+    /// Whether the bytes from `offset` on are allocated, up to the end of the file or of this run.
     pub(super) fn allocation(&self, offset: u64) -> Allocation {
         let has = |number: u64| {
             let stretch = self.stretches.get(&(number / STRETCH_CHUNKS));
@@ -160,7 +162,7 @@ impl Data {
         Allocation { is_mapped, len: (end * CHUNK).min(self.size).saturating_sub(offset) }
     }
 
-    /// Cuts the file, or adds a hole to its end; what was cut off, but for the end of a chunk.
+    /// Truncates the file, or extends it by a hole. Returns the chunks that were cut off.
     pub(super) fn set_size(&mut self, size: u64) -> Unfreed {
         self.size = size;
         let first = size.div_ceil(CHUNK);
@@ -178,14 +180,14 @@ impl Data {
         Unfreed::new(used(stretches.iter()), stretches)
     }
 
-    /// Its data, as what was cut off.
+    /// Its data, to be freed.
     pub(super) fn into_unfreed(self) -> Unfreed {
         Unfreed::new(self.used, self.stretches.into_values().collect())
     }
 }
 
 impl Stretch {
-    /// Takes away the chunks from `first` on.
+    /// Removes and returns the chunks from `first` on.
     fn cut(&mut self, first: u64) -> Self {
         let chunks = self.chunks.split_off(&first);
         let used = chunks.values().map(|chunk| cost(chunk.len())).sum();
@@ -193,7 +195,7 @@ impl Stretch {
         Self { chunks, used }
     }
 
-    /// Takes away the chunks `first..last`.
+    /// Removes and returns the chunks `first..last`.
     fn cut_out(&mut self, first: u64, last: u64) -> Self {
         let mut out = self.cut(first);
         let mut after = out.cut(last);
@@ -202,7 +204,7 @@ impl Stretch {
         out
     }
 
-    /// Ends the chunk that `size` lies in.
+    /// Shortens the chunk that contains `size`.
     fn shorten(&mut self, size: u64) {
         let Some(last) = self.chunks.get_mut(&(size / CHUNK)) else { return };
         let kept = (size % CHUNK) as usize;
@@ -220,7 +222,7 @@ impl Unfreed {
         Self { used, cuts: if used > 0 { vec![cut] } else { Vec::new() } }
     }
 
-    /// Adds what was cut off a file. What is little is freed at once.
+    /// Adds data cut off from a file. Small amounts are freed at once.
     pub(super) fn add(&mut self, mut others: Self) {
         if others.used <= LITTLE {
             others.cuts.clear();
@@ -230,7 +232,7 @@ impl Unfreed {
         self.used += others.used;
     }
 
-    /// Bytes of heap that it still takes.
+    /// Bytes of heap that are still used.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
@@ -239,7 +241,7 @@ impl Unfreed {
         self.cuts.is_empty()
     }
 
-    /// Frees a chunk, or what was kept about some.
+    /// Frees one chunk, or the bookkeeping of some.
     pub(super) fn free_one(&mut self) {
         let Some(cut) = self.cuts.last_mut() else { return };
         let Some(stretch) = cut.last_mut() else {
@@ -270,12 +272,12 @@ fn room(len: usize) -> u64 {
     (len as u64).next_multiple_of(GRAIN)
 }
 
-/// Heap that such a chunk takes in all; nothing where there is none.
+/// Total heap of such a chunk; 0 if it is empty.
 fn cost(len: usize) -> u64 {
     if len == 0 { 0 } else { room(len) + CHUNK_COST }
 }
 
-/// Cuts `offset..end` into chunks: number, first byte and end within it.
+/// Splits `offset..end` into chunks: number, and first byte and end within the chunk.
 fn pieces(offset: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut at = offset;
     std::iter::from_fn(move || {

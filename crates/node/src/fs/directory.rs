@@ -1,4 +1,4 @@
-//! A directory: names in order, and in the order of their cookies.
+//! A directory: its entries in the order of names, and of cookies.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -7,12 +7,12 @@ use std::{
 
 use super::Number;
 
-/// Cookies of `.` and `..`; those of other entries follow.
+/// Cookies of `.` and `..`; those of other entries are larger.
 pub(super) const SELF_COOKIE: u64 = 1;
 pub(super) const PARENT_COOKIE: u64 = 2;
 
-/// Entries keep their cookie for as long as they exist, and no cookie is used again: a listing that was interrupted goes on
-/// where it was, whatever was made or removed meanwhile.
+/// The entries of a directory. An entry keeps its cookie for as long as it exists, and cookies are never reused: an
+/// interrupted listing continues where it stopped, whatever was created or removed meanwhile.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) parent: Number,
@@ -30,7 +30,7 @@ impl Directory {
         self.names.get(name).map(|(number, _)| *number)
     }
 
-    /// False where the name is taken.
+    /// Returns false if the name exists already.
     pub(super) fn insert(&mut self, name: &[u8], number: Number) -> bool {
         let name: Arc<[u8]> = name.into();
         let Entry::Vacant(vacant) = self.names.entry(Arc::clone(&name)) else { return false };
@@ -40,7 +40,7 @@ impl Directory {
         true
     }
 
-    /// Lets a name lead to another file.
+    /// Makes a name refer to another file.
     pub(super) fn replace(&mut self, name: &[u8], number: Number) {
         if let Some((known, cookie)) = self.names.get_mut(name) {
             *known = number;

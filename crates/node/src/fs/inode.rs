@@ -1,4 +1,4 @@
-//! What a file is, whose it is, and when it changed.
+//! Inodes: type, owner and times of a file.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) struct Inode {
     pub(super) accessed: Time,
     pub(super) modified: Time,
     pub(super) changed: Time,
-    /// Of the CREATE that made it, where that was exclusive.
+    /// Verifier of the exclusive CREATE that made it, if there was one.
     pub(super) create_verifier: Option<[u8; 8]>,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Content {
     Directory(Directory),
     Link(Box<[u8]>),
     Node(NodeKind),
-    /// Has owner and times of its own, to be had without the tree.
+    /// Has its own owner and times, which are accessible without the tree.
     Volume(Arc<VolumeFile>),
 }
 
@@ -57,7 +57,7 @@ impl Inode {
         if let Content::Directory(directory) = &mut self.content { Some(directory) } else { None }
     }
 
-    /// Its content changed.
+    /// Records a change of its content.
     pub(super) fn touch(&mut self, time: Time) {
         self.modified = time;
         self.changed = time;
@@ -68,7 +68,7 @@ impl Inode {
             Content::Volume(volume) => return volume.attributes(),
             Content::File(data) => (FileType::Regular, data.size(), data.used(), (0, 0)),
             Content::Directory(directory) => {
-                // As if an entry took 32 bytes of a file: callers may not rely on it, but many check whether it is zero.
+                // As if an entry took 32 bytes: callers cannot rely on the size, but many check whether it is zero.
                 let size = 4096_u64.max(32 * directory.len() as u64);
                 (FileType::Directory, size, size, (0, 0))
             }

@@ -1,7 +1,9 @@
-//! The in-memory file system behind an NFS export: a tree with the rights of POSIX in which one or more files are volumes.
+//! The in-memory file system behind an NFS export: a tree with POSIX access rights in which one or more files are
+//! volumes.
 //!
-//! Ordinary files hold their data on the heap, up to a limit; a volume file's data are on its volume, and its attributes
-//! can be had without the tree, since every READ and WRITE needs them. Times are arguments, nothing here locks.
+//! Ordinary files hold their data on the heap, up to a limit. A volume file's data are on its volume, and its
+//! attributes are accessible without the tree, because every READ and WRITE needs them. Times are passed in, and
+//! nothing here locks.
 
 mod data;
 mod directory;
@@ -29,7 +31,7 @@ use data::{Data, Unfreed};
 use directory::Directory;
 use inode::{Content, Inode, Owner};
 
-/// Number of an inode within its tree. Numbers are not used again, so that whatever still names a removed file finds nothing.
+/// Number of an inode within its tree. Numbers are never reused, so stale references to a removed file find nothing.
 type Number = u32;
 
 const ROOT: Number = 1;
@@ -38,19 +40,20 @@ const FIRST_ORDINARY: Number = 1 << 16;
 /// Generation of the root and the volumes.
 const LASTING: u32 = FileId::LASTING;
 
-/// Heap that an inode or a directory entry is charged with besides its name and data, in bytes.
+/// Bytes of heap charged for an inode or a directory entry, in addition to its name and data.
 const INODE_COST: u64 = 256;
 const ENTRY_COST: u64 = 160;
 
-/// Chunks of removed files that are freed between other work.
+/// Number of chunks of removed files that are freed at a time, between other work.
 const FREED_AT_ONCE: usize = 16;
 
-/// Most links to a file.
+/// Maximum number of links to a file.
 const MAX_LINKS: u32 = 32_000;
-/// Most directories above one that gets another below it: what RENAME must look at while everybody waits for the tree.
+/// Maximum number of directories above one that gets a subdirectory: RENAME must check all of them while the tree is
+/// locked.
 const MAX_DEPTH: u32 = 1024;
 
-/// What clients may make a tree grow to.
+/// Limits on the size of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Heap for data, names and inodes of ordinary files, in bytes.
@@ -70,20 +73,20 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Tree {
     export: ExportId,
-    /// Of ordinary files: handles from before a restart lead to none of them.
+    /// Generation of ordinary files: handles from before a restart find none of them.
     generation: u32,
     limits: Limits,
     inodes: BTreeMap<Number, Inode>,
     next: Number,
-    /// Of heap, without what remains of files.
+    /// Bytes of heap, without those that are still to be freed.
     used_bytes: u64,
     unfreed: Unfreed,
     volumes: Vec<Arc<VolumeFile>>,
 }
 
 impl Tree {
-    /// An empty tree whose root everybody may write to. `generation` differs from one start of the server to the next and
-    /// is not zero.
+    /// An empty tree whose root everyone may write to. `generation` must differ from one start of the server to the
+    /// next, and must not be zero.
     pub fn new(export: ExportId, generation: u32, limits: Limits, time: Time) -> Self {
         assert!(generation != LASTING, "zero is the generation of what outlasts the server");
         let owner = Owner { mode: 0o1777, uid: 0, gid: 0 };
@@ -100,7 +103,8 @@ impl Tree {
         }
     }
 
-    /// Puts a volume into the root directory. Called in the same order at every start, it gives files of the same handle.
+    /// Adds a volume to the root directory. If the order of the calls is the same at every start, so are the file
+    /// handles.
     pub fn add_volume(
         &mut self,
         name: &str,
@@ -121,7 +125,7 @@ impl Tree {
         file
     }
 
-    /// Finds a file for READ, WRITE or COMMIT. Volume files answer the same themselves, see `VolumeFile::open`.
+    /// Opens a file for READ, WRITE or COMMIT. For volume files, `VolumeFile::open` does the same without the tree.
     pub fn open(&self, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, FileError> {
         let inode = self.inode(file)?;
         if let Content::Volume(volume) = &inode.content {
@@ -133,14 +137,14 @@ impl Tree {
         Ok(OpenFile { unit: unit.into(), attributes, is_ordinary: true })
     }
 
-    /// Of an ordinary file.
+    /// Geometry of an ordinary file.
     pub fn geometry(&self, number: Number) -> Option<Geometry> {
         self.inodes.get(&number)?.data()?;
         let max_io_bytes = MAX_IO_BYTES;
         Some(Geometry { size_bytes: self.limits.file_bytes, block_size: 1, max_io_bytes, read_only: false })
     }
 
-    /// Up to `len` bytes of an ordinary file; fewer at its end.
+    /// Reads up to `len` bytes of an ordinary file; fewer at its end.
     pub fn read(&mut self, number: Number, offset: u64, len: u32, time: Time) -> Result<Vec<u8>, UnitError> {
         let inode = self.inodes.get_mut(&number).ok_or(UnitError::NoUnit)?;
         inode.accessed = time;
@@ -152,12 +156,12 @@ impl Tree {
         self.grow(number, offset, bytes.len() as u64, time, |data, _| data.write(offset, bytes))
     }
 
-    /// Gives an ordinary file room for `offset..offset + len`, and makes it as long as that.
+    /// Allocates `offset..offset + len` of an ordinary file, and extends it if it is shorter.
     pub fn allocate(&mut self, number: Number, offset: u64, len: u64, time: Time) -> Result<(), UnitError> {
         self.grow(number, offset, len, time, |data, end| data.allocate(offset, end))
     }
 
-    /// Charges an ordinary file with what `offset..offset + len` takes, and calls `change` with its data and the end of that.
+    /// Charges an ordinary file for `offset..offset + len`, and calls `change` with its data and the end of the range.
     fn grow(
         &mut self,
         number: Number,
@@ -182,7 +186,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes `offset..offset + len` of an ordinary file a hole; it stays as long as it is.
+    /// Makes `offset..offset + len` of an ordinary file a hole; its size does not change.
     pub fn punch(&mut self, number: Number, offset: u64, len: u64, time: Time) -> Result<(), UnitError> {
         let end = offset.checked_add(len).ok_or(UnitError::OutOfRange)?;
         let inode = self.inodes.get_mut(&number).ok_or(UnitError::NoUnit)?;
@@ -195,24 +199,25 @@ impl Tree {
         Ok(())
     }
 
-    /// How an ordinary file's bytes from `offset` on are held.
+    /// Whether an ordinary file's bytes from `offset` on are allocated.
     pub fn allocation(&self, number: Number, offset: u64) -> Option<Allocation> {
         Some(self.inodes.get(&number)?.data()?.allocation(offset))
     }
 
-    /// Whether something remains of files that were removed or cut: `free_some` is to be called again and again.
+    /// Whether data of removed or truncated files remain: then call `free_some` repeatedly.
     pub fn has_remains(&self) -> bool {
         !self.unfreed.is_empty()
     }
 
-    /// Frees a bounded part of that, about 1 MiB.
+    /// Frees a bounded part of these data, about 1 MiB.
     pub fn free_some(&mut self) {
         for _ in 0..FREED_AT_ONCE {
             self.unfreed.free_one();
         }
     }
 
-    /// Bytes of heap that count against the limit, but for what remains of files: that is freed where there is no other room.
+    /// Bytes of heap that count against the limit. Data that are still to be freed do not: they are freed when their
+    /// space is needed.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
@@ -243,7 +248,7 @@ impl Tree {
         inode.attributes(self.export, number)
     }
 
-    /// Makes room for an inode, an entry and `more` bytes, or says that there is none.
+    /// Charges for inodes, an entry and `more` bytes, or fails if there is no space.
     fn charge(&mut self, inodes: u64, more: u64) -> Result<(), FileError> {
         let bytes = self.used_bytes + inodes * INODE_COST + more;
         let is_one_too_many = self.inodes.len() as u64 + inodes > self.limits.files;
@@ -255,8 +260,8 @@ impl Tree {
     }
 }
 
-/// Frees as much of what remains as it takes to have `bytes` in use; false where that is too much. One call's growth is bounded,
-/// and so is this.
+/// Frees as many remaining data as necessary for `bytes` in use; false if `bytes` exceed the limit. The work is
+/// bounded, because the growth of one call is.
 fn make_room(limit: u64, bytes: u64, unfreed: &mut Unfreed) -> bool {
     while bytes + unfreed.used() > limit && !unfreed.is_empty() {
         unfreed.free_one();

@@ -205,7 +205,7 @@ impl NameSpace for Tree {
             self.replace(caller, to, replaced, moved, is_directory)?;
             self.used_bytes -= entry_cost(from.1);
         } else {
-            // The entry that goes away pays for the one that comes.
+            // The entry that is removed pays for the new one.
             self.charge(0, entry_cost(to.1).saturating_sub(entry_cost(from.1)))?;
             self.used_bytes -= entry_cost(from.1).saturating_sub(entry_cost(to.1));
             self.directory_mut(to.0)?.insert(to.1, moved);
@@ -256,7 +256,7 @@ impl NameSpace for Tree {
     ) -> Result<ListingEnd, FileError> {
         let (inode, entries) = self.directory(directory)?;
         rights::check_list(inode.owner, &caller.who)?;
-        // Cookies start afresh when the server does.
+        // Cookies restart when the server does.
         let current = u64::from(self.generation).to_be_bytes();
         if cookie != 0 && verifier != current {
             return Err(FileError::BadCookie);
@@ -312,7 +312,7 @@ impl Tree {
                 Err(FileError::Exists)
             }
             CreateHow::Unchecked(set) => {
-                // An existing file keeps all but its size.
+                // An existing file keeps everything but its size.
                 if set.size.is_some() {
                     let only_size = SetAttributes { size: set.size, ..SetAttributes::default() };
                     self.set_attributes(caller, file, &only_size)?;
@@ -322,7 +322,7 @@ impl Tree {
         }
     }
 
-    /// Makes an inode and its name.
+    /// Creates an inode and its name.
     fn make(
         &mut self,
         caller: &Caller,
@@ -356,7 +356,7 @@ impl Tree {
         Ok(self.id(number))
     }
 
-    /// Checks that a name may be made; the owner of the directory.
+    /// Checks that a name may be created. Returns the owner of the directory.
     fn check_vacant(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<Owner, FileError> {
         let (inode, entries) = self.directory(directory)?;
         rights::check_search(inode.owner, &caller.who)?;
@@ -367,7 +367,7 @@ impl Tree {
         Ok(inode.owner)
     }
 
-    /// Checks that a name may be removed; what it leads to.
+    /// Checks that a name may be removed. Returns the number of its file.
     fn removable(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<Number, FileError> {
         let (inode, entries) = self.directory(directory)?;
         rights::check_search(inode.owner, &caller.who)?;
@@ -379,7 +379,7 @@ impl Tree {
         Ok(number)
     }
 
-    /// Lets the name of a rename's target lead to what was moved; what it led to loses a link.
+    /// Makes the target name of a rename refer to the moved file; the replaced file loses a link.
     fn replace(
         &mut self,
         caller: &Caller,
@@ -421,7 +421,7 @@ impl Tree {
                 Ok(())
             }
             Content::Volume(volume) if volume.attributes().size == size => Ok(()),
-            // A volume's size is the server's matter.
+            // Clients cannot change a volume's size.
             Content::Volume(_) => Err(FileError::NotOwner),
             Content::Directory(_) => Err(FileError::IsDirectory),
             Content::Link(_) | Content::Node(_) => Err(FileError::Invalid),
@@ -435,7 +435,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A file lost a name; with its last one it goes.
+    /// Removes one link of a file, and the file with its last link.
     fn drop_link(&mut self, number: Number, time: Time) {
         let inode = self.inodes.get_mut(&number).expect("a name's file");
         inode.links -= 1;
@@ -463,8 +463,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether a directory may get another one below it: not where it is, or lies below, the one that is `moved`, nor where it
-    /// is too deep. Looks no further up than is allowed, so it takes no longer in a tree that was made deep by renaming.
+    /// Whether a directory may get `moved`, or a new directory, as its child. It may not if it is `moved` or lies below
+    /// it, or if it is too deep. The search goes up no further than the limit, so trees made deep by renaming do not
+    /// slow it down.
     fn check_depth(&self, directory: Number, moved: Option<Number>) -> Result<(), FileError> {
         let mut at = directory;
         for _ in 0..MAX_DEPTH {

@@ -1,4 +1,4 @@
-//! Who may do what: the rights of POSIX, with what NFS servers add to them.
+//! Access rights: those of POSIX, with the additions of NFS servers.
 
 use iotax_proto::{
     nfs::common::{Attributes, FileError, FileType, SetAttributes, SetTime, access},
@@ -14,30 +14,31 @@ const STICKY: u32 = 0o1000;
 const SET_GID: u32 = 0o2000;
 const SET_IDS: u32 = 0o6000;
 
-/// For READ and WRITE. A file's owner may always: it may have opened the file before it took its own right away
-/// (RFC 1813 §4.4). Whoever may execute a file may read it, since its client has to.
+/// Checks READ and WRITE. A file's owner always has access, because it may have opened the file before it removed its
+/// own right (RFC 1813 §4.4). A caller that may execute a file may read it, since its client has to.
 pub(super) fn check_io(attributes: &Attributes, who: &Credentials, write: bool) -> Result<(), FileError> {
     let granted = bits(attributes.mode, attributes.uid, attributes.gid, who);
     let needed = if write { WRITE } else { READ | EXECUTE };
     if who.uid == 0 || who.uid == attributes.uid || granted & needed != 0 { Ok(()) } else { Err(FileError::Access) }
 }
 
-/// For looking a name up in a directory.
+/// Checks the lookup of a name in a directory.
 pub(super) fn check_search(directory: Owner, who: &Credentials) -> Result<(), FileError> {
     check(directory, who, EXECUTE)
 }
 
-/// For listing a directory.
+/// Checks the listing of a directory.
 pub(super) fn check_list(directory: Owner, who: &Credentials) -> Result<(), FileError> {
     check(directory, who, READ)
 }
 
-/// For making or removing a name in a directory.
+/// Checks the creation or removal of a name in a directory.
 pub(super) fn check_change(directory: Owner, who: &Credentials) -> Result<(), FileError> {
     check(directory, who, WRITE | EXECUTE)
 }
 
-/// For removing the name of a file that exists: in a sticky directory only its owner's, or the directory's.
+/// Checks the removal of an existing file's name: in a sticky directory, only the owner of the file or of the directory
+/// may.
 pub(super) fn check_removal(directory: Owner, file: Owner, who: &Credentials) -> Result<(), FileError> {
     check_change(directory, who)?;
     let sticky = directory.mode & STICKY != 0;
@@ -47,7 +48,7 @@ pub(super) fn check_removal(directory: Owner, file: Owner, who: &Credentials) ->
     Ok(())
 }
 
-/// What a file's owner becomes by SETATTR, if the caller may do all that it asks for.
+/// A file's owner and mode after SETATTR, if the caller is allowed all requested changes.
 pub(super) fn after_set(
     file: Owner,
     kind: FileType,
@@ -91,7 +92,8 @@ pub(super) fn after_set(
     Ok(after)
 }
 
-/// Whose a new file is. What only root may set of it is refused; group and set-gid follow a set-gid directory.
+/// Owner and mode of a new file. Changes that only root may make are refused. Group and set-gid follow a set-gid
+/// directory.
 pub(super) fn of_new(
     directory: Owner,
     kind: FileType,
@@ -109,7 +111,7 @@ pub(super) fn of_new(
     Ok(owner)
 }
 
-/// Those of `rights` that ACCESS grants.
+/// The part of `rights` that ACCESS grants.
 pub(super) fn granted(attributes: &Attributes, rights: u32, who: &Credentials) -> u32 {
     let is_directory = attributes.kind == FileType::Directory;
     let may =
@@ -124,7 +126,7 @@ pub(super) fn granted(attributes: &Attributes, rights: u32, who: &Credentials) -
             granted |= access::DELETE;
         }
     }
-    // Root executes only what somebody may.
+    // Root may execute only what at least one user may.
     if may(EXECUTE) && (is_directory || who.uid != 0 || attributes.mode & 0o111 != 0) {
         granted |= if is_directory { access::LOOKUP } else { access::EXECUTE };
     }

@@ -51,7 +51,8 @@ fn write(tree: &mut Tree, file: FileId, offset: u64, bytes: &[u8]) -> Result<(),
     tree.write(file.number as Number, offset, bytes, at(3))
 }
 
-/// What must hold of every tree: names and inodes fit, links and heap are counted right, everything hangs on the root.
+/// Checks the invariants of a tree: names and inodes match, links and heap are counted correctly, everything is
+/// reachable from the root.
 fn check(tree: &Tree) {
     let mut links: BTreeMap<Number, u32> = BTreeMap::new();
     let mut used = 0;
@@ -217,7 +218,7 @@ fn a_listing_goes_on_after_removals_and_knows_cookies_of_another_server() {
         if end.eof {
             break;
         }
-        // What was seen goes away, and something new comes, between any two calls.
+        // Between two calls, an entry that was listed is removed and a new one is created.
         let last = seen.last().expect("an entry").clone();
         if last.starts_with(b"file") {
             tree.remove(&root(), top, &last).expect("a removal");
@@ -349,12 +350,12 @@ fn a_byte_here_and_there_is_charged_with_the_heap_that_it_takes() {
     let mut tree = Tree::new(0, GENERATION, Limits { bytes: 1 << 20, files: 5, file_bytes: 1 << 40 }, at(1));
     let file = new_file(&mut tree, "a");
     let written = (0..1 << 20).take_while(|chunk| write(&mut tree, file, chunk << 16, b"x").is_ok()).count();
-    // What a map's entry, a vector and the allocator take for one byte, by measurement 98 bytes, is the least that counts.
+    // A map entry, a vector and the allocator take at least 98 bytes for one byte (measured).
     assert!(written < (1 << 20) / 98, "{written}");
     check(&tree);
 }
 
-/// Writes chunks of 64 KiB until there is no room; how many.
+/// Writes chunks of 64 KiB until there is no space; returns how many.
 fn fill(tree: &mut Tree, file: FileId) -> usize {
     let chunk = vec![1; 1 << 16];
     (0..1 << 20).take_while(|number| write(tree, file, number << 16, &chunk).is_ok()).count()
@@ -414,7 +415,8 @@ fn directories_are_made_and_moved_no_deeper_than_can_be_looked_through_at_once()
     let deepest = chain(&mut tree, "a", MAX_DEPTH);
     let set = SetAttributes::default();
     assert_eq!(tree.make_directory(&root(), deepest, b"d", &set), Err(FileError::NameTooLong));
-    // Moved below one another, chains may become deeper than one that is made; nothing more goes to their ends.
+    // By moving them below one another, chains can become deeper than a created one; nothing more can be added at their
+    // ends.
     let end = chain(&mut tree, "b", MAX_DEPTH / 2);
     tree.rename(&root(), (top, b"a"), (end, b"a")).expect("not too deep yet");
     new_directory(&mut tree, top, "c");
@@ -477,7 +479,7 @@ fn a_units_number_tells_files_from_volumes() {
     assert_eq!(TreeUnit::from_unit(UnitId(3)), None);
 }
 
-/// Any sequence of operations leaves a tree in which everything adds up.
+/// Any sequence of operations leaves a consistent tree.
 #[test]
 fn random_operations_leave_a_consistent_tree() {
     arbtest::arbtest(|u| {

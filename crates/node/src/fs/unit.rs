@@ -1,11 +1,11 @@
-//! How a server tells the data of a tree's file from a volume: by the unit's number.
+//! Distinguishes the data of a tree's file from a volume, by the unit's number.
 
 use iotax_proto::{UnitId, nfs::common::ExportId};
 
 /// Set in the `UnitId` of every ordinary file; volumes have small numbers.
 const TREE: u64 = 1 << 63;
 
-/// An ordinary file's data, as `Backend` names them.
+/// The data of an ordinary file, as the `Backend` trait identifies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeUnit {
     pub export: ExportId,

@@ -1,4 +1,4 @@
-//! A volume seen as a file. Its attributes are atomics: every READ and WRITE of every thread looks at them.
+//! A volume as a file. Its attributes are atomics, because every READ and WRITE of every thread reads them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use iotax_proto::{
 
 use super::{LASTING, Number, inode::Owner, rights};
 
-/// How stale the time of modification may be: threads that write side by side would else contend for it.
+/// Resolution of the modification time: otherwise threads that write concurrently would contend for it.
 const TIME_GRAIN_NS: u64 = 1_000_000;
 
 /// A file of fixed size whose data are a volume.
@@ -55,7 +55,7 @@ impl VolumeFile {
         }
     }
 
-    /// What file handles call it.
+    /// Its id in file handles.
     pub fn id(&self) -> FileId {
         FileId { number: u64::from(self.number), generation: LASTING }
     }
@@ -83,7 +83,7 @@ impl VolumeFile {
     }
 
     /// Checks that the caller may read or write it.
-    #[allow(clippy::inline_always)] // As NVMe/TCP's `Link::step`: 30 instructions of a read.
+    #[allow(clippy::inline_always)] // As NVMe/TCP's `Link::step`: saves 30 instructions of a read.
     #[inline(always)]
     pub fn open(&self, who: &Credentials, write: bool) -> Result<OpenFile, FileError> {
         if write && self.read_only {
@@ -94,7 +94,7 @@ impl VolumeFile {
         Ok(OpenFile { unit: self.unit, attributes, is_ordinary: false })
     }
 
-    /// Notes a write.
+    /// Records a write.
     pub fn touch(&self, time: Time) {
         let now = time.as_nanos();
         if now.saturating_sub(self.modified_ns.load(Relaxed)) >= TIME_GRAIN_NS {

@@ -1,19 +1,19 @@
-//! The data pattern: every 512 bytes say where they belong, who wrote them and when, and carry a body that cannot be compressed,
-//! unless a [`Reduction`] is asked for.
+//! The data pattern: every 512 bytes record their place, their writer and its count of writes, and carry a body that
+//! cannot be compressed, unless a [`Reduction`] is configured.
 //!
-//! A pattern block is 512 bytes whatever the size of an I/O, so that runs with different block sizes may read each other's data,
-//! and so that two halves of a torn I/O are both whole pattern blocks:
+//! A pattern block has 512 bytes whatever the size of an I/O. Runs with different block sizes can therefore read each
+//! other's data, and both halves of a torn I/O are whole pattern blocks:
 //!
 //! | bytes | little-endian |
 //! |---|---|
 //! | 0..8 | magic |
-//! | 8..16 | offset of the block in its unit, bytes; of a copy, which lies in many places, bit 63, its number and its block |
-//! | 16..24 | run: names the run (or the fill) that wrote it; 0 of a copy, as is what follows of its writer |
+//! | 8..16 | offset of the block in its unit, bytes; for a copy: bit 63, the copy's number, the block's index in it |
+//! | 16..24 | run (or fill) that wrote it; 0 for a copy, whose writer and sequence are 0, too |
 //! | 24..27 | body: index into the pool, in steps of 8 bytes |
-//! | 27 | words of 8 bytes at the body's end that are zeros instead |
+//! | 27 | number of 8-byte words at the body's end that are zeros |
 //! | 28..32 | writer: 0 for a fill, 1.. for the workers of a run |
 //! | 32..40 | sequence: the writer's count of writes |
-//! | 40..48 | check over the fields above |
+//! | 40..48 | checksum of the fields above |
 //! | 48..512 | body: 464 bytes of the pool |
 //!
 //! The pool is the same everywhere, so that a reader can verify what an earlier run or another machine wrote.
@@ -35,23 +35,24 @@ pub const HEADER_BYTES: usize = 48;
 const BODY_BYTES: usize = BLOCK_BYTES - HEADER_BYTES;
 const MAGIC: u64 = u64::from_le_bytes(*b"iotaxPB1");
 
-/// Far larger than the windows within which file systems and arrays compress, small enough to stay in a core's cache.
+/// Far larger than the windows within which file systems and arrays compress, small enough for a core's cache.
 const POOL_BYTES: usize = 1 << 20;
 const POOL_SEED: u64 = 0x696f_7461_7820_3031;
 const BODY_STEP: usize = 8;
-/// Of a header's `body`: above this, how many words of it are zeros.
+/// Position of the number of zero words in a header's `body`.
 const ZEROS_SHIFT: u32 = 24;
 const INDEX_MASK: u32 = (1 << ZEROS_SHIFT) - 1;
 const ZERO_WORDS_MAX: u32 = (BODY_BYTES / BODY_STEP) as u32;
-/// In place of an offset: no unit is so large.
+/// Flag in place of an offset; no unit is so large.
 const COPY: u64 = 1 << 63;
 const BODIES: u64 = ((POOL_BYTES - BODY_BYTES) / BODY_STEP) as u64;
-/// Consecutive blocks of one buffer take consecutive bodies, this many indices apart.
+/// Consecutive blocks of a buffer use consecutive bodies, this many indices apart.
 const BODY_STRIDE: u64 = (BODY_BYTES / BODY_STEP) as u64;
-/// Pattern blocks that take consecutive bodies before a fill jumps within the pool: 128 KiB, the usual record of a compressing file system.
+/// Pattern blocks of a fill that use consecutive bodies before it jumps within the pool: 128 KiB, the usual record size
+/// of compressing file systems.
 const GROUP: u64 = 256;
 
-/// Who wrote a block, and when.
+/// Who wrote a block, and with which write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub run: u64,
@@ -59,7 +60,7 @@ pub struct Stamp {
     pub sequence: u64,
 }
 
-/// What a block's first bytes say.
+/// The contents of a block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub offset: u64,
@@ -68,7 +69,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// `None` where the bytes are not a header, or a damaged one.
+    /// Returns `None` if the bytes are not a header, or a damaged one.
     #[inline]
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (words, _) = bytes.as_chunks::<8>();
@@ -82,13 +83,13 @@ impl Header {
         right.then_some(header)
     }
 
-    /// What it is a copy of, where it has no place of its own.
+    /// The copy that the block belongs to, if it has no place of its own.
     pub fn copied(&self) -> Option<Copied> {
         let number = (self.offset >> 32) as u32 & !(1 << 31);
         (self.offset & COPY != 0).then_some(Copied { number, at: self.offset as u32 })
     }
 
-    /// Of a block that is the same wherever it lies.
+    /// The header of a copy's block, the same wherever it is written.
     fn of_copy(copied: Copied, body: u32) -> Self {
         let offset = COPY | u64::from(copied.number) << 32 | u64::from(copied.at);
         Self { offset, stamp: Stamp { run: 0, writer: 0, sequence: 0 }, body }
@@ -115,14 +116,14 @@ impl Header {
     }
 }
 
-/// The bytes that bodies are slices of, and how far what is made of them can be reduced.
+/// The bytes from which bodies are sliced, and how far the data can be reduced.
 #[derive(Debug)]
 pub struct Pool {
     bytes: &'static [u8],
     reduction: Reduction,
 }
 
-/// The same in every process, and once in each: a simulation has thousands of loads.
+/// The same in every process. Each process has one, because a simulation has thousands of loads.
 static BYTES: LazyLock<Box<[u8]>> = LazyLock::new(|| {
     let mut bytes = vec![0; POOL_BYTES].into_boxed_slice();
     Xoshiro256PlusPlus::seed_from_u64(POOL_SEED).fill_bytes(&mut bytes);
@@ -177,14 +178,15 @@ impl Pool {
         }
     }
 
-    /// Writes the bodies of a buffer that is stamped again and again; `buffer` tells it from others.
+    /// Writes the bodies of a buffer whose headers are written again for each use. `buffer` is its number.
     pub fn prepare(&self, blocks: &mut [u8], buffer: u64) {
         for (at, block) in blocks.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().enumerate() {
             self.write_body(reduced(self.reduction, body_of(buffer, at as u64)), &mut block[HEADER_BYTES..]);
         }
     }
 
-    /// The headers that make a prepared buffer the data of one write: `(position in the buffer, header)` for each block.
+    /// The headers that turn a prepared buffer into the data of one write: `(position in the buffer, header)` for each
+    /// block.
     #[inline]
     pub fn headers(
         &self,
@@ -201,7 +203,7 @@ impl Pool {
         })
     }
 
-    /// Writes a copy: data that are alike wherever they are written.
+    /// Writes a copy: data that are the same wherever they are written.
     pub fn copy(&self, number: u32, blocks: &mut [u8]) {
         for (at, block) in (0..).zip(blocks.as_chunks_mut::<BLOCK_BYTES>().0) {
             self.write_copied(Copied { number, at }, block);
@@ -230,12 +232,12 @@ impl Pool {
     }
 }
 
-/// The body at this place of the pool, with as many words of zeros at its end as asked.
+/// The body at this index of the pool, with the reduction's number of zero words at its end.
 fn reduced(reduction: Reduction, index: u32) -> u32 {
     reduction.zero_words() << ZEROS_SHIFT | index
 }
 
-/// Whether a body is a slice of the pool, no word of it left out.
+/// Whether a body is a slice of the pool without zero words.
 fn is_whole(body: u32) -> bool {
     u64::from(body) < BODIES
 }
@@ -246,7 +248,8 @@ fn is_reduced(body: u32) -> bool {
     u64::from(body & INDEX_MASK) < BODIES && body >> ZEROS_SHIFT <= ZERO_WORDS_MAX
 }
 
-/// The body of block `at` of a buffer (or of a group of a fill): consecutive slices from a place of the buffer's own.
+/// The body of block `at` of a buffer (or of a group of a fill): consecutive slices, starting at the buffer's own
+/// index.
 fn body_of(buffer: u64, at: u64) -> u32 {
     ((fold(buffer ^ 0x2545_f491_4f6c_dd1d, 0xd6e8_feb8_6659_fd93) % BODIES + at * BODY_STRIDE) % BODIES) as u32
 }
@@ -299,7 +302,7 @@ mod tests {
         }
     }
 
-    /// A crude measure that needs no compressor: no 8-byte word comes twice.
+    /// A simple test that needs no compressor: no 8-byte word occurs twice.
     #[test]
     fn filled_data_has_no_repeats_within_128_kib() {
         let mut blocks = vec![0; 128 << 10];

@@ -1,38 +1,39 @@
-//! Data that those who store them can reduce: blocks that compress, and blocks that repeat.
+//! Data that storage can reduce: blocks that compress, and blocks that repeat.
 //!
-//! A pattern block compresses where words of its body are zeros; its header says how many. A block that repeats is one of
-//! [`COPIES`], the same wherever it lies and whoever wrote it: its header names the copy in place of an offset. Which writes are
-//! copies follows from their stamps, so that a reader knows what it must find.
+//! A pattern block compresses if words of its body are zeros; its header records how many. A block that repeats belongs
+//! to one of [`COPIES`] copies and is the same wherever it is written and by whom: its header names the copy in place
+//! of an offset. The stamp of a write determines whether it is a copy, so a reader knows what it must find.
 
 use super::{BLOCK_BYTES, Stamp, fold};
 use crate::failure::Failure;
 
-/// Different blocks among those that repeat: few beside the blocks of a volume, and more than a cache of a storage's last blocks.
+/// Number of different copies: few compared with the blocks of a volume, and more than a storage system's cache of its
+/// last blocks holds.
 pub(crate) const COPIES: u32 = 32;
 
-/// More would leave a pattern block no room for its header.
+/// A higher ratio would leave no room for a pattern block's header.
 const COMPRESS_MAX: f64 = 8.0;
 const DEDUPE_MAX: f64 = 20.0;
-/// What a compressor makes of a pattern block's header, as seen with zlib: its magic and its run repeat, its counts change slowly.
+/// Compressed size of a pattern block's header, as measured with zlib: its magic and its run repeat, its counts change
+/// slowly.
 const HEADER_COMPRESSED_BYTES: f64 = 24.0;
 const WORD_BYTES: f64 = 8.0;
-/// Words of a pattern block's body.
+/// Number of words in a pattern block's body.
 const BODY_WORDS: f64 = 58.0;
 
 /// How far data can be reduced; by default not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reduction {
-    /// Words of 8 bytes at the end of each body that are zeros.
+    /// Number of 8-byte words at the end of each body that are zeros.
     zero_words: u32,
-    /// Of 2^32 blocks, how many are copies.
+    /// Number of blocks per 2^32 that are copies.
     copies: u32,
-    /// What repeats in a fill, bytes; an I/O repeats whole.
+    /// Size of the unit that repeats in a fill, bytes; an I/O repeats as a whole.
     block_bytes: u64,
 }
 
 impl Reduction {
-    /// `compress`: bytes for each byte that is left once they are compressed. `dedupe`: blocks for each that is left once only one of
-    /// equal ones is kept.
+    /// `compress` is the compression ratio of the data, `dedupe` their deduplication ratio.
     #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // 512; and none is below 0
     pub fn new(compress: f64, dedupe: f64, block_bytes: u32) -> Result<Self, Failure> {
         for (holds, message, field) in [
@@ -61,12 +62,12 @@ impl Reduction {
         self.zero_words
     }
 
-    /// Whether there are blocks that repeat.
+    /// Whether any blocks are copies.
     pub(crate) fn repeats(self) -> bool {
         self.copies > 0
     }
 
-    /// Which copy this write is, if it is one.
+    /// The number of the copy that this write sends, if it sends one.
     pub(crate) fn copy_of(self, stamp: Stamp) -> Option<u32> {
         if self.copies == 0 {
             return None;
@@ -77,7 +78,7 @@ impl Reduction {
         ((drawn as u32) < self.copies).then_some((drawn >> 32) as u32 % COPIES)
     }
 
-    /// Of a fill: which pattern block of which copy lies at `offset` of its unit.
+    /// For a fill: the copy's pattern block at `offset` of its unit, if there is a copy.
     pub(crate) fn copy_at(self, offset: u64, stamp: Stamp) -> Option<Copied> {
         if self.copies == 0 {
             return None;
@@ -87,12 +88,12 @@ impl Reduction {
     }
 }
 
-/// A pattern block that has no place of its own.
+/// A pattern block of a copy, which has no place of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Which of the copies it is of.
+    /// Number of the copy.
     pub number: u32,
-    /// Which pattern block of that.
+    /// Index of the pattern block in the copy.
     pub at: u32,
 }
 

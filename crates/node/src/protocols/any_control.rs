@@ -1,4 +1,4 @@
-//! A protocol's `Control` as one of any protocol.
+//! Wraps one protocol's `Control` as a control of any protocol.
 
 use iotax_proto::{Instant, Transmit, Violation};
 

@@ -1,4 +1,4 @@
-//! All that the server and the load generator ask of a protocol.
+//! The interface of a protocol to the server and the load generator.
 
 use std::{fmt, net::SocketAddr};
 
@@ -16,28 +16,28 @@ use crate::{
     server::{Guarded, ServerBackend, ServerConfig},
 };
 
-/// What there is to know of a protocol before it is spoken.
+/// Constants of a protocol.
 #[derive(Debug)]
 pub struct About {
-    /// In documents and on the command line.
+    /// Its name in documents and on the command line.
     pub name: &'static str,
-    /// For people.
+    /// Its name for people.
     pub title: &'static str,
-    /// Of its endpoints: what stands before `://`.
+    /// The scheme of its endpoints, before `://`.
     pub scheme: &'static str,
-    /// An endpoint, for people.
+    /// The form of its endpoints, for people.
     pub form: &'static str,
-    /// Those of `Settings` that it knows, as documents name them.
+    /// The options of `Settings` that it supports, by their names in documents.
     pub common_options: &'static [&'static str],
     /// The same view of a volume at several portals is one target with several paths.
     pub is_multipath: bool,
-    /// RPC programs and versions whose port a portmapper tells.
+    /// RPC programs and versions whose port a portmapper reports.
     pub rpc_programs: &'static [(u32, u32)],
 }
 
 /// Options of a connection.
 pub trait Given: Clone + fmt::Debug + Default {
-    /// Those that are set, as documents name them.
+    /// The options that are set, by their names in documents.
     fn given(&self) -> Vec<&'static str>;
 }
 
@@ -48,22 +48,22 @@ impl Given for () {
     }
 }
 
-/// A protocol. What has a default is what most protocols have nothing to say to.
+/// A protocol. Most protocols need only the methods without a default.
 pub trait Definition {
     const ABOUT: About;
 
     // The load generator's side.
 
-    /// What an endpoint names behind the host.
+    /// The part of an endpoint behind the host.
     type Unit: Clone + fmt::Debug + PartialEq + Eq;
-    /// What a connection of this protocol alone may be asked for.
+    /// Connection options that only this protocol has.
     type Options: Given;
-    /// A worker's way to the unit.
+    /// A worker's connection to the unit.
     type Initiator: Initiator + 'static;
 
-    /// The part of an endpoint behind its host, or what is wrong with it and what to write.
+    /// Parses the part of an endpoint behind its host. The error describes what is wrong and what to write.
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Self::Unit, String>;
-    /// What opens the links of one thread's workers. `endpoint` names the unit in failures.
+    /// Creates the control that opens the links of one thread's workers. `endpoint` names the unit in failures.
     fn control(
         unit: &Self::Unit,
         settings: &Settings,
@@ -71,41 +71,41 @@ pub trait Definition {
         workers: Workers,
         endpoint: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure>;
-    /// What a worker's own connection found and agreed on, beside what `Control::facts` tells.
+    /// What a worker's own connection found and negotiated, in addition to `Control::facts`.
     fn facts(_initiator: &Self::Initiator) -> Facts {
         Facts::default()
     }
 
     // The server's side.
 
-    /// One connection.
+    /// The server's side of one connection.
     type Target: Target<ServerBackend>;
-    /// What an export shows; clones show the same.
+    /// An export of this protocol; clones refer to the same one.
     type Exported: Clone + fmt::Debug + Send + Sync;
-    /// What all its exports and portals share.
+    /// State that all its exports and portals share.
     type Common: fmt::Debug + Send + Sync;
 
     fn common(config: &ServerConfig) -> Self::Common;
-    /// `index` is the export's in `config`.
+    /// `index` is that of the export in `config`.
     fn export(config: &ServerConfig, index: usize) -> Self::Exported;
-    /// Where a load finds the export.
+    /// The endpoint of the export for a load.
     fn endpoint(exported: &Self::Exported, address: SocketAddr) -> String;
-    /// The export's files, where it shows files.
+    /// The export's files, if it exports files.
     fn tree(_exported: &Self::Exported) -> Option<&Guarded<Tree>> {
         None
     }
     fn accept(now: Instant, backend: &ServerBackend) -> Self::Target;
-    /// Does to the connection what others asked for (`Notifier`).
+    /// Handles what other connections did to this one (`Notifier`).
     fn handle_notification(_target: &mut Self::Target, _now: Instant, _backend: &mut ServerBackend) {}
-    /// Arithmetic that the connection asked for is done.
+    /// Arithmetic that the connection requested is done.
     fn worked(_target: &mut Self::Target, _now: Instant, _worked: Worked, _backend: &mut ServerBackend) {}
-    /// The connection will carry no I/O.
+    /// Whether the connection will carry no I/O.
     fn carries_no_io(_target: &Self::Target) -> bool {
         false
     }
 
     // `decode`
 
-    /// Puts what such connections carried into words.
+    /// Creates a decoder that describes the PDUs of such connections.
     fn describe(digests: super::Digests) -> Box<dyn Describe>;
 }

@@ -1,17 +1,17 @@
-//! PDUs in words: `iotax-engine decode`.
+//! Text descriptions of PDUs, for `iotax-engine decode`.
 
-/// What a connection negotiated and its PDUs do not tell.
+/// Digests that a connection negotiated, which its PDUs do not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     pub header: bool,
     pub data: bool,
 }
 
-/// One PDU after the other in words, with what earlier ones said in mind.
+/// Describes one PDU after the other; it remembers earlier ones.
 pub trait Describe {
-    /// What follows are the bytes of another direction or connection.
+    /// The following bytes belong to another direction or connection.
     fn begin_stream(&mut self) {}
-    /// The length of the PDU at the front of `bytes` and what it says; or why there is none.
+    /// The length of the PDU at the front of `bytes` and its description, or the reason why there is none.
     fn describe(&mut self, bytes: &[u8]) -> Result<(usize, String), String>;
 }
 

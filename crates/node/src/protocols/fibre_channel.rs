@@ -1,4 +1,5 @@
-//! What protocols over Fibre Channel have in common: here their frames go over a stream socket, without an adapter or a fabric.
+//! The common parts of protocols over Fibre Channel. Here their frames are sent over a stream socket, without an
+//! adapter or a fabric.
 
 use iotax_proto::{
     Violation,
@@ -7,23 +8,23 @@ use iotax_proto::{
 
 use super::{Describe, describe::cut_off};
 
-/// FCIP's.
+/// The port of FCIP.
 pub(super) const PORT: u16 = 3225;
 
-/// The port of a load's worker. Names are of the locally assigned form (NAA 3): the load's, then the worker's.
+/// The port of a load's worker. Port and node names have the locally assigned format (NAA 3).
 pub(super) fn initiator_port(instance: u32, worker: u32) -> Port {
     let name = |worker: u16| PortName(0x3010 << 48 | u64::from(instance) << 16 | u64::from(worker));
     Port::new(name(worker as u16 + 1), name(0))
 }
 
-/// The WWPN of an endpoint, or what is wrong with it.
+/// Parses the WWPN of an endpoint. The error describes what is wrong with it.
 pub(super) fn wwpn(text: &str) -> Result<PortName, String> {
     let is_name = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let name = u64::from_str_radix(text, 16).ok().filter(|_| is_name);
     name.map(PortName).ok_or_else(|| format!("'{text}' is not a WWPN: 16 hexadecimal digits without colons"))
 }
 
-/// What a load agreed on with a target port.
+/// What a load negotiated with a target port.
 pub(super) fn negotiated(target: &Port) -> Vec<(&'static str, String)> {
     vec![
         ("BB_Credit of the target", target.credit.to_string()),
@@ -31,10 +32,10 @@ pub(super) fn negotiated(target: &Port) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Length and words of the frame at the front of the bytes; `None` where it is cut off.
+/// Length and description of the frame at the front of the bytes; `None` if it is incomplete.
 type Described = Result<Option<(usize, String)>, Violation>;
 
-/// Each frame says by itself what it is.
+/// A description of frames, each of which can be understood on its own.
 pub(super) struct Frames(pub(super) fn(&[u8]) -> Described);
 
 impl Describe for Frames {

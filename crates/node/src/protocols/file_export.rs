@@ -1,4 +1,4 @@
-//! An export as NFS of any version shows it, what it asks of the server, and who a load is to it.
+//! An export over NFS of any version: its view of the server, and the identity of a load.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::{
     volume::unit_of,
 };
 
-/// The file that is an export's volume.
+/// Name of the file that is an export's volume.
 const VOLUME_FILE: &str = "data";
 
-/// What all exports of a version share.
+/// State that all exports of a version share.
 #[derive(Debug)]
 pub struct FileCommon {
     state: Guarded<ServerState>,
-    /// Of file handles.
+    /// Key of file handles.
     handle_key: [u8; 32],
 }
 
@@ -69,7 +69,7 @@ impl FileExport {
         Self { path: format!("/{}", volume.name), tree: Guarded::new(tree), file, file_id }
     }
 
-    /// Of the volume's file, from the export on.
+    /// Path of the volume's file, from the export's name on.
     pub(super) fn volume_path(&self) -> String {
         format!("{}/{VOLUME_FILE}", self.path)
     }
@@ -88,7 +88,7 @@ impl ServerBackend {
         }
     }
 
-    /// What all connections of the version that is spoken here share.
+    /// State that all connections of this connection's NFS version share.
     fn nfs_common(&self) -> &FileCommon {
         let common = &self.state.server.common;
         if self.portal().service == Service::Protocol(Protocol::Nfs41) { &common.nfs41 } else { &common.nfs3 }
@@ -114,7 +114,7 @@ impl NfsBackend for ServerBackend {
         may.then_some(ExportAccess { read_only: export.read_only, squash: export.squash })
     }
 
-    #[allow(clippy::inline_always)] // Two versions of NFS call it: with `take_call` 93 instructions of a READ.
+    #[allow(clippy::inline_always)] // For both versions of NFS: with `take_call` 93 instructions of a READ.
     #[inline(always)]
     fn open(&mut self, export: ExportId, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, FileError> {
         let now = self.now;
@@ -155,7 +155,7 @@ impl NfsBackend for ServerBackend {
     }
 }
 
-/// Who a load is to a server of files.
+/// The identity of a load on a file server.
 pub(super) fn identity(settings: &Settings) -> Identity {
     let credentials = Credentials::new(settings.uid.unwrap_or(0), settings.gid.unwrap_or(0), &[]);
     Identity::Sys { machine: "iotax".to_owned(), credentials }

@@ -1,4 +1,4 @@
-//! A logical unit as endpoints, servers and facts show it, whatever transports SCSI.
+//! A logical unit in endpoints, servers and facts, for any transport of SCSI.
 
 use iotax_proto::scsi::{LogicalUnit, Provisioning, ScsiBackend, initiator::Inquiry};
 
@@ -7,16 +7,16 @@ use crate::{
     volume::{BLOCK_SIZE, Media, unit_of},
 };
 
-/// Memory comes in pages of eight blocks.
+/// Memory has pages of eight blocks.
 const PAGES_EXPONENT: u8 = (4096 / BLOCK_SIZE).ilog2() as u8;
 
-/// The LUN at the end of an endpoint, behind its target's name.
+/// Parses the LUN at the end of an endpoint, behind its target's name.
 pub(super) fn parse_lun(lun: &str, target_name: &str) -> Result<u16, String> {
     let lun: u64 = lun.parse().map_err(|_| format!("'{lun}' is not a LUN: a number must follow the {target_name}"))?;
     u16::try_from(lun).map_err(|_| "a LUN is at most 65535".to_owned())
 }
 
-/// What a logical unit said it is.
+/// How a logical unit identified itself.
 pub(super) fn identity_facts(inquiry: Option<&Inquiry>, serial: Option<&str>) -> Vec<(&'static str, String)> {
     let inquiry = inquiry.map(|Inquiry { vendor, product, revision, .. }| {
         [("vendor", vendor.clone()), ("product", product.clone()), ("revision", revision.clone())]

@@ -1,5 +1,5 @@
-//! The protocols. A new one is its state machines in `iotax-proto`, a module here that says what [`Definition`] asks, and a row below.
-//! `toy` is one that tests add.
+//! The protocols. A new protocol needs its state machines in `iotax-proto`, a module here that implements
+//! [`Definition`], and a row below. Tests add the protocol `toy`.
 
 mod any_control;
 mod definition;
@@ -54,7 +54,7 @@ table::protocols! {
 }
 
 impl Protocol {
-    /// In documents and on the command line.
+    /// Its name in documents and on the command line.
     pub fn name(self) -> &'static str {
         self.about().name
     }

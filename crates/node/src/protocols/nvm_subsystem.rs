@@ -1,4 +1,4 @@
-//! An export as NVMe shows it and a host as it shows itself, whatever transports it.
+//! An export as an NVM subsystem, and the identity of a host, for any transport of NVMe.
 
 use iotax_proto::nvme::{Namespace, Subsystem, SubsystemConfig, fabrics::host::ControllerInfo};
 
@@ -17,7 +17,7 @@ pub struct NvmSubsystem {
 }
 
 impl NvmSubsystem {
-    /// `tune` says what is the transport's.
+    /// `tune` sets what depends on the transport.
     pub(super) fn new(config: &ServerConfig, index: usize, tune: impl FnOnce(&mut SubsystemConfig)) -> Self {
         let export = &config.exports[index];
         let volume = &config.volumes[export.volume];
@@ -32,7 +32,7 @@ impl NvmSubsystem {
         Self { name, shared: Guarded::new(subsystem) }
     }
 
-    /// That of an export of any transport of NVMe.
+    /// The subsystem of an export over any transport of NVMe.
     pub(super) fn of(exported: &Any) -> Option<&Self> {
         match exported {
             Any::NvmeTcp(subsystem) => Some(subsystem),
@@ -44,15 +44,15 @@ impl NvmSubsystem {
 
 const HOST: &str = "nqn.2026-11.io.iotax:load";
 
-/// NQN and host identifier of a load. The identifier is a UUID of version 8 (RFC 9562 §5.8): ours to define, and one for each load, as two
-/// hosts of one NQN must differ.
+/// NQN and host identifier of a load. The identifier is a UUID of version 8 (RFC 9562 §5.8), whose contents we may
+/// define. Each load has its own, because two hosts with one NQN must differ.
 pub(super) fn host(settings: &Settings) -> (&str, [u8; 16]) {
     let mut id = *b"iotax\0\x80\0\x80load\0\0\0";
     id[12..].copy_from_slice(&settings.instance.to_be_bytes());
     (settings.initiator.as_deref().unwrap_or(HOST), id)
 }
 
-/// NQN and namespace of an endpoint, `NQN?ns=N`.
+/// Parses NQN and namespace of an endpoint, `NQN?ns=N`.
 pub(super) fn namespace(nqn: &str, query: Option<&str>) -> Result<(String, u32), String> {
     if !nqn.starts_with("nqn.") || nqn.contains('/') {
         return Err(format!("'{nqn}' is not an NVMe qualified name: it begins with nqn. and has no '/'"));
@@ -64,7 +64,7 @@ pub(super) fn namespace(nqn: &str, query: Option<&str>) -> Result<(String, u32),
     Ok((nqn.to_owned(), nsid))
 }
 
-/// What a controller says it is.
+/// How a controller identified itself.
 pub(super) fn identity(info: &ControllerInfo) -> Vec<(&'static str, String)> {
     vec![("serial", info.serial.clone()), ("product", info.model.clone()), ("revision", info.firmware.clone())]
 }

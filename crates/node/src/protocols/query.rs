@@ -1,6 +1,6 @@
-//! What follows the `?` of an endpoint.
+//! The part of an endpoint behind the `?`.
 
-/// The one key that a query may have.
+/// The value of the only key that the query may have.
 pub(super) fn number<T: std::str::FromStr>(query: Option<&str>, key: &str) -> Result<Option<T>, String> {
     let Some(query) = query else { return Ok(None) };
     let value = query

@@ -1,7 +1,7 @@
-//! From the table's rows to the types that tell protocols apart: each an enum, matched once where it is used, so that what
-//! happens for an I/O goes through no table of functions.
+//! Generates, from the table's rows, the types that distinguish protocols. Each is an enum that is matched once where
+//! it is used, so that no I/O goes through a table of functions.
 
-/// `Name in module`: `module::Name` is the protocol's `Definition`, and the name of its variants.
+/// A row `Name in module`: `module::Name` is the protocol's `Definition`, and `Name` that of its variants.
 macro_rules! protocols {
     ($($(#[$when:meta])? $name:ident in $module:ident,)+) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,20 +16,20 @@ macro_rules! protocols {
                 match self { $($(#[$when])? Self::$name => &$module::$name::ABOUT,)+ }
             }
 
-            /// What puts PDUs into words.
+            /// Creates a decoder that describes PDUs.
             pub fn describe(self, digests: Digests) -> Box<dyn Describe> {
                 match self { $($(#[$when])? Self::$name => $module::$name::describe(digests),)+ }
             }
         }
 
-        /// What an endpoint names behind the host.
+        /// The part of an endpoint behind the host.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum RemoteUnit {
             $($(#[$when])? $name(<$module::$name as Definition>::Unit),)+
         }
 
         impl RemoteUnit {
-            /// `None` where no protocol has such a scheme.
+            /// Returns `None` if no protocol has this scheme.
             pub(crate) fn parse(
                 scheme: &str,
                 port: Option<u16>,
@@ -62,7 +62,7 @@ macro_rules! protocols {
             }
         }
 
-        /// What each protocol's connections are asked for, beside what all may be.
+        /// Connection options of each protocol, in addition to the common ones.
         #[allow(dead_code)] // some have none of their own
         #[derive(Clone, Debug, Default)]
         pub struct Options {
@@ -70,7 +70,7 @@ macro_rules! protocols {
         }
 
         impl Options {
-            /// An option that is set of another protocol than this, as documents name it.
+            /// The name of an option that is set but belongs to another protocol than this one.
             pub(crate) fn given_to_others(&self, protocol: Protocol) -> Option<&'static str> {
                 $($(#[$when])? if protocol != Protocol::$name && let Some(name) = self.$module.given().first() {
                     return Some(name);
@@ -79,7 +79,7 @@ macro_rules! protocols {
             }
         }
 
-        /// A worker's way to its unit.
+        /// A worker's access to its unit.
         pub enum AnyInitiator {
             $($(#[$when])? $name(Box<<$module::$name as Definition>::Initiator>),)+
             Memory(MemoryInitiator),
@@ -121,7 +121,7 @@ macro_rules! protocols {
             }
         }
 
-        /// What an export shows.
+        /// An export of any protocol.
         #[derive(Clone, Debug)]
         pub(crate) enum Exported {
             $($(#[$when])? $name(<$module::$name as Definition>::Exported),)+
@@ -151,7 +151,7 @@ macro_rules! protocols {
             }
         }
 
-        /// What all exports and portals of each protocol share.
+        /// State that all exports and portals of each protocol share.
         #[allow(dead_code)] // some share nothing
         #[derive(Debug)]
         pub(crate) struct Common {
@@ -164,7 +164,7 @@ macro_rules! protocols {
             }
         }
 
-        /// One connection at the server.
+        /// The server's side of one connection.
         pub(crate) enum AnyTarget {
             $($(#[$when])? $name(Box<<$module::$name as Definition>::Target>),)+
             Portmap(Box<Portmapper>),

@@ -1,7 +1,8 @@
-//! A protocol that only tests know: all that a new protocol takes here, as proof that nothing else is needed.
+//! A protocol only for tests. It contains everything that a new protocol needs here, and proves that nothing else is
+//! needed.
 //!
-//! The server begins with the unit's size. A request is an operation, a tag, an offset, a length and, of a write, its data; an
-//! answer is the tag, a status, a length and, of a read, its data. Integers are big-endian.
+//! The server first sends the unit's size. A request is an operation, a tag, an offset, a length and, for a write, its
+//! data. A reply is the tag, a status, a length and, for a read, its data. Integers are big-endian.
 
 use std::net::SocketAddr;
 
@@ -32,7 +33,7 @@ const LEAVE: u8 = 4;
 const REQUEST_LEN: usize = 17;
 const ANSWER_LEN: usize = 9;
 const SIZE_LEN: usize = 8;
-/// Of the answer to `LEAVE`.
+/// Tag of the reply to `LEAVE`.
 const LEFT: Tag = Tag::MAX;
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
-//! Arithmetic of authentications, away from the threads that carry I/O: an exponentiation takes milliseconds, and whoever reaches a
-//! port may ask for one before it has proved anything.
+//! Arithmetic of authentications, kept away from the threads that carry I/O: an exponentiation takes milliseconds, and
+//! anyone who can reach a port may cause one before authenticating.
 //!
-//! A queue that takes turns between origins: who asks for much waits behind itself.
+//! The queue takes origins in turn, so that an origin with many requests delays only itself.
 
 use std::{
     collections::VecDeque,
@@ -15,11 +15,12 @@ use iotax_proto::{
 
 use crate::node::ConnId;
 
-/// Work of one origin that waits; what is asked beyond it fails, and with it the authentication.
+/// Maximum number of waiting requests of one origin. A further request fails, and so does its authentication.
 const OF_ORIGIN_MAX: usize = 8;
 const MAX: usize = 256;
 
-/// Who asked: a connection of a thread, and which of those that had its number.
+/// The connection that requested work: its thread, its number, and a serial number among connections that had this
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requester {
     pub(crate) thread: u64,
@@ -35,7 +36,7 @@ pub(crate) struct Arithmetic {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Somebody does it.
+    /// Whether a thread does the work.
     has_worker: bool,
     waiting: VecDeque<(Requester, Origin, Work)>,
     last: Option<Origin>,
@@ -47,7 +48,7 @@ impl Arithmetic {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Done at once where no other thread does it; refused where too much waits.
+    /// Requests work. Done at once if no separate thread does it; refused if too much waits.
     pub(crate) fn ask(&self, requester: Requester, origin: Origin, work: Work) -> Option<Worked> {
         let mut state = self.lock();
         if !state.has_worker {
@@ -63,7 +64,7 @@ impl Arithmetic {
         None
     }
 
-    /// Works for ever. `tell` is called after each piece.
+    /// Works for ever. `tell` is called after each request.
     pub(super) fn serve(&self, tell: impl Fn()) -> ! {
         self.lock().has_worker = true;
         loop {
@@ -78,14 +79,14 @@ impl Arithmetic {
         let state = self.lock();
         let waited = self.there_is_work.wait_while(state, |state| state.waiting.is_empty());
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        // The first of another origin than the last; the last's own where there is no other.
+        // The first request of an origin other than the last one's; otherwise the first.
         let other = state.waiting.iter().position(|(_, origin, _)| state.last.as_ref() != Some(origin));
         let (requester, origin, work) = state.waiting.remove(other.unwrap_or(0)).expect("some work waits");
         state.last = Some(origin);
         (requester, work)
     }
 
-    /// What is done for a thread.
+    /// Takes the finished work of a thread's connections.
     pub(super) fn take_done(&self, thread: u64) -> Vec<(Requester, Worked)> {
         let mut state = self.lock();
         let (own, others) =

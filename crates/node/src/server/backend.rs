@@ -1,4 +1,4 @@
-//! What a connection's protocol finds behind it: volumes, files, and who may have them.
+//! What is behind a connection's protocol: volumes, files, and access control.
 
 use std::{
     cell::RefCell,
@@ -22,19 +22,19 @@ use crate::{
     volume::{Disks, Operations, Volumes},
 };
 
-/// What the connections of one thread share.
+/// State that the connections of one thread share.
 #[derive(Debug)]
 pub(crate) struct ThreadState {
     pub(crate) server: Arc<Server>,
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) disks: Rc<RefCell<Disks>>,
     pub(crate) random: RefCell<Unpredictable>,
-    /// Exports whose trees have something to free, see `Tree::free_some`.
+    /// Exports whose trees have something to free; see `Tree::free_some`.
     pub(crate) unfreed: RefCell<VecDeque<usize>>,
 }
 
 impl ThreadState {
-    /// Some of an export's files were removed or cut.
+    /// Some of an export's files were removed or truncated.
     pub(crate) fn has_remains(&self, export: usize) {
         let mut unfreed = self.unfreed.borrow_mut();
         if !unfreed.contains(&export) {
@@ -42,7 +42,7 @@ impl ThreadState {
         }
     }
 
-    /// Frees a part of what remains of files, of one export after the other.
+    /// Frees part of the data of removed files; exports take turns.
     pub(super) fn free_some(&self) {
         let next = self.unfreed.borrow_mut().pop_front();
         if let Some((export, tree)) = next.and_then(|export| Some((export, self.server.exported.get(export)?.tree()?)))
@@ -56,7 +56,7 @@ impl ThreadState {
     }
 }
 
-/// The server behind one connection's target: each protocol's own `Backend` is in its folder.
+/// The server behind one connection's target; each protocol implements its own `Backend` in its folder.
 #[derive(Debug)]
 pub struct ServerBackend {
     pub(crate) state: Rc<ThreadState>,
@@ -65,9 +65,9 @@ pub struct ServerBackend {
     pub(crate) peer: SocketAddr,
     portal: usize,
     pub(crate) requester: Requester,
-    /// Of the call under way.
+    /// Time of the current call.
     pub(crate) now: Instant,
-    /// Kept by what goes on of operations that are given up without another.
+    /// Kept by disk operations that continue after their operation was aborted without an ending of its own.
     pub(super) ending: Option<Ending>,
 }
 
@@ -81,7 +81,7 @@ impl ServerBackend {
         &self.state.server.config.portals[self.portal]
     }
 
-    /// Names the other end among all of this listener, see [`Server`].
+    /// Identifies the peer among all peers of this listener; see [`Server`].
     pub(super) fn peer_key(&self) -> (usize, SocketAddr) {
         (self.portal, self.peer)
     }

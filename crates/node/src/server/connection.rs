@@ -1,4 +1,4 @@
-//! One connection: a protocol's target and what it finds behind it.
+//! One connection: a protocol's target and the server behind it.
 
 use iotax_proto::{
     Instant, IoId, LiveSession, Origin, Payload, Target, Transmit, UnitError, Violation, Wait, WaitOutcome,
@@ -13,26 +13,27 @@ use crate::protocols::AnyTarget;
 pub(super) struct Connection {
     pub(super) backend: ServerBackend,
     target: AnyTarget,
-    /// The driver was asked to close it.
+    /// Whether the driver was requested to close it.
     pub(super) is_closing: bool,
     pub(super) deadline: Option<Instant>,
-    /// As the node has counted it.
+    /// Whether the node has counted it as carrying no I/O.
     pub(super) is_idle: bool,
-    /// Bytes that came and were not taken, since their answers would find no room or others have their turn; `taken` of them are.
+    /// Bytes that arrived but were not processed, because there is no room for their replies or other connections have
+    /// their turn. The first `taken` of them have been processed.
     backlog: Vec<u8>,
     taken: usize,
-    /// It takes up no bytes before `go_on`.
+    /// Whether it must wait for `go_on` before it processes more bytes.
     waits: bool,
     pub(super) share: Share,
     predecessor: Predecessor,
 }
 
-/// Of a protocol without sessions: a client that reconnects from the same port sends again what was under way, and newer calls after it.
-/// Nothing that the older connection brought may be carried out after those.
+/// The older connection of a protocol without sessions: a client that reconnects from the same port repeats what was
+/// under way, and sends newer calls after it. Calls of the older connection must not be carried out after those.
 #[derive(Debug, Default)]
 struct Predecessor {
     live: Option<LiveSession>,
-    /// Until the older connection is over.
+    /// Set until the older connection has ended.
     wait: Option<Wait>,
     next_look: Option<Instant>,
 }
@@ -61,11 +62,11 @@ impl Connection {
         connection
     }
 
-    /// A turn of it, with room for so many bytes of answers.
+    /// Gives it a turn, with `room` bytes for replies.
     #[inline]
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8], room: usize) -> Result<(), Violation> {
         if self.waits {
-            // A driver had them before it could know.
+            // The driver received these bytes before it could know.
             self.backlog.extend_from_slice(bytes);
             return Ok(());
         }
@@ -78,22 +79,22 @@ impl Connection {
         Ok(())
     }
 
-    /// Memory that at least so many of the next bytes may be received into.
+    /// Memory into which at least `at_least` of the next bytes may be received.
     #[inline]
     pub(super) fn place(&mut self, at_least: usize) -> Option<Payload> {
-        // Seldom there is one: whether it may be used is asked last.
+        // This is rarely `Some`, so whether it may be used is checked last.
         let place = self.target.place(at_least, &mut self.backend)?;
         let may_go_on = !self.is_closing && !self.waits && !self.transmit().is_full();
         may_go_on.then_some(place)
     }
 
-    /// So many bytes are there.
+    /// The next `len` bytes are in that memory.
     pub(super) fn placed(&mut self, now: Instant, len: usize) -> Result<(), Violation> {
         self.backend.now = now;
         self.target.placed(now, len, &mut self.backend)
     }
 
-    /// Goes on with what was left, where there is room again.
+    /// Continues with the backlog if there is room again.
     pub(super) fn go_on(&mut self, now: Instant, room: usize) -> Result<(), Violation> {
         if self.predecessor.wait.is_some() {
             return Ok(());
@@ -114,7 +115,7 @@ impl Connection {
         Ok(())
     }
 
-    /// It could go on now.
+    /// Whether it can continue now.
     pub(super) fn may_go_on(&mut self) -> bool {
         self.predecessor.wait.is_none() && self.has_room()
     }
@@ -129,7 +130,7 @@ impl Connection {
         self.target.receive(now, bytes, &mut self.backend)
     }
 
-    /// It waits for room, or for its next turn.
+    /// Whether it waits for room or for its next turn.
     #[inline]
     pub(super) fn waits(&self) -> bool {
         self.waits
@@ -140,7 +141,7 @@ impl Connection {
         self.backlog.len()
     }
 
-    /// Bytes kept for a peer that does not read.
+    /// Bytes held for a peer that does not read.
     pub(super) fn kept_bytes(&mut self) -> usize {
         self.transmit().len() + self.backlog.len()
     }
@@ -150,19 +151,19 @@ impl Connection {
         self.target.complete(now, id, result, &mut self.backend);
     }
 
-    /// Does what other connections did to this one.
+    /// Handles what other connections did to this one.
     pub(super) fn handle_notification(&mut self, now: Instant) {
         self.backend.now = now;
         self.target.handle_notification(now, &mut self.backend);
     }
 
-    /// Arithmetic that it asked for is done.
+    /// Arithmetic that it requested is done.
     pub(super) fn worked(&mut self, now: Instant, worked: Worked) {
         self.backend.now = now;
         self.target.worked(now, worked, &mut self.backend);
     }
 
-    /// What is due by `now`: delayed operations, the protocol's own timers.
+    /// Handles what is due by `now`: delayed operations and the protocol's own timers.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
         self.backend.now = now;
         while let Some((id, result)) = self.backend.operations.take_due(now) {
@@ -194,13 +195,13 @@ impl Connection {
         self.is_closing || !self.waits && !self.transmit().is_full()
     }
 
-    /// The peer logged out or was refused.
+    /// Whether the peer logged out or was refused.
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
         self.target.is_closing() || self.predecessor.live.as_ref().is_some_and(LiveSession::is_ended)
     }
 
-    /// It will carry no I/O.
+    /// Whether it will carry no I/O.
     #[inline]
     pub(super) fn carries_no_io(&self) -> bool {
         self.target.carries_no_io()
@@ -253,7 +254,7 @@ impl Predecessor {
     }
 }
 
-/// What this portal's portmapper tells: where the exports that named it are served.
+/// The contents of this portal's portmapper: the ports of the exports that named it.
 fn mappings(backend: &ServerBackend) -> Vec<Mapping> {
     let exports = &backend.portal().exports;
     let mut found: Vec<Mapping> = Vec::new();
@@ -263,7 +264,7 @@ fn mappings(backend: &ServerBackend) -> Vec<Mapping> {
             continue;
         }
         for (program, version) in protocol.about().rpc_programs.iter().copied() {
-            // A portmapper has one port for a program; the first is it.
+            // A portmapper has one port per program; the first is used.
             if !found.iter().any(|known| (known.program, known.version) == (program, version)) {
                 found.push(Mapping::tcp(program, version, portal.address.port()));
             }

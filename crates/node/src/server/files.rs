@@ -1,4 +1,4 @@
-//! Data of the ordinary files of exports that show files: on the heap, for what clients write beside a volume.
+//! Data of ordinary files in exports with files: what clients write beside a volume, on the heap.
 
 use iotax_proto::{Allocation, Instant, IoId, Payload, Started, UnitError, UnitOp};
 
@@ -50,12 +50,12 @@ impl FileWrites {
         })
     }
 
-    /// `id` is a write of a file.
+    /// Whether `id` is a write to a file.
     pub(super) fn has(&self, id: IoId) -> bool {
         matches!(self.writes.get(id as usize), Some(Some(_)))
     }
 
-    /// False where `id` is not a write of a file.
+    /// Returns false if `id` is not a write to a file.
     pub(super) fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) -> bool {
         let Some(Some(write)) = self.writes.get_mut(id as usize) else { return false };
         let begin = offset as usize;
@@ -63,7 +63,7 @@ impl FileWrites {
         true
     }
 
-    /// `None` where `id` is not a write of a file.
+    /// Returns `None` if `id` is not a write to a file.
     pub(super) fn finish(&mut self, server: &Server, now: Instant, id: IoId) -> Option<Started> {
         let write = self.writes.get_mut(id as usize)?.take()?;
         let result = with_tree(server, write.unit, |tree| {
@@ -79,7 +79,7 @@ impl FileWrites {
     }
 }
 
-/// How the bytes of an ordinary file are held.
+/// Whether the bytes of an ordinary file from `offset` on are allocated.
 pub(super) fn allocation(server: &Server, unit: TreeUnit, offset: u64) -> Option<Allocation> {
     with_tree(server, unit, |tree| tree.allocation(unit.number, offset).ok_or(UnitError::NoUnit)).ok()
 }

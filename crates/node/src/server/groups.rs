@@ -1,4 +1,4 @@
-//! Initiator groups: who may reach an export, by name or by address.
+//! Initiator groups: who may access an export, by name or by address.
 
 use std::net::IpAddr;
 
@@ -9,9 +9,9 @@ use crate::secrets::{Chap, auth};
 pub struct Group {
     pub name: String,
     members: Vec<Member>,
-    /// What its members must prove at an iSCSI login.
+    /// Authentication that its members must pass at an iSCSI login.
     chap: Option<Chap>,
-    /// What its members must prove on every NVMe/TCP queue.
+    /// Authentication that its members must pass on every NVMe/TCP queue.
     dhchap: Option<auth::Policy>,
 }
 
@@ -55,7 +55,7 @@ impl Group {
         self.chap.clone()
     }
 
-    /// Whether somebody of this name (where the protocol has names), coming from this address, belongs to the group.
+    /// Whether an initiator with this name (if the protocol has names) and this address belongs to the group.
     pub fn has(&self, name: Option<&str>, address: IpAddr) -> bool {
         self.members.iter().any(|member| match member {
             Member::Name(member) => name.is_some_and(|name| name.eq_ignore_ascii_case(member)),
@@ -63,7 +63,7 @@ impl Group {
         })
     }
 
-    /// Members as an NFS client may see them.
+    /// The members as an NFS client may see them.
     pub(crate) fn networks(&self) -> impl Iterator<Item = String> {
         self.members.iter().filter_map(|member| match member {
             Member::Name(_) => None,

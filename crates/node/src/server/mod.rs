@@ -1,7 +1,7 @@
-//! The storage server: volumes behind exports, behind listeners, for those who may come in.
+//! The storage server: volumes, exported at listeners to the initiators that have access.
 //!
-//! A [`Server`] is what all threads share; each thread drives a [`ServerNode`] of its own. README.md beside this file tells what
-//! is shared, which limits hold and who is let in.
+//! All threads share a [`Server`]; each thread drives a [`ServerNode`] of its own. README.md beside this file describes
+//! what is shared, the limits, and access control.
 
 mod arithmetic;
 mod backend;

@@ -23,15 +23,15 @@ use crate::{
     volume::{Allocate, Buffers, Burn, Disks, Operations, RegionOf, Volumes},
 };
 
-/// Notices kept for whoever logs them; the oldest go.
+/// Maximum number of notices kept for the log; the oldest are dropped.
 const NOTICES_MAX: usize = 256;
 
-/// One address has this part of a thread's connections at most, and of what others leave.
+/// One address may have 1/`ORIGINS_MIN` of a thread's connections, and of what other addresses leave.
 const ORIGINS_MIN: usize = 4;
 
 const NOT_READING: &str = "the peer does not read while memory for answers is short";
 
-/// Something that an operator may want to know.
+/// An event that an operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub peer: SocketAddr,
@@ -43,27 +43,28 @@ pub struct ServerNode {
     /// Connections accepted so far.
     serial: u64,
     state: Rc<ThreadState>,
-    /// By `ConnId`. Behind a cell for `wants_receive` alone, which looks at a queue that only `&mut` reaches.
+    /// By `ConnId`. In a cell only because `wants_receive` looks at a queue that requires `&mut`.
     connections: Vec<Option<RefCell<Box<Connection>>>>,
     open: usize,
-    /// By where they come from.
+    /// Number of open connections by origin.
     open_of: HashMap<Origin, usize>,
-    /// Of those, admin queues.
+    /// Number of open connections that carry no I/O, such as admin queues.
     idle: usize,
     outputs: VecDeque<Output>,
     to_send: Vec<ConnId>,
     /// Not later than the earliest deadline of a connection.
     next_timer: Option<Instant>,
     notices: VecDeque<Notice>,
-    /// Of the notifier, taken up so far.
+    /// The notifier's count when notifications were last handled.
     notifications: u64,
     room: Room,
-    /// Connections that wait for room or for their next turn, or did.
+    /// Connections that wait for room or for their next turn, or did so.
     backlogged: Vec<ConnId>,
 }
 
 impl ServerNode {
-    /// `thread` is this thread's number; `region_of` gives its handle of a memory volume, `allocate` memory for staging.
+    /// `thread` is this thread's number, `region_of` returns its handle of a memory volume, `allocate` returns staging
+    /// memory.
     pub fn new(
         server: Arc<Server>,
         thread: u64,
@@ -92,12 +93,12 @@ impl ServerNode {
         }
     }
 
-    /// Connections that are open.
+    /// Number of open connections.
     pub fn connections(&self) -> usize {
         self.open
     }
 
-    /// Has the connections do what others did to them, where there is any of that.
+    /// Lets the connections handle what others did to them, if anything.
     fn handle_notifications(&mut self, now: Instant) {
         self.look_at_claims(now);
         let notifications = self.state.server.notifier.count();
@@ -111,7 +112,7 @@ impl ServerNode {
                 connection.worked(now, worked);
             }
         }
-        // All are settled here, those of above too.
+        // This settles all connections, including those above.
         for index in 0..self.connections.len() {
             let conn = ConnId(index as u32);
             if let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) {
@@ -121,7 +122,7 @@ impl ServerNode {
         }
     }
 
-    /// Operations that wait for a disk, for blocks that others have, or for their turn.
+    /// Number of operations that wait for a disk, for claimed blocks, or for their turn.
     pub fn operations(&self) -> usize {
         self.state.disks.borrow().under_way()
     }
@@ -164,7 +165,7 @@ impl ServerNode {
         self.settle(now, conn, Ok(()));
     }
 
-    /// After anything that happened to a connection: what is to be sent, whether it ends, when it is due.
+    /// After any event of a connection: updates what it has to send, whether it ends, and when it is due.
     #[inline]
     fn settle(&mut self, now: Instant, conn: ConnId, result: Result<(), Violation>) {
         let connection = self.connections.get_mut(conn.0 as usize).and_then(Option::as_mut);
@@ -191,8 +192,8 @@ impl ServerNode {
         let Some(connection) = self.connection(conn) else { return };
         connection.is_closing = true;
         connection.deadline = None;
-        // What is left to send may take its time, or never leave. Its session ends now: its initiator may be back before, and waits for
-        // what goes on of it.
+        // Queued bytes may take long to leave, or never leave, but the session ends now: its initiator may return
+        // before and waits for operations that are still running.
         connection.disconnected(now);
         let peer = connection.backend.peer;
         self.outputs.push_back(Output::Close { conn });
@@ -224,7 +225,7 @@ impl ServerNode {
         }
     }
 
-    /// A turn for each that waited for one, or for room.
+    /// Gives a turn to each connection that waits for one, or for room.
     fn go_on(&mut self, now: Instant) {
         let room = self.room.of_connection();
         for conn in std::mem::take(&mut self.backlogged) {
@@ -237,7 +238,7 @@ impl ServerNode {
         }
     }
 
-    /// There is room for what waited for some, or somebody's turn comes.
+    /// Whether any waiting connection has room, or its turn has come.
     #[cold]
     fn may_go_on(&self) -> bool {
         self.backlogged.iter().any(|conn| {
@@ -246,7 +247,7 @@ impl ServerNode {
         })
     }
 
-    /// Counts what is kept for all, where room is short; who does not read ends.
+    /// Counts the bytes held for all peers while room is short, and ends connections whose peers do not read.
     fn count(&mut self, now: Instant) {
         if self.room.count_at.is_none_or(|at| now < at) {
             return;
@@ -314,7 +315,7 @@ impl ServerNode {
         self.advance(now, conn, id, |operations| operations.disk_done(now, id, result));
     }
 
-    /// Lets the next of the long operations do a piece of its work.
+    /// Lets the next long operation do one piece of its work.
     fn take_turn(&mut self, now: Instant) {
         let next = self.state.disks.borrow_mut().next_turn();
         if let Some((conn, id)) = next {
@@ -322,7 +323,7 @@ impl ServerNode {
         }
     }
 
-    /// Goes on with operations whose blocks others had.
+    /// Continues operations whose blocks were claimed by others.
     #[inline]
     fn look_at_claims(&mut self, now: Instant) {
         while self.state.volumes.take_granted() {
@@ -333,7 +334,7 @@ impl ServerNode {
         }
     }
 
-    /// Has an operation go on, and answers it if that was its end.
+    /// Continues an operation, and replies if it is complete.
     #[inline]
     fn advance(
         &mut self,
@@ -411,7 +412,7 @@ impl Node for ServerNode {
         if self.room.is_short() { earlier(self.next_timer, self.room.count_at) } else { self.next_timer }
     }
 
-    /// A server serves until its driver is stopped.
+    /// A server runs until its driver is stopped.
     fn is_finished(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! How a connection has those of other threads look at what it did to them.
+//! Lets a connection notify those of other threads of what it did to them.
 
 use std::sync::{
     OnceLock,
@@ -14,7 +14,7 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// `wake` makes every thread of the server look. The first counts.
+    /// `wake` makes every thread of the server check for notifications. Only the first call counts.
     pub(super) fn wake_with(&self, wake: Wake) {
         let _ = self.wake.set(wake);
     }
@@ -24,14 +24,14 @@ impl Notifier {
         self.wake();
     }
 
-    /// Has every thread look, but not at what connections did to others.
+    /// Wakes every thread without a notification.
     pub(super) fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             wake();
         }
     }
 
-    /// Notifications so far: more than before means that there is something to look at.
+    /// Notifications so far. If there are more than before, there is something to handle.
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! What is exported where: exports as the user names them, and the listeners that they need.
+//! Exports as the user configures them, and the listeners that they need.
 
 use std::net::SocketAddr;
 
@@ -7,24 +7,24 @@ use iotax_proto::nfs::common::Squash;
 use super::groups::Group;
 use crate::{failure::Failure, protocols::Protocol};
 
-/// A volume by one protocol.
+/// A volume exported by one protocol.
 #[derive(Clone, Debug)]
 pub struct Export {
     pub protocol: Protocol,
     /// Index of the volume.
     pub volume: usize,
     pub read_only: bool,
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     pub listen: SocketAddr,
-    /// Who may come in; `None`: whoever reaches the listener.
+    /// The groups that have access; `None`: everyone who can reach the listener.
     pub groups: Option<Vec<Group>>,
-    /// Where portmapper calls are answered for it.
+    /// Address at which portmapper calls are answered for it.
     pub portmap: Option<SocketAddr>,
-    /// Whose rights NFS callers have.
+    /// How the identities of NFS callers are mapped.
     pub squash: Squash,
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     Protocol(Protocol),
@@ -35,13 +35,13 @@ pub enum Service {
 #[derive(Clone, Debug)]
 pub struct Portal {
     pub service: Service,
-    /// To listen at; once it does, the address that was taken.
+    /// The address to listen on; once listening, the actual address.
     pub address: SocketAddr,
-    /// Indices of the exports that are reached through it.
+    /// Indices of the exports that are accessed through it.
     pub exports: Vec<usize>,
 }
 
-/// The listeners of a list of exports: exports of one protocol share an address where they name the same one.
+/// Plans the listeners of a list of exports: exports of one protocol share a listener if they name the same address.
 pub fn plan_portals(exports: &[Export]) -> Result<Vec<Portal>, Failure> {
     let mut portals = Vec::new();
     for (index, export) in exports.iter().enumerate() {

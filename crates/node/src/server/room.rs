@@ -1,39 +1,39 @@
-//! What a thread's connections may keep in all for peers that ask and do not read.
+//! Limits the bytes that all connections of a thread hold for peers that send requests but do not read.
 //!
-//! Each connection stops taking requests at iotax_proto's `Transmit::ROOM`. Beyond `KEPT_MAX` in all, each has only `SHARE_BYTES` of room, and
-//! those that keep more must be read from, or close. What is counted of a connection is what there was when something last
-//! happened to it: never less than there is now, since a driver only sends in between.
+//! Each connection stops taking requests at iotax_proto's `Transmit::ROOM`. Beyond `KEPT_MAX` in total, each has only
+//! `SHARE_BYTES` of room, and the peers of those that hold more must read, or the connection is closed. The bytes of a
+//! connection are counted at its last event. There are never more than counted, since a driver only sends in between.
 
 use std::time::Duration;
 
 use iotax_proto::{Instant, Transmit};
 
-/// Bytes kept for all connections of a thread from which on room is short.
+/// Room is short when all connections of a thread hold more than this.
 pub(super) const KEPT_MAX: usize = 256 << 20;
-/// Room of a connection where room is short, and what its peer must read of more than that in `READ_TIME`.
+/// Room of a connection while room is short, and how many bytes its peer must read in `READ_TIME` if it holds more.
 const SHARE_BYTES: usize = 64 << 10;
 pub(super) const READ_TIME: Duration = Duration::from_secs(2);
-/// How often all connections are counted anew where room is short.
+/// How often all connections are recounted while room is short.
 const COUNT_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Of all connections of a thread.
+/// The room of all connections of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     kept_bytes: usize,
-    /// When to count again: set while room is short.
+    /// When to count again; set while room is short.
     pub(super) count_at: Option<Instant>,
 }
 
-/// What `Room` knows of one connection.
+/// The account of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     kept_bytes: usize,
-    /// Since when it has to be read from, and what was kept then.
+    /// Since when its peer has to read, and the bytes held then.
     watched: Option<(Instant, usize)>,
 }
 
 impl Room {
-    /// Something happened to a connection.
+    /// Updates the account of a connection after an event.
     #[inline]
     pub(super) fn update(&mut self, now: Instant, share: &mut Share, kept_bytes: usize) {
         if kept_bytes == share.kept_bytes {
@@ -55,20 +55,20 @@ impl Room {
         self.count_at.is_some()
     }
 
-    /// What a connection has now.
+    /// Room of each connection now.
     #[inline]
     pub(super) fn of_connection(&self) -> usize {
         if self.is_short() { SHARE_BYTES } else { Transmit::ROOM }
     }
 
-    /// All connections were counted.
+    /// All connections have been recounted.
     pub(super) fn counted(&mut self, now: Instant) {
         self.count_at = (self.kept_bytes > KEPT_MAX).then(|| now + COUNT_INTERVAL);
     }
 }
 
 impl Share {
-    /// Whether the peer reads what there is no room for. To be asked at each count while room is short.
+    /// Whether the peer reads what exceeds its room. To be called at each count while room is short.
     pub(super) fn is_read(&mut self, now: Instant) -> bool {
         if self.kept_bytes <= SHARE_BYTES {
             self.watched = None;

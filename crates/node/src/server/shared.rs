@@ -1,4 +1,4 @@
-//! What all threads of a server share.
+//! State that all threads of a server share.
 
 use std::{
     net::SocketAddr,
@@ -21,13 +21,13 @@ use crate::{
 pub struct ServerConfig {
     pub volumes: Vec<VolumeSpec>,
     pub exports: Vec<Export>,
-    /// The plan of `plan_portals` with the addresses that were taken.
+    /// The portals of `plan_portals`, with their actual addresses.
     pub portals: Vec<Portal>,
-    /// Wall time at `Instant(0)`, nanoseconds since 1970. Not 0: it tells this start of the server from others.
+    /// Wall time at `Instant(0)`, nanoseconds since 1970. Not 0: it distinguishes this start of the server from others.
     pub started_unix_ns: u64,
-    /// What no peer can guess: challenges come from it.
+    /// A secret that no peer can guess, from which challenges are derived.
     pub secret: [u8; 32],
-    /// Connections that a thread keeps at most.
+    /// Maximum number of connections per thread.
     pub connections_max: usize,
 }
 
@@ -40,7 +40,7 @@ impl<T> Guarded<T> {
         Self(Arc::new(Mutex::new(value)))
     }
 
-    /// A thread that panicked while it held the lock takes the process with it, so what is there is whole.
+    /// A thread that panics while it holds the lock ends the process, so the state is always complete.
     pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,16 +58,17 @@ impl<T> Shared<T> for Guarded<T> {
     }
 }
 
-/// A server: made once, shared by its threads.
+/// A server, created once and shared by its threads.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) config: ServerConfig,
-    /// One for each export.
+    /// One per export.
     pub(crate) exported: Vec<Exported>,
     pub(crate) common: Common,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) arithmetic: Arithmetic,
-    /// Connections of protocols without sessions, by listener and peer: one that comes back from the same port repeats what was under way.
+    /// Connections of protocols without sessions, by listener and peer: a client that returns from the same port
+    /// repeats what was under way.
     pub(super) peers: Guarded<SessionTable<(usize, SocketAddr)>>,
 }
 
@@ -75,7 +76,7 @@ impl Server {
     pub fn new(config: ServerConfig) -> Arc<Self> {
         let mut exported: Vec<Exported> = Vec::new();
         for (index, export) in config.exports.iter().enumerate() {
-            // The same view of a volume through a second portal is a second path to the same target.
+            // The same view of a volume at a second portal is a second path to the same target.
             let twin = config.exports[..index].iter().position(|earlier| {
                 (earlier.protocol, earlier.volume, earlier.read_only)
                     == (export.protocol, export.volume, export.read_only)
@@ -95,19 +96,20 @@ impl Server {
         Arc::new(Self { config, exported, common, notifier, arithmetic: Arithmetic::default(), peers })
     }
 
-    /// `wake` is called when a connection did something to others, or gave back what others wait for: the driver of every
-    /// thread is to give its node `Input::Woken`.
+    /// `wake` is called when a connection affected others, or released what others wait for. It must make the driver of
+    /// every thread give its node `Input::Woken`.
     pub fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.notifier.wake_with(Box::new(wake));
     }
 
-    /// Some host has to prove itself over NVMe/TCP.
+    /// Whether any group requires authentication over NVMe/TCP.
     pub fn asks_for_arithmetic(&self) -> bool {
         let groups = self.config.exports.iter().filter_map(|export| export.groups.as_ref());
         groups.flatten().any(|group| group.dhchap().is_some())
     }
 
-    /// Does the arithmetic of authentications for ever: for a thread that carries no I/O. Without one, those that do do it.
+    /// Does the arithmetic of authentications for ever, on a thread that carries no I/O. If no thread does, the I/O
+    /// threads do it.
     pub fn serve_arithmetic(&self) -> ! {
         self.arithmetic.serve(|| self.notifier.notify())
     }
@@ -116,7 +118,7 @@ impl Server {
         &self.config
     }
 
-    /// The endpoint of an export, as a load names it.
+    /// The endpoint of an export, as a load specifies it.
     pub fn endpoint(&self, export: usize) -> String {
         let protocol = self.config.exports[export].protocol;
         let portal = self

@@ -1,4 +1,4 @@
-//! FC-NVMe: a login a worker, each of an initiator port of its own, with an association and its one I/O queue.
+//! FC-NVMe: each worker logs in from an initiator port of its own, with an association and its one I/O queue.
 
 use std::net::SocketAddr;
 
@@ -33,7 +33,7 @@ impl Login {
     pub(super) fn new(unit: &Unit, settings: &Settings, workers: Workers) -> Self {
         let (host, host_id) = host(settings);
         let session = SessionConfig {
-            // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
+            // A queue has at least two entries (NVMe base 2.1 §3.3.3.1).
             depth: workers.outstanding.clamp(2, 4096) as u16,
             nsid: Some(unit.nsid),
             ..SessionConfig::new(&unit.nqn, host, host_id)
@@ -52,7 +52,7 @@ impl Login {
     }
 }
 
-/// What a session found and agreed on.
+/// What a session found and negotiated.
 pub(super) fn facts(session: &Session) -> Facts {
     let mut facts = Facts { negotiated: session.target().map_or(Vec::new(), negotiated), ..Facts::default() };
     if let Some(info) = session.controller() {

@@ -1,4 +1,4 @@
-//! NVMe over Fibre Channel: here its frames go over a stream socket, without an adapter or a fabric.
+//! NVMe over Fibre Channel. Here its frames are sent over a stream socket, without an adapter or a fabric.
 
 mod connector;
 mod service;
@@ -35,7 +35,7 @@ use service::Exported;
 #[derive(Debug)]
 pub struct FcNvme;
 
-/// What `fc-nvme://HOST[:PORT]/WWPN/NQN?ns=N` names.
+/// The unit of `fc-nvme://HOST[:PORT]/WWPN/NQN?ns=N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub port: u16,

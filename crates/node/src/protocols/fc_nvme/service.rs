@@ -1,4 +1,4 @@
-//! What FC-NVMe asks of the server.
+//! FC-NVMe's interface to the server.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::{
     server::{Guarded, ServerBackend, ServerConfig, identity},
 };
 
-/// A login has a controller of its own: as many as a port has logins, in all and of one address.
+/// Each login has a controller of its own: the limits are those of a port's logins, in total and per address.
 const CONTROLLERS_MAX: u16 = 4096;
 const CONTROLLERS_OF_ORIGIN_MAX: u16 = 1024;
 
@@ -46,7 +46,7 @@ impl Exported {
 }
 
 impl FcNvmeBackend for ServerBackend {
-    /// Any port may log in: hosts are let in by their NQN or address when they connect.
+    /// Any port may log in: access is checked when a host connects, by its NQN or address.
     fn port_login(&mut self, _initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal> {
         let exported = self.portal().exports.iter().find_map(|export| match &self.state.server.exported[*export] {
             Any::FcNvme(exported) if exported.port_name == target => Some(exported),

@@ -1,4 +1,4 @@
-//! FCP: a login a worker, each of an initiator port of its own.
+//! FCP: each worker logs in from an initiator port of its own.
 
 use std::net::SocketAddr;
 
@@ -45,7 +45,7 @@ impl Login {
     }
 }
 
-/// What a session found and agreed on.
+/// What a session found and negotiated.
 pub(super) fn facts(session: &Session) -> Facts {
     let negotiated = session.target().map_or(Vec::new(), negotiated);
     Facts { identity: identity_facts(session.inquiry(), session.serial()), negotiated }

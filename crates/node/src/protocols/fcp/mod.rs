@@ -1,4 +1,4 @@
-//! FCP, SCSI over Fibre Channel: here its frames go over a stream socket, without an adapter or a fabric.
+//! FCP, SCSI over Fibre Channel. Here its frames are sent over a stream socket, without an adapter or a fabric.
 
 mod connector;
 mod service;
@@ -35,7 +35,7 @@ use service::Exported;
 #[derive(Debug)]
 pub struct Fcp;
 
-/// What `fcp://HOST[:PORT]/WWPN/LUN` names.
+/// The unit of `fcp://HOST[:PORT]/WWPN/LUN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub port: u16,

@@ -1,4 +1,4 @@
-//! What FCP asks of the server.
+//! FCP's interface to the server.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! iSCSI: a session a worker, each with an ISID of its own.
+//! iSCSI: each worker has a session with an ISID of its own.
 
 use std::net::SocketAddr;
 
@@ -66,7 +66,7 @@ impl Login {
         self.workers.numbers().map(link).collect()
     }
 
-    /// Our part in CHAP: each session challenges the target anew.
+    /// The initiator's side of CHAP: each session sends the target a new challenge.
     fn chap(&self) -> Option<initiator::Chap> {
         let Chap { initiator, target } = self.chap.clone()?;
         let mutual = |credentials| {
@@ -79,7 +79,7 @@ impl Login {
     }
 }
 
-/// What a session found and agreed on.
+/// What a session found and negotiated.
 pub(super) fn facts(session: &Session) -> Facts {
     let yes = |yes: bool| if yes { "Yes" } else { "No" }.to_owned();
     let digest = |on: bool| if on { "CRC32C" } else { "None" }.to_owned();
@@ -101,7 +101,7 @@ pub(super) fn facts(session: &Session) -> Facts {
     }
 }
 
-/// The random format (RFC 7143 §11.12.5): 24 bits that tell loads apart, 16 that tell workers apart.
+/// The random format (RFC 7143 §11.12.5): 24 bits distinguish loads, 16 distinguish workers.
 fn isid(instance: u32, worker: u32) -> [u8; 6] {
     let [_, a, b, c] = instance.to_be_bytes();
     let [high, low] = (worker as u16).to_be_bytes();

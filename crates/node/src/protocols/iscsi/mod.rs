@@ -33,7 +33,7 @@ const PORT: u16 = 3260;
 #[derive(Debug)]
 pub struct Iscsi;
 
-/// What `iscsi://HOST[:PORT]/IQN/LUN` names.
+/// The unit of `iscsi://HOST[:PORT]/IQN/LUN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub port: u16,

@@ -1,8 +1,8 @@
-//! What an iSCSI session may be asked for.
+//! Options of an iSCSI session.
 
 use crate::{protocols::Given, secrets::Chap};
 
-/// Each is `None` where the initiator's own wish stands.
+/// Options of an iSCSI session; `None` keeps the initiator's default.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `ImmediateData`, `InitialR2T`, `FirstBurstLength`, `MaxBurstLength`, `MaxRecvDataSegmentLength`.
@@ -11,7 +11,7 @@ pub struct Options {
     pub first_burst_bytes: Option<u32>,
     pub max_burst_bytes: Option<u32>,
     pub max_recv_data_segment_bytes: Option<u32>,
-    /// Who we prove to be, and whether the target must prove itself.
+    /// Our credentials, and whether the target must authenticate itself.
     pub chap: Option<Chap>,
 }
 

@@ -1,4 +1,4 @@
-//! What iSCSI asks of the server.
+//! iSCSI's interface to the server.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -19,7 +19,7 @@ use crate::{
     server::{Group, Guarded, ServerBackend, ServerConfig, Service, identity},
 };
 
-/// There is one portal group: any session may use any portal of its target.
+/// There is one portal group, so any session may use any portal of its target.
 const PORTAL_GROUP: u16 = 1;
 
 /// The target of an export.
@@ -65,7 +65,7 @@ impl IscsiBackend for ServerBackend {
         found
     }
 
-    /// Authentication is for what is found, not for finding: who may see what, groups say.
+    /// Discovery needs no authentication: groups determine which targets an initiator sees.
     fn discovery_auth(&mut self, _: &str) -> AuthPolicy {
         AuthPolicy::None
     }
@@ -103,8 +103,9 @@ impl IscsiBackend for ServerBackend {
 }
 
 impl ServerBackend {
-    /// Where this peer reaches a portal. A wildcard is not an address to go to: a peer on this machine comes back by loopback, to
-    /// others the portal is left out, and RFC 7143 §C has them come back to where they are.
+    /// The address at which this peer reaches a portal. A wildcard address cannot be connected to. A peer on this
+    /// machine gets the loopback address; for others the portal is left out, so that they use the address they are
+    /// connected to (RFC 7143 §C).
     fn reached_at(&self, portal: SocketAddr) -> Option<SocketAddr> {
         if !portal.ip().is_unspecified() {
             return Some(portal);

@@ -1,4 +1,4 @@
-//! NFSv3: a connection a worker, after the portmapper's and the mount protocol's where those are elsewhere.
+//! NFSv3: a connection per worker, after those of the portmapper and the mount protocol if these use other ports.
 
 use std::{mem, net::SocketAddr};
 
@@ -27,7 +27,7 @@ use crate::{
     protocols::file_export::identity,
 };
 
-/// Calls of this module and those of each worker begin at xids of their own.
+/// The calls of this module, and of each worker, start at different xids.
 const XIDS_OF_WORKER: u32 = 1 << 16;
 
 pub(super) struct Mounting {
@@ -36,7 +36,7 @@ pub(super) struct Mounting {
     file: String,
     identity: Identity,
     workers: Workers,
-    /// As the user gave them, or as the portmapper told.
+    /// As given by the user or reported by the portmapper.
     port: Option<u16>,
     mount_port: Option<u16>,
     stage: Stage,
@@ -48,7 +48,7 @@ enum Stage {
     MountPort(ControlCall<Option<u16>>),
     NfsPort(ControlCall<Option<u16>>),
     Mount(ControlCall<Result<FileHandle, MountError>>),
-    /// The answer is there; `step` acts on it.
+    /// The reply has arrived; `step` acts on it.
     Answered(Answer),
     Opened,
     /// The workers are done.
@@ -105,7 +105,7 @@ impl Mounting {
                 if let Some(mount_port) = self.mount_port {
                     return self.mount(mount_port);
                 }
-                // On the connection that stands.
+                // On the existing connection.
                 self.stage = Stage::MountPort(ControlCall::port(self.xid().wrapping_add(1), MOUNT_PROGRAM, VERSION));
                 ControlStep::Wait
             }
@@ -198,7 +198,7 @@ impl Control<Mount> for Mounting {
             Stage::Begin => self.begin(now),
             Stage::Answered(answer) => self.answered(now, answer),
             Stage::Leaving => match self.mount_port {
-                // Only who mounted by itself unmounts: workers that mounted on their own connections did so there.
+                // Only if this module mounted: workers that mounted on their own connections also unmounted there.
                 Some(port) => {
                     let call = ControlCall::unmount(self.xid().wrapping_add(3), &self.identity, &self.export);
                     self.stage = Stage::Unmount(call);
@@ -230,7 +230,7 @@ impl Control<Mount> for Mounting {
     }
 }
 
-/// What FSINFO said (RFC 1813 §3.3.19).
+/// What FSINFO returned (RFC 1813 §3.3.19).
 pub(super) fn facts(mount: &Mount) -> Facts {
     let Some(info) = mount.info() else { return Facts::default() };
     let negotiated = [

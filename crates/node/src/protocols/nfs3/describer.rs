@@ -1,4 +1,4 @@
-//! NFS calls and replies in words.
+//! Text descriptions of NFS calls and replies.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use iotax_proto::{
 
 use crate::protocols::{Describe, describe::cut_off};
 
-/// A reply does not say what it replies to: calls by transaction.
+/// Procedures of calls by transaction, because a reply does not name its procedure.
 #[derive(Debug, Default)]
 pub(super) struct Describer(BTreeMap<Xid, Procedure>);
 
@@ -32,7 +32,7 @@ impl Describe for Describer {
     }
 }
 
-/// The transaction of an RPC message behind its record mark and, of an NFS call, the procedure (RFC 5531 §9, §11).
+/// The transaction of an RPC message after its record mark and, for an NFS call, the procedure (RFC 5531 §9, §11).
 fn message_head(bytes: &[u8]) -> Result<(Xid, Option<Procedure>), Short> {
     const CALL: u32 = 0;
     let mut reader = Reader::new(bytes);

@@ -38,12 +38,12 @@ use crate::{
 #[derive(Debug)]
 pub struct Nfs3;
 
-/// What `nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]` names.
+/// The unit of `nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Without one, a portmapper is asked.
+    /// `None`: a portmapper reports it.
     pub port: Option<u16>,
-    /// Without one, the mount protocol is spoken on `port` too where that is given.
+    /// `None`: the mount protocol uses `port`, too, if that is given.
     pub mount_port: Option<u16>,
     pub export: String,
     pub file: String,

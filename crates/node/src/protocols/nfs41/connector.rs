@@ -1,4 +1,4 @@
-//! NFSv4.1: a connection and a client of its own for each worker.
+//! NFSv4.1: each worker has a connection and a client of its own.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use crate::{
     protocols::file_export::identity,
 };
 
-/// The calls of each worker begin at xids of their own.
+/// The calls of each worker start at different xids.
 const XIDS_OF_WORKER: u32 = 1 << 16;
 
 pub(super) struct Opening {
@@ -57,7 +57,7 @@ impl Opening {
     }
 }
 
-/// What a session agreed on.
+/// What a session negotiated.
 pub(super) fn facts(client: &Client) -> Facts {
     let channel = client.channel();
     let negotiated = [

@@ -1,4 +1,4 @@
-//! NFSv4.1: one port and no other program.
+//! NFSv4.1: one port, without portmapper and mount protocol.
 
 mod connector;
 
@@ -33,11 +33,11 @@ use crate::{
 #[derive(Debug)]
 pub struct Nfs41;
 
-/// What `nfs41://HOST[:PORT]/EXPORT/FILE` names.
+/// The unit of `nfs41://HOST[:PORT]/EXPORT/FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub port: u16,
-    /// From the root of the server: exports are directories below it.
+    /// Path from the root of the server, whose directories are the exports.
     pub file: String,
 }
 
@@ -109,7 +109,7 @@ impl Definition for Nfs41 {
     }
 }
 
-/// Each message says by itself what it is.
+/// A description of messages, each of which can be understood on its own.
 struct Compounds;
 
 impl Describe for Compounds {

@@ -1,4 +1,4 @@
-//! NVMe/TCP: a controller a thread, with an I/O queue a worker.
+//! NVMe/TCP: one controller per thread, with an I/O queue per worker.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
 
 pub(super) struct Controller {
     to: SocketAddr,
-    /// But for the authentication, which each queue has its own of.
+    /// Without the authentication, which is different for each queue.
     config: ConnectConfig,
     dhchap: Option<Policy>,
     randomness: Randomness,
@@ -36,11 +36,11 @@ pub(super) struct Controller {
     news: News,
     opened: bool,
     closing: bool,
-    /// Before the admin queue is there.
+    /// Used before the admin queue exists.
     nothing: Transmit,
 }
 
-/// What the admin queue told.
+/// Events of the admin queue.
 #[derive(Default)]
 struct News {
     ready: bool,
@@ -60,7 +60,7 @@ impl Controller {
         let config = ConnectConfig {
             digests: Digests { header: settings.header_digest, data: settings.data_digest },
             session: SessionConfig {
-                // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
+                // A queue has at least two entries (NVMe base 2.1 §3.3.3.1).
                 depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
                 io_queues: queues,
                 nsid: Some(unit.nsid),
@@ -83,7 +83,7 @@ impl Controller {
         })
     }
 
-    /// For one connection of one queue: nothing that another was authenticated with.
+    /// The configuration of one connection of one queue, with authentication values that no other connection has.
     fn queue_config(&self) -> ConnectConfig {
         let auth = self.dhchap.clone().map(|Policy { secret, controller, hash, group }| {
             let mut entropy = [0; 32];
@@ -173,7 +173,7 @@ impl Control<IoQueue> for Controller {
                 ("in_capsule_bytes", info.in_capsule_bytes.to_string()),
                 ("max_transfer_bytes", info.max_transfer_bytes.to_string()),
                 ("io_queues", info.io_queues.to_string()),
-                // One entry more than I/Os, so that a full queue still shows as one.
+                // One entry more than I/Os, so that a full queue differs from an empty one.
                 ("queue_entries", (u32::from(self.config.session.depth.min(info.max_sq_size)) + 1).to_string()),
                 ("keep_alive_ms", self.config.session.keep_alive.as_millis().to_string()),
                 ("authentication", info.authentication.map_or_else(|| "none".to_owned(), authentication)),

@@ -33,7 +33,7 @@ const PORT: u16 = 4420;
 #[derive(Debug)]
 pub struct NvmeTcp;
 
-/// What `nvme-tcp://HOST[:PORT]/NQN?ns=N` names.
+/// The unit of `nvme-tcp://HOST[:PORT]/NQN?ns=N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub port: u16,
@@ -99,7 +99,7 @@ impl Definition for NvmeTcp {
         target.worked(now, worked, backend);
     }
 
-    /// An admin queue.
+    /// True for an admin queue.
     #[inline]
     fn carries_no_io(target: &TargetQueue) -> bool {
         target.qid() == Some(QueueId::ADMIN)
@@ -111,7 +111,7 @@ impl Definition for NvmeTcp {
 }
 
 impl Describe for Stream {
-    /// Whether a stream carries admin or I/O commands shows in its Connect.
+    /// A stream's Connect shows whether it carries admin or I/O commands.
     fn begin_stream(&mut self) {
         *self = Self::default();
     }

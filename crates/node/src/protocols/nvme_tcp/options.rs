@@ -1,10 +1,10 @@
-//! What an NVMe/TCP host may be asked for.
+//! Options of an NVMe/TCP host.
 
 use crate::{protocols::Given, secrets::auth};
 
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Who we prove to be, and whether the controller must prove itself.
+    /// Our secret, and whether the controller must authenticate itself.
     pub dhchap: Option<auth::Policy>,
 }
 

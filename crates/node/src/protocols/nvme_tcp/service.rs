@@ -1,4 +1,4 @@
-//! What NVMe/TCP asks of the server.
+//! NVMe/TCP's interface to the server.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::{
     server::{Group, Guarded, ServerBackend, Service},
 };
 
-/// What all portals share.
+/// State that all portals share.
 #[derive(Debug)]
 pub struct Common {
     discovery: Guarded<Subsystem>,
@@ -31,7 +31,7 @@ impl Common {
 impl NvmeBackend for ServerBackend {
     fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal> {
         if subnqn == DISCOVERY_NQN {
-            // Authentication is for what is found, not for finding: who may see what, groups say.
+            // Discovery needs no authentication: groups determine which subsystems a host sees.
             let subsystem = Rc::new(self.state.server.common.nvme_tcp.discovery.clone());
             return Ok(Admission { subsystem, auth: None, address: self.address() });
         }
