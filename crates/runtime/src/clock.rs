@@ -3,12 +3,12 @@
 use iotax_proto::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Gives `Instant`s of one run. Copies agree: threads of a run share one start.
+/// Returns `Instant`s of one run. All copies share one start, so threads of a run agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// `CLOCK_MONOTONIC` at the run's start.
     start_ns: u64,
-    /// `CLOCK_REALTIME` at the run's start, for labels only: it may be stepped.
+    /// `CLOCK_REALTIME` at the run's start, for labels only: the wall clock may be stepped.
     start_unix_ns: u64,
 }
 
@@ -23,18 +23,19 @@ impl Clock {
         Instant(read_ns(ClockId::Monotonic) - self.start_ns)
     }
 
-    /// Nanoseconds since 1970 at an instant of this run, as the wall clock stood at the run's start.
+    /// Nanoseconds since 1970 at an instant of this run, by the wall clock as set at the run's start.
     pub fn unix_ns(&self, at: Instant) -> u64 {
         self.start_unix_ns + at.0
     }
 
-    /// The instant of this run at which the wall clock, as it stands now, will show a time; `None` where that has passed.
+    /// The instant of this run at which the wall clock, as it is set now, will show `unix_ns`; `None` if that time has
+    /// passed.
     pub fn at_unix_ns(&self, unix_ns: u64) -> Option<Instant> {
         let (now, wall_ns) = (self.now(), read_ns(ClockId::Realtime));
         unix_ns.checked_sub(wall_ns).map(|left_ns| Instant(now.0 + left_ns))
     }
 
-    /// The same instants, named by the wall clock as it stands now.
+    /// The same instants, labelled by the wall clock as it is set now.
     #[must_use]
     pub fn with_wall_of_now(self) -> Self {
         let now = self.now();
@@ -47,17 +48,17 @@ impl Clock {
     }
 }
 
-/// The wall clock, and how wrong the kernel takes it to be at most (`adjtimex(2)`).
+/// The wall clock, and the kernel's estimate of its maximum error (`adjtimex(2)`).
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
     pub unix_ns: u64,
-    /// `None` where nothing keeps it in step.
+    /// `None` if the clock is not synchronized.
     pub error_ns: Option<u64>,
 }
 
 impl WallClock {
     pub fn read() -> Self {
-        // SAFETY: `timex` is plain numbers; all zeros are one, and ask for nothing to be changed.
+        // SAFETY: `timex` is plain numbers; all zeros is a valid value and requests no change.
         let mut timex: libc::timex = unsafe { std::mem::zeroed() };
         // SAFETY: the call reads and writes the one `timex` that it is given.
         let state = unsafe { libc::adjtimex(&raw mut timex) };
@@ -67,7 +68,7 @@ impl WallClock {
     }
 }
 
-/// How fast the processor's time stamp counter runs, in Hz; `None` for a processor that has none. Takes 100 ms.
+/// Rate of the processor's time stamp counter, in Hz; `None` if the processor has none. Takes 100 ms.
 #[must_use]
 pub fn counter_rate_hz() -> Option<u64> {
     let first = Reading::take()?;
@@ -84,7 +85,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// The closest of many: on a busy machine a thread may rest between two readings.
+    /// The pair of readings closest in time: on a busy machine a thread may be interrupted between the two.
     fn take() -> Option<Self> {
         let mut closest = (u64::MAX, None);
         for _ in 0..1000 {
@@ -114,7 +115,7 @@ fn ticks() -> Option<u64> {
 #[inline]
 pub(crate) fn read_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
-    // Both clocks count from times that have passed: neither field is negative.
+    // Both clocks count from times in the past, so neither field is negative.
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 

@@ -1,8 +1,8 @@
-//! What the machine's network interfaces and disks have moved: `/proc/net/dev` and `/proc/diskstats`.
+//! Bytes and I/Os of the machine's network interfaces and disks: `/proc/net/dev` and `/proc/diskstats`.
 
 use std::{fs, io};
 
-/// The kernel's sectors of diskstats, whatever the device's own: Documentation/admin-guide/iostats.rst.
+/// The sector size of diskstats, whatever the device's own: Documentation/admin-guide/iostats.rst.
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct DiskCounts {
     pub read_bytes: u64,
     pub writes: u64,
     pub written_bytes: u64,
-    /// With at least one I/O under way
+    /// Time with at least one I/O under way
     pub busy_ns: u64,
 }
 
@@ -34,14 +34,15 @@ pub struct MachineCounts {
 }
 
 impl MachineCounts {
-    /// A machine without disks, or a container that may not see them, has none.
+    /// Reads the counters. Disks are empty on a machine without disks, or in a container that may not see them.
     pub fn read() -> io::Result<Self> {
         let interfaces = parse_interfaces(&fs::read_to_string("/proc/net/dev")?);
         let disks = fs::read_to_string("/proc/diskstats").map(|text| parse_disks(&text)).unwrap_or_default();
         Ok(Self { interfaces, disks })
     }
 
-    /// What moved between two readings. What appeared between them counts from nothing; what moved nothing is left out.
+    /// The difference between two readings. A device that appeared in between counts from zero; devices without traffic
+    /// are left out.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let interfaces = self.interfaces.iter().map(|now| {
@@ -86,7 +87,8 @@ impl DiskCounts {
     }
 }
 
-/// `proc_net_dev(5)`: two heads, then `name: bytes packets errs drop fifo frame compressed multicast`, and the same of what was sent.
+/// `proc_net_dev(5)`: two header lines, then `name: bytes packets errs drop fifo frame compressed multicast`, and the
+/// same for sent data.
 fn parse_interfaces(text: &str) -> Vec<InterfaceCounts> {
     let lines = text.lines().filter_map(|line| {
         let (name, rest) = line.split_once(':')?;
@@ -122,7 +124,8 @@ fn parse_interfaces(text: &str) -> Vec<InterfaceCounts> {
     lines.collect()
 }
 
-/// `proc_diskstats(5)`: major, minor, name, reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms busy.
+/// `proc_diskstats(5)`: major, minor, name, reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms
+/// busy.
 fn parse_disks(text: &str) -> Vec<DiskCounts> {
     let lines = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(2);

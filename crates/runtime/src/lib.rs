@@ -1,7 +1,8 @@
-//! Threads, sockets, files and clocks: the only crate that calls the system.
+//! Threads, sockets, files and clocks: the only crate that makes system calls.
 //!
-//! [`driver`] runs one [`iotax_node::Node`] on the calling thread, over io_uring or over epoll; [`memory`] and [`disk`] hold what volumes
-//! are made of; [`clock`], [`cpu`] and [`counters`] are what measurements are made with; [`names`] are those of hosts.
+//! [`driver`] runs one [`iotax_node::Node`] on the calling thread, over io_uring or epoll. [`memory`] and [`disk`]
+//! provide the storage of volumes. [`clock`], [`cpu`] and [`counters`] are for measurements. [`names`] configures host
+//! name lookup.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod clock;

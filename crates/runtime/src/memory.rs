@@ -1,4 +1,4 @@
-//! Memory as a region: shared by threads, by processes, and with the kernel while it sends or receives in place.
+//! Memory as a region: shared by threads, by processes, and with the kernel, which sends and receives in place.
 
 use std::{
     fmt, fs,
@@ -30,7 +30,7 @@ pub enum MemoryError {
     System { wanted_bytes: u64, source: io::Error },
 }
 
-/// Mapped memory. Clones share it; it is unmapped with the last. Page-aligned, so that direct I/O may use it.
+/// Mapped memory. Clones share it, and it is unmapped with the last one. Page-aligned, so that direct I/O may use it.
 #[derive(Clone)]
 pub struct SharedRegion(Arc<Mapping>);
 
@@ -42,16 +42,18 @@ struct Mapping {
     file: Option<OwnedFd>,
 }
 
-// SAFETY: the mapping is plain memory that lives until the last handle is dropped. It is reached only by copies through raw pointers,
-// never by references, so threads (and other processes) that overlap see torn bytes at worst, as on any shared volume.
+// SAFETY: the mapping is plain memory that lives until the last handle is dropped. It is accessed only by copies
+// through raw pointers, never by references, so threads (and other processes) that overlap see torn bytes at worst, as
+// on any shared volume.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl SharedRegion {
-    /// Zeroed memory that another process of this user may map by `path`. With `prefault`, all pages are there before this
-    /// returns; without, they come as they are first touched. In huge pages, where enough of them are reserved
-    /// (`vm.nr_hugepages`) and they fit: a random I/O misses the TLB on each page of 4 KiB, but seldom on one of 2 MiB.
+    /// Zeroed memory that another process of this user may map by `path`. With `prefault`, all pages exist before this
+    /// returns; otherwise they are created when first touched. Huge pages are used if enough of them are reserved
+    /// (`vm.nr_hugepages`) and they fit the length: a random I/O misses the TLB on each 4 KiB page, but rarely on a 2
+    /// MiB page.
     pub fn new(name: &str, len: usize, prefault: bool) -> Result<Self, MemoryError> {
         if len > 0
             && len.is_multiple_of(HUGE_PAGE_BYTES)
@@ -62,7 +64,7 @@ impl SharedRegion {
         Self::plain(name, len, prefault)
     }
 
-    /// As `new`, never in huge pages: their files can be mapped, but not read and written.
+    /// As `new`, but never in huge pages: files of huge pages can be mapped, but not read and written.
     pub fn plain(name: &str, len: usize, prefault: bool) -> Result<Self, MemoryError> {
         check_available(len)?;
         Self::in_file(name, len, prefault, MemfdFlags::empty())
@@ -72,14 +74,15 @@ impl SharedRegion {
     fn in_file(name: &str, len: usize, prefault: bool, pages: MemfdFlags) -> rustix::io::Result<Self> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | pages)?;
         ftruncate(&file, len as u64)?;
-        // Who maps it may rely on its size: a file that shrinks under a mapping kills the process that reads there.
+        // Processes that map it may rely on its size: if a file shrinks under a mapping, a process that reads there is
+        // killed.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let region = Self::map(file, len, true)?;
         region.prepare(prefault)?;
         Ok(region)
     }
 
-    /// Zeroed memory of this process alone: buffers.
+    /// Zeroed memory of this process only, for buffers.
     pub fn anonymous(len: usize, prefault: bool) -> Result<Self, MemoryError> {
         check_available(len)?;
         let system = |error: rustix::io::Errno| MemoryError::System { wanted_bytes: len as u64, source: error.into() };
@@ -92,8 +95,8 @@ impl SharedRegion {
         Ok(region)
     }
 
-    /// Maps another process's region, by its `path`. A file that may shrink is refused: it would kill the process that reads what
-    /// is gone.
+    /// Maps another process's region by its `path`. A file that may shrink is refused: reading the missing part would
+    /// kill the process.
     pub fn open(path: &Path, writable: bool) -> Result<Self, MemoryError> {
         let map_error = |source: io::Error| MemoryError::Map { path: path.to_owned(), source };
         let file = File::options().read(true).write(writable).open(path).map_err(map_error)?;
@@ -111,13 +114,13 @@ impl SharedRegion {
         Self::map(file.into(), len, writable).map_err(|error| map_error(error.into()))
     }
 
-    /// Where another process of this user finds the memory while this process lives.
+    /// The path by which another process of this user reaches the memory while this process lives.
     pub fn path(&self) -> Option<PathBuf> {
         let file = self.0.file.as_ref()?;
         Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())))
     }
 
-    /// This memory as a protocol knows it: one handle a thread.
+    /// This memory as protocols use it; each thread has its own handle.
     pub fn region(&self) -> Rc<dyn Region> {
         Rc::new(self.clone())
     }
@@ -131,7 +134,8 @@ impl SharedRegion {
 
     fn prepare(&self, prefault: bool) -> rustix::io::Result<()> {
         let base = self.0.base.cast();
-        // SAFETY: the range is this mapping's, and the advice changes no bytes. Kernels without huge pages say no, and that is all.
+        // SAFETY: the range is this mapping's, and the advice changes no bytes. Kernels without huge pages refuse,
+        // which does no harm.
         let _ = unsafe { madvise(base, self.0.len, Advice::LinuxHugepage) };
         if prefault { self.0.populate() } else { Ok(()) }
     }
@@ -145,7 +149,8 @@ impl Region for SharedRegion {
     #[inline]
     fn copy_out(&self, offset: usize, into: &mut [u8]) {
         self.0.check(offset, into.len());
-        // SAFETY: the range lies inside the mapping, and `into` is other memory: no reference into the mapping can exist.
+        // SAFETY: the range lies inside the mapping, and `into` is other memory: no reference into the mapping can
+        // exist.
         unsafe { self.0.base.add(offset).copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
     }
 
@@ -167,12 +172,12 @@ impl Region for SharedRegion {
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Below this a thread costs more than it saves.
+/// Smaller shares are not worth a thread.
 const POPULATE_SHARE_BYTES: usize = 32 << 20;
 
 impl Mapping {
-    /// Has all pages there. The kernel clears them, which takes longer than anything that a server does before it is ready: all
-    /// cores share the work.
+    /// Creates all pages. The kernel clears them, which takes longer than anything else before a server is ready, so
+    /// all cores share the work.
     fn populate(&self) -> rustix::io::Result<()> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let share = self.len.div_ceil(cores).max(POPULATE_SHARE_BYTES).next_multiple_of(POPULATE_SHARE_BYTES);
@@ -197,7 +202,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the last handle; base and length are those that mmap gave and took. Failure would leave it mapped.
+        // SAFETY: this is the last handle; base and length are those of the mmap call. If it fails, the memory stays
+        // mapped.
         let _ = unsafe { munmap(self.base.cast(), self.len) };
     }
 }
@@ -208,7 +214,8 @@ impl fmt::Debug for SharedRegion {
     }
 }
 
-/// Memory is promised freely and missed only when touched, by a kill: so look first.
+/// Checks that there is enough memory: the system grants it freely, and kills processes when they touch more than there
+/// is.
 fn check_available(len: usize) -> Result<(), MemoryError> {
     if len == 0 {
         return Err(MemoryError::Empty);
@@ -220,15 +227,15 @@ fn check_available(len: usize) -> Result<(), MemoryError> {
     Ok(())
 }
 
-/// What the system, and the control group of this process where it has one, can still give.
+/// Bytes that the system, and this process's control group if it has one, can still provide.
 pub fn available_bytes() -> u64 {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_available(&text)).unwrap_or(u64::MAX);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     system.min(left_in_groups(&groups, Path::new("/sys/fs/cgroup")))
 }
 
-/// The least that this process's control group and those above it leave (cgroups(7); version 2, and the memory controller of version 1).
-/// A group's files may be hidden, as in a container that sees its own group as the root.
+/// The minimum that this process's control group and those above it leave (cgroups(7); version 2, and the memory
+/// controller of version 1). A group's files may be hidden, as in a container that sees its own group as the root.
 fn left_in_groups(groups: &str, root: &Path) -> u64 {
     let read = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let left = |hierarchy: &Path, group: &str, limit: &str, used: &str| {
@@ -280,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_region_that_fits_huge_pages_is_the_same_with_and_without_them() {
-        // Whether any are reserved is the system's affair; whoever maps it must not notice.
+        // Whether any are reserved depends on the system, and must make no difference to processes that map it.
         for (len, prefault) in [(4 << 20, true), (2 << 20, false), ((2 << 20) + 4096, true)] {
             let region = SharedRegion::new("test", len, prefault).unwrap();
             let other = SharedRegion::open(&region.path().unwrap(), true).unwrap();

@@ -1,10 +1,10 @@
-//! How names of hosts are looked up.
+//! How host names are looked up.
 
-/// To be called before the first name is looked up.
+/// Restricts host name lookup to hosts files and DNS, which are built in. To be called before the first lookup.
 ///
-/// The C library looks names up by modules that `/etc/nsswitch.conf` names, and loads them. One that is built into the program
-/// must not: they belong to the system's own C library, of another version or none, and the process would hold two. Hosts files and
-/// DNS are built in.
+/// The C library looks names up with modules that `/etc/nsswitch.conf` lists, and loads them. A statically linked C
+/// library must not load them: they belong to the system's own C library, whose version may differ, and the process
+/// would contain two.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 pub fn look_up_by_what_is_built_in() {
     unsafe extern "C" {

@@ -1,4 +1,4 @@
-//! Instructions and cycles of a process, counted by the processor itself, in user space and in the kernel apart
+//! Instructions and cycles of a process, counted by the processor itself, separately for user space and the kernel
 //! (`perf_event_open`(2)).
 
 use std::{
@@ -6,25 +6,25 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-/// The counters of a process's threads; threads that they start later are counted too.
+/// The counters of a process's threads, including threads that these start later.
 #[derive(Debug)]
 pub struct EventCounters {
     threads: Vec<[Counter; 4]>,
 }
 
-/// What a process's threads have done since they are counted; or between two readings.
+/// The counts of a process's threads since counting started, or between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
     pub user_instructions: u64,
     pub kernel_instructions: u64,
     pub user_cycles: u64,
     pub kernel_cycles: u64,
-    /// How long the counters were wanted, and how long the processor had room for them.
+    /// How long the counters were enabled, and how long they ran on the processor.
     enabled_ns: u64,
     running_ns: u64,
 }
 
-/// Why a process's events are not counted; `perf_event_open`(2), ERRORS.
+/// Why a process's events could not be counted; `perf_event_open`(2), ERRORS.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoEvents {
     #[error("this machine's processors offer no counters (few virtual machines have them)")]
@@ -40,7 +40,7 @@ pub enum NoEvents {
 #[derive(Debug)]
 struct Counter(OwnedFd);
 
-/// `perf_event_attr`, as far as its first version goes (`PERF_ATTR_SIZE_VER0`).
+/// `perf_event_attr`, up to its first version (`PERF_ATTR_SIZE_VER0`).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -60,7 +60,7 @@ struct Attributes {
 const HARDWARE: u32 = 0;
 const INSTRUCTIONS: u64 = 1;
 const CYCLES: u64 = 0;
-/// Bits of `perf_event_attr` beside `type`.
+/// Bits of `perf_event_attr` after `type`.
 const INHERIT: u64 = 1 << 1;
 const EXCLUDE_USER: u64 = 1 << 4;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -70,7 +70,7 @@ const BOTH_TIMES: u64 = 1 | 2;
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
 impl EventCounters {
-    /// Of a process of this user.
+    /// Counts a process of this user.
     pub fn of(pid: u32) -> Result<Self, NoEvents> {
         let mut threads = Vec::new();
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -78,7 +78,7 @@ impl EventCounters {
             let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
             match Self::of_thread(tid) {
                 Ok(counters) => threads.push(counters),
-                // Ended since it was listed.
+                // The thread ended after it was listed.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -111,7 +111,7 @@ impl EventCounters {
 }
 
 impl EventCounts {
-    /// What was done since `earlier`.
+    /// The counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Result<Self, NoEvents> {
         let found = Self {
             user_instructions: self.user_instructions.saturating_sub(earlier.user_instructions),
@@ -128,7 +128,7 @@ impl EventCounts {
         [&mut self.user_instructions, &mut self.kernel_instructions, &mut self.user_cycles, &mut self.kernel_cycles]
     }
 
-    /// Adds what was done in another span of time.
+    /// Adds the counts of another span of time.
     pub fn add(&mut self, other: &Self) {
         self.user_instructions += other.user_instructions;
         self.kernel_instructions += other.kernel_instructions;
@@ -161,7 +161,7 @@ impl Counter {
             ..Attributes::default()
         };
         let (any_cpu, no_group): (libc::c_int, libc::c_int) = (-1, -1);
-        // SAFETY: `attributes` has the size that it tells, and the call reads it only.
+        // SAFETY: `attributes` has the size that it contains, and the call only reads it.
         let fd = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attributes, tid, any_cpu, no_group, CLOSE_ON_EXEC)
         };
@@ -172,10 +172,10 @@ impl Counter {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) }))
     }
 
-    /// The count, how long it was wanted, and how long it was counted.
+    /// The count, how long the counter was enabled, and how long it ran.
     fn read(&self) -> io::Result<[u64; 3]> {
         let mut found = [0_u64; 3];
-        // SAFETY: `found` has room for the bytes that are asked for.
+        // SAFETY: `found` has room for the number of bytes passed.
         let read = unsafe { libc::read(self.0.as_raw_fd(), found.as_mut_ptr().cast(), size_of_val(&found)) };
         match usize::try_from(read) {
             Err(_) => Err(io::Error::last_os_error()),
@@ -189,7 +189,8 @@ impl Counter {
 mod tests {
     use super::*;
 
-    /// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_TASK_CLOCK`: processor time, which machines without hardware counters count too.
+    /// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_TASK_CLOCK`: processor time, which machines without hardware counters
+    /// count, too.
     const SOFTWARE: u32 = 1;
     const TASK_CLOCK: u64 = 1;
 
@@ -222,7 +223,7 @@ mod tests {
         assert!(EventCounters::of(u32::MAX).is_err());
     }
 
-    /// As long as this thread has a processor for that time.
+    /// Works until this thread has used the processor for that time.
     fn work(ms: i64) {
         let used_ms = || {
             let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -1,11 +1,12 @@
-//! CPU time of every core, from `/proc/stat` (proc(5)): 10 ms ticks, interrupts apart. For short windows, idle time to the
-//! nanosecond, from `/proc/timer_list`: what `/proc/stat` rounds down. Root alone may read it.
+//! CPU time of every core, from `/proc/stat` (proc(5)), in ticks of 10 ms, with interrupt time apart. For short windows
+//! there is exact idle time, in nanoseconds, from `/proc/timer_list`, because `/proc/stat` rounds down. Only root may
+//! read that file.
 
 use std::{collections::BTreeMap, fs, io};
 
 use super::process::ticks_per_second;
 
-/// Where a core's time went. User time holds guests' time; nice time is apart from it.
+/// How a core spent its time. User time includes guests' time; nice time is apart from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreTimes {
     pub cpu: u32,
@@ -16,9 +17,9 @@ pub struct CoreTimes {
     pub iowait_ns: u64,
     pub irq_ns: u64,
     pub softirq_ns: u64,
-    /// Taken by the hypervisor for others.
+    /// Time that the hypervisor gave to others.
     pub steal_ns: u64,
-    /// What guests of this machine ran; user and nice time hold it.
+    /// Time of guests of this machine, which user and nice time include.
     pub guest_ns: u64,
 }
 
@@ -26,7 +27,7 @@ pub struct CoreTimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineTimes {
     pub cores: Vec<CoreTimes>,
-    /// Where idle time is exact, the instant of the reading; of a difference, the time between. `None` of ticks.
+    /// If idle time is exact: the instant of the reading; in a difference, the time between both. `None` for ticks.
     pub exact_ns: Option<u64>,
 }
 
@@ -35,24 +36,24 @@ impl MachineTimes {
         Ok(Self::parse(&fs::read_to_string("/proc/stat")?, ticks_per_second()))
     }
 
-    /// With idle time to the nanosecond, where this process may read it and the kernel keeps it.
+    /// Reads with idle time in nanoseconds, if the kernel keeps it and this process may read it.
     pub fn read_exact() -> io::Result<Self> {
         let by_ticks = Self::read()?;
         let timers = fs::read_to_string("/proc/timer_list").ok();
         Ok(timers.and_then(|list| by_ticks.with_exact_idle(&list)).unwrap_or(by_ticks))
     }
 
-    /// `None` where the list does not have the idle time of every core.
+    /// Returns `None` if the list does not have the idle time of every core.
     fn with_exact_idle(&self, timer_list: &str) -> Option<Self> {
         let (now_ns, idle) = exact_idle(timer_list)?;
         let cores = self.cores.iter().map(|core| {
-            // Together: a core that waits for I/O is idle.
+            // Both together: a core that waits for I/O is idle.
             idle.get(&core.cpu).map(|&idle_ns| CoreTimes { idle_ns, iowait_ns: 0, ..*core })
         });
         Some(Self { cores: cores.collect::<Option<_>>()?, exact_ns: Some(now_ns) })
     }
 
-    /// Between two readings. A core that came online between them counts from nothing.
+    /// The difference between two readings. A core that came online in between counts from zero.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let cores = self.cores.iter().map(|core| {
@@ -74,8 +75,8 @@ impl MachineTimes {
         Self { cores: cores.collect(), exact_ns }
     }
 
-    /// As it would have been over `wanted_ns` in place of the time between the readings, where those are exact: ticks
-    /// are coarser than what is scaled.
+    /// Scales exact readings to `wanted_ns` in place of the time between them. Ticks are not scaled: they are too
+    /// coarse.
     #[must_use]
     pub fn scaled_to(mut self, wanted_ns: u64) -> Self {
         let Some(read_ns) = self.exact_ns else { return self };
@@ -87,7 +88,7 @@ impl MachineTimes {
         self
     }
 
-    /// Adds what each core did in another span of time. A core that only one of them knows counts as it is.
+    /// Adds the times of another span. A core that is in only one of them counts unchanged.
     pub fn add(&mut self, other: &Self) {
         self.exact_ns = self.exact_ns.zip(other.exact_ns).map(|(ours_ns, theirs_ns)| ours_ns + theirs_ns);
         for core in &other.cores {
@@ -107,8 +108,8 @@ impl MachineTimes {
         }
     }
 
-    /// Time in which some core was busy: neither idle, nor waiting for I/O, nor stolen. Of a difference;
-    /// by ticks, the kernel samples what it is made of.
+    /// Busy time of all cores: time that was not idle, not waiting for I/O, and not stolen. Only for a difference. With
+    /// ticks, it is the sum of what the kernel sampled.
     pub fn busy_ns(&self) -> u64 {
         if let Some(span_ns) = self.exact_ns {
             let busy = |core: &CoreTimes| span_ns.saturating_sub(core.idle_ns + core.iowait_ns + core.steal_ns);
@@ -118,7 +119,7 @@ impl MachineTimes {
         self.cores.iter().map(busy).sum()
     }
 
-    /// Of it, what guests of this machine ran.
+    /// The part of it that guests of this machine ran.
     pub fn guest_ns(&self) -> u64 {
         self.cores.iter().map(|core| core.guest_ns).sum()
     }
@@ -147,8 +148,8 @@ impl MachineTimes {
     }
 }
 
-/// The instant, and how long each core has been idle, waiting for I/O included (kernel/time/timer_list.c). `None` where a
-/// core's idle time is not kept: without timers of high resolution.
+/// The instant, and how long each core has been idle, including waits for I/O (kernel/time/timer_list.c). `None` if a
+/// core's idle time is not kept, as without high-resolution timers.
 fn exact_idle(timer_list: &str) -> Option<(u64, BTreeMap<u32, u64>)> {
     let mut now_ns: Option<u64> = None;
     let mut cores: BTreeMap<u32, BTreeMap<&str, u64>> = BTreeMap::new();
@@ -171,7 +172,7 @@ fn exact_idle(timer_list: &str) -> Option<(u64, BTreeMap<u32, u64>)> {
         // Linux 6.9 renamed it.
         field("nohz_mode").or(field("nohz")).filter(|&mode| mode > 0)?;
         let slept_ns = field("idle_sleeptime")? + field("iowait_sleeptime")?;
-        // A core that sleeps without its tick adds its time when it wakes.
+        // A core that sleeps without its tick adds this time only when it wakes.
         let asleep = field("tick_stopped")? > 0;
         let since_ns = if asleep { now_ns.saturating_sub(field("idle_entrytime")?) } else { 0 };
         Some((cpu, slept_ns + since_ns))
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(times.cores.len(), 2);
         assert_eq!(times.cores[0].softirq_ns, 40_000_000);
         assert_eq!(times.cores[0].steal_ns, 10_000_000);
-        // User and nice time hold what guests ran.
+        // User and nice time include guest time.
         assert_eq!(times.guest_ns(), 70_000_000);
         assert_eq!(times.busy_ns(), (10 + 1 + 5 + 3 + 4 + 20 + 6 + 1) * 10_000_000);
     }
@@ -218,7 +219,7 @@ mod tests {
         assert!(!MachineTimes::read().unwrap().cores.is_empty());
     }
 
-    /// Of Linux 6.1 and, for the second core, 6.12; what lies between is left out.
+    /// From Linux 6.1 and, for the second core, 6.12; the lines in between are left out.
     const TIMERS: &str = "Timer List Version: v0.10\nHRTIMER_MAX_CLOCK_BASES: 8\nnow at 5000000000 nsecs\n\ncpu: 0\n clock 0:\n  \
         .base:       00000000f08173f4\n  .nohz_mode      : 2\n  .tick_stopped   : 0\n  .idle_entrytime : 4999000000 nsecs\n  \
         .idle_sleeptime : 1988475690 nsecs\n  .iowait_sleeptime: 10 nsecs\njiffies: 4294893815\ncpu: 1\n  \

@@ -1,4 +1,4 @@
-//! CPU time: of this process, of others, of the machine; and where threads run.
+//! CPU time of this process, of others and of the machine; and the processors on which threads run.
 
 mod events;
 mod machine;

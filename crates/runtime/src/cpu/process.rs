@@ -1,42 +1,42 @@
-//! CPU time of a process: its precise clock, its split into user and system, its wait for a processor.
+//! CPU time of a process: exact total, split into user and system, and time spent waiting for a processor.
 
 use std::{fs, io};
 
-/// A process's CPU clock, found once and read at any time.
+/// A process's CPU clock, looked up once and readable at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessClock {
     pid: u32,
     clock: libc::clockid_t,
 }
 
-/// What a process has used since it began; or between two readings.
+/// What a process has used since its start, or between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTimes {
-    /// By the process's CPU clock: all threads, the ended ones too, to the nanosecond.
+    /// By the process's CPU clock: all threads, including ended ones, in nanoseconds.
     pub total_ns: u64,
-    /// By the accounting of `/proc/PID/stat`, whose tick is 10 ms: good for the split, not for the sum.
+    /// By `/proc/PID/stat`, whose tick is 10 ms: usable for the split, not for the sum.
     pub user_ns: u64,
     pub system_ns: u64,
-    /// Of user time, what guests ran on its threads: of a process that is a virtual machine's.
+    /// The part of user time that guests ran on its threads, if the process is a virtual machine's.
     pub guest_ns: u64,
-    /// Time that its present threads were ready but had no processor.
+    /// Time in which its present threads were ready but had no processor.
     pub run_queue_wait_ns: u64,
-    /// Most memory resident so far.
+    /// Maximum resident memory so far.
     pub max_rss_bytes: u64,
 }
 
-/// CPU time that the calling thread has used since it began.
+/// CPU time of the calling thread since its start.
 pub fn thread_time_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 impl ProcessClock {
-    /// The clock of a process of this user, this one's own included.
+    /// The clock of a process of this user; it may be this process.
     pub fn of(pid: u32) -> io::Result<Self> {
         let mut clock = 0;
         let pid_number = libc::pid_t::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: `clock` is a place for the one value that the call writes.
+        // SAFETY: `clock` has room for the one value that the call writes.
         let error = unsafe { libc::clock_getcpuclockid(pid_number, &raw mut clock) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
@@ -63,10 +63,10 @@ impl ProcessClock {
         })
     }
 
-    /// The clock alone: no file is read.
+    /// Reads only the clock, no file.
     pub fn total_ns(&self) -> io::Result<u64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is a place for the one value that the call writes.
+        // SAFETY: `time` has room for the one value that the call writes.
         if unsafe { libc::clock_gettime(self.clock, &raw mut time) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -75,7 +75,7 @@ impl ProcessClock {
 }
 
 impl ProcessTimes {
-    /// What was used since `earlier`; memory is the most so far.
+    /// What was used since `earlier`; memory is the maximum so far.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl ProcessTimes {
         }
     }
 
-    /// Adds what was used in another span of time; memory is the most of both.
+    /// Adds what was used in another span of time; memory is the maximum of both.
     pub fn add(&mut self, other: &Self) {
         self.total_ns += other.total_ns;
         self.user_ns += other.user_ns;
@@ -103,8 +103,8 @@ pub(super) fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
 }
 
-/// User, system and guest time of `/proc/PID/stat` (proc(5): fields 14, 15 and 43; the last since Linux 2.6.24). The name, field 2,
-/// may hold anything, parentheses too.
+/// User, system and guest time of `/proc/PID/stat` (proc(5): fields 14, 15 and 43; the last since Linux 2.6.24). The
+/// name, field 2, may contain any characters, including parentheses.
 fn parse_stat(stat: &str, ticks_per_second: u64) -> Option<(u64, u64, u64)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let field_ns = |number: usize| {
@@ -119,7 +119,7 @@ fn parse_max_rss(status: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Sum over threads; threads that are gone, and kernels without the accounting, add nothing.
+/// Sum over threads. Ended threads, and kernels without this accounting, add nothing.
 fn run_queue_wait_ns(pid: u32) -> u64 {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let waits = threads.filter_map(|thread| {

@@ -1,39 +1,39 @@
-//! CPU time of the threads of a virtual machine's process, by what they do for the guest.
+//! CPU time of the threads of a virtual machine's process, by their function for the guest.
 
 use std::path::Path;
 use std::{fs, io};
 
-/// What QEMU calls a thread that stands for a processor of the guest: `CPU 0/KVM`.
+/// QEMU's name of a thread that runs a processor of the guest: `CPU 0/KVM`.
 const PROCESSOR: &str = "CPU ";
-/// One that does the I/O of its disks: `IO iothread1`. The monitor's is named the same way.
+/// A thread that does the I/O of disks: `IO iothread1`. The monitor's thread is named in the same way.
 const IO: &str = "IO ";
 const MONITOR: &str = "IO mon_iothread";
-/// vhost's worker, which names the process whose network it serves: `vhost-4711`.
+/// A worker of vhost, named after the process whose network it serves: `vhost-4711`.
 const VHOST: &str = "vhost-";
 
-/// The process of a virtual machine whose threads are named, which QEMU does where it is asked for (`-name
-/// debug-threads=on`), as libvirt asks for it.
+/// The process of a virtual machine with named threads. QEMU names them with `-name debug-threads=on`, which libvirt
+/// uses.
 #[derive(Clone, Debug)]
 pub struct VmProcess {
     pid: u32,
-    /// Kernel threads of vhost, which are none of the process's before Linux 6.4.
+    /// Kernel threads of vhost, which are not threads of the process before Linux 6.4.
     vhost_apart: Vec<u32>,
 }
 
-/// What they have used since they began; or between two readings. Threads that are gone add nothing.
+/// CPU time since the threads started, or between two readings. Ended threads add nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VmThreads {
-    /// Those that stand for the guest's processors: the guest's own time, and what it makes its host do in between.
+    /// Threads that run the guest's processors: the guest's own time, and the host's work for it in between.
     pub processors_ns: u64,
     pub io_ns: u64,
-    /// Of vhost, where its workers are threads of the process.
+    /// Workers of vhost that are threads of the process.
     pub vhost_ns: u64,
-    /// Of vhost, where its workers are the kernel's own.
+    /// Workers of vhost that are kernel threads.
     pub vhost_apart_ns: u64,
 }
 
 impl VmProcess {
-    /// None where no thread of the process is named as one that stands for a processor.
+    /// Returns `None` if no thread of the process is named as one that runs a processor.
     pub fn of(pid: u32) -> io::Result<Option<Self>> {
         let named = threads(pid)?.iter().any(|(name, _)| name.starts_with(PROCESSOR));
         Ok(named.then(|| Self { pid, vhost_apart: vhost_apart(pid) }))
@@ -69,7 +69,7 @@ impl VmThreads {
         self.with(earlier, u64::saturating_sub)
     }
 
-    /// With what was used in another span of time.
+    /// Adds what was used in another span of time.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_add)
@@ -85,7 +85,8 @@ impl VmThreads {
     }
 }
 
-/// Name and CPU time of each thread of a process, as the scheduler counts it (`/proc/PID/task/TID/schedstat`, field 1).
+/// Name and CPU time of each thread of a process, as counted by the scheduler (`/proc/PID/task/TID/schedstat`, field
+/// 1).
 fn threads(pid: u32) -> io::Result<Vec<(String, u64)>> {
     let mut found = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {

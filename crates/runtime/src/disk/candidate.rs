@@ -1,5 +1,5 @@
-//! A file or block device that is open to be looked at, and nothing else yet: judged first, then opened for writing through the same
-//! descriptor, so that no name that changes in between leads elsewhere.
+//! A file or block device that is only open for inspection. It is judged first and then opened for writing through the
+//! same descriptor, so that a name that changes in between does no harm.
 
 use std::{
     fs::{File, OpenOptions},
@@ -20,14 +20,14 @@ use super::{
     in_use,
 };
 
-/// How long a lock may be awaited: udev looks at a device that was just closed, under a shared lock.
+/// How long to wait for a lock: udev inspects a device that was just closed, under a shared lock.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PERIOD: Duration = Duration::from_millis(50);
 
-/// What others may do beside us.
+/// What other holders of a lock may do at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Read.
+    /// They may read.
     Shared,
     Exclusive,
 }
@@ -42,17 +42,17 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Opens what the path leads to, to be read. Nothing of it changes, and no device does anything.
+    /// Opens what the path leads to for reading. Nothing is changed, and no device is set in motion.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
-        // First without reading: opening a pipe waits, opening a tape winds it back.
+        // First without read access: opening a pipe waits, opening a tape rewinds it.
         let named = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).map_err(fail)?;
         kind_of(&named, path)?;
         let file = File::open(descriptor(&named)).map_err(fail)?;
         Self::of(file, path)
     }
 
-    /// Makes a file where there is none, empty.
+    /// Creates an empty file at a path where there is none.
     pub fn make(path: &Path) -> Result<Self, DiskError> {
         let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail)?;
@@ -70,7 +70,7 @@ impl Candidate {
         Ok(Self { file, path: path.to_owned(), kind, identity, size_bytes })
     }
 
-    /// Refuses what is not the file or device that was judged before.
+    /// Fails if this is not the file or device that was judged before.
     pub fn expect(&self, judged: Identity) -> Result<(), DiskError> {
         if self.identity == judged {
             return Ok(());
@@ -78,7 +78,7 @@ impl Candidate {
         Err(DiskError::Swapped { path: self.path.clone(), found: self.identity })
     }
 
-    /// Refuses what is in use elsewhere: a file system, swap space, a loop device, a volume manager.
+    /// Fails if it is in use elsewhere: by a file system, swap space, a loop device, a volume manager.
     pub fn expect_free(&self) -> Result<(), DiskError> {
         let fail = |source: io::Error| DiskError::Io { path: self.path.clone(), source };
         match in_use::holder_of(&self.file).map_err(fail)? {
@@ -87,8 +87,8 @@ impl Candidate {
         }
     }
 
-    /// Keeps other runs away until this is dropped, and the disk that comes of it. Refuses what another program has locked, as those do
-    /// that run a virtual machine from it. A file system without locks has none.
+    /// Locks out other runs until this, and the disk made from it, are dropped. Fails if another program has locked it,
+    /// as programs do that run a virtual machine from it. On a file system without locks, nothing is locked.
     pub fn lock(&self, lock: Lock) -> Result<(), DiskError> {
         if let Some(holder) = in_use::locked_by(&self.file).filter(|_| lock == Lock::Exclusive) {
             return Err(self.in_use(holder.to_string()));
@@ -126,7 +126,7 @@ impl Candidate {
         self.size_bytes
     }
 
-    /// The file, open to be read.
+    /// The file, open for reading.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -136,7 +136,8 @@ impl Candidate {
         rustix::fs::access(descriptor(&self.file), rustix::fs::Access::WRITE_OK).is_ok()
     }
 
-    /// The next range from `offset` on that holds data: what lies before it is a hole, which reads as zeros. `None`: no data follow.
+    /// The next range of data from `offset` on: what lies before it is a hole, which reads as zeros. `None`: no data
+    /// follow.
     pub fn next_data(&self, offset: u64) -> Option<(u64, u64)> {
         if offset >= self.size_bytes {
             return None;
@@ -151,12 +152,12 @@ impl Candidate {
                 Some((begin, end.min(self.size_bytes)))
             }
             Err(rustix::io::Errno::NXIO) => None,
-            // A file system that knows no holes.
+            // A file system that does not support holes.
             Err(_) => to_end,
         }
     }
 
-    /// Opens the same file or device once more, whatever its name means by now.
+    /// Opens the same file or device again, whatever its name refers to by now.
     pub(super) fn again(&self, options: &OpenOptions) -> io::Result<File> {
         options.open(descriptor(&self.file))
     }
@@ -174,7 +175,7 @@ fn kind_of(file: &File, path: &Path) -> Result<DiskKind, DiskError> {
     }
 }
 
-/// A path of this process that leads to the open file itself.
+/// A path of this process that refers to the open file itself.
 fn descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -208,7 +209,7 @@ mod tests {
         let other = Candidate::open(&scratch.0).unwrap();
         let error = other.expect(judged.identity()).unwrap_err();
         assert!(matches!(error, DiskError::Swapped { .. }), "{error}");
-        // The old one is reached by its new name, by a link, and by its descriptor.
+        // The old file is found by its new name, by a link, and by its descriptor.
         std::os::unix::fs::symlink(&moved.0, scratch.0.with_extension("link")).unwrap();
         let linked = Scratch(scratch.0.with_extension("link"));
         for path in [&moved.0, &linked.0] {

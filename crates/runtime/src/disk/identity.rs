@@ -1,4 +1,4 @@
-//! What a file or a block device is, whatever its names.
+//! The identity of a file or block device, whatever its names.
 
 use std::{fmt, io, os::fd::AsFd};
 
@@ -7,7 +7,7 @@ use rustix::fs::{major, minor};
 /// Identifies a file or a block device for as long as it is held open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Of a file the device number of its file system, of a block device its own.
+    /// For a file, the device number of its file system; for a block device, its own.
     pub device: u64,
     /// 0 for a block device.
     pub inode: u64,

@@ -1,5 +1,5 @@
-//! Whether a file or a block device is already in use elsewhere: mounted, swapped to, behind a loop device, part of another device,
-//! or locked by the program that uses it.
+//! Finds whether a file or block device is in use elsewhere: mounted, used for swap, behind a loop device, part of
+//! another device, or locked by the program that uses it.
 
 use std::{
     fmt, fs,
@@ -13,7 +13,7 @@ use rustix::fs::{major, minor};
 
 use super::identity::{Identity, identity_of};
 
-/// Who uses a file or a block device, or a part of it.
+/// The user of a file or block device, or of a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Mount {
@@ -23,16 +23,16 @@ pub(super) enum Holder {
     Swap {
         device: String,
     },
-    /// A loop device whose bytes it holds, and where that is mounted.
+    /// A loop device with these bytes, and its mount point.
     Loop {
         device: String,
         at: Option<String>,
     },
-    /// A process that locks a range of its bytes, as those do that run a virtual machine from it.
+    /// A process that has locked a range of its bytes, as programs do that run a virtual machine from it.
     Lock {
         pid: i32,
     },
-    /// A device built from it: LVM, RAID, encryption, multipath.
+    /// A device built on it: LVM, RAID, encryption, multipath.
     Device {
         device: String,
         by: String,
@@ -53,7 +53,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Looks for users of a file, or of a block device and its partitions.
+/// Finds a user of a file, or of a block device and its partitions.
 pub(super) fn holder_of(file: &File) -> io::Result<Option<Holder>> {
     let identity = identity_of(file)?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn holder_of(file: &File) -> io::Result<Option<Holder>> {
             return Ok(Some(Holder::Device { device, by }));
         }
     }
-    // Of a loop device: whether its bytes have another way out.
+    // For a loop device: whether another device has the same bytes.
     let Some(behind) = backing_file(&sys_directory(identity.device)) else { return Ok(None) };
     let others = loops().filter(|(_, directory)| backing_file(directory).as_deref() == Some(&behind));
     let own = format!("{}:{}", major(identity.device), minor(identity.device));
@@ -89,8 +89,8 @@ pub(super) fn holder_of(file: &File) -> io::Result<Option<Holder>> {
     Ok(holder)
 }
 
-/// The loop device that has the file or device as its own bytes. Its path under /sys may be followed only by those who see the same
-/// file systems; the kernel itself is asked where that is allowed.
+/// The loop device whose bytes are this file or device. Its path under /sys is meaningful only to processes that see
+/// the same file systems. Otherwise the kernel is queried, if that is permitted.
 fn loop_of(identity: Identity, mounts: &str) -> Option<Holder> {
     let (device, directory) = loops().find(|(device, directory)| {
         backing_file(directory).is_some_and(|path| is(&path, identity)) || backing_identity(device) == Some(identity)
@@ -99,7 +99,7 @@ fn loop_of(identity: Identity, mounts: &str) -> Option<Holder> {
     Some(Holder::Loop { device, at })
 }
 
-/// Loop devices that have a file: path and directory under /sys.
+/// Loop devices with a file: path, and directory under /sys.
 fn loops() -> impl Iterator<Item = (String, PathBuf)> {
     let directory = Path::new("/sys/block");
     let names = names_in(directory).into_iter().filter(|name| name.starts_with("loop"));
@@ -113,9 +113,9 @@ fn backing_file(directory: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(text.trim_end_matches('\n')))
 }
 
-/// `loop.h`: `LOOP_GET_STATUS64` gives device and inode of the file, and the device number where the file is a device.
+/// `loop.h`: `LOOP_GET_STATUS64` returns device and inode of the file, and the device number if the file is a device.
 fn backing_identity(loop_device: &str) -> Option<Identity> {
-    /// `struct loop_info64`, whose first fields are asked for.
+    /// `struct loop_info64`, of which the first fields are used.
     #[repr(C)]
     struct Info {
         device: u64,
@@ -138,13 +138,14 @@ fn backing_identity(loop_device: &str) -> Option<Identity> {
 }
 
 fn is(path: &Path, identity: Identity) -> bool {
-    // Without opening it for more than its name: it may be anything.
+    // Opened only as a path, because it may be any kind of file.
     let named =
         rustix::fs::open(path, rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
     named.is_ok_and(|named| identity_of(named).is_ok_and(|found| found == identity))
 }
 
-/// `fcntl(2)`: who would keep us from locking the whole file for writing, by locks of a process or of an open file.
+/// `fcntl(2)`: the holder of a lock, of a process or of an open file, that would prevent us from write-locking the
+/// whole file.
 pub(super) fn locked_by(file: &File) -> Option<Holder> {
     let mut lock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
@@ -188,7 +189,8 @@ fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// proc_pid_mountinfo(5): field 3 is major:minor, field 5 the mount point with spaces and such as octal escapes.
+/// proc_pid_mountinfo(5): field 3 is major:minor, field 5 the mount point, with spaces and similar characters as octal
+/// escapes.
 fn mounted_at(mountinfo: &str, number: &str) -> Option<String> {
     mountinfo.lines().find_map(|line| {
         let mut fields = line.split(' ');
@@ -268,9 +270,9 @@ mod tests {
         let number = fs::metadata("/").unwrap().dev();
         let node = fs::canonicalize(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
         let Some(name) = node.ok().and_then(|node| Some(node.file_name()?.to_string_lossy().into_owned())) else {
-            return; // An overlay or a network file system: there is no device to ask about.
+            return; // An overlay or a network file system has no device to check.
         };
-        // Readable by its group only.
+        // Readable only by its group.
         if let Ok(device) = File::open(Path::new("/dev").join(name)) {
             let holder = holder_of(&device).unwrap();
             assert!(matches!(holder, Some(Holder::Mount { .. })), "{holder:?}");

@@ -44,9 +44,9 @@ pub enum DiskError {
 #[derive(Clone, Copy, Debug)]
 pub struct DiskOptions {
     pub read_only: bool,
-    /// Ask for `O_DIRECT`; where the file system refuses it, I/O goes through the page cache and the block size is a byte.
+    /// Request `O_DIRECT`. If the file system refuses it, I/O uses the page cache and the block size is one byte.
     pub direct: bool,
-    /// Hold a block device alone while it is open for writing.
+    /// Open a block device exclusively if it is opened for writing.
     pub claim: bool,
 }
 
@@ -66,9 +66,9 @@ pub enum DiskKind {
 #[derive(Debug)]
 pub struct Disk {
     file: File,
-    /// What was judged: with it go the lock and the name.
+    /// The file as it was judged, with its lock and its name.
     candidate: Candidate,
-    /// Taken back with the disk, unless it is kept.
+    /// Undone when the disk is dropped, unless it is kept.
     growth: Option<Growth>,
     read_only: bool,
     size_bytes: u64,
@@ -78,7 +78,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens for I/O what was judged.
+    /// Opens a judged candidate for I/O.
     pub fn of(candidate: Candidate, options: DiskOptions) -> Result<Self, DiskError> {
         let fail = |source: io::Error| DiskError::Io { path: candidate.path().to_owned(), source };
         let is_device = candidate.kind() == DiskKind::BlockDevice;
@@ -87,7 +87,8 @@ impl Disk {
             let mut how = OpenOptions::new();
             candidate.again(how.read(true).write(!options.read_only).custom_flags(exclusive | flags))
         };
-        // Reading leaves the file's times alone where we may say so, which its owner may: 6 % of the rate of a cached file.
+        // Reading does not update the file's access time, if we are its owner and may request that: this is 6 % of the
+        // rate of a cached file.
         let open = |flags: i32| match open(flags | libc::O_NOATIME) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => open(flags),
             result => result,
@@ -115,7 +116,7 @@ impl Disk {
         Ok(Self { file, candidate, growth: None, read_only, size_bytes, block_size_bytes, memory_align, is_in_memory })
     }
 
-    /// Makes a file at a path where there is none. It goes away with the disk, unless it is kept.
+    /// Creates a file at a path where there is none. The file is removed with the disk, unless it is kept.
     pub fn make(path: &Path, options: DiskOptions) -> Result<Self, DiskError> {
         let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
         let candidate = Candidate::make(path)?;
@@ -124,7 +125,8 @@ impl Disk {
         Ok(Self { growth: Some(growth), ..Self::of(candidate, options)? })
     }
 
-    /// Makes a file at least so long, its space reserved. Taken back with the disk, unless it is kept.
+    /// Extends a file to at least `size_bytes` and reserves its space. Undone when the disk is dropped, unless it is
+    /// kept.
     pub fn grow(&mut self, size_bytes: u64) -> Result<(), DiskError> {
         let path = self.candidate.path();
         let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
@@ -137,7 +139,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What was made or made larger: goes away when it is dropped, unless it is kept.
+    /// The creation or extension of the file, which is undone when this is dropped, unless it is kept.
     pub fn take_growth(&mut self) -> Option<Growth> {
         self.growth.take()
     }
@@ -154,12 +156,12 @@ impl Disk {
         self.candidate.identity()
     }
 
-    /// A path by which other processes of this user reach this very file while the disk is open.
+    /// A path by which other processes of this user reach this file itself while the disk is open.
     pub fn shared_path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
     }
 
-    /// The same file through the page cache: for what is done once, with memory of any alignment.
+    /// The same file through the page cache, for occasional I/O with memory of any alignment.
     pub fn buffered(&self) -> io::Result<File> {
         self.candidate.again(OpenOptions::new().read(true).write(!self.read_only))
     }
@@ -177,12 +179,12 @@ impl Disk {
         self.block_size_bytes
     }
 
-    /// Addresses that are multiples of it are used in place; others cost a copy through memory that is.
+    /// Memory whose address is a multiple of it is used in place; other memory costs a copy.
     pub fn memory_align(&self) -> usize {
         self.memory_align
     }
 
-    /// Its bytes are nowhere but in memory, so that no operation waits for a device.
+    /// Whether its bytes are only in memory, so that no operation waits for a device.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.is_in_memory
     }
@@ -198,8 +200,8 @@ impl Disk {
     }
 }
 
-/// Waits a few seconds, longer each time, for a device that another process holds exclusively: the ring of a process that was killed lets go of its
-/// files some time after the process has ended.
+/// Opens a device that another process may still hold exclusively. Waits a few seconds, longer each time, because the
+/// ring of a killed process releases its files some time after the process has ended.
 fn once_released(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let is_held = |result: &io::Result<File>| matches!(result, Err(error) if error.raw_os_error() == Some(libc::EBUSY));
     let mut result = open();
@@ -213,10 +215,10 @@ fn once_released(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     result
 }
 
-/// Four seconds in all.
+/// Four seconds in total.
 const RELEASE_WAITS_MS: [u64; 12] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
 
-/// Whether it is a file on tmpfs or ramfs. A device's name is often on one, its bytes are not.
+/// Whether it is a file on tmpfs or ramfs. A device node may be on one, but its bytes are not.
 fn is_in_memory(file: &File, kind: DiskKind) -> io::Result<bool> {
     const TMPFS_MAGIC: FsWord = 0x0102_1994;
     const RAMFS_MAGIC: FsWord = 0x8584_58F6;
@@ -226,7 +228,7 @@ fn is_in_memory(file: &File, kind: DiskKind) -> io::Result<bool> {
 /// Size and logical block size of a block device.
 fn device_geometry(file: &File) -> io::Result<(u64, u32)> {
     let mut size_bytes = 0_u64;
-    // SAFETY: BLKGETSIZE64 writes one u64 where it is told.
+    // SAFETY: BLKGETSIZE64 writes one u64 to the given address.
     if unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut size_bytes) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -234,10 +236,10 @@ fn device_geometry(file: &File) -> io::Result<(u64, u32)> {
     Ok((size_bytes, block_size_bytes))
 }
 
-/// `_IOR(0x12, 114, size_t)`, which libc does not name.
+/// `_IOR(0x12, 114, size_t)`, which libc does not define.
 const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl; // an int with musl
 
-/// What direct I/O wants of addresses, and of offsets and lengths.
+/// Alignment that direct I/O requires: of addresses, and of offsets and lengths.
 fn direct_alignment(file: &File, block_size_bytes: u32) -> (usize, u32) {
     // SAFETY: all-zero bytes are a valid statx.
     let mut status: libc::statx = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
@@ -248,7 +250,7 @@ fn direct_alignment(file: &File, block_size_bytes: u32) -> (usize, u32) {
     if answer == 0 && status.stx_mask & libc::STATX_DIOALIGN != 0 && status.stx_dio_offset_align > 0 {
         return (status.stx_dio_mem_align as usize, status.stx_dio_offset_align);
     }
-    // Kernels before 6.1, and file systems that do not say: a page suits all of them.
+    // Kernels before 6.1, and file systems that do not report it: one page suits all of them.
     if block_size_bytes > 1 { (512, block_size_bytes) } else { (4096, 4096) }
 }
 

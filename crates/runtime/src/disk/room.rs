@@ -1,4 +1,4 @@
-//! Room for a file volume: asked for before a byte is taken, and given back where the volume comes to nothing.
+//! Space for a file volume: checked before any is used, and released if the volume is not completed.
 
 use std::{
     fs::File,
@@ -14,17 +14,17 @@ use super::{
     identity::{Identity, identity_of},
 };
 
-/// Left to everybody else: a twentieth of the file system, at most this.
+/// Space left for others: a twentieth of the file system, at most this.
 const SPARE_BYTES_MAX: u64 = 256 << 20;
 
-/// Whether a file of this size could be made at a path where there is none. Changes nothing.
+/// Checks whether a file of this size can be created at a path where there is none. Changes nothing.
 pub fn check_new(path: &Path, size_bytes: u64) -> Result<(), DiskError> {
     let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // Says what is wrong with the name itself, such as its length.
+    // Reports errors of the name itself, such as its length.
     match path.symlink_metadata() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}
@@ -38,7 +38,7 @@ pub fn check_new(path: &Path, size_bytes: u64) -> Result<(), DiskError> {
     enough(&space, size_bytes, path, size_bytes)
 }
 
-/// Whether a file could become so large. Changes nothing.
+/// Checks whether a file can be extended to this size. Changes nothing.
 pub fn check_larger(file: &File, path: &Path, size_bytes: u64) -> Result<(), DiskError> {
     let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
     let metadata = file.metadata().map_err(fail)?;
@@ -58,7 +58,7 @@ fn enough(space: &StatVfs, wanted_bytes: u64, path: &Path, size_bytes: u64) -> R
     Err(DiskError::NoRoom { path: path.to_owned(), size_bytes, free_bytes, spare_bytes })
 }
 
-/// A file that was made or made larger. Dropped, it is taken back, unless it was kept.
+/// A file that was created or extended. Unless it is kept, dropping this undoes it.
 #[derive(Debug)]
 pub struct Growth {
     path: PathBuf,
@@ -75,18 +75,18 @@ enum Before {
 }
 
 impl Growth {
-    /// Of a file that was just made.
+    /// For a file that was just created.
     pub(super) fn of_new(path: &Path, file: File) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), identity: identity_of(&file)?, file, before: Before::Absent })
     }
 
-    /// Of a file that stood there; it must be open for writing.
+    /// For a file that existed; it must be open for writing.
     pub(super) fn of_old(path: &Path, file: File) -> io::Result<Self> {
         let before = Before::Bytes(file.metadata()?.len());
         Ok(Self { path: path.to_owned(), identity: identity_of(&file)?, file, before })
     }
 
-    /// Makes the file at least so long, with its space reserved where the file system can do that.
+    /// Extends the file to at least `size_bytes`, with its space reserved if the file system can do that.
     pub(super) fn reserve(&self, size_bytes: u64) -> Result<(), DiskError> {
         check_larger(&self.file, &self.path, size_bytes)?;
         reserve(&self.file, size_bytes).map_err(|source| match source.raw_os_error() {
@@ -97,7 +97,7 @@ impl Growth {
         })
     }
 
-    /// The volume came to something: the file stays.
+    /// Keeps the file: the volume was completed.
     pub fn keep(mut self) {
         self.before = Before::Kept;
     }
@@ -105,7 +105,7 @@ impl Growth {
 
 impl Drop for Growth {
     fn drop(&mut self) {
-        // What cannot be taken back stays; the failure that led here is what is told.
+        // If it cannot be undone, the file stays. The failure that led here is the one to report.
         match self.before {
             Before::Kept => {}
             Before::Bytes(bytes) => drop(self.file.set_len(bytes)),

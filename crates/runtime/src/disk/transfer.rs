@@ -1,4 +1,4 @@
-//! One operation on a disk while the system works on it.
+//! One disk operation while the system executes it.
 
 use std::{os::fd::RawFd, rc::Rc, sync::Arc};
 
@@ -8,7 +8,7 @@ use iotax_proto::Payload;
 use super::{Disk, DiskKind};
 use crate::memory::SharedRegion;
 
-/// What the system is told. The address stays valid as long as the `Transfer` that it came from.
+/// An operation for the system. The address is valid as long as the `Transfer` from which it came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SystemOp {
     Read {
@@ -32,28 +32,29 @@ pub(crate) enum SystemOp {
         offset: u64,
         len: u64,
     },
-    /// `fallocate` that changes no byte.
+    /// `fallocate` that changes no bytes.
     Allocate {
         offset: u64,
         len: u64,
     },
 }
 
-/// A driver's own hold on a disk that all have: what each operation counts is in no other processor's way.
+/// A driver's own reference to a shared disk, so that its reference counting does not interfere with other processors.
 pub(crate) type DriversDisk = Rc<Arc<Disk>>;
 
-/// An operation under way: keeps alive what the system reads or writes.
+/// An operation under way: keeps the memory alive that the system reads or writes.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     disk: DriversDisk,
     op: SystemOp,
-    /// Where a read's bytes belong, and the aligned memory that they come through; or the payload used in place.
+    /// The payload that is used in place, or that a read's bytes are copied to; and the aligned memory between, if any.
     payload: Option<Payload>,
     bounce: Option<SharedRegion>,
 }
 
 impl Transfer {
-    /// Fails with an error number of the system: where there is no memory to bounce through, or no such place on any disk.
+    /// Fails with an error number of the system if there is no memory for a bounce buffer, or if no disk has such an
+    /// offset.
     pub(crate) fn new(disk: DriversDisk, op: DiskOp) -> Result<Self, i32> {
         if let DiskOp::Read { offset, .. }
         | DiskOp::Write { offset, .. }
@@ -62,7 +63,7 @@ impl Transfer {
         | DiskOp::Allocate { offset, .. } = op
             && i64::try_from(offset).is_err()
         {
-            // To io_uring the highest offset would mean the file's current position.
+            // For io_uring, the highest offset would be the file's current position.
             return Err(libc::EINVAL);
         }
         let (op, payload, bounce) = match op {
@@ -80,7 +81,7 @@ impl Transfer {
             DiskOp::Sync => (SystemOp::Sync, None, None),
             DiskOp::WriteZeroes { offset, len } => (SystemOp::Zero { offset, len }, None, None),
             DiskOp::Unmap { offset, len } => (SystemOp::Punch { offset, len }, None, None),
-            // A device has its room, and the system refuses to be asked for it.
+            // A device has its space, and the system refuses the request.
             DiskOp::Allocate { .. } if disk.kind() == DiskKind::BlockDevice => (SystemOp::Sync, None, None),
             DiskOp::Allocate { offset, len } => (SystemOp::Allocate { offset, len }, None, None),
         };
@@ -95,18 +96,20 @@ impl Transfer {
         self.disk.raw_fd()
     }
 
-    /// Nothing but a copy of memory: handing it to somebody costs more, and io_uring gives what is written and flushed to threads.
+    /// Whether it is only a copy of memory: handing it to a thread would cost more, and io_uring gives writes and
+    /// flushes to threads.
     pub(crate) fn never_waits(&self) -> bool {
         self.disk.is_in_memory() && matches!(self.op, SystemOp::Read { .. } | SystemOp::Write { .. } | SystemOp::Sync)
     }
 
-    /// Does all of it on this thread.
+    /// Executes the whole operation on this thread.
     pub(crate) fn perform(self) -> Result<u32, i32> {
         let answer = self.op.perform(self.fd());
         self.finish(answer)
     }
 
-    /// Some file systems can punch holes, which read as zeros, but not zero a range: the operation to try instead.
+    /// The operation to try instead after an error: some file systems can punch holes, which read as zeros, but cannot
+    /// zero a range.
     pub(crate) fn fall_back(&mut self, error: i32) -> Option<SystemOp> {
         let SystemOp::Zero { offset, len } = self.op else { return None };
         if error != libc::EOPNOTSUPP {
@@ -116,7 +119,7 @@ impl Transfer {
         Some(self.op)
     }
 
-    /// Takes the system's answer (bytes, or an error number below zero) and puts a read's bytes where they belong.
+    /// Takes the system's result (bytes, or a negative error number) and copies a read's bytes to their payload.
     pub(crate) fn finish(self, answer: i32) -> Result<u32, i32> {
         let moved = u32::try_from(answer).map_err(|_| -answer)?;
         match self.op {
@@ -135,12 +138,13 @@ impl Transfer {
 }
 
 impl SystemOp {
-    /// Does the operation on this thread.
+    /// Executes the operation on this thread.
     pub(crate) fn perform(self, fd: RawFd) -> i32 {
         let answer = match self {
             Self::Read { offset, address, len } => {
                 let iovec = vector(address, len);
-                // SAFETY: the address is that of `len` bytes kept alive by the operation's `Transfer` until it is finished.
+                // SAFETY: the address is that of `len` bytes kept alive by the operation's `Transfer` until it is
+                // finished.
                 unsafe { libc::preadv(fd, &raw const iovec, 1, signed(offset)) }
             }
             Self::Write { offset, address, len, durable } => {
@@ -170,7 +174,7 @@ impl SystemOp {
     }
 }
 
-/// The address for the system to use: the payload's own, or aligned memory where the payload has none that will do.
+/// The address for the system: that of the payload, or aligned memory if the payload's address is unsuitable.
 fn place(disk: &Disk, payload: &Payload) -> Result<(usize, Option<SharedRegion>), i32> {
     let align = disk.memory_align();
     if let Some(address) = payload.address()
@@ -189,7 +193,8 @@ fn len(payload: &Payload) -> Result<u32, i32> {
 }
 
 fn copy(from: &Payload, address: usize) {
-    // SAFETY: the address is that of a bounce region of the payload's length, just made and known to nobody else.
+    // SAFETY: the address is that of a bounce region of the payload's length, which was just created and is not shared
+    // yet.
     let into = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, from.len()) };
     from.copy_out(0, into);
 }
@@ -205,7 +210,7 @@ fn vector(address: usize, len: u32) -> libc::iovec {
     libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len as usize }
 }
 
-/// Lengths beyond the system's own limit come back as its `EINVAL`; offsets were checked.
+/// A length beyond the system's limit causes `EINVAL`; offsets were checked before.
 fn signed(offset: u64) -> i64 {
     i64::try_from(offset).unwrap_or(-1)
 }

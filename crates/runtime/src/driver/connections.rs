@@ -1,5 +1,5 @@
-//! The connections of a port by id, and which of them wait for what. Generations keep a late event of a connection gone from being
-//! taken for its successor's.
+//! The connections of a port by id, and lists of those that wait for something. Generations prevent a late event of an
+//! ended connection from being taken for one of its successor.
 
 use std::{collections::VecDeque, mem, os::fd::OwnedFd};
 
@@ -8,13 +8,13 @@ use iotax_proto::Instant;
 
 use super::life::Life;
 
-/// A port's connection, as far as both ports treat it alike.
+/// The part of a connection that both ports treat alike.
 pub(super) trait Connection {
     fn socket(&self) -> &OwnedFd;
     fn life(&self) -> &Life;
     fn life_mut(&mut self) -> &mut Life;
     fn is_connecting(&self) -> bool;
-    /// Ended, while the kernel still has something of it.
+    /// Whether it has ended, although the kernel still has an operation on it.
     fn is_over(&self) -> bool {
         false
     }
@@ -24,18 +24,18 @@ pub(super) trait Connection {
 #[derive(Debug)]
 pub(super) struct Connections<C> {
     slots: Vec<ConnectionSlot<C>>,
-    /// Connections present.
+    /// Number of connections present.
     len: usize,
-    /// Those that may have something for the node.
+    /// Connections that may have something for the node.
     ready: Turns,
-    /// Those with bytes to send.
+    /// Connections with bytes to send.
     dirty: Turns,
-    /// Those whose bytes the node does not want for now.
+    /// Connections from which the node accepts no bytes now.
     paused: Vec<ConnId>,
     closing_count: usize,
-    /// Closing connections by key, in the order of their deadlines: all have the same time.
+    /// Closing connections by key, in order of their deadlines: all are given the same time.
     closing: VecDeque<(u64, Instant)>,
-    /// Connections gone, of which the node is not told yet.
+    /// Connections that have ended, as not yet reported to the node.
     pub(super) gone: VecDeque<(ConnId, CloseReason)>,
 }
 
@@ -45,13 +45,13 @@ struct ConnectionSlot<C> {
     conn: Option<C>,
     in_use: bool,
     generation: u32,
-    /// What the connection is listed for; an id that is listed for what it is not marked with any more is passed over.
+    /// The lists that contain the connection. An id that is in a list without its mark is skipped.
     queued: bool,
     dirty: bool,
     paused: bool,
 }
 
-/// Ids that wait for their turn; those that come during a turn wait for the next.
+/// Ids that wait for their turn; ids added during a turn wait for the next.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     waiting: Vec<ConnId>,
@@ -59,7 +59,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Takes those that wait; `give_back` returns the list for its memory.
+    /// Takes the waiting ids; `give_back` returns the list so that its memory is reused.
     fn take(&mut self) -> Vec<ConnId> {
         mem::replace(&mut self.waiting, mem::take(&mut self.spare))
     }
@@ -70,10 +70,10 @@ impl Turns {
     }
 }
 
-/// Generations are kept in what an event carries: 24 bits beside the id and a kind.
+/// Generations are part of an event's data: 24 bits beside the id and a kind.
 const GENERATION_MASK: u32 = 0x00FF_FFFF;
 
-/// More connections than one thread can serve with sense; keeps a wrong id from growing the table without end.
+/// More connections than one thread can reasonably serve; prevents a wrong id from growing the table without limit.
 const MAX_IDS: u32 = 1 << 20;
 
 impl<C> Connections<C> {
@@ -98,12 +98,12 @@ impl<C> Connections<C> {
         self.len == 0
     }
 
-    /// Those that are not on their way out.
+    /// Number of connections that are not closing.
     pub(super) fn open_count(&self) -> usize {
         self.len.saturating_sub(self.closing_count)
     }
 
-    /// The lowest id not in use.
+    /// The lowest unused id.
     pub(super) fn free_id(&self) -> ConnId {
         let free = self.slots.iter().position(|slot| !slot.in_use).unwrap_or(self.slots.len());
         ConnId(u32::try_from(free).unwrap_or(u32::MAX))
@@ -115,7 +115,7 @@ impl<C> Connections<C> {
         self.len += 1;
     }
 
-    /// Takes an id into use without a connection.
+    /// Marks an id as used without a connection.
     pub(super) fn reserve(&mut self, id: ConnId) {
         assert!(id.0 < MAX_IDS, "connection ids are dense and small: {id:?}");
         let index = id.0 as usize;
@@ -151,26 +151,26 @@ impl<C> Connections<C> {
         present.map(|(_, id)| ConnId(id))
     }
 
-    /// Takes the connection; the id stays in use.
+    /// Removes a connection; its id stays in use.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<C> {
         let conn = self.slots.get_mut(id.0 as usize)?.conn.take()?;
         self.len -= 1;
         Some(conn)
     }
 
-    /// Makes the id of a removed connection free.
+    /// Makes the id of a removed connection available.
     pub(super) fn release(&mut self, id: ConnId) {
         let slot = &mut self.slots[id.0 as usize];
         assert!(slot.conn.is_none() && slot.in_use, "{id:?} is released once, after its removal");
         slot.in_use = false;
     }
 
-    /// What an event of this connection carries: generation above, id below.
+    /// The data of this connection's events: generation above, id below.
     pub(super) fn key(&self, id: ConnId) -> u64 {
         (u64::from(self.slots[id.0 as usize].generation) << 32) | u64::from(id.0)
     }
 
-    /// The id that a key names, unless its connection is gone. Bits above the generation are ignored.
+    /// The id in a key, unless its connection is gone. Bits above the generation are ignored.
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<ConnId> {
         let id = (key & 0xFFFF_FFFF) as u32;
@@ -184,7 +184,7 @@ impl<C> Connections<C> {
         self.slots.get_mut(id.0 as usize).filter(|slot| slot.conn.is_some())
     }
 
-    /// Lists a connection for its turn.
+    /// Lists a connection for a turn.
     #[inline]
     pub(super) fn queue(&mut self, id: ConnId) {
         if let Some(slot) = self.slot_of_present(id)
@@ -194,12 +194,12 @@ impl<C> Connections<C> {
         }
     }
 
-    /// Those whose turn it is, each to be asked for with `take_turn`.
+    /// Takes the connections whose turn it is; check each with `take_turn`.
     pub(super) fn take_ready(&mut self) -> Vec<ConnId> {
         self.ready.take()
     }
 
-    /// True where it still is this connection's turn; it is over then.
+    /// Whether it is still this connection's turn; this ends it.
     #[inline]
     pub(super) fn take_turn(&mut self, id: ConnId) -> bool {
         self.slot_of_present(id).is_some_and(|slot| mem::take(&mut slot.queued))
@@ -219,12 +219,12 @@ impl<C> Connections<C> {
         }
     }
 
-    /// Those that had bytes to send, each to be asked for with `take_dirty_mark`.
+    /// Takes the connections that had bytes to send; check each with `take_dirty_mark`.
     pub(super) fn take_dirty(&mut self) -> Vec<ConnId> {
         self.dirty.take()
     }
 
-    /// True where the connection is still there; what it sends from now on lists it anew.
+    /// Whether the connection still exists. Bytes that it gets from now on list it again.
     #[inline]
     pub(super) fn take_dirty_mark(&mut self, id: ConnId) -> bool {
         self.slot_of_present(id).map(|slot| slot.dirty = false).is_some()
@@ -234,12 +234,12 @@ impl<C> Connections<C> {
         self.dirty.give_back(list);
     }
 
-    /// True where a turn or a send waits.
+    /// Whether a turn or a send waits.
     pub(super) fn has_work(&self) -> bool {
         !self.ready.waiting.is_empty() || !self.dirty.waiting.is_empty()
     }
 
-    /// Lists a connection whose bytes the node does not want for now.
+    /// Lists a connection from which the node accepts no bytes now.
     pub(super) fn pause(&mut self, id: ConnId) {
         if let Some(slot) = self.slot_of_present(id)
             && !mem::replace(&mut slot.paused, true)
@@ -248,13 +248,13 @@ impl<C> Connections<C> {
         }
     }
 
-    /// A connection begins its orderly end.
+    /// A connection begins to close in order.
     pub(super) fn start_closing(&mut self, id: ConnId, deadline: Instant) {
         self.closing_count += 1;
         self.closing.push_back((self.key(id), deadline));
     }
 
-    /// A connection that was closing in order has closed.
+    /// A connection that was closing in order has ended.
     pub(super) fn has_closed(&mut self) {
         self.closing_count -= 1;
     }
@@ -263,12 +263,12 @@ impl<C> Connections<C> {
         self.closing_count > 0
     }
 
-    /// When the first of the closing connections is overdue.
+    /// When the first closing connection becomes overdue.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.closing.front().map(|&(_, deadline)| deadline)
     }
 
-    /// The next closing connection whose time is up, gone by now or not.
+    /// The next closing connection whose time has passed. It may have ended already.
     pub(super) fn take_expired(&mut self, now: Instant) -> Option<u64> {
         let &(key, deadline) = self.closing.front()?;
         (deadline <= now).then(|| {
@@ -279,7 +279,8 @@ impl<C> Connections<C> {
 }
 
 impl<C: Connection> Connections<C> {
-    /// Lists again, for a turn, the paused connections whose bytes are wanted now or thrown away.
+    /// Lists paused connections for a turn if the node accepts their bytes again, or if their bytes are to be
+    /// discarded.
     pub(super) fn resume(&mut self, wants_receive: impl Fn(ConnId) -> bool) {
         let mut at = 0;
         while let Some(&id) = self.paused.get(at) {

@@ -30,16 +30,16 @@ use super::{
 };
 use crate::disk::Transfer;
 
-/// Receives from one connection before the others have their turn.
+/// Receives from one connection before other connections have their turn.
 const RECEIVES_A_TURN: usize = 8;
 
-/// Connections accepted from one listener in a turn.
+/// Maximum number of connections accepted from one listener in a turn.
 const ACCEPTS_A_TURN: usize = 64;
 
-/// Events taken in one wait.
+/// Maximum number of events per wait.
 const EVENTS: usize = 256;
 
-/// Kinds of events, in the top byte of their data; a connection's key is below.
+/// Kinds of events, in the top byte of their data; below it is a connection's key.
 const KIND_SHIFT: u32 = 56;
 const CONNECTION: u64 = 0;
 const LISTENER: u64 = 1;
@@ -51,7 +51,7 @@ pub(super) struct EpollPort {
     epoll: OwnedFd,
     listeners: Vec<TcpListener>,
     events: Vec<Event>,
-    /// One for all connections: bytes stay in it only while the node looks at them.
+    /// One buffer for all connections: it holds bytes only while the node processes them.
     receive_buffer: Vec<u8>,
     pool: Pool,
 }
@@ -61,14 +61,14 @@ pub(super) struct EpollPort {
 pub(super) struct Conn {
     socket: OwnedFd,
     connecting: bool,
-    /// The system has said since the last `EAGAIN` that a receive may bring something.
+    /// A receive may return something: the system has reported it since the last `EAGAIN`.
     readable: bool,
     writable: bool,
-    /// Bytes received since there were none.
+    /// Bytes received since a receive last found fewer than requested.
     streak_bytes: usize,
     /// The last receive filled a place.
     had_place: bool,
-    /// The peer has ended its side: receive until that shows, short receives or not.
+    /// The peer has ended its side: keep receiving until the end arrives, even after short receives.
     ended: bool,
     life: Life,
 }
@@ -180,13 +180,13 @@ impl EpollPort {
                 Err(Errno::AGAIN) => return,
                 Err(error) if socket::is_shortage(error) => {
                     for (index, listener) in self.listeners.iter().enumerate() {
-                        // The listeners are registered: modifying them cannot fail.
+                        // The listeners are registered, so modifying them cannot fail.
                         let _ = epoll::modify(&self.epoll, listener, listener_data(index), EventFlags::empty());
                     }
                     self.common.rest_listeners();
                     return;
                 }
-                // A connection that died in the queue.
+                // A connection that ended in the queue.
                 Err(_) => {}
             }
         }
@@ -221,7 +221,7 @@ impl EpollPort {
                     self.take_step(id, step);
                 }
                 Ok((_, count)) => {
-                    // Less than asked for: nothing is left, unless the peer's end is.
+                    // Less than requested: nothing is left, except possibly the peer's end.
                     conn.readable = count == limit || conn.ended;
                     conn.streak_bytes = if count == limit { conn.streak_bytes + count } else { 0 };
                     conn.had_place = false;
@@ -292,7 +292,7 @@ impl Port for EpollPort {
             }
         });
         let registered = match begun {
-            // A connection that stands at once is told of by the first event like any other.
+            // If it is connected at once, the first event reports that as for any other connection.
             Ok(socket) => self.register(id, Conn::new(socket, true)),
             Err(error) => {
                 self.common.conns.reserve(id);
@@ -343,7 +343,7 @@ impl Port for EpollPort {
                     Sent::All => {}
                     Sent::Blocked => conn.writable = false,
                     Sent::Failed(error) => {
-                        // The peer's last words, and its end, are to be received.
+                        // The peer's last bytes, and its end, are still to be received.
                         conn.readable = true;
                         let step = conn.life.set_send_error(error);
                         self.common.conns.queue(id);
@@ -383,7 +383,7 @@ impl Port for EpollPort {
 
     fn listen_again(&mut self) {
         for (index, listener) in self.listeners.iter().enumerate() {
-            // The listeners are registered: modifying them cannot fail.
+            // The listeners are registered, so modifying them cannot fail.
             let _ = epoll::modify(&self.epoll, listener, listener_data(index), EventFlags::IN);
         }
     }

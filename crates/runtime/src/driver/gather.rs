@@ -1,4 +1,4 @@
-//! From a queue of chunks to the vectors of one send, and to the socket.
+//! Gathers a queue of chunks into the vectors of one send, and sends them.
 
 use std::{
     io,
@@ -10,25 +10,26 @@ use iotax_proto::{Transmit, wire::Chunk};
 
 use super::optimisations::Optimisations;
 
-/// The system's own limit (`UIO_MAXIOV`).
+/// The system's limit (`UIO_MAXIOV`).
 const MAX_IOVECS: usize = 1024;
 
-/// Bytes of payloads without an address that are copied for one send.
+/// Maximum bytes per send that are copied because their payloads have no address.
 const STAGING_BYTES: usize = 64 * 1024;
 
-/// Bytes at the start of a payload that are fetched into the processor's cache as it is gathered, all payloads of a send at once; the
-/// processor fetches the rest by itself when the system copies them in their turn. All of 4 KiB is more than it can have under way.
+/// Bytes at the start of a payload that are prefetched into the processor's cache while a send is gathered, for all of
+/// its payloads at once. The processor fetches the rest by itself while the system copies each payload. Prefetching all
+/// 4 KiB would exceed the fetches that it can have under way.
 const PREFETCH_BYTES: usize = 512;
 
-/// The vectors of one send. They point into the transmit queue, into regions and into `staging`: valid while the queue they were
-/// gathered from is neither changed nor dropped.
+/// The vectors of one send. They point into the transmit queue, into regions and into `staging`. They are valid while
+/// the queue from which they were gathered is neither changed nor dropped.
 pub(super) struct Gather {
     iovecs: Vec<libc::iovec>,
     staging: Vec<u8>,
     optimisations: Optimisations,
 }
 
-/// How far a send came.
+/// The result of a send.
 pub(super) enum Sent {
     All,
     /// The socket is full.
@@ -42,7 +43,7 @@ impl Gather {
         Self { iovecs: Vec::new(), staging: Vec::new(), optimisations }
     }
 
-    /// Gathers from the front of the queue; returns the bytes gathered.
+    /// Gathers from the front of the queue; returns the number of bytes gathered.
     fn fill(&mut self, transmit: &Transmit) -> usize {
         self.iovecs.clear();
         self.staging.clear();
@@ -84,7 +85,7 @@ impl Gather {
         total
     }
 
-    /// Sends from the queue all that the socket takes.
+    /// Sends from the queue as much as the socket takes.
     pub(super) fn send(&mut self, transmit: &mut Transmit, socket: &OwnedFd) -> Sent {
         while !transmit.is_empty() {
             self.fill(transmit);
@@ -105,11 +106,11 @@ impl Gather {
         // SAFETY: all-zero bytes are a valid msghdr (no name, no control data).
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
         message.msg_iov = self.iovecs.as_ptr().cast_mut();
-        // usize with glibc, an int with musl; at most `MAX_IOVECS`.
+        // The field is a usize in glibc and an int in musl; the value is at most `MAX_IOVECS`.
         message.msg_iovlen = self.iovecs.len() as _;
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        // SAFETY: the vectors point into memory that is alive: `send` filled them from a queue that it has not touched since.
-        // The system only reads it.
+        // SAFETY: the vectors point into memory that is alive: `send` filled them from a queue that it has not touched
+        // since. The system only reads it.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     }
@@ -130,7 +131,7 @@ impl std::fmt::Debug for Gather {
     }
 }
 
-/// Tells the processor that bytes will be read soon; changes nothing.
+/// Lets the processor prefetch bytes that will be read soon; changes nothing.
 #[inline]
 fn prefetch(address: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -180,7 +181,8 @@ mod tests {
             let count = gather.fill(&transmit);
             assert!(count > 0);
             for iovec in gather.iovecs() {
-                // SAFETY: the vectors point into `transmit` and `gather.staging`, both alive and unchanged since `fill`.
+                // SAFETY: the vectors point into `transmit` and `gather.staging`, both alive and unchanged since
+                // `fill`.
                 seen.extend_from_slice(unsafe {
                     std::slice::from_raw_parts(iovec.iov_base.cast::<u8>(), iovec.iov_len)
                 });

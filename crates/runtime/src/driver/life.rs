@@ -1,27 +1,27 @@
-//! How a connection comes to its end, the same way under both ports.
+//! The end of a connection, which is the same for both ports.
 
 use iotax_node::CloseReason;
 
-/// What is known of a connection's end.
+/// What is known about a connection's end.
 #[derive(Debug, Default)]
 pub(super) struct Life {
-    /// We want to end: what is queued is sent still, what arrives is thrown away.
+    /// Our side is closing: queued bytes are still sent, received bytes are discarded.
     closing: bool,
-    /// All is sent, and the peer was told so.
+    /// Everything is sent, and the sending side is shut down.
     shut: bool,
     /// The peer will send no more.
     drained: bool,
-    /// A send failed; what the peer sent before it went is still to be received.
+    /// A send failed. Bytes that the peer sent before are still to be received.
     send_error: Option<i32>,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LifeStep {
     Stay,
-    /// Send what is left, then end.
+    /// Send the rest, then end.
     Close,
-    /// Tell the peer that nothing more will be sent.
+    /// Shut down the sending side.
     ShutDown,
     End(CloseReason),
 }
@@ -36,8 +36,8 @@ impl Life {
         !self.drained
     }
 
-    /// Bytes are received to be thrown away: the connection ends whatever they say, or can only end and the node does not want
-    /// them.
+    /// Whether received bytes are discarded: the connection ends in any case, or it can only end and the node does not
+    /// accept them.
     pub(super) fn discards(&self, wanted: bool) -> bool {
         self.closing || (self.send_failed() && !wanted)
     }
@@ -46,7 +46,7 @@ impl Life {
         self.send_error.is_some()
     }
 
-    /// True the first time.
+    /// Starts closing; returns true the first time.
     pub(super) fn start_closing(&mut self) -> bool {
         !std::mem::replace(&mut self.closing, true)
     }
@@ -61,12 +61,12 @@ impl Life {
         }
     }
 
-    /// A receive failed. Where a send failed before, that is the reason.
+    /// A receive failed. If a send failed before, that is the reason.
     pub(super) fn receive_failed(&self, error: i32) -> LifeStep {
         LifeStep::End(CloseReason::Failed(self.send_error.unwrap_or(error)))
     }
 
-    /// A send failed: nothing more can be sent, but the peer's last words may be waiting.
+    /// A send failed: nothing more can be sent, but the peer's last bytes may still be received.
     pub(super) fn set_send_error(&mut self, error: i32) -> LifeStep {
         self.send_error = Some(error);
         if self.drained { LifeStep::End(CloseReason::Failed(error)) } else { LifeStep::Stay }
@@ -81,7 +81,7 @@ impl Life {
         if self.drained { LifeStep::End(CloseReason::Ended) } else { LifeStep::ShutDown }
     }
 
-    /// The peer's time to take the last bytes and to end is up.
+    /// The peer's time to take the last bytes and to end has passed.
     pub(super) fn overdue(&self) -> CloseReason {
         if self.shut { CloseReason::Ended } else { CloseReason::Failed(self.send_error.unwrap_or(libc::ETIMEDOUT)) }
     }

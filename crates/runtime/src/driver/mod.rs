@@ -1,6 +1,7 @@
 //! Runs one [`Node`] on one thread: sockets, files and time on one side, `Input` and `Output` on the other.
 //!
-//! Two drivers behave alike: io_uring, and epoll where io_uring is refused. README.md beside this file says how.
+//! There are two drivers with the same behaviour: io_uring, and epoll if io_uring is refused. README.md beside this
+//! file describes it.
 
 mod connections;
 mod epoll;
@@ -30,10 +31,10 @@ use crate::{clock::Clock, disk::Disk};
 use epoll::EpollPort;
 use uring::UringPort;
 
-/// What the user asks for.
+/// The driver that the user requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriverChoice {
-    /// io_uring, or epoll where io_uring is refused.
+    /// io_uring, or epoll if io_uring is refused.
     #[default]
     Auto,
     IoUring,
@@ -53,7 +54,7 @@ impl FromStr for DriverChoice {
     }
 }
 
-/// What runs.
+/// The driver that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverKind {
     IoUring,
@@ -85,26 +86,26 @@ pub enum DriverError {
     System(#[from] io::Error),
 }
 
-/// All that a driver is given. `new` fills in what most users want.
+/// The configuration of a driver. `new` sets defaults that suit most users.
 #[derive(Debug)]
 pub struct DriverConfig {
     pub choice: DriverChoice,
     /// The run's clock, the same for all threads.
     pub clock: Clock,
-    /// The handle by which other threads reach this driver.
+    /// The handle by which other threads wake and stop this driver.
     pub waker: Waker,
-    /// Sockets that listen already, so that their ports are known; `ListenerId` is the index.
+    /// Sockets that are already listening, so that their ports are known; `ListenerId` is the index.
     pub listeners: Vec<TcpListener>,
-    /// The drivers that take turns with the connections accepted here, by their wakers, in order; this driver takes part only
-    /// if its own is among them. Empty: this driver takes all.
+    /// The wakers of the drivers that share the connections accepted here, in order. This driver takes part only if its
+    /// own waker is included. Empty: this driver takes all connections.
     pub accept_to: Vec<Waker>,
     /// `DiskId` is the index. Threads may share a disk.
     pub disks: Vec<Arc<Disk>>,
     /// How to wait for work.
     pub polling: Polling,
-    /// How long a closing connection may take to accept its last bytes and to end.
+    /// How long a closing connection may take to send its last bytes and to end.
     pub close_timeout: Duration,
-    /// Connections accepted beyond these are closed at once. Those that are closing already count for nothing.
+    /// Connections accepted beyond this number are closed at once. Closing connections are not counted.
     pub max_connections: usize,
     pub socket: SocketOptions,
     pub optimisations: Optimisations,
@@ -128,7 +129,7 @@ impl DriverConfig {
     }
 }
 
-/// What the control function wants next.
+/// What the driver does after its control function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     Continue,
@@ -138,13 +139,13 @@ pub enum Flow {
 /// Why a driver returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The node has nothing more to do, and connections that it closed are closed.
+    /// The node has nothing more to do, and the connections that it closed have ended.
     Finished,
-    /// `Waker::stop` or `Flow::Stop`; connections were closed as they stood.
+    /// `Waker::stop` or `Flow::Stop`; connections were closed without an orderly end.
     Stopped,
 }
 
-/// Which driver a choice leads to here, and why not io_uring where `Auto` did not take it. Costs a few system calls.
+/// The driver that a choice selects on this machine, and why `Auto` did not select io_uring. Takes a few system calls.
 pub fn choose(choice: DriverChoice) -> Result<(DriverKind, Option<String>), DriverError> {
     if choice == DriverChoice::Epoll {
         return Ok((DriverKind::Epoll, None));
@@ -156,7 +157,7 @@ pub fn choose(choice: DriverChoice) -> Result<(DriverKind, Option<String>), Driv
     }
 }
 
-/// A driver, made on the thread that will run it.
+/// A driver, created on the thread that will run it.
 #[derive(Debug)]
 pub struct Driver {
     port: AnyPort,
@@ -186,13 +187,13 @@ impl Driver {
         }
     }
 
-    /// Why `DriverChoice::Auto` did not take io_uring.
+    /// Why `DriverChoice::Auto` did not select io_uring.
     pub fn fallback_reason(&self) -> Option<&str> {
         self.fallback_reason.as_deref()
     }
 
     /// Drives the node on this thread until it is finished or stopped. `control` is called once at the start and after
-    /// every `Waker::wake`; what it does to the node is carried out when it returns.
+    /// every `Waker::wake`. Its changes to the node take effect when it returns.
     pub fn run<N: Node + ?Sized>(
         self,
         node: &mut N,

@@ -1,15 +1,15 @@
-//! Optimisations of an I/O; each can be turned off.
+//! Optimisations of the I/O path; each can be turned off.
 
 use std::str::FromStr;
 
-/// All on, except to measure what one of them brings (`raw_limit --without`).
+/// All are on, unless the effect of one is measured (`raw_limit --without`).
 #[derive(Clone, Copy, Debug)]
 pub struct Optimisations {
-    /// Receives are small at the start of a streak (`FIRST_RECEIVE_BYTES`).
+    /// The first receives of a streak are small (`FIRST_RECEIVE_BYTES`).
     pub pieces: bool,
-    /// The beginnings of payloads are fetched into the cache before a send (`PREFETCH_BYTES`).
+    /// The first bytes of payloads are prefetched before a send (`PREFETCH_BYTES`).
     pub prefetch: bool,
-    /// Connections that stay on the machine have Reno for congestion control.
+    /// Connections within the machine use Reno for congestion control.
     pub reno: bool,
 }
 
@@ -22,7 +22,7 @@ impl Default for Optimisations {
 impl FromStr for Optimisations {
     type Err = String;
 
-    /// All but the one of this name.
+    /// All optimisations except the one with this name.
     fn from_str(without: &str) -> Result<Self, String> {
         let mut optimisations = Self::default();
         match without {

@@ -1,29 +1,29 @@
-//! How a thread waits for news: asleep, or looking for it first.
+//! How a thread waits for events: asleep, or after polling first.
 
 use std::time::Duration;
 
-/// What the user asks for. Looking takes a processor and spares the time that a sleep and a wake take.
+/// How to wait. Polling occupies a processor and saves the time of a sleep and a wake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Polling {
     /// Sleeps whenever there is nothing to do.
     #[default]
     Never,
-    /// Looks for up to `LOOK` while news comes that soon, and sleeps at once where it does not.
+    /// Polls for up to `LOOK` while events arrive that soon, and otherwise sleeps at once.
     Auto,
-    /// Never sleeps: a processor is busy for as long as the thread is there.
+    /// Never sleeps: occupies a processor as long as the thread exists.
     Always,
 }
 
-/// About what a sleep and a wake cost on a virtual machine: what comes later is better slept for.
+/// About the cost of a sleep and a wake on a virtual machine: it is better to sleep for later events.
 const LOOK: Duration = Duration::from_micros(100);
-/// So many looks in vain in a row, each followed by news soon after, and looking itself is in the way: of the other side, where both
-/// share a processor.
+/// If this many polls in a row find nothing, and an event follows soon after each, polling itself delays the other
+/// side, because both share a processor.
 const VAIN_MAX: u32 = 4;
-/// Waits that are slept through then; twice as many each time, up to the most.
+/// Number of waits without polling then; doubled each time, up to the maximum.
 const REST: u32 = 64;
 const REST_MAX: u32 = 4096;
 
-/// Whether to look before the next sleep, by how the last waits went.
+/// Decides whether to poll before the next sleep, by the results of the last waits.
 #[derive(Debug)]
 pub(super) struct PollingState {
     polling: Polling,
@@ -38,12 +38,12 @@ impl PollingState {
         Self { polling, last_was_short: true, vain: 0, resting: 0, next_rest: REST }
     }
 
-    /// Whether no wait need be timed.
+    /// Whether waits need not be timed.
     pub(super) fn sleeps_only(&self) -> bool {
         self.polling == Polling::Never
     }
 
-    /// How long to look before the next sleep; `Duration::MAX` never sleeps.
+    /// How long to poll before the next sleep; `Duration::MAX`: never sleep.
     pub(super) fn look(&mut self) -> Duration {
         match self.polling {
             Polling::Always => Duration::MAX,
@@ -56,15 +56,15 @@ impl PollingState {
         }
     }
 
-    /// A look found news.
+    /// A poll found an event.
     pub(super) fn found(&mut self) {
         self.vain = 0;
         self.next_rest = REST;
     }
 
-    /// A sleep ended, `waited` after the wait began, of which `looked` went before the sleep.
+    /// A sleep ended, `waited` after the wait began; the first `looked` of this was spent polling.
     pub(super) fn slept(&mut self, looked: Duration, waited: Duration) {
-        // A sleep takes its own time to end: news that came within the time to look shows up to as much later.
+        // A wake takes time: an event within the polling time is seen up to that much later.
         self.last_was_short = waited < 2 * LOOK;
         if looked.is_zero() || !self.last_was_short {
             return;
@@ -135,7 +135,7 @@ mod tests {
                 auto.slept(Duration::ZERO, SOON);
                 rest += 1;
             }
-            // The look that ended the rest was the first of the next four.
+            // The poll that ended the rest was the first of the next four.
             auto.slept(LOOK, SOON);
             auto.vain = 0;
             rests.push(rest);

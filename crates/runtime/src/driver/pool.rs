@@ -1,4 +1,4 @@
-//! Threads that wait for disks where there is no io_uring to do it.
+//! Threads that execute disk operations for drivers without io_uring.
 
 use std::{
     collections::VecDeque,
@@ -14,15 +14,15 @@ use slab::Slab;
 use super::waker::Notifier;
 use crate::disk::{SystemOp, Transfer};
 
-/// Operations that wait for the disk at a time. More are queued here.
+/// Maximum number of operations at the disks at a time; others are queued here.
 const MAX_THREADS: usize = 32;
 
-/// Starts threads as operations come, and keeps them.
+/// Threads, which are started as operations arrive and then kept.
 #[derive(Debug)]
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Operations under way by slot, with what they keep alive; these never leave the driver's thread.
+    /// Operations under way by slot, with the memory they keep alive, which never leaves the driver's thread.
     under_way: Slab<(DiskToken, Transfer)>,
     done: Vec<(usize, i32)>,
 }
@@ -104,7 +104,7 @@ impl Pool {
             let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || shared.work());
             match thread {
                 Ok(thread) => self.threads.push(thread),
-                // Without any thread it would not be done.
+                // Without a thread, the operation would never be done.
                 Err(_) if self.threads.is_empty() => {
                     if let Some(job) = lock(&self.shared.work).jobs.pop_back() {
                         lock(&self.shared.done).push((job.slot, job.op.perform(job.fd)));
@@ -140,7 +140,7 @@ impl Shared {
 }
 
 impl Drop for Pool {
-    /// Waits for operations under way: the system may still write to memory that would be freed.
+    /// Waits for operations under way, because the system may still write to memory that would be freed.
     fn drop(&mut self) {
         lock(&self.shared.work).stop = true;
         self.shared.more.notify_all();

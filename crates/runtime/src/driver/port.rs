@@ -1,4 +1,4 @@
-//! What the driver's turn needs of io_uring or epoll, and what both do alike.
+//! The interface of io_uring or epoll to the driver's turn, and what is common to both.
 
 use std::{collections::VecDeque, io, net::SocketAddr, os::fd::OwnedFd, rc::Rc, sync::Arc, time::Duration};
 
@@ -19,26 +19,26 @@ use crate::{
     disk::{DriversDisk, Transfer},
 };
 
-/// Bytes taken in one receive at the start of a streak, which lasts while a connection has more to receive at once. The replies
-/// to them are sent before the rest is received, so that the peer works on those while we work on the rest: with both sides asleep
-/// between lumps an exchange would go in lock step. Smaller costs more system calls, larger wakes the peer later;
-/// `examples/raw_limit.rs` shows it at depth 32.
+/// Bytes per receive at the start of a streak, which lasts while a connection always has more to receive. Replies are
+/// sent before the rest is received, so the peer works on them while we work on the rest. Otherwise both sides would
+/// take turns, each asleep while the other works. Smaller receives cost more system calls; larger ones wake the peer
+/// later. `examples/raw_limit.rs` shows it at depth 32.
 const FIRST_RECEIVE_BYTES: usize = 32 * 1024;
 
-/// Bytes of a streak after which both sides are busy anyway, and larger receives cost less.
+/// After this many bytes of a streak both sides are busy anyway, and larger receives cost less.
 const STREAK_BYTES: usize = 4 * FIRST_RECEIVE_BYTES;
 
-/// The most bytes taken in one receive.
+/// Maximum bytes per receive.
 pub(super) const MAX_RECEIVE_BYTES: usize = 128 * 1024;
 
-/// Bytes behind data that are received in place, which are received with them: the next headers. What else comes is likely to have a
-/// place too.
+/// Bytes that are received together with data in place, behind them: the next headers. More is likely to have a place,
+/// too.
 pub(super) const SPILL_BYTES: usize = 4 * 1024;
 
-/// How long to leave a listener alone that could not accept for want of file descriptors or memory.
+/// How long a listener rests if it could not accept because file descriptors or memory were short.
 const LISTENER_REST: Duration = Duration::from_millis(100);
 
-/// When a port that found nothing to do comes back.
+/// When a port without work returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// At once: there is work already.
@@ -52,27 +52,27 @@ pub(super) trait Port {
 
     fn common(&mut self) -> &mut Common<Self::Conn>;
     fn connect(&mut self, id: ConnId, to: SocketAddr);
-    /// Begins to serve an accepted socket under a free id; false where the system refuses.
+    /// Serves an accepted socket under a free id; false if the system refuses.
     fn take_over(&mut self, id: ConnId, socket: OwnedFd) -> bool;
-    /// Ends a connection as it stands. The node is told once the kernel has nothing of it any more.
+    /// Ends a connection without an orderly close. The node is informed when the kernel has no more operations on it.
     fn end(&mut self, id: ConnId, reason: CloseReason);
     fn start_transfer(&mut self, token: DiskToken, disk: DiskId, transfer: Transfer);
     /// Sends what the node has for a connection.
     fn send<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N);
-    /// The turn of one connection that may have news.
+    /// Gives a turn to one connection that may have events.
     fn serve<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N);
-    /// Accepts again where a shortage stopped it.
+    /// Accepts again after a shortage.
     fn listen_again(&mut self);
-    /// True where the last wait brought news.
+    /// Whether the last wait returned events.
     fn has_events(&self) -> bool;
-    /// True where nothing but the waker can bring news.
+    /// Whether only the waker can cause an event.
     fn is_alone(&self) -> bool;
-    /// Sleeps until there is news, until the time given, or until woken.
+    /// Sleeps until there is an event, until the given time, or until woken.
     fn wait(&mut self, until: Until) -> io::Result<()>;
-    /// Takes the news that the last wait brought.
+    /// Handles the events of the last wait.
     fn take_events<N: Node + ?Sized>(&mut self, node: &mut N);
 
-    /// Carries out, or queues, what the node asked for.
+    /// Executes or queues an output of the node.
     fn output(&mut self, output: Output) {
         match output {
             Output::Connect { conn, to } => self.connect(conn, to),
@@ -88,7 +88,7 @@ pub(super) trait Port {
         }
     }
 
-    /// Takes an accepted socket over, unless there are too many.
+    /// Takes over an accepted socket, unless there are too many connections.
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
         let Handed { socket, listener, peer } = handed;
         let common = self.common();
@@ -100,7 +100,7 @@ pub(super) trait Port {
         self.take_over(conn, socket).then_some(Input::Accepted { conn, listener, peer })
     }
 
-    /// Begins an orderly end.
+    /// Begins an orderly close.
     fn close(&mut self, id: ConnId) {
         let common = self.common();
         let Some(conn) = common.conns.get_mut(id) else { return };
@@ -133,7 +133,7 @@ pub(super) trait Port {
         }
     }
 
-    /// Gives up what did not end in time.
+    /// Ends connections that did not close in time.
     fn expire(&mut self, now: Instant) {
         while let Some(key) = self.common().conns.take_expired(now) {
             let conns = &self.common().conns;
@@ -146,7 +146,7 @@ pub(super) trait Port {
         }
     }
 
-    /// Sends what was queued.
+    /// Sends queued bytes.
     fn flush<N: Node + ?Sized>(&mut self, node: &mut N) {
         let dirty = self.common().conns.take_dirty();
         for &id in &dirty {
@@ -157,7 +157,7 @@ pub(super) trait Port {
         self.common().conns.give_back_dirty(dirty);
     }
 
-    /// Tells the node what happened.
+    /// Reports events to the node.
     fn process<N: Node + ?Sized>(&mut self, node: &mut N) {
         self.take_events(node);
         let ready = self.common().conns.take_ready();
@@ -169,13 +169,13 @@ pub(super) trait Port {
         self.common().conns.give_back_ready(ready);
     }
 
-    /// True where `process` has something to do without waiting.
+    /// Whether `process` has something to do without waiting.
     fn has_work(&mut self) -> bool {
         self.has_events() || self.common().conns.has_work()
     }
 }
 
-/// What both ports keep.
+/// State that both ports have.
 #[derive(Debug)]
 pub(super) struct Common<C> {
     pub(super) clock: Clock,
@@ -216,7 +216,7 @@ impl<C> Common<C> {
         }
     }
 
-    /// Gives an accepted socket to the driver that has the fewest connections with work.
+    /// Gives an accepted socket to the driver with the fewest connections that carry I/O.
     pub(super) fn distribute(&mut self, handed: Handed) {
         if self.accept_to.is_empty() {
             self.waker.announce();
@@ -225,7 +225,7 @@ impl<C> Common<C> {
         }
         let count = self.accept_to.len();
         let in_turn = (0..count).map(|at| (self.next_turn + at) % count);
-        // The first in turn of those that have least to do.
+        // The first in turn of those with the lowest load.
         let chosen = in_turn.min_by_key(|index| self.accept_to[*index].load()).expect("there is a thread");
         self.next_turn = chosen + 1;
         let to = &self.accept_to[chosen];
@@ -250,8 +250,8 @@ impl<C> Common<C> {
     }
 }
 
-/// Bytes to ask for in the next receive of a streak. `had_place`: the last one filled a place, so that what comes is likely to have one
-/// too, once its header is seen.
+/// Bytes to request in the next receive of a streak. `had_place`: the last receive filled a place, so the next data are
+/// likely to have one, too, once their header is known.
 #[inline]
 pub(super) fn receive_limit(optimisations: Optimisations, streak_bytes: usize, had_place: bool) -> usize {
     if had_place {
@@ -263,7 +263,7 @@ pub(super) fn receive_limit(optimisations: Optimisations, streak_bytes: usize, h
     }
 }
 
-/// Carries out what the node wants after a `handle`.
+/// Executes the outputs of the node after a `handle`.
 #[inline]
 pub(super) fn settle<N: Node + ?Sized>(node: &mut N, port: &mut impl Port) {
     while let Some(output) = node.poll_output() {

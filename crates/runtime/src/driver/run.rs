@@ -1,4 +1,4 @@
-//! The turn that both drivers make, over and over.
+//! The turn that both drivers repeat.
 
 use std::io;
 
@@ -33,7 +33,7 @@ pub(super) fn run<N: Node + ?Sized>(
             let handed = waker.take_handed();
             port.common().accepted.extend(handed);
         }
-        // One reading for all that the last wait brought from disks: it came together.
+        // One reading of the clock for all disk operations of the last wait: they ended together.
         let now = clock.now();
         let arrived = port.common().accepted.len();
         deliver(&mut port, node, now);
@@ -65,7 +65,7 @@ pub(super) fn run<N: Node + ?Sized>(
                 None => Until::Woken,
             }
         };
-        // A node that is always due (a load on memory) must not pay for system calls that cannot bring news.
+        // A node that is always due (a load on memory) must not pay for system calls that cannot return events.
         if until != Until::Now || !port.is_alone() {
             wait(&mut polling, &mut port, until, clock)?;
         }
@@ -74,7 +74,7 @@ pub(super) fn run<N: Node + ?Sized>(
     }
 }
 
-/// Until there is news, or `until`.
+/// Waits for an event, or until `until`.
 fn wait(polling: &mut PollingState, port: &mut impl Port, until: Until, clock: Clock) -> io::Result<()> {
     if until == Until::Now {
         return port.wait(until);
@@ -103,8 +103,9 @@ fn wait(polling: &mut PollingState, port: &mut impl Port, until: Until, clock: C
     Ok(())
 }
 
-/// Tells the node of connections accepted and gone, and of disk operations done. Not of those that it asks for meanwhile: of a file
-/// in memory they are done already, and a load on one would never see the time again.
+/// Reports accepted and ended connections and completed disk operations to the node. Operations that the node requests
+/// meanwhile wait for the next turn: on a file in memory they are done at once, and the node would never see the time
+/// advance.
 fn deliver<N: Node + ?Sized>(port: &mut impl Port, node: &mut N, now: Instant) {
     let mut done = port.common().disk_done.len();
     loop {
@@ -129,7 +130,7 @@ fn deliver<N: Node + ?Sized>(port: &mut impl Port, node: &mut N, now: Instant) {
     }
 }
 
-/// Sleeps end when they are told to, not up to 50 µs later as the system's default has it.
+/// Lets sleeps end on time, and not up to 50 µs later, which is the system's default.
 fn set_timer_slack() {
     // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };

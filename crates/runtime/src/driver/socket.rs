@@ -1,4 +1,4 @@
-//! Making, accepting and ending TCP sockets.
+//! Creates, accepts and ends TCP sockets.
 
 use std::{
     io,
@@ -12,10 +12,10 @@ use rustix::net::{
 
 use super::optimisations::Optimisations;
 
-/// What is set on every connection beside `TCP_NODELAY`.
+/// Options of every connection, in addition to `TCP_NODELAY`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SocketOptions {
-    /// `SO_SNDBUF` in bytes; the system sizes it by itself where none is given.
+    /// `SO_SNDBUF` in bytes; by default the system determines it.
     pub send_buffer_bytes: Option<usize>,
     /// `SO_RCVBUF` in bytes.
     pub receive_buffer_bytes: Option<usize>,
@@ -25,10 +25,11 @@ impl SocketOptions {
     pub(super) fn apply(&self, socket: impl AsFd, peer: SocketAddr, optimisations: Optimisations) -> io::Result<()> {
         let socket = socket.as_fd();
         if optimisations.reno && peer.ip().to_canonical().is_loopback() {
-            // A system that refuses keeps its own, which serves as well, if slower.
+            // If the system refuses, it keeps its default, which also works but may be slower.
             let _ = sockopt::set_tcp_congestion(socket, "reno");
         }
-        // PDUs are sent whole and at once: waiting for the peer's acknowledgement of an earlier one only adds latency.
+        // PDUs are sent whole and at once: waiting for the peer's acknowledgement of earlier data would only add
+        // latency.
         sockopt::set_tcp_nodelay(socket, true)?;
         if let Some(bytes) = self.send_buffer_bytes {
             sockopt::set_socket_send_buffer_size(socket, bytes)?;
@@ -40,11 +41,11 @@ impl SocketOptions {
     }
 }
 
-/// Length of the queue of connections not yet accepted: as many as a server takes at once may come together, for a SYN
-/// that finds the queue full costs its client a second (`net.core.somaxconn` bounds it).
+/// Length of the queue of connections not yet accepted. All connections of a server may arrive together, and a SYN that
+/// finds the queue full costs its client a second (`net.core.somaxconn` limits it).
 const BACKLOG: i32 = 4096;
 
-/// A listening socket for a `DriverConfig`. Port 0 takes a free one: ask the listener's `local_addr`.
+/// Creates a listening socket for a `DriverConfig`. Port 0 selects a free port: see the listener's `local_addr`.
 pub fn listen(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the address names nothing to listen on");
     for address in address.to_socket_addrs()? {
@@ -64,7 +65,7 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A socket that will be told to connect.
+/// Creates a socket that is going to connect.
 pub(super) fn new_stream(to: SocketAddr, options: SocketOptions, optimisations: Optimisations) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
@@ -83,16 +84,16 @@ pub(super) fn peer_of(socket: impl AsFd) -> SocketAddr {
     peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(UNKNOWN_PEER)
 }
 
-/// Stands where the peer was gone before it could be named.
+/// Stands for a peer that was gone before its address was read.
 const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
-/// Tells the peer that nothing more will be sent.
+/// Shuts down the sending side.
 pub(super) fn end_sending(socket: impl AsFd) {
-    // It fails only where the connection is gone already, which the next receive says better.
+    // It fails only if the connection is already gone, which the next receive reports.
     let _ = shutdown(socket, Shutdown::Write);
 }
 
-/// Whether `accept` failed for want of something that may come back: trying again at once would spin.
+/// Whether `accept` failed because of a shortage that may pass: retrying at once would spin.
 pub(super) fn is_shortage(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)

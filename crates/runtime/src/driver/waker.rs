@@ -1,4 +1,4 @@
-//! How other threads reach a driver's thread: wake it, stop it, hand it a connection.
+//! How other threads reach a driver's thread: to wake it, stop it, or hand it a connection.
 
 use std::{
     io,
@@ -13,7 +13,8 @@ use std::{
 use iotax_node::ListenerId;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A flag that a sleeping driver notices: an eventfd, written only if no other thread has since the driver last looked.
+/// A flag that wakes a sleeping driver: an eventfd, written only if no thread has notified the driver since it last
+/// checked.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     event: OwnedFd,
@@ -28,12 +29,12 @@ impl Notifier {
 
     pub(crate) fn notify(&self) {
         if !self.pending.swap(true, Ordering::AcqRel) {
-            // It can fail only where the counter is full, and then the driver is awake anyway.
+            // It fails only if the counter is full, and then the driver is awake anyway.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Costs no system call.
+    /// Needs no system call.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Acquire)
     }
@@ -44,7 +45,8 @@ impl Notifier {
             return false;
         }
         let mut count = [0; 8];
-        // An empty counter (`EAGAIN`) means that the writer has not come to its write yet; the driver wakes once more then.
+        // An empty counter (`EAGAIN`) means that the other thread has not written yet; the driver will then wake once
+        // more.
         let _ = rustix::io::read(&self.event, &mut count);
         self.pending.swap(false, Ordering::AcqRel)
     }
@@ -62,19 +64,20 @@ pub(crate) struct Handed {
     pub(crate) peer: SocketAddr,
 }
 
-/// Two cache lines, which processors fetch together: no driver's turn waits for a word that another writes in its own.
+/// Aligned to two cache lines, which processors fetch together, so that no driver waits for memory that another writes
+/// in its turn.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shared {
     notifier: Notifier,
     stop: AtomicBool,
     handed: Mutex<Vec<Handed>>,
-    /// Connections of the driver that carry I/O, or may yet; and those given to it that it has not counted.
+    /// Connections of the driver that carry I/O, or may yet; and connections given to it that it has not counted.
     working: AtomicUsize,
     arriving: AtomicUsize,
 }
 
-/// Another thread's handle on a driver; made first, given to the driver in its `DriverConfig`, cloned freely.
+/// Another thread's handle on a driver. It is created first, passed in the `DriverConfig`, and can be cloned.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Shared>);
 
@@ -94,7 +97,7 @@ impl Waker {
         self.0.notifier.notify();
     }
 
-    /// Makes the driver return `Ended::Stopped` soon; its connections are closed as they stand.
+    /// Makes the driver return `Ended::Stopped` soon; its connections are closed without an orderly end.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::Release);
         self.wake();
@@ -113,17 +116,17 @@ impl Waker {
         std::mem::take(&mut *self.0.handed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Connections that the driver has work with, for whoever chooses where the next goes.
+    /// The number of connections with work for the driver, by which the receiver of the next one is chosen.
     pub(crate) fn load(&self) -> usize {
         self.0.working.load(Ordering::Relaxed) + self.0.arriving.load(Ordering::Relaxed)
     }
 
-    /// One more is on its way to the driver.
+    /// Another connection is on its way to the driver.
     pub(crate) fn announce(&self) {
         self.0.arriving.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The driver has `working` connections, the `arrived` announced ones among them.
+    /// The driver has `working` connections, which include the `arrived` announced ones.
     pub(crate) fn set_load(&self, working: usize, arrived: usize) {
         if self.0.working.load(Ordering::Relaxed) != working {
             self.0.working.store(working, Ordering::Relaxed);

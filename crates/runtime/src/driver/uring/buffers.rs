@@ -1,4 +1,4 @@
-//! Buffers that the kernel picks from when bytes arrive: one set for all connections of a thread.
+//! Receive buffers from which the kernel picks when bytes arrive: one set for all connections of a thread.
 
 use std::{
     io,
@@ -11,15 +11,16 @@ use iotax_proto::Region;
 use super::{super::port::MAX_RECEIVE_BYTES, ring::Ring};
 use crate::memory::SharedRegion;
 
-/// Buffers, a power of two. Few, so that they stay in the processor's cache; when all are in use, receiving waits for one.
+/// Number of buffers, a power of two. Few, so that they stay in the processor's cache. If all are in use, receives wait
+/// for one.
 const BUFFERS: u16 = 16;
 
-/// The group's number in the ring.
+/// Number of the group in the ring.
 pub(super) const GROUP: u16 = 0;
 
-/// Buffers lent to the kernel in a ring that both know.
+/// Buffers lent to the kernel in a shared ring.
 pub(super) struct Buffers {
-    /// The ring of entries; page-aligned, as the kernel wants it.
+    /// The ring of entries; page-aligned, as the kernel requires.
     entries: SharedRegion,
     memory: SharedRegion,
     tail: u16,
@@ -42,12 +43,12 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// The bytes that the kernel put into a buffer, which is ours until it is given back.
+    /// The bytes that the kernel put into a buffer, which belongs to us until it is given back.
     pub(super) fn bytes(&self, buffer: u16, len: usize) -> &[u8] {
         assert!(buffer < BUFFERS && len <= MAX_RECEIVE_BYTES, "a completion names a buffer of the group");
         let address = self.address(buffer);
-        // SAFETY: the range lies inside the memory; the kernel wrote it before the completion and does not touch it until
-        // `give_back`, which needs `&mut self`.
+        // SAFETY: the range lies inside the memory; the kernel wrote it before the completion and does not touch it
+        // until `give_back`, which needs `&mut self`.
         unsafe { std::slice::from_raw_parts(address, len) }
     }
 

@@ -1,4 +1,4 @@
-//! A connection and the operations on it that the kernel has.
+//! A connection, and its operations at the kernel.
 
 use std::os::fd::OwnedFd;
 
@@ -11,21 +11,21 @@ use super::super::{connections::Connection, life::Life};
 pub(in crate::driver) struct Conn {
     pub(super) socket: OwnedFd,
     pub(super) life: Life,
-    /// Where a connect goes, while the kernel has it; boxed, so that it stays where it is.
+    /// Address of a connect while the kernel has it; boxed, so that it does not move.
     pub(super) connecting: Option<Box<socket2::SockAddr>>,
-    /// A receive, or a wait for something to receive, is with the kernel.
+    /// The kernel has a receive, or a wait for something to receive.
     pub(super) receiving: bool,
-    /// The last receive left bytes behind: the next finds some without waiting.
+    /// The last receive left bytes in the socket: the next one finds them without waiting.
     pub(super) more_waits: bool,
-    /// Bytes received since there were none.
+    /// Bytes received since a receive last left none behind.
     pub(super) streak_bytes: usize,
     /// The last receive filled a place.
     pub(super) had_place: bool,
-    /// The socket is full, and the kernel watches for room.
+    /// The socket is full, and the kernel waits for room.
     pub(super) blocked: bool,
-    /// Bytes that arrived when the node no longer wanted any: those of one receive at most.
+    /// Bytes that arrived when the node no longer accepted any: at most those of one receive.
     pub(super) held: Vec<u8>,
-    /// The connection is over: once the kernel has given everything back, the node is told.
+    /// The connection has ended. The node is informed when the kernel has returned all operations.
     pub(super) ending: Option<CloseReason>,
 }
 
@@ -45,12 +45,12 @@ impl Conn {
         }
     }
 
-    /// The connection stands, and no receive of it is with the kernel.
+    /// Whether it is connected, and the kernel has no receive on it.
     pub(super) fn may_receive(&self) -> bool {
         !self.receiving && self.connecting.is_none() && self.ending.is_none() && self.life.receives()
     }
 
-    /// The kernel has nothing of this connection.
+    /// Whether the kernel has no operation on this connection.
     pub(super) fn is_still(&self) -> bool {
         self.connecting.is_none() && !self.receiving && !self.blocked
     }

@@ -31,7 +31,7 @@ pub(super) use probe::refusal;
 use ring::{Completion, Ring, fd};
 use transfers::Transfers;
 
-/// Kinds of operations, in the top byte of their user data; a key or an index is below.
+/// Kinds of operations, in the top byte of their user data; below it is a key or an index.
 const KIND_SHIFT: u32 = 56;
 const RECEIVE: u64 = 0;
 const ROOM: u64 = 1;
@@ -47,13 +47,13 @@ const POLL_FIRST: u16 = 1;
 
 pub(super) struct UringPort {
     common: Common<Conn>,
-    /// Dropped before the buffers that it knows.
+    /// Dropped before the buffers, which it refers to.
     ring: Ring,
     buffers: Buffers,
-    /// For what follows data that are received in place.
+    /// Memory for bytes behind data that are received in place.
     spill: Vec<u8>,
     listeners: Vec<TcpListener>,
-    /// Accepts that the kernel has: each brings a connection, and more.
+    /// Number of accepts at the kernel; each returns many connections.
     accepts: u32,
     completions: Vec<Completion>,
     transfers: Transfers,
@@ -134,7 +134,7 @@ impl UringPort {
         self.accepts -= u32::from(!completion.has_more());
         match completion.outcome() {
             Ok(raw_fd) => {
-                // SAFETY: the kernel just made this descriptor for us; nobody else has it.
+                // SAFETY: the kernel just created this descriptor for us; nothing else owns it.
                 let socket = unsafe { OwnedFd::from_raw_fd(raw_fd.cast_signed()) };
                 let peer = socket::peer_of(&socket);
                 let listener = ListenerId(u32::try_from(index).unwrap_or(u32::MAX));
@@ -143,7 +143,7 @@ impl UringPort {
                     self.accept(index);
                 }
             }
-            // A connection that died in the queue.
+            // A connection that ended in the queue.
             Err(libc::ECONNABORTED) if completion.has_more() => {}
             Err(libc::ECONNABORTED) => self.accept(index),
             Err(_) => self.common.rest_listeners(),
@@ -161,7 +161,7 @@ impl UringPort {
     }
 
     fn received<N: Node + ?Sized>(&mut self, completion: Completion, node: &mut N) {
-        // The key finds the connection: its slot is kept while the kernel has a receive.
+        // The key always finds the connection, because its slot is kept while the kernel has a receive.
         let Some(id) = self.common.conns.find(completion.user_data) else { return };
         let Some(conn) = self.common.conns.get_mut(id) else { return };
         conn.receiving = false;
@@ -186,7 +186,7 @@ impl UringPort {
                 let step = conn.life.peer_ended();
                 self.take_step(id, step);
             }
-            // All buffers were in use: tried again in this turn.
+            // All buffers were in use: retried in this turn.
             (Err(libc::ENOBUFS | libc::EINTR | libc::EAGAIN) | Ok(_), _) => {}
             (Err(error), _) if !over => {
                 let step = conn.life.receive_failed(error);
@@ -202,7 +202,7 @@ impl UringPort {
         self.receive_on(id, node);
     }
 
-    /// Has the kernel receive once more, or waits until the node wants it.
+    /// Starts another receive, or waits until the node accepts bytes.
     fn receive_on<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
         let wanted = node.wants_receive(id);
         let Some(conn) = self.common.conns.get_mut(id) else { return };
@@ -235,8 +235,8 @@ impl UringPort {
         unsafe { self.ring.push(&entry) };
     }
 
-    /// Has the kernel say when something is there for a place. The receive is a system call of its own then: one that waited in the
-    /// ring would still write to the place when the operation is over.
+    /// Lets the kernel report when bytes arrive for a place. The receive is then a separate system call: a receive that
+    /// waits in the ring could still write to the place after the operation has ended.
     fn watch_readable(&mut self, id: ConnId) {
         let key = self.common.conns.key(id);
         let Some(conn) = self.common.conns.get_mut(id).filter(|conn| conn.may_receive()) else { return };
@@ -248,7 +248,7 @@ impl UringPort {
         unsafe { self.ring.push(&entry) };
     }
 
-    /// Something is there, or the connection has failed, which the next receive says better.
+    /// Bytes have arrived, or the connection has failed, which the next receive reports.
     fn readable<N: Node + ?Sized>(&mut self, completion: Completion, node: &mut N) {
         let Some(id) = self.common.conns.find(completion.user_data) else { return };
         let Some(conn) = self.common.conns.get_mut(id) else { return };
@@ -261,7 +261,7 @@ impl UringPort {
         }
     }
 
-    /// Receives at once where the node names a place for what waits.
+    /// Receives at once if the node names a place for the waiting bytes.
     fn receive_in_place<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
         let wanted = node.wants_receive(id);
         let Some(conn) = self.common.conns.get_mut(id).filter(|conn| conn.may_receive()) else { return };
@@ -294,7 +294,7 @@ impl UringPort {
         self.send(id, node);
     }
 
-    /// A full socket takes bytes again; or it has failed, which the next send says better.
+    /// A full socket has room again; or it has failed, which the next send reports.
     fn has_room(&mut self, completion: Completion) {
         let Some(id) = self.common.conns.find(completion.user_data) else { return };
         let Some(conn) = self.common.conns.get_mut(id) else { return };
@@ -350,7 +350,7 @@ impl Port for UringPort {
         true
     }
 
-    /// Calls back what the kernel has of the connection.
+    /// Cancels the kernel's operations on the connection.
     fn end(&mut self, id: ConnId, reason: CloseReason) {
         let Some(conn) = self.common.conns.get_mut(id) else { return };
         if conn.ending.is_none() {
@@ -374,8 +374,8 @@ impl Port for UringPort {
         self.transfers.start(&mut self.ring, token, disk, transfer);
     }
 
-    /// Sends at once, by a system call of its own: through the ring it would cost an operation and a completion more, and the
-    /// completion would end the next wait for nothing.
+    /// Sends at once, by a separate system call. Through the ring it would cost an additional operation and completion,
+    /// and the completion would needlessly end the next wait.
     fn send<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
         let Some(conn) = self.common.conns.get_mut(id) else { return };
         if conn.connecting.is_some() || conn.blocked || conn.ending.is_some() {
@@ -403,7 +403,7 @@ impl Port for UringPort {
         self.take_step(id, step);
     }
 
-    /// The turn of a connection that has held bytes, or no receive with the kernel.
+    /// Gives a turn to a connection that has held bytes, or without a receive at the kernel.
     fn serve<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
         let Some(conn) = self.common.conns.get_mut(id) else { return };
         if !conn.held.is_empty() && node.wants_receive(id) {
@@ -447,7 +447,7 @@ impl Port for UringPort {
 
 // Receives once, into a buffer of the kernel's choice.
 fn receive(socket: RawFd, more_waits: bool, limit: usize) -> squeue::Entry {
-    // Where nothing is there yet, trying before waiting would be in vain.
+    // If nothing has arrived yet, trying before waiting would be useless.
     let order = if more_waits { 0 } else { POLL_FIRST };
     opcode::Recv::new(fd(socket), std::ptr::null_mut(), limit as u32)
         .buf_group(buffers::GROUP)
@@ -457,7 +457,7 @@ fn receive(socket: RawFd, more_waits: bool, limit: usize) -> squeue::Entry {
 }
 
 impl Drop for UringPort {
-    /// Takes everything back from the kernel: it may still read or write memory that would be freed.
+    /// Takes all operations back from the kernel, because it may still read or write memory that would be freed.
     fn drop(&mut self) {
         let cancel = opcode::AsyncCancel2::new(CancelBuilder::any().all()).build().user_data(CANCEL << KIND_SHIFT);
         // SAFETY: the entry points to nothing.
@@ -471,7 +471,7 @@ impl Drop for UringPort {
             }
             let mut completions = std::mem::take(&mut self.completions);
             if completions.is_empty() && self.ring.wait(Until::Woken, self.common.clock, &mut completions).is_err() {
-                // Whatever the kernel still has must stay: better lost than overwritten.
+                // Memory that the kernel still uses must stay: a leak is better than overwritten memory.
                 std::mem::forget(std::mem::replace(&mut self.common.conns, Connections::new()));
                 std::mem::forget(std::mem::take(&mut self.transfers));
                 return;
@@ -491,7 +491,7 @@ impl Drop for UringPort {
                     ACCEPT => {
                         self.accepts -= u32::from(!completion.has_more());
                         if let Ok(raw_fd) = completion.outcome() {
-                            // SAFETY: the kernel just made this descriptor for us; nobody else has it.
+                            // SAFETY: the kernel just created this descriptor for us; nothing else owns it.
                             drop(unsafe { OwnedFd::from_raw_fd(raw_fd.cast_signed()) });
                         }
                     }

@@ -1,4 +1,4 @@
-//! Whether io_uring works here: kernels lack parts of it, administrators switch it off, containers filter it.
+//! Whether io_uring works here: kernels may lack parts of it, administrators may disable it, containers may filter it.
 
 use std::{fs, io, os::fd::AsRawFd, time::Duration};
 
@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::{super::port::Until, buffers::Buffers, receive, ring::Ring};
 use crate::clock::Clock;
 
-/// Why io_uring cannot be used; `None` where it can. Tries what the driver needs on a pair of sockets of its own.
+/// Why io_uring cannot be used; `None` if it can. Tests what the driver needs on a pair of sockets.
 pub(in super::super) fn refusal() -> Option<String> {
     let ring = match Ring::new() {
         Ok(ring) => ring,
@@ -39,7 +39,7 @@ pub(in super::super) fn refusal() -> Option<String> {
     }
 }
 
-/// A receive into a provided buffer, as the driver uses it.
+/// Receives into a provided buffer, as the driver does.
 fn receive_something(ring: Ring) -> io::Result<()> {
     let buffers = Buffers::new(&ring)?;
     // Dropped before the buffers, which the kernel may use until then.

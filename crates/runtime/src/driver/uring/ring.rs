@@ -7,20 +7,20 @@ use io_uring::{IoUring, cqueue, squeue, types};
 use super::super::port::Until;
 use crate::clock::Clock;
 
-/// Entries of the submission queue; more operations than these in one turn cost a system call more.
+/// Entries of the submission queue; more operations in one turn cost an additional system call.
 const SUBMISSIONS: u32 = 256;
 
-/// Entries of the completion queue. An overflow costs time, and loses nothing.
+/// Entries of the completion queue. An overflow costs time but loses nothing.
 const COMPLETIONS: u32 = 4096;
 
 /// `IORING_ENTER_GETEVENTS`.
 const GET_EVENTS: u32 = 1;
 
-/// A ring of this thread. Its work is done when the thread enters the kernel for it, not by interrupting the thread:
+/// A ring of this thread. Its work is done when the thread enters the kernel for it, without interrupting the thread:
 /// `IORING_SETUP_DEFER_TASKRUN`, Linux 6.1.
 pub(super) struct Ring {
     ring: IoUring,
-    /// Operations for which the submission queue had no room: the kernel took none of it, for want of memory.
+    /// Operations for which the submission queue had no room, because the kernel was short of memory and took none.
     waiting: VecDeque<squeue::Entry>,
 }
 
@@ -37,15 +37,16 @@ impl Ring {
             .map(|ring| Self { ring, waiting: VecDeque::new() })
     }
 
-    /// Makes files known by their place in the list: operations that name one so (`FIXED_FILE`) need not look it up.
+    /// Registers files by their index in the list: operations with `FIXED_FILE` use it and need not look up a
+    /// descriptor.
     pub(super) fn register_files(&self, files: &[RawFd]) -> io::Result<()> {
         if files.is_empty() { Ok(()) } else { self.ring.submitter().register_files(files) }
     }
 
-    /// Gives the files back now. A ring that is closed with them lets go of them some time after the process has ended, and until then
-    /// a block device that was opened for this process alone is in use to the next.
+    /// Unregisters the files now. If a ring is closed with registered files, the kernel releases them some time after
+    /// the process has ended, and until then an exclusively opened block device is in use for the next process.
     pub(super) fn release_files(&self) {
-        // Fails where none are registered.
+        // Fails if none are registered.
         let _ = self.ring.submitter().unregister_files();
     }
 
@@ -54,7 +55,7 @@ impl Ring {
     /// # Safety
     /// What the entry points to must stay valid until its completion is taken.
     pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let is_queued = self.waiting.is_empty() && unsafe { self.ring.submission().push(entry) }.is_ok();
         if !is_queued {
             self.waiting.push_back(entry.clone());
@@ -62,11 +63,12 @@ impl Ring {
         }
     }
 
-    /// Makes room for what waits. A kernel that takes nothing says so again at the next wait, which can tell.
+    /// Makes room for waiting operations. If the kernel takes none, the next wait fails as well and can report it.
     #[cold]
     fn queue_waiting(&mut self) {
         while let Some(entry) = self.waiting.front() {
-            // SAFETY: as promised to `push`: what it points to is valid until its completion is taken, and none has come yet.
+            // SAFETY: as promised to `push`: what it points to is valid until its completion is taken, and none has
+            // come yet.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 self.waiting.pop_front();
             } else if !matches!(self.ring.submit(), Ok(1..)) {
@@ -75,7 +77,7 @@ impl Ring {
         }
     }
 
-    /// Begins what is queued, waits for at least one completion, and takes all there are.
+    /// Submits queued operations, waits for a completion, at most until `until`, and takes all completions.
     pub(super) fn wait(&mut self, until: Until, clock: Clock, into: &mut Vec<Completion>) -> io::Result<()> {
         if !self.waiting.is_empty() {
             self.queue_waiting();
@@ -105,7 +107,7 @@ impl Ring {
         &self.ring
     }
 
-    /// One system call, or none where it could bring nothing.
+    /// Makes one system call, or none if it could return nothing.
     fn enter(&mut self, want: u32) -> io::Result<usize> {
         let queue = self.ring.submission();
         let (len, work) = (queue.len(), queue.taskrun() || queue.cq_overflow());
@@ -119,12 +121,12 @@ impl Ring {
     }
 }
 
-/// A wait that ended for its time, a signal, or want of memory that passes: the next turn tries again.
+/// Whether a wait ended because of its time, a signal, or a passing shortage of memory: the next turn tries again.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// What the kernel said of an operation.
+/// The kernel's report of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Completion {
     pub(super) user_data: u64,
@@ -139,12 +141,12 @@ impl From<&cqueue::Entry> for Completion {
 }
 
 impl Completion {
-    /// More completions of the same operation will come.
+    /// Whether more completions of the same operation will follow.
     pub(super) fn has_more(&self) -> bool {
         cqueue::more(self.flags)
     }
 
-    /// A receive left bytes in the socket.
+    /// Whether a receive left bytes in the socket.
     pub(super) fn leaves_bytes(&self) -> bool {
         cqueue::sock_nonempty(self.flags)
     }

@@ -1,4 +1,4 @@
-//! Disk operations that the kernel has.
+//! Disk operations at the kernel.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::disk::{SystemOp, Transfer};
 
-/// Operations under way by slot, which their completions name.
+/// Operations under way by slot; completions contain the slot.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     slots: Slab<(DiskToken, DiskId, Transfer)>,
@@ -26,7 +26,7 @@ impl Transfers {
         self.slots.is_empty()
     }
 
-    /// `id` is the disk's place among the ring's registered files.
+    /// `id` is the disk's index among the ring's registered files.
     pub(super) fn start(&mut self, ring: &mut Ring, token: DiskToken, id: DiskId, transfer: Transfer) {
         let slot = self.slots.vacant_key();
         let disk = Fd(id.0.cast_signed());
