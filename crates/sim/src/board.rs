@@ -1,4 +1,4 @@
-//! What all agents of a trial share: the registers, what was found, how far they are.
+//! State that all agents of a trial share: the registers, the findings, and the progress.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -10,11 +10,11 @@ pub(crate) type SharedBoard = Rc<RefCell<Board>>;
 pub(crate) struct Board {
     pub(crate) register: Register,
     pub(crate) fence: Fence,
-    /// Who registers is a host, whichever of its connections it does it by (NVMe).
+    /// A host registers as a whole, over any of its connections (NVMe).
     pub(crate) registers_hosts: bool,
-    /// A canary: preemptions are told as done, and never asked for.
+    /// A canary: preemptions are reported as done but never sent.
     pub(crate) forgets_preemptions: bool,
-    /// What must not be, in the order in which it was seen.
+    /// Violations, in the order in which they were found.
     pub(crate) findings: Vec<String>,
     pub(crate) phase: Phase,
     pub(crate) counts: Counts,
@@ -24,22 +24,22 @@ pub(crate) struct Board {
 pub(crate) enum Phase {
     /// With faults.
     Safety,
-    /// Without: everybody ends what is to be done, looks at everything and leaves.
+    /// Without faults: every client completes its commands, reads the whole volume and disconnects.
     Liveness,
 }
 
-/// Commands of all agents, by how they ended.
+/// Commands of all agents, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub submitted: u64,
     pub done: u64,
     /// Answered with an error.
     pub failed: u64,
-    /// With their connection.
+    /// Lost with their connection.
     pub lost: u64,
-    /// Refused for a reservation, or ended by whoever preempted it.
+    /// Refused because of a reservation, or aborted by a client that preempted this one.
     pub fenced: u64,
-    /// Other clients that were preempted.
+    /// Preemptions of other clients.
     pub preempted: u64,
     pub connects: u64,
 }

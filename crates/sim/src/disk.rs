@@ -1,4 +1,4 @@
-//! A disk with a volatile write cache: what a crash leaves of writes that no flush followed is drawn, sector by sector.
+//! A disk with a volatile write cache: after a crash, a random selection of the sectors of unflushed writes survives.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,21 +14,21 @@ pub const SECTOR: usize = 512;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// How a disk behaves. Chances are of 1000 operations.
+/// How a disk behaves. Chances are per 1000 operations.
 #[derive(Clone, Debug)]
 pub struct Media {
     /// How long its operations take.
     pub model: MediaModel,
-    /// Reads, writes and flushes that fail; a write that fails may have changed any of its sectors.
+    /// Reads, writes and flushes that fail. A failed write may have changed any of its sectors.
     pub errors: u64,
-    /// Writes that find no space.
+    /// Writes that fail because there is no space.
     pub full: u64,
-    /// Without a volatile cache.
+    /// There is no volatile cache.
     pub write_through: bool,
 }
 
 impl Default for Media {
-    /// Works on all operations at once, for 20 to 120 µs each.
+    /// Executes all operations concurrently, in 20 to 120 µs each.
     fn default() -> Self {
         let model = MediaModel {
             service: Duration::from_micros(20),
@@ -48,18 +48,18 @@ impl Default for Media {
 pub struct Disk {
     pub media: Media,
     random: SeededRng,
-    /// What is on the medium.
+    /// The contents of the medium.
     durable: Vec<u8>,
-    /// What reads give.
+    /// The contents that reads return.
     current: Vec<u8>,
-    /// Changes that are in the cache alone, oldest first.
+    /// Changes that are only in the cache, oldest first.
     unflushed: Vec<Change>,
     changes: u64,
     /// Operations under way.
     pending: BTreeMap<u64, Pending>,
     begun: u64,
     queue: MediaQueue,
-    /// Errors given so far, of each kind.
+    /// Errors returned so far, of each kind.
     pub errors_given: u64,
     pub full_given: u64,
 }
@@ -76,7 +76,7 @@ struct Pending {
     token: DiskToken,
     op: DiskOp,
     fails: Option<i32>,
-    /// Changes made before it began: what a flush is about.
+    /// Number of changes before it began, which is what a flush makes durable.
     changes: u64,
 }
 
@@ -97,12 +97,12 @@ impl Disk {
         }
     }
 
-    /// What it holds from the beginning.
+    /// Its initial contents.
     pub fn image_mut(&mut self) -> &mut [u8] {
         &mut self.current
     }
 
-    /// Takes an operation up: its number, and how long it takes, its wait included.
+    /// Accepts an operation. Returns its number, and how long it takes, including its wait.
     pub(crate) fn begin(&mut self, now: Instant, token: DiskToken, op: DiskOp) -> (u64, Duration) {
         let writes = !matches!(op, DiskOp::Read { .. } | DiskOp::Sync);
         let fails = if self.random.below(1000) < self.media.errors {
@@ -118,18 +118,18 @@ impl Disk {
         (self.begun, takes)
     }
 
-    /// Of all its servers together, with what they were given and have not done yet.
+    /// Busy time of all its servers together, including work not done yet.
     pub fn busy_ns(&self) -> u64 {
         self.queue.busy_ns()
     }
 
-    /// The longest that an operation takes.
+    /// The maximum time of an operation, without its wait.
     pub fn longest(&self) -> Duration {
         let model = &self.media.model;
         model.service + model.spread + model.slow
     }
 
-    /// An operation is over: whose it was, and its result.
+    /// Ends an operation. Returns its token and its result.
     pub(crate) fn end(&mut self, number: u64) -> Option<(DiskToken, Result<u32, i32>)> {
         let Pending { token, op, fails, changes } = self.pending.remove(&number)?;
         if let Some(errno) = fails {
@@ -160,13 +160,13 @@ impl Disk {
                 self.flush(changes);
                 Ok(0)
             }
-            // A simulated disk has room for all of itself.
+            // A simulated disk has space for all of itself.
             DiskOp::Allocate { .. } => Ok(0),
         };
         Some((token, result))
     }
 
-    /// Has two reads under way answered each with the other's end: a canary.
+    /// Lets two reads under way each complete with the other's data: a canary.
     pub(crate) fn swap_reads(&mut self, number: u64) {
         let is_read = |pending: &Pending| matches!(pending.op, DiskOp::Read { .. });
         let Some(one) = self.pending.get(&number).filter(|pending| is_read(pending)).map(|pending| pending.token)
@@ -182,8 +182,8 @@ impl Disk {
         }
     }
 
-    /// The server behind it is gone with its operations under way. With the power, sectors of the cache and of what was under way
-    /// reach the medium or not, as drawn; else what was under way is done or not.
+    /// The server behind the disk crashes with its operations under way, each of which may be done in part. With a
+    /// power loss, random sectors of the cache and of these operations reach the medium.
     pub fn crash(&mut self, power: bool) {
         for (_, pending) in std::mem::take(&mut self.pending) {
             self.change_some(&pending.op);
@@ -191,7 +191,7 @@ impl Disk {
         if !power {
             return;
         }
-        // All, none, or each sector by itself.
+        // Either all sectors, none, or each with a certain chance.
         let kept = [0, 1000, 500, 900, 100][self.random.below(5) as usize];
         for change in std::mem::take(&mut self.unflushed) {
             for (index, sector) in change.bytes.chunks(SECTOR).enumerate() {
@@ -203,7 +203,7 @@ impl Disk {
         self.current.clone_from(&self.durable);
     }
 
-    /// Some of the sectors that an operation would change.
+    /// Changes a random selection of the sectors that an operation would change.
     fn change_some(&mut self, op: &DiskOp) {
         let (offset, bytes) = match op {
             DiskOp::Write { offset, from, .. } => (*offset, from.to_vec()),
@@ -226,7 +226,7 @@ impl Disk {
             return Ok(());
         }
         if durable {
-            // What the cache has of these sectors must not undo it later.
+            // Older cached data of these sectors must not overwrite it later.
             for old in &mut self.unflushed {
                 let (from, to) = (offset.max(old.offset), (offset + bytes.len()).min(old.offset + old.bytes.len()));
                 if from < to {
@@ -242,7 +242,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Brings the cache's changes up to a number to the medium.
+    /// Writes the cache's changes up to a number to the medium.
     fn flush(&mut self, up_to: u64) {
         let left = self.unflushed.iter().position(|change| change.number > up_to).unwrap_or(self.unflushed.len());
         for change in self.unflushed.drain(..left) {

@@ -1,4 +1,4 @@
-//! What will happen, in order of time; what happens at one instant, in the order in which it was decided.
+//! The event queue: ordered by time, and within an instant by the order in which events were decided.
 
 use std::{
     cmp::{Ordering, Reverse},

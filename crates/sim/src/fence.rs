@@ -1,32 +1,33 @@
-//! Who may write, by what clients were told of reservations of the kind that clusters fence with (Write Exclusive, Registrants Only;
-//! SPC-5 §5.14, NVMe base 2.0 §8.19): registered members write, and who was preempted does not until it registers again. Knows
-//! nothing of the code under test. Where what was asked may have been carried out in either order, nothing is sure.
+//! Which clients may write, derived from replies to reservation commands of the kind that clusters fence with (Write
+//! Exclusive, Registrants Only; SPC-5 §5.14, NVMe base 2.0 §8.19). Registered members may write. A preempted client may
+//! not until it registers again. Independent of the code under test. If two commands may have been carried out in
+//! either order, nothing is certain.
 
 use std::collections::BTreeMap;
 
 use crate::register::HostConnection;
 
-/// Who is registered. Over SCSI an initiator port: a client's host, and its worker. Over NVMe the host, and 0.
+/// What is registered: over SCSI an initiator port (a client's host, and its worker), over NVMe a host (and 0).
 pub(crate) type Port = (usize, usize);
 
 #[derive(Debug, Default)]
 pub(crate) struct Fence {
     order: u64,
-    /// Started so far.
+    /// Preemptions started so far.
     pub(crate) preemptions: u64,
-    /// Since when somebody surely holds the reservation.
+    /// Since when the reservation is certainly held.
     held_since: Option<u64>,
     ports: BTreeMap<Port, Standing>,
-    /// Commands about it that may still be carried out.
+    /// Reservation commands that may still be carried out.
     under_way: BTreeMap<u64, Change>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Standing {
-    /// Since when it surely is registered, or surely is not. Neither while that is not known.
+    /// Since when it is certainly registered, or certainly not. Both are `None` while that is unknown.
     member_since: Option<u64>,
     fenced_since: Option<u64>,
-    /// Until when a registration, or a preemption, that has ended may have been carried out.
+    /// Until when an ended registration, or an ended preemption, may have been carried out.
     registered_until: u64,
     preempted_until: u64,
 }
@@ -35,7 +36,7 @@ struct Standing {
 enum What {
     Register(Port),
     Hold,
-    /// All ports of a host.
+    /// Preempts all ports of a host.
     Preempt(usize),
 }
 
@@ -55,7 +56,7 @@ impl Fence {
         self.begin(What::Hold)
     }
 
-    /// Of a host whose keys are all one.
+    /// Begins to preempt a host, all of whose ports have the same key.
     pub(crate) fn begin_preempt(&mut self, host: usize) -> u64 {
         self.preemptions += 1;
         for (_, standing) in self.ports_of(host) {
@@ -64,7 +65,8 @@ impl Fence {
         self.begin(What::Preempt(host))
     }
 
-    /// Carried out. The host whose commands have all ended, and whose later ones fail: all its ports were fenced.
+    /// A command was carried out. Returns a host if all its ports were fenced: its earlier commands have ended, and
+    /// later ones fail.
     pub(crate) fn done(&mut self, id: u64) -> Option<usize> {
         let change = self.ended(id)?;
         let now = self.now();
@@ -96,19 +98,19 @@ impl Fence {
         }
     }
 
-    /// It will be carried out no more, and nobody knows whether it was.
+    /// A command failed. It will not be carried out any more, and whether it was is unknown.
     pub(crate) fn failed(&mut self, id: u64) {
         self.ended(id);
     }
 
-    /// Nobody knows: it may still be carried out for as long as the server has that connection.
+    /// A command was lost with its connection: it may still be carried out as long as the server has that connection.
     pub(crate) fn lost(&mut self, id: u64, connection: HostConnection) {
         if let Some(change) = self.under_way.get_mut(&id) {
             change.lost = Some(connection);
         }
     }
 
-    /// What was lost with these connections is carried out no more.
+    /// Commands that were lost with these connections are not carried out any more.
     pub(crate) fn over(&mut self, is_over: impl Fn(HostConnection) -> bool) {
         let over = self.under_way.iter().filter(|(_, change)| change.lost.is_some_and(&is_over));
         for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -116,7 +118,7 @@ impl Fence {
         }
     }
 
-    /// A server that crashed has forgotten all of it.
+    /// The server crashed and lost all registrations and reservations.
     pub(crate) fn server_crashed(&mut self) {
         self.held_since = None;
         self.ports.clear();
@@ -127,13 +129,13 @@ impl Fence {
         self.held_since.is_some()
     }
 
-    /// Before a command that a member alone may do.
+    /// To be called before a command that only members may execute.
     pub(crate) fn now(&mut self) -> u64 {
         self.order += 1;
         self.order
     }
 
-    /// Such a command of a port, started then, completed.
+    /// Checks that this port could complete such a command, which it started at `begun`.
     pub(crate) fn check_done(&self, port: Port, begun: u64) -> Result<(), String> {
         let Some(standing) = self.ports.get(&port) else { return Ok(()) };
         match (standing.fenced_since, self.held_since) {
@@ -144,7 +146,7 @@ impl Fence {
         }
     }
 
-    /// It was refused for a reservation.
+    /// Checks that such a command could be refused because of a reservation.
     pub(crate) fn check_refused(&self, port: Port, begun: u64) -> Result<(), String> {
         match self.ports.get(&port).and_then(|standing| standing.member_since) {
             Some(member) if member < begun => {
@@ -213,7 +215,7 @@ mod tests {
         let begun = fence.now();
         assert!(fence.check_done(ONE, begun).is_ok() && fence.check_refused(ONE, begun).is_err());
         let preempt = fence.begin_preempt(1);
-        // In between either may be.
+        // In between, both results are possible.
         assert!(fence.check_done(ONE, begun).is_ok() && fence.check_refused(ONE, begun).is_ok());
         assert_eq!(fence.done(preempt), Some(1));
         assert!(fence.check_done(ONE, begun).is_ok(), "it may have been done before");
@@ -249,7 +251,7 @@ mod tests {
 
     #[test]
     fn registration_and_preemption_that_met_leave_nothing_sure() {
-        // Whichever ended first.
+        // Whichever of them ended first.
         for register_ends_first in [true, false] {
             let mut fence = cluster();
             let preempt = fence.begin_preempt(1);

@@ -1,4 +1,5 @@
-//! Measures a load in virtual time: hosts with processors and ports, a server, a volume. The same seed gives the same figures.
+//! Measures a load in virtual time: hosts with processors and ports, a server, a volume. The same seed gives the same
+//! results.
 
 mod paths;
 
@@ -31,80 +32,80 @@ use crate::{
 };
 use paths::{Lead, Reach};
 
-/// In virtual time: how long connections may take to stand, and then I/Os to end.
+/// Maximum virtual time for connections to open, and later for I/Os to end.
 const PHASE_TIME_MAX: Duration = Duration::from_secs(60);
-/// What a volume holds from the beginning.
+/// The initial contents of a volume.
 const FILL: Stamp = Stamp { run: 0, writer: 0, sequence: 0 };
-/// From the decision to begin to the beginning.
+/// Delay between the call of `begin` and the start of the run.
 const BEGIN_AFTER: Duration = Duration::from_millis(1);
-/// Of a window, that are told one by one.
+/// Number of parts of a window that are reported separately.
 const PARTS: u32 = 10;
-/// When the world began, where a protocol asks: an afternoon in November 2026.
+/// Wall-clock time at which the world starts, for protocols that need it: an afternoon in November 2026.
 pub const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
 
-/// One side's machines.
+/// The machines of one side.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Of each machine.
+    /// Cores of each machine.
     pub cores: usize,
-    /// What its threads cost, and each I/O besides.
+    /// Costs of its threads, and of each I/O in addition.
     pub costs: Costs,
     pub io_ns: u64,
 }
 
-/// What is simulated.
+/// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct Lab {
     pub protocol: Protocol,
-    /// Of every machine's port.
+    /// The link of every machine's port.
     pub link: Link,
     pub initiator: Site,
     pub target: Site,
     pub target_threads: usize,
-    /// Machines with a load, loads on each, threads of each load.
+    /// Machines with a load; further down, the loads per machine and the threads per load.
     pub machines: u32,
     pub paths: Paths,
-    /// Of each machine, at each of its paths that are used at a time.
+    /// Queue depths of each machine, on each of its paths that are used at the same time.
     pub queues: Depths,
     pub loads: u32,
     pub threads: u32,
     pub size_bytes: u64,
-    /// Blocks hold the data pattern from the beginning.
+    /// Whether the blocks initially hold the data pattern.
     pub filled: bool,
     pub delay_ns: u64,
     pub burn_ns: u64,
-    /// None: memory, which takes no time.
+    /// `None`: memory, which takes no time.
     pub media: Option<Media>,
     pub seed: u64,
 }
 
-/// What came of it.
+/// The results of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
-    /// Of all loads together.
+    /// Measurements of all loads together.
     pub measured: Measured,
-    /// When the window began.
+    /// Start of the window.
     pub start: Instant,
-    /// What each machine did in the window.
+    /// Usage of each machine with a load in the window.
     pub initiators: Vec<Usage>,
-    /// The same of each controller that is there.
+    /// The same for each controller that is present.
     pub targets: Vec<Usage>,
-    /// What all machines of a side did in each part of the window, one after another.
+    /// Usage of all machines of a side in consecutive parts of the window.
     pub parts: Vec<WindowPart>,
-    /// Time of the media's servers, added up; none of memory.
+    /// Busy time of the media's servers together; `None` for memory.
     pub media_ns: Option<u64>,
-    /// What went by the trunks of all fabrics in the window, to the targets and back; none where there is no trunk.
+    /// Usage of the trunks of all fabrics in the window, to the targets and back; `None` without a trunk.
     pub trunks: Option<[LaneUse; 2]>,
-    /// Of all machines together, in the window; none where queues have no end.
+    /// Usage of the queues of all machines together in the window; `None` if they are unlimited.
     pub queues: Option<QueuesUsed>,
     pub geometry: Geometry,
     pub facts: Facts,
-    /// Equal for equal runs.
+    /// Equal for identical runs.
     pub trace: u64,
     pub events: u64,
 }
 
-/// What was done in a part of the window.
+/// Work in a part of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowPart {
     /// From the window's start.
@@ -112,31 +113,31 @@ pub struct WindowPart {
     pub duration: Duration,
     pub initiators: Work,
     pub targets: Work,
-    /// I/Os completed.
+    /// Completed I/Os.
     pub ios: u64,
 }
 
-/// What one machine and its ports did.
+/// Usage of one machine and its ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub work: Work,
-    /// By all its ports together.
+    /// Of all its ports together.
     pub carried: Carried,
-    /// How long the busiest of its ports was busy, in the direction that was busier.
+    /// Busy time of its busiest port, in that port's busier direction.
     pub busiest_port_ns: u64,
-    /// Of a controller, bytes that it forwarded, both ways, and how long it sent over the interconnect.
+    /// For a controller: bytes forwarded in both directions, and its sending time on the interconnect.
     pub forwarded_bytes: u64,
     pub interconnect_ns: u64,
 }
 
-/// How far a simulation is: the virtual time, and when it will be over.
+/// Progress of a simulation: the virtual time, and when it will end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub at: Instant,
     pub until: Instant,
 }
 
-/// What becomes of a path, by numbers that the world calls us by.
+/// Changes of a path, by the numbers that the world passes to its caller.
 #[derive(Clone, Copy)]
 enum PathNews {
     Failed,
@@ -148,7 +149,7 @@ impl PathNews {
     const COUNT: u64 = 3;
 }
 
-/// How many events go by until it is said how far a simulation is.
+/// Number of events between two progress reports.
 const TELL_EVERY: u32 = 4096;
 
 struct Running<'a, T> {
@@ -159,18 +160,18 @@ struct Running<'a, T> {
     disks: Vec<usize>,
     queues: Vec<HostQueue>,
     paths: &'a Paths,
-    /// One for each path, where there are switches.
+    /// One per path, if there are switches.
     fabrics: Vec<usize>,
     until: Instant,
     steps: u32,
     tell: T,
 }
 
-/// What was done so far.
+/// Usage so far.
 struct Used {
-    /// By the controllers and then by all other machines, and by the ports of each.
+    /// Of the controllers and then of all other machines, and of the ports of each.
     places: Vec<(Work, Vec<Carried>)>,
-    /// Of each controller, bytes forwarded and time of its interconnect.
+    /// Of each controller: bytes forwarded and time of its interconnect.
     forwarded: Vec<(u64, u64)>,
     media_ns: u64,
     trunks: Option<[LaneUse; 2]>,
@@ -182,15 +183,15 @@ struct Used {
 struct Place {
     machine: usize,
     ports: Vec<usize>,
-    /// Of a controller: its port of the interconnect, and what it forwards by.
+    /// For a controller: its port of the interconnect, and its forwarder.
     partner: Option<(usize, u32)>,
 }
 
-/// A controller that is there: what it serves, and how it is numbered among those.
+/// A controller that is present: its server, and its number among those present.
 struct Controller {
     server: Exporter,
     place: usize,
-    /// Whose volumes they are, in the order of its endpoints.
+    /// The owners of its volumes, in the order of its endpoints.
     volumes: Vec<u32>,
 }
 
@@ -202,8 +203,8 @@ impl Controller {
 }
 
 impl Lab {
-    /// Runs a load of `workers` connections on every load of every machine. `adapt` says how they connect; `tell` hears now and
-    /// then how far it is.
+    /// Runs a load of `workers` connections on every load of every machine. `adapt` adjusts how they connect; `tell` is
+    /// called occasionally with the progress.
     pub fn run(
         &self,
         run: &RunConfig,
@@ -216,7 +217,7 @@ impl Lab {
         running.measure(run)
     }
 
-    /// Loads of this lab together.
+    /// Total number of loads in this lab.
     #[must_use]
     pub fn loads(&self) -> u32 {
         self.machines * self.loads
@@ -284,7 +285,7 @@ impl Lab {
                     own_workers,
                     working_set_bytes,
                     working_set_offset_bytes: 0,
-                    // Whether data can be reduced changes nothing in virtual time.
+                    // Reducible data make no difference in virtual time.
                     reduction: Reduction::default(),
                     run: self.seed | 1,
                 };
@@ -305,7 +306,7 @@ impl Lab {
         Ok(running)
     }
 
-    /// Its ports are of one fabric after the other.
+    /// The ports use the fabrics in turn.
     fn add_place<T>(&self, running: &mut Running<'_, T>, cores: usize, ports: u32, edge: Edge) -> Place {
         let world = &mut running.world;
         let ports: Vec<_> = (0..ports.max(1)).map(|_| world.add_link(self.link.clone())).collect();
@@ -315,7 +316,8 @@ impl Lab {
         Place { machine: world.add_machine(cores), ports, partner: None }
     }
 
-    /// A server with its volume, on a machine of its own; after a takeover with its partner's too, or nothing where it is gone.
+    /// A server with its volume, on a machine of its own. After a takeover it also has its partner's volume; the lost
+    /// controller gives `None`.
     fn add_controller<T>(&self, running: &mut Running<'_, T>, number: u32) -> Option<Controller> {
         if self.paths.takeover == Some(number) {
             return None;
@@ -353,7 +355,7 @@ impl Lab {
         Some(Controller { server, place: running.targets.len() - 1, volumes })
     }
 
-    /// Of one controller, on its media.
+    /// The volume of one controller, on its media.
     fn volume(&self, world: &mut World, number: u32) -> Volume {
         let seed = self.seed ^ u64::from(number) << 32;
         let disk = self.media.as_ref().map(|media| {
@@ -369,7 +371,7 @@ impl Lab {
         Volume { size_bytes: self.size_bytes, store, delay_ns: self.delay_ns, burn_ns }
     }
 
-    /// An interconnect for each pair of controllers, where anything goes by it.
+    /// Adds an interconnect for each pair of controllers, if any path uses it.
     fn join_partners<T>(&self, running: &mut Running<'_, T>, controllers: &[Option<Controller>]) {
         if self.paths.to == Towards::Owner {
             return;
@@ -474,7 +476,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         })
     }
 
-    /// What the controllers and all other machines have done so far, each side together, and the I/Os so far.
+    /// Work so far of the controllers together and of all other machines together, and the I/Os so far.
     fn sides(&self, used: &Used) -> (Work, Work, u64) {
         let (targets, initiators) = used.places.split_at(self.targets.len());
         let sum = |side: &[(Work, Vec<Carried>)]| side.iter().fold(Work::default(), |sum, (work, _)| sum.and(*work));
@@ -482,7 +484,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         (sum(targets), sum(initiators), ios)
     }
 
-    /// What was done since `sides`, which become those of now.
+    /// Work since `sides`, which is then updated.
     fn part(&self, sides: &mut (Work, Work, u64), used: &Used) -> WindowPart {
         let now = self.sides(used);
         let before = std::mem::replace(sides, now);
@@ -494,7 +496,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         }
     }
 
-    /// When all before `at` has happened.
+    /// Usage when all events before `at` have happened.
     fn used_at(&mut self, at: Instant) -> Used {
         while self.world.next_at().is_some_and(|next| next < at) {
             self.step();
@@ -544,12 +546,12 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         }
     }
 
-    /// Until it is so of all loads. A load that failed says why.
+    /// Runs until `done` is true for all loads. Returns the failure of a load that failed.
     fn go_on(&mut self, limit: Instant, what: &str, done: fn(&LoadNode) -> bool) -> Result<(), Failure> {
         let mut left: Vec<_> = self.loads.iter().map(|(_, load)| Rc::clone(load)).collect();
         let mut steps = 0_u32;
         loop {
-            // Asked now and then: there may be many.
+            // Checked only occasionally, because there may be many loads.
             if steps.is_multiple_of(64) {
                 left.retain(|load| !done(&load.borrow()));
                 let failed = left.iter().find_map(|load| match load.borrow().outcome() {

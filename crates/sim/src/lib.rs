@@ -1,7 +1,9 @@
-//! The nodes that run on sockets, in virtual time: one thread, one seed, no clock; a run is the same to the bit on any machine.
+//! Runs the nodes that run on sockets in virtual time: one thread, one seed, no clock. A run is identical to the bit on
+//! any machine.
 //!
-//! [`World`] is the driver: links, connections, disks and time. [`trial`] lets clients, a server and faults meet in it, with checkers
-//! that know nothing of the code under test. [`lab`] measures: processors, ports and media cost time. README.md tells what is modelled.
+//! [`World`] is the driver: links, connections, disks and time. [`trial`] runs clients and a server with faults in it,
+//! and checks them independently of the code under test. [`lab`] measures: processors, ports and media cost time.
+//! README.md describes what is modelled.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,4 +1,5 @@
-//! Links and the connections over them: TCP as what it looks like from above, two reliable streams of bytes in pieces of any size.
+//! Links, and connections over them: TCP as its user sees it, two reliable streams of bytes that arrive in pieces of
+//! any size.
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
@@ -7,37 +8,39 @@ use iotax_proto::{Instant, fc::frame};
 
 use crate::{piece::Piece, tcp::Tcp};
 
-/// What a host sends through. What several connections send leaves in turn.
+/// The link of a host's port. Sends of several connections leave in turn.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// From one end to the other.
+    /// Propagation delay from one end to the other.
     pub latency: Duration,
-    /// `None`: without end.
+    /// `None`: unlimited.
     pub rate_bytes_per_s: Option<u64>,
-    /// Bytes of a connection that are on their way at most, in one direction.
+    /// Maximum bytes of a connection in flight in one direction.
     pub window_bytes: usize,
-    /// Bytes that arrive at once at most.
+    /// Maximum bytes that arrive at once.
     pub piece_bytes: usize,
-    /// Pieces are of any size up to that, as drawn.
+    /// Pieces have random sizes up to that maximum.
     pub splits: bool,
-    /// Of a port: what is sent goes in frames, and what several hosts send to it comes in turn. `None`: bytes take what they are,
-    /// and nothing waits to be received.
+    /// For a port: sends are divided into frames, and sends of several hosts to it arrive one after another. `None`:
+    /// there is no framing overhead, and nothing waits to be received.
     pub frames: Option<Frames>,
-    /// Buffer-to-buffer credits of a Fibre Channel port (FC-FS-5): frames that it may have sent whose buffers the other end has not
-    /// given back. `None`: as many as it wants.
+    /// Buffer-to-buffer credits of a Fibre Channel port (FC-FS-5): maximum number of frames sent whose buffers the
+    /// other end has not returned. `None`: unlimited.
     pub credits: Option<u32>,
-    /// Interrupt coalescing: a thread whose work takes time hears of what arrives so long after the first of it, all at once.
+    /// Interrupt coalescing: a thread whose work takes time handles all arrivals together, this long after the first of
+    /// them.
     pub coalesce: Duration,
-    /// Of Ethernet, what is lost on its way; then connections have TCP's windows and send it again. `None`: nothing, ever.
+    /// For Ethernet, what is lost in flight. Connections then have TCP's windows and retransmit. `None`: nothing is
+    /// lost.
     pub loss: Option<Loss>,
 }
 
-/// What a port of Ethernet loses.
+/// What an Ethernet port loses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// Of a million segments, so many, as drawn.
+    /// Number of segments lost at random, per million.
     pub per_million: u32,
-    /// What waits in front of the port for those before it at most; segments beyond it. `None`: without end.
+    /// Size of the buffer in front of the port; segments beyond it are lost. `None`: unlimited.
     pub buffer_bytes: Option<u64>,
 }
 
@@ -63,12 +66,12 @@ const HEADER_BYTES: u32 = 52;
 const FRAME_BYTES: u32 = 38;
 
 impl Link {
-    /// How many bytes that are sent at once take, with their headers.
+    /// Bytes on the wire of a single send, including headers.
     pub(crate) fn wire_bytes(&self, bytes: usize) -> u64 {
         bytes as u64 + self.frames.map_or(0, |frames| frames.of(bytes) * u64::from(frames.around_bytes))
     }
 
-    /// How long they take to be sent.
+    /// Transmission time of a single send.
     pub(crate) fn takes_ns(&self, bytes: usize) -> u64 {
         let Some(rate) = self.rate_bytes_per_s else { return 0 };
         let byte_ns = u128::from(self.wire_bytes(bytes)) * 1_000_000_000;
@@ -76,31 +79,31 @@ impl Link {
     }
 }
 
-/// Of IEEE 802.1Q.
+/// Tag of IEEE 802.1Q.
 const TAG_BYTES: u32 = 4;
 
-/// How bytes that are sent at once lie in frames.
+/// How the bytes of a send are divided into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frames {
-    /// Of a connection's stream, in a full frame.
+    /// Bytes of a connection's stream in a full frame.
     stream_bytes: u32,
-    /// Of each frame, besides.
+    /// Additional bytes of each frame.
     around_bytes: u32,
 }
 
 impl Frames {
-    /// Fibre Channel's, in the encapsulation of RFC 3643 that the stream carries: its 28 bytes stand for the six words of primitive
-    /// signals that FC-FS-5 has between frames, and for what the delimiters are longer by.
+    /// Fibre Channel frames in the encapsulation of RFC 3643 that the stream carries. Its 28 bytes stand for the six
+    /// words of primitive signals between frames (FC-FS-5), and for the difference in length of the delimiters.
     pub const FIBRE_CHANNEL: Self =
         Self { stream_bytes: (frame::BEFORE_DATA + frame::DATA_LEN_MAX + frame::BEHIND_DATA) as u32, around_bytes: 0 };
 
-    /// Segments of TCP over Ethernet, each with its headers.
+    /// TCP segments over Ethernet, each with its headers.
     #[must_use]
     pub fn ethernet(mtu_bytes: u32) -> Self {
         Self { stream_bytes: mtu_bytes.saturating_sub(HEADER_BYTES).max(1), around_bytes: HEADER_BYTES + FRAME_BYTES }
     }
 
-    /// The same, each with the tag of a VLAN (IEEE 802.1Q).
+    /// The same, each with a VLAN tag (IEEE 802.1Q).
     #[must_use]
     pub fn tagged(self) -> Self {
         Self { around_bytes: self.around_bytes + TAG_BYTES, ..self }
@@ -115,26 +118,26 @@ impl Frames {
         self.stream_bytes as usize
     }
 
-    /// How many bytes that are sent at once take.
+    /// Number of frames of a single send.
     pub(crate) fn of(self, bytes: usize) -> u64 {
         (bytes as u64).div_ceil(u64::from(self.stream_bytes))
     }
 }
 
-/// How long a link was busy, in each direction.
+/// Busy times of a link, in each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     pub sent_ns: u64,
     pub received_ns: u64,
-    /// Idle with frames to send, for want of credits.
+    /// Time with frames to send but without credits.
     pub credits_ns: u64,
-    /// Segments that it sent and that were lost; and how often a connection waited for its timeout to know that.
+    /// Lost segments that it had sent, and how often a connection waited for its timeout to detect a loss.
     pub lost: u64,
     pub timeouts: u64,
 }
 
 impl Carried {
-    /// Of two links together.
+    /// The sum of two links.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -162,13 +165,13 @@ impl Carried {
 pub(crate) struct Nic {
     pub(crate) link: Link,
     pub(crate) carried: Carried,
-    /// When what it has been given will have left.
+    /// When all that it was given will have been sent.
     free_at: Instant,
-    /// When what others sent to it will have come.
+    /// When all that others sent to it will have arrived.
     received_at: Instant,
-    /// When the buffers of frames that it sent come back, at most as many as it has credits.
+    /// When the buffers of frames that it sent are returned; at most as many as it has credits.
     buffers_back: VecDeque<Instant>,
-    /// Nothing goes by it; its hosts know that from `known_at` on, and then use another.
+    /// The port is down. Its hosts know this from `known_at` on, and then use another.
     pub(crate) is_down: bool,
     pub(crate) known_at: Instant,
     pub(crate) is_avoided: bool,
@@ -188,7 +191,7 @@ impl Nic {
         }
     }
 
-    /// When all that it was given is sent; when all that was sent to it is received.
+    /// When all that it was given will have been sent.
     pub(crate) fn sent_at(&self) -> Instant {
         self.free_at
     }
@@ -197,7 +200,7 @@ impl Nic {
         self.received_at
     }
 
-    /// When bytes given now arrive at another port: a frame at a time where credits are counted.
+    /// When bytes given now arrive at another port; frame by frame if credits are counted.
     pub(crate) fn send_to(&mut self, far: &mut Self, now: Instant, bytes: usize) -> Instant {
         let (Some(credits), Some(frames)) = (self.link.credits, self.link.frames) else {
             let arrives = self.send(now, bytes);
@@ -239,7 +242,7 @@ impl Nic {
         self.free_at + self.link.latency
     }
 
-    /// Of bytes that would be there at a time, how many find no room, the last of them.
+    /// How many of the bytes that would arrive at `at` find no room; these are the last of them.
     pub(crate) fn overflow(&self, at: Instant, bytes: usize) -> usize {
         let buffer = self.link.loss.and_then(|loss| loss.buffer_bytes);
         let (Some(buffer), Some(rate)) = (buffer, self.link.rate_bytes_per_s) else { return 0 };
@@ -248,7 +251,7 @@ impl Nic {
         bytes.min(waits_bytes.saturating_sub(buffer) as usize)
     }
 
-    /// When bytes that would be there at a time all are, behind what others sent.
+    /// When all of the bytes that would arrive at `at` are received, behind those of other senders.
     pub(crate) fn receive(&mut self, at: Instant, bytes: usize) -> Instant {
         if self.link.frames.is_none() {
             return at;
@@ -265,7 +268,7 @@ impl Nic {
     }
 }
 
-/// Names a connection for as long as either end has it, and no other after that.
+/// Identifies a connection as long as either end has it; never reused for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PipeId {
     pub(crate) slot: u32,
@@ -290,27 +293,28 @@ impl Side {
 
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// Which of its host's connects it is.
+    /// Number of this connect among those of its host.
     pub(crate) connect: u64,
-    /// The ports that it goes by; none: those of its hosts.
+    /// The ports that it uses; empty: those of its hosts.
     pub(crate) ways: Rc<Ways>,
     pub(crate) ends: [End; 2],
-    /// From the end of the same number to the other.
+    /// From the end with the same index to the other.
     pub(crate) flows: [Flow; 2],
 }
 
-/// By which of several ways bytes go, a send at a time; never by one that is known to have failed, while there is another.
+/// How a connection chooses among several ways for each send. A way that is known to have failed is not used while
+/// there is another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// By the first.
+    /// The first way.
     #[default]
     First,
-    /// By each in turn.
+    /// Each way in turn.
     InTurn,
-    /// By the one that is idle first.
+    /// The way that will be idle first.
     Shortest,
-    /// By each for [`LONG_TURN`] sends of the end that connects, and answers by the same: of ways that are not equally fast, what goes by
-    /// one seldom waits for what went by another before it. Connections begin with one after the other.
+    /// Each way for [`LONG_TURN`] sends of the connecting end, and replies by the same way. If ways differ in speed,
+    /// data on one way rarely wait for earlier data on another. Connections start with different ways in turn.
     InLongTurns,
 }
 
@@ -318,20 +322,20 @@ pub enum Choice {
 pub(crate) struct Ways {
     pub(crate) all: Vec<Way>,
     pub(crate) choice: Choice,
-    /// Any of them is by a forwarder.
+    /// Whether any of them leads through a forwarder.
     pub(crate) forwards: bool,
 }
 
-/// As many I/Os as the round-robin policy of a widespread hypervisor sends by one path before the next, unless it is told otherwise
+/// Default number of I/Os that the round-robin policy of a widespread hypervisor sends on one path before the next
 /// (VMware knowledge base 2069356).
 pub(crate) const LONG_TURN: usize = 1000;
 
-/// From a port of the end that connects to one of the other.
+/// A way from a port of the connecting end to a port of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub near: usize,
     pub far: usize,
-    /// The forwarder whose port `far` is, where that is not of the other end itself.
+    /// The forwarder that has the port `far`, if that port is not of the other end itself.
     pub by: Option<u32>,
 }
 
@@ -346,7 +350,7 @@ pub(crate) struct End {
 pub(crate) enum EndState {
     Connecting,
     Open,
-    /// Its node asked for the end; what still comes is thrown away.
+    /// Its node has requested the close; bytes that still arrive are discarded.
     Closing,
     Gone,
 }
@@ -355,38 +359,38 @@ pub(crate) enum EndState {
 pub(crate) struct Flow {
     pub(crate) packets: VecDeque<Packet>,
     pub(crate) in_flight_bytes: usize,
-    /// Of the stream, so far.
+    /// Bytes of the stream sent so far.
     pub(crate) sent_bytes: u64,
-    /// The way that comes after the one that was used last.
+    /// Number of the next send, which determines its way.
     pub(crate) sends: usize,
-    /// When the last of what was sent arrives: nothing overtakes it by another way.
+    /// When the last bytes sent arrive: bytes on another way do not overtake them.
     pub(crate) arrives: Instant,
-    /// Nothing arrives before.
+    /// Nothing arrives before this.
     pub(crate) stalled_until: Instant,
-    /// The node said that it has bytes, and its queue was not found empty since.
+    /// The node reported bytes to send, and its queue has not been found empty since.
     pub(crate) dirty: bool,
-    /// What is sent from now on goes nowhere.
+    /// Anything sent from now on is lost.
     pub(crate) cut: bool,
-    /// Packets that arrived and that the receiver does not want yet.
+    /// Packets that arrived and that the receiver does not accept yet.
     pub(crate) refused: u32,
-    /// Where segments may be lost.
+    /// If segments may be lost.
     pub(crate) tcp: Option<Box<Tcp>>,
 }
 
-/// Bytes, or, without any, the end of the stream.
+/// Bytes of a stream; without any, the end of the stream.
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub(crate) bytes: Piece,
-    /// The port of the end that connects that it goes by.
+    /// The port of the connecting end that it uses.
     pub(crate) by: Option<usize>,
-    /// It is to be sent again, by another.
+    /// It must be sent again by another port.
     pub(crate) is_lost: bool,
-    /// Where it ends in the stream, and when all of it is there; never, while a part is lost or in a fabric.
+    /// Its end in the stream, and when all of it has arrived; `NEVER` while a part is lost or in a fabric.
     pub(crate) end: u64,
     pub(crate) due: Instant,
-    /// An event brings it, or came while something before it was lost.
+    /// An event delivers it, or came while earlier bytes were missing.
     pub(crate) is_awaited: bool,
-    /// The forwarder over whose interconnect it comes to who serves it.
+    /// The forwarder over whose interconnect it reaches the serving controller.
     pub(crate) crossed: Option<u32>,
 }
 
@@ -395,13 +399,13 @@ impl Packet {
         Self { bytes, by: None, is_lost: false, end, due: Instant(0), is_awaited: true, crossed: None }
     }
 
-    /// It is there when its fabric says so.
+    /// A packet whose arrival its fabric determines.
     pub(crate) fn through_fabric(bytes: Piece, end: u64) -> Self {
         Self { due: NEVER, is_awaited: false, ..Self::new(bytes, end) }
     }
 }
 
-/// Of a packet that a part of was lost, or that is in a fabric.
+/// Due time of a packet of which a part was lost, or that is in a fabric.
 pub(crate) const NEVER: Instant = Instant(u64::MAX);
 
 impl Pipe {

@@ -16,14 +16,15 @@ use crate::{
     world::{HostId, World},
 };
 
-/// How an initiator of its own reaches a server of the world. `instance` tells loads apart.
+/// Configuration of an initiator that connects to a server of the world. `instance` distinguishes loads.
 pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<ConnectionConfig, Failure> {
     let server = endpoint.unit.host().and_then(|host| host.parse().ok());
     let server: IpAddr = server.ok_or_else(|| Failure::usage("a host of the world is named by address", "endpoint"))?;
     Ok(ConnectionConfig::new(server, instance, Randomness::new([5; 32])))
 }
 
-/// Puts a load on a host of its own: connected by these ways as soon as the world goes on, started by `LoadNode::begin`.
+/// Adds a load on a host of its own. It connects by these ways as soon as the world runs, and is started by
+/// `LoadNode::begin`.
 pub fn add_load(
     world: &mut World,
     link: usize,

@@ -1,10 +1,10 @@
-//! What a trial is made of, drawn from its seed, and how it is written down so that it can be run again.
+//! The parameters of a trial: drawn from its seed, and written down so that it can be run again.
 
 use std::{fmt, str::FromStr};
 
 use iotax_node::{seeded::SeededRng, server::Protocol};
 
-/// What goes wrong during the safety phase. README.md says of each what it does.
+/// The faults of the safety phase; README.md describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     Split,
@@ -42,20 +42,21 @@ impl Fault {
         (Self::PathFlap, "path-flap"),
         (Self::Starve, "starve"),
     ];
-    /// Those that there were first: what is drawn of others comes behind, so that a seed stays the world that it was.
+    /// Faults that existed first. Later ones are drawn after them, so that a seed still gives the same world.
     const FIRST: usize = 12;
 }
 
-/// A bug put between the code under test and the world, which the checkers must find.
+/// A bug inserted between the code under test and the world, which the checkers must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// Flushes that never reach the disk.
     DroppedFlush,
-    /// Reads that get each other's answer.
+    /// Reads that get each other's data.
     WrongTag,
-    /// Calls sent again that the server does not know: as another call, in another session where there are any.
+    /// Resent calls that the server does not recognize: they are sent as new calls, in a new session if the protocol
+    /// has sessions.
     ForgottenCall,
-    /// Clients that preempted another take it for done, and never asked for it: the other's reservation is as it was.
+    /// Clients consider a preemption done that they never sent: the other client's reservation is unchanged.
     StaleReservation,
 }
 
@@ -77,7 +78,7 @@ pub const PROTOCOLS: [(Protocol, &str); 6] = [
     (Protocol::Nfs41, "nfs4.1"),
 ];
 
-/// Over which files have names, and no reservations.
+/// Whether a protocol is one of files, with names and without reservations.
 pub(crate) fn is_of_files(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::Nfs3 | Protocol::Nfs41)
 }
@@ -87,25 +88,25 @@ pub struct Options {
     pub protocol: Protocol,
     pub seed: u64,
     pub faults: Vec<Fault>,
-    /// Clients, connections of each that carry I/O, and commands on each of these at a time.
+    /// Number of clients, I/O connections of each, and concurrent commands on each connection.
     pub agents: u32,
     pub workers: u32,
     pub depth: u32,
-    /// Of the server.
+    /// Threads of the server.
     pub threads: u32,
-    /// What the volume's disk addresses by; 0: the volume is memory.
+    /// Block size of the volume's disk; 0: the volume is memory.
     pub block_size: u32,
-    /// Besides, a client that makes, renames and removes names (NFS).
+    /// Adds a client that creates, renames and removes names (NFS).
     pub names: bool,
     /// Clients register at the unit, hold its reservation and preempt each other (SCSI and NVMe).
     pub reserves: bool,
-    /// Commands of the safety phase.
+    /// Number of commands in the safety phase.
     pub commands: u64,
     pub canary: Option<Canary>,
 }
 
 impl Options {
-    /// A world of a seed: each fault in some of them, so that a few meet.
+    /// Draws a world from a seed. Each world has some of the faults, so that a few occur together.
     pub fn draw(protocol: Protocol, seed: u64) -> Self {
         let mut random = SeededRng::new(seed, "options", protocol as u64);
         let share = random.below(4) + 1;
@@ -147,7 +148,7 @@ fn name<T: PartialEq + Copy>(of: T, names: &[(T, &'static str)]) -> &'static str
     names.iter().find(|(each, _)| *each == of).map_or("unknown", |(_, name)| name)
 }
 
-/// One of `PROTOCOLS`, or which there are.
+/// One of `PROTOCOLS`, or an error that lists them.
 pub fn protocol_named(text: &str) -> Result<Protocol, String> {
     named(text, &PROTOCOLS)
 }
@@ -169,7 +170,7 @@ impl fmt::Display for Options {
     }
 }
 
-/// As it is displayed; what is left out is as the seed draws it.
+/// Parses the displayed form; missing options are drawn from the seed.
 impl FromStr for Options {
     type Err = String;
 

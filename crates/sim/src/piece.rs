@@ -1,18 +1,18 @@
-//! Bytes on their way, in memory that goes from one packet to the next.
+//! Bytes in flight, in memory that is reused from packet to packet.
 
 use std::rc::Rc;
 
 use iotax_proto::{Payload, Region, Transmit, wire::Chunk};
 
-/// A longer one comes from memory of its own, so that requests stay short while answers are long.
+/// Longer pieces use memory of their own, so that the memory of requests stays short while that of replies is long.
 const SHORT_BYTES: usize = 512;
 
-/// Bytes that were sent at once. Its memory is as long as it ever was, so that what is written over need not be cleared.
+/// The bytes of one send. Its memory keeps its maximum length, so that it need not be cleared before it is overwritten.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     memory: Vec<u8>,
     held: usize,
-    /// What stays where it is until it arrives, each behind so many of the bytes held.
+    /// Payloads that stay where they are until arrival, each with its position in the held bytes.
     named: Vec<(usize, Payload)>,
     len: usize,
 }
@@ -22,7 +22,7 @@ impl Piece {
         self.len
     }
 
-    /// All of it. What is only named is read now, together with the rest into `whole`.
+    /// All bytes. Payloads that are only referenced are read now and copied with the rest into `whole`.
     pub(crate) fn bytes<'a>(&'a self, whole: &'a mut Vec<u8>) -> &'a [u8] {
         if self.named.is_empty() {
             return &self.memory[..self.held];
@@ -52,7 +52,7 @@ impl Piece {
         self.named.clear();
     }
 
-    /// Takes bytes off the front of a queue. Those of a region in `stay` are named, all others copied.
+    /// Takes bytes off the front of a queue. Bytes of a region in `stay` are referenced, all others are copied.
     fn take_front(&mut self, transmit: &mut Transmit, count: usize, stay: &[Rc<dyn Region>]) {
         (self.held, self.len) = (0, 0);
         for chunk in transmit.chunks() {
@@ -89,7 +89,7 @@ impl Piece {
     }
 }
 
-/// Pieces that nobody needs now; the last one first, which caches still hold.
+/// Unused pieces. The last one is reused first, because caches still hold it.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     short: Vec<Piece>,

@@ -1,28 +1,30 @@
-//! What each sector of a volume may hold, by what clients were told: a register for each, which knows of crashes.
+//! The permitted contents of each sector of a volume, derived from the replies to clients, with crashes taken into
+//! account.
 //!
-//! A write has three instants: started, settled (answered, or sure to change nothing more), and, after a flush that began later, durable.
-//! A value may be read unless a write that was acknowledged began after the value's own write was settled. After a crash without
-//! power it may be there again, unless such a write was durable.
+//! A write has three instants: started, settled (answered, or certain to change nothing more) and, after a flush that
+//! began later, durable. A value may be read unless an acknowledged write began after the value's own write was
+//! settled. After a crash with power loss it may reappear, unless such a later write was durable.
 
 use std::collections::BTreeMap;
 
 use crate::disk::SECTOR;
 
-/// Names a write, or zeros. No two writes have the same.
+/// Identifies a write, or zeros. All writes have different values.
 pub(crate) type Value = u64;
 pub(crate) const ZEROS: Value = 0;
 
-/// Who may still do what was lost: a host's connect, by its number.
+/// Identifies the connection of lost commands: a host, and the number of its connect.
 pub(crate) type HostConnection = (usize, u64);
 
 #[derive(Debug)]
 pub(crate) struct Register {
-    /// Writes take effect byte by byte: what is read or left in the midst of one may be a mixture.
+    /// Writes take effect byte by byte: a read during one, or after an incomplete one, may find a mixture.
     mixes: bool,
     sectors: Vec<Vec<Write>>,
-    /// Writes under way or lost, and the sectors that they are about.
+    /// Writes under way or lost, and their sectors.
     writes: BTreeMap<u64, Underway>,
-    /// Lost writes of hosts that were fenced: they do nothing unless their host is let in again before their connection is over.
+    /// Lost writes of hosts that were fenced. They do nothing, unless their host is admitted again before their
+    /// connection has ended.
     late: BTreeMap<u64, Underway>,
     reads: BTreeMap<u64, Reading>,
     flushes: BTreeMap<u64, u64>,
@@ -36,7 +38,7 @@ struct Write {
     begun: u64,
     settled: Option<u64>,
     acknowledged: bool,
-    /// One of several that a crash may have left.
+    /// One of several values that a crash may have left.
     is_remnant: bool,
 }
 
@@ -45,7 +47,7 @@ struct Underway {
     value: Value,
     first: usize,
     count: usize,
-    /// Whose it is once its connection is lost.
+    /// Its connection, once that is lost.
     lost: Option<HostConnection>,
 }
 
@@ -62,7 +64,7 @@ struct Reading {
     allowed: Vec<Vec<Value>>,
 }
 
-/// What is wrong with what was read.
+/// An error in the data that were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong(pub(crate) String);
 
@@ -84,7 +86,8 @@ impl Register {
         self.sectors.len()
     }
 
-    /// Whether a write under way, or one that was lost and may still be done, touches a range. `own` may: its new session has ended it.
+    /// Whether a write that is under way, or lost but possibly not done yet, touches a range. Lost writes of the host
+    /// `own` are ignored, because its new session has ended them.
     pub(crate) fn is_busy(&self, first: usize, count: usize, own: Option<usize>) -> bool {
         self.writes.values().any(|write| {
             let excused = write.lost.is_some_and(|(host, _)| Some(host) == own);
@@ -92,7 +95,7 @@ impl Register {
         })
     }
 
-    /// A write of `data` begins: zeros, or what `content` makes of its number, which it returns.
+    /// Begins a write of zeros, or of what `content` derives from the returned number.
     pub(crate) fn begin_write(&mut self, first: usize, count: usize, zeros: bool) -> u64 {
         let id = self.next();
         self.begin(id, id, Underway { value: if zeros { ZEROS } else { id }, first, count, lost: None });
@@ -103,19 +106,19 @@ impl Register {
         self.settle(id, true);
     }
 
-    /// The server said that it failed: any of it may have been done, and no more will be.
+    /// The server reported a failure: any part of the write may have been done, and no more will be.
     pub(crate) fn write_failed(&mut self, id: u64) {
         self.settle(id, false);
     }
 
-    /// Nobody knows: it may still be done for as long as the server has that connection.
+    /// The write was lost with its connection: it may still be done as long as the server has that connection.
     pub(crate) fn write_lost(&mut self, id: u64, connection: HostConnection) {
         if let Some(write) = self.writes.get_mut(&id) {
             write.lost = Some(connection);
         }
     }
 
-    /// What was lost with a connection changes nothing more.
+    /// Writes that were lost with a connection change nothing more.
     pub(crate) fn connection_is_over(&mut self, connection: HostConnection) {
         let over: Vec<u64> =
             self.writes.iter().filter(|(_, write)| write.lost == Some(connection)).map(|(id, _)| *id).collect();
@@ -125,7 +128,7 @@ impl Register {
         self.late.retain(|_, write| write.lost != Some(connection));
     }
 
-    /// A host has a new session, which ended its earlier ones with all that was under way there; or each of its ports was fenced.
+    /// A host has a new session, which ended its earlier sessions and their commands; or each of its ports was fenced.
     pub(crate) fn host_is_new(&mut self, host: usize) {
         let connections: Vec<HostConnection> =
             self.writes.values().filter_map(|write| write.lost).filter(|connection| connection.0 == host).collect();
@@ -135,7 +138,8 @@ impl Register {
         self.late.retain(|_, write| !write.is_lost_of(host));
     }
 
-    /// A host was fenced, whatever its connections: what is still on its way there is refused for as long as that lasts.
+    /// A host was fenced, whatever its connections: its writes that are still in flight are refused as long as it is
+    /// fenced.
     pub(crate) fn host_is_fenced(&mut self, host: usize) {
         let lost = self.writes.iter().filter(|(_, write)| write.is_lost_of(host));
         for (id, write) in lost.map(|(id, write)| (*id, *write)).collect::<Vec<_>>() {
@@ -144,7 +148,7 @@ impl Register {
         }
     }
 
-    /// A host may be let in again: what is still on its way may come, as if it began now.
+    /// A host may be admitted again: its writes in flight may take effect, as if they began now.
     pub(crate) fn host_is_back(&mut self, host: usize) {
         let (back, away): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.late).into_iter().partition(|(_, write)| write.is_lost_of(host));
@@ -174,7 +178,7 @@ impl Register {
         self.flushes.remove(&id);
     }
 
-    /// The server is gone, and with the power what was in its cache alone may be.
+    /// The server crashed. With `power`, data that were only in its cache may be lost.
     pub(crate) fn crash(&mut self, power: bool) {
         self.flushes.clear();
         self.late.clear();
@@ -226,7 +230,7 @@ impl Register {
         Ok(())
     }
 
-    /// What a crash left was read: it will not be something else.
+    /// A value that a crash left was read, so the sector has no other value any more.
     fn learn(&mut self, index: usize, value: Value, begun: u64) {
         let sector = &mut self.sectors[index];
         if sector.iter().all(|write| write.is_remnant && write.begun < begun) {
@@ -267,14 +271,14 @@ impl Register {
     }
 }
 
-/// Values that a read which begins now may find.
+/// The values that a read may find if it begins now.
 fn readable(sector: &[Write]) -> Vec<Value> {
     let last = sector.iter().filter(|write| write.acknowledged).map(|write| write.begun).max().unwrap_or(0);
     let may_be_there = |write: &&Write| write.begun == last || write.settled.is_none_or(|at| at >= last);
     sector.iter().filter(may_be_there).map(|write| write.value).collect()
 }
 
-/// The bytes of a sector with a value.
+/// Writes the bytes of a sector with a value.
 pub(crate) fn content(value: Value, index: usize, into: &mut [u8]) {
     if value == ZEROS {
         return into.fill(0);
@@ -293,7 +297,7 @@ fn value_of(bytes: &[u8], index: usize) -> Option<Value> {
     (bytes.len() == SECTOR && (0_u64..).zip(bytes.chunks_exact(8)).all(is_right)).then_some(value)
 }
 
-/// Every byte is that of one of the values.
+/// Whether every byte is that of one of the values.
 fn is_mixture(bytes: &[u8], index: usize, values: &[Value]) -> bool {
     let mut left: Vec<bool> = vec![true; bytes.len()];
     let mut whole = [0; SECTOR];

@@ -1,4 +1,5 @@
-//! A server of a volume by one protocol, or of several at an address each, on one or several threads, which can crash and start again.
+//! A server of one volume, or of several at different addresses, over one protocol, on one or several threads. It can
+//! crash and restart.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,34 +21,34 @@ use iotax_proto::{HeapRegion, Region};
 
 use crate::world::{HostId, World};
 
-/// Where the server of most worlds is.
+/// Address of the server in most worlds.
 const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const PORT: u16 = 4000;
-/// Of all clients together; one address may have a quarter of them.
+/// For all clients together; one address may have a quarter of them.
 const CONNECTIONS_MAX: usize = 65_536;
 
-/// What a volume is made of.
+/// The storage of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     Memory,
-    /// A disk of the world, and what it addresses by, bytes.
+    /// A disk of the world, and its block size in bytes.
     Disk {
         disk: usize,
         block_size: u32,
     },
 }
 
-/// What a server serves.
+/// A volume of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Volume {
     pub size_bytes: u64,
     pub store: Store,
-    /// What each operation is made to wait, and what it costs in CPU, where a virtual processor counts it.
+    /// Added delay of each operation, and its added CPU time if a virtual processor counts it.
     pub delay_ns: u64,
     pub burn_ns: u64,
 }
 
-/// The description of a server, from which it is made anew after a crash.
+/// The description of a server, from which it is recreated after a crash.
 pub struct Exporter {
     exports: Vec<(SocketAddr, Volume)>,
     protocol: Protocol,
@@ -55,14 +56,14 @@ pub struct Exporter {
     nodes: Vec<Rc<RefCell<ServerNode>>>,
     server: Arc<Server>,
     wake_flag: Arc<AtomicBool>,
-    /// Of each volume of memory.
+    /// The memory of each memory volume.
     memories: Vec<Rc<dyn Region>>,
-    /// CPU time that each thread's volume was asked to spend, for a virtual processor to charge.
+    /// CPU time that each thread's volume requested, to be charged by a virtual processor.
     burnt_ns: Vec<Rc<Cell<u64>>>,
 }
 
 impl Exporter {
-    /// Puts a server on `threads` hosts that share a link.
+    /// Starts a server on `threads` hosts that share a link.
     pub fn start(
         world: &mut World,
         link: usize,
@@ -74,10 +75,10 @@ impl Exporter {
         Self::start_at(world, &[(ADDRESS, volume)], link, protocol, threads, started_unix_ns)
     }
 
-    /// The same of several volumes, each at an address of its own.
+    /// Starts a server of several volumes, each at an address of its own.
     ///
     /// # Panics
-    /// Without a volume.
+    /// If there are no volumes.
     pub fn start_at(
         world: &mut World,
         volumes: &[(IpAddr, Volume)],
@@ -117,20 +118,20 @@ impl Exporter {
         exporter
     }
 
-    /// Where it listens, for its first volume.
+    /// The address of its first volume.
     pub fn address(&self) -> SocketAddr {
         self.exports[0].0
     }
 
-    /// Of one of its volumes.
+    /// The endpoint of one of its volumes.
     ///
     /// # Panics
-    /// Where there is none of that number.
+    /// If there is no volume with that number.
     pub fn endpoint(&self, volume: usize) -> Endpoint {
         Endpoint::parse(&self.server.endpoint(volume)).expect("an endpoint that the server names")
     }
 
-    /// After its hosts crashed: begins anew, at another time of its clock.
+    /// Restarts the server after its hosts crashed, with another time of its clock.
     pub fn restart(&mut self, world: &mut World, started_unix_ns: u64) {
         self.server = server(&self.exports, self.protocol, started_unix_ns, &self.wake_flag);
         self.nodes = self.make_nodes(self.hosts.len());
@@ -143,12 +144,12 @@ impl Exporter {
         &self.nodes
     }
 
-    /// What its volumes of memory hold; of a disk's, nothing.
+    /// The contents of its memory volumes; empty for volumes on disks.
     pub fn memories(&self) -> &[Rc<dyn Region>] {
         &self.memories
     }
 
-    /// CPU time that a thread's volume was asked to spend so far.
+    /// CPU time that a thread's volume has requested so far.
     pub fn burnt_ns(&self, thread: usize) -> Rc<Cell<u64>> {
         Rc::clone(&self.burnt_ns[thread])
     }

@@ -1,8 +1,9 @@
-//! Switches between ports. Each direction of a link is a lane, by which frames go one after another: what comes to a switch waits
-//! there, whole, until the next lane takes it. Its buffer is given back to the lane that it came by once it has left by the next
-//! one (FC-FS-5, buffer-to-buffer flow control, hop by hop); where lanes have no credits, what finds no room in front of one is lost.
+//! Switches between ports. Each direction of a link is a lane that sends frames one after another. A frame that arrives
+//! at a switch waits there, complete, until the next lane takes it. When it has left by the next lane, its buffer is
+//! returned to the lane it came by (FC-FS-5, buffer-to-buffer flow control, hop by hop). If lanes have no credits, a
+//! frame that finds no room in front of one is lost.
 //!
-//! Knows no connection: it says when what it was given has come, and how much of it.
+//! This module knows no connections: it reports when, and how much of, what it was given has arrived.
 
 use std::{
     cmp::Reverse,
@@ -15,39 +16,39 @@ use slab::Slab;
 
 use crate::link::{Frames, Link, PipeId, Side, Way};
 
-/// What stands between the ports of a fabric.
+/// The switches between the ports of a fabric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Switches {
-    /// Each link goes from one port to another.
+    /// Each link connects one port to another.
     #[default]
     None,
-    /// All ports hang on it.
+    /// All ports are attached to one switch.
     One,
-    /// Initiators hang on one and targets on the other, with a trunk between them.
+    /// Initiators are attached to one switch and targets to the other, with a trunk between them.
     Two(Trunk),
 }
 
 /// The link between two switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trunk {
-    /// In each direction; `None`: that of the other links.
+    /// Rate in each direction; `None`: that of the other links.
     pub rate_bytes_per_s: Option<u64>,
     /// Buffer-to-buffer credits of each of its ends; `None`: those of the other links.
     pub credits: Option<u32>,
 }
 
-/// Which switch a port hangs on, where there are two.
+/// To which of two switches a port is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     Initiators,
     Targets,
 }
 
-/// What one direction of a link did.
+/// Usage of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneUse {
     pub busy_ns: u64,
-    /// Idle with frames to send, for want of credits.
+    /// Time with frames to send but without credits.
     pub credits_ns: u64,
     /// Segments that found no room in front of it.
     pub lost: u64,
@@ -63,7 +64,7 @@ impl LaneUse {
         }
     }
 
-    /// Of two together.
+    /// The sum of two lanes.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -74,16 +75,16 @@ impl LaneUse {
     }
 }
 
-/// Bytes of a connection that leave a port at once.
+/// Bytes of a connection that leave a port in one send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shipment {
     pub(crate) pipe: PipeId,
     pub(crate) side: Side,
-    /// Where they end in the stream.
+    /// Their end in the stream.
     pub(crate) end: u64,
-    /// None: the end of the stream, which takes no time and comes behind all before it.
+    /// 0 for the end of the stream, which takes no time and follows all earlier bytes.
     pub(crate) bytes: usize,
-    /// They were lost before, and are sent again.
+    /// They were lost before and are sent again.
     pub(crate) fills: bool,
     pub(crate) sent_at: Instant,
     /// The port that they leave.
@@ -91,24 +92,24 @@ pub(crate) struct Shipment {
     pub(crate) way: Way,
 }
 
-/// All of a shipment has come or is lost.
+/// All of a shipment has arrived or is lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shipped {
     pub(crate) shipment: Shipment,
     pub(crate) lost_bytes: usize,
     pub(crate) lost_segments: u64,
-    /// Segments that came and were sent after the first lost one.
+    /// Segments that arrived and were sent after the first lost one.
     pub(crate) behind: u32,
-    /// From one end to the other, with nothing in the way.
+    /// Propagation delay from end to end.
     pub(crate) latency: Duration,
 }
 
-/// What is to be told to the switches, and when.
+/// An event for the switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A shipment leaves its host.
     Leaves { shipment: u32 },
-    /// A frame is at the other end of a lane.
+    /// A frame arrives at the other end of a lane.
     Comes(Frame),
     /// A lane may send its next frame.
     Goes { lane: u32 },
@@ -118,15 +119,15 @@ pub(crate) enum Step {
 pub(crate) struct Frame {
     shipment: u32,
     bytes: u32,
-    /// Of its shipment.
+    /// Its index in its shipment.
     index: u16,
-    /// Lanes that it has gone by.
+    /// Number of lanes that it has used.
     hops: u8,
-    /// As drawn: the first switch does not get it whole.
+    /// Drawn at random: it is lost before the first switch.
     is_lost: bool,
 }
 
-/// The lanes of one way from port to port.
+/// The lanes of one route from port to port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     lanes: [u32; 3],
@@ -159,13 +160,13 @@ struct Lane {
     /// With headers, without the frame that is being sent.
     queued_bytes: u64,
     free_at: Instant,
-    /// Buffers at the other end that are taken without word of their return, and when others are back.
+    /// Buffers at the other end that are in use with no known time of return, and the times when others are back.
     held: u32,
     returning: BinaryHeap<Reverse<Instant>>,
-    /// It has had frames to send and no credit.
+    /// Since when it has had frames to send but no credit.
     starves_since: Option<Instant>,
     goes_at: Option<Instant>,
-    /// Of shipments that go by it and have not come.
+    /// Bytes of shipments on this lane that have not arrived.
     pending_bytes: u64,
     used: LaneUse,
 }
@@ -174,7 +175,7 @@ struct Lane {
 struct Port {
     fabric: u32,
     edge: Edge,
-    /// To the switch, and from it.
+    /// Lanes to the switch, and from it.
     up: u32,
     down: u32,
 }
@@ -185,17 +186,17 @@ pub(crate) struct Switching {
     lanes: Vec<Lane>,
     /// By the ports' numbers in the world.
     ports: Vec<Option<Port>>,
-    /// The trunk's lanes to the targets and back.
+    /// The trunk's lanes, to the targets and back.
     fabrics: Vec<Option<[u32; 2]>>,
     under_way: Slab<UnderWay>,
-    /// What is to happen, until it is taken.
+    /// Events to be scheduled, until they are taken.
     pub(crate) steps: Vec<(Instant, Step)>,
 }
 
 impl Switching {
-    // ----------------------------------------------------------------------------------------------------------- making it
+    // ------------------------------------------------------------------------------------------------------- making it
 
-    /// One switch, or two with a trunk whose link is given; its number.
+    /// Adds one switch, or two with a trunk if its link is given. Returns the fabric's number.
     pub(crate) fn add_fabric(&mut self, trunk: Option<Link>) -> usize {
         let trunk = trunk.map(|link| [0; 2].map(|_| self.add_lane(link.clone())));
         self.fabrics.push(trunk);
@@ -227,12 +228,12 @@ impl Switching {
         self.lanes.len() as u32 - 1
     }
 
-    /// Whether any port hangs on a switch: then all do.
+    /// Whether any port is attached to a switch; then all are.
     pub(crate) fn is_used(&self) -> bool {
         !self.ports.is_empty()
     }
 
-    /// `None`: the ports are of different fabrics, or of none.
+    /// Returns `None` if the ports are attached to different fabrics, or to none.
     pub(crate) fn route(&self, from: usize, to: usize) -> Option<Route> {
         let (from, to) = (self.port(from)?, self.port(to)?);
         if from.fabric != to.fabric {
@@ -256,14 +257,14 @@ impl Switching {
         route.lanes().iter().map(|lane| self.lanes[*lane as usize].link.latency).sum()
     }
 
-    // --------------------------------------------------------------------------------------------------------- what it did
+    // ----------------------------------------------------------------------------------------------------- what it did
 
-    /// What a port sent and received so far.
+    /// Usage of a port so far: sent and received.
     pub(crate) fn used_by(&self, port: usize, now: Instant) -> Option<[LaneUse; 2]> {
         self.port(port).map(|port| [port.up, port.down].map(|lane| self.used(lane, now)))
     }
 
-    /// What went by a fabric's trunk so far, to the targets and back; `None` where it has none.
+    /// Usage of a fabric's trunk so far, to the targets and back; `None` without a trunk.
     pub(crate) fn trunk_used(&self, fabric: usize, now: Instant) -> Option<[LaneUse; 2]> {
         self.fabrics.get(fabric).copied().flatten().map(|lanes| lanes.map(|lane| self.used(lane, now)))
     }
@@ -274,7 +275,7 @@ impl Switching {
         LaneUse { credits_ns: lane.used.credits_ns + starves_ns, ..lane.used }
     }
 
-    /// How much is to go by the busiest lane between two ports.
+    /// Bytes that wait for the busiest lane between two ports.
     pub(crate) fn pending_bytes(&self, from: usize, to: usize) -> u64 {
         let lanes = self.route(from, to).map(|route| route.lanes().iter().map(|lane| self.pending(*lane)).max());
         lanes.flatten().unwrap_or(0)
@@ -284,9 +285,9 @@ impl Switching {
         self.lanes[lane as usize].pending_bytes
     }
 
-    // --------------------------------------------------------------------------------------------------------- what happens
+    // ---------------------------------------------------------------------------------------------------- what happens
 
-    /// A shipment that `Step::Leaves` is to be told of.
+    /// Adds a shipment. `Step::Leaves` with the returned number must follow.
     pub(crate) fn ship(&mut self, shipment: Shipment, route: Route) -> u32 {
         for lane in route.lanes() {
             self.lanes[*lane as usize].pending_bytes += shipment.bytes as u64;
@@ -304,14 +305,14 @@ impl Switching {
         self.under_way.insert(under_way) as u32
     }
 
-    /// Of the segments of a shipment, so many of a million are lost as drawn.
+    /// Random losses per million segments of a shipment.
     pub(crate) fn lost_per_million(&self, number: u32) -> u64 {
         let first = self.under_way.get(number as usize).map(|under_way| under_way.route.lanes[0]);
         let loss = first.and_then(|lane| self.lanes[lane as usize].link.loss);
         loss.map_or(0, |loss| u64::from(loss.per_million))
     }
 
-    /// It is cut into frames. `draws`: for each in order, whether it is lost.
+    /// Divides a shipment into frames. `draws` determines for each in order whether it is lost.
     pub(crate) fn leaves(&mut self, number: u32, now: Instant, mut draws: impl FnMut() -> bool) {
         let Some(under_way) = self.under_way.get_mut(number as usize) else { return };
         let first = under_way.route.lanes[0];
@@ -332,7 +333,8 @@ impl Switching {
         self.go_on(first, now);
     }
 
-    /// A frame is at the other end of a lane: the last of a shipment says what became of it, unless its path has failed.
+    /// A frame arrives at the other end of a lane. The last frame of a shipment returns the shipment's result, unless
+    /// its path has failed.
     pub(crate) fn comes(&mut self, frame: Frame, now: Instant) -> Option<Shipped> {
         let under_way = self.under_way.get(frame.shipment as usize)?;
         let lanes = under_way.route.lanes();
@@ -357,7 +359,7 @@ impl Switching {
         self.go_on(number, now);
     }
 
-    /// What is on its way by a port that failed does not come: all of it.
+    /// Shipments in flight through a failed port do not arrive; returns all of them.
     pub(crate) fn fail(&mut self, port: usize) -> Vec<Shipment> {
         let of_port = self.under_way.iter_mut().filter(|(_, each)| each.shipment.way.near == port && !each.is_dead);
         of_port
@@ -368,7 +370,7 @@ impl Switching {
             .collect()
     }
 
-    /// Sends the next frame of a lane, as soon as that is free and has a buffer at its other end.
+    /// Sends the next frame of a lane, as soon as the lane is free and has a buffer at its other end.
     fn go_on(&mut self, number: u32, now: Instant) {
         let lane = &mut self.lanes[number as usize];
         let Some(frame) = lane.queue.front().copied() else { return };
@@ -400,7 +402,7 @@ impl Switching {
             .is_none_or(|under_way| under_way.route.lanes().len() == usize::from(gone.hops));
         let lane = &mut self.lanes[number as usize];
         if lane.link.credits.is_some() && frame.bytes > 0 {
-            // A port takes what comes at once; a switch gives word once the frame has left.
+            // An end port returns the buffer at once; a switch returns it once the frame has left.
             if is_last {
                 lane.returning.push(Reverse(comes_at + latency));
             } else {
@@ -414,7 +416,7 @@ impl Switching {
         }
     }
 
-    /// A frame leaves the buffer that it has at a switch: the lane that it came by hears of it.
+    /// A frame leaves its buffer at a switch, which is returned to the lane that it came by.
     fn give_back(&mut self, frame: Frame, at: Instant) {
         if frame.hops == 0 || frame.bytes == 0 {
             return;
@@ -472,7 +474,7 @@ impl Lane {
         self.queue.push_back(frame);
     }
 
-    /// Tail drop, where its link has a buffer of some size.
+    /// Tail drop, if its link has a limited buffer.
     fn has_room(&self, frame: Frame) -> bool {
         let buffer = self.link.loss.and_then(|loss| loss.buffer_bytes);
         frame.bytes == 0 || buffer.is_none_or(|buffer| self.queued_bytes + self.wire_bytes(frame) <= buffer)

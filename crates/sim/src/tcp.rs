@@ -1,5 +1,6 @@
-//! What TCP does where segments are lost: how much of a stream may be on its way, and when what was lost is sent again (RFC 5681, RFC
-//! 6298, RFC 6928, RFC 8985, and of RFC 6675 that each hole is known by what was acknowledged behind it). In bytes; no byte is looked at.
+//! TCP's behaviour if segments are lost: how much of a stream may be in flight, and when lost bytes are sent again (RFC
+//! 5681, RFC 6298, RFC 6928, RFC 8985; from RFC 6675, that each hole is detected by later bytes that were
+//! acknowledged). Counts bytes without looking at their contents.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,15 +8,15 @@ use iotax_proto::Instant;
 
 /// RFC 6928 §2.
 const FIRST_WINDOW_SEGMENTS: usize = 10;
-/// Segments acknowledged behind a lost one until it is sent again (RFC 5681 §3.2).
+/// Number of segments acknowledged behind a lost one before it is sent again (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
-/// Linux's; RFC 6298 §2.4 has 1 s.
+/// As in Linux; RFC 6298 §2.4 specifies 1 s.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
-/// Two ticks of Linux at 250 Hz, which it waits beyond two round trips until it sends the last again (RFC 8985 §7.2). Where one segment is
-/// on its way alone it waits for `TIMEOUT_MIN` besides, so that there the timeout comes first.
+/// Two ticks of Linux at 250 Hz, which it waits in addition to two round trips before it sends the last segment again
+/// (RFC 8985 §7.2). If a single segment is in flight, it also waits for `TIMEOUT_MIN`, so that the timeout comes first.
 const PROBE_MIN: Duration = Duration::from_millis(8);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
-/// Before a round trip was measured (RFC 6298 §2.1).
+/// Timeout before a round trip was measured (RFC 6298 §2.1).
 const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
 
 /// One direction of a connection.
@@ -24,58 +25,58 @@ pub(crate) struct Tcp {
     segment_bytes: usize,
     window_bytes: usize,
     threshold_bytes: usize,
-    /// Acknowledged since the window grew last, beyond the threshold.
+    /// Bytes acknowledged since the window last grew, beyond the threshold.
     grown_bytes: usize,
-    /// The window kept something from being sent.
+    /// The window prevented bytes from being sent.
     is_limited: bool,
-    /// Of the stream, so far.
+    /// Bytes of the stream sent so far.
     sent: u64,
-    /// Not known to have arrived.
+    /// Bytes not known to have arrived.
     flight_bytes: usize,
     holes: VecDeque<Hole>,
-    /// What was lost before it belongs to the loss that the window was cut for.
+    /// The window was cut for a loss when this much had been sent: earlier losses belong to the same one.
     cut_at: u64,
-    /// Smoothed, and its variation, ns.
+    /// Smoothed round trip and its variation, ns.
     round_trip: Option<(u64, u64)>,
     backoff: u32,
-    /// When something was last sent or acknowledged.
+    /// When bytes were last sent or acknowledged.
     active_at: Instant,
 }
 
-/// A part of what was sent at once is lost. It is known by where that ends.
+/// A lost part of a send, identified by the end of that send in the stream.
 #[derive(Debug)]
 struct Hole {
     end: u64,
     bytes: usize,
-    /// Segments acknowledged that were sent after it.
+    /// Number of acknowledged segments that were sent after it.
     behind: u32,
-    /// When the first of these was.
+    /// When the first of these was acknowledged.
     passed_at: Option<Instant>,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nobody knows yet.
+    /// The loss is not detected yet.
     Lost,
-    /// Sent again, and lost again: only time tells.
+    /// Sent again, and lost again: only a timeout detects it.
     LostAgain,
     /// It will arrive.
     Sent,
 }
 
-/// Whether a hole is taken for lost before its timeout.
+/// Whether a hole is considered lost before its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missed {
-    /// It was sent again, or came.
+    /// It was already sent again, or has arrived.
     Over,
-    /// Not before.
+    /// Not before this instant.
     Later(Instant),
-    /// This one is to be sent again, and its bytes.
+    /// The hole to be sent again, by its end, and its number of bytes.
     Send(u64, usize),
 }
 
-/// What arrived of what was sent at once.
+/// The part of a send that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
     pub(crate) end: u64,
@@ -103,7 +104,7 @@ impl Tcp {
         }
     }
 
-    /// How much of `wanted` bytes may be sent now: whole segments, but for the last of all.
+    /// How many of `wanted` bytes may be sent now: whole segments, except the last of all.
     pub(crate) fn room(&mut self, wanted: usize) -> usize {
         let room = self.window_bytes.saturating_sub(self.flight_bytes);
         let whole = room / self.segment_bytes * self.segment_bytes;
@@ -112,7 +113,7 @@ impl Tcp {
         room.min(wanted)
     }
 
-    /// So many bytes are sent at once: where they end.
+    /// Sends bytes; returns their end in the stream.
     pub(crate) fn send(&mut self, now: Instant, bytes: usize) -> u64 {
         self.active_at = self.active_at.max(now);
         self.sent += bytes as u64;
@@ -120,20 +121,20 @@ impl Tcp {
         self.sent
     }
 
-    /// Of the last that was sent, or of one before it, so many bytes do not arrive.
+    /// Records that `bytes` of the send that ends at `end` do not arrive.
     pub(crate) fn lose(&mut self, end: u64, bytes: usize) {
         self.holes.push_back(Hole { end, bytes, behind: 0, passed_at: None, state: State::Lost });
     }
 
-    /// When to ask `missed` of a hole that was just made; `None` where its timeout comes first.
+    /// When to call `missed` for a new hole; `None` if its timeout comes first.
     pub(crate) fn asks_at(&self) -> Option<Instant> {
         let (smoothed_ns, _) = self.round_trip?;
         let is_alone = self.flight_bytes <= self.segment_bytes;
         (!is_alone).then(|| self.active_at + Duration::from_nanos(2 * smoothed_ns) + PROBE_MIN)
     }
 
-    /// Whether a hole is taken for lost by now: a quarter of a round trip after something behind it was acknowledged (RFC 8985 §6.2),
-    /// or where nothing was for so long that the last is sent again to find out (§7).
+    /// Whether a hole is now considered lost: a quarter of a round trip after later bytes were acknowledged (RFC 8985
+    /// §6.2), or after so long without any that the last segment is sent again as a probe (§7).
     pub(crate) fn missed(&mut self, now: Instant, end: u64) -> Missed {
         let is_lost = |hole: &&Hole| hole.state == State::Lost;
         let Some(hole) = self.holes.iter().find(|hole| hole.end == end).filter(is_lost) else { return Missed::Over };
@@ -149,7 +150,7 @@ impl Tcp {
         self.resend(missed).map_or(Missed::Over, |bytes| Missed::Send(missed, bytes))
     }
 
-    /// A hole that stands before one that was filled, and is not sent again yet: what was sent after it has come.
+    /// A hole before one that was filled, if it has not been sent again yet: later bytes have arrived.
     pub(crate) fn passed_by(&mut self, filled: u64) -> Option<(u64, usize)> {
         let end = self.holes.iter().find(|hole| hole.end < filled && hole.state == State::Lost)?.end;
         self.resend(end).map(|bytes| (end, bytes))
@@ -167,15 +168,15 @@ impl Tcp {
         Some(bytes)
     }
 
-    /// How long after it was sent a hole is taken for lost, whatever is acknowledged.
+    /// How long after its send a hole is considered lost, whatever is acknowledged.
     pub(crate) fn timeout(&self) -> Duration {
         let known = self.round_trip.map(|(smoothed, variation)| Duration::from_nanos(smoothed + 4 * variation));
         let once = known.map_or(TIMEOUT_FIRST, |known| known.max(TIMEOUT_MIN));
         once.saturating_mul(1 << self.backoff.min(16)).min(TIMEOUT_MAX)
     }
 
-    /// An acknowledgement came: a hole that is to be sent again for it, and its bytes. Another may be the first time that something behind
-    /// a hole is acknowledged: see `suspected`.
+    /// Handles an acknowledgement. Returns a hole that must be sent again because of it, and its number of bytes. It
+    /// may also be the first acknowledgement behind a hole: see `suspected`.
     pub(crate) fn acknowledged(&mut self, now: Instant, what: Acknowledged) -> Option<(u64, usize)> {
         self.flight_bytes -= what.bytes;
         self.active_at = now;
@@ -199,14 +200,14 @@ impl Tcp {
         self.resend(end).map(|bytes| (end, bytes))
     }
 
-    /// Holes that something behind was acknowledged of just now for the first time, and when to ask `missed` of them.
+    /// Holes behind which bytes were just acknowledged for the first time, and when to call `missed` for them.
     pub(crate) fn suspected(&self, now: Instant) -> impl Iterator<Item = (u64, Instant)> {
         let due = now + self.reordering();
         let suspected = move |hole: &&Hole| hole.state == State::Lost && hole.passed_at == Some(now);
         self.holes.iter().filter(suspected).map(move |hole| (hole.end, due))
     }
 
-    /// Its time is over: the bytes of a hole that is to be sent again for it.
+    /// The timeout of a hole: returns its number of bytes if it must be sent again.
     pub(crate) fn timed_out(&mut self, end: u64) -> Option<usize> {
         let hole = self.holes.iter_mut().find(|hole| hole.end == end && hole.state != State::Sent)?;
         hole.state = State::LostAgain;
@@ -216,29 +217,29 @@ impl Tcp {
         Some(bytes)
     }
 
-    /// What was sent again will arrive.
+    /// The hole was sent again and will arrive.
     pub(crate) fn will_arrive(&mut self, end: u64) {
         if let Some(hole) = self.holes.iter_mut().find(|hole| hole.end == end) {
             hole.state = State::Sent;
         }
     }
 
-    /// It will not: only time tells.
+    /// The hole was sent again and is lost again: only a timeout detects it.
     pub(crate) fn lost_again(&mut self, end: u64) {
         if let Some(hole) = self.holes.iter_mut().find(|hole| hole.end == end) {
             hole.state = State::LostAgain;
         }
     }
 
-    /// It has, and that is known.
+    /// The hole has arrived, and the sender knows it.
     pub(crate) fn filled(&mut self, end: u64) {
         let filled = self.holes.iter().position(|hole| hole.end == end).and_then(|at| self.holes.remove(at));
         self.flight_bytes -= filled.map_or(0, |hole| hole.bytes);
         self.backoff = 0;
     }
 
-    /// Half of the window, once for all that was sent before (RFC 5681 §3.1, §3.2; of the window rather than of what is on its way, as in
-    /// Linux, for it grows only while it is used).
+    /// Halves the window, once for everything sent before (RFC 5681 §3.1, §3.2). As in Linux, it halves the window and
+    /// not the bytes in flight, because the window grows only while it is used.
     fn cut(&mut self, end: u64, timed_out: bool) {
         if end > self.cut_at {
             self.threshold_bytes = (self.window_bytes / 2).max(2 * self.segment_bytes);
@@ -251,7 +252,7 @@ impl Tcp {
         self.grown_bytes = 0;
     }
 
-    /// RFC 5681 §3.1; a window that kept nothing from being sent stays as it is (RFC 7661).
+    /// RFC 5681 §3.1. A window that did not limit sending stays the same (RFC 7661).
     fn grow(&mut self, bytes: usize) {
         if !std::mem::take(&mut self.is_limited) {
             return;
@@ -287,7 +288,7 @@ mod tests {
         Acknowledged { end, bytes, behind: 0, sent_at: Instant(0) }
     }
 
-    /// Sends what may be sent, and has it acknowledged: its segments.
+    /// Sends what may be sent, and acknowledges it. Returns the number of segments.
     fn round(tcp: &mut Tcp) -> usize {
         let mut ends = Vec::new();
         while tcp.room(SEGMENT) == SEGMENT {
@@ -305,7 +306,7 @@ mod tests {
     fn window_doubles_each_round_and_after_a_loss_grows_by_a_segment() {
         let mut tcp = Tcp::new(SEGMENT);
         assert_eq!([0; 4].map(|_| round(&mut tcp)), [10, 20, 40, 80]);
-        // Of 160, the first is lost.
+        // The first of 160 is lost.
         let lost = tcp.send(Instant(0), SEGMENT);
         tcp.lose(lost, SEGMENT);
         while tcp.room(SEGMENT) == SEGMENT {
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(tcp.window_bytes, FIRST_WINDOW_SEGMENTS * SEGMENT);
     }
 
-    /// After a round trip of 1 ms, sends three segments of which those numbered are lost: their ends.
+    /// After a round trip of 1 ms, sends three segments, of which those in `lost` are lost. Returns their ends.
     fn three_with(tcp: &mut Tcp, lost: &[usize]) -> Vec<u64> {
         let first = tcp.send(Instant(0), SEGMENT);
         tcp.acknowledged(Instant(1_000_000), arrived(first, SEGMENT));

@@ -1,8 +1,8 @@
-//! A hash of everything that happened: equal hashes, equal runs.
+//! A hash of all events: equal hashes mean equal runs.
 
 use iotax_proto::Instant;
 
-/// Bytes of a packet that are hashed at each of its ends: headers and the stamps of data; the rest follows from those.
+/// Bytes at each end of a packet that are hashed: headers and the stamps of data, which determine the rest.
 const EDGE_BYTES: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Something of a kind happened to somebody.
+    /// Adds an event: its time, its kind, what it concerns, and a value.
     pub fn event(&mut self, at: Instant, kind: u8, who: u64, what: u64) {
         self.events += 1;
         self.mix(at.0 << 8 | u64::from(kind));
@@ -49,7 +49,7 @@ impl Trace {
         }
     }
 
-    /// A step of FNV-1a over words, with the high bits brought down.
+    /// One step of FNV-1a over words, with the high bits rotated down.
     fn mix(&mut self, word: u64) {
         self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     }

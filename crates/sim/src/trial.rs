@@ -1,4 +1,5 @@
-//! One world of a seed: clients and a server with faults, then without, and what the checkers found.
+//! A trial: the world of one seed, with clients and a server, first with faults and then without, and the findings of
+//! the checkers.
 
 use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 
@@ -16,24 +17,24 @@ use crate::{
 };
 
 const SIZE: usize = 256 << 10;
-/// The safety phase ends by then, whatever was done in it.
+/// Maximum virtual time of the safety phase.
 const SAFETY_TIME: Duration = Duration::from_secs(400);
-/// After faults stop, everything is done by then.
+/// After faults stop, all clients must be done within this time.
 const LIVENESS_TIME: Duration = Duration::from_secs(120);
-/// And then the server has nothing left of anybody.
+/// Then the server must have nothing left of any client within this time.
 const QUIET_TIME: Duration = Duration::from_secs(10);
-/// Events of a trial; more, and nothing comes of them.
+/// Maximum number of events of a trial; more of them mean that it never ends.
 const EVENTS_MAX: u64 = 3_000_000;
-/// Where the client that makes names comes from.
+/// Port of the client that changes names.
 const NAMES_PORT: u16 = 700;
 /// An afternoon in November 2026.
 const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub findings: Vec<String>,
-    /// Equal where the same happened at the same times.
+    /// Equal if the same events happened at the same times.
     pub trace: u64,
     pub events: u64,
     pub counts: Counts,
@@ -59,16 +60,16 @@ struct Trial<'a> {
     links: [usize; 2],
     agents: Vec<(HostId, Rc<RefCell<Agent>>)>,
     names: Option<(HostId, Rc<RefCell<Names>>)>,
-    /// Of each fault, so that none shifts another's.
+    /// One for each fault, so that faults do not influence each other's random numbers.
     random: Vec<SeededRng>,
-    /// Connections of which what is left at the disk may still end; see `Calls::Expire`.
+    /// Connections whose remaining disk operations may still end; see `EXPIRE`.
     expiring: Vec<(usize, u64)>,
     longest: Duration,
     faults: u64,
     events: u64,
 }
 
-/// Numbers that the world calls us by.
+/// Numbers of scheduled calls.
 const RESTART: u64 = 1_000;
 const AGENT_BACK: u64 = 2_000;
 const EXPIRE: u64 = 1_000_000;
@@ -132,7 +133,7 @@ impl<'a> Trial<'a> {
             let speech = names::speech(options.protocol);
             let node = Names::new(server.address(), Rc::clone(&board), options.seed, speech, forgets);
             let node = Rc::new(RefCell::new(node));
-            // Over NFSv3 the server tells calls sent again by where they come from.
+            // Over NFSv3, the server recognizes resent calls by the client's address and port.
             let port = Some(NAMES_PORT);
             let host = world.add_host(node.clone(), IpAddr::from([10, 3, 0, 1]), port, links[0], Vec::new());
             world.settle(host);
@@ -166,7 +167,7 @@ impl<'a> Trial<'a> {
         trial
     }
 
-    // ------------------------------------------------------------------------------------------------------------ phases
+    // ---------------------------------------------------------------------------------------------------------- phases
 
     fn safety(&mut self) {
         let limit = self.world.now() + SAFETY_TIME;
@@ -260,7 +261,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// False where nothing happens any more, or too much was found.
+    /// Executes one event. Returns false if there is none, or if there are findings.
     fn step(&mut self) -> bool {
         self.events += 1;
         if self.events > EVENTS_MAX {
@@ -300,7 +301,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// A server says why it ended a connection: never because a client broke the protocol.
+    /// The server reports why it ended a connection. The reason must never be a protocol violation by a client.
     fn read_notices(&mut self) {
         for node in self.server.nodes() {
             while let Some(notice) = node.borrow_mut().poll_notice() {
@@ -315,9 +316,9 @@ impl<'a> Trial<'a> {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------------------ faults
+    // ---------------------------------------------------------------------------------------------------------- faults
 
-    /// When a fault of this kind comes next.
+    /// Schedules the next fault of this kind.
     fn plan(&mut self, index: usize) {
         let (fault, _) = Fault::ALL[index];
         let mean_ms = match fault {
@@ -355,8 +356,8 @@ impl<'a> Trial<'a> {
                 }
             }
             Fault::Starve => {
-                // Of each flow, so many bytes and a piece at most are on their way from now on; of each port of Fibre Channel, so
-                // many frames. The next one changes that.
+                // From now on, each flow may have at most this many bytes and one piece in flight, and each Fibre
+                // Channel port this many frames. The next fault of this kind changes that.
                 let window_bytes = [1, 100, 4096, 65_536][self.random[index].below(4) as usize];
                 let credits = [Some(1), Some(2), Some(8), None][self.random[index].below(4) as usize];
                 let has_credits = matches!(self.options.protocol, Protocol::Fcp | Protocol::FcNvme);
@@ -388,7 +389,7 @@ impl<'a> Trial<'a> {
                 self.world.call_at(self.world.now() + down, AGENT_BACK + which as u64);
             }
             Fault::Reset | Fault::Stall | Fault::HalfClose | Fault::Vanish => {
-                // A stall is short, or longer than any timeout.
+                // A stall is either short, or longer than any timeout.
                 let (soon, soon_too, late) = (some(5_000), some(5_000), some(60_000_000));
                 let long = if self.random[index].below(8) == 0 { Duration::from_secs(200) } else { late / 1000 };
                 let connections = self.world.connections();
@@ -432,7 +433,7 @@ impl<'a> Trial<'a> {
         if std::mem::replace(&mut self.server_is_up, true) {
             return;
         }
-        // Its clock may have been set meanwhile, back too.
+        // Its clock may have been set meanwhile, even backwards.
         let step_ns = self.random[0].below(7_200_000_000_000);
         let started_unix_ns = STARTED_UNIX_NS + self.world.now().0 + step_ns - 3_600_000_000_000;
         self.server.restart(&mut self.world, started_unix_ns);
@@ -444,7 +445,8 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The smallest options found with which a trial still fails: faults left out one by one, then less of everything.
+/// Finds the smallest options with which a trial still fails: it removes faults one by one, and then reduces everything
+/// else.
 pub fn minimise(options: &Options) -> Options {
     let fails = |options: &Options| !run(options).findings.is_empty();
     let mut least = options.clone();

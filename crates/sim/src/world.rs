@@ -1,4 +1,4 @@
-//! A driver for many nodes in virtual time.
+//! The world: a driver for many nodes in virtual time.
 
 mod connections;
 mod fabric;
@@ -39,26 +39,26 @@ use crate::{
 
 const ECONNRESET: i32 = 104;
 const ECONNREFUSED: i32 = 111;
-/// How long an end that closes waits for the other's end, as the drivers on sockets do.
+/// How long a closing end waits for the other end, as the drivers on sockets do.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A node that wants no sleep has its next turn after that.
+/// Delay before the next turn of a node that is due at once.
 const TURN: Duration = Duration::from_micros(1);
-/// When a connection request without an answer is sent again (RFC 6298 §2.1).
+/// Time after which an unanswered connection request is sent again (RFC 6298 §2.1).
 const SYN_AGAIN: Duration = Duration::from_secs(1);
 
-/// A node's place in the world.
+/// The number of a host in the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostId(pub usize);
 
-/// What `World::step` did.
+/// The result of `World::step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorldStep {
     Happened,
-    /// It is the time that `call_at` was given for this number.
+    /// The time set with `call_at` for this number has come.
     Call(u64),
 }
 
-/// Driven one event at a time. Whoever changes a node from outside calls `settle` after it.
+/// The simulated world, which is driven event by event. After changing a node from outside, call `settle`.
 pub struct World {
     now: Instant,
     events: Events<Event>,
@@ -76,52 +76,52 @@ pub struct World {
     disks: Vec<Disk>,
     /// See `take_left`.
     left: Vec<(HostId, u64)>,
-    /// Set by nodes that did something to others, each with those others.
+    /// Flags that nodes set when they affected others, each with these other hosts.
     wake_flags: Vec<(Arc<AtomicBool>, Vec<usize>)>,
-    /// Hosts that others did something to.
+    /// Hosts that were affected by others.
     wake_list: Rc<RefCell<Vec<usize>>>,
-    /// Memory of packets, to be used again.
+    /// Memory of packets, for reuse.
     spare: Spare,
     /// See `stays`.
     staying: Vec<Rc<dyn Region>>,
-    /// What arrives, where it is put together only then.
+    /// Buffer for arriving bytes that are assembled only on arrival.
     arrived: Vec<u8>,
-    /// Sizes of what a flush sends, and where in the stream that ends; empty between two.
+    /// Sizes of the sends of a flush, and their ends in the stream; empty between two flushes.
     sent: Vec<(usize, u64)>,
-    /// What was received is not all of one receive: nothing is answered before the rest.
+    /// What was received is only part of one receive: nothing is answered before the rest.
     receives_more: bool,
-    /// A canary: of a thousand flushes, so many never reach the disk.
+    /// A canary: number of flushes per thousand that never reach the disk.
     pub flushes_dropped: u64,
-    /// A canary: of a thousand reads, so many have another's answer.
+    /// A canary: number of reads per thousand that get another's data.
     pub reads_swapped: u64,
 }
 
 struct Host {
     node: Option<Rc<RefCell<dyn Node>>>,
     address: IpAddr,
-    /// Where its connections come from; `None`: each from a port of its own.
+    /// Source port of its connections; `None`: each has a different one.
     port: Option<u16>,
     nic: usize,
-    /// The ways of its connections; none: from its own link to the other's.
+    /// The ways of its connections; empty: from its own link to the other's.
     ways: Rc<Ways>,
-    /// Where its work takes time.
+    /// Set if its work takes time.
     thread: Option<processors::Thread>,
     disks: Vec<usize>,
     conns: Vec<Option<(PipeId, Side)>>,
-    /// Ahead of the world's time.
+    /// How far its clock is ahead of the world's time.
     ahead: Duration,
     timer_at: Option<Instant>,
-    /// Connections whose bytes it does not want.
+    /// Connections from which it accepts no bytes now.
     paused: Vec<ConnId>,
-    /// Counts the connections that it asked for.
+    /// Number of connects that it requested.
     connects: u64,
-    /// Counts its crashes: nobody hears the end of what started before one.
+    /// Number of its crashes: operations that started before one are not reported to it.
     life: u32,
 }
 
 struct Listener {
     address: SocketAddr,
-    /// The threads that take its connections, in turn.
+    /// The threads that accept its connections, in turn.
     hosts: Vec<usize>,
     accepted: usize,
     id: ListenerId,
@@ -161,7 +161,7 @@ enum Event {
         host: usize,
         disk: usize,
         token: DiskToken,
-        /// Apart, since there are many events and few of these.
+        /// Boxed, because there are many events and few of these.
         op: Box<DiskOp>,
     },
     Disk {
@@ -170,11 +170,11 @@ enum Event {
         disk: usize,
         number: u64,
     },
-    /// A thread hears of what has arrived.
+    /// A thread is interrupted for what has arrived.
     Interrupt {
         host: usize,
     },
-    /// A thread is awake; it has received what its turn is about; its turn is over.
+    /// A thread is awake; it has received the data of its turn; its turn ends.
     Awake {
         host: usize,
     },
@@ -187,7 +187,7 @@ enum Event {
     Woken {
         host: usize,
     },
-    /// What TCP learns of what `side` sent.
+    /// What TCP learns about bytes that `side` sent.
     Acknowledged {
         pipe: PipeId,
         side: Side,
@@ -198,7 +198,7 @@ enum Event {
         side: Side,
         end: u64,
     },
-    /// What is lost may be known to be, before its time is over.
+    /// A loss may be detected before its timeout.
     Missed {
         pipe: PipeId,
         side: Side,
@@ -210,12 +210,12 @@ enum Event {
         end: u64,
     },
     Switch(Step),
-    /// A controller has bytes that it is to forward to its partner, or from it.
+    /// A controller has bytes to forward, to its partner or from it.
     Forward {
         host: usize,
         forwarded: Box<forward::Forwarded>,
     },
-    /// They leave a controller: over the interconnect, or by its port to the end that connected.
+    /// Forwarded bytes leave a controller: over the interconnect, or by its port to the connecting end.
     Crosses(Box<forward::Forwarded>),
     Leaves(Box<forward::Forwarded>),
     Call(u64),
@@ -255,9 +255,9 @@ impl World {
         self.now
     }
 
-    // ----------------------------------------------------------------------------------------------------------- making it
+    // ------------------------------------------------------------------------------------------------------- making it
 
-    /// A way into the network, which hosts may share; its number.
+    /// Adds a link into the network, which hosts may share. Returns its number.
     pub fn add_link(&mut self, link: Link) -> usize {
         self.nics.push(Nic::new(link));
         self.nics.len() - 1
@@ -267,15 +267,15 @@ impl World {
         &mut self.nics[index].link
     }
 
-    /// How long a link has been sending and receiving so far, with what it was given and has not sent yet.
+    /// Sending and receiving times of a link so far, including what it has been given and not sent yet.
     pub fn carried(&self, index: usize) -> Carried {
         let carried = self.nics[index].carried;
         let Some([sent, received]) = self.switching.used_by(index, self.now) else { return carried };
         Carried { sent_ns: sent.busy_ns, received_ns: received.busy_ns, credits_ns: sent.credits_ns, ..carried }
     }
 
-    /// Has what is sent of this memory read when it arrives, as where an adapter sends it from where it is: sooner simulated, and what
-    /// is written in between is what arrives.
+    /// Data sent from this memory are read only when they arrive, as if an adapter sent them in place. This is faster
+    /// to simulate; if they change in between, the changed data arrive.
     pub fn stays(&mut self, memory: Rc<dyn Region>) {
         self.staying.push(memory);
     }
@@ -289,7 +289,7 @@ impl World {
         &mut self.disks[index]
     }
 
-    /// A node that sends through a link; `disks` are its `DiskId`s in order.
+    /// Adds a node that sends through a link; `disks` are its `DiskId`s in order.
     pub fn add_host(
         &mut self,
         node: Rc<RefCell<dyn Node>>,
@@ -316,36 +316,36 @@ impl World {
         HostId(self.hosts.len() - 1)
     }
 
-    /// What it connects from now on, and what is answered there, goes by these ways.
+    /// Sets the ways of its future connections, including their replies.
     pub fn set_ways(&mut self, host: HostId, ways: &[Way], choice: Choice) {
         let forwards = ways.iter().any(|way| way.by.is_some());
         self.hosts[host.0].ways = Rc::new(Ways { all: ways.to_vec(), choice, forwards });
     }
 
-    /// Connections to an address are taken by these hosts in turn.
+    /// Lets these hosts accept the connections to an address, in turn.
     pub fn listen(&mut self, address: SocketAddr, id: ListenerId, hosts: &[HostId]) {
         let hosts = hosts.iter().map(|host| host.0).collect();
         self.listeners.push(Listener { address, hosts, accepted: 0, id });
     }
 
-    /// Whenever the flag is set, these are woken.
+    /// Wakes these hosts whenever the flag is set.
     pub fn add_wake_flag(&mut self, wake_flag: Arc<AtomicBool>, hosts: &[HostId]) {
         self.wake_flags.push((wake_flag, hosts.iter().map(|host| host.0).collect()));
     }
 
-    /// Hosts that are put on it, by their numbers, are woken.
+    /// The list of hosts to wake, by number; callers may add to it.
     pub fn wake_list(&self) -> Rc<RefCell<Vec<usize>>> {
         Rc::clone(&self.wake_list)
     }
 
-    /// `step` says `WorldStep::Call` at that time.
+    /// Lets `step` return `WorldStep::Call` at that time.
     pub fn call_at(&mut self, at: Instant, number: u64) {
         self.events.push(at.max(self.now), Event::Call(number));
     }
 
-    // --------------------------------------------------------------------------------------------------------- what happens
+    // ---------------------------------------------------------------------------------------------------- what happens
 
-    /// The next event, if there is any.
+    /// Executes the next event, if there is any.
     pub fn step(&mut self) -> Option<WorldStep> {
         let (at, event) = self.events.pop()?;
         debug_assert!(at >= self.now, "time does not go back");
@@ -394,12 +394,13 @@ impl World {
         }
     }
 
-    /// When the next event comes.
+    /// When the next event happens.
     pub fn next_at(&self) -> Option<Instant> {
         self.events.next_at()
     }
 
-    /// Steps until `done`, asked before each; `false` where `limit` passed or nothing is left to happen.
+    /// Executes events until `done`, which is checked before each. Returns `false` if `limit` passed or no events are
+    /// left.
     pub fn run_until(&mut self, limit: Instant, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         loop {
             if done(self) {
@@ -411,24 +412,24 @@ impl World {
         }
     }
 
-    /// Gives a node an input that no event brings, such as `Input::Woken`.
+    /// Gives a node an input that no event causes, such as `Input::Woken`.
     pub fn tell(&mut self, host: HostId, input: Input<'_>) {
         self.handle(host.0, input);
     }
 
-    /// Carries out what a node asks for, after it was changed from outside.
+    /// Executes what a node requests, after it was changed from outside.
     pub fn settle(&mut self, host: HostId) {
         self.settle_host(host.0);
     }
 
-    /// A node's clock goes ahead, as one's does that slept.
+    /// Moves a node's clock forward, as after a sleep.
     pub fn jump(&mut self, host: HostId, by: Duration) {
         self.hosts[host.0].ahead += by;
         self.hosts[host.0].timer_at = None;
         self.arm(host.0);
     }
 
-    /// A host is gone from one instant to the next: those at the other ends learn it within `news`.
+    /// A host crashes in an instant; the other ends of its connections learn of it within `news`.
     pub fn crash(&mut self, host: HostId, news: Duration) {
         let host = &mut self.hosts[host.0];
         host.node = None;
@@ -442,22 +443,22 @@ impl World {
         }
     }
 
-    /// It is there again, with what it knows of itself, unless it was never gone.
+    /// The host is back with its own state, unless it was never gone.
     pub fn come_back(&mut self, host: HostId, node: Rc<RefCell<dyn Node>>) {
         if self.hosts[host.0].node.is_none() {
             self.restart(host, node);
         }
     }
 
-    /// It is there again, with another node.
+    /// The host is back with another node.
     pub fn restart(&mut self, host: HostId, node: Rc<RefCell<dyn Node>>) {
         self.hosts[host.0].node = Some(node);
         self.settle_host(host.0);
     }
 
-    // ------------------------------------------------------------------------------------------------------ faults of connections
+    // ------------------------------------------------------------------------------------------- faults of connections
 
-    /// Every connection that both ends have.
+    /// All connections that both ends have.
     pub fn connections(&self) -> Vec<PipeId> {
         let open = |pipe: &Pipe| pipe.ends.iter().all(|end| matches!(end.state, EndState::Open | EndState::Closing));
         self.pipes
@@ -468,7 +469,8 @@ impl World {
             .collect()
     }
 
-    /// Of what is on its way in each direction a part still arrives; each end learns of the reset after its own time.
+    /// Resets a connection: part of the data in flight in each direction still arrives, and each end learns of the
+    /// reset after its own delay.
     pub fn reset(&mut self, pipe: PipeId, after: [Duration; 2]) {
         for side in Side::BOTH {
             self.cut(pipe, side);
@@ -476,7 +478,7 @@ impl World {
         }
     }
 
-    /// The direction from `side` ends somewhere in what is on its way; the other goes on.
+    /// The direction from `side` ends somewhere in its data in flight; the other continues.
     pub fn half_close(&mut self, pipe: PipeId, side: Side) {
         self.cut(pipe, side);
         let arrives = self.now + self.latency_of(pipe, side);
@@ -491,7 +493,7 @@ impl World {
         }
     }
 
-    /// Faults stop: stalls are over, and who still has a connection whose other end is gone learns it within a second.
+    /// Ends all faults: stalls are over, and an end whose other end is gone learns of it within a second.
     pub fn heal(&mut self) {
         for index in 0..self.pipes.len() as u32 {
             let id = PipeId { slot: index, generation: self.pipes[index as usize].generation };
@@ -504,7 +506,8 @@ impl World {
             let ends = pipe.ends;
             let cut = pipe.flows.iter().any(|flow| flow.cut);
             for side in Side::BOTH {
-                // Each waiting packet has an event at the end of the stall; these come first, and those find nothing.
+                // Each waiting packet has an event at the end of the stall. The new events come first, and the old ones
+                // find nothing.
                 for _ in 0..waiting[side as usize] {
                     self.events.push(self.now, Event::Arrive { pipe: id, to: side.other(), bytes: 0 });
                 }
@@ -517,12 +520,13 @@ impl World {
         }
     }
 
-    /// Connections whose accepting end went since the last call: who connected, and which of its connects that was, from 1 on.
+    /// Connections whose accepting end has gone since the last call: the connecting host, and the number of its
+    /// connect, from 1 on.
     pub fn take_left(&mut self) -> Vec<(HostId, u64)> {
         std::mem::take(&mut self.left)
     }
 
-    // ------------------------------------------------------------------------------------------------------------- nodes
+    // ----------------------------------------------------------------------------------------------------------- nodes
 
     fn host_now(&self, host: usize) -> Instant {
         self.work_now(host) + self.hosts[host].ahead
@@ -536,7 +540,7 @@ impl World {
         self.settle_node(host, &node);
     }
 
-    /// Bytes that arrived: those that have a place go there, as a driver receives them.
+    /// Delivers bytes that arrived. Those for which the node has a place go there, as with a driver.
     fn deliver(&mut self, host: usize, conn: ConnId, bytes: &[u8]) {
         let now = self.host_now(host);
         let Some(node) = self.hosts[host].node.clone() else { return };
@@ -642,7 +646,7 @@ impl World {
         self.handle(host, Input::DiskDone { token, result });
     }
 
-    /// Whether a timer is still wanted. One that is not comes for nothing.
+    /// Whether a timer is still needed; otherwise its event has no effect.
     fn is_due(&self, host: usize, life: u32, at: Instant) -> bool {
         let host = &self.hosts[host];
         let due = |node: &Rc<RefCell<dyn Node>>| node.borrow().poll_timeout().is_some_and(|due| due <= at + host.ahead);
@@ -665,7 +669,7 @@ impl World {
         }
     }
 
-    /// Has the node's next timer come. One that was armed earlier comes for nothing.
+    /// Schedules the node's next timer. An earlier one that is no longer needed has no effect.
     fn arm(&mut self, host: usize) {
         let Some(node) = &self.hosts[host].node else { return };
         let Some(at) = node.borrow().poll_timeout() else { return };

@@ -1,5 +1,5 @@
-//! A client that outlives its connections: it opens them as the load generator does, does I/O of its own choosing, and comes back
-//! whenever it lost them.
+//! A client that survives its connections: it opens them as the load generator does, does random I/O, and reconnects
+//! whenever it loses them.
 
 mod worker;
 
@@ -24,29 +24,30 @@ use crate::{
 };
 use worker::Worker;
 
-/// Before it connects again.
+/// Maximum pause before it reconnects.
 const BACKOFF: Duration = Duration::from_millis(10);
-/// How long the links may take to open before it begins again.
+/// How long the links may take to open before it starts over.
 const OPEN_TIME: Duration = Duration::from_secs(20);
-/// And to close in order.
+/// How long the links may take to close in order.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
 
-/// Of a member's turns, so many until it asks for the reservation where it may be free, and until it preempts another.
+/// On average, a member attempts the reservation once per so many turns if it may be free, and otherwise preempts
+/// another client once per so many.
 const HOLDS_ONCE_IN: u64 = 10;
 const PREEMPTS_ONCE_IN: u64 = 60;
 
 const CONTROL: ConnId = ConnId(0);
 
-/// What an agent is like.
+/// Parameters of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Character {
     pub(crate) host: usize,
     pub(crate) workers: u32,
     pub(crate) depth: u32,
-    /// Between an I/O and the next at most.
+    /// Maximum pause between two I/Os.
     pub(crate) pause: Duration,
     pub(crate) seed: u64,
-    /// Hosts of all clients, where they share the unit by its reservation; else none.
+    /// Hosts of all clients if they share the unit by its reservation; otherwise empty.
     pub(crate) cluster: Vec<usize>,
 }
 
@@ -57,27 +58,27 @@ pub(crate) struct Agent {
     random: SeededRng,
     life: Life,
     control: Option<Box<dyn Control<AnyInitiator>>>,
-    /// Where the control connection goes on once it is closed.
+    /// Address to which the control connection goes once it is closed.
     control_next: Option<SocketAddr>,
     control_closing: bool,
     workers: Vec<Worker>,
-    /// Connections that the driver has, by id, with the number of the connect.
+    /// The driver's connections by id, each with the number of its connect.
     open: Vec<Option<u64>>,
     connects: u64,
     outputs: VecDeque<Output>,
     to_send: Vec<ConnId>,
-    /// What it has read in the liveness phase, sectors.
+    /// Number of sectors that it has read in the liveness phase.
     looked: usize,
     flushed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// Without connections until then.
+    /// Without connections until this instant.
     Away(Instant),
     Opening(Instant),
     Up,
-    /// Gives up what it has, and comes back.
+    /// Closes all connections, and then reconnects.
     Breaking,
     Leaving(Instant),
     Done,
@@ -108,7 +109,7 @@ impl Agent {
         self.life == Life::Done
     }
 
-    /// How it stands, for a report.
+    /// Its state, for a report.
     pub(crate) fn standing(&self) -> String {
         let under_way: usize = self.workers.iter().map(Worker::under_way).sum();
         format!(
@@ -117,7 +118,7 @@ impl Agent {
         )
     }
 
-    /// Its host is gone: what it had under way is lost, and it knows nothing any more but who it is.
+    /// Its host crashed: I/O under way is lost, and it keeps nothing but its identity.
     pub(crate) fn crash(&mut self, now: Instant) {
         self.lose_workers(now);
         self.open.fill(None);
@@ -128,7 +129,7 @@ impl Agent {
         self.life = Life::Away(now);
     }
 
-    // ------------------------------------------------------------------------------------------------------------ connections
+    // ----------------------------------------------------------------------------------------------------- connections
 
     fn begin(&mut self, now: Instant) {
         let host = self.endpoint.unit.host().and_then(|host| host.parse::<IpAddr>().ok());
@@ -144,7 +145,7 @@ impl Agent {
         self.step_control(now);
     }
 
-    /// Only how many connections it wants, of what depth, is used.
+    /// Only the number of connections and their depth are used.
     fn load_config(&self) -> LoadConfig {
         let run = RunConfig {
             outstanding: self.character.depth,
@@ -212,7 +213,7 @@ impl Agent {
                 }
                 self.open_workers(links);
             }
-            // A server may have no room for us for a time.
+            // A server may have no room for it for some time.
             ControlStep::Failed(_) => self.break_down(now),
             ControlStep::Closed => {
                 self.control = None;
@@ -238,7 +239,7 @@ impl Agent {
         self.break_down(now);
     }
 
-    /// Gives up all connections. What is under way is lost.
+    /// Gives up all connections. I/O under way is lost.
     fn break_down(&mut self, now: Instant) {
         if matches!(self.life, Life::Done | Life::Breaking) {
             return;
@@ -263,7 +264,7 @@ impl Agent {
         }
     }
 
-    /// Once the driver has none of its connections.
+    /// Continues once the driver has none of its connections.
     fn broken(&mut self, now: Instant) {
         if self.life == Life::Breaking && self.open.iter().all(Option::is_none) {
             let pause = self.random.below(BACKOFF.as_nanos() as u64);
@@ -296,7 +297,7 @@ impl Agent {
         self.break_down(now);
     }
 
-    // ------------------------------------------------------------------------------------------------------------ a turn
+    // ---------------------------------------------------------------------------------------------------------- a turn
 
     fn advance(&mut self, now: Instant) {
         self.step_control(now);
@@ -329,7 +330,8 @@ impl Agent {
 
     fn came_up(&mut self) {
         self.life = Life::Up;
-        // A session of an ISID that had one ends that with its tasks (RFC 7143 §6.3.5); so does a login of a Fibre Channel port.
+        // A new session of an ISID ends the old one with its tasks (RFC 7143 §6.3.5); so does a login of a Fibre
+        // Channel port.
         if self.replaces_sessions() {
             let board = &mut *self.board.borrow_mut();
             board.register.host_is_new(self.character.host);
@@ -368,7 +370,7 @@ impl Agent {
         }
     }
 
-    /// What it does for its membership before all else; true while it has none.
+    /// Registers workers and reserves the unit before any other I/O. Returns true while any worker is not registered.
     fn keeps_membership(&mut self, now: Instant, phase: Phase) -> bool {
         let mut registers = false;
         for worker in self.workers.iter_mut().filter(|worker| !worker.is_member) {

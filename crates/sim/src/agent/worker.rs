@@ -1,4 +1,4 @@
-//! One connection's worth of an agent: an initiator, what is under way with each tag, and what the registers are told of it.
+//! One connection of an agent: an initiator, its commands by tag, and what it reports to the registers.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::{
     register::{HostConnection, content},
 };
 
-/// Sectors of an I/O at most, and of one that looks at everything.
+/// Maximum number of sectors of an I/O, and of a read in the liveness phase.
 const SECTORS_MAX: u64 = 24;
 const LOOK_SECTORS: usize = 64;
-/// Sense data of SPC-5 annex F and a status of NVMe base 2.1 §4.2.3, as `IoError` has them.
+/// Sense data of SPC-5 annex F and a status of NVMe base 2.1 §4.2.3, encoded as in `IoError`.
 const INTERNAL_TARGET_FAILURE: u32 = 0x04_4400;
 const INTERNAL_ERROR: u32 = 0x006;
 
@@ -28,22 +28,22 @@ pub(crate) struct Worker {
     tags: Vec<Option<Command>>,
     pub(super) is_ready: bool,
     pub(super) closed: bool,
-    /// Its connection was closed.
+    /// The agent has handled that its connection was closed.
     pub(super) told: bool,
     pub(super) violation: Option<Violation>,
-    /// Sectors that its unit addresses by.
+    /// Sectors per block of its unit.
     grain: usize,
     next_at: Instant,
-    /// The last flush that was asked for alone: answered, and how.
+    /// The result of the last flush that was sent alone, if it has completed.
     flushed: Option<bool>,
-    /// The last look at everything failed and is to be repeated.
+    /// The last read of the liveness phase failed and must be repeated.
     looked_failed: bool,
     port: Port,
-    /// Registered, as far as it knows.
+    /// Whether it is registered, as far as it knows.
     pub(super) is_member: bool,
 }
 
-/// What changes something has a second number: when it began, of the fence's.
+/// A command. Commands that change something also have a number of the fence, which records when they began.
 #[derive(Debug)]
 enum Command {
     Read { id: u64, data: Vec<u8>, came: usize },
@@ -54,7 +54,7 @@ enum Command {
 }
 
 impl Command {
-    /// Asks for the reservation, or preempts: a refusal says nothing of this port's registration.
+    /// Whether it reserves or preempts. If it is refused, that shows nothing about this port's registration.
     fn reserves(&self) -> bool {
         matches!(self, Self::Reserve { .. })
     }
@@ -87,7 +87,7 @@ impl Worker {
         self.tags.iter().position(Option::is_none).filter(|_| self.initiator.get().credits() > 0)
     }
 
-    /// Registers with its client's key, with nothing beside it.
+    /// Registers with its client's key, while no other command is under way.
     pub(super) fn register(&mut self, now: Instant, board: &SharedBoard) {
         if self.under_way() == 0
             && let Some(tag) = self.free_tag()
@@ -100,7 +100,7 @@ impl Worker {
         }
     }
 
-    /// Sees to it that the unit is reserved, or preempts another host.
+    /// Reserves the unit, or preempts another host.
     pub(super) fn reserve(&mut self, now: Instant, other: Option<usize>, board: &SharedBoard) {
         let Some(tag) = self.free_tag() else { return };
         let board = &mut *board.borrow_mut();
@@ -128,15 +128,15 @@ impl Worker {
         self.initiator.get().close(now);
     }
 
-    /// `works`: it has I/O of its own to begin.
+    /// `works`: whether it may begin I/O of its own.
     pub(super) fn next_due(&self, works: bool) -> Option<Instant> {
         let own = (works && self.tags.iter().any(Option::is_none)).then_some(self.next_at);
         self.initiator.poll_timeout().into_iter().chain(own).min()
     }
 
-    // ------------------------------------------------------------------------------------------------------------ what it does
+    // ---------------------------------------------------------------------------------------------------- what it does
 
-    /// The next I/O, drawn, when its time has come.
+    /// Starts the next random I/O when its time has come.
     pub(super) fn do_anything(
         &mut self,
         now: Instant,
@@ -178,7 +178,7 @@ impl Worker {
         self.submit(now, tag, command, io, &mut board);
     }
 
-    /// A flush with nothing beside it: its result, once there is one.
+    /// Flushes while no other command is under way. Returns the result once there is one.
     pub(super) fn flush_alone(&mut self, now: Instant, board: &SharedBoard) -> Option<bool> {
         if let Some(flushed) = self.flushed.take() {
             return Some(flushed);
@@ -191,7 +191,7 @@ impl Worker {
         None
     }
 
-    /// Reads on where it stands; true while nothing is under way.
+    /// Continues reading the volume. Returns true if everything was read and no command is under way.
     pub(super) fn look(&mut self, now: Instant, board: &SharedBoard, looked: &mut usize) -> bool {
         if self.under_way() > 0 || self.initiator.get().credits() == 0 {
             return false;
@@ -218,7 +218,7 @@ impl Worker {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------------------ what happens to it
+    // ---------------------------------------------------------------------------------------------- what happens to it
 
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8], board: &SharedBoard) {
         self.with(board, |initiator, events| initiator.get().receive(now, bytes, events));
@@ -324,7 +324,7 @@ impl InitiatorEvents for Events<'_> {
             Err(IoError::ConnectionLost) => counts.lost += 1,
             Err(_) if conflicts => counts.fenced += 1,
             Err(IoError::Aborted) if self.board.fence.preemptions > 0 => counts.fenced += 1,
-            // It waited in vain for what it aborts, at a slow disk.
+            // It waited too long for the commands that it aborts, because the disk was slow.
             Err(IoError::Failed { status: INTERNAL_TARGET_FAILURE | INTERNAL_ERROR, .. }) if command.reserves() => {
                 counts.fenced += 1;
             }

@@ -4,61 +4,65 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{Choice, Switches, Way};
 
-/// How machines reach their volumes. The machines are shared out among the controllers in order, and those of a controller among
-/// its ports; a machine's second path begins at the next one.
+/// How machines reach their volumes. Machines are distributed over the controllers in order, and the machines of a
+/// controller over its ports. A machine's second path begins at the next port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    /// Each a server with processors, ports, media and a volume of its own.
+    /// Each controller is a server with its own processors, ports, media and volume.
     pub controllers: u32,
-    /// Of each controller.
+    /// Ports of each controller.
     pub target_ports: u32,
     /// Ports of each machine with a load.
     pub ports: u32,
     pub policy: PathPolicy,
     pub failures: Vec<PathFailure>,
-    /// From a failure until machines know of it, and from its end until they use the path again.
+    /// Time from a failure until machines notice it, and from its end until they use the path again.
     pub noticed: Duration,
-    /// Each path then has a fabric of its own, and so have the ports of each controller, one after the other.
+    /// If there are switches, each path has a fabric of its own, and the ports of each controller use the fabrics in
+    /// turn.
     pub switches: Switches,
-    /// Which machines reach which ports; none: each all.
+    /// Which machines may access which ports; empty: all machines access all ports.
     pub zones: Vec<Zone>,
     pub to: Towards,
     /// Between the controllers of each pair, in each direction.
     pub interconnect: Interconnect,
-    /// A controller that is gone, from 0: its partner serves its volume too, from that one's media and at that one's address.
+    /// Number of a lost controller, from 0: its partner serves its volume, too, from the lost controller's media and at
+    /// its address.
     pub takeover: Option<u32>,
 }
 
-/// To which controller of a pair the paths to a volume lead: the first and the second are a pair, the third and the fourth, and so on.
+/// To which controller of a pair the paths to a volume lead. The first and the second controller are a pair, the third
+/// and the fourth, and so on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Towards {
-    /// The one that the volume is of.
+    /// The controller that owns the volume.
     #[default]
     Owner,
-    /// The other, which forwards.
+    /// The other controller, which forwards.
     Partner,
-    /// Each of the two has as many; they are used in turn. After a takeover those of the other are left.
+    /// Equally many paths to each of the two, used in turn. After a takeover, only those to the surviving one remain.
     Both,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interconnect {
-    /// `None`: without end.
+    /// `None`: unlimited.
     pub rate_bytes_per_s: Option<u64>,
     pub latency: Duration,
-    /// CPU time of each of the two controllers for each message: what is sent at once, 32 KiB at most.
+    /// CPU time of each of the two controllers per message: the data of one send, at most 32 KiB.
     pub message_ns: u64,
 }
 
-/// Machines that reach ports, by their numbers from 0 on.
+/// Machines that may access ports, both by their numbers from 0 on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
     pub machines: Vec<u32>,
-    /// Those of the first controller come first.
+    /// The ports of the first controller come first.
     pub ports: Vec<u32>,
 }
 
-/// What a machine reaches: the volume of a controller, by ports of whoever serves it, and by others' that forward.
+/// The paths of a machine: to the volume of a controller by ports of the controller that serves it, and by ports of
+/// others that forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reach {
     pub(super) volume: usize,
@@ -66,7 +70,7 @@ pub(super) struct Reach {
     pub(super) forwarded: Vec<Lead>,
 }
 
-/// A path from a port of a machine to one of a controller, each by its number among theirs.
+/// A path from a port of a machine to a port of a controller, both by their numbers there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lead {
     pub(super) near: usize,
@@ -74,26 +78,26 @@ pub(super) struct Lead {
     pub(super) port: usize,
 }
 
-/// How sends go by several paths. What fails is left to the others until it is there again.
+/// How sends are distributed over several paths. A failed path is not used until it is back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathPolicy {
-    /// By the first; the others stand by.
+    /// Only the first path; the others are standby.
     #[default]
     Fixed,
-    /// By each in turn.
+    /// All paths in turn.
     RoundRobin,
-    /// By the one with the least to do.
+    /// The path with the least data queued.
     QueueDepth,
-    /// By one of each thread's own: its processor's.
+    /// One path per thread, like one near the thread's processor.
     Numa,
 }
 
-/// The ports of one path fail, on every machine with a load.
+/// The ports of one path fail on every machine with a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFailure {
-    /// From 0.
+    /// Number of the path, from 0.
     pub path: u32,
-    /// After the window's begin; `None`: it does not come back.
+    /// Times after the start of the window. `back` is `None` if the path does not come back.
     pub at: Duration,
     pub back: Option<Duration>,
 }
@@ -117,7 +121,7 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Of all machines in order.
+    /// The paths of all machines, in order.
     pub(super) fn reaches(&self, machines: u32) -> Vec<Reach> {
         let each = machines.div_ceil(self.controllers).max(1);
         let owners = self.leads(machines, each, |volume| Some(self.serving(volume)));
@@ -127,25 +131,25 @@ impl Paths {
         };
         let reaches = (0..machines).zip(owners).zip(partners).map(|((machine, direct), forwarded)| {
             let volume = machine / each;
-            // Who has paths to the partner alone has them to whoever serves once that has taken over.
+            // Machines with paths only to the partner reach the volume directly after the partner's takeover.
             let is_direct = self.to != Towards::Partner || self.takeover == Some(volume);
             Reach { volume: volume as usize, direct: if is_direct { direct } else { Vec::new() }, forwarded }
         });
         reaches.collect()
     }
 
-    /// Who serves the volume of a controller.
+    /// The controller that serves the volume of a controller.
     pub(super) fn serving(&self, volume: u32) -> u32 {
         if self.takeover == Some(volume) { volume ^ 1 } else { volume }
     }
 
-    /// Who forwards to it: the partner, while both are there.
+    /// The controller that forwards to it: its partner, while both are present.
     pub(super) fn forwarding(&self, volume: u32) -> Option<u32> {
         let partner = volume ^ 1;
         (self.takeover != Some(volume) && self.takeover != Some(partner)).then_some(partner)
     }
 
-    /// Of all machines in order, paths to a controller, by the volume that they are to reach; none where no zone has both ends.
+    /// For all machines in order, the paths to the controller of their volume; none if no zone contains both ends.
     fn leads(&self, machines: u32, each: u32, controller_of: impl Fn(u32) -> Option<u32>) -> Vec<Vec<Lead>> {
         let mut leads = vec![Vec::new(); machines as usize];
         let lead = |path: u32, controller: u32, port: u32| Lead {
@@ -162,7 +166,7 @@ impl Paths {
             }
             return leads;
         }
-        // Machines that may go to the same ports are shared out among them.
+        // Machines that may use the same ports are distributed over these.
         let mut alike: BTreeMap<(u32, u32, Vec<u32>), Vec<u32>> = BTreeMap::new();
         for (machine, controller) in with {
             let zoned = self.zoned(machine);
@@ -174,7 +178,7 @@ impl Paths {
                 alike.entry((path, controller, of_fabric.collect())).or_default().push(machine);
             }
         }
-        // Path by path, so that each machine's are in order.
+        // Path by path, so that each machine's paths are in order.
         for ((path, controller, ports), machines) in alike {
             for (rank, machine) in machines.iter().enumerate() {
                 let port = ports.get(rank * ports.len() / machines.len());
@@ -184,7 +188,7 @@ impl Paths {
         leads
     }
 
-    /// The ports that a machine shares a zone with; `None`: all.
+    /// The ports that are in a zone with a machine; `None`: all.
     fn zoned(&self, machine: u32) -> Option<Vec<u32>> {
         if self.zones.is_empty() {
             return None;
@@ -193,7 +197,7 @@ impl Paths {
         Some(zones.flat_map(|zone| zone.ports.iter().copied()).collect())
     }
 
-    /// Those of a machine's thread in the order in which it prefers them, and how it chooses.
+    /// The ways of a machine's thread, in order of preference, and how it chooses.
     pub(super) fn ways(&self, mut ways: Vec<Way>, thread: u32) -> (Vec<Way>, Choice) {
         let choice = match self.policy {
             _ if self.to == Towards::Both => Choice::InLongTurns,
@@ -223,7 +227,7 @@ mod tests {
     /// A controller and its port.
     type End = (usize, usize);
 
-    /// Of each machine the volume, and where its paths lead to, direct and forwarded.
+    /// For each machine: the volume, and the ends of its direct and its forwarded paths.
     fn all(paths: &Paths, machines: u32) -> Vec<(usize, Vec<End>, Vec<End>)> {
         let ends = |leads: &[Lead]| leads.iter().map(|lead| (lead.controller, lead.port)).collect();
         let of = |reach: Reach| (reach.volume, ends(&reach.direct), ends(&reach.forwarded));
@@ -241,7 +245,7 @@ mod tests {
         let partners = [forwarded(0, 1), forwarded(1, 0), forwarded(2, 3), forwarded(3, 2)];
         assert_eq!(to(Towards::Partner, None), partners);
         assert_eq!(to(Towards::Both, None), [both(0, 1), both(1, 0), both(2, 3), both(3, 2)]);
-        // The other pair stays as it is; who had a path to the lost controller alone has none.
+        // The other pair is unchanged. A machine whose only path led to the lost controller has none.
         assert_eq!(to(Towards::Owner, Some(3)), [direct(0, 0), direct(1, 1), direct(2, 2), direct(3, 2)]);
         assert_eq!(to(Towards::Both, Some(3)), [both(0, 1), both(1, 0), direct(2, 2), direct(3, 2)]);
         let none = (2, vec![], vec![]);

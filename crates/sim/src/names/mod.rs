@@ -1,5 +1,5 @@
-//! An NFS client that makes, renames and removes names, one call at a time: a call whose connection is lost is sent again as it
-//! was, and must be carried out once (RFC 1813 §4.3, RFC 8881 §2.10.6).
+//! An NFS client that creates, renames and removes names, one call at a time. A call whose connection is lost is resent
+//! unchanged and must be carried out once (RFC 1813 §4.3, RFC 8881 §2.10.6).
 
 mod v3;
 mod v41;
@@ -26,37 +26,37 @@ use crate::board::{Phase, SharedBoard};
 
 const CONN: ConnId = ConnId(0);
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
-/// How long an answer may take before the connection is given up, and how long it stays away.
+/// Maximum time for a reply before the connection is given up, and the pause before it reconnects.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 const BACKOFF: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A version of NFS, as this client speaks it.
+/// A version of NFS, as used by this client.
 pub(crate) trait Speech {
-    /// Nothing but names is left to be asked for.
+    /// Whether preparation is complete, so that calls for names can follow.
     fn is_ready(&self) -> bool;
-    /// A call as a record; of `Prepare`, the next step towards `is_ready`.
+    /// A call as a record. For `Prepare`, this is the next step towards `is_ready`.
     fn call(&mut self, xid: Xid, call: Call) -> Vec<u8>;
-    /// What the results of a call say.
+    /// Decodes the results of a call.
     fn results(&mut self, call: Call, reader: &mut Reader<'_>) -> Result<Answer, String>;
-    /// The server is to know nothing of earlier calls.
+    /// Starts over as a client that the server does not know from earlier calls.
     fn begin_anew(&mut self);
-    /// The one call that removes takes files and directories alike.
+    /// Whether a single operation removes both files and directories.
     fn removes_any(&self) -> bool;
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Prepared,
     Named(Result<(), FileError>),
-    /// The call is to be sent again as it is.
+    /// The call must be resent unchanged.
     Later,
     /// The server does not know the client.
     Stranger,
 }
 
-/// Of a protocol that has names.
+/// The encoder of a protocol that has names.
 pub(crate) fn speech(protocol: Protocol) -> Box<dyn Speech> {
     match protocol {
         Protocol::Nfs41 => Box::<v41::Compounds>::default(),
@@ -73,17 +73,17 @@ pub(crate) struct Names {
     outputs: VecDeque<Output>,
     has_bytes: bool,
     speech: Box<dyn Speech>,
-    /// A canary: calls are sent again in a way that the server takes for new ones.
+    /// A canary: calls are resent in such a way that the server takes them for new ones.
     forgets: bool,
     xid: Xid,
     pending: Option<Pending>,
-    /// A call to be made once the server knows the client again, which it may only have forgotten in a crash.
+    /// A call to be sent once the server knows the client again, which it may forget only in a crash.
     postponed: Option<Call>,
     server_forgot: bool,
     received: Vec<u8>,
-    /// What there is by now: whether each name is a directory.
+    /// The names that exist now, and whether each is a directory.
     there: BTreeMap<&'static [u8], bool>,
-    /// Names looked up in the liveness phase.
+    /// Number of names looked up in the liveness phase.
     looked: usize,
 }
 
@@ -105,7 +105,7 @@ struct Pending {
     until: Instant,
 }
 
-/// What may be asked for.
+/// The calls of this client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Prepare,
@@ -151,7 +151,7 @@ impl Names {
         )
     }
 
-    /// Names are kept in the server's memory. What it says after this comes from one that has none.
+    /// The server crashed. It keeps names in memory, so its later replies come from a server without names.
     pub(crate) fn server_crashed(&mut self) {
         self.there.clear();
         self.server_forgot = true;
@@ -167,7 +167,7 @@ impl Names {
         self.outputs.push_back(Output::Close { conn: CONN });
     }
 
-    // ------------------------------------------------------------------------------------------------------------ calls
+    // ----------------------------------------------------------------------------------------------------------- calls
 
     fn go_on(&mut self, now: Instant) {
         match self.state {
@@ -218,7 +218,7 @@ impl Names {
         self.pending = Some(Pending { call, bytes, until: now + ANSWER_TIME_MAX });
     }
 
-    /// Sends the call under way once more, in a connection that has carried none.
+    /// Resends the current call on a new connection.
     fn send_again(&mut self, now: Instant) {
         let Some(pending) = &mut self.pending else { return };
         if self.forgets {
@@ -233,7 +233,7 @@ impl Names {
         self.has_bytes = true;
     }
 
-    /// What the one server that carried out every call once says to the next.
+    /// The reply of a server that carried out every call once; the model then includes the call's effect.
     fn expected(&mut self, call: Call) -> Result<(), FileError> {
         let any = self.speech.removes_any();
         let there = &mut self.there;
@@ -264,7 +264,7 @@ impl Names {
                 let Some(kind) = is_directory(from, there) else { return Err(FileError::NoEntry) };
                 match is_directory(to, there) {
                     _ if from == to => Ok(()),
-                    // As POSIX and Linux have it; RFC 1813 §3.3.14 would say Exists of both.
+                    // As in POSIX and Linux; RFC 1813 §3.3.14 specifies Exists for both.
                     Some(true) if !kind => Err(FileError::IsDirectory),
                     Some(false) if kind => Err(FileError::NotDirectory),
                     _ => {
@@ -277,7 +277,7 @@ impl Names {
         }
     }
 
-    /// A whole reply, without its record mark.
+    /// Handles a whole reply, without its record mark.
     fn replied(&mut self, now: Instant, reply: &[u8]) -> Result<(), String> {
         let mut reader = Reader::new(reply);
         let (xid, outcome) = decode_reply(&mut reader).map_err(|error| format!("a reply that is none: {error:?}"))?;
@@ -387,7 +387,7 @@ fn identity() -> Vec<u8> {
     Identity::Sys { machine: "sim".into(), credentials: Credentials::new(0, 0, &[]) }.encode()
 }
 
-/// The error that a status stands for, of those that a call for a name may give.
+/// The error that a status stands for, among those that a call for a name may return.
 fn named<S: From<FileError> + PartialEq + std::fmt::Debug>(status: &S) -> Result<Answer, String> {
     let errors = [FileError::NoEntry, FileError::Exists, FileError::IsDirectory, FileError::NotDirectory];
     let error = errors.into_iter().find(|error| S::from(*error) == *status);

@@ -26,7 +26,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Those of a call of NFS; none of MNT.
+    /// The arguments of an NFS call; `None` for MNT.
     fn arguments(&self, call: Call) -> Option<Arguments<'static>> {
         let directory = self.root?;
         let place = |name| Place { directory, name };
@@ -83,7 +83,7 @@ impl Speech for Calls {
         }
     }
 
-    /// The server tells calls by their numbers, and the next has another.
+    /// Nothing to do: the server identifies calls by their xids, and the next call has another.
     fn begin_anew(&mut self) {}
 
     fn removes_any(&self) -> bool {

@@ -1,4 +1,4 @@
-//! NFSv4.1: a client, its session, and one slot of it, whose replies the server keeps.
+//! NFSv4.1: a client with one session and one slot, whose reply the server keeps.
 
 use iotax_proto::{
     nfs::{
@@ -30,7 +30,7 @@ const OWNER: &[u8] = b"names";
 /// What the server knows of the client, step by step.
 #[derive(Debug, Default)]
 pub(super) struct Compounds {
-    /// Tells this client from an earlier one of its name.
+    /// Distinguishes this client from an earlier one of the same name.
     instance: u64,
     client: Option<Client>,
     session: Option<SessionId>,
@@ -46,7 +46,7 @@ struct Client {
 }
 
 impl Compounds {
-    /// Operations that carry a call out, in a session or to get one.
+    /// The operations of a call in a session, or those that establish one.
     fn operations(&self, call: Call, put: &mut dyn FnMut(&[Operation<'_>])) {
         let Some(client) = self.client else {
             let verifier = self.instance.to_be_bytes();
@@ -100,7 +100,7 @@ impl Compounds {
         }
     }
 
-    /// Results of a COMPOUND that starts with a good SEQUENCE, where it is to have one.
+    /// Decodes the results of a COMPOUND. If it has a SEQUENCE, that has succeeded.
     fn take(&mut self, call: Call, reader: &mut Reader<'_>) -> Result<Result<Answer, String>, Garbage> {
         if self.client.is_none() {
             if let Err(status) = next_is(OpCode::ExchangeId, reader)? {
@@ -155,7 +155,7 @@ impl Compounds {
     }
 }
 
-/// The status of the next result, which is of this operation.
+/// The status of the next result, which must belong to this operation.
 fn next_is(code: OpCode, reader: &mut Reader<'_>) -> Result<Result<(), Status>, Garbage> {
     if reader.u32_be()? == code as u32 { Status::decode(reader) } else { Err(Garbage) }
 }

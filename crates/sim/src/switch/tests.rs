@@ -1,9 +1,9 @@
-//! Switches alone, fed with frames, against what follows from rates, delays and credits.
+//! Switches alone, with frames, compared with what follows from rates, delays and credits.
 
 use super::*;
 use crate::{events::Events, link::Loss};
 
-/// Of a byte each nanosecond, so that a frame of 1,000 bytes takes 1 µs.
+/// One byte per nanosecond, so that a frame of 1,000 bytes takes 1 µs.
 const RATE: Option<u64> = Some(1_000_000_000);
 const FRAME: usize = 1000;
 
@@ -12,7 +12,7 @@ fn link(latency_ns: u64, credits: Option<u32>) -> Link {
     Link { latency: Duration::from_nanos(latency_ns), rate_bytes_per_s: RATE, frames, credits, ..Link::default() }
 }
 
-/// What has come of shipments that left at a time, each with when.
+/// Runs shipments that leave at given times; records each arrival with its time.
 struct Bench {
     switching: Switching,
     events: Events<Step>,
@@ -21,7 +21,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Initiators' ports from 0 on, then targets', each with its link.
+    /// The initiators' ports come first, from 0 on, then those of the targets; each has its own link.
     fn new(trunk: Option<Link>, initiators: &[Link], targets: &[Link]) -> Self {
         let mut bench = Self { switching: Switching::default(), events: Events::new(), now: 0, shipped: Vec::new() };
         bench.switching.add_fabric(trunk);
@@ -65,7 +65,7 @@ impl Bench {
         self
     }
 
-    /// Shipments from a port that have come.
+    /// Number of shipments from a port that have arrived.
     fn come_from(&self, from: usize) -> usize {
         self.shipped.iter().filter(|(_, each)| each.shipment.from == from).count()
     }
@@ -78,7 +78,7 @@ fn frame_is_sent_anew_by_each_link_of_its_way() {
         bench.ship(0, 0, 1, 1);
         bench.ship(0, 1, 0, 3);
         let shipped: Vec<_> = bench.run(u64::MAX).shipped.iter().map(|(at, _)| *at).collect();
-        // The frames behind the first follow it link by link.
+        // The later frames follow the first, link by link.
         assert_eq!(shipped, [links * 1100, links * 1100 + 2000]);
     }
 }
@@ -86,7 +86,8 @@ fn frame_is_sent_anew_by_each_link_of_its_way() {
 #[test]
 fn credits_of_a_link_carry_as_many_frames_in_each_round_trip() {
     for credits in [1, 4, 16] {
-        // A frame takes 1 µs and 10 µs to the switch, leaves it in 1 µs, and its buffer's word takes 10 µs.
+        // A frame takes 1 µs to send and 10 µs to reach the switch, leaves it in 1 µs, and its buffer takes 10 µs to
+        // return.
         let mut bench = Bench::new(None, &[link(10_000, Some(credits))], &[link(0, None)]);
         for _ in 0..2000 {
             bench.ship(0, 0, 1, 1);
@@ -121,7 +122,7 @@ fn trunk_carries_its_rate_whatever_number_of_ports_share_it() {
     }
 }
 
-/// One of two ports takes a tenth of the rate. Frames for it that wait in front of it have the trunk's buffers.
+/// One of two ports has a tenth of the rate. Frames that wait for it hold the trunk's buffers.
 #[test]
 fn slow_port_holds_buffers_and_slows_what_another_port_is_sent() {
     let fast_frames = |trunk_credits| {
@@ -129,7 +130,7 @@ fn slow_port_holds_buffers_and_slows_what_another_port_is_sent() {
         let slow = Link { rate_bytes_per_s: RATE.map(|rate| rate / 10), ..fast.clone() };
         let trunk = link(1000, Some(trunk_credits));
         let mut bench = Bench::new(Some(trunk), &[fast.clone(), fast.clone()], &[slow, fast]);
-        // Each keeps 64 frames under way, and sends another for each that came.
+        // Each keeps 64 frames under way, and sends another for each that arrived.
         for _ in 0..64 {
             bench.ship(0, 0, 2, 1);
             bench.ship(0, 1, 3, 1);

@@ -1,4 +1,4 @@
-//! Connections of the world's hosts: made, sent over, ended.
+//! Connections between hosts of the world: they are established, used and ended here.
 
 use std::{net::SocketAddr, rc::Rc, time::Duration};
 
@@ -66,7 +66,7 @@ impl World {
             return self.forget(id, Side::Server);
         }
         if let Some(earlier) = self.earlier_of(id) {
-            // The accepting end asks back, is told of the reset, and takes the request when it comes again.
+            // The accepting end challenges the request, is reset, and accepts the request when it is repeated.
             self.end(earlier, Side::Server, CloseReason::Failed(ECONNRESET));
             return self.events.push(self.now + SYN_AGAIN, Event::Accept { pipe: id, to });
         }
@@ -97,8 +97,8 @@ impl World {
         self.handle(host, Input::Accepted { conn, listener, peer });
     }
 
-    /// The connection that the accepting end still has from the same port: two cannot be (RFC 9293 §3.10.7.4, RFC 5961 §4). What
-    /// was on its way there never arrives.
+    /// The earlier connection from the same port that the accepting end still has: there cannot be two (RFC 9293
+    /// §3.10.7.4, RFC 5961 §4). Data in flight there never arrive.
     pub(super) fn earlier_of(&self, id: PipeId) -> Option<PipeId> {
         let host = self.pipes[id.slot as usize].pipe.as_ref()?.end(Side::Client).host;
         self.hosts[host].port?;
@@ -198,7 +198,8 @@ impl World {
         self.sent = sent;
     }
 
-    /// The last so many packets go by a way. Where that has failed and nobody knows, they are lost: when that is known.
+    /// Lets the last `count` packets use a way. If that way has failed and no host knows yet, they are lost; then
+    /// returns when this will be known.
     fn goes_by(&mut self, id: PipeId, side: Side, way: Option<Way>, count: usize) -> Option<Instant> {
         let Way { near, .. } = way?;
         let is_lost = self.nics[near].is_down && !self.nics[near].is_avoided;
@@ -214,7 +215,7 @@ impl World {
         Some(known)
     }
 
-    /// The ports that bytes leave by and come to.
+    /// The ports that bytes leave by and arrive at.
     pub(super) fn ports(&self, from: usize, to: usize, way: Option<Way>, side: Side) -> (usize, Option<usize>) {
         match (way, side) {
             (Some(Way { near, far, .. }), Side::Client) => (near, Some(far)),
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// When bytes that a host sends now are all at another.
+    /// When bytes that a host sends now have all arrived at another.
     pub(super) fn carry(&mut self, from: usize, to: usize, way: Option<Way>, side: Side, bytes: usize) -> Instant {
         let now = self.work_now(from);
         let (near, far) = self.ports(from, to, way, side);
@@ -240,7 +241,7 @@ impl World {
         }
     }
 
-    /// Bytes of a connection that goes by several ways wait for those before them.
+    /// On a connection with several ways, bytes wait for earlier ones.
     pub(super) fn in_order(&mut self, id: PipeId, side: Side, arrives: Instant) -> Instant {
         match self.pipe(id) {
             Some(pipe) if pipe.ways.all.len() > 1 => {
@@ -252,7 +253,7 @@ impl World {
         }
     }
 
-    /// The end goes as bytes do, and comes behind them.
+    /// Sends the end of the stream, which follows all earlier bytes.
     fn send_end(&mut self, id: PipeId, side: Side) {
         if self.is_switched() || self.pipe(id).is_some_and(|pipe| pipe.ways.forwards) {
             return self.ship_end(id, side);
@@ -265,7 +266,7 @@ impl World {
         self.end_arrives(id, side, arrives);
     }
 
-    /// What a side sent ends; the other learns of it at that time.
+    /// The stream from `side` ends; the other side learns of it at `arrives`.
     pub(super) fn end_arrives(&mut self, id: PipeId, side: Side, arrives: Instant) {
         if let Some(pipe) = self.pipe(id) {
             let flow = pipe.flow(side);
@@ -283,7 +284,7 @@ impl World {
         end.state = EndState::Closing;
         let timeout = match was {
             EndState::Open => CLOSE_TIMEOUT,
-            // The connection has never been of use.
+            // The connection was never established.
             EndState::Connecting => Duration::ZERO,
             EndState::Closing | EndState::Gone => return,
         };
@@ -303,7 +304,8 @@ impl World {
         let Some(pipe) = self.pipe(id) else { return };
         let end = *pipe.end(to);
         let flow = pipe.flow(to.other());
-        // What was lost may be first only now, where a thread has taken what came before it; what fills that brings this again.
+        // The first packet may be lost, if a thread has just taken those before it. Its retransmission causes this
+        // event again.
         if flow.packets.front().is_none_or(|packet| packet.due > now) {
             return;
         }
@@ -357,14 +359,14 @@ impl World {
         self.send_on(id, to.other());
     }
 
-    /// There may be room for more of what an end has.
+    /// Sends again, because there may be room for more of what an end has queued.
     pub(super) fn send_on(&mut self, id: PipeId, side: Side) {
         self.flush(id, side, false);
         let sender = self.pipe(id).map(|pipe| pipe.end(side).host);
         if let Some(sender) = sender.filter(|host| *host != usize::MAX)
             && let Some(node) = self.hosts[sender].node.clone()
         {
-            // What was sent may have made room.
+            // Sending may have made room.
             self.ask_paused(sender, &node);
             self.arm(sender);
         }
@@ -375,14 +377,14 @@ impl World {
         self.events.push(self.now + after, Event::End { pipe, side, reason });
     }
 
-    /// The connection is over for one end, which is told.
+    /// Ends the connection for one end and informs its node.
     pub(super) fn end(&mut self, id: PipeId, side: Side, reason: CloseReason) {
         let Some(pipe) = self.pipe(id) else { return };
         let end = *pipe.end(side);
         if end.state == EndState::Gone || end.host == usize::MAX {
             return;
         }
-        // A close that was asked for is done, whatever ended it.
+        // A requested close is done, whatever ended the connection.
         let reason = if end.state == EndState::Closing { CloseReason::Ended } else { reason };
         self.set_conn(end.host, end.conn, None);
         self.hosts[end.host].paused.retain(|conn| *conn != end.conn);
@@ -391,7 +393,7 @@ impl World {
         self.handle(end.host, Input::Closed { conn: end.conn, reason });
     }
 
-    /// One end has nothing of the connection any more.
+    /// One end no longer has the connection.
     pub(super) fn forget(&mut self, id: PipeId, side: Side) {
         let Some(pipe) = self.pipe(id) else { return };
         pipe.end_mut(side).state = EndState::Gone;
@@ -407,7 +409,7 @@ impl World {
         }
     }
 
-    /// Of what is on its way from `side`, a part is lost with all that follows.
+    /// Loses a random last part of the data in flight from `side`, and everything after it.
     pub(super) fn cut(&mut self, id: PipeId, side: Side) {
         let Some(waiting) = self.pipe(id).map(|pipe| pipe.flow(side).packets.len() as u64) else { return };
         let kept = self.random.below(waiting + 1) as usize;
@@ -417,7 +419,7 @@ impl World {
         for packet in flow.packets.drain(kept..) {
             flow.in_flight_bytes -= packet.bytes.len();
         }
-        // The last that arrives may end anywhere.
+        // The last packet that arrives may end at any byte.
         let Some(len) = flow.packets.back().map(|packet| packet.bytes.len()).filter(|len| *len > 1) else { return };
         let left = self.random.below(len as u64 - 1) as usize + 1;
         if let Some(pipe) = self.pipe(id) {

@@ -1,5 +1,5 @@
-//! Connections through switches: what leaves a host is shipped through its fabric, and is in its place in the stream once all of it
-//! has come. A packet of such a stream is due when its fabric says so.
+//! Connections through switches: packets are shipped through a fabric, and have their place in the stream once all of
+//! them has arrived. The fabric determines when a packet of such a stream is due.
 
 use iotax_proto::Instant;
 
@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl World {
-    /// A switch, or two with a trunk between them, whose link is like this one but for what `trunk` says; its number.
+    /// Adds a switch, or two with a trunk, whose link is like `link` except for what `trunk` specifies. Returns the
+    /// fabric's number.
     pub fn add_fabric(&mut self, link: &Link, trunk: Option<Trunk>) -> usize {
         self.switching.add_fabric(trunk.map(|trunk| Link {
             rate_bytes_per_s: trunk.rate_bytes_per_s.or(link.rate_bytes_per_s),
@@ -21,12 +22,12 @@ impl World {
         }))
     }
 
-    /// Has a link lead to a switch. In a world with any, all connections go by ways between links of one fabric.
+    /// Attaches a link to a switch. In a world with switches, all connections use ways between links of one fabric.
     pub fn attach(&mut self, fabric: usize, edge: Edge, link: usize) {
         self.switching.attach(fabric, edge, link, &self.nics[link].link);
     }
 
-    /// What went by a fabric's trunk so far, to the targets and back; `None` where it has none.
+    /// Usage of a fabric's trunk so far, to the targets and back; `None` without a trunk.
     pub fn trunk_used(&self, fabric: usize) -> Option<[LaneUse; 2]> {
         self.switching.trunk_used(fabric, self.now)
     }
@@ -35,8 +36,8 @@ impl World {
         self.switching.is_used()
     }
 
-    /// Sends a packet that stands in its queue: its bytes, and where in the stream they end. Where its way has failed and nobody
-    /// knows, it is lost.
+    /// Sends a packet that is in its queue: its bytes, and their end in the stream. If its way has failed and no host
+    /// knows yet, it is lost.
     pub(super) fn ship(&mut self, id: PipeId, side: Side, way: Option<Way>, (bytes, end): (usize, u64)) {
         let Some(way) = way else { return };
         let Some(host) = self.pipe(id).map(|pipe| pipe.end(side).host) else { return };
@@ -145,7 +146,7 @@ impl World {
         }
     }
 
-    /// What was sent again is lost again: only time tells.
+    /// A retransmission is lost again: only a timeout detects it.
     fn lost_again(&mut self, id: PipeId, side: Side, end: u64, sent_at: Instant) {
         let now = self.now;
         let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
@@ -154,7 +155,7 @@ impl World {
         self.events.push(until, Event::TimedOut { pipe: id, side, end });
     }
 
-    /// The end of a stream is a packet like any other, without bytes.
+    /// The end of a stream is a packet without bytes.
     pub(super) fn ship_end(&mut self, id: PipeId, side: Side) {
         let way = self.next_way(id, side);
         let Some(pipe) = self.pipe(id) else { return };
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// A port has failed: what was on its way by it is lost.
+    /// A port has failed: its data in flight are lost.
     pub(super) fn lose_shipments(&mut self, port: usize) {
         for Shipment { pipe: id, side, end, fills, sent_at, .. } in self.switching.fail(port) {
             if fills {
@@ -182,7 +183,7 @@ impl World {
         }
     }
 
-    /// What was lost goes by another way.
+    /// Sends lost packets again by another way.
     pub(super) fn ship_again(&mut self, id: PipeId, side: Side) {
         let Some(pipe) = self.pipe(id) else { return };
         let lost = pipe.flow(side).packets.iter().filter(|packet| packet.is_lost);

@@ -1,27 +1,27 @@
-//! Ways by a controller that does not serve what they lead to: it forwards bytes over an interconnect to its partner, which does,
-//! and the answers back. Its threads receive and send them as they do others, at the same cost, and each of the two controllers spends
-//! what a message over the interconnect costs.
+//! Ways through a controller that does not serve the volume: it forwards bytes over an interconnect to its partner,
+//! which does, and the replies back. Its threads receive and send these bytes like any others, at the same cost. Both
+//! controllers also pay for each message over the interconnect.
 //!
-//! A packet of a connection that has any such way is due when the last of its steps says so, as one through a fabric is.
+//! A packet of a connection with any such way is due when its last step determines it, as with a fabric.
 
 use iotax_proto::Instant;
 
 use super::{Event, HostId, World};
 use crate::link::{PipeId, Side, Way};
 
-/// What a controller forwards by.
+/// A controller's means of forwarding.
 #[derive(Debug)]
 pub(super) struct Forwarder {
-    /// Its threads and its partner's. What is for one of these goes by the one of the same number, so that connections are as evenly
-    /// shared out among both.
+    /// Its threads and its partner's. Bytes for a thread of the partner are forwarded by the thread with the same
+    /// number, so connections are distributed equally over both.
     hosts: Vec<usize>,
     partners_hosts: Vec<usize>,
     /// The interconnect: its own port, and its partner's.
     own: usize,
     partners: usize,
-    /// Of either, for each message.
+    /// Cost of each message, for both controllers.
     message_ns: u64,
-    /// Both ways, so far.
+    /// Bytes forwarded so far, in both directions.
     bytes: u64,
 }
 
@@ -32,25 +32,25 @@ pub(super) struct Forwarded {
     pub(super) side: Side,
     pub(super) way: Way,
     pub(super) bytes: usize,
-    /// Where they end in the stream.
+    /// Their end in the stream.
     pub(super) end: u64,
 }
 
 impl World {
-    /// A controller's threads and its partner's, the ports of the interconnect at each, and what a message over it costs each; the
-    /// forwarder's number, as ways have it.
+    /// Adds a forwarder: a controller's threads and its partner's, the ports of the interconnect at each, and what a
+    /// message costs each of them. Returns its number, which ways refer to.
     pub fn add_forwarder(&mut self, threads: [&[HostId]; 2], [own, partners]: [usize; 2], message_ns: u64) -> u32 {
         let [hosts, partners_hosts] = threads.map(|threads| threads.iter().map(|host| host.0).collect());
         self.forwarders.push(Forwarder { hosts, partners_hosts, own, partners, message_ns, bytes: 0 });
         self.forwarders.len() as u32 - 1
     }
 
-    /// How many bytes a controller has forwarded so far, both ways.
+    /// Bytes that a controller has forwarded so far, in both directions.
     pub fn forwarded(&self, forwarder: u32) -> u64 {
         self.forwarders[forwarder as usize].bytes
     }
 
-    /// Sends a packet of a connection that has a way by a forwarder, where there are no switches.
+    /// Sends a packet of a connection that has a way through a forwarder, if there are no switches.
     pub(super) fn send_forwarded(&mut self, id: PipeId, side: Side, way: Option<Way>, (bytes, end): (usize, u64)) {
         let (Some(way), Some(pipe)) = (way, self.pipe(id)) else { return };
         let (from, to) = (pipe.end(side).host, pipe.end(side.other()).host);
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// What the partner sends begins with the interconnect.
+    /// Data from the partner cross the interconnect first.
     pub(super) fn cross_back(&mut self, from: usize, forwarded: Forwarded) {
         self.charge_crossing(from, forwarded.way.by, forwarded.bytes);
         self.events.push(self.work_now(from), Event::Crosses(Box::new(forwarded)));
@@ -81,7 +81,7 @@ impl World {
         self.events.push(at, Event::Forward { host, forwarded: Box::new(forwarded) });
     }
 
-    /// A controller's thread has bytes that it is to forward.
+    /// A controller's thread has bytes to forward.
     pub(super) fn forward(&mut self, host: usize, forwarded: Forwarded) {
         let Forwarded { pipe: id, side, way, bytes, end } = forwarded;
         self.trace.event(self.now, b'f', host as u64, bytes as u64);
@@ -94,7 +94,7 @@ impl World {
         }
         let now = self.work_now(host);
         match side {
-            // Not before it is through with what comes first in its turn: other threads send in between.
+            // Not before it has done the earlier work of its turn, because other threads send in between.
             Side::Client => self.events.push(now, Event::Crosses(Box::new(forwarded))),
             Side::Server if self.is_switched() => self.ship_by(id, side, way, (bytes, end), false, now),
             Side::Server => self.events.push(now, Event::Leaves(Box::new(forwarded))),
@@ -123,7 +123,7 @@ impl World {
         self.bring(id, side, end, arrives);
     }
 
-    /// What a controller spends on a message over the interconnect, sent or received; the end of a stream is none.
+    /// Charges a controller for a message over the interconnect, sent or received. The end of a stream costs nothing.
     pub(super) fn charge_crossing(&mut self, host: usize, by: Option<u32>, bytes: usize) {
         if let Some(by) = by.filter(|_| bytes > 0) {
             self.charge(host, self.forwarders[by as usize].message_ns);

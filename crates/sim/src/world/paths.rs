@@ -1,5 +1,6 @@
-//! Paths that fail and come back. What was on its way by one is lost, with all that goes by it until its hosts know; then it is sent
-//! again by another, and what came meanwhile on others waits for it, since a connection is one stream.
+//! Paths that fail and come back. Data in flight on a failed path are lost, and so is everything sent there until its
+//! hosts know. They are then sent again on another path. Data that arrived meanwhile on other paths wait for them,
+//! because a connection is one stream.
 
 use iotax_proto::Instant;
 
@@ -7,7 +8,7 @@ use super::{Event, World};
 use crate::link::{Choice, LONG_TURN, PipeId, Side, Way, Ways};
 
 impl World {
-    /// A port fails. Its hosts know at `known`, when `avoid` is to be called.
+    /// A port fails. Its hosts know it at `known`, when `avoid` must be called.
     pub fn fail(&mut self, port: usize, known: Instant) {
         (self.nics[port].is_down, self.nics[port].known_at) = (true, known);
         if self.is_switched() {
@@ -18,7 +19,7 @@ impl World {
             for side in Side::BOTH {
                 let flow = pipe.flow(side);
                 let mut loses = false;
-                // Those that were refused have arrived.
+                // Packets that were refused have already arrived.
                 for packet in flow.packets.iter_mut().skip(flow.refused as usize) {
                     if packet.by == Some(port) {
                         (packet.is_lost, loses) = (true, true);
@@ -41,7 +42,7 @@ impl World {
         }
     }
 
-    /// The port is there again, and is used.
+    /// The port is back and is used.
     pub fn repair(&mut self, port: usize) {
         (self.nics[port].is_down, self.nics[port].is_avoided) = (false, false);
     }
@@ -74,7 +75,7 @@ impl World {
         ids.map(|(index, slot)| PipeId { slot: index as u32, generation: slot.generation }).collect()
     }
 
-    /// Until when what has come waits for what was lost before it.
+    /// Until when arrived data wait for earlier lost data.
     pub(super) fn is_stalled(&mut self, event: &Event) -> Option<Instant> {
         let Event::Arrive { pipe, to, .. } = event else { return None };
         let now = self.now;
@@ -82,7 +83,7 @@ impl World {
         (flow.stalled_until > now && !flow.packets.is_empty()).then_some(flow.stalled_until)
     }
 
-    /// By which way the next bytes of an end go, as the end that connected has it; `None`: by those of its hosts.
+    /// The way of an end's next bytes, as the connecting end has it; `None`: the ports of its hosts.
     pub(super) fn next_way(&mut self, id: PipeId, side: Side) -> Option<Way> {
         let ways = std::rc::Rc::clone(&self.pipe(id)?.ways);
         let count = ways.all.len();
@@ -108,7 +109,7 @@ impl World {
         self.pipe(id)?.flow(side).sends = chosen.unwrap_or(0).wrapping_add(1);
         Some(way)
     }
-    /// Such ways do not fail.
+    /// Ways in long turns do not fail.
     fn way_of_long_turn(&mut self, id: PipeId, side: Side, ways: &Ways) -> Option<Way> {
         let pipe = self.pipe(id)?;
         let first = pipe.end(Side::Client).host + pipe.connect as usize;

@@ -1,8 +1,9 @@
-//! Processors of the hosts: threads take turns on the cores of their machine, and what they do costs time.
+//! Processors of the hosts: threads take turns on the cores of their machine, and their work takes time.
 //!
-//! A thread that has work waits for a core, takes all the work that has come by then in one turn, and its answers leave as far
-//! into the turn as the work before them took. A thread without work sleeps; waking it costs, the more the longer it slept, and takes
-//! a while in which nobody works. What comes meanwhile is taken with what woke it.
+//! A thread with work waits for a core. It then takes all work that has arrived in one turn. Its replies leave when the
+//! work before them in the turn is done. A thread without work sleeps. Waking it costs CPU time, more after a longer
+//! sleep, and takes an additional delay in which no core is used. Work that arrives meanwhile is handled in the same
+//! turn.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,43 +12,43 @@ use iotax_proto::Instant;
 use super::{Event, HostId, World, receive::Receive, stretch::Stretch, waking::Wake};
 use crate::link::Frames;
 
-/// What a thread's work costs, nanoseconds of a core.
+/// Costs of a thread's work, nanoseconds of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// To wake it where it slept.
+    /// Waking it from sleep.
     pub wake: Wake,
     /// A turn, whatever is done in it.
     pub turn_ns: u64,
-    /// To send what one connection has, whatever it is.
+    /// Sending what one connection has, whatever its size.
     pub send_ns: u64,
     /// Each KiB received.
     pub kib_ns: u64,
     /// Each KiB sent.
     pub kib_sent_ns: u64,
-    /// Each segment or frame received or sent, where the link has them.
+    /// Each segment or frame received or sent, if the link has them.
     pub segment_ns: u64,
-    /// How much turns vary: the standard deviation of what each takes, of what it costs; 0 to 100.
+    /// Variation of turns: standard deviation of their times, in percent of their cost; 0 to 100.
     pub turn_cv_percent: u32,
 }
 
-/// What threads of a machine did so far.
+/// Work of a machine's threads so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     pub spent_ns: u64,
     pub wakes: u64,
-    /// How deep those threads slept: 1000 each where it cost no more to wake them.
+    /// Sum of how deep the woken threads slept: 1000 for each whose wake cost the maximum.
     pub wakes_deep_permille: u64,
     pub turns: u64,
     pub sends: u64,
-    /// Received and sent, and the segments they came and went in.
+    /// Bytes received and sent, and their segments.
     pub bytes: u64,
     pub segments: u64,
-    /// Of the bytes, those sent.
+    /// The part of the bytes that was sent.
     pub sent_bytes: u64,
 }
 
 impl Work {
-    /// What two machines did.
+    /// The sum of two machines.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -62,7 +63,7 @@ impl Work {
         }
     }
 
-    /// What was done since.
+    /// The work since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -78,7 +79,7 @@ impl Work {
     }
 }
 
-/// What the I/Os that a node has done so far cost besides, nanoseconds.
+/// CPU time that the I/Os of a node have cost in addition so far, nanoseconds.
 pub type WorkAsked = Box<dyn Fn() -> u64>;
 
 #[derive(Debug)]
@@ -87,7 +88,7 @@ pub(super) struct Machine {
     busy: usize,
     /// Threads with work that wait for a core.
     ready: VecDeque<usize>,
-    /// By all its threads.
+    /// Work of all its threads.
     work: Work,
 }
 
@@ -97,12 +98,12 @@ pub(super) struct Thread {
     stretch: Stretch,
     asked: WorkAsked,
     asked_before_ns: u64,
-    /// What has arrived and waits for an interrupt, what has come since its turn began, and what its turn is about.
+    /// Events that wait for an interrupt; events that arrived since its turn began; and events of its turn.
     held: Vec<Event>,
     waiting: Vec<Event>,
     taken: Vec<Event>,
     state: State,
-    /// It is to be woken from a sleep of so long.
+    /// It is to be woken after a sleep of this length.
     slept: Option<Duration>,
     asleep_since: Instant,
     /// How far its turn has got.
@@ -113,23 +114,23 @@ pub(super) struct Thread {
 enum State {
     Asleep,
     Ready,
-    /// On a core, on its way there.
+    /// On a core, waking up.
     Waking,
-    /// On a core; what it received is being worked through.
+    /// On a core, processing what it received.
     Receiving,
-    /// The same, in the instant in which its node is asked.
+    /// The same, in the instant in which its node is called.
     Working,
     Ending,
 }
 
 impl World {
-    /// Cores that threads of several hosts may share; its number.
+    /// Adds cores that threads of several hosts may share. Returns the machine's number.
     pub fn add_machine(&mut self, cores: usize) -> usize {
         self.machines.push(Machine { cores, busy: 0, ready: VecDeque::new(), work: Work::default() });
         self.machines.len() - 1
     }
 
-    /// Has a host's work done by a machine, at a cost. Without, it takes no time.
+    /// Runs a host's work on a machine, at a cost. Otherwise it takes no time.
     pub fn run_on(&mut self, host: HostId, machine: usize, costs: Costs, asked: WorkAsked) {
         let asked_before_ns = asked();
         self.hosts[host.0].thread = Some(Thread {
@@ -148,12 +149,12 @@ impl World {
         });
     }
 
-    /// What a machine did so far. A turn counts as soon as it begins, as far as its cost is known.
+    /// Work of a machine so far. A turn counts as soon as it begins, as far as its cost is known.
     pub fn work(&self, machine: usize) -> Work {
         self.machines[machine].work
     }
 
-    /// Whose work an event is, where that takes time.
+    /// The thread whose work an event is, if that takes time.
     pub(super) fn thread_of(&mut self, event: &Event) -> Option<usize> {
         let host = match event {
             Event::Timer { host, life, at } => self.is_due(*host, *life, *at).then_some(*host)?,
@@ -164,7 +165,7 @@ impl World {
         self.hosts.get(host)?.thread.is_some().then_some(host)
     }
 
-    /// Work comes to a thread, or to the adapter that is to interrupt it.
+    /// Gives work to a thread, or to the adapter that will interrupt it.
     pub(super) fn queue(&mut self, host: usize, event: Event) {
         let coalesce = self.nics[self.hosts[host].nic].link.coalesce;
         if coalesce.is_zero() || !matches!(event, Event::Arrive { .. } | Event::Forward { .. }) {
@@ -224,7 +225,7 @@ impl World {
         self.events.push(self.now + Duration::from_nanos(waking.cost_ns + waking.delay_ns), Event::Awake { host });
     }
 
-    /// The thread takes what has come by now.
+    /// The thread takes the work that has arrived by now.
     pub(super) fn receive(&mut self, host: usize) {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         std::mem::swap(&mut thread.taken, &mut thread.waiting);
@@ -237,7 +238,7 @@ impl World {
         self.events.push(self.now + Duration::from_nanos(cost_ns), Event::Turn { host });
     }
 
-    /// What has come is the node's, one receive after another: it is asked, and answers.
+    /// Gives what arrived to the node, one receive after another, and sends its replies.
     pub(super) fn turn(&mut self, host: usize) {
         let now = self.now;
         let Some(thread) = &mut self.hosts[host].thread else { return };
@@ -255,7 +256,8 @@ impl World {
         }
         drop(events);
         if waited {
-            // The rest of a receive may find its connection gone, or a node that wants no more: what is to be answered leaves all the same.
+            // The rest of a receive may find its connection gone, or a node that accepts no more. Replies that are due
+            // must leave anyway.
             self.settle_host(host);
         }
         let Some(thread) = &mut self.hosts[host].thread else { return };
@@ -279,7 +281,7 @@ impl World {
         self.give_cores(machine);
     }
 
-    /// How far a host's turn has got; now, where it has none.
+    /// How far a host's turn has got; now, if it has no turn.
     pub(super) fn work_now(&self, host: usize) -> Instant {
         match &self.hosts[host].thread {
             Some(thread) if thread.state == State::Working => thread.until,
@@ -287,7 +289,7 @@ impl World {
         }
     }
 
-    /// The node was asked: what it did costs.
+    /// Charges for what the node did when it was called.
     pub(super) fn charge_work(&mut self, host: usize) {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         let asked_ns = (thread.asked)();
@@ -321,7 +323,7 @@ impl World {
         self.charge(host, cost_ns);
     }
 
-    /// Outside a turn, as where a window opens, it takes a core's time and nobody waits for it.
+    /// Charges CPU time. Outside a turn, e.g. when a window opens, it takes a core's time without delaying anything.
     pub(super) fn charge(&mut self, host: usize, cost_ns: u64) {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         if thread.state == State::Working {
@@ -333,7 +335,7 @@ impl World {
 }
 
 impl Costs {
-    /// Counts them too.
+    /// The cost of these bytes, which it also adds to `work`.
     fn of_bytes(&self, bytes: usize, kib_ns: u64, frames: Option<Frames>, work: &mut Work) -> u64 {
         let segments = frames.map_or(0, |frames| frames.of(bytes));
         work.bytes += bytes as u64;

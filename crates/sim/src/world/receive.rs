@@ -1,14 +1,14 @@
-//! How much of what a connection has is received at once.
+//! How much of a connection's data is received at once.
 
 use super::Event;
 
-/// As our drivers have it (`crates/runtime/src/driver/port.rs`): little at first, so that the answers to it leave before the rest is
-/// received, and more where much has come.
+/// As in the drivers (`crates/runtime/src/driver/port.rs`): little at first, so that replies leave before the rest is
+/// received, and more if much has arrived.
 const FIRST_BYTES: u64 = 32 << 10;
 const STREAK_BYTES: u64 = 4 * FIRST_BYTES;
 const MAX_BYTES: u64 = 128 << 10;
 
-/// One receive after another of what one connection has.
+/// Consecutive receives from one connection.
 #[derive(Default)]
 pub(super) struct Receive {
     taken_bytes: u64,
@@ -16,7 +16,7 @@ pub(super) struct Receive {
 }
 
 impl Receive {
-    /// Whether what comes next is received together with this, before anything is answered.
+    /// Whether the next bytes belong to the same receive, before anything is answered.
     pub(super) fn goes_on(&mut self, event: &Event, next: Option<&Event>) -> bool {
         let (Some((end, bytes)), Some((next_end, next_bytes))) = (arrival(event), next.and_then(arrival)) else {
             *self = Self::default();
@@ -37,7 +37,7 @@ impl Receive {
     }
 }
 
-/// Which end of which connection, and how many bytes.
+/// The end and connection of an arrival, and its number of bytes.
 fn arrival(event: &Event) -> Option<((crate::link::PipeId, crate::link::Side), u64)> {
     match event {
         Event::Arrive { pipe, to, bytes } => Some(((*pipe, *to), u64::from(*bytes))),
@@ -54,7 +54,7 @@ mod tests {
         Event::Arrive { pipe: PipeId { slot, generation: 0 }, to: Side::Server, bytes }
     }
 
-    /// How many bytes each receive takes.
+    /// The number of bytes in each receive.
     fn receives(events: &[Event]) -> Vec<u64> {
         let (mut receive, mut found) = (Receive::default(), vec![0]);
         for (at, event) in events.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Streams whose segments may be lost: what is lost arrives once it was sent again, and what was sent behind it waits for it.
+//! Streams whose segments may be lost: lost bytes arrive after they are sent again, and later bytes wait for them.
 
 use iotax_proto::Instant;
 
@@ -8,9 +8,9 @@ use crate::{
     tcp::{Acknowledged, Missed, Tcp},
 };
 
-/// What becomes of bytes that were sent at once.
+/// The outcome of a send.
 struct Carriage {
-    /// When those that arrive are there, and when the sender knows.
+    /// When the bytes that are not lost arrive, and when the sender knows it.
     arrives: Instant,
     known: Instant,
     lost_bytes: usize,
@@ -19,14 +19,14 @@ struct Carriage {
 }
 
 impl World {
-    /// Of each direction of a connection that a host makes, where its link loses anything.
+    /// TCP's state for each direction of a connection that a host makes, if its link loses anything.
     pub(super) fn tcp_of(&self, host: usize) -> Option<Box<Tcp>> {
         let link = &self.nics[self.hosts[host].nic].link;
         let segment_bytes = link.loss.and(link.frames).map(Frames::segment_bytes)?;
         Some(Box::new(Tcp::new(segment_bytes)))
     }
 
-    /// Sends a packet that stands in its queue: its bytes, and where in the stream they end.
+    /// Sends a packet that is in its queue: its bytes, and their end in the stream.
     pub(super) fn send_segments(&mut self, id: PipeId, side: Side, way: Option<Way>, (bytes, end): (usize, u64)) {
         let Some(carriage) = self.carry_segments(id, side, way, bytes) else { return };
         let arrives = self.in_order(id, side, carriage.arrives);
@@ -66,7 +66,7 @@ impl World {
         self.send_on(id, side);
     }
 
-    /// Of what was sent at a time, the packet that ends there, so many bytes are lost: a hole.
+    /// Records a hole: `bytes` of the packet that ends at `end` are lost; it was sent at `sent_at`.
     pub(super) fn lose(&mut self, id: PipeId, side: Side, (bytes, end): (usize, u64), sent_at: Instant) {
         let now = self.now;
         let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// A hole may be taken for lost before its timeout.
+    /// Sends a hole again if it is now considered lost before its timeout.
     pub(super) fn missed(&mut self, id: PipeId, side: Side, end: u64) {
         let now = self.now;
         let Some(tcp) = self.pipe(id).and_then(|pipe| pipe.flow(side).tcp.as_mut()) else { return };
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// A hole's time is over, unless it was sent again.
+    /// The timeout of a hole, unless it was sent again.
     pub(super) fn timed_out(&mut self, id: PipeId, side: Side, end: u64) {
         let Some(pipe) = self.pipe(id) else { return };
         let host = pipe.end(side).host;
@@ -109,7 +109,7 @@ impl World {
         self.send_on(id, side);
     }
 
-    /// Whether what has come waits for something lost before it: then what fills that brings both.
+    /// Whether what has arrived waits for earlier lost bytes: their retransmission then delivers both.
     pub(super) fn is_held(&mut self, event: &Event) -> bool {
         let Event::Arrive { pipe, to, .. } = event else { return false };
         let now = self.now;
@@ -128,7 +128,7 @@ impl World {
         let Some(pipe) = self.pipe(id) else { return };
         let host = pipe.end(side).host;
         let flow = pipe.flow(side);
-        // What is sent from now on by another way does not overtake it.
+        // Bytes sent later by another way do not overtake it.
         flow.arrives = flow.arrives.max(carriage.arrives);
         let Some(tcp) = &mut flow.tcp else { return };
         if carriage.lost_bytes > 0 {
@@ -141,7 +141,8 @@ impl World {
         self.bring(id, side, end, carriage.arrives);
     }
 
-    /// The packet that ends there is whole at a time, and so are those behind it, up to the next that is not.
+    /// The packet that ends at `end` is complete at `whole_at`, and so are those behind it, up to the next incomplete
+    /// one.
     pub(super) fn bring(&mut self, id: PipeId, side: Side, end: u64, whole_at: Instant) {
         let Some(slot) = self.pipes.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation) else {
             return;
@@ -166,7 +167,7 @@ impl World {
         }
     }
 
-    /// None where the other end is not there yet.
+    /// Returns `None` if the other end does not exist yet.
     fn carry_segments(&mut self, id: PipeId, side: Side, way: Option<Way>, bytes: usize) -> Option<Carriage> {
         let pipe = self.pipe(id)?;
         let (from, to) = (pipe.end(side).host, pipe.end(side.other()).host);

@@ -1,9 +1,9 @@
-//! How long a turn takes, of what it costs: no two are alike on a real machine.
+//! Random variation of the time of a turn around its cost, as on a real machine.
 
 use iotax_node::seeded::SeededRng;
 
-/// Of one thread's turns. A part of each takes what it costs, and the rest a time that is exponentially distributed: on average a turn
-/// takes what it costs, and the part is its coefficient of variation.
+/// The variation of one thread's turns. A fraction of each turn's time is exponentially distributed, and the rest is
+/// constant. On average a turn takes its cost, and the fraction is its coefficient of variation.
 #[derive(Debug)]
 pub(super) struct Stretch {
     random: SeededRng,
@@ -12,7 +12,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// `number` tells threads of one seed apart; `cv_percent` is 0, where all turns take what they cost, to 100.
+    /// `number` distinguishes threads of one seed. `cv_percent` is 0 (all turns take their cost) to 100.
     pub(super) fn new(seed: u64, number: usize, cv_percent: u32) -> Self {
         let cv = f64::from(cv_percent.min(100)) / 100.0;
         Self { random: SeededRng::new(seed, "turns", number as u64), cv, times: 1.0 }
@@ -25,7 +25,7 @@ impl Stretch {
         }
     }
 
-    /// What work of this turn takes.
+    /// The time that work takes in this turn.
     #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // a turn's time is far below 2^53 ns, and not below 0
     pub(super) fn of(&self, cost_ns: u64) -> u64 {
         if self.cv > 0.0 { (cost_ns as f64 * self.times) as u64 } else { cost_ns }

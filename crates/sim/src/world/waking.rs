@@ -1,23 +1,23 @@
-//! What it takes until a thread that slept is at work.
+//! The cost and the delay of waking a thread.
 
 use std::time::Duration;
 
-/// A longer sleep costs no more to wake from. Of 10, 30 and 50 µs the one with which costs fit threads that took turns over loopback
-/// sockets (docs/guide/simulator.md).
+/// Waking from a longer sleep costs no more. Among 10, 30 and 50 µs this value fits best the costs of threads that took
+/// turns over loopback sockets (docs/guide/simulator.md).
 const DEEP: Duration = Duration::from_micros(30);
 
-/// To wake a thread. After a sleep shorter than `DEEP`, in proportion.
+/// Cost of waking a thread. Between no sleep and `DEEP`, it grows linearly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wake {
-    /// A core's time, where it slept for `DEEP` or longer.
+    /// CPU time after a sleep of `DEEP` or longer.
     pub deep_ns: u64,
-    /// The same, where it has just fallen asleep.
+    /// CPU time if the thread has just fallen asleep.
     pub short_ns: u64,
-    /// Nobody's time, besides, where it slept for `DEEP` or longer; none where it has just fallen asleep.
+    /// Additional delay without CPU use after a sleep of `DEEP` or longer; 0 if it has just fallen asleep.
     pub delay_ns: u64,
 }
 
-/// Of one wake.
+/// The cost of one wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waking {
     pub(super) cost_ns: u64,
@@ -27,7 +27,7 @@ pub(super) struct Waking {
 }
 
 impl Wake {
-    /// However long it slept.
+    /// The same cost after any sleep.
     #[must_use]
     pub fn always(cost_ns: u64) -> Self {
         Self { deep_ns: cost_ns, short_ns: cost_ns, delay_ns: 0 }
