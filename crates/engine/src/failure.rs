@@ -1,4 +1,4 @@
-//! Failures of the system in the terms of the engine's interface.
+//! Turns system errors into failures in the terms of the engine's interface.
 
 use std::process::ExitCode;
 
@@ -35,7 +35,7 @@ pub(crate) fn disk(error: &DiskError, place: String) -> Failure {
     Failure::new(kind, error.to_string(), place)
 }
 
-/// What cannot fail for a reason of the user's.
+/// A failure that the user did not cause.
 pub(crate) fn internal(error: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Internal, error.to_string(), "engine")
 }

@@ -11,9 +11,9 @@ use iotax_node::failure::Failure;
 
 use crate::{failure, lease};
 
-/// Longest document that is accepted.
+/// Maximum length of a document.
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
-/// Whoever starts a process has its document at hand; a lease begins with it.
+/// The caller has the document ready when it starts a process; a lease begins only with the document.
 const DOCUMENT_WITHIN: Duration = Duration::from_secs(15);
 
 pub(crate) fn read_document<T: DeserializeOwned>() -> Result<T, Failure> {
@@ -33,7 +33,7 @@ fn parse<T: DeserializeOwned>(line: &str) -> Result<T, Failure> {
         .map_err(|error| Failure::usage(error.to_string(), format!("standard input, column {}", error.column())))
 }
 
-/// Calls `handle` with every further line, then once with `None` at the end of input. Runs on a thread of its own.
+/// Calls `handle` with every further line, and once with `None` at the end of input. It runs on a separate thread.
 pub(crate) fn follow(mut handle: impl FnMut(Option<&str>) + Send + 'static) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {

@@ -1,4 +1,5 @@
-//! Whose data a file or a block device holds. Asked before anything is written, of all of it: data beyond a working set have an owner too.
+//! Determines whose data a file or block device contains. All of it is checked before anything is written, because data
+//! beyond a working set may belong to someone, too.
 
 use std::{io, ops::Range, os::unix::fs::FileExt as _};
 
@@ -14,9 +15,9 @@ use crate::failure;
 const PIECE_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: u64 = 512;
 
-/// Looks at a range of a file or device: first at its two ends, where partition tables and file systems begin, then between, passing
-/// over holes. Ends at the first byte that is not ours; where all is looked at, a superblock at the end names what it belongs to before
-/// anything else does. `tell` hears how many bytes are done.
+/// Checks a range of a file or device: first its two ends, where partition tables and file systems begin, then the
+/// rest, except holes. Stops at the first foreign byte. If the whole device is checked, a superblock at its end
+/// determines first what the device belongs to. `tell` is called with the number of bytes checked.
 pub(crate) fn content_of(
     candidate: &Candidate,
     range: Range<u64>,
@@ -45,7 +46,7 @@ pub(crate) fn content_of(
     Ok(content)
 }
 
-/// All of it must be zeros or our own.
+/// Fails unless all of it is zeros or the data pattern.
 pub(crate) fn refuse_foreign(
     candidate: &Candidate,
     place: String,
@@ -68,7 +69,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// What the device is a part of, by what stands at its end: a mirror's half begins as the file system on it does.
+    /// What the device is a member of, according to its end: half of a mirror begins like the file system on it.
     fn member(&self) -> io::Result<Option<Content>> {
         for at in signature::places_at_end(self.candidate.size_bytes()) {
             let mut block = [0; BLOCK_BYTES as usize];
@@ -80,7 +81,7 @@ impl Look<'_> {
         Ok(None)
     }
 
-    /// What stands from `offset` (a multiple of the pattern block) on, and up to where that is known.
+    /// The content from `offset` (a multiple of the pattern block) on, and the end of the range that was checked.
     fn next(&mut self, offset: u64, end: u64) -> io::Result<(Content, u64)> {
         let Some((begin, data_end)) = self.candidate.next_data(offset) else { return Ok((Content::Zeros, end)) };
         let begin = (begin / BLOCK_BYTES * BLOCK_BYTES).max(offset);

@@ -1,4 +1,5 @@
-//! Ends a process whose master is gone without its input having ended: a host that lost its network keeps the connection for hours.
+//! Ends a process whose caller is gone although its input has not ended: if a host loses its network, the connection
+//! may stay open for hours.
 
 use std::{
     sync::{
@@ -14,13 +15,13 @@ use iotax_runtime::Clock;
 
 use crate::{document::Event, failure, log, output};
 
-/// How many times in its length a lease is looked at.
+/// Number of checks of a lease within its length.
 const LOOKS: u32 = 8;
 
-/// How long the last line may take to be written.
+/// Maximum time for writing the last line.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Runs `wait`, which waits for whoever started this process; ends the process where that takes longer than `limit`.
+/// Runs `wait`, which waits for the caller; ends the process if that takes longer than `limit`.
 pub(crate) fn within<T>(limit: Duration, wait: impl FnOnce() -> T) -> T {
     let (came, waiting) = mpsc::channel::<()>();
     std::thread::spawn(move || {
@@ -33,7 +34,7 @@ pub(crate) fn within<T>(limit: Duration, wait: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Renewed by each line received. Without a length it never ends.
+/// A lease, renewed by each line received. Without a length it never expires.
 #[derive(Clone)]
 pub(crate) struct Lease {
     clock: Clock,
@@ -41,7 +42,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// From now on the process ends when nothing is received for `lease_ns`.
+    /// Starts a lease: the process ends when no line is received for `lease_ns`.
     pub(crate) fn start(lease_ns: Option<u64>) -> Self {
         let lease = Self { clock: Clock::start(), heard_ns: Arc::default() };
         if let Some(lease_ns) = lease_ns {
@@ -69,13 +70,13 @@ fn give_up(silent: Duration) -> ! {
     end(format!("heard nothing for {} s: whoever started this is gone", silent.as_secs_f64()))
 }
 
-/// Standard input ended before the task did: the caller is gone.
+/// Ends the process because standard input ended before the task: the caller is gone.
 pub(crate) fn input_ended() -> ! {
     end("standard input ended before the task did: keep it open until the result has come".to_owned())
 }
 
 fn end(message: String) -> ! {
-    // Nobody may be left to read it, and then writing waits: the end does not.
+    // The reader may be gone, and then writing blocks; the process must end anyway.
     std::thread::spawn(move || {
         let failure = Failure::new(FailureKind::Lost, message, "standard input");
         output::emit_last(&Event::Error(failure::event(&failure)));

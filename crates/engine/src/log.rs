@@ -1,5 +1,5 @@
-//! Lines for people, on standard error. They may be lost; they never hold a thread up and never end the process, whatever
-//! becomes of whoever reads them.
+//! Lines for people, on standard error. They may be lost. They never delay a thread or end the process, even if the
+//! reader is gone.
 
 use std::{
     io::Write as _,
@@ -10,31 +10,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lines that wait for a reader that is slow; more are dropped.
+/// Maximum number of lines that wait for a slow reader; more are dropped.
 const WAITING_MAX: usize = 256;
 /// How long the end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_millis(200);
 
-/// Lines about peers within a second; who sends nonsense without end fills no disk.
+/// Maximum number of lines about peers per second, so that a peer that keeps sending invalid data does not fill a disk.
 const OF_PEERS_MAX: u32 = 20;
 const SECOND: Duration = Duration::from_secs(1);
 
 enum Entry {
     Line(String),
-    /// What a peer brought about.
+    /// A line that a peer caused.
     OfPeer(String),
-    /// All lines before it are written.
+    /// Confirms that all earlier lines are written.
     Mark(mpsc::Sender<()>),
 }
 
 static LOG: OnceLock<Option<SyncSender<Entry>>> = OnceLock::new();
 
-/// Writes a line, some time.
+/// Queues a line to be written.
 pub(crate) fn line(text: String) {
     send(Entry::Line(text));
 }
 
-/// Writes a line that a peer brought about, unless there are too many of them.
+/// Queues a line that a peer caused, unless there are too many.
 pub(crate) fn line_of_peer(text: String) {
     send(Entry::OfPeer(text));
 }
@@ -45,7 +45,7 @@ fn send(entry: Entry) {
     }
 }
 
-/// Gives the lines that wait a moment to be written, before the process ends.
+/// Gives waiting lines a moment to be written before the process ends.
 pub(crate) fn finish() {
     if let Some(Some(log)) = LOG.get() {
         let (mark, written) = mpsc::channel();
@@ -55,7 +55,7 @@ pub(crate) fn finish() {
     }
 }
 
-/// The thread that writes: standard error may be a pipe without a reader, or a file on a full disk.
+/// Starts the thread that writes: standard error may be a pipe without a reader, or a file on a full disk.
 fn start() -> Option<SyncSender<Entry>> {
     let (sender, entries) = mpsc::sync_channel(WAITING_MAX);
     let write = move || {
@@ -79,7 +79,7 @@ fn start() -> Option<SyncSender<Entry>> {
     std::thread::Builder::new().name("log".to_owned()).spawn(write).ok().map(|_| sender)
 }
 
-/// Which lines about peers are written.
+/// Limits the lines about peers.
 struct Limit {
     since: Instant,
     written: u32,
@@ -91,7 +91,7 @@ impl Limit {
         Self { since: now, written: 0, left_out: 0 }
     }
 
-    /// What is to be written: the line, where there is room for it, and before it how many had none.
+    /// The lines to write: this line if there is room for it, and before it the number of lines left out.
     fn lines(&mut self, line: String, now: Instant) -> Vec<String> {
         if now.duration_since(self.since) >= SECOND {
             let before = std::mem::replace(self, Self::new(now));

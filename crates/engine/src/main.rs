@@ -1,5 +1,5 @@
 //! `iotax-engine`: serves volumes, issues load, measures. See docs/reference/engine.md.
-// They panic where the stream is closed, and a panic ends the process: `output` and `log` do not.
+// The print macros panic if the stream is closed, and a panic ends the process. `output` and `log` do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod decode;

@@ -11,14 +11,14 @@ pub(crate) fn print(document: &serde_json::Value) -> Result<(), Failure> {
     writeln!(std::io::stdout(), "{document:#}").map_err(|error| failure::io(&error, "standard output"))
 }
 
-/// Writes the line after which no other follows: what another thread has to say from now on waits until the process ends.
+/// Writes the last line: other threads that want to write from now on wait until the process ends.
 pub(crate) fn emit_last(event: &Event) {
     let stdout = std::io::stdout().lock();
     emit(event);
     std::mem::forget(stdout);
 }
 
-/// Writes one line. A reader that went away ends the process: the caller is gone.
+/// Writes one line. If the reader is gone, the process ends, because the caller is gone.
 pub(crate) fn emit(event: &Event) {
     let mut line = serde_json::to_vec(event).expect("plain data, whose keys are strings");
     line.push(b'\n');

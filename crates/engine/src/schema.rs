@@ -1,4 +1,4 @@
-//! `iotax-engine schema`: the JSON Schema of what goes in and what comes out.
+//! `iotax-engine schema`: prints the JSON Schema of documents and events.
 
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Secrets: from a file or the environment, never from a document, and never in what is said.
+//! Secrets: read from a file or the environment, never from a document, and never shown in output.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::document::{ChapSpec, CredentialsSpec, DhChapSpec, DhGroupSpec, HashSp
 /// RFC 7143 §9.2.1: a CHAP secret has at least 96 bits.
 const CHAP_BYTES_MIN: usize = 12;
 
-/// Where a secret is: exactly one of them is given.
+/// Reads a secret from a file or an environment variable; exactly one of them must be given.
 pub(crate) fn read(file: Option<&Path>, variable: Option<&str>, place: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let failure = |error: &std::io::Error, what: &str| {
         Failure::new(crate::failure::kind_of(error), format!("the secret cannot be read: {error}"), what)
@@ -22,7 +22,7 @@ pub(crate) fn read(file: Option<&Path>, variable: Option<&str>, place: &str) -> 
         (Some(file), None) => std::fs::read(file).map_err(|error| failure(&error, &file.display().to_string()))?.into(),
         (None, Some(variable)) => match std::env::var(variable) {
             Ok(secret) => Zeroizing::new(secret.into_bytes()),
-            // Not the error itself, which could show what it found.
+            // The error itself is not shown, because it could contain the value.
             Err(_) => return Err(Failure::usage(format!("the environment has no text in {variable}"), place)),
         },
         _ => return Err(Failure::usage("needs a file or an environment variable to take the secret from", place)),
@@ -42,7 +42,7 @@ pub(crate) fn chap(spec: &ChapSpec, place: &str) -> Result<Chap, Failure> {
         credentials(&spec.user, spec.secret_file.as_deref(), spec.secret_env.as_deref(), &place)
     };
     let target = spec.mutual.as_ref().map(mutual).transpose()?;
-    // RFC 7143 §9.2.1: who knows how to prove the one must not be able to prove the other.
+    // RFC 7143 §9.2.1: knowledge of one direction's secret must not be enough for the other direction.
     if target.as_ref().is_some_and(|target| target.secret == initiator.secret) {
         return Err(Failure::usage("both directions have the same secret", place));
     }
@@ -64,7 +64,7 @@ pub(crate) fn dhchap(spec: &DhChapSpec, place: &str) -> Result<auth::Policy, Fai
     let controller =
         controller.map(|spec| dhchap_secret(spec.secret_file.as_deref(), spec.secret_env.as_deref(), &place));
     let controller = controller.transpose()?;
-    // NVMe base 2.1 §8.3.4.5.8: who knows how to prove the one must not be able to prove the other.
+    // NVMe base 2.1 §8.3.4.5.8: knowledge of one direction's secret must not be enough for the other direction.
     if controller.as_ref() == Some(&secret) {
         return Err(Failure::usage("both directions have the same secret", place));
     }
@@ -90,7 +90,7 @@ fn dhchap_secret(file: Option<&Path>, variable: Option<&str>, place: &str) -> Re
     auth::Secret::parse(text).map_err(|error| Failure::usage(error.to_string(), place))
 }
 
-/// What no peer can guess.
+/// Random bytes that no peer can guess.
 pub(crate) fn random() -> Result<[u8; 32], Failure> {
     use std::io::Read as _;
     let mut bytes = [0; 32];

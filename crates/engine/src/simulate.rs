@@ -1,4 +1,4 @@
-//! `iotax-engine simulate`: a load in virtual time. What it says is what a load says.
+//! `iotax-engine simulate`: runs a load in virtual time. Its output is that of a load.
 
 use std::time::{Duration, Instant};
 
@@ -25,24 +25,24 @@ use crate::{
     output,
 };
 
-/// More than this, and a slip of the pen asks for years of work.
+/// Upper limits: beyond these, a typing error could request years of work.
 const LOADS_MAX: u32 = 10_000;
 const CORES_MAX: u32 = 1024;
 const PORTS_MAX: u32 = 64;
 const COALESCE_NS_MAX: u64 = 10_000_000;
 const LUNS_MAX: u32 = 1024;
-/// Frames of a link around the world at 64GFC.
+/// The frames in flight on a link around the world at 64GFC.
 const CREDITS_MAX: u32 = 65_535;
 const FAILURES_MAX: usize = 64;
 const ZONES_MAX: usize = 10_000;
-/// One in ten: beyond it a stream hardly moves.
+/// One in ten: with more losses a stream hardly advances.
 const LOST_PER_MILLION_MAX: u32 = 100_000;
-/// The smallest and the largest that hosts take (RFC 791 §3.2, jumbo frames).
+/// The smallest and the largest MTU that hosts support (RFC 791 §3.2, jumbo frames).
 const MTU_BYTES: std::ops::RangeInclusive<u32> = 576..=9216;
-/// A simulated volume stands in this process's memory.
+/// A simulated volume is in this process's memory.
 const SIZE_BYTES_MAX: u64 = 64 << 30;
 const DRIVER: &str = "simulated";
-/// Of real time, between two words on how far it is.
+/// Real time between two progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) fn run() -> Result<(), Failure> {
@@ -77,7 +77,7 @@ fn run_of(document: &SimulateDocument) -> Result<RunConfig, Failure> {
     }
 }
 
-/// The world that the document describes. One that cannot be is refused.
+/// The lab that the document describes. Impossible setups are rejected.
 fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
     let (link, load, paths, queues) = (&document.link, &document.load, &document.paths, document.queues);
     let loss = (link.lost_per_million.is_some() || link.buffer_bytes.is_some())
@@ -160,7 +160,7 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
     })
 }
 
-/// Switches that cannot be, and zones of what is not there.
+/// Rejects impossible switches, and zones of machines or ports that do not exist.
 fn fabrics(document: &SimulateDocument) -> Result<(), Failure> {
     let paths = &document.paths;
     let has_trunk = paths.trunk_rate_bits_per_s.is_some() || paths.trunk_credits.is_some();
@@ -211,7 +211,7 @@ fn fabrics(document: &SimulateDocument) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Paths by partners that there are not, and takeovers of what is not there.
+/// Rejects paths through missing partners, and takeovers of controllers that do not exist.
 fn partners(document: &SimulateDocument) -> Result<(), Failure> {
     let (paths, link) = (&document.paths, &document.link);
     let to = paths.to.unwrap_or_default();
@@ -451,7 +451,7 @@ fn process(total_ns: u64) -> ProcessCpu {
     }
 }
 
-/// A simulated machine, whose cores are alike and told as one.
+/// A simulated machine, whose cores are equal and reported as one.
 fn core(cpu: u32, busy_ns: u64, cores: u32, window_ns: u64) -> CoreCpu {
     CoreCpu {
         cpu,

@@ -1,6 +1,7 @@
-//! What the engine calls itself in every record, so that one tells which build ran.
+//! The version of the engine, which every record contains, so that the build can be identified.
 
-/// The version, and the C library that is built in, where one is: musl's engine takes more CPU time per I/O than the others.
+/// The version, and the C library if it is statically linked: the engine with musl takes more CPU time per I/O than
+/// others.
 pub(crate) const VERSION: &str = if cfg!(target_env = "musl") {
     concat!(env!("CARGO_PKG_VERSION"), "+musl")
 } else if cfg!(target_feature = "crt-static") {

@@ -1,4 +1,4 @@
-//! TCP streams out of a capture file: each direction of each connection, in order.
+//! Extracts TCP streams from a capture file: each direction of each connection, in order.
 
 use std::{collections::BTreeMap, fs::File, io::BufReader, net::SocketAddr};
 
@@ -14,7 +14,7 @@ use iotax_node::failure::Failure;
 use super::Stream;
 use crate::failure;
 
-/// What one direction of one connection may hold.
+/// Maximum bytes of one direction of a connection.
 const STREAM_BYTES_MAX: usize = 1 << 30;
 
 pub(super) fn streams(file: File, place: &str) -> Result<Vec<Stream>, Failure> {
@@ -44,7 +44,7 @@ pub(super) fn streams(file: File, place: &str) -> Result<Vec<Stream>, Failure> {
     Ok(flows.finish())
 }
 
-/// Connections by direction, in the order of their first packet.
+/// Connections by direction, in the order of their first packets.
 #[derive(Default)]
 struct Flows {
     order: Vec<(SocketAddr, SocketAddr)>,
@@ -55,7 +55,7 @@ struct Flows {
 struct Flow {
     next_sequence: Option<u32>,
     bytes: Vec<u8>,
-    /// Segments not yet in their turn, by sequence number.
+    /// Segments that arrived before earlier ones, by sequence number.
     early: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -105,7 +105,7 @@ impl Flow {
             && let Some(due) = self.early.keys().copied().find(|start| next.wrapping_sub(*start).cast_signed() >= 0)
             && let Some(segment) = self.early.remove(&due)
         {
-            // A retransmission may carry new bytes after old ones.
+            // A retransmission may contain new bytes after old ones.
             if let Some(fresh) = segment.get(next.wrapping_sub(due) as usize..) {
                 self.bytes.extend_from_slice(fresh);
                 self.next_sequence = Some(next.wrapping_add(fresh.len() as u32));

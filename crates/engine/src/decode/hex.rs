@@ -1,4 +1,4 @@
-//! Bytes from hexadecimal text.
+//! Parses bytes from hexadecimal text.
 
 use iotax_node::failure::Failure;
 

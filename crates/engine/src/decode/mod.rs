@@ -1,4 +1,4 @@
-//! `iotax-engine decode`: the PDUs of a capture or a hex dump, one a line.
+//! `iotax-engine decode`: prints the PDUs of a capture or a hex dump, one per line.
 
 mod capture;
 mod hex;
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     data_digest: bool,
 }
 
-/// Bytes at one place: a hex dump, or one direction of a connection.
+/// A sequence of bytes: a hex dump, or one direction of a connection.
 struct Stream {
     name: String,
     bytes: Vec<u8>,
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line for each PDU: where it begins, then what it says.
+/// One line for each PDU: its offset, then its description.
 fn lines(describer: &mut dyn Describe, stream: &Stream) -> Vec<String> {
     describer.begin_stream();
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! What the engine says: one JSON object a line.
+//! Events: the engine prints them as one JSON object per line.
 
 #![allow(clippy::struct_field_names)] // units are part of names
 

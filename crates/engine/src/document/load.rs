@@ -1,4 +1,4 @@
-//! What `iotax-engine load` is told.
+//! The document of `iotax-engine load`.
 
 use std::collections::BTreeMap;
 

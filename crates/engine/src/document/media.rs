@@ -1,4 +1,4 @@
-//! Media as a model, in real time and in virtual.
+//! Modelled media, in real and in virtual time.
 
 use std::time::Duration;
 

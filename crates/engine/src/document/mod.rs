@@ -1,4 +1,4 @@
-//! The engine's interface as types: documents in, events out. docs/reference/engine.md says what each field means.
+//! The engine's interface as types: documents in, events out. docs/reference/engine.md describes each field.
 
 mod event;
 mod load;

@@ -1,4 +1,4 @@
-//! Names of protocols, as the table of `iotax_node::protocols` has them.
+//! Names of protocols, from the table of `iotax_node::protocols`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What `iotax-engine serve` is told.
+//! The document of `iotax-engine serve`.
 
 use std::{net::SocketAddr, path::PathBuf};
 

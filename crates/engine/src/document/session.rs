@@ -1,4 +1,4 @@
-//! What `iotax-engine session` is told.
+//! The document of `iotax-engine session`.
 
 use std::collections::BTreeMap;
 

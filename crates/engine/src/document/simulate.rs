@@ -1,4 +1,4 @@
-//! What `iotax-engine simulate` is told.
+//! The document of `iotax-engine simulate`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

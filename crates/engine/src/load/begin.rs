@@ -1,4 +1,4 @@
-//! From the document to what each thread is told.
+//! Turns the document into the configuration of each thread.
 
 use std::{net::ToSocketAddrs as _, time::Duration};
 
@@ -22,7 +22,7 @@ pub(super) fn endpoint(document: &LoadDocument) -> Result<Endpoint, Failure> {
     Endpoint::parse(text)
 }
 
-/// How to reach the endpoint; `None` where it is of this machine. `instance` tells loads of one initiator apart.
+/// How to reach the endpoint; `None` for a local unit. `instance` distinguishes loads of one initiator.
 pub(super) fn connection(
     document: &LoadDocument,
     endpoint: &Endpoint,
@@ -37,7 +37,7 @@ pub(super) fn connection(
     Ok(Some(with_options(document, connection)?))
 }
 
-/// What the document asks of a connection.
+/// Adds the document's options to a connection's configuration.
 pub(crate) fn with_options(
     document: &LoadDocument,
     mut connection: ConnectionConfig,
@@ -59,12 +59,12 @@ pub(crate) fn with_options(
     Ok(connection)
 }
 
-/// What each thread is told: workers are shared out evenly.
+/// The configuration of each thread; workers are distributed evenly.
 pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfig>, Failure> {
     crate::document::check_threads(document.threads, &document.cpus)?;
     let task = task(document)?;
     let reduction = document.data.reduction()?;
-    // A check and a fill go over the unit once.
+    // A check or a fill passes over the unit once.
     let workers = if document.task == Task::Run { document.workers } else { 1 };
     if workers == 0 {
         return Err(Failure::usage("must be at least 1", "workers"));
@@ -73,7 +73,7 @@ pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfi
     if is_database && document.threads > 1 {
         return Err(Failure::usage("the clients of a database share one thread; say 1", "threads"));
     }
-    // One writes pages back behind the clients.
+    // One more worker writes pages back for the clients.
     let workers = workers + u32::from(is_database);
     let threads = document.threads.clamp(1, workers as usize) as u32;
     let mut first_worker = 0;
@@ -153,7 +153,7 @@ fn pacing(spec: PacingSpec) -> Pacing {
     }
 }
 
-/// Data are destroyed only where the user named the very endpoint that holds them.
+/// Data are destroyed only if the user named exactly the endpoint that contains them.
 pub(super) fn may_destroy(document: &LoadDocument) -> Result<bool, Failure> {
     match (&document.destroy, &document.endpoint) {
         (None, _) => Ok(false),

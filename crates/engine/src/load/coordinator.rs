@@ -1,4 +1,5 @@
-//! Starts the threads, lets them begin together, reads CPU clocks at the window's ends, passes on samples, gives the result.
+//! Starts the threads, lets them begin together, reads CPU clocks at the edges of the window, passes on samples, and
+//! reports the result.
 
 use std::{
     sync::{Arc, OnceLock, mpsc},
@@ -23,16 +24,16 @@ use crate::{
     failure, output,
 };
 
-/// How often a thread is asked whether its connections stand, whether it has finished, and how far it is.
+/// How often threads are checked for open connections, for their end, and for their progress.
 const OPENING_PERIOD: Duration = Duration::from_millis(1);
 const FINISH_PERIOD: Duration = Duration::from_millis(5);
 const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
-/// From the decision to begin to the beginning: every thread has received it by then.
+/// Delay between the decision to begin and the start, so that every thread receives it in time.
 const BEGIN_AFTER: Duration = Duration::from_millis(5);
 
 pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
     let clock = Clock::start();
-    // Distinct in every run on a unit: the time of its start is.
+    // Different for every run on a unit, because it is the time of the start.
     let mut configs = begin::configs(document, clock.unix_ns(Instant(0)))?;
     let endpoint = begin::endpoint(document)?;
     if let (Task::Check, Some(path)) = (document.task, local::disk_path(&endpoint.unit)) {
@@ -58,7 +59,7 @@ pub(super) fn writes(config: &LoadConfig) -> bool {
     }
 }
 
-/// The unit was judged when it was opened.
+/// The unit was already judged when it was opened.
 fn skip_guard(config: &mut LoadConfig) {
     if let TaskConfig::Fill { destroy } = &mut config.task {
         *destroy = true;
@@ -67,7 +68,7 @@ fn skip_guard(config: &mut LoadConfig) {
 
 struct Load {
     threads: Threads<Finished>,
-    /// Set once all threads are ready: when the warm-up begins.
+    /// Set once all threads are ready: the start of the warm-up.
     begin_at: Arc<OnceLock<Instant>>,
     reports: mpsc::Receiver<ThreadReport>,
     driver: &'static str,
@@ -86,7 +87,7 @@ impl Load {
         Ok(Self { threads, begin_at, reports, driver: "", samples })
     }
 
-    /// Waits until every connection of every thread stands, or a thread has ended instead.
+    /// Waits until every thread has all its connections open, or a thread has ended.
     fn wait_until_ready(&mut self) -> Option<Unit> {
         let mut ready = vec![false; self.threads.len()];
         let mut unit = None;
@@ -113,7 +114,7 @@ impl Load {
         let begin_at = plan.clock.now() + BEGIN_AFTER;
         let start = begin_at + Duration::from_nanos(document.warmup_ns);
         let end = start + Duration::from_nanos(document.runtime_ns);
-        // Set here only.
+        // Set only here.
         let _ = self.begin_at.set(begin_at);
         self.threads.wake();
         output::emit(&Event::Started(StartedEvent {
@@ -138,7 +139,7 @@ impl Load {
         Ok(())
     }
 
-    /// Passes on each interval once every thread has completed it, and what was used meanwhile.
+    /// Passes on each interval once every thread has completed it, and the CPU time used meanwhile.
     fn pass_samples_until(
         &mut self,
         plan: &Plan,
@@ -147,7 +148,7 @@ impl Load {
     ) -> Result<(), Failure> {
         loop {
             let left = until.since(plan.clock.now());
-            // No thread is disturbed so close to an end of the window.
+            // No thread is disturbed this close to an edge of the window.
             std::thread::sleep(left.min(samples::PERIOD));
             if left <= samples::PERIOD || self.threads.any_finished() {
                 return Ok(());
@@ -165,7 +166,7 @@ impl Load {
         }
     }
 
-    /// A check or a fill: shows how far it is, then what came of it.
+    /// Follows a check or a fill: reports its progress, then its result.
     fn follow_to_the_end(mut self, plan: &Plan) -> Result<(), Failure> {
         let mut told_at = plan.clock.now();
         while !self.threads.any_finished() {
@@ -197,7 +198,7 @@ impl Load {
         Ok(())
     }
 
-    /// What came of all threads together; the first failure stops the others.
+    /// The merged results of all threads; the first failure stops the others.
     fn join(&mut self) -> Result<Finished, Failure> {
         let merge = |mut ours: Finished, theirs: Finished| {
             ours.merge(&theirs);

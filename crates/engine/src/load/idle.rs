@@ -1,4 +1,4 @@
-//! The `idle` task: what the machine spends with no load, over a window like a run's.
+//! The `idle` task: measures what the machine spends without load, over a window like a run's.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A unit of this machine: opened once for all threads, and for writing only after it was judged.
+//! A local unit: opened once for all threads, and for writing only after it was judged.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -20,19 +20,19 @@ use crate::{
     output,
 };
 
-/// Bytes of an I/O at most.
+/// Maximum size of an I/O.
 const IO_BYTES_MAX: u32 = 1 << 20;
 const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) enum Local {
-    /// Of another process (`/proc/PID/fd/N`).
+    /// Memory of another process (`/proc/PID/fd/N`).
     Memory(SharedRegion),
     Disk(Arc<Disk>),
 }
 
 impl Local {
-    /// As a load's thread knows it; a disk is the thread's first.
+    /// The unit as a load's thread uses it; a disk is the thread's first disk.
     pub(super) fn unit(&self) -> LocalUnit {
         match self {
             Self::Memory(memory) => LocalUnit::Memory(memory.region()),
@@ -48,14 +48,14 @@ impl Local {
     }
 }
 
-/// The path of a file or block device that is to be judged; `None` for memory and for what a protocol reaches.
+/// The path of a file or block device that must be judged; `None` for memory and for remote units.
 pub(super) fn disk_path(unit: &endpoint::Unit) -> Option<&Path> {
     let endpoint::Unit::Local { path } = unit else { return None };
     Some(Path::new(path)).filter(|path| !is_memory_file(path))
 }
 
-/// Opens what a load of this machine goes to. What is to be written must be free, ours alone, and hold nothing of anybody's, unless the
-/// document names it as judged by the caller, or as given away.
+/// Opens the local unit of a load. A unit that is written must not be in use by others or contain foreign data, unless
+/// the document names it as judged by the caller, or as data that may be destroyed.
 pub(super) fn open(
     document: &LoadDocument,
     unit: &endpoint::Unit,
@@ -87,7 +87,7 @@ pub(super) fn open(
     Ok(Some(Local::Disk(Arc::new(disk))))
 }
 
-/// Says what stands at a path, or whether a volume could be made there. Changes nothing.
+/// Reports what a path contains, or whether a volume could be created there. Changes nothing.
 pub(super) fn check(document: &LoadDocument, path: &Path) -> Result<CheckedEvent, Failure> {
     let place = || format!("local:{}", path.display());
     let fail = |error: DiskError| failure::disk(&error, place());
@@ -118,7 +118,7 @@ pub(super) fn check(document: &LoadDocument, path: &Path) -> Result<CheckedEvent
     })
 }
 
-/// What a look at a unit found.
+/// The event for a unit that was checked.
 pub(super) fn checked(geometry: &Geometry, content: Content, scanned_bytes: u64) -> CheckedEvent {
     let (holds, what, at_bytes) = match content {
         Content::Zeros => ("zeros", None, None),
@@ -144,7 +144,7 @@ fn absent(size_bytes: u64) -> CheckedEvent {
     CheckedEvent { holds: "nothing", max_io_bytes: None, ..checked(&geometry, Content::Zeros, 0) }
 }
 
-/// Who uses a file or device, in words. Locks are not asked about where they are the caller's.
+/// Describes who uses a file or device. Locks are not checked if they are the caller's.
 fn holder(candidate: &Candidate, is_locked: bool) -> Result<Option<String>, DiskError> {
     let lock = || if is_locked { Ok(()) } else { candidate.lock(Lock::Exclusive) };
     match candidate.expect_free().and_then(|()| lock()) {
@@ -163,7 +163,7 @@ fn geometry(disk: &Disk, read_only: bool) -> Geometry {
     }
 }
 
-/// Says now and then how far a look is.
+/// Reports the progress of a check from time to time.
 fn progress(total_bytes: u64) -> impl FnMut(u64) -> Result<(), Failure> {
     let mut told_at = std::time::Instant::now();
     move |done_bytes| {

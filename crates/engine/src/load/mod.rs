@@ -1,4 +1,4 @@
-//! `iotax-engine load`: one task against one endpoint.
+//! `iotax-engine load`: runs one task against one endpoint.
 
 pub(crate) mod begin;
 mod coordinator;

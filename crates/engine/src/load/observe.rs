@@ -1,4 +1,5 @@
-//! The machine over one slice of a session: CPU time by core and by process, and what interfaces and disks moved.
+//! Measures the machine over one slice of a session: CPU time by core and by process, and the traffic of interfaces and
+//! disks.
 
 use std::{collections::BTreeMap, thread::JoinHandle, time::Duration};
 
@@ -16,19 +17,19 @@ use crate::{
     version::VERSION,
 };
 
-/// How often it looks within a window.
+/// Interval between two readings within a window.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The role of this process.
 const OBSERVER: &str = "observer";
 
-/// Sleeps but at the window's two ends, and for a look now and then.
+/// A thread that sleeps except at the edges of the window and for occasional readings.
 pub(super) struct Observer {
     thread: JoinHandle<Result<ObservedEvent, Failure>>,
 }
 
 impl Observer {
-    /// `tells`: each look at once, not at the end alone.
+    /// `tells`: report each reading at once, and not only at the end.
     pub(super) fn start(spec: &ObserveSpec, slice: Slice, clock: Clock, tells: bool) -> Result<Self, Failure> {
         let watch_pids = spec.watch_pids.clone();
         let body = move || observe(&watch_pids, slice, clock, tells);

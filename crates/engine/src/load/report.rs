@@ -1,4 +1,4 @@
-//! From what was measured to what is said.
+//! Turns measurements into events.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ pub(super) fn result(
     ResultEvent { driver, cpu_series, checks, ..found }
 }
 
-/// Of a load on any clock. `cpu` was read over `cpu_window_ns`.
+/// The results of a load on any clock. `cpu` was read over `cpu_window_ns`.
 pub(crate) fn figures(
     document: &LoadDocument,
     endpoint: &str,
@@ -131,7 +131,7 @@ fn gaps(gaps: &Gaps, window_start: Instant) -> GapsReport {
     GapsReport { longest_ns, is_bound, listed_from_ns, listed: listed.collect() }
 }
 
-/// `own`: the role of this process.
+/// `own` is the role of this process.
 pub(super) fn cpu_point(point: &CpuPoint, own: &str) -> document::CpuPoint {
     let mut busy_ns = point.watched_ns.clone();
     busy_ns.insert("machine".to_owned(), point.machine_ns);
@@ -146,7 +146,7 @@ pub(super) fn cpu_point(point: &CpuPoint, own: &str) -> document::CpuPoint {
     }
 }
 
-/// The machine's CPU over a window in which nothing was loaded; shares its form with a result's.
+/// The machine's CPU over a window without load, in the form of a result.
 pub(super) fn cpu(usage: &Usage) -> CpuReport {
     CpuReport {
         initiator: process(&usage.initiator),
@@ -177,7 +177,7 @@ fn latency(latency: &Latency) -> document::Latency {
     }
 }
 
-/// Of a load with several; the figures of its only stream are those of the load.
+/// The streams of a load that has several. The results of a single stream are those of the load.
 fn streams(document: &LoadDocument, measured: &Measured) -> Vec<StreamReport> {
     let whole: f64 = measured.streams.iter().map(|stream| stream.config.share).sum();
     let report = |stream: &StreamResult| StreamReport {
@@ -256,7 +256,7 @@ fn series(samples: &[Sample]) -> Vec<SeriesPoint> {
     points.collect()
 }
 
-/// By the precise clock in all; split into user and system as the tick-based account splits it.
+/// Total by the precise clock; split into user and system as in the tick-based accounting.
 pub(super) fn process(usage: &ProcessUsage) -> ProcessCpu {
     let times = &usage.times;
     let split_ns = u128::from(times.user_ns + times.system_ns).max(1);

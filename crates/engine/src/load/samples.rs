@@ -1,14 +1,14 @@
-//! Intervals of several threads, told once every thread has completed them.
+//! Intervals of several threads, reported once every thread has completed them.
 
 use std::collections::VecDeque;
 
 use iotax_node::load::Sample;
 
-/// How often threads are asked for the intervals they have completed.
+/// How often threads are polled for completed intervals.
 pub(super) const PERIOD: std::time::Duration = std::time::Duration::from_millis(200);
 
 pub(super) struct Samples {
-    /// Of each thread: those that are not passed on yet.
+    /// For each thread, the intervals that are not passed on yet.
     waiting: Vec<VecDeque<Sample>>,
 }
 
@@ -21,7 +21,7 @@ impl Samples {
         self.waiting[thread].extend(samples);
     }
 
-    /// The next interval that all have completed, all of them together.
+    /// The next interval that all threads have completed, merged.
     pub(super) fn next(&mut self) -> Option<Sample> {
         if self.waiting.iter().any(VecDeque::is_empty) {
             return None;

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use iotax_proto::Instant;
 
-/// By so much of its time a slice's readings may be late.
+/// Maximum lateness of a slice's readings, as the fraction 1/`LATE_PART` of its time.
 const LATE_PART: u64 = 10;
 
 /// When and how long a load works next.
 #[derive(Clone, Copy)]
 pub(super) struct Slice {
-    /// From 1; 0 of a lead-in, whose place is 0, too.
+    /// From 1; 0 for a lead-in, whose place is also 0.
     pub(super) round: usize,
     pub(super) place: usize,
     pub(super) begin_at: Instant,
     pub(super) settle: Duration,
     pub(super) runtime: Duration,
-    /// Names its writes.
+    /// Identifies its writes.
     pub(super) run: u64,
 }
 
@@ -25,8 +25,8 @@ impl Slice {
         self.begin_at + self.settle
     }
 
-    /// With its load from then on, where that is later than was meant: it settles for less time. `None` where it would be measured
-    /// by then.
+    /// Starts the load at `earliest` if that is later than planned, with less time to settle. `None` if the measured
+    /// part would already have started.
     pub(super) fn from(self, earliest: Instant) -> Option<Self> {
         let start = self.start();
         let begin_at = self.begin_at.max(earliest);
@@ -37,8 +37,8 @@ impl Slice {
         self.start() + self.runtime
     }
 
-    /// Whether its clocks were read near enough to its ends. A machine that slept over one of them, as an emulated one does beside
-    /// other work, has measured another time than the slice's.
+    /// Whether its clocks were read close enough to its edges. If the machine slept over one of them, as an emulated
+    /// machine may do beside other work, it measured another time than the slice.
     pub(super) fn is_whole(&self, read_ns: u64) -> bool {
         let wanted_ns = self.runtime.as_nanos() as u64;
         read_ns.abs_diff(wanted_ns) <= wanted_ns / LATE_PART

@@ -1,4 +1,4 @@
-//! The load's threads: each drives a `LoadNode` of its own and tells the coordinator how it stands when it is woken.
+//! The load's threads: each drives its own `LoadNode` and reports its state to the coordinator when woken.
 
 use std::{
     sync::{Arc, OnceLock, mpsc},
@@ -20,20 +20,20 @@ use iotax_runtime::{
 use super::{begin, local, local::Local};
 use crate::{document::LoadDocument, failure};
 
-/// How a load reaches its unit; all its threads share it.
+/// How a load reaches its unit; shared by all its threads.
 pub(super) struct Plan {
     pub(super) endpoint: Endpoint,
-    /// How to reach the endpoint; none for one of this machine.
+    /// How to reach the endpoint; `None` for a local unit.
     pub(super) connection: Option<ConnectionConfig>,
     pub(super) driver: DriverChoice,
     pub(super) polling: Polling,
-    /// What it is, where it is of this machine.
+    /// The unit itself, if it is local.
     pub(super) local: Option<Local>,
     pub(super) clock: Clock,
 }
 
 impl Plan {
-    /// Opens a unit of this machine, for writing only where that may be. `instance` tells loads of one initiator apart.
+    /// Opens a local unit, for writing only if that is permitted. `instance` distinguishes loads of one initiator.
     pub(super) fn new(document: &LoadDocument, writes: bool, clock: Clock, instance: u32) -> Result<Self, Failure> {
         let endpoint = begin::endpoint(document)?;
         let destroy = begin::may_destroy(document)?;
@@ -48,35 +48,35 @@ impl Plan {
     }
 }
 
-/// What a thread tells its coordinator, again and again.
+/// A thread's repeated report to its coordinator.
 pub(super) struct ThreadReport {
     pub(super) thread: usize,
     pub(super) driver: DriverKind,
-    /// Every connection of the thread stands.
+    /// Whether every connection of the thread is open.
     pub(super) ready: bool,
     pub(super) unit: Option<Unit>,
     /// Intervals completed since the last report.
     pub(super) samples: Vec<Sample>,
-    /// Done, and of how many.
+    /// Bytes done, and in total.
     pub(super) progress_bytes: (u64, u64),
 }
 
-/// What is loaded, once a connection to it stands.
+/// The loaded unit, known once a connection to it is open.
 pub(crate) struct Unit {
     pub(crate) geometry: Geometry,
     pub(crate) facts: Facts,
 }
 
-/// What a thread ends with.
+/// The result of a thread.
 pub(super) struct Finished {
     pub(super) outcome: TaskOutcome,
     pub(super) geometry: Geometry,
-    /// The first and the last of the threads' beginnings.
+    /// When the first and when the last thread began.
     pub(super) began: (Instant, Instant),
 }
 
 impl Finished {
-    /// Adds what another thread of the same run measured.
+    /// Adds the measurements of another thread of the same run.
     pub(super) fn merge(&mut self, other: &Self) {
         if let (TaskOutcome::Run(ours), TaskOutcome::Run(theirs)) = (&mut self.outcome, &other.outcome) {
             ours.merge(theirs);
@@ -85,14 +85,14 @@ impl Finished {
     }
 }
 
-/// A thread that drives a node of its own, and ends with a `T`.
+/// A thread that drives its own node and returns a `T`.
 struct Thread<T> {
     waker: Waker,
     handle: JoinHandle<Result<T, Failure>>,
 }
 
 impl<T: Send + 'static> Thread<T> {
-    /// `drive` runs the node on the thread, pinned to `cpu` where one is named.
+    /// `drive` runs the node on the thread, which is pinned to `cpu` if there is one.
     fn start(
         name: String,
         cpu: Option<usize>,
@@ -129,8 +129,8 @@ impl<T: Send + 'static> Thread<T> {
 pub(super) struct Threads<T>(Vec<Thread<T>>);
 
 impl<T: Send + 'static> Threads<T> {
-    /// One for each configuration, on the processors that the document names in turn. `drive` gives what the thread of
-    /// that number does with its node.
+    /// Starts one thread per configuration, on the document's processors in turn. `drive` returns the function that the
+    /// thread with that number calls with its node.
     pub(super) fn start<D>(
         name: &str,
         document: &LoadDocument,
@@ -160,7 +160,7 @@ impl<T: Send + 'static> Threads<T> {
         self.0.iter().any(|thread| thread.handle.is_finished())
     }
 
-    /// What came of each, in order; the first failure stops those that follow.
+    /// The results in order. The first failure stops the threads that follow.
     pub(super) fn join(&mut self) -> Result<Vec<T>, Failure> {
         let mut results = Vec::new();
         let mut failed = None;
@@ -178,7 +178,7 @@ impl<T: Send + 'static> Threads<T> {
         failed.map_or(Ok(results), Err)
     }
 
-    /// Stops all; why one had failed.
+    /// Stops all threads. Returns the failure of the first that failed.
     pub(super) fn stop(&mut self) -> Option<Failure> {
         self.0.iter().for_each(|thread| thread.waker.stop());
         std::mem::take(&mut self.0).into_iter().fold(None, |why, thread| why.or(thread.join().err()))
@@ -229,7 +229,7 @@ pub(super) fn drive_once(
             samples,
             progress_bytes: node.progress_bytes(),
         };
-        // A coordinator that is gone has stopped this driver too.
+        // If the coordinator is gone, it has also stopped this driver.
         let _ = reports.send(report);
         Flow::Continue
     };

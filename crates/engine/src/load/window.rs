@@ -1,4 +1,4 @@
-//! CPU time over the measured window: clocks read at its two ends, all in one go.
+//! CPU time over the measured window: all clocks are read together at its two edges.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -15,17 +15,17 @@ use iotax_runtime::{
 
 use crate::failure;
 
-/// The window as the load keeps it: I/Os that complete in it count.
+/// The measured window: I/Os that complete in it count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: Instant,
-    /// How much of the time since is measured: all of a run's, the slices of a session.
+    /// The measured part of the time since then: the whole of a run, or the slices of a session.
     pub(super) measured: Duration,
-    /// From the first thread's beginning to the last one's.
+    /// Time between the starts of the first and the last thread.
     pub(super) start_skew_ns: u64,
 }
 
-/// What a window is read by: made once all threads are there, for as many windows as follow.
+/// Meters of the processes, created once all threads exist and used for all following windows.
 pub(super) struct Meters {
     own: Meter,
     watched: BTreeMap<u32, Meter>,
@@ -34,13 +34,13 @@ pub(super) struct Meters {
 
 struct Meter {
     clock: ProcessClock,
-    /// Or why there are none.
+    /// Or the reason why there are none.
     events: Result<EventCounters, NoEvents>,
-    /// Of a process that runs a virtual machine.
+    /// For a process that runs a virtual machine.
     vm: Option<VmProcess>,
 }
 
-/// A window whose first readings are taken.
+/// A window that has been opened: its first readings are taken.
 pub(super) struct Window<'a> {
     clock: Clock,
     exact: bool,
@@ -51,10 +51,10 @@ pub(super) struct Window<'a> {
     points: Vec<CpuPoint>,
 }
 
-/// How long a look apart from the next is at least: a long run is followed, a short one is left alone.
+/// Minimum time between two readings within a window, so that a long run is followed and a short one is not disturbed.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
-/// Clocks alone, and the machine's account: read within a window.
+/// A reading within a window: only clocks and the machine's CPU times.
 struct Look {
     at: Instant,
     initiator_ns: u64,
@@ -62,11 +62,11 @@ struct Look {
     machine: MachineTimes,
 }
 
-/// Between two looks.
+/// Between two readings.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_field_names, reason = "units come last in names")]
 pub(super) struct CpuPoint {
-    /// From the window's start to the begin of the interval.
+    /// From the window's start to the start of the interval.
     pub(super) at_ns: u64,
     pub(super) duration_ns: u64,
     pub(super) initiator_ns: u64,
@@ -93,27 +93,27 @@ struct Reading {
 pub(super) struct ProcessUsage {
     pub(super) pid: u32,
     pub(super) times: ProcessTimes,
-    /// Or why they were not counted.
+    /// Or the reason why they were not counted.
     pub(super) events: Result<EventCounts, NoEvents>,
-    /// Of a process that runs a virtual machine, by what its threads do.
+    /// For a process that runs a virtual machine, by the function of its threads.
     pub(super) threads: Option<VmThreads>,
 }
 
 /// What was used in the window.
 #[derive(Clone)]
 pub(super) struct Usage {
-    /// Between the readings: longer or shorter than the window by as much as this process was scheduled late.
+    /// Time between the readings: differs from the window by the scheduling delays of this process.
     pub(super) duration_ns: u64,
     pub(super) initiator: ProcessUsage,
     pub(super) watched: BTreeMap<String, ProcessUsage>,
     pub(super) machine: MachineTimes,
-    /// Interval by interval, where the window was long enough to be looked at; none of several windows together.
+    /// By interval, if the window was long enough; empty for several windows together.
     pub(super) series: Vec<CpuPoint>,
 }
 
 impl Usage {
-    /// The times as they would have been read at the edges of a window of `duration`: the readings come a little late, which
-    /// counts in a short one. The machine's ticks of 10 ms are coarser than that.
+    /// Scales the times to a window of `duration`. The readings are a little late, which matters in a short window. The
+    /// machine's ticks of 10 ms are too coarse to be scaled.
     pub(super) fn scaled_to(mut self, duration: Duration) -> Self {
         let (wanted, read) = (duration.as_nanos(), u128::from(self.duration_ns.max(1)));
         let scaled = |used: &mut u64| *used = (u128::from(*used) * wanted / read) as u64;
@@ -136,7 +136,7 @@ impl Usage {
         self
     }
 
-    /// Adds what was used in another window of the same processes.
+    /// Adds what the same processes used in another window.
     pub(super) fn add(&mut self, other: &Self) {
         self.duration_ns += other.duration_ns;
         self.initiator.add(&other.initiator);
@@ -151,7 +151,7 @@ impl Usage {
 }
 
 impl ProcessUsage {
-    /// Events are known only where both are.
+    /// Events are known only if both windows have them.
     fn add(&mut self, other: &Self) {
         self.times.add(&other.times);
         self.threads = self.threads.zip(other.threads).map(|(ours, theirs)| ours.and(&theirs));
@@ -164,7 +164,7 @@ impl ProcessUsage {
 }
 
 impl Meters {
-    /// Of this process, and of all that any load watches, each by role.
+    /// Meters of this process, and of all processes that any load watches, by role.
     pub(super) fn of<'a>(watch_pids: impl IntoIterator<Item = &'a BTreeMap<String, u32>>) -> Result<Self, Failure> {
         let own = Meter::of(std::process::id()).map_err(failure::internal)?;
         let mut watched = BTreeMap::new();
@@ -176,12 +176,12 @@ impl Meters {
         Ok(Self { own, watched, exact: false })
     }
 
-    /// With the machine's idle time to the nanosecond, where that can be read.
+    /// Reads the machine's idle time in nanoseconds, if possible.
     pub(super) fn exact(self, exact: bool) -> Self {
         Self { exact, ..self }
     }
 
-    /// `watch_pids` are of those that the meters were made of.
+    /// `watch_pids` must be among the processes of these meters.
     pub(super) fn open(&self, watch_pids: &BTreeMap<String, u32>, clock: Clock) -> Result<Window<'_>, Failure> {
         let watched = watch_pids.iter().map(|(role, pid)| (role.clone(), &self.watched[pid])).collect();
         let before = Readings::take(clock, self.exact, &self.own, &watched)?;
@@ -220,7 +220,7 @@ fn no_process(error: &io::Error, role: &str, pid: u32) -> Failure {
 }
 
 impl Window<'_> {
-    /// What was used since the last look, once that is long enough ago.
+    /// What was used since the last reading, if that is long enough ago.
     pub(super) fn look(&mut self) -> Result<Option<&CpuPoint>, Failure> {
         if self.clock.now().since(self.looked.at) < LOOK_PERIOD {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Processor time that a volume's operations are to cost beyond their own.
+//! Spends processor time that a volume adds to its operations.
 
 use std::{cell::Cell, iter, rc::Rc};
 
@@ -6,9 +6,10 @@ use iotax_node::volume::Burn;
 
 const TRIES: usize = 100;
 
-/// Spends processor time until `used_ns`, the thread's own CPU clock, has moved on by what is asked. While the thread
-/// has no processor, that clock stands still. The end falls between two looks: what one burn was too long, the next is
-/// shorter. A look itself takes time, half of it before it reads the clock and half after: a burn counts one look more.
+/// Spends processor time until `used_ns`, the thread's own CPU clock, has advanced by the requested time. That clock
+/// stops while the thread has no processor. The end is only noticed at the next reading of the clock, so the excess is
+/// subtracted from the next call. A reading itself takes time, half of it before and half after the clock is read, so
+/// the time of one reading is subtracted as well.
 pub(super) fn burn(used_ns: impl Fn() -> u64 + 'static) -> Burn {
     let looks = || {
         let before_ns = used_ns();
@@ -39,7 +40,7 @@ mod tests {
     fn many_burns_take_what_was_asked_between_them() {
         let time_ns = Rc::new(Cell::new(0));
         let seen = Rc::clone(&time_ns);
-        // A look of 38 ns: the clock is read in its middle.
+        // A reading takes 38 ns; the clock is read in the middle.
         let burn = burn(move || {
             seen.set(seen.get() + 38);
             seen.get() - 19

@@ -1,11 +1,11 @@
-//! How many connections there are: asked of every thread, answered when each has looked.
+//! Number of connections: every thread is asked, and the count is complete when all have answered.
 
 use std::{
     sync::{Condvar, Mutex, PoisonError},
     time::Duration,
 };
 
-/// A thread that does not answer in time is taken at its last word.
+/// If a thread does not answer in time, its last answer is used.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct ConnectionCount {
 #[derive(Debug)]
 struct Answers {
     question: u64,
-    /// By thread: the question answered last, and the answer.
+    /// By thread: the number of the last question answered, and the answer.
     last: Vec<(u64, usize)>,
 }
 
@@ -26,7 +26,7 @@ impl ConnectionCount {
         Self { answers: Mutex::new(Answers { question: 0, last: vec![(0, 0); threads] }), given: Condvar::new() }
     }
 
-    /// `ask` has every thread call `answer`.
+    /// `ask` makes every thread call `answer`.
     pub(super) fn take(&self, ask: impl FnOnce()) -> usize {
         let question = {
             let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);

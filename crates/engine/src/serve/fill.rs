@@ -1,4 +1,4 @@
-//! The data pattern over a whole volume, so that reads can be verified from the first on.
+//! Fills a whole volume with the data pattern, so that reads can be verified from the start.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -36,7 +36,7 @@ fn fill_memory(memory: &SharedRegion, pool: &Pool, size_bytes: u64, run: u64) {
     });
 }
 
-/// What it holds was judged when it was opened; since then it is ours.
+/// The contents were judged when the disk was opened, and it has been held since.
 fn fill_disk(disk: &Disk, pool: &Pool, size_bytes: u64, run: u64) -> Result<(), Failure> {
     let place = disk.path().display().to_string();
     let fail = |error: std::io::Error| failure::io(&error, &place);

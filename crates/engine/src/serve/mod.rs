@@ -1,4 +1,4 @@
-//! `iotax-engine serve`: volumes behind exports until told to stop.
+//! `iotax-engine serve`: serves exported volumes until it is stopped.
 
 mod burn;
 mod connection_count;
@@ -32,7 +32,7 @@ use crate::{
 use threads::Threads;
 use volumes::OpenVolume;
 
-/// Connections that a thread keeps at most.
+/// Maximum number of connections per thread.
 const CONNECTIONS_MAX: usize = 4096;
 
 pub(crate) fn run() -> Result<(), Failure> {
@@ -62,7 +62,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     threads.stop()
 }
 
-/// Listens wherever the plan says, and writes the addresses that were taken into it.
+/// Listens on all planned addresses, and stores the actual addresses in the plan.
 fn listen_all(portals: &mut [Portal]) -> Result<Vec<TcpListener>, Failure> {
     let listeners = portals.iter_mut().map(|portal| {
         let place = format!("listen {}", portal.address);
@@ -98,14 +98,14 @@ fn ready(document: &ServeDocument, server: &Server, volumes: &[OpenVolume], thre
     }
 }
 
-/// Does what the lines on standard input say until one says stop, or none comes any more, or a thread ends.
+/// Executes the lines from standard input until `stop`, the end of the input, or the end of a thread.
 fn obey(volumes: &[OpenVolume], threads: &Threads, lease: &Lease) {
     let (sender, commands) = mpsc::channel();
     let ended = sender.clone();
     let heard = lease.clone();
     input::follow(move |line| {
         heard.renew();
-        // Nobody listens any more: the server is ending.
+        // Fails only when the server is ending and no longer receives lines.
         let _ = sender.send(line.map(str::to_owned));
     });
     threads.when_ended(move || {

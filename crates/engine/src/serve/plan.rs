@@ -1,4 +1,4 @@
-//! From the document's exports and groups to what the server knows.
+//! Turns the document's exports and groups into those of the server.
 
 use iotax_node::{
     failure::Failure,

@@ -1,4 +1,5 @@
-//! The server's threads: each drives a `ServerNode`; the first accepts, and hands each connection to the one that works with the fewest.
+//! The server's threads: each drives a `ServerNode`. The first one accepts, and hands each connection to the thread
+//! with the fewest that carry I/O.
 
 use std::{
     net::TcpListener,
@@ -27,12 +28,12 @@ pub(super) struct Threads {
     ended: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
-/// What a thread is given.
+/// What a thread receives at its start.
 struct Work {
     index: usize,
     cpu: Option<usize>,
     server: SharedServer,
-    /// By volume; `None` where it is not memory.
+    /// By volume; `None` if it is not in memory.
     memories: Vec<Option<SharedRegion>>,
     config: DriverConfig,
     connections: Arc<ConnectionCount>,
@@ -85,19 +86,19 @@ impl Threads {
         for _ in 0..count {
             match starts.recv() {
                 Ok(kind) => driver = kind,
-                // A thread ended before it could serve: its result says why.
+                // A thread ended before it could serve; its result contains the reason.
                 Err(_) => return Err(first_failure(handles).unwrap_or_else(|| failure::internal("no thread serves"))),
             }
         }
         Ok(Self { driver, wakers, handles: Mutex::new(handles), connections, ended: Mutex::new(Some(ended)) })
     }
 
-    /// Connections that are open now: every thread is asked.
+    /// Number of connections that are open now; every thread is asked.
     pub(super) fn connections(&self) -> usize {
         self.connections.take(|| self.wakers.iter().for_each(Waker::wake))
     }
 
-    /// Calls `tell` once a thread has ended, whatever the reason.
+    /// Calls `tell` once a thread has ended for any reason.
     pub(super) fn when_ended(&self, tell: impl FnOnce() + Send + 'static) {
         if let Some(ended) = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::thread::spawn(move || {
@@ -116,7 +117,7 @@ impl Threads {
     }
 }
 
-/// What hosts that prove themselves cost besides I/O has a thread of its own, where any of them has to.
+/// Starts a separate thread for the arithmetic of authentication, if any host must authenticate.
 fn start_arithmetic(server: &SharedServer) -> Result<(), Failure> {
     if server.asks_for_arithmetic() {
         let server = Arc::clone(server);
@@ -139,7 +140,7 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
         iotax_runtime::cpu::pin_thread(&[cpu]).map_err(|error| failure::io(&error, place))?;
     }
     let mut region_of = |index: usize| -> Rc<dyn Region> {
-        // Asked of memory volumes only, and of a page of zeros for the others.
+        // Called for memory volumes; for others a page of zeros is enough.
         work.memories[index].as_ref().map_or_else(|| HeapRegion::new(1 << 20), SharedRegion::region)
     };
     let burn = burn(iotax_runtime::cpu::thread_time_ns);
@@ -162,7 +163,8 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Memory for staging. Where there is none, operations are told to come again: no peer ends a server by asking for much.
+/// Allocates staging memory. If there is none, operations fail with `Busy`, so no peer can end a server by requesting
+/// much.
 fn staging(len: usize) -> Option<Rc<dyn Region>> {
     SharedRegion::anonymous(len, false).ok().map(|memory| memory.region())
 }

@@ -1,4 +1,4 @@
-//! Opens what volumes are made of.
+//! Opens the storage of volumes.
 
 use std::{path::Path, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(super) struct OpenVolume {
     pub(super) spec: document::VolumeSpec,
     pub(super) store: Store,
     pub(super) modelled: Option<ModelledMedia>,
-    /// What was made for it: taken back should the server not come up.
+    /// The file created or extended for it, which is undone if the server does not start.
     growth: Option<Growth>,
 }
 
@@ -76,7 +76,7 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
     Ok(OpenVolume { spec: spec.clone(), store, modelled, growth })
 }
 
-/// Two servers never draw the same service times: what is measured of them would have that in common.
+/// Two servers must not draw the same service times: their measurements would be correlated.
 fn modelled(spec: &document::VolumeSpec) -> Result<Option<ModelledMedia>, Failure> {
     let Some(media) = &spec.model else { return Ok(None) };
     let model = media.model(&format!("volume {}, model", spec.name))?;
@@ -84,7 +84,7 @@ fn modelled(spec: &document::VolumeSpec) -> Result<Option<ModelledMedia>, Failur
     Ok(Some(ModelledMedia::new(model, drawn)))
 }
 
-/// Judged before it is opened for writing, and held, locked and claimed to the server's end.
+/// Opens a disk: it is judged before it is opened for writing, and held, locked and claimed until the server ends.
 fn open_disk(path: &Path, spec: &document::VolumeSpec) -> Result<Disk, Failure> {
     let place = || format!("volume {}", spec.name);
     let fail = |error: DiskError| failure::disk(&error, place());
@@ -126,7 +126,7 @@ fn is_absent(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::NotFound
 }
 
-/// Volumes as the server's threads know them; disks are numbered in order.
+/// The volumes as the server's threads use them; disks are numbered in order.
 pub(super) fn specs(volumes: &[OpenVolume]) -> Vec<VolumeSpec> {
     let mut disks = 0..;
     let specs = volumes.iter().map(|volume| {
@@ -154,7 +154,7 @@ impl OpenVolume {
         }
     }
 
-    /// A file that reaches the same bytes without a protocol.
+    /// A path to a file with the same bytes, accessible without a protocol.
     pub(super) fn path(&self) -> Option<String> {
         match &self.store {
             Store::Memory(memory) => memory.path().map(|path| path.display().to_string()),
@@ -170,7 +170,7 @@ impl OpenVolume {
         }
     }
 
-    /// What was made for it stays.
+    /// Keeps the file that was created or extended for it.
     pub(super) fn keep(&mut self) {
         if let Some(growth) = self.growth.take() {
             growth.keep();

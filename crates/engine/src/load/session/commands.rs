@@ -1,4 +1,4 @@
-//! The lines after a session's document: when to start, what the clock shows, that the master is still there.
+//! Handles the lines after a session's document: when to start, requests for the clock, and renewals of the lease.
 
 use std::sync::mpsc;
 
@@ -19,7 +19,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Answers lines as they come; the end of the input ends the process: the caller is gone.
+    /// Answers lines as they arrive. The end of the input ends the process, because the caller is gone.
     pub(super) fn follow(lease_ns: Option<u64>) -> Self {
         let (sender, starts) = mpsc::channel();
         let lease = Lease::start(lease_ns);
@@ -43,7 +43,7 @@ impl Commands {
         Self { starts }
     }
 
-    /// Waits to be told when to start. Gives the clock as the wall clock stands then, and the instant.
+    /// Waits for the start command. Returns the clock, labelled by the wall clock as it is set now, and the start.
     pub(super) fn start(&self, clock: Clock) -> Result<(Clock, Option<Instant>), Failure> {
         let at_unix_ns = self.starts.recv().map_err(failure::internal)?;
         let clock = clock.with_wall_of_now();

@@ -1,4 +1,4 @@
-//! One of a session's loads: its threads, and one slice of it at a time.
+//! One load of a session: its threads, and its slices, one at a time.
 
 use std::{
     sync::{
@@ -33,11 +33,11 @@ use crate::{
     failure, output,
 };
 
-/// How often threads are asked whether their connections stand, or their last I/Os are answered.
+/// How often threads are checked for open connections, and for the replies to their last I/Os.
 const OPENING_PERIOD: Duration = Duration::from_millis(1);
 const DRAINING_PERIOD: Duration = Duration::from_micros(200);
 
-/// Of an instance: which load of the session it is.
+/// Bits of an instance number that identify the load within the session.
 const LOAD_BITS: u32 = 10;
 
 pub(super) struct Member {
@@ -50,10 +50,10 @@ pub(super) struct Member {
     news: mpsc::Receiver<News>,
 }
 
-/// What the threads are to do; they look when they are woken.
+/// Orders for the threads, which read them when they are woken.
 #[derive(Default)]
 struct Orders {
-    /// The slice that is next or under way.
+    /// The next or the current slice.
     slice: Mutex<Option<Slice>>,
     released: AtomicBool,
 }
@@ -85,7 +85,7 @@ impl Member {
         Ok(Self { id, document, plan, driver: "", threads, orders, news })
     }
 
-    /// Waits until every connection stands.
+    /// Waits until every connection is open.
     pub(super) fn wait_until_ready(&mut self) -> Result<ConnectedEvent, Failure> {
         let mut found = None;
         for _ in 0..self.threads.len() {
@@ -102,7 +102,7 @@ impl Member {
         })
     }
 
-    /// Runs one slice and gives what it measured, with the CPU time between its edges.
+    /// Runs one slice. Returns its measurements, and the CPU time between its edges.
     pub(super) fn measure(&mut self, slice: &Slice, meters: &Meters) -> Result<(Measured, Usage), Failure> {
         *self.orders.slice.lock().unwrap_or_else(PoisonError::into_inner) = Some(*slice);
         self.threads.wake();
@@ -130,7 +130,7 @@ impl Member {
         Ok((measured, usage))
     }
 
-    /// No thread is disturbed where a slice is one interval, nor close to the end.
+    /// No thread is disturbed if a slice is one interval, or close to the end.
     fn pass_samples_until(&mut self, end: Instant, round: usize, samples: &mut Samples) {
         let tells = tells_intervals(&self.document);
         loop {
@@ -160,7 +160,7 @@ impl Member {
         self.threads.join().map(drop)
     }
 
-    /// The next news of a thread. A thread that ended instead says why.
+    /// The next report of a thread. If a thread has ended instead, returns its failure.
     fn next(&mut self, period: Duration) -> Result<News, Failure> {
         loop {
             self.threads.wake();
@@ -177,19 +177,19 @@ impl Member {
     }
 }
 
-/// An iSCSI initiator's sessions differ in 24 bits: those of the process and of the load share them.
+/// Sessions of an iSCSI initiator differ in 24 bits, which the numbers of the process and of the load share.
 fn instance(index: usize) -> u32 {
     const { assert!(LOADS_MAX == 1 << LOAD_BITS) };
     std::process::id() << LOAD_BITS | index as u32
 }
 
-/// Whether a slice has several intervals, so that there is something to tell before its end.
+/// Whether a slice has several intervals, so that there is something to report before its end.
 fn tells_intervals(document: &LoadDocument) -> bool {
     document.sample_ns < document.runtime_ns
 }
 
-/// Does what the orders say until the session releases the load.
-/// `teller` is the thread, where it tells its intervals as they end.
+/// Executes the orders until the session releases the load. `teller` is the thread's number if it reports its intervals
+/// as they end.
 fn drive(
     node: &mut LoadNode,
     config: DriverConfig,
@@ -203,7 +203,7 @@ fn drive(
     let mut ready = false;
     let mut begun = None;
     let mut told = 0;
-    // A session that is gone has stopped this driver too: every thread learns of it.
+    // If the session is gone, it has also stopped this driver: every thread notices it.
     let follow = |node: &mut LoadNode, now| {
         if let Some(thread) = teller {
             let samples = node.samples(told).to_vec();

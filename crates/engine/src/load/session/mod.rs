@@ -1,7 +1,7 @@
-//! `iotax-engine session`: several loads, connected once, measured in turns, a slice of time each.
+//! `iotax-engine session`: several loads, connected once and measured in turns, one slice of time each.
 //!
-//! One load works at a time; the others sleep on their open connections. Figures are kept here until the last slice has ended, so
-//! that whoever reads them does not share the processors with what is measured.
+//! One load works at a time, while the others sleep on their open connections. Results are kept here until the last
+//! slice has ended, so that their reader does not compete with the measured load for processors.
 
 mod commands;
 mod member;
@@ -35,11 +35,12 @@ use crate::{
     version::VERSION,
 };
 
-/// From the end of one slice's load to the beginning of the next's: every thread has received it by then.
+/// Delay between the end of one slice's load and the start of the next, so that every thread receives the order in
+/// time.
 const BEGIN_AFTER: Duration = Duration::from_millis(2);
-/// How often it is told how far the session is.
+/// How often the progress of the session is reported.
 const TELL_PERIOD: Duration = Duration::from_millis(500);
-/// Connections stand on both sides for all loads at once.
+/// Connections of all loads are open on both sides at once.
 const LOADS_MAX: usize = 1024;
 const SLICES_MAX: usize = 1 << 20;
 
@@ -93,14 +94,14 @@ fn check(document: &SessionDocument) -> Result<(), Failure> {
 
 struct Session {
     clock: Clock,
-    /// Of the first slice's load, where it was given.
+    /// Start of the first slice's load, if it was given.
     begin_at: Option<Instant>,
     lead_in: Duration,
     settle: Duration,
     slice: Duration,
-    /// Of a schedule by the clock.
+    /// For a schedule by the clock.
     gap: Option<Duration>,
-    /// Of the slices' names, where hosts share them.
+    /// Base of the slices' run numbers, if hosts share them.
     run: Option<u64>,
     rounds: Vec<Vec<Option<usize>>>,
     members: Vec<Member>,
@@ -112,7 +113,7 @@ struct Session {
 }
 
 impl Session {
-    /// Connects every load; none sends an I/O yet.
+    /// Connects every load; no load sends I/O yet.
     fn prepare(mut document: SessionDocument, clock: Clock) -> Result<Self, Failure> {
         for each in &mut document.loads {
             (each.load.warmup_ns, each.load.runtime_ns) = (document.settle_ns, document.slice_ns);
@@ -212,7 +213,7 @@ impl Session {
         Ok(usage)
     }
 
-    /// This machine while another one's load works.
+    /// Observes this machine while the load of another machine works.
     fn observe_slice(&self, slice: &Slice) -> Result<Usage, Failure> {
         let none = BTreeMap::new();
         let watched = self.observe.as_ref().map_or(&none, |spec| &spec.watch_pids);
@@ -222,7 +223,8 @@ impl Session {
         window.close()
     }
 
-    /// Load before the first slice: whatever else starts or ends with this session does so meanwhile.
+    /// Runs a load before the first slice, so that everything else that starts or ends with this session happens
+    /// meanwhile.
     fn lead_in(&mut self) -> Result<(), Failure> {
         let first = self.rounds.iter().flatten().next().copied().flatten().filter(|_| self.lead_in > Duration::ZERO);
         if let Some(index) = first {
@@ -233,7 +235,7 @@ impl Session {
         Ok(())
     }
 
-    /// By the schedule, where there is one: `place` counts from 1.
+    /// The next slice, according to the schedule if there is one. `place` counts from 1.
     fn next_slice(&mut self, round: usize, place: usize) -> Slice {
         let begin_at = match (self.gap, self.begin_at) {
             (Some(gap), Some(begin_at)) => {
@@ -249,7 +251,7 @@ impl Session {
             begin_at,
             settle: self.settle,
             runtime: self.slice,
-            // Distinct in every slice on a unit, and later in a later one: the time of its start is, by one clock.
+            // Different for every slice on a unit, and increasing: it is the time of the slice's start by one clock.
             run: self.run.map_or_else(|| self.clock.unix_ns(begin_at), |run| run.saturating_add(place as u64)),
         }
     }
@@ -258,7 +260,7 @@ impl Session {
         self.rounds.iter().map(Vec::len).sum::<usize>() > 1
     }
 
-    /// From the first slice's start to the last one's end.
+    /// One slice from the start of the first to the end of the last.
     fn all_of(&mut self, first: Slice) -> Slice {
         if !self.has_several_slices() {
             return first;
@@ -267,7 +269,7 @@ impl Session {
         Slice { runtime: last.end().since(first.start()), ..first }
     }
 
-    /// Ends every load in order, then says what came of each.
+    /// Ends every load in order, then reports its results.
     fn release(self) -> Result<(), Failure> {
         let mut failed = None;
         for (member, record) in self.members.into_iter().zip(self.records) {
@@ -285,8 +287,8 @@ impl Session {
     }
 }
 
-/// A file or device that several loads of one session go to is opened and held once for all of them, as strictly as for the one that
-/// writes; they are told which one was judged. Gives what is to be kept while they work.
+/// Opens files and devices that several loads of one session use, once for all of them, as strictly as for a load that
+/// writes. The loads' documents then name what was judged. Returns what must be kept open while they work.
 fn hold_shared(documents: &mut [&mut LoadDocument]) -> Result<Vec<Local>, Failure> {
     let mut sharing: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, document) in documents.iter().enumerate() {
@@ -299,7 +301,7 @@ fn hold_shared(documents: &mut [&mut LoadDocument]) -> Result<Vec<Local>, Failur
     for indices in sharing.into_values().filter(|indices| indices.len() > 1) {
         let (mut strictest, mut any_writes) = (indices[0], false);
         for &index in &indices {
-            // The time only names what is written.
+            // The second argument (a time) only identifies what is written.
             if begin::configs(documents[index], 0)?.iter().any(writes) {
                 (strictest, any_writes) = (index, true);
                 break;

@@ -1,4 +1,4 @@
-//! What a session's slices of one load measured, one by one and together.
+//! The measurements of one load's slices in a session, one by one and together.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Record {
         self.whole.is_none()
     }
 
-    /// All slices together; `None` where there were none.
+    /// All slices together; `None` if there were none.
     pub(super) fn result(self, member: &Member, clock: Clock) -> Option<ResultEvent> {
         let Whole { first_start, measured_for, measured, usage } = self.whole?;
         let span = Span { start: first_start, measured: measured_for, start_skew_ns: 0 };
