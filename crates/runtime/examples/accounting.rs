@@ -1,5 +1,5 @@
-//! What it costs to account for an I/O: latency into the histograms, the series by interval, I/Os outstanding over time, and the ledger of
-//! writes that verification keeps. Prints one line of JSON, nanoseconds an I/O.
+//! Measures the accounting of an I/O: latency histograms, the series of intervals, outstanding I/Os over time, and the
+//! ledger of writes for verification. Prints one line of JSON, nanoseconds per I/O.
 //!
 //! `cargo run --release --example accounting`
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "a measurement, not a service")]
@@ -16,7 +16,7 @@ use iotax_node::load::{
 use iotax_proto::Instant;
 
 const IOS: u64 = 4_000_000;
-/// Between completions, in virtual time: a million I/Os a second.
+/// Virtual time between completions: a million I/Os per second.
 const STEP: Duration = Duration::from_micros(1);
 const BLOCK_BYTES: u32 = 4096;
 const BLOCKS: u64 = (512 << 20) / BLOCK_BYTES as u64;

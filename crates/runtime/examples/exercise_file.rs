@@ -1,16 +1,17 @@
-//! Does what it likes to one file and knows at every step what the file must hold: the way of `fsx`, for file systems on
-//! a volume under test. Reads and writes at any offset and of any length, truncation both ways, flushes, new opens, and
-//! caches dropped where that is allowed.
+//! Performs random operations on one file and knows after each what the file must contain: as `fsx` does, for file
+//! systems on a volume under test. It reads and writes at any offset and of any length, truncates and extends, flushes,
+//! reopens, and drops caches if permitted.
 //!
 //!     exercise_file PATH SEED OPERATIONS SIZE_MAX_BYTES
 //!
-//! Ends with status 0 and one line when everything read was right, else with what was expected and what was done last.
+//! Exits with status 0 and one line if all data read were correct; otherwise it prints what was expected and the last
+//! operations.
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// Operations told when data are wrong.
+/// Number of operations printed when data are wrong.
 const REMEMBERED: usize = 24;
 const LENGTH_MAX_BYTES: u64 = 96 << 10;
 
@@ -38,7 +39,7 @@ fn usage() -> ! {
 struct Exerciser {
     path: PathBuf,
     file: File,
-    /// What the file must hold.
+    /// The correct contents of the file.
     model: Vec<u8>,
     size_max: u64,
     random: SplitMix,
@@ -78,7 +79,7 @@ impl Exerciser {
     }
 
     fn write(&mut self) -> Result<(), String> {
-        // Mostly within the file or at its end, seldom beyond it, which leaves a hole.
+        // Mostly within the file or at its end, rarely beyond it, which leaves a hole.
         let reach = if self.random.below(8) == 0 { self.size_max } else { self.model.len() as u64 + 1 };
         let offset = self.random.below(reach.min(self.size_max));
         let length = self.length(self.size_max - offset);
@@ -107,13 +108,13 @@ impl Exerciser {
         self.file.sync_all().map_err(|error| format!("flush: {error}"))
     }
 
-    /// Opens the file anew, half of the time with nothing of it in a cache, and looks at all of it.
+    /// Reopens the file, half of the time without any of it in a cache, and checks all of it.
     fn reopen(&mut self) -> Result<(), String> {
         let drop_caches = self.random.below(2) == 0;
         self.tell(format!("open again{}", if drop_caches { ", caches dropped" } else { "" }));
         self.file.sync_all().map_err(|error| format!("flush: {error}"))?;
         if drop_caches {
-            std::fs::write("/proc/sys/vm/drop_caches", "3").ok(); // needs the right to
+            std::fs::write("/proc/sys/vm/drop_caches", "3").ok(); // requires permission
         }
         self.file =
             OpenOptions::new().read(true).write(true).open(&self.path).map_err(|error| format!("open: {error}"))?;
@@ -163,7 +164,7 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

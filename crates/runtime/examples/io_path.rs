@@ -1,9 +1,9 @@
-//! The path of an I/O through both sides without sockets: a load and a server in one thread, bytes handed over in pieces as a
-//! driver would, virtual time. Counting instructions of `initiator` and `target` tells what our own code costs, the same on every
-//! machine; `tests/python/bench_rules/test_instructions.py` does so and compares with limits.
+//! The path of an I/O through both sides without sockets: a load and a server in one thread, bytes delivered in pieces
+//! as by a driver, virtual time. The instruction counts of `initiator` and `target` are the costs of our own code, the
+//! same on every machine; `tests/python/bench_rules/test_instructions.py` counts them and compares them with limits.
 //!
-//! `io_path nvme-tcp|iscsi|nfs3|nfs4.1|fcp|fc-nvme read|write ROUNDS [--block BYTES] [--depth N] [--digests] [--verify]` prints
-//! the I/Os completed.
+//! `io_path nvme-tcp|iscsi|nfs3|nfs4.1|fcp|fc-nvme read|write ROUNDS [--block BYTES] [--depth N] [--digests]
+//! [--verify]` prints the I/Os completed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement, not a service")]
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
@@ -23,11 +23,11 @@ use iotax_proto::{Instant, Payload, Region, Transmit, nfs::common::Squash, wire:
 use iotax_runtime::memory::SharedRegion;
 
 const VOLUME_BYTES: usize = 16 << 20;
-/// What a driver receives at once.
+/// Bytes that a driver receives at once.
 const PIECE_BYTES: usize = 32 << 10;
-/// What a driver receives in place, where it may.
+/// Minimum bytes that a driver receives in place.
 const PLACE_MIN_BYTES: usize = 16 << 10;
-/// What it receives behind that.
+/// Bytes that it receives behind these.
 const SPILL_BYTES: usize = 4 << 10;
 /// Virtual time of a turn.
 const STEP: Duration = Duration::from_micros(10);
@@ -136,7 +136,7 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
     LoadNode::remote(config, endpoint, control, &mut |len| Ok(region(len))).unwrap()
 }
 
-/// Connections have the same id on both sides: only the load opens them.
+/// Connections have the same id on both sides, because only the load opens them.
 struct Wire {
     connections: Vec<ConnId>,
     bytes: Vec<u8>,
@@ -144,7 +144,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// All that the load has to send goes to the server, and all that it answers back.
+    /// Delivers everything from the load to the server, and its replies back.
     fn turn(&mut self, load: &mut LoadNode, server: &mut ServerNode) {
         self.now = self.now + STEP;
         if load.poll_timeout().is_some_and(|at| at <= self.now) {
@@ -166,7 +166,8 @@ impl Wire {
         }
     }
 
-    /// Hands the target what is queued, as a driver does: data that have a place go there, which is the network's part too.
+    /// Delivers queued bytes to the target as a driver does: data that have a place are copied there, which is also the
+    /// network's part.
     fn deliver(&self, conn: ConnId, server: &mut ServerNode) {
         let mut left = &self.bytes[..];
         let mut piece_bytes = PIECE_BYTES;
@@ -210,7 +211,7 @@ impl Wire {
         while server.poll_output().is_some() {}
     }
 
-    /// Copies what is queued: the network's part, of neither side.
+    /// Copies queued bytes: the network's part, which belongs to neither side.
     fn take(&mut self, transmit: Option<&mut Transmit>) -> bool {
         let Some(transmit) = transmit.filter(|transmit| !transmit.is_empty()) else { return false };
         self.bytes.clear();
@@ -228,22 +229,22 @@ impl Wire {
     }
 }
 
-/// What a driver does with a node.
+/// A driver's calls to a node.
 enum Act<'a> {
     Handle(Instant, Input<'a>),
     /// Where the next bytes belong.
     Place(ConnId, &'a mut Option<Payload>),
-    /// All that was queued is sent.
+    /// All queued bytes are sent.
     Sent(ConnId),
 }
 
-/// Everything that the load's side does of its own.
+/// All work of the load's side.
 #[inline(never)]
 fn initiator(node: &mut LoadNode, act: Act<'_>) {
     drive(node, act);
 }
 
-/// Everything that the server's side does of its own.
+/// All work of the server's side.
 #[inline(never)]
 fn target(node: &mut ServerNode, act: Act<'_>) {
     drive(node, act);

@@ -1,8 +1,10 @@
-//! The raw limit of the socket path: requests of 72 bytes, answers of a header of 24 and a block in place, one connection, nothing
-//! else done. Prints one line of JSON for each depth. What a protocol adds is to be seen against this.
+//! The raw limit of the socket path: requests of 72 bytes, replies with a header of 24 bytes and a block in place, one
+//! connection, no other work. Prints one line of JSON for each depth. The cost of a protocol is the difference from
+//! this.
 //!
-//! `cargo run --release --example raw_limit -- [--driver auto|io_uring|epoll] [--depth 1,32,128] [--seconds 1] [--repeat 3]
-//!  [--block-bytes 4096] [--region-mib 64] [--polling never] [--cpus SERVER,CLIENT] [--without pieces|prefetch|reno]`
+//! `cargo run --release --example raw_limit -- [--driver auto|io_uring|epoll] [--depth 1,32,128] [--seconds 1]
+//! [--repeat 3] [--block-bytes 4096] [--region-mib 64] [--polling never] [--cpus SERVER,CLIENT]
+//! [--without pieces|prefetch|reno]`
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -40,7 +42,7 @@ struct Settings {
 fn main() {
     let settings = parse(std::env::args().skip(1));
     for &depth in &settings.depths {
-        // Other work on the machine only ever slows a run down: the best is nearest to the limit.
+        // Other work on the machine only slows a run down, so the best run is closest to the limit.
         let runs = (0..settings.repeat).map(|_| measure(&settings, depth));
         let best = runs.max_by(|a, b| a.rate.total_cmp(&b.rate)).unwrap();
         println!(
@@ -120,7 +122,7 @@ fn measure(settings: &Settings, depth: usize) -> Outcome {
             let mut config = config(settings.cpus.map(|cpus| cpus.0));
             config.listeners.push(listener);
             let mut node = Server::new(settings.block_bytes, settings.region_bytes);
-            let before_ns = cpu_ns(); // filling the region is not a part of an answer
+            let before_ns = cpu_ns(); // the time to fill the region does not count
             Driver::new(config).unwrap().run(&mut node, |_, _| Flow::Continue).unwrap();
             (cpu_ns() - before_ns, node.answered)
         });
@@ -194,7 +196,7 @@ impl Node for Server {
                 while self.partial >= REQUEST_BYTES {
                     self.partial -= REQUEST_BYTES;
                     self.answered += 1;
-                    // A stride that visits all blocks in an order that no prefetcher knows.
+                    // A stride that visits all blocks in an order that no prefetcher predicts.
                     self.block = (self.block + 7919) % self.blocks;
                     self.queue.put(&[7; HEADER_BYTES]);
                     let offset = self.block * self.block_bytes;
@@ -223,7 +225,7 @@ impl Node for Server {
     }
 }
 
-/// Keeps `depth` requests under way and times them; answers come in order.
+/// Keeps `depth` requests under way and times them; replies arrive in order.
 struct Client {
     queue: Transmit,
     told: Option<ConnId>,
@@ -231,7 +233,7 @@ struct Client {
     depth: usize,
     answer_bytes: usize,
     runtime: Duration,
-    /// When the requests under way were made.
+    /// When the requests under way were sent.
     begun: VecDeque<Instant>,
     partial: usize,
     measure_from: Option<Instant>,
@@ -240,7 +242,7 @@ struct Client {
     over: bool,
 }
 
-/// Left out at the start of a run.
+/// Not measured, at the start of a run.
 const WARMUP: Duration = Duration::from_millis(100);
 
 impl Client {

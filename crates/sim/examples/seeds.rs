@@ -1,5 +1,5 @@
-//! Runs trials: `seeds PROTOCOL FIRST COUNT`, or one again as it was written down: `seeds protocol=iscsi seed=7 …`.
-//! Exits with 1 where any failed, and says how to run it again.
+//! Runs trials: `seeds PROTOCOL FIRST COUNT`, or repeats one from its written form: `seeds protocol=iscsi seed=7 …`.
+//! Exits with 1 if any failed, and prints how to repeat it.
 #![allow(clippy::print_stdout)]
 
 use std::process::ExitCode;

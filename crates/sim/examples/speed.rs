@@ -1,5 +1,6 @@
-//! How many I/Os a second of real time one core simulates: `speed` runs 4 KiB reads through the whole stack of each protocol. `speed
-//! PROTOCOL LOADS OUTSTANDING MILLISECONDS` runs so much virtual time of one, and prints its I/Os alone.
+//! Measures how many I/Os one core simulates per second of real time. `speed` runs 4 KiB reads through the whole stack
+//! of each protocol. `speed PROTOCOL LOADS OUTSTANDING MILLISECONDS` runs that much virtual time of one protocol, and
+//! prints only its I/Os.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)]
 
 #[path = "../tests/it/support/mod.rs"]

@@ -1,5 +1,5 @@
-//! Peers that ask and do not read: every request with an answer larger than itself, by every protocol. What the server keeps for
-//! them is bounded, for a connection and in all; nothing that was asked is lost, and others are served.
+//! Peers that send requests but do not read: every request whose reply is larger than itself, over every protocol. What
+//! the server holds for them is limited, per connection and in total. No request is lost, and other peers are served.
 
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ use iotax_proto::{
     nvme::{CommandId, QueueId, Sqe, command::Sgl},
 };
 
-/// The largest answer to one request, with what belongs to it on the wire.
+/// The largest reply to one request, including its protocol overhead.
 const ANSWER_MAX: usize = (1 << 20) + 4096;
-/// What a thread keeps in all before its connections have less room each, and that room.
+/// The total that a thread holds before its connections have less room each, and that room.
 const ALL_MAX: usize = 256 << 20;
 const SHARE: usize = 64 << 10;
-/// Answers asked for, in bytes: more than may be kept.
+/// Bytes of requested replies: more than may be held.
 const ASKED_BYTES: usize = 24 << 20;
 
-// ------------------------------------------------------------------------------------------------------------------- NVMe/TCP
+// ------------------------------------------------------------------------------------------------------------ NVMe/TCP
 
 fn identify(selector: u32, nsid: u32) -> impl Fn(u32) -> Vec<u8> {
     move |number| {
@@ -71,7 +71,7 @@ fn nvme_reads_are_bounded() {
     deaf_on(&mut bench, "read", 2, open, read);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------- iSCSI
+// --------------------------------------------------------------------------------------------------------------- iSCSI
 
 #[test]
 fn iscsi_requests_with_large_answers_are_bounded() {
@@ -96,7 +96,7 @@ fn iscsi_requests_with_large_answers_are_bounded() {
     unread("no such request", 1, iscsi_login, move |number| iscsi(0x1d, 0x80, &tagged(number), &[]));
 }
 
-// ------------------------------------------------------------------------------------------------------------------------ NFS
+// ----------------------------------------------------------------------------------------------------------------- NFS
 
 #[test]
 fn nfs_calls_with_large_answers_are_bounded() {
@@ -119,7 +119,7 @@ fn nfs_calls_with_large_answers_are_bounded() {
         let place = Place { directory: root, name: name.as_bytes() };
         made(&mut peer, &Arguments::Create { place, how: CreateHow::Unchecked(attributes) });
     }
-    // As many mounts by as many names as a stranger likes.
+    // A stranger may mount as often as it likes, by as many names.
     for number in 0..1100 {
         let path = format!("/v0{}", "/.".repeat(number % 500));
         peer.say(&call(3, MOUNT_PROGRAM, 1, |call| _ = call.opaque(path.as_bytes())));
@@ -156,13 +156,14 @@ fn nfs_calls_with_large_answers_are_bounded() {
     deaf_on(&mut bench, "mount", 0, |_| (), |number| call(number, MOUNT_PROGRAM, 1, |call| _ = call.opaque(b"/v0")));
 }
 
-// --------------------------------------------------------------------------------------------------------------------- bounds
+// -------------------------------------------------------------------------------------------------------------- bounds
 
 fn unread(what: &str, portal: u32, open: impl Fn(&mut Peer<'_>), request: impl Fn(u32) -> Vec<u8>) {
     deaf_on(&mut Bench::new(), what, portal, open, request);
 }
 
-/// One peer that asks without reading: bounded; then reads, and finds an answer to each.
+/// One peer sends requests without reading: the server's memory stays limited. Then it reads, and finds a reply to
+/// each.
 fn deaf_on(bench: &mut Bench, what: &str, portal: u32, open: impl Fn(&mut Peer<'_>), request: impl Fn(u32) -> Vec<u8>) {
     let mut peer = Peer::connect(&mut bench.node, 60, portal);
     open(&mut peer);
@@ -207,7 +208,7 @@ fn all_peers_together_are_bounded_and_who_does_not_read_ends() {
     let all = kept(&mut bench.node);
     let each = SHARE + ANSWER_MAX;
     assert!(all <= ALL_MAX + Transmit::ROOM + PEERS as usize * each, "{} MiB are kept", all >> 20);
-    // Somebody who reads is served meanwhile, however much it asks for.
+    // A peer that reads is served meanwhile, however much it requests.
     let mut reader = Peer::connect(&mut bench.node, PEERS, 2);
     nvme_admin(&mut reader, "nqn.2014-08.org.nvmexpress.discovery");
     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! What a durable operation leaves on stable storage when it is answered, by what the disk was asked to do: every operation that
-//! changes a volume, on every media.
+//! Data on stable storage when a durable operation completes, judged by the requested disk operations: every operation
+//! that changes a volume, on every medium.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -17,7 +17,7 @@ fn disk(block_size: u32) -> Media {
     Media::Disk { disk: DiskId(0), block_size }
 }
 
-/// Every operation that changes a volume, with the data that it takes.
+/// Every operation that changes a volume, and the data that it takes.
 fn operations(durable: bool) -> Vec<(UnitOp, Vec<u8>)> {
     let write = |offset, len: u32| (UnitOp::Write { offset, len, durable }, vec![1; len as usize]);
     let same =
@@ -35,10 +35,10 @@ fn operations(durable: bool) -> Vec<(UnitOp, Vec<u8>)> {
     ]
 }
 
-/// What a disk was asked to do for an operation until it was answered.
+/// The disk operations requested for an operation until it completed.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Bytes changed that a crash could take back.
+    /// Changed bytes that a crash could undo.
     volatile: u64,
     flushes: usize,
     pieces: Vec<u64>,
@@ -54,7 +54,7 @@ fn carry_out(media: Media, op: UnitOp, data: &[u8]) -> Seen {
     seen
 }
 
-/// As a disk does it on which flushes fail with an error number, or not.
+/// Executes an operation on a disk whose flushes fail with an error number, or not.
 fn carry_out_with(
     media: Media,
     op: UnitOp,
@@ -138,7 +138,7 @@ fn operation_that_need_not_be_durable_costs_no_flush() {
     }
 }
 
-/// Every operation that reads a volume, with the data that it takes.
+/// Every operation that reads a volume, and the data that it takes.
 fn reads(durable: bool) -> Vec<(UnitOp, Vec<u8>)> {
     vec![
         (UnitOp::Read { offset: 0, len: 4096, durable }, Vec::new()),

@@ -1,4 +1,4 @@
-//! The load generator on units of its own machine, in virtual time.
+//! The load generator on local units, in virtual time.
 
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
@@ -79,7 +79,7 @@ fn workers_share_a_sequential_stream_and_verify_what_they_read() {
     assert_eq!(refused.place, "random_percent");
 }
 
-/// Pattern blocks that a unit holds, and how many of them differ from all others.
+/// Number of pattern blocks that a unit contains, and how many of them are different.
 fn distinct(heap: &Heap) -> (usize, usize) {
     let mut bytes = vec![0; SIZE];
     heap.copy_out(0, &mut bytes);
@@ -99,7 +99,7 @@ fn writes_repeat_as_the_ratio_says_and_are_verified() {
         let TaskOutcome::Run(measured) = outcome else { panic!("a run gave {outcome:?}") };
         assert!(measured.write.ios > 1000 && measured.verify.checked_blocks > 1000, "{measured:?}");
         assert_eq!(measured.verify.wrong_blocks, 0);
-        // A quarter of 256 blocks is of one place each, the rest are some of 32 copies.
+        // A quarter of 256 blocks are unique; the rest are some of 32 copies.
         let (all, distinct) = distinct(&heap);
         assert!((256 / 4 - 20 + 28..=256 / 4 + 20 + 32).contains(&distinct), "{distinct} of {all}");
     }
@@ -117,7 +117,7 @@ fn lost_write_of_data_that_repeat_is_found() {
     let mut at = None;
     lab.run_until(LIMIT, |node, now| {
         node.begin(now);
-        // Half a pass over the volume later, one copy stands where another was written.
+        // After half a pass over the volume, one copy replaces another.
         if now > *at.get_or_insert(now) + std::time::Duration::from_millis(10) {
             let mut other = vec![0; SIZE];
             heap.copy_out(4096, &mut other[..SIZE - 4096]);
@@ -144,7 +144,7 @@ fn fill_repeats_and_compresses_and_is_ours() {
     assert_eq!(checked, TaskOutcome::Checked { content: Content::Pattern, scanned_bytes: SIZE as u64 });
 }
 
-/// A volume that keeps the places within a page to which its bytes were copied.
+/// A volume that records the offsets within a page to which its bytes were copied.
 struct Watched {
     heap: Rc<Heap>,
     places: RefCell<BTreeSet<usize>>,
@@ -169,7 +169,8 @@ impl Region for Watched {
     }
 }
 
-/// Shifted by 16 bytes, as a large allocation is, reads took four times as long where a volume's pages lie on pages' borders.
+/// If the buffers are shifted by 16 bytes, as a large allocation is, and the volume's pages are aligned, reads took
+/// four times as long.
 #[test]
 fn reads_of_memory_are_copied_to_the_same_place_in_a_page() {
     for outstanding in [1, 32] {

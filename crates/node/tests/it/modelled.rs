@@ -1,5 +1,5 @@
-//! Media as a model behind operations in real time: what is told when, against queueing theory and through every protocol. Time is
-//! what the tests say it is.
+//! Modelled media behind operations in real time: completion times compared with queueing theory, and over every
+//! protocol. The tests determine the time.
 #![allow(clippy::cast_precision_loss)] // figures far below 2^53
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -33,7 +33,7 @@ fn model(servers: usize) -> MediaModel {
     }
 }
 
-/// One connection of one thread of a server whose volume these media are.
+/// One connection of one thread of a server whose volume has these media.
 fn connection(media: &ModelledMedia, conn: u32) -> Operations {
     let mut spec = VolumeSpec::new("v", SIZE, Media::Memory);
     spec.model = Some(media.clone());
@@ -50,7 +50,7 @@ fn start(operations: &mut Operations, at_ns: u64, id: u32, op: UnitOp) -> Starte
     operations.start(Instant(at_ns), id, unit_of(0, false), op)
 }
 
-/// The mean response time of 20,000 reads that come as a Poisson process, ns.
+/// The mean response time of 20,000 reads that arrive as a Poisson process, ns.
 fn response_ns(model: MediaModel, rate_per_s: f64, seed: u64) -> f64 {
     const READS: u32 = 20_000;
     let media = ModelledMedia::new(model, seed);
@@ -75,7 +75,7 @@ fn response_ns(model: MediaModel, rate_per_s: f64, seed: u64) -> f64 {
     sum_ns / f64::from(READS)
 }
 
-/// Erlang C (Kleinrock, Queueing Systems I, §3.5); of constant and uniform service times Pollaczek-Khinchine (§5.6).
+/// Erlang C (Kleinrock, Queueing Systems I, §3.5); for constant and uniform service times Pollaczek-Khinchine (§5.6).
 #[test]
 fn response_times_are_those_of_theory() {
     const SEEDS: u64 = 30;

@@ -1,4 +1,4 @@
-//! An NFSv4.1 session with every operation that is served, compared with the bytes recorded for it, and read by tshark.
+//! An NFSv4.1 session with every supported operation, compared with the recorded bytes and decoded by tshark.
 #![allow(clippy::unwrap_used)]
 
 use crate::{
@@ -25,10 +25,10 @@ use iotax_proto::{
     },
 };
 
-/// Whole results of a COMPOUND begin with its status, an empty tag and the number of operations.
+/// The results of a COMPOUND begin with its status, an empty tag and the number of operations.
 const RESULTS_AT: usize = 12;
 
-/// A client in a session of one slot.
+/// A client with a session of one slot.
 struct Compounds {
     client: Client,
     session: SessionId,
@@ -36,7 +36,7 @@ struct Compounds {
 }
 
 impl Compounds {
-    /// Makes a COMPOUND as it stands: its status and results.
+    /// Sends a COMPOUND unchanged. Returns its status and results.
     fn call(&mut self, operations: &[Operation<'_>], data: &[u8]) -> (Result<(), Status>, Vec<u8>) {
         let results = self.client.call_program(PROGRAM, VERSION, PROC_COMPOUND, |call| {
             CompoundHead { tag: b"", minor: 1, operations: operations.len() as u32 }.encode(call);
@@ -51,7 +51,7 @@ impl Compounds {
         (status.map_or(Ok(()), |status| Err(*status)), results[RESULTS_AT..].to_vec())
     }
 
-    /// In the session; the results behind those of SEQUENCE.
+    /// Sends operations in the session. Returns the results after those of SEQUENCE.
     fn ask(&mut self, operations: &[Operation<'_>], data: &[u8]) -> (Result<(), Status>, Vec<u8>) {
         self.seqid += 1;
         let (session, seqid) = (self.session, self.seqid);
@@ -68,12 +68,12 @@ impl Compounds {
     }
 }
 
-/// The stateid that is the result of the second operation, behind a PUTFH or PUTROOTFH.
+/// The stateid in the results of the second operation, after a PUTFH or PUTROOTFH.
 fn state_in(results: &[u8]) -> StateId {
     StateId::decode(&mut iotax_proto::wire::Reader::new(&results[16..])).unwrap()
 }
 
-/// The handle that is the result of the last operation, GETFH.
+/// The handle in the results of the last operation, GETFH.
 fn handle_in(results: &[u8]) -> Vec<u8> {
     let number = [&(OpCode::GetFh as u32).to_be_bytes()[..], &[0; 4]].concat();
     let at = results.windows(8).rposition(|window| window == number).unwrap() + 12;
@@ -116,7 +116,7 @@ fn session() -> Vec<Message> {
     wire.flat_map(|[call, reply]| [(true, call), (false, reply)]).collect()
 }
 
-/// A file is opened, written, read, locked and closed.
+/// Opens, writes, reads, locks and closes a file.
 fn files(compounds: &mut Compounds, at_root: Operation<'_>, id: u64) {
     let owner = Owner { client: id, name: b"owner" };
     let (present, values) = set_values(Some(0), Some(0o640));
@@ -157,7 +157,7 @@ fn files(compounds: &mut Compounds, at_root: Operation<'_>, id: u64) {
     assert_eq!(compounds.ask(&[at, Operation::Read(read)], b"").0, Err(Status::BadStateId));
 }
 
-/// Names are made, changed, listed and removed.
+/// Creates, changes, lists and removes names.
 fn names(compounds: &mut Compounds, at_root: Operation<'_>) {
     let (present, values) = set_values(None, Some(0o640));
     let attributes = RawAttributes { present, values: &values };
@@ -205,7 +205,8 @@ fn tshark_finds_every_compound_well_formed() {
     for (at, line) in lines.iter().enumerate() {
         let [message, operations, malformed, expert] = &line[..] else { panic!("{line:?}") };
         assert_eq!(message, &(at % 2).to_string(), "message {at} is seen as the call or reply that it is");
-        // It says so of every stateid that a CLOSE gives, also of the invalid one that RFC 8881 §18.2.4 asks for.
+        // It reports this for every stateid that a CLOSE returns, also for the invalid one that RFC 8881 §18.2.4
+        // requires.
         let is_fine = expert.is_empty() || expert.contains("State ID deprecated in CLOSE responses");
         assert!(malformed.is_empty() && is_fine, "message {at}: {line:?}");
         seen.extend(operations.split(',').map(|number| (at % 2, number.to_owned())));

@@ -1,4 +1,4 @@
-//! Other people's NFS clients against ours as a server: libnfs's tools and QEMU's block driver.
+//! Third-party NFS clients with this server: libnfs's tools and QEMU's block driver.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -33,7 +33,7 @@ use iotax_proto::{
 
 const VOLUME_BYTES: usize = 32 << 20;
 
-/// A server in a thread of its own.
+/// A server on a separate thread.
 struct Serving {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -45,9 +45,9 @@ impl Serving {
         Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), None)
     }
 
-    /// With a portmapper on its own port; none where that port may not be had.
+    /// Starts a server with a portmapper on port 111; `None` if that port is not available.
     fn start_with_portmapper() -> Option<Self> {
-        // An address of its own, so that it meets no portmapper of this machine.
+        // A separate address, to avoid this machine's own portmapper.
         let portmapper = TcpListener::bind("127.111.20.49:111").ok()?;
         Some(Self::listen(TcpListener::bind("127.111.20.49:0").unwrap(), Some(portmapper)))
     }
@@ -64,7 +64,7 @@ impl Serving {
         Self { address, stop, thread }
     }
 
-    /// A URL of libnfs for a file of the export.
+    /// The libnfs URL of a file in the export.
     fn url(&self, file: &str) -> String {
         let port = self.address.port();
         format!("nfs://127.0.0.1/export/{file}?nfsport={port}&mountport={port}&version=3")
@@ -94,7 +94,7 @@ fn serve(listeners: &[TcpListener], stop: &AtomicBool) {
         for (index, (stream, peer)) in accepted {
             stream.set_nonblocking(true).unwrap();
             let peer = Peer { address: peer.ip(), port: peer.port() };
-            // Behind the first comes the portmapper's own.
+            // The second listener is the portmapper's.
             let target: Box<dyn Target<Server>> = if index == 0 {
                 Box::new(Connection::new(Instant(now), Config { peer, ..Config::new(Handles::new([9; 32])) }))
             } else {
@@ -131,7 +131,7 @@ fn send_all(stream: &mut TcpStream, mut bytes: &[u8]) {
     }
 }
 
-/// False, with a word about it, where a tool is missing; in CI nothing may be missing.
+/// Whether a tool is installed; reports it if not. In CI every tool must be installed.
 fn is_there(tool: &str) -> bool {
     let found = Command::new(tool).arg("--help").output().is_ok();
     assert!(found || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{tool} is missing");
@@ -148,7 +148,7 @@ fn run(tool: &str, arguments: &[&str]) -> String {
     out.into_owned()
 }
 
-/// A file that is gone when the test ends.
+/// A file that is deleted when the test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -181,7 +181,7 @@ fn libnfs_copies_in_lists_and_copies_out() {
     let listing = run("nfs-ls", &[&serving.url("")]);
     assert!(listing.contains("volume") && listing.contains("copied") && listing.contains("3000001"), "{listing}");
     let sink = Scratch::new("sink", b"");
-    fs::remove_file(&sink.0).unwrap(); // nfs-cp makes its own.
+    fs::remove_file(&sink.0).unwrap(); // nfs-cp creates the file itself.
     run("nfs-cp", &[&serving.url("copied"), sink.path()]);
     assert!(fs::read(&sink.0).unwrap() == bytes);
     let output = Command::new("nfs-cat").arg(serving.url("copied")).output().unwrap();

@@ -1,6 +1,6 @@
-//! A session with every procedure, compared with the bytes recorded for it, and read by tshark.
+//! A session with every procedure, compared with the recorded bytes and decoded by tshark.
 //!
-//! `IOTAX_RECORD=1` records the session anew; look at what tshark makes of it before keeping it.
+//! `IOTAX_RECORD=1` records the session again; check tshark's output before keeping it.
 #![allow(clippy::unwrap_used)]
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};

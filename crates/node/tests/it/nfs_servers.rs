@@ -1,4 +1,4 @@
-//! Our NFS client against another server: nfs-ganesha, in namespaces of its own with a portmapper of its own.
+//! The NFS client of this crate with a third-party server: nfs-ganesha, in its own namespaces with its own portmapper.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -27,7 +27,7 @@ use iotax_proto::{
 const FILE_BYTES: usize = 8 << 20;
 const DEPTH: usize = 16;
 
-/// Brings the server up where it can meet nobody else's, and runs the test proper beside it. All ends with the shell.
+/// Starts the server isolated from all others, and runs the actual test beside it. Everything ends with the shell.
 const SCRIPT: &str = r#"
 mount -t tmpfs none /run && mkdir -p /run/export /run/recovery/v4recov /run/recovery/v4old && ip link set lo up || exit 77
 cat > /run/ganesha.conf <<'END'
@@ -74,7 +74,7 @@ fn ganesha_serves_our_client() {
     assert!(output.status.success() && text.contains("2 passed"), "{text}");
 }
 
-/// What a mount told.
+/// Events of a mount.
 #[derive(Default)]
 struct Log {
     geometry: Option<Geometry>,
@@ -121,7 +121,7 @@ impl<I: Initiator> Session<I> {
         session
     }
 
-    /// Sends what is to be sent, and takes what comes.
+    /// Sends what is queued, and receives what arrives.
     fn turn(&mut self) {
         self.stream.write_all(&self.mount.transmit().take_bytes()).unwrap();
         let count = self.stream.read(&mut self.buffer).unwrap();
@@ -129,7 +129,7 @@ impl<I: Initiator> Session<I> {
         self.mount.receive(Instant(0), &self.buffer[..count], &mut self.log).unwrap();
     }
 
-    /// Runs I/Os side by side.
+    /// Runs I/Os concurrently.
     fn run(&mut self, ios: Vec<Io>) {
         let count = ios.len();
         self.log.completed.clear();
@@ -220,7 +220,7 @@ fn ganesha_opens_a_file_of_version_4_1_for_us() {
     }
 }
 
-/// Writes a file of the export in pieces of many sizes, and reads it over another connection in others.
+/// Writes a file of the export in pieces of many sizes, and reads it over another connection in other sizes.
 fn write_and_read<I: Initiator>(name: &str, write: impl Fn() -> Session<I>, read: impl Fn() -> Session<I>) {
     let expected: Vec<u8> = (0..FILE_BYTES as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let data = Payload::from_vec(expected.clone());
@@ -228,7 +228,7 @@ fn write_and_read<I: Initiator>(name: &str, write: impl Fn() -> Session<I>, read
     let geometry = session.log.geometry.clone().unwrap();
     assert_eq!((geometry.size_bytes, geometry.read_only), (FILE_BYTES as u64, false));
     let largest = (geometry.max_io_bytes as usize).min(FILE_BYTES / DEPTH);
-    // Sizes from one byte to the largest, several at a time, over the whole file.
+    // Sizes from one byte to the maximum, several at a time, over the whole file.
     let sizes = [4096, 1, 511, 65_536, 3, largest];
     let mut at = 0;
     let mut turn = 0;

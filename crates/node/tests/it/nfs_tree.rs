@@ -1,4 +1,4 @@
-//! Every procedure of NFS, MOUNT and the portmapper, over the wire, against the tree.
+//! Every procedure of NFS, MOUNT and the portmapper, over the wire, on a file tree.
 #![allow(clippy::unwrap_used)]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -123,7 +123,7 @@ fn sparse_data_and_the_largest_io_go_through() {
     assert_eq!(write(&mut client, file, 5 << 30, &data), Ok(Stability::Unstable));
     assert!(read(&mut client, file, 5 << 30, MAX_IO_BYTES) == Ok((data, true)));
     assert!(read(&mut client, file, 1 << 30, MAX_IO_BYTES) == Ok((vec![0; MAX_IO_BYTES as usize], false)));
-    // More than the limit is read as far as the limit goes.
+    // A read of more than the limit returns as much as the limit.
     assert_eq!(read(&mut client, file, 0, u32::MAX).unwrap().0.len(), MAX_IO_BYTES as usize);
     assert_eq!(write(&mut client, file, 6 << 30, &vec![1; 1 << 20]), Ok(Stability::Unstable));
     let mut last = Ok(Stability::Unstable);
@@ -266,7 +266,7 @@ fn ten_thousand_files_are_listed_once_each() {
         let listed = names.len();
         names.sort();
         names.dedup();
-        assert_eq!((listed, names.len()), (10_003, 10_003)); // With `.`, `..` and the volume.
+        assert_eq!((listed, names.len()), (10_003, 10_003)); // Including `.`, `..` and the volume.
     }
 }
 
@@ -361,7 +361,7 @@ fn a_call_repeated_after_a_reconnect_gets_its_first_reply() {
     let first = client.send(&remove, &[]);
     client.reconnect(LOCAL, 700);
     assert_eq!(client.send(&remove, &[]), first);
-    // Another peer, or another xid, is another call.
+    // With another peer, or another xid, it is a different call.
     client.reconnect(LOCAL, 701);
     assert_eq!(client.status(&remove), Err(Status::NoEntry));
     client.reconnect(LOCAL, 700);
@@ -412,7 +412,7 @@ fn rpc_refuses_what_it_does_not_serve() {
     }
     assert_eq!(client.call_program(MOUNT_PROGRAM, VERSION, 1, |_| {}), Err(garbage));
     assert_eq!(client.call_program(MOUNT_PROGRAM, VERSION, 6, |_| {}), Err(RpcError::ProcedureUnavailable));
-    // A WRITE with fewer data than it says.
+    // A WRITE with fewer data than it declares.
     let head = WriteHead { file: root, offset: 0, count: 9, stability: Stability::Unstable, data_len: 9 };
     let cut = client.call_program(PROGRAM, VERSION, 7, |call| Arguments::Write(head).encode(call));
     assert_eq!(cut, Err(garbage));
@@ -462,7 +462,7 @@ fn a_handle_that_was_guessed_leads_past_no_directory() {
     write(&mut client, file, 0, b"secret").expect("its own file");
     client.be(8);
     assert_eq!(client.status(&Arguments::Lookup(place(directory, "secret"))), Err(Status::Access));
-    // All that a stranger can know of the handle: how it is made, the export, the generation, the number.
+    // Everything that a stranger can know of the handle: its format, the export, the generation, the number.
     let known = file.bytes().to_vec();
     let tag = known.len() - 8;
     for guess in [[0; 8], [0xff; 8], std::array::from_fn(|at| known[tag + at].wrapping_add(1))] {

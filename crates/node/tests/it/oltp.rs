@@ -1,4 +1,4 @@
-//! Transactions against a server, over every protocol, in virtual time.
+//! Transactions on a server, over every protocol, in virtual time.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -23,7 +23,7 @@ fn counts(measured: &Measured) -> OltpCounts {
     measured.oltp.expect("a database's counts")
 }
 
-/// With a writer beside them.
+/// Number of workers for `count` clients: one more is the writer.
 fn clients(count: u32) -> u32 {
     count + 1
 }
@@ -52,7 +52,7 @@ fn transactions_read_verified_pages_and_write_log_and_pages_over_every_protocol(
 fn client_alone_flushes_for_each_transaction_and_several_share_flushes() {
     let of = |count| {
         let (heap, unit) = memory();
-        // Pages so small that there are branches enough: who holds a branch's row commits alone.
+        // Small pages, so that there are enough branches: the holder of a branch's row commits alone.
         let config = RunConfig { block_size_bytes: 512, ..database() };
         let measured = run(config, clients(count), &unit, heap).expect("right data");
         (measured.read.ios, counts(&measured).flushes - counts(&measured).checkpoints)
@@ -88,7 +88,7 @@ fn page_that_is_not_what_was_written_ends_the_run() {
     assert_eq!(failure.kind, FailureKind::Verify, "{failure}");
 }
 
-/// A volume that loses every write of a page once it has done some.
+/// A volume that loses all writes of pages after some number of them.
 struct Loses {
     heap: Rc<Heap>,
     left: RefCell<u32>,

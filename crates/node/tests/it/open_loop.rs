@@ -1,4 +1,4 @@
-//! Open loops in virtual time: the generator against a server whose every answer is timed by the test.
+//! Open loops in virtual time: the generator with a server whose replies are timed by the test.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -13,7 +13,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
-/// When the server answers what reaches it at an instant; told the length too.
+/// Returns when the server replies to a request that arrives at an instant and has this length.
 type Server<'a> = dyn FnMut(u64, usize) -> u64 + 'a;
 
 fn node(config: RunConfig, workers: u32) -> Result<LoadNode, iotax_node::Failure> {
@@ -23,7 +23,7 @@ fn node(config: RunConfig, workers: u32) -> Result<LoadNode, iotax_node::Failure
     LoadNode::local(load(TaskConfig::Run(config), workers), &endpoint, &unit, &mut allocate)
 }
 
-/// Runs from instant 0 on; the driver wakes for a timer `late_ns` after it was due.
+/// Runs from instant 0 on; the driver handles a timer `late_ns` after it was due.
 fn run(config: RunConfig, workers: u32, late_ns: u64, server: &mut Server<'_>) -> Measured {
     let mut node = node(config, workers).expect("config");
     let mut answers: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
@@ -89,12 +89,13 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// 10,000 operations of 1 ms, one due each 10 ms, then a stall of 100 s; what waited is then answered at once.
+/// 10,000 operations of 1 ms, one due every 10 ms, then a stall of 100 s, after which all waiting requests complete at
+/// once.
 fn stall(now: u64, _: usize) -> u64 {
     if now < 100 * S { now + MS } else { now.max(200 * S - 1) }
 }
 
-/// The published oracle of coordinated omission.
+/// The published test case of coordinated omission.
 #[test]
 fn stall_is_seen_by_every_io_that_was_meant_to_start_in_it() {
     let measured = run(open(100.0, Arrivals::Constant, 10_000, 200), 1, 0, &mut stall);
@@ -105,11 +106,11 @@ fn stall_is_seen_by_every_io_that_was_meant_to_start_in_it() {
     assert!(close_to(seconds(read.latency.quantile_ns(0.9999)), 100.008));
     let expected = Arrived { offered: 20_000, dropped: 0, backlog_peak: 9_999, backlog_end: 0 };
     assert_eq!(measured.streams[0].arrived, Some(expected));
-    // The generator was never late: all of the wait is the server's.
+    // The generator was never late: the whole wait is the server's.
     assert_eq!(measured.lateness.expect("open").max_ns, 0);
 }
 
-/// What a generator that waits for answers would report of the same stall: the backlog has no room, and the drops say so.
+/// What a generator that waits for replies would report for the same stall. There is no backlog; the drops are counted.
 #[test]
 fn without_a_backlog_the_stall_is_one_io_and_the_rest_is_counted_as_dropped() {
     let measured = run(open(100.0, Arrivals::Constant, 0, 200), 1, 0, &mut stall);
@@ -123,7 +124,7 @@ fn without_a_backlog_the_stall_is_one_io_and_the_rest_is_counted_as_dropped() {
 
 #[test]
 fn response_counts_the_wait_and_service_does_not() {
-    // One at a time at 8 ms each, one due each 10 ms but two at once from two workers' arrivals: with 1 slot the wait shows.
+    // One at a time, 8 ms each, and one due every 10 ms on average: with random arrivals and 1 slot, the wait shows.
     let mut busy_until = 0;
     let mut one_at_a_time = |now: u64, _: usize| {
         busy_until = busy_until.max(now) + 8 * MS;
@@ -133,7 +134,7 @@ fn response_counts_the_wait_and_service_does_not() {
     let read = &measured.read;
     let service = read.service.as_ref().expect("open");
     assert_eq!((service.count, service.min_ns, service.max_ns), (read.ios, 8 * MS, 8 * MS));
-    // M/D/1 at 80 %: Wq = ρS/(2(1 − ρ)) = 16 ms, R = 24 ms; 10,000 arrivals scatter by a tenth.
+    // M/D/1 at 80 %: Wq = ρS/(2(1 − ρ)) = 16 ms, R = 24 ms; with 10,000 arrivals the results vary by a tenth.
     let response_ms = mean_s(read.latency_sum_ns, read.ios) * 1e3;
     assert!((20.0..29.0).contains(&response_ms), "{response_ms}");
 }
@@ -145,7 +146,7 @@ fn overload_is_told_by_what_was_offered_and_what_was_done() {
     assert_eq!(arrived.offered, 100_000);
     assert!((49_990..=50_000).contains(&measured.read.ios), "{}", measured.read.ios);
     assert_eq!((arrived.backlog_peak, arrived.backlog_end), (500, 500));
-    // What was offered was done, was dropped, waits, or is under way.
+    // Each offered I/O was done, was dropped, waits, or is under way.
     let accounted = measured.read.ios + arrived.dropped + arrived.backlog_end;
     assert!(accounted.abs_diff(arrived.offered) <= 1, "{accounted}");
 }
@@ -154,13 +155,13 @@ fn overload_is_told_by_what_was_offered_and_what_was_done() {
 fn late_timer_is_the_generators_own_and_a_late_answer_is_not() {
     let measured = run(open(100.0, Arrivals::Constant, 10, 100), 1, 30 * US, &mut |now, _| now + MS);
     let lateness = measured.lateness.expect("open");
-    // The first arrival is due at the very beginning, where no timer is waited for.
+    // The first arrival is due at the start, when no timer is needed.
     assert_eq!((lateness.count, lateness.max_ns), (measured.read.ios, 30 * US));
     assert_eq!(lateness.sum_ns, 30 * US * (lateness.count - 1));
     assert_eq!(measured.read.latency_max_ns, MS + 30 * US);
     assert_eq!(measured.read.service.expect("open").max_ns, MS);
 
-    // Every answer takes longer than the gap, until the backlog is full: none of that is lateness.
+    // Every reply takes longer than the gap, until the backlog is full: this is not lateness.
     let slow = run(open(100.0, Arrivals::Constant, 10, 100), 1, 0, &mut |now, _| now + 15 * MS);
     assert_eq!(slow.lateness.expect("open").max_ns, 0);
 }
@@ -207,7 +208,7 @@ fn streams_share_the_arrivals_and_keep_their_own_pattern() {
     let offered = |side: &iotax_node::load::StreamResult| side.arrived.expect("open").offered;
     assert!((7_200..7_800).contains(&offered(small)), "{}", offered(small));
     assert!((2_250..2_750).contains(&offered(large)), "{}", offered(large));
-    // Together they are the whole.
+    // The sum of both streams.
     assert_eq!((measured.read.ios, measured.write.ios), (small.read.ios, large.write.ios));
     assert_eq!(measured.write.latency, large.write.latency);
 }
@@ -225,7 +226,7 @@ fn streams_share_the_workers_of_a_closed_loop() {
         under_way[usize::from(len > 4096)] += 1;
         now + MS
     });
-    // Three workers of two I/Os each, and one: 6,000 and 2,000 a second.
+    // Three workers with two I/Os each, and one such worker: 6,000 and 2,000 per second.
     assert_eq!((measured.streams[0].read.ios, measured.streams[1].write.ios), (59_994, 19_998));
     assert_eq!(measured.read.service, None);
     assert!(under_way[0] > 59_994 && under_way[1] > 19_998);

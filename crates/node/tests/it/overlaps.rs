@@ -1,5 +1,5 @@
-//! Writes that overlap in time, on a disk that can only take whole blocks and in memory: nothing that was acknowledged is lost,
-//! whoever reads, changes and writes back the blocks around it, and no block is torn.
+//! Overlapping writes, on a disk that accepts only whole blocks, and in memory: no acknowledged write is lost when
+//! others read, change and write back the blocks around it, and no block is torn.
 
 use std::{
     cell::RefCell,
@@ -31,7 +31,8 @@ struct Thread {
     operations: Operations,
 }
 
-/// Threads on one disk, whose reads are done when they are asked for, and writes when they end: the worst of all orders.
+/// Threads that share one disk. Reads are executed when requested, and writes when they end, which is the worst
+/// possible order.
 struct World {
     threads: Vec<Thread>,
     disk: Rc<Heap>,
@@ -73,7 +74,7 @@ impl World {
         self.settle();
     }
 
-    /// Ends the `at`-th of the disk operations that were asked for.
+    /// Ends the `at`-th requested disk operation.
     fn end(&mut self, at: usize) {
         let (thread, token, op) = self.asked.remove(at);
         let result = match &op {
@@ -119,7 +120,7 @@ impl World {
     }
 }
 
-/// A write of one value over a range, and when it was under way.
+/// A write of one value to a range, and when it was under way.
 struct Write {
     range: std::ops::Range<u64>,
     value: u8,
@@ -127,7 +128,8 @@ struct Write {
     ended: Option<usize>,
 }
 
-/// What a byte may be after writes: of each that no other follows that began after its end.
+/// Whether a byte may have a value after all writes: that of any write after whose end no other write of the byte
+/// began.
 fn is_possible(writes: &[Write], at: u64, value: u8) -> bool {
     let mut covering = writes.iter().filter(|write| write.range.contains(&at)).peekable();
     if covering.peek().is_none() {
@@ -206,7 +208,7 @@ fn compare_and_writes_of_all_threads_count_every_one_beside_plain_writes() {
         let both = |count: u8| [[count; 512], [count + 1; 512]].concat();
         world.start(0, 0, op.clone(), &both(0));
         world.start(1, 0, op.clone(), &both(0));
-        // A neighbour in the same block of the disk, at odd offsets.
+        // A neighbour in the same block of the disk, at an unaligned offset.
         world.start(0, 1, UnitOp::Write { offset: 1000, len: 100, durable: true }, &[0xee; 100]);
         while !world.asked.is_empty() {
             tries += 1;
@@ -259,9 +261,9 @@ fn blocks_of_an_aborted_write_are_free_when_the_disk_has_ended_it() {
     assert_eq!((world.disk.bytes()[10], world.disk.bytes()[30]), (1, 2));
 }
 
-// In memory, where a write's data go to their place as they come.
+// In memory, where a write's data are placed as they arrive.
 
-/// Writes, of half a block at a time and one at a time of each block, beside what changes whole blocks.
+/// Writes whose data arrive in two halves, one write at a time per block, beside operations that change whole blocks.
 #[test]
 fn no_block_of_memory_is_torn_in_any_order_of_the_data() {
     const UNIT: u64 = 512;
@@ -308,7 +310,7 @@ fn no_block_of_memory_is_torn_in_any_order_of_the_data() {
     .budget_ms(2000);
 }
 
-/// The second half of a write's data, and its end.
+/// Delivers the second half of a write's data and ends it.
 fn end_write(world: &mut World, thread: usize, id: u32, value: u8) {
     let operations = &mut world.threads[thread].operations;
     operations.place(id, 256, &[value; 256]);
@@ -334,7 +336,7 @@ fn what_waits_for_an_initiator_that_sends_no_more_is_busy_in_the_end() {
     world.settle();
     assert_eq!(world.done.pop_front().map(|(thread, id, _)| (thread, id)), Some((1, 1)), "it waited for that only");
     assert_eq!(world.disk.bytes()[..512], [7; 512]);
-    // The connection ends: its blocks are free.
+    // The connection ends, which releases its blocks.
     world.threads[0].operations.abort_all();
     world.start(1, 2, op, &[[7; 512], [1; 512]].concat());
     assert_eq!(world.done.pop_front().map(|(_, id, result)| (id, result.is_ok())), Some((2, true)));

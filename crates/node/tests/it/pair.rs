@@ -1,4 +1,4 @@
-//! A load generator against a server, over every protocol, without sockets and in virtual time.
+//! A load generator with a server, over every protocol, without sockets and in virtual time.
 
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ fn wrong_names_are_not_found_and_closed_ports_refuse() {
     let bench = Bench::new();
     let endpoints = PROTOCOLS.map(|protocol| bench.endpoint(protocol).text);
     for endpoint in endpoints {
-        // A WWPN is made of the volume's name, and begins with 3.
+        // A WWPN is derived from the volume's name and begins with 3.
         let wrong = endpoint.replace("v0", "v9").replace("/3", "/2");
         let mut bench = Bench::new();
         let parsed = iotax_node::load::Endpoint::parse(&wrong).expect("an endpoint");
@@ -260,7 +260,7 @@ fn lost_connection_ends_the_run_as_lost() {
     }
 }
 
-/// On a file, as a server sees it.
+/// A bench on a file, as the server sees it.
 fn on_a_disk() -> Bench {
     let bench = Bench::with(|volume| volume.media = Media::Disk { disk: DiskId(0), block_size: 512 }, |_| {});
     bench.fill();
@@ -290,7 +290,7 @@ fn a_worker_flushes_after_so_many_writes_over_every_protocol() {
             let config = RunConfig { flush_after, pacing, outstanding: 4, ..RUN };
             let measured = bench.run(protocol, config, 2).expect("right data");
             let (writes, flushes) = (measured.write.ios, measured.flush.ios);
-            // Some are under way at both ends of the window, and each worker's last have no flush yet.
+            // Some are under way at both edges of the window, and each worker's last writes have no flush yet.
             let wanted = writes / u64::from(flush_after);
             assert!(flushes > 10 && flushes.abs_diff(wanted) <= 2 * 8, "{protocol:?}: {flushes}, not {wanted}");
             assert!(bench.asked.flushes >= flushes, "{protocol:?}: {:?}", bench.asked);

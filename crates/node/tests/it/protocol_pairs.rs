@@ -1,4 +1,4 @@
-//! Two clients of any two protocols that write to one block of a disk at the same time: both writes are there afterwards.
+//! Two clients of any two protocols write to one block of a disk at the same time: afterwards both writes are present.
 
 use std::{
     net::SocketAddr,
@@ -51,14 +51,14 @@ struct Client {
     news: News,
 }
 
-/// Which of the disk operations under way ends first.
+/// Which disk operation under way ends first.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Oldest,
     Latest,
 }
 
-/// A server of one volume on a disk, by every protocol, on two threads.
+/// A server of one volume on a disk, over every protocol, on two threads.
 struct World {
     server: Arc<Server>,
     threads: Vec<ServerNode>,
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The admin queue of a controller, which stays open; gives its I/O queue.
+    /// Opens the admin queue of a controller, which stays open. Returns its I/O queue.
     fn connect_admin(&mut self, thread: usize, config: &ConnectConfig) -> IoQueue {
         let listener = ListenerId(place_of(Protocol::NvmeTcp) as u32);
         let (conn, peer) = (ConnId(self.conns), SocketAddr::from(([127, 0, 0, 1], 50_000 + self.conns as u16)));
@@ -190,7 +190,7 @@ impl World {
         self.pump();
     }
 
-    /// Hands bytes over until nothing moves. What the disk reads it reads now, what it writes it writes when that ends.
+    /// Exchanges bytes until nothing happens. Disk reads are executed at once, disk writes when they end.
     fn pump(&mut self) {
         for _ in 0..100 {
             for client in &mut self.clients {
@@ -240,12 +240,12 @@ impl World {
     }
 }
 
-/// Of its export and its listener.
+/// Index of the protocol's export and listener.
 fn place_of(protocol: Protocol) -> usize {
     PROTOCOLS.iter().position(|known| *known == protocol).expect("one of them")
 }
 
-/// What a client of a protocol writes, and where in the block: the second of two never touches what the first's alone.
+/// The offset and data of a client's write. The second write never covers what only the first one covers.
 fn write_of(protocol: Protocol, is_second: bool) -> (u64, Vec<u8>) {
     let value = if is_second { 2 } else { 1 };
     match protocol {
@@ -278,7 +278,7 @@ fn writes_to_one_block_by_any_two_protocols_are_both_there() {
                         let (other_offset, other) = &writes[1 - index];
                         let range = *offset as usize..*offset as usize + data.len();
                         let others = *other_offset as usize..*other_offset as usize + other.len();
-                        // Where both wrote, either may be there; elsewhere nothing but this.
+                        // Where both wrote, either value may be present; elsewhere only this one.
                         let right = range
                             .clone()
                             .all(|at| bytes[at] == data[0] || (others.contains(&at) && bytes[at] == other[0]));

@@ -1,4 +1,4 @@
-//! The server alone: broken and slow peers, limits, discovery, disks.
+//! The server alone: invalid and slow peers, limits, discovery, disks.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use iotax_node::{
 };
 use iotax_proto::{Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Tag, iscsi, nfs::v3, nvme_tcp};
 
-/// A peer of the server that sends what it likes.
+/// A peer of the server that sends arbitrary bytes.
 struct Peer<'a> {
     node: &'a mut ServerNode,
     conn: ConnId,
@@ -42,7 +42,7 @@ impl<'a> Peer<'a> {
         self.node.transmit(self.conn).map(iotax_proto::Transmit::take_bytes).unwrap_or_default()
     }
 
-    /// Whether the server asked for this connection to be closed.
+    /// Whether the server requested that this connection is closed.
     fn is_closed(&mut self) -> bool {
         let mut closed = false;
         while let Some(output) = self.node.poll_output() {
@@ -61,7 +61,7 @@ impl<'a> Peer<'a> {
     }
 }
 
-/// Takes no notice.
+/// Ignores events.
 #[derive(Default)]
 struct Unheeding {
     ready: bool,
@@ -90,7 +90,7 @@ fn any_bytes_close_at_most_their_own_connection() {
                 let bytes: Vec<u8> = input.arbitrary()?;
                 peer.send(&bytes);
             }
-            // The test's own driver knows nothing of this connection.
+            // The test's driver does not know this connection.
             peer.is_closed();
             let checked = bench
                 .task(PROTOCOLS[portal as usize], TaskConfig::Check { look_bytes: None })
@@ -118,7 +118,7 @@ fn bytes_that_are_no_protocol_close_the_connection_and_say_why() {
 
 #[test]
 fn peer_that_says_nothing_is_closed() {
-    // NFS, which has no login, lets it stay longer.
+    // NFS has no login, so a silent peer may stay longer.
     for (portal, short_s, long_s) in [(0, 350, 20), (1, 5, 20), (2, 5, 20)] {
         let mut bench = Bench::new();
         let mut peer = Peer::connect(&mut bench.node, 0, portal);

@@ -1,4 +1,5 @@
-//! Two threads of one server: what ends commands on the other is answered when they have ended there.
+//! Two threads of one server: an operation that aborts commands on the other thread is answered when they have ended
+//! there.
 
 use std::{
     net::SocketAddr,
@@ -51,7 +52,7 @@ fn server_of(protocol: Protocol) -> Arc<Server> {
     })
 }
 
-/// A thread's node with one session, and the initiator of it.
+/// A thread's node with one session, and its initiator.
 struct Thread {
     node: ServerNode,
     memory: Rc<Heap>,
@@ -62,7 +63,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Logged in as the initiator port of that number.
+    /// Logs in as the initiator port with this number.
     fn new(server: &Arc<Server>, number: u8) -> Self {
         let mut thread = Self::connected(server, number);
         thread.ask_login(server, number);
@@ -132,7 +133,7 @@ impl Thread {
         ScsiResponse::parse(&response).status
     }
 
-    /// Begins a write of one block; gives its TTT.
+    /// Begins a write of one block. Returns its TTT.
     fn begin_write(&mut self) -> TransferTag {
         let mut write = ScsiCommand { write: true, itt: TaskTag(8), expected_data_len: 512, ..ScsiCommand::default() };
         (write.cdb[0], write.cdb[8]) = (0x2a, 1);
@@ -216,7 +217,7 @@ fn login_is_answered_when_the_session_that_it_replaces_has_ended_on_its_thread()
     new.logged_in();
 }
 
-/// A driver keeps a connection for as long as its last answer cannot be sent.
+/// A driver keeps a connection as long as its last reply cannot be sent.
 #[test]
 fn login_does_not_wait_for_a_connection_that_only_flushes() {
     let server = server();

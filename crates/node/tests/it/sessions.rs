@@ -17,7 +17,7 @@ use iotax_node::{
 const WARMUP: Duration = Duration::from_millis(2);
 const SLICE: Duration = Duration::from_millis(10);
 
-/// `count` slices of one load; `before` is called with the volume's memory before each.
+/// Measures `count` slices of one load. `before` is called with the volume's memory before each.
 fn slices(protocol: Protocol, config: RunConfig, count: usize, before: impl Fn(&Heap, usize)) -> Vec<Measured> {
     let mut bench = Bench::new();
     bench.fill();

@@ -1,5 +1,5 @@
-//! Peers that ask for as much work as they can in one packet: a turn of theirs ends after a bounded part of it, others have theirs
-//! between, and in the end all is done and answered.
+//! Peers that request as much work as possible in one packet: their turn ends after a bounded part of it, other
+//! connections have turns in between, and in the end everything is done and answered.
 
 use crate::support::{
     peers::{Peer, RECEIVE_BYTES, VOLUME_NQN, call, command, iscsi_login, log_page, made, mounted, nfs, nvme_admin},
@@ -19,8 +19,8 @@ use iotax_proto::{
 const ATTACKER: u32 = 1;
 const OTHER: u32 = 2;
 
-/// Sends a packet full of one request, as many as `most`. What one turn answers is at most `a_turn`; between any two turns another
-/// connection is answered; all is answered in the end.
+/// Sends a packet full of one request, at most `most` times. One turn answers at most `a_turn` of them. Between any two
+/// turns, another connection is answered. In the end all are answered.
 fn takes_turns(
     bench: &mut Bench,
     what: &str,
@@ -34,7 +34,7 @@ fn takes_turns(
     let question = nfs(9, &Arguments::GetAttr { file: root });
     let expected = other.say(&question).len();
 
-    // Of iSCSI one command was sent at login.
+    // Over iSCSI, one command was sent after login.
     let mut peer = Peer::again(&mut bench.node, ATTACKER, u32::from(portal == 1));
     let mut next = || {
         peer.sent += 1;
@@ -47,7 +47,7 @@ fn takes_turns(
         asked += 1;
         packet.extend(next());
     }
-    // One answer, to know its length.
+    // One reply, to learn its length.
     let answer = peer.say(&first).len();
     assert!(answer > 0, "{what}: an answer");
 
@@ -58,7 +58,7 @@ fn takes_turns(
         assert!(got <= a_turn * answer, "{what}: {} answers in one turn", got / answer);
         answered += got / answer;
         turns += 1;
-        // Another's request comes: it is answered before the next turn.
+        // A request of another connection arrives: it is answered before the next turn.
         bench.node.handle(Instant(0), Input::Received { conn: ConnId(OTHER), bytes: &question });
         assert_eq!(bench.node.transmit(ConnId(OTHER)).expect("open").take_bytes().len(), expected, "{what}");
         if bench.node.poll_timeout().is_none_or(|at| at > Instant(0)) {
@@ -72,7 +72,7 @@ fn takes_turns(
     bench.node.handle(Instant(0), Input::Closed { conn: ConnId(OTHER), reason: CloseReason::Ended });
 }
 
-/// Requests of the fixed cost in a turn.
+/// Number of requests with the fixed cost in one turn.
 const REQUESTS: usize = Transmit::TURN / Transmit::REQUEST;
 
 #[test]
@@ -99,7 +99,7 @@ fn scsi_commands_that_move_no_data_take_turns() {
     }
 }
 
-/// A call that makes a file of 1 GiB that is one hole.
+/// A call that creates a file of 1 GiB that is one hole.
 fn create(directory: FileHandle, name: &[u8]) -> Arguments<'_> {
     let attributes = SetAttributes { size: Some(1 << 30), ..SetAttributes::default() };
     Arguments::Create { place: Place { directory, name }, how: CreateHow::Unchecked(attributes) }
@@ -147,7 +147,7 @@ fn nfs_calls_take_turns_by_what_they_cost() {
     for (what, most, a_turn, arguments) in calls {
         takes_turns(&mut bench, what, 0, most, a_turn, |number| nfs(number, &arguments));
     }
-    // To and fro: the deepest directory, and one below the root. Each is another call.
+    // Back and forth: the deepest directory, and one below the root. Each is a different call.
     let renamed = |number: u32| {
         let (from, to) = if number.is_multiple_of(2) { (a, b) } else { (b, a) };
         nfs(number, &Arguments::Rename { from, to })
@@ -194,7 +194,7 @@ fn a_large_file_that_is_removed_is_freed_between_others_requests() {
     assert!(turns >= 60, "64 MiB in {turns} turns");
 }
 
-/// Mounts without waiting for what is due, as `mounted` does.
+/// Mounts as `mounted` does, but without handling what is due.
 fn mounted_between(peer: &mut Peer<'_>) -> FileHandle {
     let question = call(1, MOUNT_PROGRAM, 1, |call| _ = call.opaque(b"/v0"));
     peer.node.handle(peer.now, Input::Received { conn: peer.conn, bytes: &question });

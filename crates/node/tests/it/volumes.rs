@@ -1,4 +1,4 @@
-//! Operations on volumes: memory, disk and null answer alike.
+//! Operations on volumes: memory, disk and null return the same results.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -39,7 +39,7 @@ impl Bench {
         Self::new(Media::Disk { disk: DiskId(0), block_size }, |_| {})
     }
 
-    /// Carries an operation out to its end, data in pieces from the back to the front.
+    /// Runs an operation to its end; its data arrive in pieces, the last one first.
     fn run(&mut self, op: UnitOp, data: &[u8]) -> Result<Vec<u8>, UnitError> {
         let mut started = self.operations.start(NOW, 0, unit_of(0, false), op);
         if matches!(started, Started::NeedData) {
@@ -56,7 +56,7 @@ impl Bench {
         result.map(|payload| payload.map_or(Vec::new(), |payload: Payload| payload.to_vec()))
     }
 
-    /// Does what the disk is asked, and takes turns with long work, until an operation ends.
+    /// Executes disk operations and turns of long work until an operation ends.
     fn work(&mut self) -> Option<Result<Option<Payload>, UnitError>> {
         loop {
             let turn = self.disks.borrow_mut().next_turn();

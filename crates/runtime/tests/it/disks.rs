@@ -1,4 +1,5 @@
-//! What both drivers promise of disks: bytes land where they were sent, whatever the memory they come from; every end is told once.
+//! Guarantees of both drivers for disks: bytes are written to their offsets from memory of any alignment, and every end
+//! is reported once.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc};
@@ -26,18 +27,19 @@ for_both_drivers!(
 
 const SIZE: u64 = 4 << 20;
 
-/// A file that goes away with the test.
+/// A file that is deleted with the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str, choice: DriverChoice) -> Self {
-        // Beside the program, since the place for temporary files is often memory, which knows no direct I/O.
+        // Beside the program, because the directory for temporary files is often in memory, which does not support
+        // direct I/O.
         let mut path = std::env::current_exe().unwrap();
         path.set_file_name(format!("disk-{name}-{choice:?}-{}", std::process::id()));
         Self(path)
     }
 
-    /// On a file system whose files are in memory.
+    /// A file on a file system in memory.
     fn in_memory(name: &str, choice: DriverChoice) -> Self {
         Self(format!("/dev/shm/iotax-disk-{name}-{choice:?}-{}", std::process::id()).into())
     }
@@ -58,7 +60,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Does operations, all at once, and keeps how they ended.
+/// Executes operations all at once, and records their results.
 struct Operations {
     outputs: VecDeque<Output>,
     results: Vec<Option<Result<u32, i32>>>,
@@ -125,7 +127,7 @@ fn bytes_written_are_read_back(choice: DriverChoice) {
     expect_back(choice, &Scratch::new("back", choice));
 }
 
-/// Its operations are done where they are asked for; what they answer is no other.
+/// Its operations are executed when requested; their results are the same.
 fn a_file_in_memory_answers_alike(choice: DriverChoice) {
     let scratch = Scratch::in_memory("back", choice);
     expect_back(choice, &scratch);

@@ -1,9 +1,9 @@
-//! Where io_uring is refused, `auto` says why and runs over epoll, and `io_uring` fails in words.
+//! If io_uring is refused, `auto` gives the reason and runs over epoll, and `io_uring` fails with a message.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use iotax_runtime::{Clock, Driver, DriverChoice, DriverConfig, DriverError, DriverKind, driver::choose};
 
-/// Makes `io_uring_setup` fail with EPERM for this thread and those it starts, as containers do.
+/// Makes `io_uring_setup` fail with EPERM for this thread and the threads it starts, as containers do.
 fn forbid_io_uring() {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let number = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -16,7 +16,8 @@ fn forbid_io_uring() {
         statement(answer, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the first call touches no memory; the second reads the program, which points to the filter, both alive here.
+    // SAFETY: the first call touches no memory; the second reads the program, which points to the filter, both alive
+    // here.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
@@ -25,7 +26,7 @@ fn forbid_io_uring() {
 
 #[test]
 fn auto_falls_back_where_io_uring_is_refused_and_says_why() {
-    // A filter stays for the life of its thread: take one of our own.
+    // A filter stays for the life of its thread, so it needs a separate one.
     std::thread::spawn(|| {
         forbid_io_uring();
         let (kind, reason) = choose(DriverChoice::Auto).unwrap();

@@ -1,4 +1,4 @@
-//! A server without file descriptors waits for some.
+//! A server without file descriptors waits until some are available.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use crate::support::{Echo, Server};
 use iotax_runtime::{DriverChoice, driver::SocketOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// In a program of its own: the limit is the whole process's.
+/// Runs in a separate process, because the limit applies to the whole process.
 #[test]
 fn connections_wait_until_there_are_descriptors_for_them() {
     let mut alone = Command::new(std::env::current_exe().unwrap());

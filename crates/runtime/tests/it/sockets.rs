@@ -1,4 +1,5 @@
-//! What both drivers promise of sockets: everything arrives, in order, whatever the buffers; every end is told once.
+//! Guarantees of both drivers for sockets: all bytes arrive in order with buffers of any size, and every end is
+//! reported once.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::{
@@ -43,7 +44,7 @@ for_both_drivers!(
     polling_finds_work,
 );
 
-/// What measures this machine: run alone, and again where it was disturbed (scripts/run-tests).
+/// Tests that measure this machine: they run alone, and again if they were disturbed (scripts/run-tests).
 mod machine {
     use super::*;
 
@@ -105,7 +106,7 @@ fn payloads_are_sent_in_place(choice: DriverChoice) {
 }
 
 fn bytes_that_have_a_place_are_received_there(choice: DriverChoice) {
-    // Below what is worth a receive of its own, above, and above what one receive takes.
+    // Sizes that are not worth a separate receive, that are, and that exceed one receive.
     for (period, some) in [(10_000, false), (40_000, true), (70_000, true), (300_000, true)] {
         for (conns, socket) in [(1, SocketOptions::default()), (7, SocketOptions::default()), (2, TINY)] {
             for queue_limit in [20_000, 2_000_000] {
@@ -128,7 +129,7 @@ fn a_peer_that_dies_within_a_place_is_told_of(choice: DriverChoice) {
             Server::start(choice, SocketOptions::default(), || Echo::new(1).with_places(300_000), |echo| echo.closed);
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.write_all(&stream_bytes(0, 0, 1_000)).unwrap();
-        // Back again: the rest is waited for in its place now.
+        // It has been echoed: the rest is now awaited in its place.
         stream.read_exact(&mut [0; 1_000]).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         if resets {
@@ -153,7 +154,7 @@ fn a_full_queue_stops_receiving_until_it_drains(choice: DriverChoice) {
         let sent = sent.clone();
         move || stream.write_all(&sent).unwrap()
     });
-    // Long enough for the server to run full and go to sleep on it.
+    // Long enough for the server to fill its queue and go to sleep.
     std::thread::sleep(Duration::from_millis(100));
     let mut back = vec![0; sent.len()];
     stream.read_exact(&mut back).unwrap();
@@ -278,7 +279,7 @@ fn commands_reach_the_node_and_stop_ends_the_run(choice: DriverChoice) {
 
     let server = Server::start(choice, TINY, || Echo::new(0), |echo| echo.accepted);
     let mut open = TcpStream::connect(server.address).unwrap();
-    // The answer says that it was accepted.
+    // The reply shows that the connection was accepted.
     open.write_all(b"!").unwrap();
     open.read_exact(&mut [0]).unwrap();
     assert_eq!(server.stop(), 1);
@@ -298,11 +299,11 @@ fn connections_are_spread_over_drivers_in_turn(choice: DriverChoice) {
             node.accepted
         })
     });
-    // One after another, and all stay: a connection that has ended would make room for the next.
+    // One after another, and all stay open: a connection that has ended would make room for the next.
     let mut open = Vec::new();
     for _ in 0..12 {
         let mut stream = TcpStream::connect(address).unwrap();
-        // A driver tells what it carries between two turns: the second answer comes after the connection has been counted.
+        // A driver reports its load between two turns: the second reply arrives after the connection has been counted.
         for _ in 0..2 {
             stream.write_all(b"!").unwrap();
             stream.read_exact(&mut [0]).unwrap();
@@ -331,11 +332,11 @@ fn connections_that_carry_no_io_do_not_count_where_the_next_goes(choice: DriverC
             node.echo.accepted - node.idle
         })
     });
-    // As NVMe hosts do: an admin queue, then a queue for I/O.
+    // As NVMe hosts do: an admin queue, then an I/O queue.
     let mut streams = Vec::new();
     for kind in [ADMIN, b'q'].repeat(4) {
         let mut stream = TcpStream::connect(address).unwrap();
-        // A driver tells what it carries between two turns: the second answer comes after the first byte has been counted.
+        // A driver reports its load between two turns: the second reply arrives after the first byte has been counted.
         for _ in 0..2 {
             stream.write_all(&[kind]).unwrap();
             stream.read_exact(&mut [0]).unwrap();
@@ -350,7 +351,7 @@ fn connections_that_carry_no_io_do_not_count_where_the_next_goes(choice: DriverC
 
 const ADMIN: u8 = b'a';
 
-/// An echo whose connections carry no I/O where their first byte is `ADMIN`.
+/// An echo server whose connections carry no I/O if their first byte is `ADMIN`.
 #[derive(Default)]
 struct Sorted {
     echo: Echo,
@@ -421,7 +422,7 @@ fn an_idle_driver_sleeps(choice: DriverChoice) {
     };
     let server = Server::start(choice, TINY, node, |echo| echo.accepted);
     let time = receive.recv().unwrap();
-    // Bytes that the node never wants, an end behind them, and a connection that just stands.
+    // Bytes that the node never accepts, the end of a stream behind them, and an idle connection.
     let mut unwanted = TcpStream::connect(server.address).unwrap();
     unwanted.write_all(&vec![0; 100_000]).unwrap();
     unwanted.shutdown(std::net::Shutdown::Write).unwrap();
@@ -455,20 +456,20 @@ fn polling_sleeps_where_there_is_no_work(choice: DriverChoice) {
     assert!(used < Duration::from_millis(10), "{used:?} of processor time for 40 waits that were long");
 }
 
-/// A thread's processor clock, to be read from another thread.
+/// A thread's processor clock, readable from another thread.
 struct ProcessorTime(libc::clockid_t);
 
 impl ProcessorTime {
     fn of_this_thread() -> Self {
         let mut clock = 0;
-        // SAFETY: the thread is this one, and `clock` is a place for the one value that the call writes.
+        // SAFETY: the thread is this one, and `clock` has room for the one value that the call writes.
         assert_eq!(unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) }, 0);
         Self(clock)
     }
 
     fn read(&self) -> Duration {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is a place for the one value that the call writes.
+        // SAFETY: `time` has room for the one value that the call writes.
         assert_eq!(unsafe { libc::clock_gettime(self.0, &raw mut time) }, 0);
         Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap())
     }
@@ -514,7 +515,7 @@ fn a_flood_does_not_starve_others(choice: DriverChoice) {
     assert_eq!(server.stop(), 3);
 }
 
-/// A node that does what a test tells it.
+/// A node controlled by the test.
 #[derive(Default)]
 struct Scripted {
     queues: Queues,

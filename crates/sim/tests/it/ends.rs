@@ -1,4 +1,4 @@
-//! The end of a connection comes behind its data, wherever these wait.
+//! The end of a connection arrives after its data, wherever these wait.
 
 use std::{
     cell::RefCell,
@@ -14,7 +14,7 @@ use iotax_sim::{Choice, Frames, Link, Way, World};
 
 const PORT: u16 = 7000;
 const LIMIT: Instant = Instant(1_000_000_000);
-/// At a byte a nanosecond.
+/// At one byte per nanosecond.
 const BEFORE_BYTES: usize = 1_000_000;
 
 fn address(last: u8) -> IpAddr {
@@ -25,12 +25,12 @@ fn port(latency: Duration) -> Link {
     Link { latency, rate_bytes_per_s: Some(1_000_000_000), frames: Some(Frames::ethernet(1500)), ..Link::default() }
 }
 
-/// Connects, sends so many bytes, and closes.
+/// Connects, sends `bytes` bytes, and closes.
 fn sender(bytes: usize) -> Rc<RefCell<Peer>> {
     Peer::client(SocketAddr::new(address(1), PORT), bytes, true)
 }
 
-/// What came of each connection, and when.
+/// Records what each connection delivered, and when.
 #[derive(Default)]
 struct Receiver {
     came: Vec<(Instant, ConnId, usize)>,
@@ -96,7 +96,7 @@ fn an_end_waits_at_the_port_for_what_others_sent_before() {
     let (much, _, _) = receiver.borrow().of(ConnId(0));
     let (little, first, end) = receiver.borrow().of(ConnId(1));
     assert_eq!([much, little], bytes);
-    // Behind all that the port had been sent by then.
+    // After everything that had been sent to the port by then.
     assert!(first.0 > BEFORE_BYTES as u64 && end >= first, "data at {first:?}, the end at {end:?}");
 }
 

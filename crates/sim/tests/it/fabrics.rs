@@ -1,4 +1,4 @@
-//! Queues of hosts, credits of links, paths that fail: against what follows from their figures.
+//! Queues of hosts, credits of links, paths that fail: compared with what their parameters imply.
 #![allow(clippy::cast_precision_loss)] // figures of a run, far below 2^53
 
 use std::time::Duration;
@@ -31,7 +31,8 @@ fn fibre_channel(rate_bytes_per_s: u64, latency: Duration, credits: Option<u32>)
     Link { latency, rate_bytes_per_s: Some(rate_bytes_per_s), frames, credits, ..Link::default() }
 }
 
-/// A closed loop of 64 I/Os on media that work on all at once: as many as the queues let go, each for the service time.
+/// A closed loop of 64 I/Os on media that serve all at once: as many as the queues permit are outstanding, each for the
+/// service time.
 #[test]
 fn queues_of_luns_and_adapters_bound_the_rate_and_what_waits_counts_as_latency() {
     let service = MediaModel { service: SERVICE, spread: Duration::ZERO, servers: 1000, ..Media::default().model };
@@ -59,7 +60,7 @@ fn queues_of_luns_and_adapters_bound_the_rate_and_what_waits_counts_as_latency()
     }
 }
 
-/// A frame's buffer comes back a round trip later: credits × frame / round trip, where that is less than the rate.
+/// A frame's buffer is returned one round trip later: credits × frame / round trip, if that is less than the rate.
 #[test]
 fn link_with_too_few_credits_is_idle_for_want_of_them() {
     let read = RunConfig { block_size_bytes: 64 << 10, ..run(32, 100.0) };
@@ -72,7 +73,7 @@ fn link_with_too_few_credits_is_idle_for_want_of_them() {
     };
     let (busy, waited) = share(None);
     assert!(busy > 0.95 && waited == 0.0, "{busy} {waited}");
-    // A full frame takes 5.5 µs; it and its buffer's way back 505.5 µs.
+    // A full frame takes 5.5 µs; with its buffer's way back, 505.5 µs.
     for credits in [10, 40] {
         let (busy, waited) = share(Some(credits));
         let expected = f64::from(credits) * 5.5 / 505.5;
@@ -83,7 +84,7 @@ fn link_with_too_few_credits_is_idle_for_want_of_them() {
     assert!(busy > 0.95, "{busy}");
 }
 
-/// Each end hears of an I/O's part so long after it came; of many at once it hears by one interrupt.
+/// With coalescing, each end handles a message that much later, and many arrivals with one interrupt.
 #[test]
 fn coalesced_interrupts_add_to_latency_and_spare_threads_from_waking() {
     let simulated = |outstanding, coalesce| {
@@ -98,7 +99,7 @@ fn coalesced_interrupts_add_to_latency_and_spare_threads_from_waking() {
     };
     let wakes = |simulated: &Simulated| simulated.targets[0].work.wakes as f64 / simulated.measured.read.ios as f64;
     let (at_once, later) = (simulated(1, Duration::ZERO), simulated(1, Duration::from_micros(20)));
-    // Latency ends where the initiator has the answer: both ways, both threads woken.
+    // Latency ends when the initiator has the reply: both directions, and both threads woken.
     assert_eq!((latency_ns(&at_once), latency_ns(&later)), (12_000.0, 52_000.0));
     let poisson = |coalesce| {
         let link = Link { latency: Duration::from_micros(5), coalesce, ..Link::default() };
@@ -107,7 +108,7 @@ fn coalesced_interrupts_add_to_latency_and_spare_threads_from_waking() {
         let pacing = Pacing::Open(Open { rate_iops: 100_000.0, arrivals: Arrivals::Poisson, backlog_max: 1000 });
         simulate(&lab, &RunConfig { pacing, ..run(64, 100.0) }, 1)
     };
-    // As many come by each interrupt as in the time from the first of them on: 1 + rate × 20 µs.
+    // Each interrupt handles the arrivals in the time since the first of them: 1 + rate × 20 µs.
     let share = wakes(&poisson(Duration::from_micros(20)));
     assert!((share * 3.0 - 1.0).abs() < 0.05, "{share} wakes an I/O");
     assert!(wakes(&poisson(Duration::ZERO)) > 0.85);
@@ -123,7 +124,8 @@ fn what_is_sent_and_what_is_received_cost_each_side_its_own() {
         let (work, carried) = (simulated.targets[0].work, simulated.targets[0].work.bytes / ios);
         (work.spent_ns / ios, work.sent_bytes / ios, carried)
     };
-    // 4 KiB and a PDU's header of a read go out, a command of 72 bytes comes in; a write's data come with the command.
+    // For a read, 4 KiB and a PDU header are sent and a command of 72 bytes is received; a write's data arrive with the
+    // command.
     for (read_percent, out, into) in [(100.0, 4096 + 24, 72), (0.0, 24, 4096 + 72)] {
         let (cost_ns, sent, all) = target(0, 1024, read_percent);
         assert!(sent.abs_diff(out) <= 24 && all.abs_diff(out + into) <= 48, "{sent} of {all}");
@@ -170,14 +172,17 @@ fn path_that_fails_holds_up_what_goes_by_it_until_it_is_noticed_and_is_used_agai
             let context = format!("{protocol:?}, {policy:?}: {ios:?}");
             assert_eq!(ios.len(), 10, "{context}");
             let before = ios[1] as f64;
-            // Nothing to 40 ms after the failure goes by the failed path; all that is outstanding waits for what it lost.
+            // Up to 40 ms after the failure nothing passes the failed path, and all outstanding I/Os wait for what it
+            // lost.
             let hurt = ios[3] as f64 / before;
             assert!(if policy == PathPolicy::Numa { hurt < 0.6 } else { hurt < 0.1 }, "{context}");
-            // Then one path carries it all, as fast as before where one did before. Two were not full: a stream waits for either.
+            // Then one path carries everything, as fast as before if one path carried everything before. If two were in
+            // use, they were not full: a stream waits for either.
             let share = ios[5] as f64 / before;
             assert!(if both { (0.45..0.75).contains(&share) } else { (0.9..1.1).contains(&share) }, "{context}");
             assert!((ios[9] as f64 / before - 1.0).abs() < 0.2, "{context}");
-            // What is told of it: nothing completes from when all outstanding I/Os have gone by the failed path until it is noticed.
+            // The reported gap: nothing completes from the time when all outstanding I/Os have used the failed path
+            // until the failure is noticed.
             let gaps = &simulated.measured.gaps;
             let expected = if policy == PathPolicy::Numa { 0..5_000_000 } else { 15_000_000..25_000_000 };
             assert!(expected.contains(&gaps.longest_ns), "{context}: {gaps:?}");

@@ -1,12 +1,12 @@
-//! Faults from seeds: nothing acknowledged is lost, nothing wrong is read, everything goes on once faults stop; and the checkers see
-//! the bugs that are put in for them.
+//! Random faults: no acknowledged write is lost, no wrong data are read, everything continues once faults stop; and the
+//! checkers find the bugs inserted for them.
 
 use iotax_node::server::Protocol;
 use iotax_sim::{Canary, Options, PROTOCOLS, trial};
 
-/// Of each protocol in every test run; `make sim-test` runs more.
+/// Seeds per protocol in every test run; `make sim-test` runs more.
 const SEEDS: u64 = 150;
-/// A canary is found within so many.
+/// A canary must be found within this many seeds.
 const CANARY_SEEDS: u64 = 1_000;
 
 fn protocols() -> impl Iterator<Item = Protocol> {
@@ -63,7 +63,7 @@ fn nfs41_keeps_what_it_acknowledged() {
     all_pass(Protocol::Nfs41);
 }
 
-/// How many seeds it takes until the checkers see a canary.
+/// Number of seeds until the checkers find a canary.
 fn seeds_until_found(protocol: Protocol, canary: Canary) -> u64 {
     let fails = |seed: &u64| {
         let options = Options { canary: Some(canary), ..Options::draw(protocol, *seed) };
@@ -100,7 +100,7 @@ fn preemption_that_never_was_is_found() {
     }
 }
 
-/// A world in which nobody is fenced says nothing about reservations.
+/// A world in which no client is fenced does not test reservations.
 #[test]
 fn clients_preempt_each_other_and_are_refused() {
     for protocol in [Protocol::Iscsi, Protocol::Fcp, Protocol::NvmeTcp, Protocol::FcNvme] {
@@ -141,7 +141,7 @@ fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
     assert_eq!(trial::run(&written), trial::run(&least));
 }
 
-/// Seeds that found a bug, each with what it was.
+/// Seeds that found a bug, each with a description of the bug.
 const KEPT: [(&str, &str); 14] = [
     (
         "a CRC over the memory of a volume that another command wrote to before it was sent",

@@ -1,4 +1,4 @@
-//! The load generator against the server, over links with latency and rate.
+//! The load generator with the server, over links with latency and rate.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Segments that are lost, and TCP that sends them again: against what follows from its windows.
+//! Lost segments, and TCP that retransmits them: compared with what its windows imply.
 #![allow(clippy::cast_precision_loss)] // figures of a run, far below 2^53
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use iotax_sim::{
     lab::{Lab, PathFailure, PathPolicy, Simulated},
 };
 
-/// Of a frame of 1500 bytes, with time stamps.
+/// Payload of a frame of 1500 bytes with TCP time stamps.
 const SEGMENT_BYTES: f64 = 1448.0;
 
 fn run(outstanding: u32, block_size_bytes: u32, read_percent: f64, runtime: Duration) -> RunConfig {
@@ -40,7 +40,7 @@ fn drawn(per_million: u32) -> Loss {
     Loss { per_million, buffer_bytes: None }
 }
 
-/// 182 segments leave in windows of 10, 20, 40, 80 and the rest, a round trip each (RFC 6928, RFC 5681 §3.1).
+/// 182 segments are sent in windows of 10, 20, 40, 80 and the rest, one round trip each (RFC 6928, RFC 5681 §3.1).
 #[test]
 fn first_data_of_a_connection_take_the_round_trips_of_slow_start_and_later_ones_do_not() {
     let latency = Duration::from_millis(5);
@@ -66,7 +66,7 @@ fn stream_that_loses_at_random_is_as_fast_as_the_square_root_law_says() {
     }
 }
 
-/// Sixteen machines write to one port at once, with and without room for all that they have outstanding.
+/// Sixteen machines write to one port at once, with and without room for all their outstanding data.
 #[test]
 fn port_without_room_for_all_that_is_sent_to_it_loses_and_some_wait_for_timeouts() {
     let write = run(1, 64 << 10, 0.0, Duration::from_secs(2));
@@ -87,8 +87,8 @@ fn port_without_room_for_all_that_is_sent_to_it_loses_and_some_wait_for_timeouts
     assert!(share < 0.95 * room_share && longest >= Duration::from_millis(200), "{share} {longest:?}");
 }
 
-/// Answers of 46 segments, one at a time. What is lost of their last three was passed by too few segments to be known by three of
-/// them (RFC 8985 §6.2); the very last is alone on its way then, and waits for its timeout.
+/// Replies of 46 segments, one at a time. If one of the last three is lost, too few segments follow for a detection by
+/// three of them (RFC 8985 §6.2). The very last is then alone in flight, and waits for its timeout.
 #[test]
 fn of_lost_ends_of_answers_only_the_very_last_segment_waits_for_its_timeout() {
     let read = run(1, 64 << 10, 100.0, Duration::from_secs(10));
@@ -111,7 +111,7 @@ fn what_is_lost_arrives_and_a_seed_loses_the_same_again() {
     }
 }
 
-/// Threads take what has come some time after it came: what was lost before it may be the next by then.
+/// Threads take arrived data some time after their arrival. By then, data lost before may be the next ones.
 #[test]
 fn what_is_lost_behind_what_a_thread_has_not_taken_yet_is_waited_for() {
     for seed in 1..4 {

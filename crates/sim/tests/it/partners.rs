@@ -1,4 +1,4 @@
-//! Paths by a controller's partner, and a partner that has taken over: against what follows from their figures.
+//! Paths through a controller's partner, and a partner that has taken over: compared with what their parameters imply.
 #![allow(clippy::cast_precision_loss)] // figures of a run, far below 2^53
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ const WINDOW: Duration = Duration::from_millis(200);
 const COMMAND_BYTES: f64 = 72.0;
 const ANSWER_BYTES: f64 = 4096.0 + 24.0;
 
-/// Two controllers, each with one port, that clients reach by one port.
+/// Two controllers with one port each, and clients with one port each.
 fn two_controllers() -> Paths {
     Paths { controllers: 2, ..Paths::default() }
 }
@@ -59,7 +59,7 @@ fn is_near(value: f64, expected: f64, within: f64, what: &str) {
     assert!((value / expected - 1.0).abs() < within, "{what}: {value}, not {expected}");
 }
 
-/// An I/O alone crosses the interconnect twice: its command, then its data.
+/// A single I/O crosses the interconnect twice: its command, then its data.
 #[test]
 fn interconnect_adds_its_latency_and_what_bytes_take() {
     let direct = latency_ns(&simulate(&pair(Protocol::NvmeTcp, two_controllers()), &reads(1, WINDOW), 1));
@@ -70,14 +70,15 @@ fn interconnect_adds_its_latency_and_what_bytes_take() {
     for (target, other) in forwarded.targets.iter().zip(forwarded.targets.iter().rev()) {
         let ios = forwarded.measured.read.ios as f64 / 2.0;
         is_near(target.forwarded_bytes as f64, ios * (COMMAND_BYTES + ANSWER_BYTES), 0.005, "bytes");
-        // Each sends commands for the other's volume and answers of its own.
+        // Each sends commands for the other's volume and replies for its own.
         let sent_ns = ios * (COMMAND_BYTES + ANSWER_BYTES) * 10.0;
         is_near(target.interconnect_ns as f64, sent_ns, 0.005, "interconnect");
         assert!(target.interconnect_ns.abs_diff(other.interconnect_ns) < 100_000);
     }
 }
 
-/// Answers of equal size on an interconnect that is their only queue: M/D/1 (Pollaczek-Khinchine; Kleinrock, Queueing Systems I, §5.6).
+/// Replies of equal size on an interconnect that is their only queue: M/D/1 (Pollaczek-Khinchine; Kleinrock, Queueing
+/// Systems I, §5.6).
 #[test]
 fn what_waits_for_the_interconnect_waits_as_long_as_theory_says() {
     let rate = 100_000_000;
@@ -94,7 +95,8 @@ fn what_waits_for_the_interconnect_waits_as_long_as_theory_says() {
     }
 }
 
-/// Bytes are all that costs: the forwarder receives and sends each, its partner too. Then the pair is a closed loop with a bottleneck.
+/// Only bytes have a cost: the forwarder receives and sends each of them, and so does its partner. The pair is then a
+/// closed loop with a bottleneck.
 #[test]
 fn partner_spends_processor_time_on_what_it_forwards() {
     let work_ns = (COMMAND_BYTES + ANSWER_BYTES) * 10_000.0 / 1024.0;
@@ -104,22 +106,23 @@ fn partner_spends_processor_time_on_what_it_forwards() {
         lab
     };
     let paths = || by_partner(None, Duration::from_micros(1));
-    // One volume: the forwarder does twice what the owner does, and is the bottleneck.
+    // One volume: the forwarder does twice the owner's work and is the bottleneck.
     let one = simulate(&priced(1, paths()), &reads(32, WINDOW), 1);
     is_near(rate_iops(&one), 1e9 / (2.0 * work_ns), 0.02, "rate of one");
     let busy = |simulated: &Simulated, at: usize| simulated.targets[at].work.spent_ns as f64 / WINDOW.as_nanos() as f64;
     is_near(busy(&one, 0), 0.5, 0.03, "owner");
     is_near(busy(&one, 1), 1.0, 0.02, "forwarder");
-    // Two: each does its own and forwards the other's.
+    // Two volumes: each controller does its own work and forwards the other's.
     let two = simulate(&priced(2, paths()), &reads(32, WINDOW), 1);
     is_near(rate_iops(&two), 2.0 * 1e9 / (3.0 * work_ns), 0.02, "rate of two");
-    // None of it where paths lead to owners.
+    // Nothing is forwarded if paths lead to owners.
     let direct = simulate(&priced(2, two_controllers()), &reads(32, WINDOW), 1);
     is_near(rate_iops(&direct), 2.0 * 1e9 / work_ns, 0.02, "direct");
     assert!(direct.targets.iter().all(|target| target.forwarded_bytes == 0 && target.interconnect_ns == 0));
 }
 
-/// A read alone is two messages over the interconnect, of which each controller handles both: nothing is saved by doing several at once.
+/// A single read is two messages over the interconnect, and each controller handles both: several at once would save
+/// nothing.
 #[test]
 fn each_controller_spends_its_time_on_every_message_over_the_interconnect() {
     let message_ns = 8_000;
@@ -170,7 +173,7 @@ fn taken_over(lost: u32) -> Paths {
     Paths { takeover: Some(lost), ..two_controllers() }
 }
 
-/// At a given rate the survivor does what both did: all the work that its partner lost has moved, and nothing else.
+/// At a given rate the survivor does the work of both: all the work of its lost partner has moved, and nothing else.
 #[test]
 fn survivor_does_the_work_that_its_partner_lost() {
     for protocol in PROTOCOLS.map(|(protocol, _)| protocol) {
@@ -209,7 +212,7 @@ fn takeover_halves_processors_and_ports_but_keeps_both_volumes_media() {
         };
         of(taken_over(0)) / of(two_controllers())
     };
-    // Threads of the server are as many as before, however many processors idle.
+    // The server has the same number of threads, however many processors are idle.
     for cores in [2, 8] {
         let by_processors = ratio(&|lab| {
             lab.target.cores = cores;
@@ -234,7 +237,7 @@ fn takeover_halves_processors_and_ports_but_keeps_both_volumes_media() {
     is_near(by_media, 1.0, 0.01, "media");
 }
 
-/// Whatever the paths, data are what was written, nothing is lost and a run is the same each time.
+/// With any paths, data are correct, nothing is lost, and a run is always the same.
 #[test]
 fn forwarded_data_and_those_of_a_survivor_are_what_was_written() {
     let interconnect =
@@ -258,7 +261,7 @@ fn forwarded_data_and_those_of_a_survivor_are_what_was_written() {
                     frames: Some(Frames::ethernet(1500)),
                     ..Link::default()
                 };
-                // After its partner has gone only who has paths to the survivor is there.
+                // After its partner has gone, only machines with paths to the survivor can run.
                 let machines = if to == Towards::Partner && takeover.is_some() { 1 } else { 2 };
                 let lab = Lab { link, machines, filled: true, ..pair(protocol, paths) };
                 let context = format!("{protocol:?}, {switches:?}, {to:?}, {takeover:?}, {ports}");

@@ -1,4 +1,4 @@
-//! What a thread receives at once is answered together, and no answer is lost for it.
+//! What a thread receives at once is answered together, and no reply is lost.
 
 use std::{
     cell::RefCell,
@@ -17,7 +17,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const LIMIT: Instant = Instant(1_000_000_000);
 const PIECE_BYTES: usize = 50;
 
-/// A client sends two pieces to a server whose thread takes long to wake, so that both are there when it is at work.
+/// A client sends two pieces to a server whose thread wakes slowly, so that both have arrived when it works.
 fn two_pieces_come_at_once(wanted: usize) -> (Rc<RefCell<Peer>>, Rc<RefCell<Peer>>) {
     let mut world = World::new(1);
     let link = Link { latency: Duration::from_micros(1), piece_bytes: PIECE_BYTES, ..Link::default() };

@@ -1,4 +1,4 @@
-//! Fabrics with switches, and zones: against what follows from their figures.
+//! Fabrics with switches, and zones: compared with what their parameters imply.
 #![allow(clippy::cast_precision_loss)] // figures of a run, far below 2^53
 
 use std::time::Duration;
@@ -50,13 +50,13 @@ fn latency_ns(simulated: &Simulated) -> f64 {
     reads.latency_sum_ns as f64 / reads.ios as f64
 }
 
-/// Of each client's port, what it sent, as a share of the window.
+/// For each client's port, the time it was sending, as a share of the window.
 fn sent_shares(simulated: &Simulated) -> Vec<f64> {
     let window_ns = WINDOW.as_nanos() as f64;
     simulated.initiators.iter().map(|machine| machine.carried.sent_ns as f64 / window_ns).collect()
 }
 
-/// A command, its data and its status of one frame each: the switches send each of them anew.
+/// A command, its data and its status, one frame each: every switch sends each of them again.
 #[test]
 fn each_switch_adds_a_serialisation_and_a_delay_to_each_way() {
     for protocol in [Protocol::Fcp, Protocol::FcNvme] {
@@ -102,7 +102,7 @@ fn thin_trunk_carries_its_rate_whatever_number_of_clients_share_it() {
     }
 }
 
-/// Three clients write to one port, and have three times what it takes; a fourth writes to a port of its own, over the same trunk.
+/// Three clients write to one port, with three times its capacity; a fourth writes to another port over the same trunk.
 fn slow_drain(trunk_credits: u32) -> Simulated {
     let zones = vec![Zone { machines: vec![0, 1, 2], ports: vec![0] }, Zone { machines: vec![3], ports: vec![1] }];
     let trunk = Trunk { rate_bytes_per_s: Some(800_000_000), credits: Some(trunk_credits) };
@@ -125,7 +125,7 @@ fn clients_of_a_port_that_is_asked_too_much_slow_others_by_the_buffers_that_they
     assert_eq!(few, slow_drain(16), "the same to the bit");
 }
 
-/// A port's buffers are the switch's: few of them leave its own link idle, as without a switch.
+/// A port's buffers are the switch's: with few of them its own link is idle, as without a switch.
 #[test]
 fn few_credits_of_a_port_leave_its_link_idle_for_want_of_them() {
     for switches in SWITCHED {
@@ -134,7 +134,8 @@ fn few_credits_of_a_port_leave_its_link_idle_for_want_of_them() {
         let sent = simulate(&lab, &run(32, 64 << 10, 100.0)).targets[0].carried;
         let window_ns = WINDOW.as_nanos() as f64;
         let (busy, waited) = (sent.sent_ns as f64 / window_ns, sent.credits_ns as f64 / window_ns);
-        // A frame takes 5.5 µs to the switch and leaves it in as long; its buffer's way back is the link's delay.
+        // A frame takes 5.5 µs to the switch and leaves it in the same time; its buffer is returned after the link's
+        // delay.
         let expected = 10.0 * 5.5 / 511.0;
         assert!(
             (busy / expected - 1.0).abs() < 0.15 && (busy + waited - 1.0).abs() < 0.05,

@@ -1,6 +1,7 @@
-//! What is known of queues and links, from the full stacks in virtual time. The intervals are each seed's own: of the means of
-//! its window's batches. `cargo test --release -p iotax-sim --test it theory -- --ignored --nocapture` is the long form: 100 seeds
-//! of each, as a table.
+//! Known results about queues and links, compared with the full stacks in virtual time. Each seed has its own
+//! confidence interval, from the means of its window's batches.
+//! `cargo test --release -p iotax-sim --test it theory -- --ignored --nocapture` is the long form: 100 seeds of each,
+//! as a table.
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // figures of a run, far below 2^53
 
 use std::time::Duration;
@@ -20,8 +21,8 @@ const SERVICE: Duration = Duration::from_micros(100);
 const BATCHES: u32 = 20;
 /// Student's t at 99.5 % for 19 degrees of freedom.
 const T: f64 = 2.861;
-/// Of a batch: 75 times the relaxation time 1/(μ(1 − √ρ)²) of M/M/1 at the highest utilisation used here (Cohen, The Single
-/// Server Queue, §II.2.1), so that batches are as good as independent.
+/// Length of a batch: 75 times the relaxation time 1/(μ(1 − √ρ)²) of M/M/1 at the highest utilisation used here (Cohen,
+/// The Single Server Queue, §II.2.1), so that batches are practically independent.
 const BATCH: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +50,7 @@ fn media(model: MediaModel) -> Media {
 }
 
 impl Queue {
-    /// Mean response time: Erlang C (Kleinrock, Queueing Systems I, §3.5), of M/D/1 Pollaczek-Khinchine (§5.6).
+    /// Mean response time: Erlang C (Kleinrock, Queueing Systems I, §3.5), for M/D/1 Pollaczek-Khinchine (§5.6).
     fn expected_ns(self) -> f64 {
         let (service_ns, servers) = (SERVICE.as_nanos() as f64, f64::from(self.servers));
         let load = servers * self.utilisation;
@@ -83,7 +84,7 @@ fn simulate(lab: &Lab, run: &RunConfig) -> Measured {
     lab.run(run, 1, None, Ok, |_| {}).expect("a run").measured
 }
 
-/// Mean of the window's batches, and half of its 99 % interval.
+/// Mean of the window's batches, and half of its 99 % confidence interval.
 fn interval(measured: &Measured) -> (f64, f64) {
     let batches: Vec<f64> = measured
         .series
@@ -107,7 +108,7 @@ struct Agreement {
     half_width: f64,
 }
 
-/// A queue or a network of them of which theory knows the mean response time.
+/// A queue or a network of queues whose mean response time is known.
 trait Known: std::fmt::Debug {
     fn name(&self) -> &'static str;
     fn expected_ns(&self) -> f64;
@@ -128,7 +129,8 @@ impl Known for Queue {
     }
 }
 
-/// One server with Poisson arrivals whose service times are neither constant nor exponential: even, and of 1000 some longer.
+/// One server with Poisson arrivals whose service times are neither constant nor exponential: uniform, and some of 1000
+/// longer.
 #[derive(Clone, Copy, Debug)]
 struct General {
     name: &'static str,
@@ -159,7 +161,7 @@ const GENERAL: [General; 2] = [
 ];
 
 impl General {
-    /// Mean and second moment of the service time, ns and ns²: the two parts are drawn each on its own.
+    /// Mean and second moment of the service time, ns and ns²; its two parts are drawn independently.
     fn moments(&self) -> (f64, f64) {
         let (spread, slow, chance) =
             (self.spread.as_nanos() as f64, self.slow.as_nanos() as f64, self.slow_chance as f64 / 1000.0);
@@ -196,9 +198,9 @@ impl Known for General {
     }
 }
 
-/// A closed network: so many loads with one outstanding I/O each go round their own processors, the links and exponential media.
-/// What processors and links take is constant and nobody waits for it, so that it is thinking time; of such a station the mean alone
-/// counts (Baskett, Chandy, Muntz and Palacios, J. ACM 22 (1975), type 3).
+/// A closed network: `loads` loads with one outstanding I/O each visit their own processors, the links, and exponential
+/// media. The times of processors and links are constant and without waiting, so they are think time. Of such a station
+/// only the mean matters (Baskett, Chandy, Muntz and Palacios, J. ACM 22 (1975), type 3).
 #[derive(Clone, Copy, Debug)]
 struct Network {
     name: &'static str,
@@ -232,7 +234,7 @@ const NETWORKS: [Network; 3] = [
     },
 ];
 
-/// Closed networks forget faster than an open queue of the same utilisation.
+/// Closed networks have a shorter memory than an open queue of the same utilisation.
 const NETWORK_BATCH: Duration = Duration::from_millis(100);
 
 impl Network {
@@ -240,7 +242,8 @@ impl Network {
         (self.processor + 2 * self.link).as_nanos() as f64
     }
 
-    /// The same as `expected_ns` in closed form: the states of the machine repairman (Kleinrock, Queueing Systems I, §3.8).
+    /// The same as `expected_ns` in closed form: the states of the machine repairman (Kleinrock, Queueing Systems I,
+    /// §3.8).
     fn repairman_ns(&self) -> f64 {
         let (service_ns, ratio) = (SERVICE.as_nanos() as f64, SERVICE.as_nanos() as f64 / self.thinks_ns());
         let (mut weight, mut total, mut busy) = (1.0, 1.0, 0.0);
@@ -259,10 +262,11 @@ impl Known for Network {
         self.name
     }
 
-    /// Of a whole round, by exact mean value analysis with a station of several servers (Reiser and Lavenberg, J. ACM 27 (1980)).
+    /// Time of a whole round, by exact mean value analysis with a multi-server station (Reiser and Lavenberg, J. ACM 27
+    /// (1980)).
     fn expected_ns(&self) -> f64 {
         let (service_ns, servers) = (SERVICE.as_nanos() as f64, self.servers as usize);
-        // The chance that so many are at the media, of a network with one load fewer.
+        // Probability of each number of loads at the media, in a network with one load fewer.
         let mut at_media = vec![1.0];
         let mut round_ns = 0.0;
         for loads in 1..=self.loads as usize {
@@ -297,7 +301,7 @@ fn mean_value_analysis_and_the_machine_repairman_are_one_theory() {
     }
 }
 
-/// In how many of so many seeds theory lies in the seed's own interval.
+/// In how many seeds the theoretical value lies in the seed's own interval.
 fn agree(known: &dyn Known, protocol: Protocol, seeds: u32) -> Agreement {
     let (mut inside, mut mean_ns, mut half_width) = (0, 0.0, 0.0);
     for seed in 0..u64::from(seeds) {
@@ -365,7 +369,7 @@ fn hundred_seeds(all: &[Box<dyn Known>]) {
                 found.half_width * 100.0,
                 found.inside
             );
-            // The chance of fewer than 95 of 100, where each is inside with 99 %, is 1 in 2,000.
+            // If each is inside with 99 %, the probability of fewer than 95 of 100 is 1 in 2,000.
             assert!(found.inside >= 95, "{known:?} over {name}");
             inside += found.inside;
         }
@@ -379,7 +383,7 @@ fn closed_loop_keeps_every_server_busy() {
         let media = media(servers(4));
         let lab = Lab { media: Some(media), ..lab(protocol, Link { latency: Duration::ZERO, ..Link::default() }, 1) };
         let measured = simulate(&lab, &RunConfig { outstanding: 16, ..run(Duration::from_secs(1), 1) });
-        // Four servers of 100 µs; by Little's law 16 outstanding wait 400 µs each.
+        // Four servers of 100 µs: by Little's law, with 16 outstanding each takes 400 µs.
         assert!(measured.read.ios.abs_diff(40_000) <= 16, "{protocol:?}: {}", measured.read.ios);
         let mean_ns = measured.read.latency_sum_ns / measured.read.ios;
         assert!(mean_ns.abs_diff(400_000) < 400, "{protocol:?}: {mean_ns}");
@@ -396,7 +400,7 @@ fn link_carries_its_rate_less_headers() {
                 simulate(&lab(protocol, link, 1), &RunConfig { outstanding: 64, ..run(Duration::from_millis(200), 1) });
             let rate = measured.read.bytes as f64 / 0.2 / 1.25e9;
             let bound = f64::from(mtu - 52) / f64::from(mtu + 38);
-            // Each I/O has headers of its protocol, and its last segment is not full.
+            // Each I/O has protocol headers, and its last segment is not full.
             let segments = f64::from(4096 + most).div_euclid(f64::from(mtu - 52)) + 1.0;
             let least = 4096.0 / (f64::from(4096 + most) + segments * 90.0);
             assert!(rate < bound && rate >= least * 0.99, "{protocol:?} at {mtu}: {rate}, {least} to {bound}");
@@ -412,9 +416,10 @@ fn processor_that_is_charged_for_each_io_bounds_the_rate() {
         let simulated =
             lab.run(&RunConfig { outstanding: 32, ..run(Duration::from_millis(200), 1) }, 1, None, Ok, |_| {}).unwrap();
         let ios = simulated.measured.read.ios;
-        // Commands that are received together are answered together: the processor waits for both ways of the link every 32.
+        // Commands received together are answered together: the processor waits for both directions of the link once
+        // per 32.
         assert!((19_800..=20_064).contains(&ios), "{protocol:?}: {ios}");
-        // What is charged is what the I/Os cost, but for those under way at the window's ends.
+        // The time charged is the cost of the I/Os, except for those under way at the window's edges.
         assert!(
             simulated.targets[0].work.spent_ns.abs_diff(ios * 10_000) <= 64 * 10_000,
             "{protocol:?}: {}",
@@ -456,7 +461,7 @@ fn machines_share_the_servers_port_and_loads_their_machines_cores() {
 
 #[test]
 fn controllers_share_out_machines_and_round_robin_uses_every_port() {
-    // Writes are bound by the ports that they leave by.
+    // Writes are limited by the ports that send them.
     let rate = |paths, protocol, frames| {
         let link = Link { rate_bytes_per_s: Some(125_000_000), frames: Some(frames), ..Link::default() };
         let write = RunConfig { outstanding: 16, read_percent: 0.0, ..run(Duration::from_millis(200), 1) };
@@ -468,7 +473,7 @@ fn controllers_share_out_machines_and_round_robin_uses_every_port() {
         (one.clone(), 1.0),
         (Paths { controllers: 2, ..one.clone() }, 2.0),
         (Paths { controllers: 2, target_ports: 2, ..one.clone() }, 4.0),
-        // A second path that stands by carries nothing.
+        // A standby second path carries nothing.
         (Paths { target_ports: 2, ports: 2, ..one.clone() }, 2.0),
         (Paths { target_ports: 8, ports: 2, policy: PathPolicy::RoundRobin, ..one.clone() }, 8.0),
         (Paths { target_ports: 8, ports: 2, policy: PathPolicy::QueueDepth, ..one.clone() }, 8.0),

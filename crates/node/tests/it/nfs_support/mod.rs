@@ -37,7 +37,7 @@ pub struct Server {
     pub access: ExportAccess,
     pub verifier: [u8; 8],
     state: ServerState,
-    /// By connection and operation; a test serves several connections one call at a time.
+    /// By operation; a test serves several connections one call at a time.
     writes: HashMap<IoId, (UnitId, u64, Vec<u8>)>,
     now: Time,
 }
@@ -153,7 +153,7 @@ pub struct Client {
     pub xid: Xid,
     now: Instant,
     reply: Vec<u8>,
-    /// Every call and its reply, as they were on the wire.
+    /// Every call and its reply, as sent.
     pub wire: Vec<[Vec<u8>; 2]>,
 }
 
@@ -172,23 +172,23 @@ impl Client {
         client
     }
 
-    /// Calls as somebody else from now on.
+    /// Uses another identity from now on.
     pub fn be(&mut self, uid: u32) {
         self.identity = Identity::Sys { machine: "test".into(), credentials: Credentials::new(uid, uid, &[]) };
     }
 
-    /// Comes back as `peer`, on a new connection.
+    /// Reconnects from this address and port.
     pub fn reconnect(&mut self, address: IpAddr, port: u16) {
         let peer = Peer { address, port };
         self.connection = Box::new(Connection::new(self.now, Config { peer, ..Config::new(Handles::new([9; 32])) }));
     }
 
-    /// Goes to the portmapper.
+    /// Connects to the portmapper.
     pub fn ask_portmapper(&mut self) {
         self.connection = Box::new(Portmapper::new(self.now, vec![Mapping::tcp(PROGRAM, VERSION, 2049)]));
     }
 
-    /// The root directory's handle, by MNT.
+    /// The root directory's handle, obtained by MNT.
     pub fn mount(&mut self, path: &str) -> Result<FileHandle, iotax_proto::nfs::mount::MountError> {
         let results = self
             .call_program(iotax_proto::nfs::mount::PROGRAM, VERSION, 1, |call| {
@@ -202,7 +202,8 @@ impl Client {
         self.mount("/export").expect("the root")
     }
 
-    /// A call of NFS that RPC accepts. A WRITE's data are `data`; a READ's data come back beside its results.
+    /// Makes an NFS call that RPC accepts. `data` are the data of a WRITE; a READ's data are returned after its
+    /// results.
     pub fn call(&mut self, arguments: &Arguments<'_>, data: &[u8]) -> (Result<Results<'_>, Failure>, &[u8]) {
         let procedure = arguments.procedure();
         self.xid = self.xid.wrapping_add(1);
@@ -218,12 +219,12 @@ impl Client {
         (outcome, rest)
     }
 
-    /// The same, where only the status matters.
+    /// The same, returning only the status.
     pub fn status(&mut self, arguments: &Arguments<'_>) -> Result<(), Status> {
         self.call(arguments, &[]).0.map(|_| ()).map_err(|failure| failure.status)
     }
 
-    /// Makes a call as it stands, with the xid as it stands; the whole reply.
+    /// Makes a call unchanged, with the current xid. Returns the whole reply.
     pub fn send(&mut self, arguments: &Arguments<'_>, data: &[u8]) -> Vec<u8> {
         let mut call = Encoder::default();
         let procedure = arguments.procedure() as u32;
@@ -235,7 +236,7 @@ impl Client {
         self.reply.clone()
     }
 
-    /// A call of any program: its results.
+    /// Makes a call of any program. Returns its results.
     pub fn call_program(
         &mut self,
         program: u32,

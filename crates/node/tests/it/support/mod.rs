@@ -1,4 +1,5 @@
-//! A driver in memory: two nodes, virtual time, connections that hand bytes over in random pieces. One seed decides everything.
+//! A driver in memory: two nodes, virtual time, and connections that deliver bytes in random pieces. One seed
+//! determines everything.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
 pub mod peers;
@@ -51,15 +52,15 @@ pub fn load(task: TaskConfig, workers: u32) -> LoadConfig {
     }
 }
 
-/// How the world behaves.
+/// How the simulated world behaves.
 #[derive(Clone, Debug)]
 pub struct World {
     pub seed: u64,
-    /// Most bytes handed over at once.
+    /// Maximum number of bytes delivered at once.
     pub piece_max: u64,
-    /// Time that passes with each piece handed over, and with each turn of a node that wants no sleep.
+    /// Time per delivered piece, and per turn of a node that is due at once.
     pub step: Duration,
-    /// Nothing is handed over in this span of virtual time.
+    /// Nothing is delivered in this span of virtual time.
     pub stall: Option<(Instant, Instant)>,
 }
 
@@ -86,7 +87,7 @@ pub struct Lab<'a, C> {
     pipes: Vec<Pipe>,
     disks: Vec<Rc<Heap>>,
     disk_ops: VecDeque<(Side, DiskToken, Result<u32, i32>)>,
-    /// What disks were asked for.
+    /// The disk operations requested so far.
     pub asked: DiskCounts,
     /// The client's address as the server sees it.
     pub peer: SocketAddr,
@@ -115,9 +116,9 @@ struct Pipe([End; 2]);
 #[derive(Debug, Default)]
 struct End {
     conn: u32,
-    /// Bytes from this end that the other has not got.
+    /// Bytes from this end that the other has not received.
     sent: VecDeque<u8>,
-    /// This end asked for the connection to be closed.
+    /// This end requested that the connection is closed.
     closes: bool,
 }
 
@@ -150,7 +151,8 @@ impl<'a, C: Node> Lab<'a, C> {
         self
     }
 
-    /// Drives both until the client is finished, or `control`, called before every step, says so; `false` when virtual time passed `limit`.
+    /// Drives both nodes until the client is finished, or `control`, which is called before every step, returns true;
+    /// `false` if virtual time exceeded `limit`.
     pub fn run_until(&mut self, limit: Instant, mut control: impl FnMut(&mut C, Instant) -> bool) -> bool {
         self.settle();
         while self.now < limit {
@@ -202,7 +204,7 @@ impl<'a, C: Node> Lab<'a, C> {
         self.settle();
     }
 
-    /// One thing happens: a disk operation ends, or a piece of bytes arrives, or a connection ends.
+    /// Executes one event: a disk operation ends, a piece of bytes arrives, or a connection ends.
     fn step(&mut self) -> bool {
         if let Some((side, token, result)) = self.disk_ops.pop_front() {
             self.handle(side, Input::DiskDone { token, result });
@@ -222,7 +224,7 @@ impl<'a, C: Node> Lab<'a, C> {
         false
     }
 
-    /// Hands a piece of what `from` queued on a pipe to the other side, or the end of the connection.
+    /// Delivers a piece of what `from` queued on a pipe to the other side, or the end of the connection.
     fn carry(&mut self, index: usize, from: Side) -> bool {
         self.take(index, from);
         let to = from.other();
@@ -256,7 +258,7 @@ impl<'a, C: Node> Lab<'a, C> {
 
     fn end(&mut self, pipe: &Pipe, reason: &CloseReason) {
         self.closed += 1;
-        // The server first: the client may connect again at once, and its new connection may get the same id there.
+        // The server first: the client may reconnect at once, and its new connection may get the same id there.
         for side in [Side::Server, Side::Client] {
             self.handle(side, Input::Closed { conn: ConnId(pipe.0[side as usize].conn), reason: reason.clone() });
         }
@@ -286,12 +288,12 @@ impl<'a, C: Node> Lab<'a, C> {
                     self.handle(side, Input::Closed { conn, reason: CloseReason::Failed(ECONNREFUSED) });
                     return;
                 };
-                // Ids of closed connections are used again, as drivers do.
+                // Ids of closed connections are reused, as drivers do.
                 let is_free = |id: &u32| self.pipes.iter().all(|pipe| pipe.0[Side::Server as usize].conn != *id);
                 let server = (0..=self.pipes.len() as u32).find(is_free).expect("one more than there are pipes");
                 self.pipes.push(Pipe([conn.0, server].map(|conn| End { conn, ..End::default() })));
                 let (conn_at_server, listener) = (ConnId(server), ListenerId(listener as u32));
-                // Each connection from a port of its own.
+                // Each connection comes from a different port.
                 let peer = SocketAddr::new(self.peer.ip(), self.peer.port() + self.pipes.len() as u16);
                 self.handle(Side::Server, Input::Accepted { conn: conn_at_server, listener, peer });
                 self.handle(Side::Client, Input::Connected { conn });
@@ -315,14 +317,14 @@ impl<'a, C: Node> Lab<'a, C> {
         }
     }
 
-    /// Ends what is still open when the client is finished, as its driver does.
+    /// Ends the connections that are still open when the client is finished, as its driver does.
     pub fn close_all(&mut self) {
         for pipe in std::mem::take(&mut self.pipes) {
             self.end(&pipe, &CloseReason::Ended);
         }
     }
 
-    /// Kills every connection, as a dying peer does.
+    /// Resets every connection, as when a peer crashes.
     pub fn cut(&mut self) {
         for pipe in std::mem::take(&mut self.pipes) {
             self.end(&pipe, &CloseReason::Failed(ECONNRESET));

@@ -1,4 +1,4 @@
-//! Peers of a server that say what a test has them say, byte by byte.
+//! Peers of a server that send exactly the bytes of a test.
 
 use std::net::SocketAddr;
 
@@ -25,7 +25,7 @@ use iotax_proto::{
     wire::Reader,
 };
 
-/// What a driver receives at most at a time.
+/// Maximum bytes that a driver receives at a time.
 pub const RECEIVE_BYTES: usize = 128 << 10;
 
 pub const VOLUME_NQN: &str = "nqn.2026-11.io.iotax:v0";
@@ -34,25 +34,25 @@ pub struct Peer<'a> {
     pub node: &'a mut ServerNode,
     pub conn: ConnId,
     pub now: Instant,
-    /// Requests.
+    /// Number of requests.
     pub sent: u32,
 }
 
 impl<'a> Peer<'a> {
     pub fn connect(node: &'a mut ServerNode, conn: u32, portal: u32) -> Self {
         let (conn, now) = (ConnId(conn), Instant(0));
-        // Each from an address of its own.
+        // Each peer has a different address.
         let peer = SocketAddr::from(([127, 0, 1, conn.0 as u8], 9999));
         node.handle(now, Input::Accepted { conn, listener: ListenerId(portal), peer });
         Self { node, conn, now, sent: 0 }
     }
 
-    /// The same peer as earlier.
+    /// The peer of an earlier call.
     pub fn again(node: &'a mut ServerNode, conn: u32, sent: u32) -> Self {
         Self { node, conn: ConnId(conn), now: Instant(0), sent }
     }
 
-    /// Sends, and reads the answer.
+    /// Sends, and returns the reply.
     pub fn say(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.node.handle(self.now, Input::Received { conn: self.conn, bytes });
         self.take_turns();
@@ -63,7 +63,7 @@ impl<'a> Peer<'a> {
         self.node.transmit(self.conn).map_or(0, |transmit| transmit.len())
     }
 
-    /// Requests without reading until no more are taken, or `requests` were sent.
+    /// Sends requests without reading until no more are taken, or `requests` were sent. Returns the number sent.
     pub fn pour(&mut self, requests: usize, mut request: impl FnMut(u32) -> Vec<u8>) -> usize {
         let mut poured = 0;
         while poured < requests && self.node.wants_receive(self.conn) {
@@ -79,14 +79,14 @@ impl<'a> Peer<'a> {
         poured
     }
 
-    /// What is due now, to its end.
+    /// Handles everything that is due now.
     pub fn take_turns(&mut self) {
         while self.node.poll_timeout().is_some_and(|at| at <= self.now) {
             self.node.handle(self.now, Input::Timer);
         }
     }
 
-    /// Reads all that comes, as a driver sends it; the bytes.
+    /// Reads everything, as if a driver sent it. Returns the number of bytes.
     pub fn read_all(&mut self) -> usize {
         let mut read = 0;
         loop {
@@ -144,7 +144,7 @@ pub fn log_page(id: u8) -> impl Fn(u32) -> Vec<u8> {
     }
 }
 
-/// A PDU; `from` is what stands at byte 8 and after.
+/// A PDU; `from` contains the bytes from byte 8 on.
 pub fn iscsi(opcode: u8, flags: u8, from: &[u8], data: &[u8]) -> Vec<u8> {
     let mut bhs = [0; 48];
     bhs[0] = opcode;

@@ -1,4 +1,4 @@
-//! A server of one volume by every protocol, and loads against it.
+//! A server of one volume over every protocol, and loads on it.
 
 use std::{cell::Cell, net::SocketAddr, rc::Rc, sync::Arc};
 
@@ -27,12 +27,12 @@ pub struct Bench {
     pub node: ServerNode,
     pub memory: Rc<Heap>,
     pub world: World,
-    /// The address that loads come from.
+    /// The address from which loads connect.
     pub peer: SocketAddr,
     runs: Cell<u64>,
-    /// What the last load had disks do.
+    /// The disk operations of the last load.
     pub asked: DiskCounts,
-    /// CPU that the volume was asked to burn, ns.
+    /// CPU time that the volume requested to burn, ns.
     pub burnt_ns: Rc<Cell<u64>>,
 }
 
@@ -122,7 +122,7 @@ impl Bench {
         LoadNode::remote(config, endpoint, control, &mut allocate)
     }
 
-    /// Drives a load to its end; `each` sees it before every step.
+    /// Drives a load to its end; `each` is called before every step.
     pub fn drive(
         &mut self,
         load: LoadNode,
@@ -135,7 +135,7 @@ impl Bench {
         self.drive_session(load, begun).expect("an outcome")
     }
 
-    /// The same for a load that `each` begins; a session released between slices has no outcome.
+    /// The same for a load that `each` begins. A session that is released between slices has no outcome.
     pub fn drive_session(
         &mut self,
         mut load: LoadNode,

@@ -1,4 +1,4 @@
-//! Nodes to drive: a server that echoes, a client that checks what comes back, and what both keep of their connections.
+//! Nodes for the drivers: an echo server, a client that checks the replies, and their common state of connections.
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by test programs that each use a part")]
 
 use std::{
@@ -28,7 +28,7 @@ macro_rules! for_both_drivers {
     };
 }
 
-/// Queues by connection, told of when they stop being empty: what every node needs.
+/// Queues by connection, and notifications when they become non-empty: every node needs these.
 #[derive(Default)]
 pub(crate) struct Queues {
     queues: Vec<Transmit>,
@@ -62,7 +62,7 @@ impl Queues {
     }
 }
 
-/// The byte at a place of a stream: every stream and every place has its own.
+/// The byte at a position of a stream; it depends on both.
 pub(crate) fn stream_byte(stream: u32, at: u64) -> u8 {
     let mixed = (at.wrapping_add(u64::from(stream) << 40)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 56) as u8
@@ -72,30 +72,30 @@ pub(crate) fn stream_bytes(stream: u32, at: u64, len: usize) -> Vec<u8> {
     (at..at + len as u64).map(|at| stream_byte(stream, at)).collect()
 }
 
-/// Sends back what it receives.
+/// Returns the bytes it receives.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub(crate) queues: Queues,
     outputs: VecDeque<Output>,
     pub(crate) accepted: usize,
     pub(crate) closed: Vec<CloseReason>,
-    /// Answers from a shared region in place, where one is given, instead of from copies.
+    /// Replies in place from a shared region, if there is one, instead of from copies.
     region: Option<(Rc<dyn iotax_proto::Region>, usize)>,
-    /// Bytes queued for a connection beyond which no more are taken from it.
+    /// Limit of queued bytes of a connection; beyond it no more are received from it.
     queue_limit: usize,
-    /// After so many bytes of a connection: answer, say goodbye and close.
+    /// After this many bytes of a connection: reply, say goodbye and close.
     close_after: Option<u64>,
     received: Vec<u64>,
-    /// Of so many bytes of a connection, all but the first `HEAD` have a place in this memory.
+    /// In every period of this length, all bytes of a connection except the first `HEAD` have a place in this memory.
     places: Option<Payload>,
     pub(crate) placed_bytes: u64,
-    /// Finished after so many connections have gone.
+    /// Finished after this many connections have ended.
     until_closed: usize,
-    /// The most bytes ever seen queued for a connection.
+    /// The maximum number of bytes queued for a connection.
     pub(crate) most_queued: usize,
 }
 
-/// Bytes that come before those that have a place.
+/// Bytes before those that have a place.
 const HEAD: usize = 100;
 
 pub(crate) const GOODBYE: &[u8] = b"goodbye";
@@ -121,7 +121,8 @@ impl Echo {
         self
     }
 
-    /// Stages what is echoed in a region of this size, as a ring: larger than the queue limit, or bytes are overwritten in flight.
+    /// Sends the echo from a region of this size, used as a ring. It must be larger than the queue limit, or bytes are
+    /// overwritten in flight.
     pub(crate) fn in_place(mut self, region_bytes: usize) -> Self {
         self.region = Some((SharedRegion::anonymous(region_bytes, false).unwrap().region(), 0));
         self
@@ -201,7 +202,7 @@ impl Node for Echo {
     }
 }
 
-/// Opens connections, sends a stream on each with a window of bytes under way, and checks what comes back.
+/// Opens connections, sends a stream on each with a window of bytes in flight, and checks the replies.
 pub(crate) struct Client {
     queues: Queues,
     outputs: VecDeque<Output>,
@@ -209,9 +210,9 @@ pub(crate) struct Client {
     burst: usize,
     total: u64,
     window: u64,
-    /// What is expected behind the stream, before the end.
+    /// Expected after the stream, before the end.
     pub(crate) goodbye: Vec<u8>,
-    /// Closes when everything came back; otherwise waits for the server to.
+    /// Closes when all bytes were echoed; otherwise waits for the server to close.
     pub(crate) closes: bool,
 }
 
@@ -252,7 +253,7 @@ impl Client {
         self.streams.iter().filter_map(|stream| stream.closed.clone()).collect()
     }
 
-    /// True where every connection was made, gave everything back, and ended in order.
+    /// Whether every connection was established, returned everything, and ended in order.
     pub(crate) fn is_complete(&self) -> bool {
         self.streams.iter().all(|stream| {
             stream.connected
@@ -310,7 +311,7 @@ impl Node for Client {
     }
 }
 
-/// False, with a word on standard error, where tests of io_uring cannot run; where `CI` is true they must.
+/// Whether tests of io_uring can run; if not, prints the reason on standard error. If `CI` is true they must run.
 pub(crate) fn has_io_uring() -> bool {
     match iotax_runtime::driver::choose(DriverChoice::IoUring) {
         Ok(_) => true,
@@ -326,11 +327,12 @@ pub(crate) fn config(choice: DriverChoice) -> DriverConfig {
     DriverConfig::new(choice, Clock::start()).unwrap()
 }
 
-/// A send buffer so small that sends are cut in pieces. (A tiny receive buffer makes the loopback itself stall for 40 ms at a time.)
+/// A send buffer so small that sends are cut into pieces. (With a tiny receive buffer, the loopback itself stalls for
+/// 40 ms at a time.)
 pub(crate) const TINY: SocketOptions =
     SocketOptions { send_buffer_bytes: Some(4096), receive_buffer_bytes: Some(256 * 1024) };
 
-/// A node on a thread of its own, which is stopped and watched.
+/// A node on a separate thread, which can be stopped.
 pub(crate) struct Server<R> {
     pub(crate) address: SocketAddr,
     pub(crate) waker: Waker,
@@ -338,7 +340,7 @@ pub(crate) struct Server<R> {
 }
 
 impl<R: Send + 'static> Server<R> {
-    /// `result` picks from the node what the test wants to know at the end.
+    /// `result` selects what the test needs from the node at the end.
     pub(crate) fn start<N: Node>(
         choice: DriverChoice,
         socket: SocketOptions,
@@ -371,7 +373,7 @@ impl<R: Send + 'static> Server<R> {
     }
 }
 
-/// Runs a node on this thread; fails the test where it does not finish in time.
+/// Runs a node on this thread; fails the test if it does not finish in time.
 pub(crate) fn run<N: Node>(config: DriverConfig, node: &mut N) {
     let waker = config.waker.clone();
     let (done, watch) = std::sync::mpsc::channel::<()>();

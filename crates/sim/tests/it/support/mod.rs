@@ -1,4 +1,4 @@
-//! A lab and a load to begin from; a test says what is otherwise.
+//! A lab and a load with defaults; a test overrides what it needs.
 #![allow(dead_code)] // not each test needs both
 
 pub(crate) mod peer;
@@ -15,7 +15,7 @@ use iotax_sim::{
     lab::{Lab, Paths, Site},
 };
 
-/// One load of one machine, whose processors cost nothing, on a volume of 4 MiB.
+/// One load on one machine, whose processors cost nothing, on a volume of 4 MiB.
 pub(crate) fn lab(protocol: Protocol, link: Link) -> Lab {
     let free = Site { cores: 1, costs: Costs::default(), io_ns: 0 };
     Lab {
@@ -38,7 +38,7 @@ pub(crate) fn lab(protocol: Protocol, link: Link) -> Lab {
     }
 }
 
-/// Random reads of 4 KiB in a closed loop, measured for so long after 10 ms, in ten intervals.
+/// Random reads of 4 KiB in a closed loop, measured for `runtime` after 10 ms, in ten intervals.
 pub(crate) fn reads(outstanding: u32, runtime: Duration) -> RunConfig {
     RunConfig {
         outstanding,

@@ -1,4 +1,4 @@
-//! A node of one connection that sends, counts what comes, and answers where it is to.
+//! A node with one connection that sends, counts what it receives, and replies if requested.
 #![allow(dead_code)] // not each test needs all
 
 use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc};
@@ -10,15 +10,15 @@ const CONN: ConnId = ConnId(0);
 
 #[derive(Default)]
 pub(crate) struct Peer {
-    /// Sent once it is connected, before it `closes`.
+    /// Bytes sent once it is connected, before it closes if `closes`.
     bytes: usize,
     closes: bool,
-    /// Each time when something comes it sends a byte; it wants so many pieces and no more.
+    /// It replies to each arrival with one byte; it accepts this many pieces and no more.
     answers: Option<usize>,
     outputs: VecDeque<Output>,
     transmit: Transmit,
     sends: bool,
-    /// Bytes of each piece.
+    /// Number of bytes of each piece.
     pub(crate) received: Vec<usize>,
 }
 
