@@ -62,7 +62,7 @@ pub struct Lab {
     pub initiator: Site,
     pub target: Site,
     pub target_threads: usize,
-    /// Machines with a load; further down, the loads per machine and the threads per load.
+    /// Number of machines with a load. Each has `loads` loads, and each load has `threads` threads.
     pub machines: u32,
     pub paths: Paths,
     /// Queue depths of each machine, on each of its paths that are used at the same time.

@@ -361,7 +361,7 @@ pub(crate) struct Flow {
     pub(crate) in_flight_bytes: usize,
     /// Bytes of the stream sent so far.
     pub(crate) sent_bytes: u64,
-    /// Number of the next send, which determines its way.
+    /// Index of the way after the one used last; with `Choice::InLongTurns`, the number of sends.
     pub(crate) sends: usize,
     /// When the last bytes sent arrive: bytes on another way do not overtake them.
     pub(crate) arrives: Instant,

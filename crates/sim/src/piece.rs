@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use iotax_proto::{Payload, Region, Transmit, wire::Chunk};
 
-/// Longer pieces use memory of their own, so that the memory of requests stays short while that of replies is long.
+/// Longer pieces come from a separate pool, so that the memory of requests stays short although replies are long.
 const SHORT_BYTES: usize = 512;
 
 /// The bytes of one send. Its memory keeps its maximum length, so that it need not be cleared before it is overwritten.

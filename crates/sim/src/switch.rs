@@ -157,7 +157,7 @@ struct UnderWay {
 struct Lane {
     link: Link,
     queue: VecDeque<Frame>,
-    /// With headers, without the frame that is being sent.
+    /// Bytes in the queue, with headers and without the frame that is being sent.
     queued_bytes: u64,
     free_at: Instant,
     /// Buffers at the other end that are in use with no known time of return, and the times when others are back.
@@ -184,7 +184,7 @@ struct Port {
 #[derive(Debug, Default)]
 pub(crate) struct Switching {
     lanes: Vec<Lane>,
-    /// By the ports' numbers in the world.
+    /// Ports, by their numbers in the world.
     ports: Vec<Option<Port>>,
     /// The trunk's lanes, to the targets and back.
     fabrics: Vec<Option<[u32; 2]>>,
@@ -194,7 +194,7 @@ pub(crate) struct Switching {
 }
 
 impl Switching {
-    // ------------------------------------------------------------------------------------------------------- making it
+    // ---------------------------------------------------------------------------------------------------- construction
 
     /// Adds one switch, or two with a trunk if its link is given. Returns the fabric's number.
     pub(crate) fn add_fabric(&mut self, trunk: Option<Link>) -> usize {
@@ -257,7 +257,7 @@ impl Switching {
         route.lanes().iter().map(|lane| self.lanes[*lane as usize].link.latency).sum()
     }
 
-    // ----------------------------------------------------------------------------------------------------- what it did
+    // ----------------------------------------------------------------------------------------------------------- usage
 
     /// Usage of a port so far: sent and received.
     pub(crate) fn used_by(&self, port: usize, now: Instant) -> Option<[LaneUse; 2]> {
@@ -285,7 +285,7 @@ impl Switching {
         self.lanes[lane as usize].pending_bytes
     }
 
-    // ---------------------------------------------------------------------------------------------------- what happens
+    // ---------------------------------------------------------------------------------------------------------- events
 
     /// Adds a shipment. `Step::Leaves` with the returned number must follow.
     pub(crate) fn ship(&mut self, shipment: Shipment, route: Route) -> u32 {

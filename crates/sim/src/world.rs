@@ -255,7 +255,7 @@ impl World {
         self.now
     }
 
-    // ------------------------------------------------------------------------------------------------------- making it
+    // ---------------------------------------------------------------------------------------------------- construction
 
     /// Adds a link into the network, which hosts may share. Returns its number.
     pub fn add_link(&mut self, link: Link) -> usize {
@@ -343,7 +343,7 @@ impl World {
         self.events.push(at.max(self.now), Event::Call(number));
     }
 
-    // ---------------------------------------------------------------------------------------------------- what happens
+    // ---------------------------------------------------------------------------------------------------------- events
 
     /// Executes the next event, if there is any.
     pub fn step(&mut self) -> Option<WorldStep> {

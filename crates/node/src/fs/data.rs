@@ -41,7 +41,7 @@ struct Stretch {
 /// Data cut off from files, which are freed gradually.
 #[derive(Debug, Default)]
 pub(super) struct Unfreed {
-    /// By file.
+    /// What was cut off, by file.
     cuts: Vec<Vec<Stretch>>,
     used: u64,
 }

@@ -40,7 +40,7 @@ const FIRST_ORDINARY: Number = 1 << 16;
 /// Generation of the root and the volumes.
 const LASTING: u32 = FileId::LASTING;
 
-/// Bytes of heap charged for an inode or a directory entry, in addition to its name and data.
+/// Bytes of heap counted per inode or directory entry, in addition to its name and data.
 const INODE_COST: u64 = 256;
 const ENTRY_COST: u64 = 160;
 
@@ -248,7 +248,7 @@ impl Tree {
         inode.attributes(self.export, number)
     }
 
-    /// Charges for inodes, an entry and `more` bytes, or fails if there is no space.
+    /// Counts `inodes` inodes and `more` bytes against the limits, or fails if there is no space.
     fn charge(&mut self, inodes: u64, more: u64) -> Result<(), FileError> {
         let bytes = self.used_bytes + inodes * INODE_COST + more;
         let is_one_too_many = self.inodes.len() as u64 + inodes > self.limits.files;

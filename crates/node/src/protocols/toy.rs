@@ -117,7 +117,7 @@ pub struct ToyInitiator {
     transmit: Transmit,
     held: Vec<u8>,
     ready: bool,
-    /// By tag.
+    /// Whether an I/O is under way, by tag.
     under_way: Vec<bool>,
 }
 
@@ -214,7 +214,7 @@ pub struct ToyTarget {
     unit: UnitId,
     transmit: Transmit,
     held: Vec<u8>,
-    /// By `IoId`.
+    /// Tags of operations, by `IoId`.
     tags: Vec<Option<Tag>>,
     leaves: bool,
 }

@@ -134,7 +134,7 @@ impl Worker {
         self.initiator.poll_timeout().into_iter().chain(own).min()
     }
 
-    // ---------------------------------------------------------------------------------------------------- what it does
+    // --------------------------------------------------------------------------------------------------------- actions
 
     /// Starts the next random I/O when its time has come.
     pub(super) fn do_anything(
@@ -218,7 +218,7 @@ impl Worker {
         }
     }
 
-    // ---------------------------------------------------------------------------------------------- what happens to it
+    // ---------------------------------------------------------------------------------------------------------- events
 
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8], board: &SharedBoard) {
         self.with(board, |initiator, events| initiator.get().receive(now, bytes, events));

@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// Charges for what the node did when it was called.
+    /// Adds the CPU time of what the node did when it was called.
     pub(super) fn charge_work(&mut self, host: usize) {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         let asked_ns = (thread.asked)();

@@ -33,7 +33,7 @@ pub(super) const PAGES_MIN: u64 = 512;
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) branches: u64,
-    /// Without the log.
+    /// Number of pages without the log.
     pub(super) pages: u64,
     pub(super) log_pages: u64,
     tellers_at: u64,

@@ -11,7 +11,7 @@ const NOWHERE: u32 = u32::MAX;
 pub(super) struct Buffers {
     /// Page → its frame.
     frame_of: Vec<u32>,
-    /// Page → the checkpoint since whose start the log has had its image.
+    /// Page → number of the checkpoint after whose start its image was last logged.
     imaged: Vec<u32>,
     frames: Vec<Frame>,
     hand: usize,

@@ -53,7 +53,7 @@ impl Ring {
     /// Queues an operation.
     ///
     /// # Safety
-    /// What the entry points to must stay valid until its completion is taken.
+    /// The memory that the entry points to must stay valid until its completion is taken.
     pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: guaranteed by the caller.
         let is_queued = self.waiting.is_empty() && unsafe { self.ring.submission().push(entry) }.is_ok();
