@@ -275,7 +275,7 @@ impl Switching {
         LaneUse { credits_ns: lane.used.credits_ns + starves_ns, ..lane.used }
     }
 
-    /// Bytes that wait for the busiest lane between two ports.
+    /// Bytes pending on the busiest lane between two ports.
     pub(crate) fn pending_bytes(&self, from: usize, to: usize) -> u64 {
         let lanes = self.route(from, to).map(|route| route.lanes().iter().map(|lane| self.pending(*lane)).max());
         lanes.flatten().unwrap_or(0)
@@ -416,7 +416,7 @@ impl Switching {
         }
     }
 
-    /// A frame leaves its buffer at a switch, which is returned to the lane that it came by.
+    /// A frame leaves its buffer at a switch; the buffer is returned to the lane that the frame came by.
     fn give_back(&mut self, frame: Frame, at: Instant) {
         if frame.hops == 0 || frame.bytes == 0 {
             return;

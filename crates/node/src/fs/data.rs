@@ -8,8 +8,8 @@ use iotax_proto::Allocation;
 const CHUNK: u64 = 64 << 10;
 /// Memory of a chunk is allocated in multiples of this size, so that a file that grows byte by byte is rarely moved.
 const GRAIN: u64 = 512;
-/// Number of chunks in a stretch, 256 MiB of a file. Truncated data are set aside by stretches, because no file has
-/// many.
+/// Number of chunks in a stretch, 256 MiB of a file. Truncated data are set aside stretch by stretch; no file has many
+/// of these.
 const STRETCH_CHUNKS: u64 = 4096;
 const STRETCH: u64 = STRETCH_CHUNKS * CHUNK;
 /// Maximum number of chunks that are searched for the end of a run of data.
@@ -34,7 +34,7 @@ pub(super) struct Data {
 struct Stretch {
     /// By number within the file. Each is as long as its written part, rounded up to `GRAIN`, at most `CHUNK`.
     chunks: BTreeMap<u64, Vec<u8>>,
-    /// Bytes of heap, including its own.
+    /// Bytes of heap of its chunks and of itself.
     used: u64,
 }
 
@@ -140,7 +140,7 @@ impl Data {
         Unfreed::new(used(cuts.iter()), cuts)
     }
 
-    /// Whether the bytes from `offset` on are allocated, up to the end of the file or of this run.
+    /// Whether the bytes from `offset` on are allocated, and how far this holds within the file.
     pub(super) fn allocation(&self, offset: u64) -> Allocation {
         let has = |number: u64| {
             let stretch = self.stretches.get(&(number / STRETCH_CHUNKS));

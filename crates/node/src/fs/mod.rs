@@ -103,8 +103,8 @@ impl Tree {
         }
     }
 
-    /// Adds a volume to the root directory. If the order of the calls is the same at every start, so are the file
-    /// handles.
+    /// Adds a volume to the root directory. If the calls are in the same order at every start, the file handles are the
+    /// same.
     pub fn add_volume(
         &mut self,
         name: &str,

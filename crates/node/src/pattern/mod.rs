@@ -123,7 +123,7 @@ pub struct Pool {
     reduction: Reduction,
 }
 
-/// The same in every process. Each process has one, because a simulation has thousands of loads.
+/// The same bytes in every process. They exist once per process, because a simulation has thousands of loads.
 static BYTES: LazyLock<Box<[u8]>> = LazyLock::new(|| {
     let mut bytes = vec![0; POOL_BYTES].into_boxed_slice();
     Xoshiro256PlusPlus::seed_from_u64(POOL_SEED).fill_bytes(&mut bytes);

@@ -48,7 +48,7 @@ impl Arithmetic {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests work. Done at once if no separate thread does it; refused if too much waits.
+    /// Requests work. It is done at once if no separate thread does it, and refused if too much waits.
     pub(crate) fn ask(&self, requester: Requester, origin: Origin, work: Work) -> Option<Worked> {
         let mut state = self.lock();
         if !state.has_worker {

@@ -66,7 +66,7 @@ impl Connection {
     #[inline]
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8], room: usize) -> Result<(), Violation> {
         if self.waits {
-            // The driver received these bytes before it could know.
+            // The driver received these bytes before it could know that the connection waits.
             self.backlog.extend_from_slice(bytes);
             return Ok(());
         }

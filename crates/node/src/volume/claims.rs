@@ -311,7 +311,8 @@ impl Claimant {
         self.claims.wake_others(wakes_others);
     }
 
-    /// Claims blocks for an operation that must find them as it left them. Fails with `Busy` if too many claims wait.
+    /// Claims blocks for an operation that reads them, and must find them unchanged when it writes. Fails with `Busy`
+    /// if too many claims wait.
     pub(super) fn exclude(self: &Rc<Self>, offset: u64, len: u64) -> Result<Claim, UnitError> {
         let part = Part::new(offset, len);
         let mut entries = self.claims.lock();

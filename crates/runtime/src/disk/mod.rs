@@ -87,8 +87,8 @@ impl Disk {
             let mut how = OpenOptions::new();
             candidate.again(how.read(true).write(!options.read_only).custom_flags(exclusive | flags))
         };
-        // Reading does not update the file's access time, if we are its owner and may request that: this is 6 % of the
-        // rate of a cached file.
+        // Reads do not update the access time of the file, if this process owns it and may request that: the updates
+        // would cost 6 % of the rate of a cached file.
         let open = |flags: i32| match open(flags | libc::O_NOATIME) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => open(flags),
             result => result,

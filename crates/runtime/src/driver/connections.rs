@@ -35,7 +35,7 @@ pub(super) struct Connections<C> {
     closing_count: usize,
     /// Closing connections by key, in order of their deadlines: all are given the same time.
     closing: VecDeque<(u64, Instant)>,
-    /// Connections that have ended, as not yet reported to the node.
+    /// Connections that have ended. The node is not informed yet.
     pub(super) gone: VecDeque<(ConnId, CloseReason)>,
 }
 

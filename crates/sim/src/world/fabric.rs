@@ -1,5 +1,5 @@
-//! Connections through switches: packets are shipped through a fabric, and have their place in the stream once all of
-//! them has arrived. The fabric determines when a packet of such a stream is due.
+//! Connections through switches: packets are shipped through a fabric, and take their place in the stream once they
+//! have arrived completely. The fabric determines when a packet of such a stream is due.
 
 use iotax_proto::Instant;
 

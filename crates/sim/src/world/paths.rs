@@ -83,7 +83,7 @@ impl World {
         (flow.stalled_until > now && !flow.packets.is_empty()).then_some(flow.stalled_until)
     }
 
-    /// The way of an end's next bytes, as the connecting end has it; `None`: the ports of its hosts.
+    /// The way of an end's next bytes, as seen from the connecting end; `None`: the ports of its hosts.
     pub(super) fn next_way(&mut self, id: PipeId, side: Side) -> Option<Way> {
         let ways = std::rc::Rc::clone(&self.pipe(id)?.ways);
         let count = ways.all.len();

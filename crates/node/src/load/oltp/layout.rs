@@ -19,7 +19,7 @@ const ACCOUNT_ROWS: u64 = 61;
 /// Percentage of changed accounts that find no room in their page: a row in another page and one in a leaf of the index
 /// change, too. Counted in PostgreSQL 15 over pgbench's first minute (docs/guide/oltp.md).
 const MOVED_PERCENT: f64 = 76.0;
-/// One page of this many is for history, for moved accounts, and for the log.
+/// One page in this many is for history, for moved accounts, and for the log.
 const HISTORY_SHARE: u64 = 64;
 const MOVED_SHARE: u64 = 16;
 const LOG_SHARE: u64 = 8;
