@@ -283,11 +283,19 @@ def versus(
 
 
 @app.command(cls=JsonCommand)
-def plan(study: StudyName, time: TimeBudget = None, lab: OtherLab = None, document: JsonFile = None) -> None:
-    """Show the trials of a study in run order; run nothing."""
-    from iotax.cli import study as command
+def plan(
+    study: StudyName,
+    time: TimeBudget = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Also list the trials in run order and explain the design.")
+    ] = False,
+    lab: OtherLab = None,
+    document: JsonFile = None,
+) -> None:
+    """Show what a study will do, how long it takes and what it can detect; run nothing."""
+    from iotax.cli import plan as command
 
-    command.plan(study, document, simulated=lab is not None, time_s=time)
+    command.plan(study, document, long=long, simulated=lab is not None, time_s=time)
 
 
 @app.command(cls=JsonCommand)

@@ -11,7 +11,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "iotax vs nvme-tcp iscsi --bs 8k --iodepth 16 --rw randrw --time 2m",
         "iotax vs nfs://10.0.0.5/vol1/data iscsi://10.0.0.5/iqn.2001-05.org.example:vol1/0",
     ),
-    "plan": ("iotax plan quick", "iotax plan quick --time 30s"),
+    "plan": ("iotax plan quick", "iotax plan quick --time 30s", "iotax plan quick --long"),
     "check": ("iotax check my-study.yaml", "iotax check my-study.yaml --initiator"),
     "show": ("iotax show", "iotax show out/quick.iotax --long"),
     "report": ("iotax report out/quick.iotax --charts charts --pdf report.pdf",),

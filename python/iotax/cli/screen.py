@@ -76,17 +76,18 @@ def screen(out: Console, data: StudyData, room: int) -> list[RenderableType]:
     beside = (recovery.sentence(summary), brief.published(summary))
     tail = [*(Text(line) for line in beside if line), *tail]
     verdicts = _folded() if disturbed else _verdicts(summary)
-    others = sum(_height(out, each) for each in (*head, *verdicts, *tail))
+    others = sum(height(out, each) for each in (*head, *verdicts, *tail))
     table: list[RenderableType] = []
     of = _table_of(out, summary)
     for rows in range(room, _ROWS_MIN - 1, -1):
         table = of(rows)
-        if others + sum(_height(out, each) for each in table) <= room:
+        if others + sum(height(out, each) for each in table) <= room:
             break
     return [*head, *table, *verdicts, *tail]
 
 
-def _height(out: Console, part: RenderableType) -> int:
+def height(out: Console, part: RenderableType) -> int:
+    """Lines that the part takes on this console."""
     with out.capture() as captured:
         out.print(part, soft_wrap=True if isinstance(part, Text) else None)
     return captured.get().count("\n")

@@ -1,11 +1,10 @@
-"""`iotax plan`, `check`, `studies`, `init`: commands about studies that run none."""
+"""`iotax check`, `studies`, `init`: commands about studies that run none."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 
 import typer
@@ -14,26 +13,21 @@ from rich.table import Table
 
 from iotax.cli.console import console, say, steps
 from iotax.cli.document import STDOUT, judged, write_document, write_output
-from iotax.cli.documents import check_document, plan_document, studies_document
+from iotax.cli.documents import check_document, studies_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.loading import load, within_time
-from iotax.cli.notebooks import OUT
+from iotax.cli.loading import load
 from iotax.cli.template import TEMPLATE, from_study
 from iotax.design import Plan
 from iotax.design import plan as make_plan
 from iotax.engine import EngineError
 from iotax.labs import choice
 from iotax.labs.base import CheckItem, Lab, Step
-from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
-from iotax.study.asked import asked
-from iotax.study.model import format_level
 from iotax.study.read import builtin_studies, builtin_study, load_study, read_study
 from iotax.study.schema import TITLE, schema_text
 from iotax.study.source import StudyError
-from iotax.trial import Trial
-from iotax.units import counted, show_minutes, show_share
+from iotax.units import show_minutes
 
 FIO_SUFFIXES = (".fio", ".job")
 """Suffixes of fio's job files."""
@@ -56,134 +50,6 @@ def planned(study: Study) -> Plan:
         return make_plan(study)
     except ValueError as error:
         leave(Exit.USAGE, f"{study.name}: design: {error}")
-
-
-def plan(name: str, document: Path | None, *, simulated: bool = False, time_s: float | None = None) -> None:
-    from iotax.design.describe import describe
-
-    study, source = load(name, simulated=simulated)
-    if time_s is not None:
-        study, _ = within_time(study, source, time_s)
-    judged(document, Path(name))
-    made = planned(study)
-    remarks = [*describe(study, made), *_by_earlier_scatter(study, OUT / f"{study.name}.iotax")]
-    if document != STDOUT:
-        _print_plan(study, made, remarks)
-    if document is not None:
-        write_document(document, plan_document(study, made, remarks), Path(name))
-
-
-def _print_plan(study: Study, made: Plan, remarks: list[str]) -> None:
-    out = console()
-    out.print(f"[bold]{study.name}[/]: {escape(study.question)}", soft_wrap=True)
-    out.print(_order(study, made) if study.design.slices is None else _turns(study, made))
-    for line in asked(study):
-        out.print(escape(line), soft_wrap=True, highlight=False)
-    extent = made.amount if made.further else f"{_extent(study, made)}, about {show_minutes(made.duration_ns / 1e9)}"
-    out.print(f"{extent}; seed {study.design.seed}.", soft_wrap=True)
-    for line in remarks:
-        out.print(escape(line), soft_wrap=True, highlight=False)
-
-
-def _order(study: Study, made: Plan) -> Table:
-    """One row for each trial."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("order", "block", "replicate"):
-        table.add_column(title, justify="right")
-    for factor in study.levels():
-        table.add_column(factor)
-    for trial in made.trials:
-        replicate = str(trial.replicate) if trial.compared else trial.role
-        table.add_row(str(trial.order), str(trial.block), replicate, *_levels(study, trial))
-    return table
-
-
-def _turns(study: Study, made: Plan) -> Table:
-    """One row for each treatment, without its position, since each round has another order."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("treatment", justify="right")
-    for factor in study.levels():
-        table.add_column(factor)
-    rows = sorted(_places(study, trial) for trial in made.trials if trial.block == 1)
-    for number, places in enumerate(rows, start=1):
-        levels = [level[at].label for level, at in zip(study.levels().values(), places, strict=True)]
-        table.add_row(str(number), *map(escape, levels))
-    return table
-
-
-def _places(study: Study, trial: Trial) -> tuple[int, ...]:
-    """Positions of the trial's levels in the study."""
-    return tuple(
-        [level.value for level in levels].index(trial.treatment[factor]) for factor, levels in study.levels().items()
-    )
-
-
-def _levels(study: Study, trial: Trial) -> list[str]:
-    return [escape(format_level(factor, trial.treatment[factor])) for factor in study.levels()]
-
-
-def _extent(study: Study, made: Plan) -> str:
-    slices = study.design.slices
-    if slices is None:
-        return f"{counted(len(made.trials), 'trial')} in {counted(made.blocks, 'block')}"
-    treatments = len(made.trials) // study.design.replicates
-    sessions, rounds = counted(study.design.replicates, "session"), counted(slices.rounds, "round")
-    return f"{sessions} of {rounds} of {counted(treatments, 'treatment')}, each once per round"
-
-
-def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
-    """What this plan can detect in each response, one line each, given the scatter of the study's latest run here.
-
-    Only a run of the same treatments under the same settings counts: others scatter differently.
-    """
-    if study.search is not None or not earlier.is_file():
-        return []
-    # This import is slow, and a plan without measurements does not need it.
-    from iotax.analysis import summarise
-    from iotax.analysis.change import settings
-    from iotax.collected import study_data
-    from iotax.design.describe import detectable
-    from iotax.design.shape import advice
-
-    try:
-        with Notebook(earlier) as notebook:
-            data, began_ns = study_data(notebook), notebook.run().started_unix_ns
-    except NotebookError:
-        return []
-    date = datetime.fromtimestamp(began_ns / 1e9).strftime("%Y-%m-%d %H:%M")
-    old, new = settings(data.study), settings(study)
-    if different := [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]:
-        return [
-            f"The scatter of the run of {date} in {earlier} does not apply to this plan: it differs in "
-            f"{', '.join(different)}."
-        ]
-    found = []
-    summary = summarise(data)
-    for each in summary.noise:
-        told = ", ".join(f"{_difference(ratio)} between {words}" for words, ratio in detectable(study, each.cv))
-        if told:
-            found.append(
-                f"{each.response.title}, by the scatter of {show_share(each.cv)} in {earlier} (run of {date}): {told}."
-            )
-    if (slices := study.design.slices) is not None and (scatter := summary.session_scatter) is not None:
-        made = make_plan(study)
-        treatments = len(made.trials) // made.blocks
-        said = advice(
-            treatments,
-            slices,
-            study.design.replicates,
-            made.duration_ns,
-            scatter.share_of_sessions,
-            hosts=study.lab.hosts is not None,
-        )
-        found += [said] if said else []
-    return found
-
-
-def _difference(ratio: float) -> str:
-    from iotax.wording import PERCENT_RATIO_MAX, figure
-
-    return show_share(ratio - 1) if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
 
 
 def check(

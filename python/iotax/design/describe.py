@@ -24,15 +24,31 @@ def describe(study: Study, plan: Plan) -> list[str]:
         *_treatments(study),
         *_order(study, plan),
         *_rounds(study),
-        *_events(study),
+        *happenings(study),
         *_stop(study),
         *_detectable(study),
         *_blocks(plan),
     ]
 
 
-def _treatments(study: Study) -> list[str]:
+def arranged(study: Study) -> str:
+    """The kind of design and its number of treatments, without a full stop."""
     design, count = study.design, len(treatments(study))
+    if design.fraction != "1":
+        made = fraction_of(study)
+        return (
+            f"Fractional factorial 2^({made.factors}-{len(made.generators)}), resolution {_roman(made.resolution)}: "
+            f"{count} of {2**made.factors} treatments"
+        )
+    if design.runs is not None:
+        effects = "main effects" if design.effects == "main" else "main effects and two-factor interactions"
+        return f"D-optimal: {count} of {len(candidates(study))} treatments estimate {effects}"
+    cut = f" without {_full(study) - count} excluded" if design.exclude else ""
+    return f"Full factorial{cut}: {counted(count, 'treatment')}"
+
+
+def _treatments(study: Study) -> list[str]:
+    design = study.design
     if design.fraction != "1":
         made = fraction_of(study)
         named = ", ".join(f"{letters([at])} = {name}" for at, name in enumerate(study.levels()))
@@ -40,8 +56,7 @@ def _treatments(study: Study) -> list[str]:
             f"{letters([made.base + at])} = {letters(word)}" for at, word in enumerate(made.generators)
         )
         return [
-            f"Fractional factorial 2^({made.factors}-{len(made.generators)}), resolution {_roman(made.resolution)}: "
-            f"{count} of {2**made.factors} treatments. {named}.",
+            f"{arranged(study)}. {named}.",
             f"Generators: {generators}. Defining relation: I = {' = '.join(map(letters, made.words))}.",
             *(
                 f"  {letters(effect)}" + (f" = {' = '.join(map(letters, same))}" if same else " alone")
@@ -53,13 +68,11 @@ def _treatments(study: Study) -> list[str]:
         whole = candidates(study)
         chosen = matrix(study, treatments(study))
         share = efficiency(chosen, matrix(study, whole))
-        effects = "main effects" if design.effects == "main" else "main effects and two-factor interactions"
         return [
-            f"D-optimal: {count} of {len(whole)} treatments estimate {effects} ({chosen.shape[1]} parameters); "
+            f"{arranged(study)} ({chosen.shape[1]} parameters); "
             f"each run gives {show_share(share, 0)} of the information of one in the whole factorial."
         ]
-    cut = f" without {_full(study) - count} excluded" if design.exclude else ""
-    return [f"Full factorial{cut}: {counted(count, 'treatment')}."]
+    return [f"{arranged(study)}."]
 
 
 def _order(study: Study, plan: Plan) -> list[str]:
@@ -78,7 +91,8 @@ def _order(study: Study, plan: Plan) -> list[str]:
     return found
 
 
-def _events(study: Study) -> list[str]:
+def happenings(study: Study) -> list[str]:
+    """When each event happens and how long the load continues after it, one line each."""
     return [
         f"In each run's window, {_moment(event)}: {event.words} for {format_duration(event.lasts)}, then "
         f"{format_duration(study.load.runtime - event.at[1] - event.lasts)} of load at least, in which throughput may "

@@ -424,7 +424,7 @@ maximum. Sessions are the sample of intervals. 6 when not given."""
     hard_to_change: list[str] = Field(default=[])
     """Factors that change rarely (split plot): within a replicate, trials with the same level run together."""
     fraction: Fraction = "1"
-    """1/2, 1/4, …: a fractional factorial of two-level factors; `iotax plan` shows the aliases."""
+    """1/2, 1/4, …: a fractional factorial of two-level factors; `iotax plan --long` shows the aliases."""
     runs: Count | None = None
     """Number of treatments per replicate, chosen D-optimally."""
     effects: Effects = "two-factor"

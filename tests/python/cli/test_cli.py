@@ -99,7 +99,7 @@ def test_every_command_has_help() -> None:
 
 
 def test_plan_shows_trials_in_order_and_runs_nothing(tiny: Path) -> None:
-    done = iotax("plan", tiny)
+    done = iotax("plan", "--long", tiny)
     assert done.exit_code == 0
     assert [line.rstrip() for line in done.output.splitlines()] == [
         "tiny: Does it run?",
@@ -128,6 +128,27 @@ def test_plan_shows_trials_in_order_and_runs_nothing(tiny: Path) -> None:
         "errors to each side, over 5 only 2.8. Ratios between treatments do not include it.",
     ]
     assert list(Path.cwd().glob("**/*.iotax")) == []
+
+
+def test_plan_says_on_one_screen_what_a_study_does_and_what_it_detects(tiny: Path) -> None:
+    done = iotax("plan", tiny)
+    assert done.exit_code == 0
+    assert [line.rstrip() for line in done.output.splitlines()] == [
+        "tiny: Does it run?",
+        "Factor    protocol: local, iscsi.",
+        "Factor    outstanding: 1, 8.",
+        "Design    Full factorial: 4 treatments.",
+        "Takes     8 trials in 2 blocks, about 2 s; seed 7.",
+        "Load      1 worker × 1 or 8 outstanding on 1 thread; closed loop; warm-up 0s, measured 10ms; reads verified.",
+        "Mix       blocks of 4KiB, 75% read, 100% random.",
+        "Volume    1MiB, memory; filled with pattern, never refilled.",
+        "Lab       loopback (driver auto, threads 1).",
+        "Compared  iops, latency, cpu_per_io; baseline protocol iscsi; equivalent within 5%.",
+        "Detects with 90 % power, if runs vary by    1 %     2 %     3 %     5 %    10 %",
+        "between two treatments                    5.1 %  10.5 %  16.2 %  28.5 %  64.9 %",
+        "between two arms over all conditions      3.6 %   7.3 %  11.2 %  19.4 %  42.4 %",
+        f"`iotax plan {tiny} --long` lists the trials in order and explains the design.",
+    ]
 
 
 def test_a_size_in_decimal_units_is_said_once_to_be_binary(tiny: Path) -> None:

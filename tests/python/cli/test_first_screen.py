@@ -84,6 +84,18 @@ def test_the_first_screen_of_every_built_in_study_fits(
 
 
 @pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("name", sorted(builtin_studies()))
+def test_the_plan_of_every_built_in_study_fits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = lines_of("plan", name)
+
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= COLUMNS
+    assert [line.split()[0] for line in lines if line[:1].isalpha()].count("Takes") == 1
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.usefixtures("terminal")
 def test_a_verdict_has_its_interval_in_one_line_and_sentences_are_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

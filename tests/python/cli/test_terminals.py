@@ -35,6 +35,7 @@ COMMANDS = {
     "studies": "studies",
     "one study": "studies quick",
     "plan": "plan quick",
+    "plan trial by trial": "plan quick --long",
     "plan of rounds": "plan cpu-cost",
     "plan of a search": "plan patterns",
     "plan of guests": "plan tr-3808",

@@ -248,7 +248,7 @@ def test_plan_prints_what_the_design_can_tell(engine: FakeEngine, tmp_path: Path
         "load: {runtime: 1s}\ndesign: {replicates: 3, fraction: 1/2, sentinels: 2, hard_to_change: [protocol]}\n"
         "baseline: {protocol: iscsi}\n"
     )
-    said = CliRunner().invoke(app, ["plan", str(path)]).stdout
+    said = CliRunner().invoke(app, ["plan", "--long", str(path)]).stdout
     assert "resolution III: 4 of 8 treatments. A = protocol, B = read, C = random." in said
     assert "A = BC" in said
     assert "protocol changes between 6 whole plots" in said

@@ -320,7 +320,7 @@ def test_study_killed_within_a_session_goes_on_at_its_border(tmp_path: Path, eng
 def test_a_plan_of_rounds_lists_treatments_once_and_no_order_that_is_not_run(tmp_path: Path) -> None:
     path = tmp_path / "rounds.yaml"
     path.write_text(ROUNDS)
-    said = [line.split() for line in CliRunner().invoke(app, ["plan", str(path)]).output.splitlines()]
+    said = [line.split() for line in CliRunner().invoke(app, ["plan", "--long", str(path)]).output.splitlines()]
     assert said[1] == ["treatment", "protocol", "outstanding"]
     assert said[2:8] == [
         [str(number), *levels]

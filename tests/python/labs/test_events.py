@@ -138,7 +138,7 @@ def test_a_study_is_read_back_as_it_was_written() -> None:
 def test_a_plan_says_what_happens_when(tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(yaml.safe_dump(BASE), encoding="utf-8")
-    done = CliRunner().invoke(app, ["plan", str(file)], env={"COLUMNS": "400"})
+    done = CliRunner().invoke(app, ["plan", "--long", str(file)], env={"COLUMNS": "400"})
     assert done.exit_code == 0, done.output
     assert (
         "In each run's window, at a random moment from 1s to 1200ms (the same within a block): freeze target for "
