@@ -292,7 +292,7 @@ def plan(
     lab: OtherLab = None,
     document: JsonFile = None,
 ) -> None:
-    """Show what a study will do, how long it takes and what it can detect; run nothing."""
+    """Show what a study will do and what it can detect; run nothing."""
     from iotax.cli import plan as command
 
     command.plan(study, document, long=long, simulated=lab is not None, time_s=time)
