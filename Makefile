@@ -46,7 +46,7 @@ check-python: $(VENV)/.installed
 	$(BIN)/ty check python bench tests/python
 	$(BIN)/pytest --quiet tests/python/rules/test_import_rules.py
 
-# Everything that needs no virtual machine, and a smoke test of those that do.
+# The quick tests: little processor time, and one test in virtual machines.
 test: test-built
 	@scripts/run-tests here
 
@@ -54,7 +54,7 @@ test: test-built
 test-vm: install test-packages
 	@VM_WORKERS=$${VM_WORKERS:-$$(nproc)} scripts/run-tests vm
 
-# Both, side by side.
+# Every test that is not marked `long`.
 test-all: test-built
 	@scripts/run-tests all
 

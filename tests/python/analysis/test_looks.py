@@ -51,6 +51,7 @@ def alarms(rng: np.random.Generator, *, recorded: bool) -> bool:
 
 
 @pytest.mark.parametrize("recorded", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.slow
 def test_equal_arms_are_called_different_in_at_most_one_study_of_twenty_over_seven_looks(recorded: bool) -> None:
     rng = np.random.default_rng(34)
     share = sum(alarms(rng, recorded=recorded) for _ in range(DRAWS)) / DRAWS

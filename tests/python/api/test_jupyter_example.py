@@ -9,6 +9,8 @@ import pytest
 
 from faked import FakeEngine
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 CELLS = [
     (cell["cell_type"], "".join(cell["source"]))

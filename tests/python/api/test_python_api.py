@@ -32,6 +32,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
     return tmp_path / "out" / "quick.iotax"
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_guide_run(measured: Path) -> None:
     """All of them, charts included: they need the extras."""
     pytest.importorskip("altair")

@@ -39,7 +39,15 @@ calls=1 20
 
 
 _LONG = ("--digests", "--block", "--verify")
-"""Of rows of the same code those that are counted by `make test-long` alone."""
+"""Options of rows that only `make test-long` counts."""
+_QUICK = ("nfs3 read", "iscsi read", "nvme-tcp read")
+"""Rows that `make test` counts; `make test-all` counts the others too."""
+
+
+def _mark(row: str) -> pytest.MarkDecorator | tuple[()]:
+    if any(option in row for option in _LONG):
+        return pytest.mark.long
+    return () if row in _QUICK else pytest.mark.slow
 
 
 def test_calls_of_both_sides_are_summed_wherever_they_are_made() -> None:
@@ -57,10 +65,7 @@ def test_nfs41_may_take_15_percent_more_than_nfs3() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "arguments",
-    [
-        pytest.param(each, marks=pytest.mark.long if any(more in each for more in _LONG) else ())
-        for each in instructions.limits()
-    ],
+    [pytest.param(each, marks=_mark(each)) for each in instructions.limits()],
 )
 def test_an_io_takes_no_more_instructions_than_allowed(
     arguments: str, available: Callable[[], AbstractContextManager[None]]

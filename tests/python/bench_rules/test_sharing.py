@@ -10,6 +10,8 @@ import pytest
 from bench.process import FailedError
 from bench.sharing import Trace, measure, volume_in
 
+pytestmark = pytest.mark.slow
+
 TWO_THREADS = """\
 ==7== Lackey, an example Valgrind tool
 --7--   SCHED[2]:  acquired lock (VG_(client_syscall)[async])

@@ -21,6 +21,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "results" / "statistics.md"
 
 @pytest.mark.machine
 @pytest.mark.usefixtures("real_engine")
+@pytest.mark.slow
 def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_put_in() -> None:
     quiet, burn = (next(case for case in CASES if case.key == key) for key in ("quiet", "burn"))
     same = measure(quiet, 1, burn_ns=0, sessions=3, rounds=4)

@@ -130,6 +130,7 @@ def test_no_command_writes_beyond_80_columns_or_cuts_a_figure(place: Path, narro
     assert not cut, json.dumps([*map(str, cut)], indent=1, ensure_ascii=False)
 
 
+@pytest.mark.slow
 def test_no_command_ends_for_want_of_a_letter(place: Path) -> None:
     """All of them in one process whose terminal knows ASCII alone."""
     code = (

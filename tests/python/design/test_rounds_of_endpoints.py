@@ -49,6 +49,7 @@ def measured(folder: Path, protocols: str) -> None:
     assert all(each.result and each.result.ios and len(each.result.slices) == 2 for each in attempts)
 
 
+@pytest.mark.slow
 def test_treatments_of_one_file_share_it_with_each_other_and_with_the_server(tmp_path: Path) -> None:
     """Each load of a session opens the file that the study holds; none locks another out."""
     measured(tmp_path, f"mine: {zeros(tmp_path / 'a')}, other: {zeros(tmp_path / 'b')}, base: iscsi")

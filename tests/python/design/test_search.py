@@ -187,6 +187,7 @@ def test_interrupted_search_goes_on_where_it_was(server: FakeEngine, tmp_path: P
     )
 
 
+@pytest.mark.slow
 def test_a_search_that_was_killed_goes_on_and_finds_the_same(server: FakeEngine, tmp_path: Path) -> None:
     whole = search(KNEE, tmp_path)
     (server.folder / "runs").unlink()
@@ -208,6 +209,7 @@ def test_a_search_that_was_killed_goes_on_and_finds_the_same(server: FakeEngine,
     assert [each.status for each in attempts].count("abandoned") == 1
 
 
+@pytest.mark.slow
 def test_a_search_in_rounds_that_was_killed_loses_its_session_alone(server: FakeEngine, tmp_path: Path) -> None:
     text = in_rounds(KNEE)
     whole = search(text, tmp_path)

@@ -13,6 +13,7 @@ import pytest
 from engine_process import events, started
 
 
+@pytest.mark.slow
 def test_engine_that_is_given_no_document_ends_by_itself(real_engine: Path) -> None:
     with contextlib.ExitStack() as opened:
         started = [

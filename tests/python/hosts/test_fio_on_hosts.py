@@ -98,6 +98,7 @@ class Run:
 
 # It has to begin and to end within a window of 2 s, on both hosts.
 @pytest.mark.machine
+@pytest.mark.slow
 def test_fio_loads_every_host_in_the_window_that_engines_observe(
     controller: Run, network: Network, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_fio_loads_every_host_in_the_window_that_engines_observe(
     assert left(network) == []
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_killed_leaves_no_fio_running(controller: Run, network: Network) -> None:
     with controller.start(controller.text.replace("runtime: 2s", "runtime: 60s")) as running:
         wait_for(lambda: all(network.processes(name, "trigger-file") for name in NAMES), "fio to begin", 60)

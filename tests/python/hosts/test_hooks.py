@@ -23,6 +23,8 @@ from iotax.labs.hosts.lab import HostsLab
 
 from .labs import opened_labs
 
+pytestmark = pytest.mark.slow
+
 HOSTS = 2
 STUDY = """\
 name: hooked

@@ -283,6 +283,7 @@ def test_a_killed_controller_leaves_nothing_on_hosts_and_the_study_goes_on(
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.slow
 def test_an_interrupted_controller_has_taken_everything_down_before_it_ends(
     network: Network, command: list[str], tmp_path: Path, sent: signal.Signals
 ) -> None:
@@ -306,6 +307,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", place], check=True)
 
 
+@pytest.mark.slow
 def test_a_controller_whose_disk_fills_in_a_trial_has_taken_everything_down_before_it_ends(
     network: Network, command: list[str], small: Path
 ) -> None:

@@ -40,6 +40,8 @@ from iotax.places.workers import OnWorker, Roll, Worker, Workers, matching
 from .certificates import Authority
 from .dask_hosts import DaskHosts
 
+pytestmark = pytest.mark.slow
+
 STUDY = """\
 name: clients
 question: Does it scale?

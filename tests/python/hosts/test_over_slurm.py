@@ -30,6 +30,8 @@ from iotax.places.workers import OnWorker, Workers
 
 from .slurm_cluster import SlurmCluster, need
 
+pytestmark = pytest.mark.slow
+
 STUDY = """\
 name: clients
 question: Does it scale?

@@ -191,6 +191,7 @@ def test_a_lost_server_names_the_target_and_is_started_again(network: Network, o
     assert lab.run(trial, quiet).result.ios > 0
 
 
+@pytest.mark.slow
 def test_a_dead_network_fails_the_attempt_and_no_engine_outlives_its_lease(network: Network, opened: Open) -> None:
     text = written(network, "60s")
     lab = opened(text)
@@ -234,6 +235,7 @@ def test_the_engine_is_copied_once_and_cleaned_away(network: Network, opened: Op
     assert not copied.exists()
 
 
+@pytest.mark.slow
 def test_a_stalled_connection_fails_the_attempt_and_the_host_is_used_again(network: Network, opened: Open) -> None:
     text = written(network, "60s")
     lab = opened(text)
@@ -269,6 +271,7 @@ def test_a_host_without_room_for_the_engine_is_named_before_anything_runs(networ
         network.beside("h2", "umount", cache)
 
 
+@pytest.mark.slow
 def test_trials_go_on_without_a_host_that_stays_lost_where_the_user_says_so(network: Network, opened: Open) -> None:
     text = written(network)
     lab = opened(text)
@@ -292,6 +295,7 @@ def test_trials_go_on_without_a_host_that_stays_lost_where_the_user_says_so(netw
         network.link("h2", "up")
 
 
+@pytest.mark.slow
 def test_a_study_begins_without_a_lost_host_and_says_so(network: Network, real_engine: Path, tmp_path: Path) -> None:
     study = written(network).replace(network.address("h2"), network.nobody)
     (tmp_path / "clients.yaml").write_text(study)

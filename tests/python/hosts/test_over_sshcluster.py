@@ -25,6 +25,8 @@ from iotax.labs.hosts.lab import HostsLab
 
 from .namespaces import Network
 
+pytestmark = pytest.mark.slow
+
 HOSTS = 3
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "hosts-clusters.md"
 PROGRAM = """\

@@ -35,6 +35,8 @@ from iotax.places.workers import Agent, Worker
 from .dask_hosts import DaskHosts
 from .many import stub_hosts, study_of
 
+pytestmark = pytest.mark.slow
+
 RELAYS = ["r1", "r2"]
 Started = Callable[..., HostsLab]
 

@@ -16,6 +16,8 @@ from waits import wait_for
 
 from .namespaces import Network
 
+pytestmark = pytest.mark.slow
+
 HOSTS = 5
 STUDY = """\
 name: clients

@@ -19,6 +19,8 @@ pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from .labs import opened_labs
 
+pytestmark = pytest.mark.slow
+
 STUDY = """\
 name: behind
 question: Is a host behind a bastion like any other?

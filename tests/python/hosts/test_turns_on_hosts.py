@@ -30,6 +30,8 @@ from iotax.labs.hosts.lab import HostsLab
 
 from .labs import opened_labs
 
+pytestmark = pytest.mark.slow
+
 HOSTS = 3
 ROUNDS = 3
 STUDY = f"""\

@@ -24,6 +24,8 @@ from waits import wait_for
 
 from .conftest import ENGINE
 
+pytestmark = pytest.mark.slow
+
 Load = Callable[..., list[dict[str, Any]]]
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
 Address = tuple[str, int]

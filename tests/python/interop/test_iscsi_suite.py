@@ -17,6 +17,8 @@ import pytest
 
 from .conftest import ROOT, program
 
+pytestmark = pytest.mark.slow
+
 EXPECTED = ROOT / "conformance" / "iscsi-test-cu.expected"
 MASTER = os.environ.get("IOTAX_ISCSI_TEST_CU")
 MASTER_EXPECTED = EXPECTED.with_name("iscsi-test-cu-master.expected")

@@ -70,6 +70,7 @@ def _studies(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("_studies")
+@pytest.mark.slow
 def test_a_study_that_logs_in_leaves_no_secret_anywhere() -> None:
     words = ("run guarded.yaml", "show", "export -f json", "run refused.yaml", "plan both.yaml", "run both.yaml")
     done = {each: ran(*each.split()) for each in words}

@@ -236,6 +236,7 @@ def test_an_event_that_lasts_is_undone_at_once_when_the_run_ends(sleeper: subpro
     assert state(sleeper.pid) == "S"
 
 
+@pytest.mark.slow
 def test_a_run_keeps_what_happened_when(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     file, out = tmp_path / "study.yaml", tmp_path / "out.iotax"

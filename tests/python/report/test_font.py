@@ -16,6 +16,8 @@ from iotax.report import font
 from report import chromium
 from report.factory import Simulation, study, write_notebook
 
+pytestmark = pytest.mark.slow
+
 FACES = sorted(Path(font.__file__).with_name("fonts").glob("*.otf"))
 WORDS = f"{printable[:95]}×±−–—·…“”‘’→≤≥≈§µμσΔ²▲●○■◆"
 # Where each word of the charts and of the page begins and ends.

@@ -37,6 +37,7 @@ def rates(tmp_path_factory):
     return summarise(data), *written(data, tmp_path_factory.mktemp("open"))
 
 
+@pytest.mark.slow
 def test_a_sweep_of_sizes_is_log_log_with_a_panel_of_ratios(sweep):
     _, page, names = sweep
     assert "Both axes are logarithmic." in page

@@ -338,6 +338,7 @@ def made_of(data: StudyData, engine: Path, times: int = 1) -> Made:
     return make_table(data, "it", CostTable.model_validate(told), "loopback", engine, lambda _: None)
 
 
+@pytest.mark.slow
 def test_of_two_ends_in_one_kernel_each_has_half_and_the_table_says_so(real_engine: Path, measured: Path) -> None:
     def one_kernel(part: CpuTime) -> CpuTime:
         told = {"role": "both", "layer": "guest", "background_ns": None, "cores": []}
@@ -360,6 +361,7 @@ def test_of_two_ends_in_one_kernel_each_has_half_and_the_table_says_so(real_engi
     )
 
 
+@pytest.mark.slow
 def test_ios_that_take_milliseconds_are_simulated_for_as_long_as_many_of_them_take(
     real_engine: Path, measured: Path
 ) -> None:
@@ -399,6 +401,7 @@ def test_making_a_table_overwrites_nothing_and_takes_no_simulation_for_a_measure
     assert not (tmp_path / "new.yaml").exists()
 
 
+@pytest.mark.slow
 def test_a_made_table_is_told_as_json(measured: Path, tmp_path: Path) -> None:
     costs = tmp_path / "made.yaml"
     done = CliRunner().invoke(app, ["sim", "costs", str(measured), "-o", str(costs), "--json", "-"])

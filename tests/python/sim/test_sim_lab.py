@@ -388,6 +388,7 @@ def test_frames_say_that_they_are_simulated(simulated: Path) -> None:
     assert not between["after_simulated"].any()
 
 
+@pytest.mark.slow
 def test_charts_to_be_changed_say_that_they_are_simulated(simulated: Path) -> None:
     pytest.importorskip("altair")
     charts = iotax.open(simulated).charts().values()
@@ -494,6 +495,7 @@ def test_the_built_in_study_runs_in_seconds() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["nvme-tcp", pytest.param("nfs3", marks=pytest.mark.long)])
+@pytest.mark.slow
 def test_ten_thousand_connections_take_less_than_four_gib(tmp_path: Path, real_engine: Path, protocol: str) -> None:
     document = SMALL | {
         "lab": {"sim": {"vms": 100}},

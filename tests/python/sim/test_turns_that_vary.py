@@ -117,6 +117,7 @@ def test_rates_that_tell_nothing_leave_the_other_tables_figure(
 
 
 @pytest.mark.usefixtures("real_engine")
+@pytest.mark.slow
 def test_a_table_made_of_some_treatments_is_tried_on_the_others(measured: Path, tmp_path: Path) -> None:
     def costs(name: str, *only: str) -> tuple[int, str]:
         options = [word for each in only for word in ("--only", each)]

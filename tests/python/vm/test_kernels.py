@@ -81,7 +81,6 @@ def test_a_kernel_of_ones_own_boots_from_its_folder(tmp_path: Path, engine: Path
     assert release in repr(attempt.connected)
 
 
-@pytest.mark.smoke
 def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, STUDY) as study:
         said, _ = study.communicate(timeout=380)

@@ -85,7 +85,12 @@ def attempts(name: str) -> list[Attempt]:
         return notebook.attempts()
 
 
-MARKS = {"patterns": pytest.mark.long, "files": pytest.mark.pictures}
+SLOW = ("slow-drain", "takeover", "generators", "oltp", "digests", "known-tax")
+MARKS = {
+    "patterns": pytest.mark.long,
+    "files": pytest.mark.pictures,
+    **dict.fromkeys(SLOW, pytest.mark.slow),
+}
 """A search takes as long as all others together. One report of real runs has its charts."""
 
 

@@ -27,6 +27,7 @@ baseline: {protocol: iscsi}
 
 @pytest.mark.machine
 @pytest.mark.usefixtures("real_engine")
+@pytest.mark.slow
 def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(
     tmp_path: Path, iotax: Callable[..., Result]
 ) -> None:
