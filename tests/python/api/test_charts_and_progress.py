@@ -23,6 +23,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -
     return path
 
 
+@pytest.mark.slow
 def test_the_reports_charts_are_altair_objects(tmp_path: Path, study: Path) -> None:
     altair = pytest.importorskip("altair")
     results = package.run(study)

@@ -59,6 +59,7 @@ def test_a_slower_path_is_a_regression_and_the_same_path_is_none():
     assert Verdict.EQUIVALENT in {c.verdict for c in same}
 
 
+@pytest.mark.slow
 def test_where_no_regression_is_found_it_is_said_whether_one_is_ruled_out():
     said = {}
     for replicates in (5, 40):

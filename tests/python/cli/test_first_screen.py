@@ -18,6 +18,8 @@ from iotax.wording import brief
 from report.factory import PATHS, Costs, Simulation, planned, study, write_notebook
 
 LINES, COLUMNS = 24, 80
+QUICK = ("quick", "kernel-exact", "sim-quick", "database", "kernel-path-loss")
+"""Studies whose screens `make test` looks at; `make test-all` looks at the others too."""
 
 
 class AnyPath(Mapping[str, Costs]):
@@ -65,8 +67,10 @@ def lines_of(*words: object) -> list[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        # Those have the most trials: patterns-full takes 14 s of a processor, ip-vs-fc-full 12 s.
-        pytest.param(name, marks=pytest.mark.long) if name.endswith("-full") else name
+        # patterns-full takes 14 s of a processor, ip-vs-fc-full 12 s.
+        pytest.param(
+            name, marks=pytest.mark.long if name.endswith("-full") else () if name in QUICK else pytest.mark.slow
+        )
         for name in sorted(builtin_studies())
     ],
 )

@@ -78,6 +78,7 @@ def test_a_killed_plan_goes_on_in_its_own_order(kind: str, engine: FakeEngine, t
     assert asked == [*seeds[:KILLED_AT], *seeds[KILLED_AT - 1 :]]
 
 
+@pytest.mark.slow
 def test_a_killed_study_ends_by_its_own_rule_all_the_same(engine: FakeEngine, tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY.format(design="replicates: 9, stop: {half_width: 2%, at_least: 3}"))

@@ -55,6 +55,7 @@ def test_treatments_of_one_file_share_it_with_each_other_and_with_the_server(tmp
     measured(tmp_path, f"mine: {zeros(tmp_path / 'a')}, other: {zeros(tmp_path / 'b')}, base: iscsi")
 
 
+@pytest.mark.slow
 def test_targets_elsewhere_are_measured_in_rounds(tmp_path: Path, real_engine: Path) -> None:
     document = {
         "volumes": [{"name": "v0", "media": "memory", "size_bytes": 4 * MIB, "fill": "zeros", "seed": 1}],

@@ -25,6 +25,8 @@ from iotax.labs.hosts.lab import HostsLab
 
 from .labs import opened_labs
 
+pytestmark = pytest.mark.slow
+
 HOSTS = 3
 STUDY = """\
 name: under

@@ -273,6 +273,7 @@ def goes_on(command: list[str], notebook: Path) -> bool:
         return len({each.trial.id for each in reader.attempts() if each.status == "done"}) == 2
 
 
+@pytest.mark.slow
 def test_a_killed_controller_leaves_nothing_on_hosts_and_the_study_goes_on(
     network: Network, command: list[str], tmp_path: Path
 ) -> None:
@@ -332,6 +333,7 @@ def test_a_controller_whose_disk_fills_in_a_trial_has_taken_everything_down_befo
 
 
 @pytest.mark.machine
+@pytest.mark.slow
 def test_what_was_left_is_taken_down_by_the_next_start_and_by_clean(
     network: Network, fakes: dict[str, Path], opened: Open
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from .conftest import ENGINE, program
 
+pytestmark = pytest.mark.slow
+
 SIZE_BYTES = 32 << 20
 ENDPOINTS = {"nfs3": "nfs://127.0.0.1/run/export/data", "nfs4.1": "nfs41://127.0.0.1/export/data"}
 ISOLATED = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]

@@ -72,6 +72,7 @@ def started(tmp_path: Path) -> Iterator[tuple[str, Admin]]:
         daemon.wait()
 
 
+@pytest.mark.slow
 def test_tgt_gives_back_what_was_written_whatever_was_negotiated(tgt: str, load: Load) -> None:
     filled = load({"task": "fill", "endpoint": tgt, "seed": 5})
     assert filled[-1]["event"] == "filled", filled[-1]

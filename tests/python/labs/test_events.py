@@ -259,6 +259,7 @@ def test_a_run_keeps_what_happened_when(real_engine: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.machine
+@pytest.mark.slow
 def test_a_target_that_stands_still_leaves_a_gap(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     file, out = tmp_path / "study.yaml", tmp_path / "out.iotax"

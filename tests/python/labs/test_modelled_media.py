@@ -59,6 +59,7 @@ def test_what_media_did_is_that_of_the_warm_up_too_as_the_check_says(tmp_path: P
 
 @pytest.mark.machine
 @pytest.mark.usefixtures("real_engine")
+@pytest.mark.slow
 def test_in_rounds_each_level_has_media_of_its_own(tmp_path: Path) -> None:
     found = measured(tmp_path, "{sessions: 2, rounds: 2, slice: 200ms, settle: 5ms}")
     assert len(found) == 8

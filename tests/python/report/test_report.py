@@ -199,6 +199,7 @@ def test_study_without_protocol_or_numeric_factor(tmp_path):
     assert 'id="tax"' not in text
 
 
+@pytest.mark.slow
 def test_several_factors_give_a_panel_for_each_combination(tmp_path):
     factors = {"protocol": ["iscsi", "nvme-tcp"], "block_size": ["4KiB", "64KiB"], "outstanding": [1, 8, 32]}
     of = study(factors=factors)

@@ -64,6 +64,7 @@ def test_latency_of_reads_and_of_writes_stands_apart_under_mixed_loads_only(tmp_
     assert "Reads and writes separately" not in pure
 
 
+@pytest.mark.slow
 def test_rows_of_ratios_name_their_whole_condition(tmp_path):
     """Without the names of factors where they would leave no room; a level is never cut."""
     factors = {
@@ -116,6 +117,7 @@ def test_the_shift_function_has_a_panel_for_each_condition(tmp_path):
     assert re.search(r"NFSv3, p50: 1\d\d\.\d \(", page)
 
 
+@pytest.mark.slow
 def test_runs_left_out_by_rule_are_listed(tmp_path):
     data = Simulation(unsteady=["iscsi/8/r2"]).data(study(exclude=["steady"]))
     page, _ = written(data, tmp_path)
@@ -161,6 +163,7 @@ def test_winners_run_afresh_have_intervals_and_a_ratio():
     assert low < float(nfs.figures[1].value) < high < 100
 
 
+@pytest.mark.slow
 def test_generators_are_compared_where_the_study_varies_them(tmp_path):
     of = study(
         factors={"protocol": {"disk": "/tmp/disk.img"}, "generator": ["iotax", "fio"], "outstanding": [1, 8]},

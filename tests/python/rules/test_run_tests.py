@@ -153,6 +153,7 @@ def test_one(number):
 """
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_order_of_files_and_of_tests_within_them(tmp_path: Path) -> None:
     for name in "abcdefgh":
         (tmp_path / f"test_{name}.py").write_text(ORDERED)

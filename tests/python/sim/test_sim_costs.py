@@ -376,6 +376,7 @@ def test_ios_that_take_milliseconds_are_simulated_for_as_long_as_many_of_them_ta
     assert all(abs(check.off) < 0.1 for check in made.checks), made.checks
 
 
+@pytest.mark.slow
 def test_making_a_table_overwrites_nothing_and_takes_no_simulation_for_a_measurement(
     real_engine: Path, measured: Path, tmp_path: Path
 ) -> None:

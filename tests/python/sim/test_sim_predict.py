@@ -36,6 +36,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("real_engine")
+@pytest.mark.slow
 def test_each_treatment_is_told_beside_what_was_measured(measured: Path) -> None:
     done = CliRunner().invoke(app, ["sim", "predict", str(measured)], env={"COLUMNS": "120"})
     assert done.exit_code == 0, done.output

@@ -122,6 +122,7 @@ def test_thin_trunk_is_what_limits_over_any_protocol(real_engine: Path, tmp_path
         assert each["rate_iops"] == pytest.approx(1e9 / 8 / 4096, rel=0.15)
 
 
+@pytest.mark.slow
 def test_example_of_slow_drain_shows_what_the_guide_says_of_it(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     found = what_if(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")), tmp_path)

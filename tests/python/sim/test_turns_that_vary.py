@@ -75,6 +75,7 @@ def test_the_closest_is_found_and_nothing_is_asked_twice() -> None:
 
 
 @pytest.mark.usefixtures("real_engine")
+@pytest.mark.slow
 def test_threads_whose_turns_vary_wait_for_each_other(real_engine: Path, measured: Path) -> None:
     treatments = [
         each for each in measured_treatments(data_of(measured), "it", varying(0), []) if each.name.endswith("/32")

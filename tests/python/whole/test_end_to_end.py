@@ -164,6 +164,7 @@ def running() -> bool:
         ("load", "the load process was ended by SIGKILL"),
     ],
 )
+@pytest.mark.slow
 def test_a_process_killed_in_the_middle_costs_one_attempt(victim: str, reason: str) -> None:
     Path("small.yaml").write_text(
         SMALL.replace("500ms", "1s").replace("[local, nfs3, iscsi, nvme-tcp]", "[nfs3, iscsi]")
@@ -224,6 +225,7 @@ def test_a_file_that_is_too_small_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.machine
+@pytest.mark.slow
 def test_a_delay_in_the_server_is_found_with_its_size() -> None:
     """A known tax of 2 ms. The least latency shows it best: a busy machine adds to latencies and takes from none."""
     text = SMALL.replace(
