@@ -205,6 +205,8 @@ class _Group:
             said.append(
                 "interrupts and the kernel's threads are not in fio's usr_cpu and sys_cpu, so they give no CPU per I/O"
             )
+        if asked.pauses:
+            said.append("thinktime: the jobs wait between I/Os, so fewer I/Os are outstanding than iodepth says")
         size, ios = (sum(getattr(each, name) for each in streams) for name in ("bytes", "ios"))
         block = block_size_of(asked.settings.get(BLOCK_SIZE), size, ios)
         return Measured(
@@ -221,7 +223,7 @@ class _Group:
             start_unix_ns=self.start_unix_ns,
             settings=asked.settings | ({BLOCK_SIZE: block} if block is not None else {}),
             workers=asked.workers,
-            per_worker=asked.per_worker,
+            per_worker=None if asked.pauses else asked.per_worker,
             rate_iops=asked.rate_iops,
             by_chance=asked.by_chance,
             loop="unknown" if "printed" in self.output else asked.loop,

@@ -170,6 +170,11 @@ class Job:
     def by_chance(self) -> bool:
         return self.options.get("rate_process") == "poisson"
 
+    @property
+    def pauses(self) -> bool:
+        """Whether the job waits between its I/Os, so that fewer than `iodepth` are outstanding."""
+        return self.options.get("thinktime", "0").strip("0usmn") != ""
+
 
 def per_direction(text: str, default: str) -> tuple[str, str]:
     """(reads', writes') of what may be given for reads, writes and trims: one without a comma after it holds for what
@@ -210,6 +215,7 @@ class Asked:
     stack: Literal["user", "kernel", "unknown"]
     loop: Literal["open", "closed", "unknown"] = "unknown"
     by_chance: bool = False
+    pauses: bool = False
     settings: dict[str, LevelValue] = field(default_factory=dict)
 
     @property
@@ -256,6 +262,7 @@ def asked_of(rows: Sequence[Mapping[str, Any]], given: object) -> Asked:
         "user" if engine.startswith(_IN_PROCESS) or _POLLS in engine else "kernel",
         "open" if held else "closed" if not any(rate is None or rate for rate in rates) else "unknown",
         any(job.by_chance for job in jobs),
+        any(job.pauses for job in jobs),
         settings,
     )
 

@@ -193,6 +193,18 @@ def test_synchronous_engines_have_one_in_flight(tmp_path: Path) -> None:
     assert measured.per_worker == 1
 
 
+@pytest.mark.parametrize(("thinktime", "per_worker"), [("0", 16), ("0us", 16), ("200", None), ("5ms", None)])
+def test_jobs_that_pause_between_ios_keep_fewer_outstanding_than_iodepth(
+    tmp_path: Path, thinktime: str, per_worker: int | None
+) -> None:
+    options = {"ioengine": "libaio", "iodepth": "16", "thinktime": thinktime}
+    measured = one(fio_file(tmp_path / "a.json", fio_job(options=options)))
+    assert measured.per_worker == per_worker
+    assert any("thinktime" in note for note in measured.notes) is (per_worker is None)
+    kept = measured.result([]).outstanding
+    assert kept is not None and kept.per_worker == per_worker
+
+
 def test_a_rate_that_was_asked_for_is_an_open_loop(tmp_path: Path) -> None:
     result = one(fio_file(tmp_path / "a.json", fio_job(options={"rate_iops": "1250"}))).result([])
     assert result.open is not None
