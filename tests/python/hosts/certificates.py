@@ -1,4 +1,4 @@
-"""An authority for tests, and the certificates that it signs."""
+"""A certificate authority for tests, and the certificates it signs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iotax.study.hosts import Tls
 
 
 class Authority:
-    """Its files are below `folder`."""
+    """An authority that keeps its files below `folder`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
@@ -22,7 +22,7 @@ class Authority:
         self._file.write_bytes(self._signed(name, self._key.public_key(), authority=True))
 
     def issue(self, name: str) -> Tls:
-        """A certificate of that name, and its key."""
+        """Issues a certificate for `name`, with its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         cert, private = self._folder / f"{name}-cert.pem", self._folder / f"{name}-key.pem"
         cert.write_bytes(self._signed(name, key.public_key(), authority=False))

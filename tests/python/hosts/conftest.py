@@ -1,4 +1,4 @@
-"""The network of hosts that a file of tests asks for."""
+"""The fixture `network`: the hosts that a test file requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .namespaces import Network, need
 
 @pytest.fixture(scope="module")
 def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """`HOSTS` of them, as the file says; where it says `FAKES`, with kernels and commands made of files."""
+    """A network of `HOSTS` hosts, a constant of the test file. With `FAKES`, each host has a FakeHost's kernel and
+    commands."""
     need()
     folder, count = tmp_path_factory.mktemp("hosts"), request.module.HOSTS
     fakes = {}

@@ -1,4 +1,4 @@
-"""Hosts for tests: Dask workers of this machine, each with a home of its own."""
+"""Hosts for tests: Dask workers on this machine, each with its own home folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PROGRAM = Path(__file__).with_name("dask_without_iotax.py")
 
 
 class DaskHosts:
-    """A scheduler and its workers."""
+    """A Dask scheduler and its workers."""
 
     def __init__(self, folder: Path, names: list[str], tls: tuple[str, ...] = (), *, with_iotax: bool = False) -> None:
-        """`tls` are Dask's options for it."""
+        """`tls` are Dask's command-line options for TLS."""
         self.folder, self.names, self._tls = folder, names, tls
         self._program = [
             sys.executable,
@@ -61,7 +61,7 @@ class DaskHosts:
             process.wait()
 
     def engines(self, name: str, command: str) -> list[int]:
-        """Running below the home of a host."""
+        """Process ids of the engines of one host whose command line contains `command`."""
         found = []
         for each in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ class DaskHosts:
         return found
 
     def again(self, name: str) -> None:
-        """A worker in place of one that was killed."""
+        """Starts a worker in place of one that was killed."""
         self.work(name)
         wait_for(lambda: self._registered(name), f"worker {name}")
 

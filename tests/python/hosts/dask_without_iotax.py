@@ -1,5 +1,7 @@
-"""Dask's scheduler or worker, `python dask_without_iotax.py scheduler|worker …`, with iotax hidden from it: hosts need
-none."""
+"""Runs Dask's scheduler or worker with iotax hidden: `python dask_without_iotax.py scheduler|worker …`.
+
+Hosts do not need iotax, so tests run their workers without it.
+"""
 
 from __future__ import annotations
 

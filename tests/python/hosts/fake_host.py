@@ -1,4 +1,5 @@
-"""A host whose kernel and commands are made of files: sysfs, procfs, nvme, iscsiadm, mount and sudo that keep a log."""
+"""A fake host: sysfs, procfs, nvme, iscsiadm, mount and sudo are files and scripts, and each command writes to a
+log."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from pathlib import Path
 
 _COMMANDS = {
     "id": 'if [ "$*" = -u ]; then cat "$FAKE/uid"; else exec /usr/bin/id "$@"; fi',
-    # `-n` first, as the lab says it; a rule names what it allows.
+    # The lab passes `-n` first. The file `sudoers` lists the commands that sudo allows.
     "sudo": '[ "$1" = -n ] && shift; list=; [ "$1" = -l ] && { list=1; shift; }\n'
     'grep -qx "${1##*/}" "$FAKE/sudoers" || { echo "sudo: a password is required" >&2; exit 1; }\n'
     '[ -z "$list" ] || exit 0\nexec "$@"',
@@ -75,11 +76,12 @@ exec /usr/bin/tee "$@"
 }  # fmt: skip
 
 DATABASES = ("etc/iscsi/nodes", "var/lib/iscsi/nodes")
-"""Debian's and Red Hat's."""
+"""Folders of open-iscsi's records: Debian's and Red Hat's."""
 
 
 class FakeHost:
-    """Below `folder`: bin, sys, proc, home, the export of an NFS server, and `log` of what was run."""
+    """A fake host below `folder`: bin, sys, proc, home, the NFS server's export, and `log`, the list of commands
+    run."""
 
     def __init__(self, folder: Path, *, uid: int = 1000) -> None:
         self.folder, self.home = folder, folder / "home"
@@ -121,19 +123,19 @@ class FakeHost:
         return log.read_text().splitlines() if log.exists() else []
 
     def allow(self, *commands: str) -> None:
-        """What sudo lets run."""
+        """Sets the commands that sudo allows."""
         (self.folder / "sudoers").write_text("".join(f"{each}\n" for each in commands))
 
     def wwid(self, text: str) -> None:
-        """Of what a target shows from now on."""
+        """Sets the WWID that the target's volume reports from now on."""
         (self.folder / "wwid").write_text(f"{text}\n")
 
     def refuse(self, said: str) -> None:
-        """What every command says that fails to connect from now on."""
+        """From now on every connect command fails with this message."""
         (self.folder / "refuse").write_text(f"{said}\n")
 
     def add(self, command: str, script: str) -> None:
-        """One more, which sudo lets run."""
+        """Adds a command to bin and allows it in sudoers."""
         program = self.folder / "bin" / command
         program.write_text(f'#!/bin/sh\necho "{command} $*" >>"$FAKE/log"\n{script}\n')
         program.chmod(0o755)
@@ -141,14 +143,15 @@ class FakeHost:
             sudoers.write(f"{command}\n")
 
     def write(self, place: str, text: str) -> Path:
-        """A file of its sysfs."""
+        """Writes a file below sysfs."""
         path = self.folder / "sys" / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
         return path
 
     def network(self, *, mtu: int, beyond: int) -> Path:
-        """One interface, and the largest frame that reaches the other end; gives the interface's MTU."""
+        """Adds one interface. `beyond` is the largest frame that reaches the peer. Returns the path of the interface's
+        MTU file."""
         set_mtu = "echo $6 >$SYSFS/class/net/$4/mtu"
         self.add("ip", f'case "$1" in -o) echo "$4 dev eth9 src 10.0.0.1" ;; link) {set_mtu} ;; esac')
         look = 'while [ $# -gt 1 ]; do [ "$1" = -s ] && size=$2; shift; done'
@@ -156,7 +159,7 @@ class FakeHost:
         return self.write("class/net/eth9/mtu", str(mtu))
 
     def multipath(self, disk: str) -> Path:
-        """dm-multipath above a disk, of two paths; gives the table."""
+        """Puts dm-multipath with two paths above a disk. Returns the file that holds its table."""
         self.write(f"block/{disk}/holders/dm-3/dm/uuid", "mpath-3600")
         self.write("block/dm-3/dm/name", "mpatha")
         for path in ("sdq", "sdr"):
@@ -172,7 +175,8 @@ esac"""
         return table
 
     def fibre_channel(self, wwpn: str, lun: int | None) -> None:
-        """A port that sees one of a target, which shows a LUN; None: only after a rescan, LUN 7."""
+        """Adds an FC host port that sees one target port, which exposes `lun`. With None, LUN 7 appears after a
+        rescan."""
         self.write("class/fc_host/host5/speed", "32 Gbit")
         self.write("class/fc_remote_ports/rport-5:0-0/port_name", f"0x{wwpn}")
         self.write("class/fc_remote_ports/rport-5:0-0/port_state", "Online")
@@ -180,7 +184,7 @@ esac"""
         self.write("class/scsi_host/host5/scan", "")
         target = "class/fc_transport/target5:0:0/device"
         disk = f"$SYSFS/{target}/5:0:0:7/block/sdq"
-        # The kernel answers to what is written; here `tee` does.
+        # A real kernel reacts to writes in sysfs; here `tee` does that.
         answers = f"""cat >"$1"
 case "$1" in
 */scan) mkdir -p {disk} $SYSFS/block/sdq/device; echo naa.600a0980 >$SYSFS/block/sdq/device/wwid ;;
@@ -192,14 +196,15 @@ esac"""
             self.write("block/sdq/device/wwid", "naa.600a0980")
 
     def keeps_records(self, folder: str, *, tells: bool) -> None:
-        """Where open-iscsi has its records, one of DATABASES; and whether its program names it, as a real one does."""
+        """Sets the folder of open-iscsi's records, one of DATABASES. `tells`: iscsiadm contains this path, as the real
+        one does."""
         program = self.folder / "bin" / "iscsiadm"
         named = str(self.folder / folder) if tells else f"$FAKE/{folder}"
         program.write_text(program.read_text().replace("$FAKE/records", named))
         self._records = " ".join(str(self.folder / each) for each in DATABASES)
 
     def nvme_names(self, nqn: str, identity: str) -> None:
-        """How the host calls itself."""
+        """Sets the host's NQN and host identifier."""
         (self.folder / "etc-nvme").mkdir()
         (self.folder / "etc-nvme" / "hostnqn").write_text(f"{nqn}\n")
         (self.folder / "etc-nvme" / "hostid").write_text(identity)

@@ -1,6 +1,6 @@
-"""Hosts for tests that are machines of their own: the two guests of the vm lab, each with an sshd.
+"""Hosts for tests that are virtual machines: the two guests of the vm lab, each with an sshd.
 
-Their programs are those of Debian's packages: OpenSSH, nvme-cli, open-iscsi, mount, and where there are several links,
+Their programs come from Debian packages: OpenSSH, nvme-cli, open-iscsi and mount. With several links they also have
 multipathd and udev.
 """
 
@@ -54,7 +54,8 @@ _RULES = (
     ("multipath-tools", "56-dm-mpath.rules"),
     ("multipath-tools", "60-multipath.rules"),
 )
-# The image's kernel has two selectors, and no handler of ALUA, which multipathd takes for such a target by itself.
+# The image's kernel has only two path selectors, and no ALUA handler, which multipathd would choose for this target by
+# default.
 _MULTIPATH_CONF = """defaults {
     find_multipaths no
     path_selector "queue-length 0"
@@ -102,12 +103,15 @@ _ATTACHED = (
     "grep /.cache/iotax/ /proc/mounts; for each in /proc/[0-9]*/exe; do readlink $each; done | grep engine-; :"
 )
 NOTHING_LEFT_S = 120.0
-"""A lease of 15 s, and a path that an emulated machine takes down."""
+"""Covers a lease of 15 s and the time in which an emulated machine takes a path down."""
 
 
 class GuestHosts:
-    """`storage` and `initiator`, their network 10.0.0.0/24, the volume served by the storage guest's kernel over every
-    protocol. `home` is ours, with the keys. Over each of several links, 10.0.N.0/24, it is served as well."""
+    """The guests `storage` and `initiator` on the network 10.0.0.0/24.
+
+    The storage guest's kernel serves the volume over every protocol. With several links it serves the volume over each
+    of them, 10.0.N.0/24. `home` is the controller's home folder with its SSH keys.
+    """
 
     def __init__(
         self,
@@ -119,8 +123,8 @@ class GuestHosts:
         database: bool = False,
         volume_bytes: int = VOLUME_BYTES,
     ) -> None:
-        """`files` are put under /test of both, beside the modules that tests of the vm lab's kernels have. `database`:
-        both have PostgreSQL."""
+        """`files` go below /test of both guests, with the kernel modules that tests of the vm lab's kernels use. With
+        `database`, both guests have PostgreSQL."""
         self.home = folder / "home"
         (self.home / ".ssh").mkdir(parents=True, mode=0o700)
         for key in (self.home / ".ssh/id_ed25519", folder / "host_key"):
@@ -137,7 +141,7 @@ class GuestHosts:
             self.guests["storage"].run(f"volume_up {volume_bytes}")
             for protocol in ("nvme-tcp", "iscsi", "nfs4.1"):
                 self.guests["storage"].run(f"PATHS={links} step {protocol} target_up")
-            # Debian's unit of iscsid loads its transport, too; the other modules are the lab's to load.
+            # Debian's unit of iscsid loads its transport module as well. The lab has to load the other modules.
             self.guests["initiator"].run(
                 f"PATHS={links} net_up 2; load iscsi_tcp; . /lab/iscsi_common.sh; iscsid_with </dev/null"
             )
@@ -151,12 +155,12 @@ class GuestHosts:
         self.guests.close()
 
     def host(self, role: Role) -> str:
-        """As a study names it."""
+        """The host entry of a study file."""
         address = {"storage": "10.0.0.1", "initiator": "10.0.0.2"}[role]
         return f"{{name: {role}, address: 127.0.0.1, port: {self.ports[role]}, user: root, data_address: {address}}}"
 
     def attached(self) -> list[str]:
-        """What a study has left on the initiator, or holds there: paths, mounts, entries of the journal, engines."""
+        """What a study left or still holds on the initiator: paths, mounts, journal entries and engines."""
         return [line for line in self.guests["initiator"].run(_ATTACHED) if line]
 
     def until(self, condition: Callable[[list[str]], object], what: str) -> None:
@@ -165,7 +169,8 @@ class GuestHosts:
             assert time.monotonic() < until_s, f"waited too long for {what}: {found}"
 
     def _reachable(self, role: Role) -> int:
-        """The port of this machine that leads to the guest's sshd."""
+        """Adds a network device to the guest, and returns the port of this machine that forwards to the guest's
+        sshd."""
         guest, mac, address = self.guests[role], f"52:54:00:00:02:{len(role):02x}", "10.0.9.15"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -181,7 +186,7 @@ class GuestHosts:
 
 
 def _with_ssh(image: Image, folder: Path, files: Mapping[str, bytes], *, multipath: bool) -> Image:
-    """The image with a second archive behind it: the kernel unpacks both."""
+    """Appends a second archive to the image; the kernel unpacks both."""
     store, asked = Store(cache_root() / "packages"), (*_PROGRAMS, *(_MULTIPATH if multipath else ()))
     packages = store.fetch([*(name for name, _ in asked), "dmsetup"])
     programs = [(packages[name], packages[name].root / path) for name, path in asked]
@@ -192,7 +197,7 @@ def _with_ssh(image: Image, folder: Path, files: Mapping[str, bytes], *, multipa
         for package, path in programs:
             place = str(path.relative_to(package.root)).removeprefix("usr/")
             archive.file(f"usr/{place}", path.read_bytes(), 0o755)
-        # busybox's own shell takes busybox's own programs, whatever else stands in PATH.
+        # busybox's shell prefers busybox's own commands, whatever PATH says; so this uses dash.
         archive.file("opt/host/sh", (packages["dash"].root / "bin/dash").read_bytes(), 0o755)
         for target, (_, path) in package_closure(store, programs).items():
             archive.file(target, path.read_bytes(), 0o755)
@@ -214,7 +219,7 @@ def _with_ssh(image: Image, folder: Path, files: Mapping[str, bytes], *, multipa
 
 
 def _multipath(archive: CpioWriter, packages: Mapping[str, Package]) -> None:
-    """udev and multipathd, and a unit with a serial number, by which its paths are known as those of one."""
+    """Adds udev and multipathd, and a serial number for the LUN, by which multipathd groups its paths."""
     archive.file("usr/lib/systemd/systemd-udevd", (packages["udev"].root / "bin/udevadm").read_bytes(), 0o755)
     for package, name in _RULES:
         rules = packages[package].root / "lib/udev/rules.d" / name

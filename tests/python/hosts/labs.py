@@ -1,4 +1,4 @@
-"""Labs over a network of namespaces. Takes AsyncSSH: imported where that is known to be there."""
+"""Labs on hosts in network namespaces. Needs AsyncSSH: import this module only where AsyncSSH is installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .namespaces import Network
 
 @contextlib.contextmanager
 def opened_labs(network: Network, engine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., HostsLab]]:
-    """Opens a lab of these hosts for each study, with the endpoints that it may destroy; all are closed in the end."""
+    """Opens a lab on these hosts for each study, with the endpoints it may destroy. Closes all labs at the end."""
     monkeypatch.setenv("HOME", str(network.folder / "home"))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     labs: list[HostsLab] = []

@@ -1,4 +1,4 @@
-"""Stub hosts by the number, and a study of them."""
+"""Many stub hosts, and a study that uses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _PROGRAM = Path(__file__).with_name("stub_hosts.py")
 
 
 def stub_hosts(folder: Path, count: int, late: int, set_ns: int) -> tuple[subprocess.Popen[str], list[int]]:
-    """The program, until its input ends, and the port of each host; `folder` has the hosts' keys then."""
+    """Starts the stub program and returns it with the port of each host. It runs until its input ends. `folder` then
+    has the host keys."""
     command = [sys.executable, str(_PROGRAM), str(folder), str(count), str(late), str(set_ns)]
     stubs = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert stubs.stdout is not None

@@ -1,4 +1,4 @@
-"""Hosts for tests: network namespaces on a bridge of their own, an sshd in each, and a home with keys for them."""
+"""Hosts for tests: network namespaces on their own bridge, an sshd in each, and a home folder with SSH keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin") or ""
 
 
 def need() -> None:
-    """Skips the test, or fails it where CI=true, where such hosts cannot be made."""
+    """Skips the test where such hosts cannot be created; with CI=true it fails instead."""
     missing = ""
     if os.geteuid() != 0:
         missing = "namespaces need root"
@@ -37,7 +37,7 @@ def need() -> None:
 
 
 class Network:
-    """`count` hosts, `h1` and up, that reach each other and us; the test's own HOME for SSH."""
+    """`count` hosts, `h1` and up, that reach each other and the controller. SSH uses the test's own HOME."""
 
     def __init__(
         self,
@@ -47,12 +47,13 @@ class Network:
         roots: Mapping[str, Path] | None = None,
         behind: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is of logins, by host; with a HOME of their own. `roots` are the systems that logins of some
-        hosts see instead of ours. A host that is `behind` another one is in a network with that one alone."""
+        """`environment` sets variables of logins, per host; a HOME there gives the host its own home. `roots` are file
+        systems that logins of some hosts see instead of the machine's. A host in `behind` shares a network only with
+        the host named there."""
         self._environment, self._roots, self._behind = environment or {}, roots or {}, behind or {}
         self.folder, self.names = folder, [f"h{number}" for number in range(1, count + 1)]
         self._tag = f"{os.getpid() % 10000}"
-        # Of its own, as several processes test at the same time.
+        # Each test process has its own subnet, because several run at the same time.
         self._subnet = f"10.{200 + os.getpid() // 250 % 50}.{os.getpid() % 250 + 1}"
         self._bridge = f"ix{self._tag}"
         self._sshd: dict[str, subprocess.Popen[bytes]] = {}
@@ -64,7 +65,7 @@ class Network:
 
     @property
     def here(self) -> str:
-        """Our own address there."""
+        """The controller's address on this network."""
         return f"{self._subnet}.1"
 
     @property
@@ -78,11 +79,11 @@ class Network:
         return f"{self._subnet}.{self.names.index(name) + 11}"
 
     def address_towards(self, name: str) -> str:
-        """Of the host that this one is behind."""
+        """The address at which this host reaches the host it is behind."""
         return f"192.168.{self.names.index(name) + 11}.1"
 
     def home(self, name: str) -> Path:
-        """Of logins."""
+        """The home folder of the host's logins."""
         if (root := self._roots.get(name)) is not None:
             return root / "home"
         return Path(self._environment.get(name, {}).get("HOME", self.folder / f"home-{name}"))
@@ -91,19 +92,19 @@ class Network:
         return f"iotax-{self._tag}-{name}"
 
     def run(self, name: str, *words: str) -> str:
-        """In a host's namespace."""
+        """Runs a command in the host's network namespace."""
         done = subprocess.run(
             ["ip", "netns", "exec", self.namespace(name), *words], capture_output=True, text=True, check=True
         )
         return done.stdout
 
     def beside(self, name: str, *words: str) -> str:
-        """As `run`, and where its logins see the mounts."""
+        """Like `run`, but in the mount namespace of the host's logins."""
         inside = ["nsenter", "-t", str(self._sshd[name].pid), "-m", "-n", *words]
         return subprocess.run(inside, capture_output=True, text=True, check=True).stdout
 
     def processes(self, name: str, of: str) -> list[int]:
-        """Of a host, whose command line has `of`."""
+        """Process ids of the host whose command line contains `of`."""
         found = subprocess.run(
             ["ip", "netns", "pids", self.namespace(name)], capture_output=True, text=True, check=True
         ).stdout.split()
@@ -115,7 +116,7 @@ class Network:
         return here
 
     def kill(self, name: str, of: str, sent: signal.Signals = signal.SIGKILL) -> int:
-        """How many there were."""
+        """Signals those processes, and returns how many there were."""
         pids = self.processes(name, of)
         for pid in pids:
             os.kill(pid, sent)
@@ -190,7 +191,7 @@ class Network:
             f"HostKey {self.folder}/host_key\nAuthorizedKeysFile {ssh}/authorized_keys\nStrictModes no\nUsePAM no\n"
             f"PidFile none\nPasswordAuthentication no\nSubsystem sftp internal-sftp -d {host_home}\n"
             f"ListenAddress {self.address(name)}\nPermitRootLogin yes\n"
-            # Each host has a home of its own, though all are the same user.
+            # Each host has its own home folder, although all logins are the same user.
             f'SetEnv {variables}\nForceCommand cd {host_home} && if [ -n "$SSH_ORIGINAL_COMMAND" ]; then '
             'case "$SSH_ORIGINAL_COMMAND" in *sftp-server*|internal-sftp*) exec /usr/lib/openssh/sftp-server;; '
             f'*) {shell} "$SSH_ORIGINAL_COMMAND";; esac; fi\n'

@@ -1,4 +1,4 @@
-"""Slurm on this machine for tests: one controller, and a node for each name, each job with a home of its node's own."""
+"""Slurm on this machine for tests: one controller and one node per name. Jobs use the home folder of their node."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sc
 
 
 def need() -> None:
-    """Skips where Slurm cannot run."""
+    """Skips the test where Slurm cannot run."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     missing = [each for each in _PROGRAMS if shutil.which(each, path=path) is None]
     if os.geteuid():
@@ -51,7 +51,7 @@ def need() -> None:
 
 
 class SlurmCluster:
-    """Its commands find it by SLURM_CONF."""
+    """A Slurm cluster; its commands find it through SLURM_CONF."""
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         self.folder, self.names = folder, names
@@ -96,14 +96,14 @@ class SlurmCluster:
         return done.stdout
 
     def jobs(self) -> list[str]:
-        """That are not over."""
+        """Names of the jobs that have not ended."""
         return self.ask("squeue", "--noheader", "--format=%j").split()
 
     def idle(self) -> set[str]:
         return set(self.ask("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N").split())
 
     def left(self, name: str) -> list[int]:
-        """Processes of jobs on a node: workers and engines."""
+        """Process ids of jobs on a node: workers and engines."""
         wanted = f"HOME={self.home(name)}".encode()
         found = []
         for each in Path("/proc").iterdir():
@@ -115,7 +115,7 @@ class SlurmCluster:
         return found
 
     def engines(self, name: str) -> list[int]:
-        """Of them, those of the engine."""
+        """Process ids of engines among them."""
         found = []
         for each in self.left(name):
             with contextlib.suppress(OSError):

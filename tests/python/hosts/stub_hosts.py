@@ -1,8 +1,8 @@
-"""Hundreds of hosts in one process: SSH servers that speak as the engine does, and do no I/O.
+"""Hundreds of hosts in one process: SSH servers that answer as the engine does, but do no I/O.
 
-Run as a program: `python stub_hosts.py FOLDER COUNT LATE SET_NS`. It writes COUNT ports, one a line, and lives until
-its input ends; then `told` in FOLDER has the time at which each host heard of its start. The first LATE hosts say it
-was over; the clock of the last one is set forward by SET_NS once it has been compared.
+Run as a program: `python stub_hosts.py FOLDER COUNT LATE SET_NS`. It writes COUNT ports, one per line, and runs until
+its input ends. Then `told` in FOLDER has the time at which each host received its start command. The first LATE hosts
+answer that the start time has passed. The last host's clock is set forward by SET_NS after it was compared.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 import asyncssh
 
 _ANSWER_S = 0.2
-"""Real hosts answer beside each other; here one process does for all, after the last one was told."""
+"""Currently unused. Real hosts answer in parallel; here one process answers for all, after the last start command."""
 
 
 class Stub:
-    """One host: when it was told to start, and what it answers."""
+    """One host: records when it received its start command, and answers."""
 
     def __init__(self, told: list[int], digest: str, *, late: bool, set_ns: int) -> None:
         self._told, self._digest, self._late, self._set_ns = told, digest, late, set_ns
 
     async def serve(self, process: asyncssh.SSHServerProcess[str]) -> None:
-        # One that was ended in its window is not there any more when that is over; its connection is.
+        # The test may end an engine in its window. It is gone when the window ends, but its connection remains.
         with contextlib.suppress(OSError):
             await self._serve(process)
 
@@ -72,7 +72,7 @@ class Stub:
         process.stdout.write(json.dumps(event) + "\n")
 
     def _shell(self, command: str) -> str:
-        """Of the few commands that come before an engine."""
+        """Answers the few shell commands that come before an engine starts."""
         if "sha256sum" in command:
             return f"{self._digest} engine\n"
         return "iotax-engine stub\n" if "--version" in command else ""
@@ -99,7 +99,7 @@ def result(endpoint: str, window: dict, machine: dict) -> dict[str, object]:
 class Server(asyncssh.SSHServer):
     def begin_auth(self, username: str) -> bool:
         del username
-        return False  # whoever comes is let in: it listens on loopback for one test
+        return False  # accept every login: it listens on loopback for one test
 
 
 async def main(folder: Path, count: int, late: int, set_ns: int) -> None:

@@ -1,9 +1,8 @@
-"""A site that is not there: SSH servers that answer as hosts whose kernels bring up whatever path they are asked for.
+"""A simulated site: SSH servers that answer as hosts whose kernels bring up every path that is requested.
 
-Run as a program: `python -m hosts.stub_site FOLDER`, where the tests are. FOLDER/site.json has `count`, and by the
-number of a host what it `lacks` (commands) and what its volumes `hold`, where that is not zeros. It writes the ports,
-one a line, and lives until its input ends. Nothing here writes to a volume: what else than a check is asked for is
-refused.
+Run as a program: `python -m hosts.stub_site FOLDER`, in the folder of the tests. FOLDER/site.json has `count` and, by
+host number, `lacks` (missing commands) and `holds` (contents of its volumes, if not zeros). It writes the ports, one
+per line, and runs until its input ends. Nothing here writes to a volume; every task but a check is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SIZE_BYTES = 1 << 40
 
 
 class SiteHost:
-    """One host, by its number from 1."""
+    """One host; numbers start at 1."""
 
     def __init__(self, number: int, digest: str, lacks: list[str], holds: str) -> None:
         self._number, self._digest, self._lacks, self._holds = number, digest, lacks, holds
@@ -84,7 +83,7 @@ class SiteHost:
         return 1, f"nobody expected: {command}\n"
 
     def _path(self, words: list[str]) -> str:
-        """What a kernel says of a path that came up as it was asked for."""
+        """What a kernel reports of a path that came up as requested."""
         command, *asked = words
         if command != "up":
             return ""

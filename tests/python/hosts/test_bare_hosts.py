@@ -1,4 +1,4 @@
-"""Hosts whose system has no C library for programs: the static engine is all that they are given."""
+"""Hosts without a C library: they can run only the static engine that is copied to them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ baseline: {{protocol: nfs3}}
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Network]:
-    """Two hosts; the system of each is busybox, and nothing beside it."""
+    """Two hosts whose file system contains busybox and nothing else."""
     need()
     busybox = shutil.which("busybox")
     if busybox is None or needs_of(Path(busybox)).loader:

@@ -1,4 +1,4 @@
-"""How the clocks of many hosts are compared: few at a time, and the nearest first."""
+"""How the clocks of many hosts are compared: few hosts at a time, the nearest first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MS = 1_000_000
 
 
 class Wire(Ours):
-    """The time here, and how many probes are on their way."""
+    """The controller's clock, and how many probes are in flight."""
 
     def __init__(self) -> None:
         self.ns = self.under_way = self.most = 0
@@ -30,7 +30,7 @@ class Wire(Ours):
 
 
 class Asked(Task):
-    """A host some way off; `heard` tells whose probe came back."""
+    """A host with a network delay of `way_ns`. `heard` lists whose probes came back, in order."""
 
     def __init__(self, wire: Wire, heard: list[str], name: str = "h1", way_ns: int = MS) -> None:
         self._wire, self._heard, self._name, self._way_ns = wire, heard, name, way_ns
@@ -74,7 +74,7 @@ def test_few_hosts_are_asked_at_the_same_time_and_each_as_often() -> None:
     found = compared([Asked(wire, heard, f"h{number}", way_ns=1000) for number in range(200)], wire)
     assert wire.most == NEAR_AT_A_TIME
     assert {heard.count(f"h{number}") for number in range(200)} == {PROBES_MAX}
-    # Nobody waits for more than those whose turn it is.
+    # A probe waits only for the other probes in flight.
     assert max(each.round_trip_ns for each in found) <= NEAR_AT_A_TIME * 1000
 
 
@@ -90,13 +90,14 @@ def test_a_host_far_away_keeps_no_other_waiting() -> None:
     wire, heard = Wire(), list[str]()
     tasks = [Asked(wire, heard, f"far{number}", way_ns=50 * MS) for number in range(16)]
     compared([*tasks, Asked(wire, heard, "last")], wire)
-    # It has its turn while the first ones are still asked.
+    # The last host is probed before the first ones are done.
     assert heard[: heard.index("last")].count("far0") < PROBES_MAX
     assert wire.most > NEAR_AT_A_TIME
 
 
 def test_of_hosts_that_are_slow_to_answer_no_more_are_asked_than_can_be_heard() -> None:
-    """A controller that is busy takes every host for a far one, and would make them so."""
+    """A busy controller measures long round trips, so every host looks distant. Probing all of them at once would delay
+    them more."""
     wire, heard = Wire(), list[str]()
     compared([Asked(wire, heard, f"h{number}", way_ns=20 * MS) for number in range(200)], wire)
     assert FAR_AT_A_TIME < wire.most <= NEAR_AT_A_TIME + FAR_AT_A_TIME

@@ -1,4 +1,4 @@
-"""Commands on a host, and what may become of them."""
+"""Commands on a host, and how they can end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iotax.study.hosts import Host
 
 
 class Ended:
-    """A process that was over before its input could be written."""
+    """A process that ended before its input was written."""
 
     exit_status = 0
 

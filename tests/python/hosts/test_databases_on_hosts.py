@@ -1,4 +1,4 @@
-"""PostgreSQL on hosts: by the script that runs there, on a host made of files; and whole studies on real kernels."""
+"""PostgreSQL on hosts: the script that runs there, on a fake host; and whole studies on real kernels."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ responses: [transactions, latency, cpu_per_transaction, disk_iops]
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestHosts]:
     folder = tmp_path_factory.mktemp("guests")
     made = GuestHosts(require("ssh-keygen"), folder, database=True, volume_bytes=VOLUME_BYTES)
-    # Beside the volume's file there is a folder with a database.
+    # The folder with the volume's file also holds a database.
     made.guests["storage"].run("mount -o remount,size=400m /volume")
-    # busybox has a mke2fs of its own.
+    # busybox has its own mke2fs.
     made.guests["initiator"].run(
         "load ext4; mount -t cgroup2 cgroup /sys/fs/cgroup || die 'no control groups'; chmod 1777 /dev/shm /tmp; "
         "ln -s /usr/sbin/mke2fs /opt/host/mke2fs"
@@ -118,7 +118,7 @@ echo "pgbench $*" >>"$FAKE/log"
 while :; do echo "0 1 2000 0 $(date '+%s %6N' | sed 's/ 0*\\(.\\)/ \\1/')" >>pgbench_log.$$; sleep 0.02; done""",
 }
 
-# A shell lets nobody end what it runs beside itself by SIGINT; PostgreSQL takes it all the same.
+# A shell starts background processes with SIGINT ignored. PostgreSQL installs its own handler.
 POSTGRES = f"""#!{sys.executable}
 import os, signal, sys, time
 from pathlib import Path
@@ -143,7 +143,7 @@ def host(tmp_path: Path) -> Iterator[DatabaseHost]:
 
 
 class DatabaseHost(FakeHost):
-    """With PostgreSQL made of shell, and an NFS path that is up."""
+    """A fake host with PostgreSQL as shell scripts, and an NFS path that is up."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -157,7 +157,7 @@ class DatabaseHost(FakeHost):
             program.chmod(0o755)
         for name in ("mkdir", "rm", "chown"):
             self.add(name, f'exec /usr/bin/{name} "$@"')
-        # What a control group holds goes with it.
+        # Removing a control group removes the files in it.
         self.add("rmdir", 'exec /usr/bin/rm -r "$@"')
         self.cgroups = folder / "cgroups"
         self.cgroups.mkdir()
@@ -179,7 +179,7 @@ class DatabaseHost(FakeHost):
     @property
     def environment(self) -> dict[str, str]:
         more = {"PG": str(self.folder / "pg"), "CGROUPS": str(self.cgroups)}
-        # Nothing here waits for what does not come.
+        # No test waits for something that never comes, so a long limit costs nothing.
         return {**super().environment, **more, "WAIT_S": "60"}
 
     def up(self) -> None:
@@ -204,7 +204,7 @@ class DatabaseHost(FakeHost):
         return {name: (self.folder / "proc/sys/vm" / name).read_text().strip() for name in self.vm}
 
     def left(self) -> list[Path]:
-        """Of a database that is up."""
+        """What remains of a database that is up."""
         return [
             *self.home.glob(".cache/iotax/using-*"),
             *self.home.glob(".cache/iotax/run-*"),
@@ -241,7 +241,7 @@ def test_a_database_tells_what_happened_in_the_window_and_leaves_the_host_as_it_
     assert all(begin_us <= each < end_us + 2000 for each in ended_us)
     assert any("-c 3 -M prepared -j 1" in line for line in host.log)
     assert host.left() == []
-    # The ratio that was in force is so again; writing it makes the bytes 0.
+    # dirty_ratio was in force before, so it is restored; writing it sets the byte limits to 0.
     assert host.kernel()["dirty_ratio"] == "20"
     assert host.kernel()["dirty_background_bytes"] == "4096"
 
@@ -265,7 +265,7 @@ def test_a_folder_that_iotax_did_not_make_is_left_alone(host: DatabaseHost) -> N
     host.up()
     host.add("dd", 'exec /usr/bin/dd "$@"')
     assert host.does("database_holds", host.device) == []
-    # Over iSCSI the same file has held a database.
+    # The same volume held a database when it was reached over iSCSI.
     Path(host.device).write_bytes(bytes(1144) + b"iotax-pgbench\0\0\0" + bytes(100))
     assert host.does("database_holds", host.device) == ["OURS"]
     theirs = Path(f"{host.device}.database") / "precious"
@@ -303,7 +303,7 @@ def test_a_file_of_the_host_takes_no_database(host: DatabaseHost) -> None:
 
 
 def test_what_was_read_and_written_is_that_of_the_window() -> None:
-    # The host was booted at 1000 s. The window is from its second 10.5 to 12.
+    # The host booted at 1000 s. The window is from 10.5 s to 12 s after that.
     samples = [(10, 0, 0, 0, 0), (11, 10, 4096, 20, 8192), (12, 20, 8192, 60, 16384), (13, 90, 90, 90, 99999)]
     said = ["CLOCK 10.00 1010.01 10.02", *(f"USE {' '.join(map(str, each))}" for each in samples), "USE 13.2 4"]
     assert used_in(said, 1_010_500_000, 1_012_000_000) == [15, 6144, 50, 12288]

@@ -1,4 +1,4 @@
-"""What tells one device of a host from another that may have its name tomorrow: by a sysfs made of files."""
+"""What distinguishes a host's device from another one that may have its name tomorrow; tested with a fake sysfs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _devices_can_be_made() -> None:
 
 
 def node(host: FakeHost, name: str) -> Path:
-    """A block device's, which nobody opens."""
+    """A block device node; nothing opens it."""
     path = host.folder / "dev" / name
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -34,7 +34,7 @@ def node(host: FakeHost, name: str) -> Path:
 
 
 def disk(host: FakeHost, name: str, where: str, **says: str) -> None:
-    """A disk of that name at a place of the bus, with what it says of itself and one partition."""
+    """A disk with this name at a place on the bus, with its attributes and one partition."""
     place = host.folder / "sys/devices" / where / name
     (place / "device").mkdir(parents=True)
     part = place / f"{name}1"
@@ -80,6 +80,6 @@ def test_a_disk_without_a_name_of_its_own_is_known_by_when_it_came(host: FakeHos
     assert identity(host, "vda1") == "8:0 sequence 7 partition 1 from 2048"
     disk(host, "vdb", "bus2", serial="scratch-1", diskseq="8")
     assert identity(host, "vdb") == "serial scratch-1"
-    # A kernel before 5.15 has no such number.
+    # Kernels before 5.15 have no disk sequence number.
     disk(host, "vdc", "bus3")
     assert identity(host, "vdc") == "8:0"

@@ -1,4 +1,4 @@
-"""A line of an engine means the same wherever it comes from. A line that is not an event ends a measurement."""
+"""Engine output is parsed the same way for every connection. A line that is not an event ends a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each example of a published study by `iotax check`, word for word, on hosts that are not there."""
+"""`iotax check` on the example of each published study, unchanged, on simulated hosts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TESTS = Path(__file__).parents[1]
 FOLDER = Path(__file__).parents[3] / "examples" / "hosts"
 INVENTORIES = ("site.yaml", "site-esxi.yaml")
 EXAMPLES = sorted(each.stem for each in FOLDER.glob("*.yaml") if each.name not in INVENTORIES)
-"""One of each published study."""
+"""One example for each published study."""
 PARTS = ("initiators", "hypervisors")
 ESXI = [name for name in EXAMPLES if name != "tr-3808"]
 
 
 def hosts_of(example: str) -> list[dict]:
-    """Initiators and hypervisors, as the study or its inventory names them."""
+    """Initiators and hypervisors that the study or its inventory lists."""
     lab = yaml.safe_load((FOLDER / f"{example}.yaml").read_text())["lab"]["hosts"]
     inventory = yaml.safe_load((FOLDER / lab["inventory"]).read_text())
     return [host | {"part": part} for part in PARTS for host in lab.get(part, inventory.get(part, []))]
@@ -44,7 +44,7 @@ def names_of(example: str, part: str) -> list[str]:
 
 
 def ports_into(document: dict, ports: dict[str, int]) -> dict:
-    """The same, whose hosts are all on this machine."""
+    """The same document with all hosts on this machine."""
     lab = document["lab"]["hosts"] if "lab" in document else document
     for part in PARTS:
         for host in lab.get(part, []):
@@ -57,7 +57,7 @@ Check = Callable[..., Result]
 
 @pytest.fixture
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
-    """The examples with their inventory, whose addresses alone are other ones."""
+    """Checks the examples and their inventory; only the addresses are changed."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     (tmp_path / ".ssh").mkdir(mode=0o700)
@@ -109,7 +109,7 @@ def test_an_example_passes_on_hosts_that_have_what_it_names(check: Check, exampl
     volumes: dict[str, list[str]] = {}
     for label, level in study["factors"]["protocol"].items():
         volumes.setdefault(level if isinstance(level, str) else level["protocol"], []).append(label)
-    # A volume that several labels reach in different ways is looked at by one.
+    # Only one of the labels that reach a volume in different ways checks the volume.
     for uri, labels in volumes.items():
         assert any(f"{label} on {last} (" in done.output for label in labels), uri
 

@@ -1,4 +1,4 @@
-"""fio on hosts: real fio over real SSH on mounts made of files, its script, and what its logs say of a window."""
+"""fio on hosts: real fio over real SSH on fake mounts, its script, and how its logs are cut to a window."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def need_fio() -> None:
 
 @pytest.fixture
 def written(network: Network) -> str:
-    """The study, of hosts that have a volume each."""
+    """The study, with one volume on each host."""
     need_fio()
     for number, name in enumerate(NAMES, start=1):
         with (network.folder / f"fake-{name}/export/data{number}").open("wb") as file:
@@ -67,7 +67,7 @@ def written(network: Network) -> str:
 
 
 def left(network: Network) -> list[object]:
-    """Of fio and of what iotax keeps of it."""
+    """What is left of fio and of iotax's files about it."""
     running = [pid for name in NAMES for pid in network.processes(name, "trigger-file")]
     return running + [each for name in NAMES for each in network.home(name).glob(".cache/iotax/*ing-*")]
 
@@ -96,7 +96,7 @@ class Run:
         )
 
 
-# It has to begin and to end within a window of 2 s, on both hosts.
+# Must start and end within a window of 2 s, on both hosts.
 @pytest.mark.machine
 @pytest.mark.slow
 def test_fio_loads_every_host_in_the_window_that_engines_observe(
@@ -111,7 +111,7 @@ def test_fio_loads_every_host_in_the_window_that_engines_observe(
         assert (each.generator, each.engine_version[:4]) == ("fio", "fio-")
         assert [client.host for client in each.clients] == list(NAMES)
         assert each.open is not None
-        # fio keeps to a rate of reads and of writes for each worker; a busy machine may hold less, never more.
+        # fio limits the rate of reads and of writes for each worker. A busy machine may do less, never more.
         assert 0 < each.ios <= 2 * 1.2 * each.open.rate_iops * each.window.duration_ns / 1e9
         assert each.read.ios > each.write.ios > 0
         assert each.read.bytes == 4096 * each.read.ios
@@ -167,7 +167,8 @@ rate_iops=200
 
 
 def switches_of_fio(host: FakeHost) -> int:
-    """How often threads of the host's fio gave up a processor: a load of a given rate does so before each I/O."""
+    """Voluntary context switches of the threads of the host's fio. With a given rate a thread yields the CPU before
+    each I/O."""
     found = subprocess.run(["pgrep", "-f", f"trigger-file={host.home}"], capture_output=True, text=True, check=False)
     switches = 0
     for process in found.stdout.split():
@@ -186,7 +187,7 @@ def test_what_fio_logs_stands_in_the_hosts_own_time_and_nothing_is_left(host: Fa
     wait_for(lambda: switches_of_fio(host) > 400, "fio's thread to have waited for many I/Os", 60)
     begin_ms = time.time_ns() // 1_000_000
     end_ms = begin_ms + 1000
-    # fio is ended no sooner than it has told of the whole window.
+    # fio runs until its log covers the whole window.
     said = does(host, "load_end", begin_ms, end_ms)
     ended_ms = [int(line.split()[2]) for line in said if line.startswith("ROW ")]
     assert min(ended_ms) <= begin_ms < end_ms <= max(ended_ms) <= end_ms + 1000
@@ -250,7 +251,7 @@ def test_of_a_row_that_lies_in_the_window_in_part_that_part_counts() -> None:
 
 def test_the_window_is_cut_out_of_what_fio_logged() -> None:
     lines = [
-        "1 1000 0 4096 64:100",  # what came before it, nobody knows
+        "1 1000 0 4096 64:100",  # the first row: the start of its interval is unknown
         *("1 1100 0 4096 64:10 128:1", "1 1200 0 4096 64:20", "1 1300 0 4096 64:30"),
         *("1 1000 1 4096 64:100", "1 1150 1 4096 64:6", "1 1300 1 4096"),
     ]

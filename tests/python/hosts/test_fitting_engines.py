@@ -1,4 +1,4 @@
-"""Whether a host can run the engine, known before anything is copied there."""
+"""Whether a host can run the engine is determined before anything is copied to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GLIBC = Needs("x86_64", LOADER, (2, 34))
 
 
 def program(path: Path, machine: int, loader: str = "", calls: str = "") -> Path:
-    """A file of ELF that says so of itself (System V gABI 4.1)."""
+    """An ELF file with this machine type and loader (System V gABI 4.1)."""
     headers = 1 if loader else 0
     content = struct.pack("<4s5B7x", b"\x7fELF", 2, 1, 1, 0, 0)
     content += struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, 0, 64, 0, 0, 64, 56, headers, 64, 0, 0)
@@ -36,11 +36,11 @@ def test_a_program_says_what_it_asks_for(tmp_path: Path, real_engine: Path) -> N
     calls = "read\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0"
     assert needs_of(program(tmp_path / "a", 62, LOADER, calls)) == GLIBC
     assert needs_of(program(tmp_path / "b", 183)) == Needs("aarch64")
-    # A static program may have these words in it, and asks for nothing.
+    # A static program may contain these words, but needs no loader.
     assert needs_of(program(tmp_path / "c", 62, calls=calls)) == Needs("x86_64")
     (tmp_path / "script").write_text("#!/bin/sh\n")
     assert needs_of(tmp_path / "script") == Needs("")
-    # The engine runs here, where it was built.
+    # The engine was built here and so it runs here.
     needs = needs_of(real_engine)
     said = subprocess.run(["sh", "-c", needs.question], capture_output=True, text=True, check=True).stdout
     assert needs.machine == said.split()[0]
@@ -69,14 +69,14 @@ def test_a_host_that_lacks_what_it_asks_for_is_told_what(needs: Needs, said: str
 
 
 class Old(SshHost):
-    """A host with an older C library; `copied` is whether the engine is there, as in a home that hosts share."""
+    """A host with an older C library. `copied`: the engine is already there, as in a home folder that hosts share."""
 
     def __init__(self, copied: str = "") -> None:
         super().__init__(Host(name="h1"), asyncio.Semaphore(1))
         self.copied, self.told = copied, list[str]()
 
     async def _reach(self) -> None:
-        """It is this class."""
+        """This class stands for the connection."""
 
     async def run(self, command: str, *, given: str = "", within_s: float = 0.0) -> str:
         self.told.append(command)

@@ -1,4 +1,4 @@
-"""The guard on devices of a host, over real SSH: what is somebody's, and names that lead elsewhere before a trial."""
+"""The guard for devices of a host, over real SSH: data of others, and device names that change before a trial."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ load: {{outstanding: 4, read: 0%, verify: false, working_set: 1MiB, warmup: 0s, 
 design: {{replicates: 1}}
 baseline: {{protocol: {baseline}}}
 """
-# Every format is tried on this machine (tests/python/engine/test_foreign_formats.py).
+# tests/python/engine/test_foreign_formats.py tries every format locally.
 OVER_SSH = ("lvm2-in-sector-1", "raid-1.0-below-a-file-system", "zfs-whose-first-labels-are-gone", "luks1")
 BEHIND_THE_GLANCE = 7 * MIB
-"""No part of the working set, nor of what is looked at again before a trial."""
+"""Outside the working set, and outside what is checked again before a trial."""
 
 
 Open = Callable[..., HostsLab]
@@ -49,13 +49,13 @@ def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 class Loops:
-    """Loop devices, which namespaces share."""
+    """Loop devices; all namespaces share them."""
 
     def __init__(self) -> None:
         self._up: list[Path] = []
 
     def attach(self, file: Path, device: Path | None = None) -> Path:
-        """Raises a skip where there are none. Where a device is named, it is that one."""
+        """Attaches `file` to `device`, or to any free loop device. Skips the test where there are none."""
         words = ["losetup", device, file] if device else ["losetup", "--find", "--show", file]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -92,7 +92,7 @@ def quiet(_: object) -> None:
 
 
 def two_disks(folder: Path) -> tuple[Path, Path]:
-    """One of zeros, and one with somebody's data where only the whole of it shows them."""
+    """One disk of zeros, and one with data that only a check of the whole disk finds."""
     free, taken = folder / "free", folder / "taken"
     for each in (free, taken):
         with each.open("wb") as file:
@@ -125,7 +125,7 @@ def test_what_belongs_to_somebody_is_refused_by_its_name_and_host_and_given_away
     lab = opened(text, *given)
     assert not [each for each in lab.check() if each.kind in ("error", "refused")]
     lab.close()
-    # The first one alone is given away.
+    # Only the first volume is listed for destruction.
     with pytest.raises(LabUnusable) as unusable:
         opened(text, given[0]).prepare(quiet)
     assert unusable.value.refused
@@ -142,7 +142,7 @@ def test_device_names_that_change_places_between_check_and_run_are_refused(
     lab.prepare(quiet)
     [trial] = make_plan(read_study("guarded", text, Path())).trials
     assert lab.run(trial, quiet).result.ios > 0
-    # As after a new scan of the bus: the same name, and another disk behind it.
+    # As after a rescan of the bus: the same name, but a different disk.
     loops.detach(first)
     loops.attach(taken, first)
     before = taken.read_bytes()

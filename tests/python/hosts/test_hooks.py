@@ -1,4 +1,4 @@
-"""The user's own commands around studies, blocks and trials, over real SSH."""
+"""The user's commands around studies, blocks and trials, over real SSH."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ baseline: {{protocol: iscsi}}
 def opened(
     network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., tuple[HostsLab, list]]]:
-    """A lab with these hooks, and its trials in their order."""
+    """Opens a lab with these hooks; returns it with its trials in order."""
     for name in network.names:
         (network.home(name) / "log").unlink(missing_ok=True)
     with opened_labs(network, real_engine, monkeypatch) as open_lab:
@@ -103,7 +103,7 @@ def test_commands_of_a_level_run_where_its_trials_begin_and_end(network: Network
         trial.block: [each.treatment["protocol"] for each in trials if each.block == trial.block] for trial in trials
     }
     for trial in trials:
-        # The second of two trials at one level finds it as it is.
+        # The second of two trials at one level runs no commands of that level.
         for _ in range(2):
             lab.run(trial, quiet)
     lab.close()

@@ -1,4 +1,4 @@
-"""The CPU of hosts under virtual initiators: by esxtop's own format, and by the processes of guests."""
+"""CPU of hypervisors below virtual initiators, from esxtop's own format and from the processes of guests."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def esxi(network: Network, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of a host that has an esxtop."""
+    """The home folder of a host that has esxtop."""
     home = network.home("h3")
     program = home / "esxtop"
     program.write_text(ESXTOP)
     program.chmod(0o755)
-    # The login's own search path leads there in no other way.
+    # The search path of the login does not include that folder.
     start = esxtop.SshHost.process
 
     async def in_home(place: esxtop.SshHost, command: str):
@@ -113,14 +113,14 @@ def test_esxtop_tells_the_cpu_of_an_esxi_host_over_the_window(
     assert (part.host, part.layer, part.processors) == ("h3", "machine", 2)
     assert part.window_ns == result.window.duration_ns
     assert part.busy_ns == pytest.approx(0.30 * 2 * result.window.duration_ns)
-    # Its only initiator is its guest, whatever that does by its own clock.
+    # h1 is its only initiator, so its only guest; the guest's time is what the guest measured.
     [guest] = [each for each in result.cpu if (each.host, each.layer) == ("h1", "guest")]
     assert part.guests_ns == guest.busy_ns
     idle = {each.host: each for each in background.cpu}
     idle_ns = idle["h3"].own_ns * result.window.duration_ns / background.duration_ns
     assert part.background_ns == pytest.approx(idle_ns, rel=1e-3)
     assert result.cpu_ns("hypervisor") == max(0, part.busy_ns - guest.busy_ns - part.background_ns)
-    # h2 is a machine of its own; h1 is counted within h3.
+    # h2 is a separate machine; h1 is counted as part of h3.
     assert {each.host for each in result.role("machine").parts} == {"h2", "h3"}
     wait_for(lambda: not network.processes("h3", "esxtop"), "esxtop to end")
     assert not network.processes("h3", "engine-")
@@ -156,7 +156,7 @@ def test_check_says_whether_an_esxi_host_has_esxtop(opened: Callable[[str], Host
 
 
 def test_the_processes_of_guests_are_read_one_by_one(network: Network, opened: Callable[[str], HostsLab]) -> None:
-    # Each spins: what it spends is its own. The threads of the second have QEMU's names.
+    # Each one spins, so it uses CPU of its own. The threads of the second have QEMU's names.
     spins = {"vm1": 'sh -c "while :; do :; done"', "vm2": f"{sys.executable} -c '{NAMED_THREADS}'"}
     guests = [
         subprocess.Popen(
@@ -183,7 +183,7 @@ def test_the_processes_of_guests_are_read_one_by_one(network: Network, opened: C
     threads = parts["h3: vm2"].threads
     assert threads is not None
     assert min(threads.processors_ns, threads.io_ns, threads.vhost_ns) > 0
-    # None of them is a guest of a real machine: the kernel counts no guest time, and all of the host is its own.
+    # None of them is a real guest: the kernel counts no guest time, so all time of the host is its own.
     [host] = [each for each in result.cpu if (each.role, each.layer) == ("hypervisor", "machine")]
     assert host.guests_ns == 0
     assert all(each.guests_ns == 0 for each in parts.values())

@@ -1,4 +1,4 @@
-"""Paths of a host's kernel, by the script that runs there, on a host made of files."""
+"""Paths of a host's kernel: the script that runs on the host, tested on a fake host."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_a_path_comes_up_says_what_took_effect_and_goes(
     assert not list((host.folder / "sys").rglob("*vol*"))
     assert list((host.folder / "sys" / "block").iterdir()) == []
     assert (host.folder / "proc/self/mounts").read_text() == ""
-    # Nothing is asked of anybody's other sessions.
+    # Sessions of others are left alone.
     assert not any("logoutall" in line or "disconnect-all" in line for line in host.log)
-    # There is nothing to take down twice.
+    # A second `down` does nothing.
     before = len(host.log)
     assert host.run(SCRIPT, "down").stdout == ""
     assert len(host.log) == before
@@ -94,7 +94,7 @@ def test_what_a_study_asks_for_reaches_the_commands(host: FakeHost) -> None:
     assert "-n node.conn[0].iscsi.HeaderDigest -v CRC32C" in said
     assert "-n node.conn[0].iscsi.DataDigest -v None" in said
     assert "vers=3,proto=tcp,port=2050,hard,noatime,nosuid,nodev,noexec,nconnect=4,nolock [fe80::1]:/a/b " in said
-    # Each came down before the next came up: all of it through sudo.
+    # Each path went down before the next one came up, and every command ran through sudo.
     assert [line for line in host.log if line.startswith("sudo")].count(f"sudo -n nvme disconnect -n {NQN}") == 1
 
 
@@ -106,7 +106,7 @@ def test_paths_in_slots_stay_side_by_side_and_all_of_them_go(host: FakeHost) -> 
     assert [entry.name[-2:] for entry in host.journal] == [".1", ".2", ".3"]
     assert {entry.name for entry in (host.folder / "sys/block").iterdir()} == {"nvme7n1", "sdq"}
     assert "/.cache/iotax/mount-3 " in mounts.read_text()
-    # One that is asked for anew takes its own place alone.
+    # A path that is requested again replaces only the path in its slot.
     again = host.run(SCRIPT, "up", "slot=2", *words(ISCSI, study(ISCSI).settings({"protocol": "a"})))
     assert again.returncode == 0, again.stderr
     assert len(host.journal) == 3
@@ -129,7 +129,7 @@ def test_a_path_in_a_slot_that_stays_keeps_no_other_one_up(host: FakeHost) -> No
 @pytest.mark.parametrize("uri", [NVME, ISCSI])
 def test_what_others_have_connected_is_neither_used_nor_taken_down(host: FakeHost, uri: str) -> None:
     up(host, uri)
-    host.journal[0].unlink()  # then it is not ours
+    host.journal[0].unlink()  # now iotax does not own the path
     done, _ = up(host, uri)
     assert done.stderr.startswith("in_use ")
     assert "not by iotax" in done.stderr
@@ -171,7 +171,7 @@ def test_a_command_that_is_missing_or_forbidden_is_named(host: FakeHost, uri: st
     host.allow("umount", "modprobe")
     assert up(host, uri)[0].stderr.startswith(f"denied sudo -n {command} is refused on this host: sudo: a password")
     assert host.journal == []
-    if command == "mount":  # every host has one
+    if command == "mount":  # every host has mount
         return
     host.remove(command)
     assert up(host, uri)[0].stderr.startswith(f"missing {command} is not installed")
@@ -222,7 +222,7 @@ def test_a_record_of_ours_by_which_somebody_is_logged_in_stays_and_is_told(host:
     assert done.stdout.startswith(f"LEFT open-iscsi's record of {IQN}")
     assert f"iscsiadm -m node -T {IQN} --logout" in done.stdout
     assert not any("--logout" in line for line in host.log)
-    # Once they are gone it goes too.
+    # Once the sessions are gone, the record is removed too.
     shutil.rmtree(host.folder / "sys/class/iscsi_session")
     assert host.run(SCRIPT, "clean").stdout == ""
     assert not record.exists()

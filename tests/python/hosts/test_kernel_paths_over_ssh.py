@@ -1,4 +1,4 @@
-"""Studies over paths that hosts bring up themselves: real SSH, the real engine, mounts that are made of files."""
+"""Studies over paths that hosts bring up themselves: real SSH, the real engine, fake mounts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fakes(network: Network) -> dict[str, Path]:
 
 def written(network: Network, fakes: dict[str, Path], runtime: str = "1s", replicates: int = 2) -> str:
     named = ", ".join(f"{{name: {name}, address: {network.address(name)}}}" for name in NAMES)
-    # Every host has its file elsewhere: a link leads there.
+    # Each host keeps its file in its own folder; a link leads there.
     for number, folder in enumerate(fakes.values(), start=1):
         link = network.folder / f"file{number}"
         link.unlink(missing_ok=True)
@@ -109,7 +109,7 @@ def test_paths_come_up_are_measured_by_the_machines_and_go(
     assert outcome.connected.negotiated == NfsAgreed(
         version="4.1", connections=2, read_bytes=1 << 20, write_bytes=1 << 20
     )
-    # The load process alone is not what the path costs.
+    # The path's cost includes more CPU than that of the load process.
     machines = [part for part in result.cpu if part.layer == "machine"]
     assert {(part.host, part.role) for part in machines} == {("h1", "initiator"), ("h2", "initiator")}
     assert all(part.background_ns is not None for part in machines)
@@ -117,7 +117,7 @@ def test_paths_come_up_are_measured_by_the_machines_and_go(
     assert result.cpu_ns("initiator") == max(0, spent_ns)
     file = lab.run(trial_of(text, "file"), quiet).result
     assert (file.facts.stack, file.facts.served, file.verify and file.verify.wrong_blocks) == ("kernel", "unknown", 0)
-    # One path at a time.
+    # The NFS path is down again: only one path is up at a time.
     assert not (network.folder / "fake-h1/proc/self/mounts").read_text()
 
 
@@ -145,7 +145,8 @@ def test_no_path_is_up_while_the_users_commands_run(network: Network, fakes: dic
     for _ in range(2):
         assert lab.run(trial_of(text, "nfs"), quiet).result.ios > 0
     lab.close()
-    # Of study and block once each, of trials twice, of the level where the volume is looked at and filled too.
+    # Twice for the study, once for the block, 4 times for 2 trials, and 6 times for the level, which is also entered to
+    # check and to fill the volume.
     assert set(log.read_text().split()) == {"0"}
     assert len(log.read_text().split()) == 13
 
@@ -246,16 +247,16 @@ def command(
 
 
 def is_under_way(notebook: Path) -> bool:
-    """Whether a trial has begun and not ended."""
+    """Whether a trial has started and not ended."""
     try:
         with Notebook(notebook) as reader:
             return any(each.status == "running" for each in reader.attempts())
-    except NotebookError:  # not yet begun
+    except NotebookError:  # does not exist yet
         return False
 
 
 def ended_in_a_trial(command: list[str], sent: signal.Signals, network: Network) -> tuple[int, str]:
-    """Sends a signal to a run while a path is up and under load: its exit status, and what it said."""
+    """Sends a signal to a run while a path is up and under load. Returns its exit status and its stderr."""
     notebook = Path(command[command.index("--notebook") + 1])
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -297,7 +298,7 @@ def test_an_interrupted_controller_has_taken_everything_down_before_it_ends(
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 20 MiB, of the controller's."""
+    """A file system of 20 MiB on the controller."""
     place = tmp_path / "small"
     place.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", place]
@@ -342,7 +343,7 @@ def test_what_was_left_is_taken_down_by_the_next_start_and_by_clean(
     lab.prepare(quiet)
     lab.run(trial_of(text, "nfs"), quiet)
     assert not nothing_left(network)
-    # As where a host's shells die with their session: nobody there takes anything down.
+    # As where a host's shells die with their SSH session, so that no process there takes the path down.
     for name in NAMES:
         network.kill(name, "paths-")
         network.kill(name, "engine-")
@@ -350,7 +351,7 @@ def test_what_was_left_is_taken_down_by_the_next_start_and_by_clean(
     assert opened(text).clean()["h1"].startswith("DOWN nfs ")
     assert not (network.folder / "fake-h1/proc/self/mounts").read_text()
     assert list((network.home("h1") / ".cache").rglob("*")) == []
-    # The study brings its path up anew.
+    # The study brings its path up again.
     again = opened(text)
     again.prepare(quiet)
     assert again.run(trial_of(text, "nfs"), quiet).result.ios > 0

@@ -1,4 +1,4 @@
-"""Hundreds of hosts at once: how soon they are connected, how closely told to start, what the controller costs."""
+"""Hundreds of hosts at once: how fast they connect, how closely together they start, and what the controller costs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Started = Callable[..., tuple[HostsLab, Path, subprocess.Popen[str]]]
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
-    """A lab of stub hosts; the folder where they say when they were told to start."""
+    """A lab of stub hosts, and the folder in which they record when they received the start command."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     (tmp_path / ".ssh").mkdir(mode=0o700)
@@ -70,7 +70,7 @@ def test_lines_are_encrypted_as_the_user_says_else_by_what_takes_least(
 
 
 def told_ns(folder: Path, stubs: subprocess.Popen[str]) -> list[int]:
-    """When each host was told to start; ends the stubs."""
+    """When each host received the start command; ends the stubs."""
     stubs.communicate()
     return [int(line) for line in (folder / "told").read_text().split()]
 
@@ -111,10 +111,10 @@ def test_more_hosts_than_anybody_tried_are_told() -> None:
 def test_two_hundred_hosts_connect_in_seconds_and_start_together(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connected in less than 10 s on an idle machine, told within 50 ms, less than 1 GiB and one core.
+    """Connects in less than 10 s on an idle machine, sends all starts within 50 ms, uses less than 1 GiB and one core.
 
-    Told is when the controller has given its words to the sockets: that one process here hears for all hosts, one after
-    another, is not how real hosts hear.
+    A start counts as sent when the controller has written it to the socket. The time of receipt says nothing here: one
+    process receives for all hosts in turn, while real hosts receive in parallel.
     """
     sent_s: list[float] = []
     busy_s: list[float] = []
@@ -150,9 +150,9 @@ def test_two_hundred_hosts_connect_in_seconds_and_start_together(
     }
     print(json.dumps(measured))
     assert len(result.clients) == len(sent_s) == len(told) == 200
-    # 2 to 3 s where nothing else runs (docs/results/hosts.md).
+    # 2 to 3 s on an idle machine (docs/results/hosts.md).
     assert connected_s < 60, measured
-    # By the processor's time: what else a busy machine does in between is not the controller's.
+    # CPU time, because other processes on a busy machine are not the controller's cost.
     assert measured["telling_cpu_ms"] < 50, measured
     assert measured["controller_rss_mib"] < 1024, measured
     assert spent_s < connected_s + trial_s, measured

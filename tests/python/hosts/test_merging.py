@@ -1,4 +1,4 @@
-"""What several hosts measured as one result, and their clocks."""
+"""How the measurements of several hosts and their clocks merge into one result."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_counts_and_histograms_are_added_and_percentiles_are_those_of_all() -> N
     together = merged([Part("a", Offset(0, 2), fast), Part("b", Offset(0, 2), slow)], CpuUse([]))
     assert (together.ios, together.read.bytes) == (200, 200 * 4096)
     assert together.read.histogram.counts == [(100, 99), (200, 1), (5000, 100)]
-    # Not the mean of 100 and 5000.
+    # The median over all I/Os, not the mean of 100 and 5000.
     assert together.latency_ns(50) == 200
     assert (together.read.latency_min_ns, together.read.latency_max_ns) == (100, 5000)
     assert together.write.latency_min_ns == 0
     assert (together.outstanding.workers, together.outstanding.mean) == (4, 15.0)
     assert together.series[0].reads == 200
     assert together.series[0].latency_p50_ns is None
-    # What each did when: who worked for a shorter part of the window than the others is seen there.
+    # The intervals show which client worked for a shorter part of the window than the others.
     assert [each.intervals for each in together.clients] == [((0, 100),), ((0, 100),)]
     assert [(each.host, each.ios, each.latency_p50_ns) for each in together.clients] == [
         ("a", 100, 100),
@@ -107,11 +107,11 @@ def test_busy_processors_of_all_hosts_are_told_by_role_while_a_window_goes_on() 
     busy("a", observer=100, machine=400)
     busy("b", observer=50, machine=300)
     busy("t", observer=1, target=200, machine=250)
-    # Nobody stands for a host that has not told yet.
+    # No figures until every host has reported.
     assert sample().cores == {}
     busy("kvm", observer=1, machine=900, guest_ms=300)
     cores = sample().cores
-    # A guest's time is within that of the host that runs it.
+    # Guest time is part of the time of the hypervisor's host.
     assert cores == pytest.approx({"initiator": 0.4, "target": 0.2, "hypervisor": 0.6, "machine": 0.4 + 0.25 + 0.9})
     busy("a", observer=700, machine=800)
     assert sample().cores["initiator"] == pytest.approx(1.0)
@@ -124,7 +124,7 @@ def test_the_slice_of_one_host_never_stands_for_all() -> None:
 
 
 def test_starts_are_compared_by_each_hosts_own_clock() -> None:
-    # b's clock is 3 s ahead of ours: it began 4 ms later, not 3.004 s.
+    # b's clock is 3 s ahead of the controller's: b started 4 ms later, not 3.004 s.
     parts = [
         Part("a", Offset(0, 200), result(10_000 * MS, {1: 1})),
         Part("b", Offset(3000 * MS, 300), result(13_004 * MS, {1: 1})),
@@ -143,7 +143,7 @@ def test_an_offset_lies_in_the_middle_of_its_round_trip() -> None:
 @pytest.mark.parametrize(
     ("left_ns", "off_ns"),
     [
-        # Told at 1000 to begin at 5000, heard of at 1400: it may have had between 3600 and 4000 left.
+        # Sent at 1000 for a start at 5000, answered at 1400: between 3600 and 4000 may have been left.
         (4000, 0),
         (3600, 0),
         (4300, 300),
@@ -186,7 +186,7 @@ def gaps(longest_ns: int, *listed: tuple[int, int]) -> dict[str, object]:
 
 
 def test_a_gap_of_all_clients_is_where_each_has_one_by_one_clock() -> None:
-    """The second started 10 ms later, on a clock that is 5 s ahead."""
+    """The second client started 10 ms later, on a clock that is 5 s ahead."""
     one = result(0, {100: 10}, **gaps(300 * MS, (100 * MS, 300 * MS), (600 * MS, 50 * MS)))
     two = result(5010 * MS, {100: 10}, **gaps(400 * MS, (190 * MS, 400 * MS), (700 * MS, 20 * MS)))
     parts = [Part("a", Offset(0, MS // 10), one), Part("b", Offset(5000 * MS, MS // 10), two)]

@@ -1,4 +1,4 @@
-"""What hosts' interfaces and disks moved over the window."""
+"""Bytes that the hosts' interfaces and disks moved during the window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies by Dask workers of this machine, in processes of their own that have no iotax."""
+"""Studies through Dask workers on this machine, in separate processes without iotax."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_two_workers_are_two_clients_of_one_window(cluster: DaskHosts, opened: O
     assert [each.kind for each in lab.check()] == ["ok"] * 3
     lab.prepare(quiet)
     for name in cluster.names:
-        # Copied once, by its hash, and by nobody who could run another one.
+        # The engine is copied once, named by its hash, and no other user can replace it.
         [copied] = (cluster.home(name) / ".cache" / "iotax").iterdir()
         assert copied.stat().st_mode & 0o777 == 0o700
     lab.background(1)
@@ -120,7 +120,7 @@ def test_two_workers_are_two_clients_of_one_window(cluster: DaskHosts, opened: O
     assert [part.host for part in own] == ["h1", "h2"]
     assert result.cpu.initiator.busy_ns == sum(part.busy_ns for part in own)
     assert "h1: Dask worker: " in outcome.log
-    # They share one clock: what is found is the error, within its bound.
+    # All hosts share one clock: the offset found is the error, and within its bound.
     offsets = [each.clock for each in lab.survey()]
     assert all(clock is not None and abs(clock.ahead_ns) <= clock.error_ns for clock in offsets)
 
@@ -132,7 +132,7 @@ def test_workers_keep_one_schedule_of_a_session_and_say_what_they_took(cluster: 
     lab.prepare(quiet)
     for outcome in lab.run_rounds(make_plan(lab.study).trials, quiet):
         assert [each.host for each in outcome.result.clients] == ["h1", "h2"]
-        # On a busy machine one may be too late.
+        # On a busy machine one slice may start too late.
         assert {each.round for each in outcome.result.slices} <= {1, 2}
         assert sum(each.ios for each in outcome.result.slices) == outcome.result.ios
         assert all(each.target_cpu_ns for each in outcome.result.slices)
@@ -175,7 +175,7 @@ def test_a_killed_worker_fails_the_attempt_by_its_hosts_name_and_the_trial_runs_
         with pytest.raises(TrialFailed, match=r"^h2: its Dask worker, h2 .* was lost"):
             lab.run(trial, quiet)
         killer.join()
-        # It ran nowhere else, and nothing that the worker started outlives it.
+        # The load ran nowhere else, and nothing that the worker started outlives it.
         for name in cluster.names:
             wait_for(lambda name=name: not cluster.engines(name, "session"), f"the engine on {name}")
         with pytest.raises(TrialFailed, match=r"^h2: no Dask worker has its name or address"):
@@ -402,7 +402,7 @@ def test_a_worker_that_comes_while_others_answer_is_asked_for_again() -> None:
 
 
 class _Actor:
-    """An actor each call of which raises the same."""
+    """An actor of which every call raises the same error."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""Studies on nodes of Slurm, whose workers iotax starts itself: a real slurmctld and a slurmd for each host."""
+"""Studies on Slurm nodes whose workers iotax starts: a real slurmctld, and a slurmd for each host."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_study_on_two_nodes_runs_to_its_report_and_leaves_no_job(
         assert all(len(each.clients) == 2 for each in results_of(notebook, 4))
     nothing_left(cluster)
     for name in cluster.names:
-        # The engine, copied once; no log of a job that ended well.
+        # The engine, copied once; a job that ended well leaves no log.
         assert [each.name[:7] for each in (cluster.home(name) / ".cache" / "iotax").iterdir()] == ["engine-"]
 
 
@@ -139,7 +139,7 @@ def test_what_waits_in_the_queue_is_said_and_an_interrupt_cancels_it(
         with subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as run:
             assert run.stderr is not None
             for line in run.stderr:
-                # The queue's reason comes with one of its next answers.
+                # The queue reports its reason in one of its next answers.
                 if line.startswith("waiting for Slurm: n2 (job ") and "pending: " in line:
                     break
             run.send_signal(signal.SIGINT)
@@ -181,13 +181,13 @@ def test_a_job_that_begins_when_iotax_is_gone_ends_by_itself(
     finally:
         cluster.ask("scontrol", "update", "nodename=n2", "state=resume")
     wait_for(lambda: cluster.left("n2"), "the job to begin")
-    # No scheduler is there any more: its worker looks for one as long as it may.
+    # The scheduler is gone: the worker looks for it until its time limit.
     wait_for(lambda: not cluster.jobs(), "the job to end", 3 * DEATH_S)
     nothing_left(cluster)
 
 
 def bring(asked: Slurm, name: str = "n1") -> str:
-    """Why the host of that name cannot be reached."""
+    """Why the host with that name cannot be reached."""
     host = Host(name=name, address="127.0.0.1")
     known = Workers(Asked(slurm=asked), [host])
 

@@ -1,4 +1,4 @@
-"""Studies over real SSH: hosts are network namespaces with an sshd each, of this machine's one clock."""
+"""Studies over real SSH. Hosts are network namespaces with an sshd each, and share this machine's clock."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Open = Callable[..., HostsLab]
 
 @pytest.fixture
 def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """A lab of the network's hosts."""
+    """Opens labs on the network's hosts."""
     with opened_labs(network, real_engine, monkeypatch) as open_lab:
         yield lambda text: open_lab(read_study("clients", text, Path()))
     wait_for(lambda: not any(network.processes(name, "engine-") for name in network.names), "engines to end")
@@ -91,7 +91,7 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     assert result.outstanding.mean <= 12
     assert result.verify is not None and result.verify.checked_blocks > 0 and result.verify.wrong_blocks == 0
     assert result.facts.clients == 3
-    # A few ms where the machine is idle; a busy one wakes engines late.
+    # A few ms on an idle machine; a busy one wakes engines late.
     assert result.checks.start_skew_ns < 1_000_000_000
     by_part = {(part.host, part.role, part.layer) for part in result.cpu}
     initiators = {(name, "initiator", "process") for name in ("h1", "h2", "h3")}
@@ -116,7 +116,7 @@ def test_busy_processors_of_every_role_are_told_while_the_window_goes_on(network
     )
     [*_, last] = [each.cores for each in heard if each.cores]
     assert set(last) == {"initiator", "target", "machine"}
-    # The four hosts are one machine here, and each tells of all of it.
+    # The four hosts are one machine here, and each reports the CPU of the whole machine.
     assert 0 < last["initiator"] < last["machine"]
     assert 0 < last["target"] < last["machine"]
 
@@ -138,7 +138,7 @@ def test_each_client_has_a_database_of_its_own(network: Network, opened: Open) -
         assert result.verify is not None and result.verify.wrong_blocks == 0
     assert min(each.ios for each in together.clients) > 0
     assert alone.database is not None and together.database is not None
-    # Each has an equal part of the volume.
+    # Each client has an equal part of the volume.
     assert alone.database.size_bytes > together.database.size_bytes / 3 > alone.database.size_bytes / 4
 
 
@@ -183,7 +183,8 @@ def test_a_lost_server_names_the_target_and_is_started_again(network: Network, o
     lab.run(trial, quiet)
     assert network.kill("h4", " serve") >= 1
     wait_for(lambda: not network.processes("h4", " serve"), "the server's end")
-    # The end is heard over SSH: before the next trial, or by it; then whoever meets it first is named too.
+    # The controller learns of the end over SSH, before or during the next trial. In the latter case the first client
+    # that failed is named too.
     try:
         lab.run(trial, quiet)
     except TrialFailed as failed:
@@ -229,7 +230,7 @@ def test_the_engine_is_copied_once_and_cleaned_away(network: Network, opened: Op
     lab.survey()
     assert copied.stat().st_mtime_ns == before.st_mtime_ns
     offsets = [each.clock for each in lab.survey()]
-    # They share one clock: what is found is the error, within its bound.
+    # All hosts share one clock: the offset found is the error, and within its bound.
     assert all(clock is not None and abs(clock.ahead_ns) <= clock.error_ns for clock in offsets)
     lab.clean()
     assert not copied.exists()
@@ -265,7 +266,7 @@ def test_a_host_without_room_for_the_engine_is_named_before_anything_runs(networ
     try:
         with pytest.raises(LabUnusable, match="h2: the engine cannot be copied"):
             opened(written(network)).prepare(quiet)
-        # What was copied of it is gone.
+        # The partial copy was removed.
         assert network.beside("h2", "find", cache, "-type", "f") == ""
     finally:
         network.beside("h2", "umount", cache)

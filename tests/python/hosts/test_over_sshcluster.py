@@ -1,4 +1,4 @@
-"""Studies over workers that Dask's own SSHCluster started: real SSH to hosts in network namespaces."""
+"""Studies through workers that Dask's SSHCluster started: real SSH to hosts in network namespaces."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ baseline: {{protocol: iscsi}}
 
 
 class Started:
-    """The program, with the addresses of the network."""
+    """The guide's program, with addresses of this network."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -109,7 +109,7 @@ def test_a_study_runs_over_the_workers_that_sshcluster_started(
         for each in results_of(notebook, 2):
             assert [client.host for client in each.clients] == ["h1", "h2"]
     for name in started.network.names:
-        # In the homes of their own logins, by the hosts' own workers.
+        # The hosts' own workers copied the engine, to the home folders of their logins.
         [copied] = (started.network.home(name) / ".cache" / "iotax").iterdir()
         assert copied.name.startswith("engine-")
         assert not started.network.processes(name, "engine-")

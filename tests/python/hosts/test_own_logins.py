@@ -1,4 +1,5 @@
-"""Targets that ask iotax's own initiators on hosts for a secret: over real SSH, seen by nobody there."""
+"""Targets that require a secret from iotax's own initiators on hosts. It travels over real SSH and stays hidden
+there."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ baseline: {{protocol: iscsi}}
 
 @pytest.fixture
 def text(network: Network, real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A study of two exports here, each of which asks for its secret."""
+    """A study of two local exports, each of which requires its secret."""
     monkeypatch.setenv("JOE", JOE)
     for name, secret in {"joe": JOE, "array": ARRAY, "key": key()}.items():
         (tmp_path / name).write_text(f"{secret}\n")

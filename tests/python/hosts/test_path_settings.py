@@ -1,4 +1,4 @@
-"""What a study sets on the paths of a host's kernel: MTU, policy, connections; set, read back, put back."""
+"""Settings of a study for kernel paths of a host: MTU, policy, connections. They are set, read back and restored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SERVICE_TIME = "service-time 0 2 2 8:16 1 1 8:32 1 1"
 
 
 def up(host: FakeHost, uri: str, **topology: Any):
-    """What the script said, and what of it is not as asked."""
+    """The finished script, the facts it reported, and the mismatches with the settings."""
     settings = study(uri, topology=topology).settings({"protocol": "a"})
     done = host.run(SCRIPT, "up", *words(uri, settings))
     facts = attached_of("h1", done.stdout).facts if done.returncode == 0 else {}
@@ -66,7 +66,7 @@ def test_an_mtu_that_the_way_does_not_carry_is_refused_and_put_back(host: FakeHo
     assert mtu.read_text() == "1500\n"
     assert host.journal == []
     assert not any("nvme connect" in line for line in host.log)
-    # What is so already is left alone, and proved all the same.
+    # A setting that is already right is left alone, but still verified.
     before = len(host.log)
     assert up(host, NVME, mtu=1500)[0].returncode == 0
     assert not any("link set" in line for line in host.log[before:])
@@ -163,7 +163,7 @@ def test_a_queue_depth_is_set_on_every_path_read_back_and_put_back(host: FakeHos
     done, facts, wrong = up(host, FC, queue_depth=64)
     assert (done.returncode, facts["queue_depth"], wrong) == (0, "64", []), done.stderr
     assert [each.read_text() for each in depths] == ["64\n", "64\n"]
-    # Meanwhile the name of one went to another disk.
+    # Meanwhile the name of one disk went to another disk.
     host.write("block/sdr/device/wwid", "naa.another")
     assert host.run(SCRIPT, "down").returncode == 0
     assert [each.read_text() for each in depths] == ["32\n", "64\n"]

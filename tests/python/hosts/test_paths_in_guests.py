@@ -1,4 +1,4 @@
-"""The script of the hosts lab on a real kernel, against a real kernel's targets: two guests of the vm lab."""
+"""The hosts lab's script on a real kernel, against a real kernel's targets: two guests of the vm lab."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.long
 
 MIB = 1 << 20
 NQN, IQN = "nqn.2026-11.io.iotax:kernel", "iqn.2026-11.io.iotax:kernel"
-# What nvme-cli does with these options, in a guest that has it not.
+# What nvme-cli does with these options; the guest has no nvme-cli.
 NVME = """#!/bin/sh
 command=$1 options=transport=tcp
 shift
@@ -45,7 +45,7 @@ connect) echo "$options,hostnqn=nqn.2014-08.org.example:me" >/dev/nvme-fabrics ;
 disconnect) for each in /sys/class/nvme/nvme*; do echo 1 >$each/delete_controller; done ;;
 esac
 """
-# The guests' `mount` is busybox's, which does not know nfs-common's.
+# The guests' `mount` is busybox's, which does not support the options of nfs-common's.
 MOUNT = """#!/bin/sh
 [ "$1 $2 $3" = "-t nfs -o" ] || exec busybox mount "$@"
 exec mount.nfs "$5" "$6" -o "$4"
@@ -115,7 +115,7 @@ def test_a_path_of_a_real_kernel_comes_up_is_read_back_and_goes(guests: Guests, 
         assert attached.identity
         checked = check(guests, attached)
         assert (checked["size_bytes"], checked["holds"]) == (16 * MIB, "zeros")
-        # The same volume has the same identity when it is brought up anew.
+        # The volume has the same identity after it is brought up again.
         assert up(guests, uri, **connection).identity == attached.identity
         journal = guests["initiator"].run("ls /root/.cache/iotax")
         assert sum(name.startswith("path-") for line in journal for name in line.split()) == 1

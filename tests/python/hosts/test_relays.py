@@ -1,4 +1,4 @@
-"""Initiators behind relays: Dask workers with iotax, each with the SSH connections to some stub hosts."""
+"""Initiators behind relays: Dask workers with iotax, each of which holds the SSH connections to some stub hosts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def relays(tmp_path: Path) -> Iterator[DaskHosts]:
 
 @pytest.fixture
 def started(relays: DaskHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
-    """A lab of stub hosts behind two relays, which alone know the hosts' keys."""
+    """A lab of stub hosts behind two relays. Only the relays know the host keys."""
     monkeypatch.setenv("HOME", str(tmp_path / "here"))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     engine = tmp_path / "engine"
@@ -85,7 +85,7 @@ def test_hosts_behind_two_relays_are_one_trial(started: Started) -> None:
     result = lab.run(trial_of(lab), heard.append).result
     assert [client.host for client in result.clients] == [f"h{number}" for number in range(1, 7)]
     assert result.ios == sum(client.ios for client in result.clients) == 6 * 400 * 50
-    # One clock: what differs is what is not known of it, on the way to the relay and from there on.
+    # All share one clock: the error covers the uncertainty on the way to the relay and from there to the host.
     assert max(client.clock_error_ns for client in result.clients) < 1_000_000_000
 
 
@@ -216,7 +216,7 @@ def test_relays_that_share_a_home_are_given_the_engine_at_the_same_time(
     binary = Binary(tmp_path / "engine")
 
     class Direct:
-        """Calls it as Dask does, after which somebody else's turn may be."""
+        """Calls the relay as Dask does: other tasks may run first."""
 
         lost = False
 
@@ -255,7 +255,7 @@ def test_without_a_relay_every_host_is_named_and_nothing_starts(started: Started
 def test_two_hundred_hosts_behind_two_relays_cost_the_controller_less(
     started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relayed: bool
 ) -> None:
-    """Prints what docs/results/hosts.md says, with relays and without."""
+    """Prints the figures of docs/results/hosts.md, with relays and without."""
     lab = started(200)
     if not relayed:
         ports = [host.port or 0 for host in lab.study.lab.hosts.initiator_hosts()] if lab.study.lab.hosts else []
@@ -289,7 +289,7 @@ def test_two_hundred_hosts_behind_two_relays_cost_the_controller_less(
         "clock_error_ms": [
             round(max(each.clock_error_ns for each in result.clients) / 1e6, 2) for *_, result in trials
         ],
-        # All have one clock: what their offsets differ by is how far apart they would start.
+        # All hosts share one clock: the spread of their offsets is the spread of their starts.
         "start_skew_ms": [round((max(ahead) - min(ahead)) / 1e6, 2) for ahead in aheads],
         "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
     }

@@ -1,4 +1,4 @@
-"""Secrets that kernel paths of hosts need: carried there, seen by nobody, gone afterwards."""
+"""Secrets of kernel paths on hosts: sent to the host, visible to no other user, removed afterwards."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def up(host: FakeHost, uri: str, connection: dict[str, Any]) -> subprocess.Compl
 
 
 def hidden(host: FakeHost, done: subprocess.CompletedProcess[str]) -> None:
-    """No secret in an argument, in what was said, or in the journal."""
+    """Asserts that no secret is in an argument, in the output or in the journal."""
     seen = "\n".join([*host.log, done.stdout, done.stderr, *(each.read_text() for each in host.journal)])
     assert not any(secret in seen for secret in SECRETS.values())
 
@@ -99,7 +99,7 @@ def test_chap_stands_where_the_hosts_open_iscsi_looks_and_is_gone_after_a_crash_
     record = host.folder / kept / IQN / "10.0.0.5,3260"
     assert "password = a-secret-of-joe # x" in record.read_text()
     assert not any(secret in each.read_text() for each in stale.iterdir() for secret in SECRETS.values())
-    # Whoever brought it up is gone: the next one finds it in the journal.
+    # The process that brought the path up is gone; the next one finds the path in the journal.
     assert len(host.journal) == 1
     assert host.run(SCRIPT, "clean").stdout == f"DOWN iscsi {IQN}\n"
     assert not record.parent.exists()
@@ -139,7 +139,7 @@ def test_nvme_secrets_go_to_the_kernels_own_file_and_the_path_comes_down(host: F
 
 def test_nvme_secrets_go_over_fibre_channel_as_over_tcp(host: FakeHost) -> None:
     host.nvme_names("nqn.2014-08.org.example:host", "4c4c4544")
-    # Before the commands of this host answer for its sysfs, `tee` does for the kernel.
+    # `tee` acts for the kernel's NVMe connect here, not for the sysfs of a fake FC host.
     connects = (host.folder / "bin" / "tee").read_text()
     host.fibre_channel("50060e8012345678", 7)
     (host.folder / "bin" / "tee").write_text(connects)
@@ -203,7 +203,7 @@ def test_a_secret_comes_from_a_file_without_its_last_newline(tmp_path: Path) -> 
 
 
 class Told(SshHost):
-    """A host that keeps what it was asked, and shows one device."""
+    """A host that records what it receives, and reports one device."""
 
     def __init__(self) -> None:
         super().__init__(Host(name="h1"), asyncio.Semaphore(1))
@@ -216,7 +216,7 @@ class Told(SshHost):
 
 def test_a_secret_goes_by_standard_input_and_in_no_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def kept(*_: object) -> None:
-        """The process there that holds the lease is another test's."""
+        """Does nothing: another test covers the process that holds the lease."""
 
     monkeypatch.setattr(Paths, "_keep", kept)
     place, paths = Told(), Paths(Binary(tmp_path / "engine"))
@@ -224,7 +224,7 @@ def test_a_secret_goes_by_standard_input_and_in_no_command(monkeypatch: pytest.M
     nobody = study(ISCSI, {}).settings({"protocol": "a"})
     for settings in (joe, joe, nobody):
         asyncio.run(paths.up(place, ISCSI, settings))
-    # The same path with the same secret is up already.
+    # Only two calls: the path with the same secret was up already.
     (first, given), (second, nothing) = place.told
     assert "secrets=stdin" in first and "chap_secret=a-secret-of-joe # x\n" in given
     assert "secrets=stdin" not in second and nothing == ""
@@ -250,7 +250,7 @@ TLS = {"ca": "ca.pem", "cert": "me.pem", "key": "key.pem"}
         (ISCSI, CHAP, {"scheduler": "tcp://10.0.0.1:8786"}, "whoever sees the network would read the secret"),
         (FC_NVME, DHCHAP, None, ""),
         (FC_NVME, CHAP, None, "no protocol of this study has a chap"),
-        # The engine's own frames have no login of that kind.
+        # FC-NVMe with the engine's own frames has no such login.
         ("fc-nvme://10.0.0.5/2100000000000001/nqn.x?ns=1", DHCHAP, None, "no protocol of this study has a dhchap"),
     ],
 )

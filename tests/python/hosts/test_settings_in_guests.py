@@ -1,4 +1,4 @@
-"""What a study sets on paths of real kernels: two machines with two links between them, over SSH."""
+"""Settings of a study for paths of real kernels: two machines with two links between them, over SSH."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def written(hosts: GuestHosts, path: str, *, runtime: str = "2s", **factors: lis
 
 
 class Run:
-    """`iotax run` of a study, in a folder of its own."""
+    """`iotax run` of a study in its own folder."""
 
     def __init__(self, hosts: GuestHosts, folder: Path, text: str) -> None:
         self._folder = folder
@@ -80,7 +80,7 @@ class Run:
         )
 
     def done(self) -> dict[tuple[str, ...], Attempt]:
-        """By the levels beside the path's."""
+        """Attempts that are done, by the levels of all factors but the path."""
         with Notebook(self._folder / "settings.iotax") as notebook:
             attempts = [each for each in notebook.attempts() if each.status == "done"]
         return {tuple(map(str, each.trial.treatment.values()))[1:]: each for each in attempts}
@@ -92,13 +92,13 @@ def sound(attempt: Attempt) -> bool:
 
 
 def facts(attempt: Attempt) -> dict[str, str]:
-    """What the host's kernel said of the path, as the notebook keeps it."""
+    """What the host's kernel reported about the path, as stored in the notebook."""
     assert attempt.connected is not None
     return {**attempt.connected.negotiated.words(), **attempt.connected.found}
 
 
 def received_mb(attempt: Attempt, link: str) -> float:
-    """Over a link of the initiator in the window."""
+    """MB that the initiator received over a link during the window."""
     [line] = [line for line in attempt.log.splitlines() if line.startswith(f"initiator: {link}: ")] or [": : 0 MB"]
     return float(line.split(": ")[2].split(" MB")[0])
 
@@ -128,7 +128,7 @@ def test_mtu_and_policy_of_nvme_paths_are_what_the_study_asks_for_and_are_put_ba
         said = facts(attempt)
         assert (said["path_policy"], said["mtu"], said["paths"]) == (policy, mtu, "2")
         over_each = sorted(received_mb(attempt, link) for link in ("eth0", "eth1"))
-        # One path alone under numa; under round-robin both, each with half: as far as few tenths of 1 MB tell.
+        # numa uses one path alone. round-robin uses both, with half of the bytes each; the log rounds to 0.1 MB.
         assert over_each[1] > 0.1
         assert (over_each[0] > 0.5 * over_each[1]) == (policy == "round-robin"), over_each
     assert hosts.attached() == []
@@ -203,7 +203,7 @@ def test_disks_that_change_names_between_check_and_run_are_refused(
         try:
             lab.prepare(lambda _: None)
             assert lab.run(trial, lambda _: None).result.ios > 0
-            # As after a boot, or a cable that was out: the same names the other way round.
+            # As after a reboot or a cable fault: the device names are exchanged.
             for name in images:
                 guest.monitor.unplug(name, timeout_s=60)
             guest.run("until_true 20 sh -c '! ls /dev/sd* >/dev/null 2>&1' || die 'a disk stays'")
@@ -222,7 +222,7 @@ def test_disks_that_change_names_between_check_and_run_are_refused(
         assert images["taken"].read_bytes() == before
     finally:
         for name in ("free", "taken", "disks"):
-            with contextlib.suppress(QmpError):  # not there
+            with contextlib.suppress(QmpError):  # not plugged in
                 guest.monitor.unplug(name, timeout_s=60)
         for name in images:
             guest.monitor.execute("blockdev-del", {"node-name": name}, timeout_s=20)
@@ -231,7 +231,7 @@ def test_disks_that_change_names_between_check_and_run_are_refused(
 def test_a_target_that_asks_for_dh_hmac_chap_is_reached_by_the_secrets_that_iotax_carries(
     hosts: GuestHosts, tmp_path: Path
 ) -> None:
-    """The last one: it puts other drivers in place of the distribution's, which leave authentication out."""
+    """Must be the last test: it replaces the distribution's drivers, which lack authentication."""
     storage, initiator = hosts.guests["storage"], hosts.guests["initiator"]
     storage.run("step nvme-tcp target_down")
     for guest in (storage, initiator):

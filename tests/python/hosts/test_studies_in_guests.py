@@ -1,4 +1,4 @@
-"""Whole studies over SSH on two machines with real kernels: their paths to a kernel's targets."""
+"""Whole studies over SSH on two machines with real kernels, with kernel paths to a kernel's targets."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_study_of_kernel_paths_runs_to_its_report_and_leaves_nothing(hosts: Gu
         assert result.ios > 0
         assert result.verify is not None and result.verify.wrong_blocks == 0
         assert [client.host for client in result.clients] == ["initiator"]
-        # The kernel's paths are judged by the machines, the observed target's too.
+        # Costs of kernel paths come from the CPU of whole machines, including the observed target.
         machines = {(part.host, part.role) for part in result.cpu if part.layer == "machine"}
         assert machines == {("initiator", "initiator"), ("storage", "target")}
     assert "1 client (initiator)" in done.stdout
@@ -126,7 +126,7 @@ def test_paths_of_kernels_take_turns_side_by_side_and_leave_nothing(hosts: Guest
         assert each.connected is not None and "clocks_agree_within" in each.connected.found
         machines = {(part.host, part.role): part for part in result.cpu if part.layer == "machine"}
         assert set(machines) == {("initiator", "initiator"), ("storage", "target")}
-        # Root reads idle time in nanoseconds, and paths without load are taken off.
+        # Root reads idle time in nanoseconds, and the use without load is subtracted.
         assert {part.resolution_ns for part in machines.values()} == {0}
         assert all(part.background_ns is not None and part.net_ns > 0 for part in machines.values())
         assert all(part.target_cpu_ns is not None for part in result.slices)
@@ -135,7 +135,7 @@ def test_paths_of_kernels_take_turns_side_by_side_and_leave_nothing(hosts: Guest
 
 
 def measured_over(path: str, found: list[str]) -> bool:
-    """One engine holds the lease, another one is the load."""
+    """Whether the path is up and under load: one engine holds the lease, another one runs the load."""
     return any(path in line for line in found) and sum("engine-" in line for line in found) > 1
 
 
@@ -212,7 +212,7 @@ def test_a_target_that_asks_for_chap_is_reached_by_the_secret_that_iotax_carries
             assert (done.returncode == 0) == status, done.stdout + done.stderr
             assert secret not in done.stdout + done.stderr
             assert hosts.attached() == []
-            # What stands in no file of the host that outlives the path: its record has gone.
+            # No file of the host keeps the secret after the path is down: its record was removed.
             initiator.run(f"! grep -r {secret} /etc/iscsi /var/lib/iscsi /root/.cache 2>/dev/null")
             for kept in tmp_path.iterdir():
                 assert secret.encode() not in kept.read_bytes()
@@ -235,7 +235,7 @@ def test_a_clock_that_is_an_hour_ahead_is_found_and_taken_off(
             clocks = {each.host: each.clock for each in lab.survey()}
             shifted, other = clocks["initiator"], clocks["storage"]
             assert shifted is not None and other is not None
-            # The shell sets whole seconds, and a machine boots by a clock of whole seconds.
+            # The shell sets whole seconds, and a machine boots with a clock of whole seconds.
             assert 3595e9 < shifted.ahead_ns < 3605e9
             assert abs(other.ahead_ns) < 5e9
             lab.prepare(lambda _: None)

@@ -1,4 +1,4 @@
-"""A host that only another one reaches: by the inventory's word, and by OpenSSH's configuration."""
+"""A host that only another host reaches: by `via` in the study, and by OpenSSH's configuration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ baseline: {{protocol: iscsi}}
 
 @pytest.fixture
 def inside(tmp_path: Path) -> Iterator[Network]:
-    """h1 is the bastion and the target; h2 stands behind it."""
+    """h1 is the bastion and the target; h2 is behind it."""
     need()
     network = Network(tmp_path, 2, behind={"h2": "h1"})
     yield network
@@ -101,7 +101,7 @@ def test_a_way_that_is_cut_fails_the_attempt_leaves_no_engine_and_is_found_again
 
         cutter = threading.Thread(target=cut)
         cutter.start()
-        # The target's own connection goes there too.
+        # This cuts the controller's connection to the target on h1 too.
         with pytest.raises(TrialFailed, match=r"(^|then )h[12]: "):
             lab.run(trial, quiet)
         cutter.join()

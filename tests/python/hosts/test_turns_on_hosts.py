@@ -1,4 +1,4 @@
-"""Turns on hosts over real SSH: one schedule, every path connected, CPU slice by slice."""
+"""Rounds on hosts over real SSH: one schedule, every path connected, CPU measured for each slice."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def session(lab: HostsLab, text: str) -> tuple[dict[tuple[object, ...], Outcome], list[Sample]]:
-    """Treatment → what came of it in one session, and what was told meanwhile."""
+    """Treatment → its outcome in one session; and the samples reported meanwhile."""
     heard: list[Sample] = []
     trials = [each for each in make_plan(read_study("turns", text, Path())).trials if each.block == 1]
     outcomes = lab.run_rounds(trials, lambda news: heard.append(news) if isinstance(news, Sample) else None)
@@ -74,13 +74,13 @@ def test_hosts_keep_one_schedule_and_every_slice_counts_all_clients(network: Net
     text = written(network)
     lab = opened(text)
     lab.prepare(lambda _: None)
-    # Its own slices without load stand for it.
+    # The session has its own slices without load.
     assert lab.background(1) is None
     found, heard = session(lab, text)
     assert len(found) == 6
     for (protocol, clients), outcome in found.items():
         result = outcome.result
-        # On a busy machine one may be too late; with more the session fails.
+        # On a busy machine one slice may start too late; with more the session fails.
         assert 2 <= len(result.slices) <= ROUNDS
         assert len(result.clients) == clients
         assert 0 < sum(each.ios for each in result.slices) <= result.ios == sum(each.ios for each in result.clients)
@@ -90,7 +90,7 @@ def test_hosts_keep_one_schedule_and_every_slice_counts_all_clients(network: Net
         parts = {(part.host, part.role, part.layer) for part in result.cpu}
         used = network.names[: int(str(clients))]
         assert {(name, "initiator", "process") for name in used} | {("h3", "target", "process")} <= parts
-        # The hosts are one machine here: each reads all of it, idle slices included.
+        # The hosts are one machine here, and each reads all of its CPU, including slices without load.
         assert all(part.background_ns is not None for part in result.cpu if part.layer == "machine")
         for each in result.slices:
             assert 0 < each.initiator_cpu_ns < each.machine_busy_ns * 1.5
@@ -102,7 +102,7 @@ def test_hosts_keep_one_schedule_and_every_slice_counts_all_clients(network: Net
         assert target.busy_ns == pytest.approx(spent_ns * result.window.duration_ns / slices_ns, rel=1e-6)
     places = [each.place for outcome in found.values() for each in outcome.result.slices]
     assert len(set(places)) == len(places)
-    # One round is six slices of load and one of nobody's.
+    # A round is six slices with load and one without.
     assert not {7, 14, 21} & set(places)
     assert heard
     assert {len(each.hosts) for each in heard} <= {1, 2}
@@ -127,7 +127,7 @@ def test_a_whole_plot_is_a_session_of_its_own_and_the_study_runs_to_its_report(
         assert each.result is not None
         plot = each.trial.block, each.number, each.trial.treatment["clients"]
         sessions.setdefault(plot, []).extend(part.place for part in each.result.slices)
-    # Four slices of load in each, and those of nobody between.
+    # Four slices with load in each session, and slices without load between them.
     assert len({(block, clients) for block, _, clients in sessions}) == 4
     assert all(len(places) == len(set(places)) and max(places) <= 6 for places in sessions.values())
     assert "round by round" in next(tmp_path.glob("*.html")).read_text()
@@ -152,7 +152,7 @@ def clocks(*ahead_ms: int) -> list[Offset]:
 def test_a_clock_that_was_set_during_a_session_excludes_it_and_is_named() -> None:
     found = session_of("h1", "h2", "h3")
     found._kept_together(clocks(5, -3, 0), clocks(9, 1, 4))
-    # All moved alike: it is ours that was set.
+    # All clocks moved by the same amount: the controller's clock was set.
     found._kept_together(clocks(5, -3, 0), clocks(1005, 997, 1000))
     with pytest.raises(TrialFailed, match=r"moved apart by 50\.0 ms during the session \(h2's the most\)") as said:
         found._kept_together(clocks(5, -3, 0), clocks(5, 47, 0))
