@@ -1,4 +1,4 @@
-"""The command line as a user meets it."""
+"""The command line as a user sees it."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def test_a_file_that_is_called_like_a_built_in_study_is_said_not_to_be_read() ->
 
 
 def completed(shell: str, *words: str) -> list[str]:
-    """What the shell is offered for the last word."""
+    """The shell's completions of the last word."""
     variables = {
         "_IOTAX_COMPLETE": f"complete_{shell}",
         "COMP_WORDS": "\n".join(words),
@@ -379,7 +379,7 @@ def test_a_run_says_what_it_asks_before_it_loads_what_is_heavy(tiny: Path) -> No
 
 @pytest.mark.parametrize("words", [("vs", "local", "iscsi"), ("aa", "TINY"), ("run", "kernel-quick")])
 def test_the_first_line_comes_before_what_is_heavy(words: tuple[str, ...], tiny: Path, tmp_path: Path) -> None:
-    """What is loaded when the first letter is written; loading it takes seconds of processor time."""
+    """Modules that are loaded when the first character is written. Loading the heavy ones takes seconds of CPU time."""
     code = (
         "import io, os, sys\n"
         "class First(io.TextIOWrapper):\n"
@@ -394,7 +394,7 @@ def test_the_first_line_comes_before_what_is_heavy(words: tuple[str, ...], tiny:
 
 
 def test_what_boots_no_guest_needs_no_lzma() -> None:
-    """A Python that was built without its headers has none."""
+    """A Python that was built without lzma's headers has no lzma."""
     code = (
         "import sys; sys.modules['_lzma'] = None\n"
         "import iotax.api, iotax.cli.kernels, iotax.cli.run, iotax.cli.study, iotax.labs.loopback, iotax.runner\n"
@@ -408,7 +408,7 @@ def test_what_boots_no_guest_needs_no_lzma() -> None:
     [(("studies",), {"numpy", "scipy"}), (("init", "a.yaml"), {"numpy"}), (("plan", "tr-3808"), set())],
 )
 def test_what_measures_nothing_loads_no_statistics(arguments: tuple[str, ...], also: set[str], tmp_path: Path) -> None:
-    """They take seconds to load, and a plan needs two functions of them."""
+    """The statistics modules take seconds to load, and a plan uses two functions of them."""
     code = (
         "import sys; from iotax.cli.app import app\n"
         f"app({list(arguments)!r}, standalone_mode=False); print(*sys.modules, file=sys.stderr)"
@@ -427,7 +427,7 @@ def test_a_server_loads_no_statistics() -> None:
 def test_a_terminal_with_few_letters_gets_others_that_mean_the_same(tiny: Path) -> None:
     environment = {**os.environ, "LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     tiny.write_text(tiny.read_text().replace("Does it run?", "Läuft es → in 5 µs?"))
-    # The table is printed by one library, the rest by another.
+    # One library prints the table, another one the rest.
     code = (
         "import sys, typer; from iotax.cli import app; app.spell_out(); "
         f"typer.echo({'→ 3 × 2 · ‹x› '!a} + chr(0xDCFF)); sys.argv = ['iotax', 'plan', {str(tiny)!r}]; app.main()"
@@ -438,7 +438,7 @@ def test_a_terminal_with_few_letters_gets_others_that_mean_the_same(tiny: Path) 
 
 
 def test_json_in_place_of_the_text_and_beside_it(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
-    """Each document has the keys that docs/reference/json.md promises, and no others."""
+    """Each document has exactly the keys that docs/reference/json.md lists."""
     engine.faults(run_2="die")
     promised = documented()
     for name, words in {
@@ -465,7 +465,7 @@ def test_json_in_place_of_the_text_and_beside_it(engine: FakeEngine, tiny: Path,
     beside = iotax("show", "--json", tmp_path / "beside.json")
     assert "8 of 8 trials measured" in beside.output
     assert json.loads((tmp_path / "beside.json").read_text()) == ran
-    # A word that is not a file of JSON belongs to the command.
+    # A word that is not the name of a JSON file is an argument of the command.
     assert json.loads(iotax("plan", "--json", tiny).stdout)["study"] == "tiny"
 
 
@@ -533,7 +533,7 @@ def test_a_finished_study_is_not_run_again_without_a_word(engine: FakeEngine, ti
     assert (page.read_bytes(), len(engine.documents("load"))) == (before, asked)
     told = json.loads(iotax("run", tiny, "--json").stdout)
     assert (told["trials_done_now"], told["trials_planned"], told["report"]) == (0, 8, "out/tiny.html")
-    # Killed between its last trial and its report: only that is made.
+    # As if the run was killed after its last trial: only the report is made.
     page.unlink()
     done = iotax("run", tiny)
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""Two runs against each other, and one treatment against itself."""
+"""Comparisons of two runs, and of one treatment with itself."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
 def test_a_step_of_git_bisect_judges_by_regressions_alone(
     tmp_path: Path, build: int, run: int, compare: int, said: int
 ) -> None:
-    """What does not build, does not boot or cannot be compared is skipped; git would take any other code as bad."""
+    """A commit that does not build, does not boot or cannot be compared is skipped. For git, 125 means skip, and most
+    other codes mean bad."""
     words = tmp_path / "words"
     program = tmp_path / "bin" / "iotax"
     program.parent.mkdir()

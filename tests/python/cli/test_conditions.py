@@ -1,4 +1,4 @@
-"""Conditions as sentences say them."""
+"""Conditions as sentences print them."""
 
 import pytest
 

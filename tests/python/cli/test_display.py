@@ -20,7 +20,7 @@ from iotax.trial import Attempt, CpuUse, Direction, Outstanding, TrialResult, Wi
 
 @pytest.fixture(autouse=True)
 def a_terminal_that_moves_its_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the tests are started from."""
+    """Sets a terminal that can move its cursor, whatever terminal runs the tests."""
     monkeypatch.setenv("TERM", "xterm")
 
 
@@ -47,7 +47,7 @@ def result(iops: int) -> TrialResult:
 
 
 def play(shown: Display, planned: Plan) -> None:
-    """A study as the runner tells it: one attempt fails, all else goes well."""
+    """Plays a study as the runner reports it: one attempt fails, all others succeed."""
     shown.step(Step("starting the server"))
     shown.planned(planned, list(planned.trials), resumed=False)
     for trial in planned.trials:
@@ -119,14 +119,14 @@ def test_the_line_of_a_terminal_never_wraps_and_keeps_what_counts(planned: Plan,
     last = [line for line in drawn if "0/8" in line][-1]
     assert "local/8/r1  123k IOPS" in last
     assert ("p99 45.6 µs" in last) == (width > 60)
-    # One line is drawn over, never two.
+    # One line is overwritten, never two.
     assert "\x1b[1A" not in said
 
 
 def test_a_session_of_rounds_says_where_it_is_and_how_long_all_takes(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All trials of a session end at once: its rounds tell how far it is, and the time left never jumps."""
+    """All trials of a session end at once, so the rounds show its progress, and the time left never jumps."""
     study = load_study(str(tiny))[0]
     rounds = {"replicates": 3, "rounds": 4, "slice": 250_000_000, "settle": 10_000_000}
     study = study.model_copy(update={"design": study.design.model_copy(update=rounds)})
@@ -160,7 +160,7 @@ def test_a_session_of_rounds_says_where_it_is_and_how_long_all_takes(
     assert any("session 2, round 4" in line for line in lines)
     left_s = [int(re.search(r"about (\d+) s left", line)[1]) for line in lines]
     learnt = next(at for at, line in enumerate(lines) if "session 1: done" in line)
-    # From the first session's end on, which took half as long again as planned, it only falls.
+    # The first session took 1.5 times as long as planned. From its end on, the time left only decreases.
     assert left_s[learnt] == round(2 * 1.5 * each_s)
     assert left_s[learnt:] == sorted(left_s[learnt:], reverse=True)
     assert left_s[-1] == 0

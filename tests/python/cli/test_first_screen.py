@@ -1,4 +1,4 @@
-"""The first screen: what each command prints at its end fits 24 lines of 80 columns, whatever the study."""
+"""The first screen: what each command prints at its end fits 24 lines of 80 columns, for every study."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = ("quick", "kernel-exact", "sim-quick", "database", "kernel-path-loss")
 
 
 class AnyPath(Mapping[str, Costs]):
-    """Every protocol and label costs something else."""
+    """Different costs for every protocol and label."""
 
     def __getitem__(self, name: str) -> Costs:
         if name == "local":
@@ -39,9 +39,9 @@ class AnyPath(Mapping[str, Costs]):
 
 
 def of_built_in(name: str) -> StudyData:
-    """As many trials as the study plans, each with a result."""
+    """A result for each trial that the study plans."""
     of = load_study(name)[0]
-    # More replicates make intervals narrower, not the screen longer.
+    # More replicates make intervals narrower, but not the screen longer.
     fewer = of.design.model_copy(update={"replicates": min(2, of.design.replicates)})
     of = of.model_copy(update={"design": fewer})
     simulation = Simulation(seed=5, paths=AnyPath(), samples=4, drawn_max=60)
@@ -67,7 +67,7 @@ def lines_of(*words: object) -> list[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        # patterns-full takes 14 s of a processor, ip-vs-fc-full 12 s.
+        # patterns-full takes 14 s of CPU time, ip-vs-fc-full 12 s.
         pytest.param(
             name, marks=pytest.mark.long if name.endswith("-full") else () if name in QUICK else pytest.mark.slow
         )
@@ -125,7 +125,7 @@ def test_a_difference_that_depends_on_the_load_names_loads_where_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    # Slower with one outstanding I/O, faster with 32.
+    # NFSv3 is slower with one outstanding I/O, and faster with 32.
     flips = {**PATHS, "nfs3": Costs(2.0, 120.0, 4.0, 4.0)}
     write_notebook(Path("n.iotax"), Simulation(seed=3, paths=flips).data(study(responses=["iops"])))
     lines = lines_of("show", "n.iotax")

@@ -1,4 +1,4 @@
-"""`--json`: every command that prints figures has it, and all do the same with it."""
+"""`--json`: every command that prints figures has it, with the same meaning."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_list_of_exceptions_names_commands() -> None:
 
 
 class Lab:
-    """Two hosts, one of which does not answer."""
+    """A lab with two hosts, one of which does not answer."""
 
     def survey(self) -> list[Survey]:
         clock = SimpleNamespace(ahead_ns=1_500_000, error_ns=200_000, kernel_error_ns=None)

@@ -1,4 +1,4 @@
-"""Beside a study of our own stacks: what real kernels charge, or how to learn it."""
+"""After a study of iotax's own stacks: what each I/O costs with real kernels, or how to measure it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--lab sim`: a study of another lab, simulated."""
+"""`--lab sim` simulates a study of another lab."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_study_of_kernels_is_simulated_at_what_they_cost(name: str, costs: str
     assert (study.lab.sim.costs, study.lab.sim.cores, study.lab.sim.target_cores) == (costs, 1, 1)
     assert {endpoint.protocol for endpoint in study.endpoints().values()} <= read_costs(costs).protocols.keys()
     assert any("a simulation runs no kernel" in each for each in said)
-    # Its costs are drawn, and two or three draws are too few for an interval.
+    # The simulation draws its costs, and two or three draws are too few for an interval.
     assert study.design.replicates == 10
     assert "each replicate draws what is unknown of the costs: 10 replicates" in said
 
@@ -107,7 +107,7 @@ def test_of_controllers_of_a_hypervisor_only_what_a_guest_itself_does_is_simulat
     assert (study.design.exclude, study.design.hard_to_change) == ([], ["protocol"])
     assert study.baseline == {"protocol": "fcp"}
     assert any("only `attach: guest` is simulated" in each for each in said)
-    # The figures of a datastore, and relative to one, are of what is left out.
+    # Published figures of a datastore, or relative to one, are left out with it.
     assert [figure.of for each in study.published for figure in each.figures] == [
         {"protocol": name} for name in ("nvme-tcp", "fc-nvme")
     ]
@@ -128,7 +128,7 @@ def test_what_is_changed_is_said() -> None:
     assert "topology" not in data
     assert "floor" not in data
     assert len(said) == 3
-    # What was given stays as it was.
+    # The input is unchanged.
     assert told["factors"]["protocol"] == ["local", "iscsi"]
     assert told["floor"] == "local"
 

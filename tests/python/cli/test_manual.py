@@ -1,4 +1,4 @@
-"""Manual pages say what `--help` says, and groff reads them."""
+"""Manual pages contain the text of `--help`, and groff accepts them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iotax.cli.manual import pages
 
 
 def commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of each command and group; a word may hold a dash."""
+    """The words of each command and group; a word may contain a dash."""
     yield before
     for word, each in getattr(group, "commands", {}).items():
         yield from commands(each, (*before, word))

@@ -1,4 +1,4 @@
-"""What somebody sees who types iotax for the first time: ways in, help, the doctor, questions."""
+"""What a first-time user of iotax sees: where to start, help, the doctor, questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No output of any command replaces a notebook, an input or a device, and none is ever half written."""
+"""No command's output replaces a notebook, an input or a device, and no output is left half written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Path) -> Path:
-    """In an empty folder, as links of every kind that a name may be, and with a study beside it."""
+    """A notebook in an empty folder, with every kind of link to it, and a study."""
     monkeypatch.chdir(tmp_path)
     path = Path(shutil.copy(made, tmp_path))
     for name in ("r.json", "r.csv"):
@@ -128,7 +128,7 @@ FOREIGN = {
     "parquet": b"PAR1" + bytes(20) + b"PAR1",
     "txt": b"a",
 }
-"""What users have in such files."""
+"""Contents of such files that belong to the user."""
 
 
 @pytest.mark.parametrize("command", WRITING)
@@ -205,7 +205,7 @@ def test_a_full_disk_leaves_the_earlier_file_and_names_the_right_one(monkeypatch
 
 
 def test_the_chart_that_could_not_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the report, which has room."""
+    """The error names the chart: the disk had space for the report."""
     real = os.fsync
 
     def full(descriptor: int) -> None:

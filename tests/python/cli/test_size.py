@@ -1,4 +1,4 @@
-"""`iotax size`: study 3's numbers, and what it says when there is no answer."""
+"""`iotax size`: study 3's figures, and the messages when there is no answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def size(*words: str):
 
 
 def cores(output: str) -> dict[str, str]:
-    """Arm → cores of the first table."""
+    """Arm → cores in the first table."""
     return dict(re.findall(r"^(nfs|fc) +.*?[0-9],[0-9]{3} +([0-9]+(?: \([^)]*\))?) +[0-9]+ %", output, re.MULTILINE))
 
 

@@ -1,4 +1,4 @@
-"""Every command on a terminal of 80 columns, and on one with few letters."""
+"""Every command on a terminal of 80 columns, and on one with few characters."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ COMMANDS = {
 }
 FAILS = {"hosts of a study without": 2, "cleaning hosts of a study without": 2}
 FOR_PROGRAMS = ("one study", "export", "export for Bencher", "completion")
-"""What they write is read by programs, whatever the width."""
+"""Programs read their output, so its width is not limited."""
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def place(measured: Path, tmp_path: Path, tiny: Path, engine: FakeEngine, monkey
 
 
 NO_PICTURE = "<svg xmlns='http://www.w3.org/2000/svg' width='1' height='1'></svg>"
-"""In place of each chart of a report: here, what commands print is looked at."""
+"""Replaces each chart of a report: these tests check only what commands print."""
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_no_command_writes_beyond_80_columns_or_cuts_a_figure(place: Path, narro
 
 @pytest.mark.slow
 def test_no_command_ends_for_want_of_a_letter(place: Path) -> None:
-    """All of them in one process whose terminal knows ASCII alone."""
+    """Runs all commands in one process whose terminal supports only ASCII."""
     code = (
         "import json, sys\n"
         "from iotax.cli.app import app, spell_out\n"
@@ -172,7 +172,7 @@ def test_a_terminal_of_the_c_locale_gets_ascii(place: Path, variable: str, ascii
     )
     os.close(slave)
     said = b""
-    # Linux answers EIO once nobody has the terminal open.
+    # Linux returns EIO after the last process has closed the terminal.
     with contextlib.suppress(OSError), os.fdopen(master, "rb", buffering=0) as terminal:
         while piece := terminal.read(1 << 16):
             said += piece
@@ -202,7 +202,8 @@ EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202eb"
 
 
 def test_text_of_files_commands_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a study (question, a level's label, a path), a notebook (a reason, a log) and other programs' results."""
+    """Untrusted text comes from a study (question, label, path), a notebook (reason, log) and other programs'
+    results."""
     monkeypatch.chdir(tmp_path)
     data = Simulation().data(study(question=f"What {EVIL}?"))
     failed = data.attempts[0].model_copy(update={"status": "failed", "result": None, "reason": EVIL, "log": EVIL})
@@ -228,7 +229,7 @@ def test_text_of_files_commands_no_terminal(tmp_path: Path, monkeypatch: pytest.
     ):
         printed = CliRunner().invoke(app, [str(word) for word in words]).output
         if words[0] == "export":
-            continue  # a pipe gets the figures as they are
+            continue  # a pipe gets the figures unchanged
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", printed), (words, printed)
     assert "\\x1b]0;owned\\x07" in CliRunner().invoke(app, ["show", "n.iotax", "--long"]).output
 

@@ -1,4 +1,4 @@
-"""Files that cannot be written or not be read, and readers that leave: said in a line, and nothing is lost."""
+"""Files that cannot be written or read, and readers that close the pipe: one line reports it, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the engine's sessions share: a server, and loads over every protocol."""
+"""Shared by tests of engine sessions: a server, and loads over every protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def served(real_engine: Path) -> Iterator[dict[str, Any]]:
-    """The `ready` of a server of one small memory volume by every protocol."""
+    """The `ready` event of a server that exports one small memory volume over every protocol."""
     protocols = ("nfs3", "iscsi", "nvme-tcp")
     document = {
         "volumes": [{"name": "v0", "media": "memory", "size_bytes": 8 * MIB, "fill": "pattern", "seed": 1}],
@@ -28,7 +28,7 @@ def served(real_engine: Path) -> Iterator[dict[str, Any]]:
 
 
 def loads(served: dict[str, Any], **more: object) -> list[dict[str, Any]]:
-    """A load that reads and writes the whole volume over each protocol, and without one."""
+    """Loads that read and write the whole volume, one per protocol and one local."""
     endpoints = {each["protocol"]: each["endpoint"] for each in served["portals"]}
     endpoints["local"] = f"local:{served['volumes'][0]['path']}"
     return [

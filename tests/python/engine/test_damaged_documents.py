@@ -1,4 +1,4 @@
-"""Documents that somebody damaged, or made to do harm: the engine does what they say, or says what is wrong."""
+"""Damaged or malicious documents: the engine carries them out, or reports what is wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import mutations
 
 TRIES, TRIES_LONG = 10, 400
-"""Of each document."""
+"""Tries per document."""
 MEMORY_MAX_KIB = 8 << 20
 PATIENCE_S = 120
 MOMENT_S = 0.3
@@ -74,11 +74,11 @@ DOCUMENTS: list[tuple[str, dict[str, Any]]] = [
         "driver": "auto", "threads": 1, "cpus": [0], "polling": "never", "lease_ns": 10_000_000_000,
     }),
 ]  # fmt: skip
-"""What users' studies make of the engine, by command. The paths are within the folder that a test has for itself."""
+"""Documents that users' studies send to the engine, by command. Paths are below the test's own folder."""
 
 
 def run(engine: Path, command: str, line: bytes, folder: Path) -> tuple[int, list[dict[str, Any]], bytes]:
-    """The exit code, the events and the log of an engine whose input ends a moment after the document."""
+    """Exit code, events and log of an engine whose input ends shortly after the document."""
     (folder / "volume").write_bytes(bytes(16 << 20))
     with subprocess.Popen(
         ["sh", "-c", f'ulimit -v {MEMORY_MAX_KIB}; exec "$0" "$1"', engine, command],
@@ -98,7 +98,7 @@ def run(engine: Path, command: str, line: bytes, folder: Path) -> tuple[int, lis
 
 
 def survive(engine: Path, folder: Path, tries: int) -> tuple[int, int]:
-    """How many damaged documents were done, and how many refused."""
+    """How many damaged documents were carried out, and how many refused."""
     done = refused = 0
     for number, (command, document) in enumerate(DOCUMENTS):
         rng = Random(number)
@@ -122,7 +122,7 @@ def survive(engine: Path, folder: Path, tries: int) -> tuple[int, int]:
 def test_every_document_is_done_before_it_is_damaged(real_engine: Path, tmp_path: Path) -> None:
     for command, document in DOCUMENTS:
         _, events, _ = run(real_engine, command, json.dumps(document).encode(), tmp_path)
-        # Their input ends soon, and nobody listens at the one address.
+        # Their input ends soon, and nothing listens at one of the addresses.
         ends = {event.get("kind", event["event"]) for event in events}
         assert ends & {"ready", "filled", "checked", "idle", "result", "lost", "refused"}, events
 
@@ -137,7 +137,7 @@ def test_an_error_is_the_last_line_whenever_the_input_ends(real_engine: Path, tm
             assert process.stdin
             process.stdin.write(document + b"\n")
             process.stdin.flush()
-            # Before it connects, as it does, and after.
+            # The input ends before, while and after it connects.
             time.sleep(number / 1000)
             said, _ = process.communicate(timeout=PATIENCE_S)
         assert json.loads(said.splitlines()[-1])["kind"] == "lost", said

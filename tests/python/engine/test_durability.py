@@ -1,7 +1,8 @@
-"""What a command that was answered leaves on stable storage.
+"""What is on stable storage after the reply to a command.
 
-A kill of the server proves nothing, for it keeps the page cache. With epoll the system calls tell in which order a
-volume was changed and flushed. Those of io_uring cannot be seen; the kernel's count of flushes tells of both drivers.
+Killing the server proves nothing, because the page cache survives. With epoll, the system calls show the order of
+writes and flushes of a volume. io_uring's operations cannot be traced; the kernel's count of flushes covers both
+drivers.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def served(engine: Path, volume: dict[str, object], driver: str) -> Iterator[dic
 
 @contextmanager
 def commands(endpoints: dict[str, str]) -> Iterator[Iterable[Command]]:
-    """Every command of every protocol, those of iSCSI with a write cache and then without."""
+    """Every command of every protocol; those of iSCSI with a write cache and then without."""
     with ExitStack() as opened:
         nvme = opened.enter_context(Controller(endpoints["nvme-tcp"]))
         nfs = opened.enter_context(Client(endpoints["nfs3"]))
@@ -73,7 +74,7 @@ class Traced:
     seen: int = 0
 
     def calls(self) -> list[str]:
-        """Calls on the volume's file since this was asked, by name and flags."""
+        """Successful calls on the volume's file since the last call of this method, with names and flags."""
         lines = self.trace.read_text().splitlines()
         new, self.seen = lines[self.seen :], len(lines)
         return [line for line in new if self.path in line and "= -1 " not in line]
@@ -90,7 +91,7 @@ def traced(request: pytest.FixtureRequest, real_engine: Path, tmp_path: Path) ->
     media, direct = request.param
     trace = tmp_path / "trace"
     wrapper = tmp_path / "engine"
-    # `-y` names the files behind descriptors.
+    # `-y` prints the files behind descriptors.
     wrapper.write_text(f'#!/bin/sh\nexec {strace} -f -y -e trace={_CALLS} -o {trace} {real_engine} "$@"\n')
     wrapper.chmod(0o755)
     path = tmp_path / "volume"
@@ -100,7 +101,7 @@ def traced(request: pytest.FixtureRequest, real_engine: Path, tmp_path: Path) ->
 
 
 def is_volatile(calls: list[str]) -> bool:
-    """Whether anything that was changed could be lost after these calls."""
+    """Whether a change could still be lost after these calls."""
     volatile = False
     for call in calls:
         if re.search(r"\b(fsync|fdatasync)\(", call):
@@ -111,7 +112,7 @@ def is_volatile(calls: list[str]) -> bool:
 
 
 def is_flushed_first(calls: list[str]) -> bool:
-    """Whether every read comes after a flush."""
+    """Whether a flush precedes every read."""
     names = [match[1] for call in calls if (match := re.search(r"\b(fdatasync|fsync|pread\w*)\(", call))]
     return bool(names) and names[0] in ("fdatasync", "fsync")
 
@@ -143,7 +144,8 @@ def test_memory_and_null_answer_all_of_it_without_a_file(traced: Traced) -> None
 
 @dataclass(frozen=True)
 class Disk:
-    """A loop device, and a file on a file system on another; whatever flushes the file flushes that device."""
+    """A loop device, and a file on a file system on another loop device. A flush of the file flushes the device beneath
+    it."""
 
     device: Path
     file: Path
@@ -170,7 +172,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
             return Path(device)
 
         device, beneath, at = loop("plain", SIZE), loop("beneath", 32 << 20), folder / "mounted"
-        # A journal would flush by itself now and then.
+        # A journal would send flushes of its own.
         quiet = ["-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=0"]
         subprocess.run(["mkfs.ext4", *quiet, beneath], check=True, capture_output=True)
         at.mkdir()

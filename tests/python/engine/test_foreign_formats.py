@@ -1,4 +1,4 @@
-"""The guard on what belongs to a volume manager, a RAID or an encrypted device: refused by its name, wherever it is."""
+"""The guard for data of a volume manager, a RAID or an encrypted device: refused by name, at any offset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 @pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.blkid])
 def test_others_know_these_bytes_by_the_same_name(tmp_path: Path, name: str) -> None:
-    """What the guard is tried on is what the formats' own tools would write, as far as libblkid can tell."""
+    """The test data must be what the formats' own tools write, as far as libblkid can tell."""
     if shutil.which("blkid") is None:
         pytest.skip("blkid is not installed (Debian package util-linux)")
     FORMATS[name].write(tmp_path / "disk")

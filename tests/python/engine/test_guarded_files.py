@@ -1,5 +1,8 @@
-"""The guard, case by case, with the real engine: what stands where a study would write, and whether it is still there
-afterwards. Loop devices need root and losetup; where they cannot be had, those cases are skipped."""
+"""The guard, case by case, with the real engine: what is at the place of a write, and whether it is unchanged
+afterwards.
+
+Loop devices need root and losetup; without them those cases are skipped.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ from iotax.trial import Trial
 
 MIB = 1 << 20
 SIZE = 4 * MIB
-"""Of the volume and of the files, but for those that are longer or shorter."""
+"""Size of the volume and of the files, except of files that are longer or shorter."""
 TRIES_S = 60.0
-"""Trials of 0.2 s are repeated for so long: a disk may be writing back what other tests left."""
+"""Trials of 0.2 s are repeated for up to this long: a disk may still be writing back data of other tests."""
 FOREIGN = b"somebody's thesis, chapter 1. "
 
 STUDY = """\
@@ -43,7 +46,7 @@ baseline: {{protocol: {baseline}}}
 
 
 class Place:
-    """Files and devices of one test, and what they held before."""
+    """Files and devices of one test, and their earlier content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / "unit"
@@ -100,7 +103,7 @@ def holding(path: Path, at: int, size_bytes: int = SIZE) -> None:
 
 
 def ours(path: Path) -> None:
-    """A file that a study of ours left."""
+    """A file that an iotax study left."""
     zeros(path)
     with contextlib.closing(lab_of(study_text("endpoint", path, "pattern", verify=True))) as lab:
         lab.prepare(lambda _: None)
@@ -229,7 +232,7 @@ def locked(place: Place) -> Path:
 
 
 def locked_by_a_machine(place: Place) -> Path:
-    """As a virtual machine's image is: a lock on a byte, of the process."""
+    """Locked like the image of a virtual machine: a process holds a lock on one byte."""
     zeros(place.path)
     script = (
         "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_SH, 1, 100); "
@@ -283,7 +286,7 @@ FILLS = [("pattern", True), ("pattern", False), ("zeros", False)]
 
 
 def study_text(media: str, path: Path, fill: str, *, verify: bool, read: str = "0%") -> str:
-    """All protocols before a file volume at the path, or the path as an endpoint."""
+    """A study with all protocols on a file volume at the path, or with the path as an endpoint."""
     named = {"fill": fill, "verify": str(verify).lower(), "read": read}
     if media == "file":
         protocols = "[local, nfs3, iscsi, nvme-tcp]"
@@ -292,7 +295,7 @@ def study_text(media: str, path: Path, fill: str, *, verify: bool, read: str = "
 
 
 def lab_of(text: str, destroy: tuple[Path | str, ...] = ()) -> LoopbackLab:
-    """`destroy`: paths of this machine, and endpoints."""
+    """`destroy` contains paths of this machine, and endpoints."""
     from iotax.engine import find_engine
 
     study = read_study("guarded.yaml", text, Path("/"))
@@ -301,7 +304,7 @@ def lab_of(text: str, destroy: tuple[Path | str, ...] = ()) -> LoopbackLab:
 
 
 def completed(lab: LoopbackLab, trial: Trial) -> None:
-    """Runs the trial; again where a busy disk completed nothing in its time, as a runner does."""
+    """Runs the trial. Like a runner, repeats it if a busy disk completed no I/O in the window."""
     until_s = time.monotonic() + TRIES_S
     while True:
         try:
@@ -313,14 +316,14 @@ def completed(lab: LoopbackLab, trial: Trial) -> None:
 
 
 def trials(lab: LoopbackLab, text: str) -> None:
-    """Prepares, and runs every trial."""
+    """Prepares the lab and runs every trial."""
     lab.prepare(lambda _: None)
     for trial in make_plan(read_study("guarded.yaml", text, Path("/"))).trials:
         completed(lab, trial)
 
 
 def found(place: Place) -> dict[str, tuple[int, bytes]]:
-    """Size and content of every file of the test's, by name."""
+    """Allocated blocks and content of every file in the test's folder, by name."""
     files = [each for each in sorted(place.folder.iterdir()) if each.is_file()]
     return {each.name: (each.stat().st_blocks, each.read_bytes()) for each in files}
 
@@ -329,7 +332,7 @@ def found(place: Place) -> dict[str, tuple[int, bytes]]:
 @pytest.mark.parametrize(
     ("media", "fill", "verify"),
     [
-        # A file as an endpoint is guarded by the same code, whatever fills it.
+        # The same code guards a file that is an endpoint, for every fill.
         pytest.param(media, *fill, marks=pytest.mark.long if media == "endpoint" and fill != FILLS[0] else ())
         for media in ("file", "endpoint")
         for fill in FILLS
@@ -385,7 +388,7 @@ def test_what_is_given_away_is_written(
     text = study_text(media, path, "pattern", verify=True)
     with contextlib.closing(lab_of(text, (path,))) as lab:
         said = " ".join(each.message for each in lab.check())
-        if media == "file" or make is foreign_head:  # of an endpoint only the working set is looked at, and written
+        if media == "file" or make is foreign_head:  # of an endpoint, only the working set is checked and written
             assert "will be destroyed, as --destroy says" in said
         trials(lab, text)
 
@@ -460,7 +463,7 @@ def test_two_studies_on_one_file_do_not_both_run(real_engine: Path, place: Place
 
 @contextlib.contextmanager
 def served(real_engine: Path, protocol: str, path: Path) -> Iterator[str]:
-    """The endpoint at which another server, to which we are one host of many, offers the file or device at a path."""
+    """The endpoint of another server that exports the file or device at `path`. For it, iotax is one of many hosts."""
     document = {
         "volumes": [{"name": "v0", "media": "file", "path": str(path), "size_bytes": 0, "destroy": str(path)}],
         "exports": [{"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}],
@@ -535,7 +538,7 @@ def test_volumes_without_a_file_touch_none(
     del real_engine
     before = found_after(foreign_head, place)
     monkeypatch.chdir(place.folder)
-    # A name such as the volume's own, v0, is not a file's.
+    # The volume's name, v0, must not be used as a file name.
     text = STUDY.format(
         volume=f", media: {media}",
         protocols="[nfs3, iscsi, nvme-tcp]",

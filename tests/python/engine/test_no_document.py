@@ -1,4 +1,4 @@
-"""An engine whose starter is gone before the first line."""
+"""An engine whose parent is gone before it sends a document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_engine_that_is_given_no_document_ends_by_itself(real_engine: Path) -> N
         ]
         for process in started:
             assert process.stdout is not None
-            [line] = process.stdout.read().splitlines()  # its input stays open: it cannot end for want of that
+            [line] = process.stdout.read().splitlines()  # its input stays open, so it cannot end for lack of input
             assert process.wait(timeout=60) == 1
             error = json.loads(line)
             assert (error["event"], error["kind"], error["where"]) == ("error", "lost", "standard input")
@@ -53,7 +53,7 @@ LOAD = {"task": "run", "endpoint": "local:/dev/null", "runtime_ns": 1}
 def test_what_no_machine_has_is_refused_by_field(
     real_engine: Path, task: Literal["load", "serve"], document: dict[str, object], where: str
 ) -> None:
-    # Its input stays open: which of two reasons to end it hears of first would be chance.
+    # Its input stays open; otherwise chance would decide which of two reasons to end it sees first.
     with started(real_engine, task, document) as process:
         assert process.stdout
         error = json.loads(process.stdout.readlines()[-1])

@@ -1,4 +1,4 @@
-"""Data that compress and repeat: what lies on a volume afterwards, by a compressor and by counting equal blocks."""
+"""Data that compress and repeat: content of a volume, measured with a compressor and by counting equal blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load(path: Path, task: str, data: dict[str, float], **more: Any) -> dict[str
 
 
 def overwrite(path: Path, data: dict[str, float], **more: Any) -> dict[str, Any]:
-    """Every block, several times."""
+    """Writes every block, several times."""
     asked = {"read_percent": 30, "random_percent": 0, "outstanding": 8, "block_size_bytes": BLOCK, "verify": True}
     return load(path, "run", data, **asked | {"runtime_ns": 400_000_000, "workers": 2} | more)
 
@@ -35,13 +35,13 @@ def volume(tmp_path: Path) -> Path:
 
 
 def compressed(path: Path, chunk: int = 32 << 10) -> float:
-    """Ratio, chunk by chunk, as storage compresses."""
+    """Compression ratio, measured chunk by chunk as storage does it."""
     data = path.read_bytes()
     return len(data) / sum(len(zlib.compress(data[at : at + chunk], 6)) for at in range(0, len(data), chunk))
 
 
 def different(path: Path, block: int = BLOCK) -> int:
-    """How many different blocks there are."""
+    """Number of different blocks."""
     data = path.read_bytes()
     return len({data[at : at + block] for at in range(0, len(data), block)})
 
@@ -56,7 +56,7 @@ def test_a_fill_and_what_a_load_writes_compress_as_asked(volume: Path, ratio: fl
     assert result["event"] == "result", result
     assert result["verify"]["checked_blocks"] > 0
     assert result["verify"]["wrong_blocks"] == 0
-    # Writes of several passes lie side by side, and some have the same body.
+    # Writes of several passes are next to each other, and some have the same content.
     assert compressed(volume) == pytest.approx(ratio, rel=0.12)
     assert different(volume) == SIZE // BLOCK
 
@@ -67,7 +67,7 @@ def test_blocks_repeat_as_asked_at_the_size_that_storage_compares(tmp_path: Path
     blocks, repeated = 2048, 32
     volume = tmp_path / "volume"
     volume.write_bytes(bytes(blocks * block))
-    # Each block is drawn: one in three is its own, the others repeat. Within five standard deviations.
+    # Random: one block in three is unique, the others repeat. The tolerance is five standard deviations.
     own = pytest.approx(blocks / 3, abs=5 * (blocks * 2 / 9) ** 0.5)
     load(volume, "fill", data)
     assert different(volume, block) - repeated == own
@@ -75,7 +75,7 @@ def test_blocks_repeat_as_asked_at_the_size_that_storage_compares(tmp_path: Path
     assert result["event"] == "result", result
     assert result["verify"]["checked_blocks"] > 0
     assert different(volume, block) - repeated == own
-    # Another block was asked for at another place; equal ones compress no better by themselves.
+    # Equal blocks compress no better when each is compressed alone.
     assert compressed(volume, 4096) < 1.1
 
 

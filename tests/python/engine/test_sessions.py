@@ -27,7 +27,7 @@ def test_what_leads_in_is_in_no_slice(real_engine: Path, served: dict[str, Any])
     document = {"lead_in_ns": lead_in_ns, "settle_ns": 0, "slice_ns": SLICE_NS, "rounds": [[1, 2]]}
     said = events(real_engine, document | {"loads": loads(served)}, "session")
     results = {event["id"]: event for event in said if event["event"] == "result"}
-    assert list(results) == ["iscsi", "nvme-tcp"]  # of loads without a slice there is no result
+    assert list(results) == ["iscsi", "nvme-tcp"]  # a load without a slice has no result
     for place, result in enumerate(results.values(), start=1):
         [only] = result["slices"]
         assert (only["round"], only["place"]) == (1, place)
@@ -64,9 +64,9 @@ def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, ser
         means = [each["mean_outstanding"] for each in slices]
         assert sum(means) / 3 == pytest.approx(outstanding["mean"])
         assert max(means) <= outstanding["workers"] * outstanding["per_worker"]
-        # Nothing is outstanding in a slice for which the process was not scheduled.
+        # Nothing is outstanding in a slice in which the process was not scheduled.
         assert all(each["mean_outstanding"] > 0 for each in slices if each["ios"])
-        # Each load writes the whole volume over: what the others wrote is not a loss.
+        # Each load overwrites the whole volume; blocks that another load wrote do not count as lost.
         assert result["verify"]["checked_blocks"] > 0
         assert result["verify"]["wrong_blocks"] == 0
     places = sorted(each["place"] for result in results.values() for each in result["slices"])

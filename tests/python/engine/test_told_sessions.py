@@ -1,4 +1,4 @@
-"""Sessions that are told when to start, that observe their machine, and that end without their master."""
+"""Sessions that start at a given time, observe their machine, and end without their controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLICE_NS = 200 * MS
 
 
 class Told:
-    """A session's lines, one at a time."""
+    """The lines of a session, one at a time."""
 
     def __init__(self, engine: Path, document: dict[str, Any]) -> None:
         self.process = started(engine, "session", {"settle_ns": 20 * MS, "slice_ns": SLICE_NS} | document)
@@ -33,7 +33,7 @@ class Told:
         self.process.stdin.flush()
 
     def hear(self, name: str) -> dict[str, Any]:
-        """The next event but samples, which come as the time is."""
+        """The next event, skipping samples, which come at intervals."""
         assert self.process.stdout
         while (event := json.loads(self.process.stdout.readline()))["event"] == "sample":
             pass
@@ -76,7 +76,7 @@ def test_a_session_begins_when_it_was_told_and_not_before(told: Any, served: dic
     assert 0 < heard["left_ns"] <= 1500 * MS
     observed, result = session.hear("observed"), session.hear("result")
     assert time.time_ns() >= at_unix_ns + SLICE_NS
-    # The settling load begins at that time, the window after it.
+    # The settling load starts at that time, the window 20 ms later.
     assert abs(result["window"]["start_unix_ns"] - (at_unix_ns + 20 * MS)) < MS
     assert [point["duration_ns"] for point in result["series"]] == [50 * MS] * 4
     assert result["read"]["ios"] > 0
@@ -96,7 +96,7 @@ def test_intervals_are_told_while_the_slice_goes_on(told: Any, served: dict[str,
     while (event := json.loads(session.process.stdout.readline()))["event"] == "sample":
         told_before_the_end.append(event)
     assert event["event"] == "result"
-    # The last one may be the slice's own, at its end; by a busy machine several come at once, none twice.
+    # The last sample may be that of the slice itself, at its end. On a busy machine several come at once, none twice.
     intervals = [each["at_ns"] for each in told_before_the_end]
     assert intervals == sorted(set(intervals))
     assert {each["id"] for each in told_before_the_end} == {event["id"]}
@@ -138,7 +138,7 @@ def test_the_observer_costs_next_to_nothing(told: Any) -> None:
     session.say(command="start", at_unix_ns=time.time_ns() + 1500 * MS)
     session.hear("started")
     observed = session.hear("observed")
-    # Below 0.1 % of a core. Over two seconds that is 2 ms, both readings included.
+    # Less than 0.1 % of a core: 2 ms in two seconds, including both readings.
     assert observed["observer"]["total_ns"] < 2 * MS
 
 
@@ -169,7 +169,7 @@ def test_machines_keep_one_schedule_and_send_nothing_between_slices(told: Any, s
             window = result["window"]
             at_ns = window["start_unix_ns"] + start_ns - window["start_ns"]
             assert abs(at_ns - (at_unix_ns + first_ns + (place - 1) * pitch_ns)) < MS
-        # What the other machine wrote meanwhile is of an earlier slice of the same session.
+        # Data that the other machine wrote meanwhile belong to an earlier slice of the same session.
         assert result["verify"]["wrong_blocks"] == 0
         assert result["verify"]["checked_blocks"] > 0
     for slices in observed:

@@ -1,4 +1,4 @@
-"""Events of a run: what may be asked for, when it happens, and that it is undone on every way out."""
+"""Events during a run: which ones are allowed, when they happen, and that every way out undoes them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read(**more: Any) -> Study:
 
 
 def state(pid: int) -> str:
-    """As /proc tells it: T stands still; empty of one that is gone."""
+    """Process state from /proc: T is stopped. Empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0].replace("Z", "")
     except OSError:
@@ -171,7 +171,8 @@ def test_it_goes_on_when_whoever_stopped_it_is_killed(sleeper: subprocess.Popen[
 
 
 def test_it_goes_on_when_its_lease_ends(sleeper: subprocess.Popen[bytes]) -> None:
-    """Though the controller is there. The lease counts from each stop: a load may take long to start."""
+    """The lease ends the stop although the controller is alive. It counts from each stop, because a load may take long
+    to start."""
     with contextlib.closing(Freezer(sleeper.pid, 0.5)) as freezer:
         for _ in range(2):
             time.sleep(1)
@@ -273,12 +274,12 @@ def test_a_target_that_stands_still_leaves_a_gap(real_engine: Path, tmp_path: Pa
     for each in results:
         assert each.gaps is not None
         [event] = each.events
-        # What stood in sockets when the target stopped may complete a little later.
+        # I/Os that were in socket buffers when the target stopped may complete a little later.
         assert each.gaps.longest_ns > 0.8 * (event.undone_ns - event.began_ns)
 
 
 def servers_of(pid: int) -> list[int]:
-    """Engines that serve, among all that this process has started."""
+    """Engines with a server, among the children of this process."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):
         try:

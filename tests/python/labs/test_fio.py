@@ -1,4 +1,4 @@
-"""fio as a second generator: the real program on a file, read into the result of every generator."""
+"""fio as a second generator: the real program on a file, its output read into the common result."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def test_streams_become_groups_of_workers_in_zones_of_their_own(tmp_path: Path) 
 def test_a_rate_is_shared_by_streams_workers_reads_and_writes(tmp_path: Path) -> None:
     some = settings(STUDY.replace("workers: 2", f"{MIXED}, rate_iops: 4000, arrivals: poisson"), tmp_path)
     lines = run_job(some, Target("psync", ()), seed=3, cpus=[]).splitlines()
-    # A quarter is 1000 I/Os a second for one worker, 70 % of them reads; three quarters are 1000 for each of three.
+    # A quarter of the rate is 1000 I/Os per second for one worker, 70 % of them reads. Three quarters are 1000 I/Os per
+    # second for each of three workers.
     assert [line for line in lines if line.startswith("rate")] == [
         "rate_iops=700,300",
         "rate_process=poisson",
@@ -114,7 +115,7 @@ def test_its_output_reads_as_a_result(fio: Fio, disk: Path) -> None:
     assert random.read.ios + random.write.ios + sequential.write.ios == result.ios
     assert sequential.write.bytes == pytest.approx(8192 * sequential.write.ios, rel=0.01)
     assert sum(result.latency_counts().values()) == result.ios
-    # The bins must tell the mean that fio tells exactly, but for their width.
+    # The mean of the bins must equal the exact mean that fio prints, within the bins' width.
     mean_ns = sum(value * count for value, count in result.latency_counts().items()) / result.ios
     assert mean_ns == pytest.approx(result.latency_mean_ns, rel=0.02)
     assert result.cpu.initiator is not None
@@ -133,7 +134,7 @@ def test_an_open_loop_says_what_of_its_rate_it_achieved(fio: Fio, disk: Path) ->
     )
     result = measure(fio, disk, text)
     assert result.open is not None
-    # fio may run on for longer than it was asked.
+    # fio may run longer than requested.
     assert result.open.offered == pytest.approx(500 * result.duration_s, abs=0.501)
     assert 0.5 < result.open.achieved < 1.5
     assert result.open.achieved == result.ios / result.open.offered
@@ -168,7 +169,7 @@ def test_its_data_and_the_engines_do_not_meet(fio: Fio, disk: Path, engine: Fake
         one.trial.treatment["generator"] == "fio" and other.trial.treatment["generator"] == "iotax"
         for one, other in itertools.pairwise(attempts)
     )
-    # The engine wrote its pattern at the beginning, and again wherever fio had written its own.
+    # The engine wrote its pattern at the start, and again after fio had written its own.
     assert len(engine.documents("load", task="fill")) == 1 + after_fio
 
 
@@ -212,7 +213,7 @@ def test_it_does_not_outlive_a_run_that_is_killed(fio: Fio, disk: Path, engine: 
 
 
 def words(pid: int) -> str:
-    """Of a process's command; none where it has ended."""
+    """The process's command line; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Nobody's data are lost without a word that names them."""
+"""Data of others are destroyed only if an option names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about an endpoint that does not let us in fits its protocol."""
+"""The hint after an endpoint refuses iotax fits the endpoint's protocol."""
 
 import pytest
 
@@ -16,7 +16,7 @@ OTHERS = {
     FILE: ("export", "IQN", "NQN", "initiator"),
     DEVICE: ("export", "IQN", "NQN", "truncate"),
 }
-"""Words that mean nothing to an endpoint."""
+"""Words that do not apply to this endpoint."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Media that are a model in the loopback lab: each level has its own, and each trial keeps what they did."""
+"""Modelled media in the loopback lab: each level has its own model, and each trial records what the media did."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ baseline: {{protocol: iscsi}}
 
 
 def measured(folder: Path, design: str, windows: str = "") -> list[tuple[int, TrialResult]]:
-    """Service time, ns, and result of each trial."""
+    """Service time in ns, and result, of each trial."""
     text, notebook = folder / "modelled.yaml", folder / "modelled.iotax"
     text.write_text(STUDY.format(design=design, windows=windows))
     run(str(text), notebook, "", [], None, None, again=False, report=False)
@@ -53,7 +53,8 @@ def test_each_trial_keeps_what_its_media_did(tmp_path: Path) -> None:
 def test_what_media_did_is_that_of_the_warm_up_too_as_the_check_says(tmp_path: Path) -> None:
     for _, result in measured(tmp_path, "{replicates: 1}", "warmup: 400ms, runtime: 100ms"):
         assert result.media is not None
-        # Five times the window; twice is less than any pause of a busy machine leaves of it.
+        # Media also serve the warm-up: about five times the I/Os of the window. Twice allows for pauses of a busy
+        # machine.
         assert result.media.told > 2 * result.ios
 
 

@@ -1,4 +1,4 @@
-"""Transactions by iotax's own engine: what a study can ask, and what comes back."""
+"""Transactions of iotax's own engine: what a study can request, and what is reported."""
 
 from pathlib import Path
 from typing import Any

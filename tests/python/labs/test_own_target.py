@@ -1,4 +1,4 @@
-"""What this machine's initiator reaches on a target of iotax's own: `iotax check --initiator`."""
+"""The rate of this machine's initiator with iotax's own target: `iotax check --initiator`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_of_many_loads_the_extremes_are_measured_and_the_others_counted(engine: 
 def test_labels_that_differ_in_who_connects_and_rates_of_one_load_are_measured_once(
     engine: FakeEngine, iotax: Iotax
 ) -> None:
-    """Of a load at a given rate it is asked how fast it could be."""
+    """A load with a given rate is measured without its rate limit."""
     login = f'a: "{ARRAY}", b: {{protocol: "{ARRAY}", initiator: "iqn.2026-11.org.example:me"}}'
     study = written(login, load=", rate_iops: 500, arrivals: poisson")
     told = findings(iotax("check", study, "--initiator").output)
@@ -111,13 +111,14 @@ def test_other_labs_say_that_they_do_not_measure_it(engine: FakeEngine, iotax: I
 
 
 def kept(notebook: Path) -> dict[str, float | None]:
-    """Trial → the rate on an own target that its result was given."""
+    """Trial → the rate on iotax's own target that its result records."""
     with Notebook(notebook) as opened:
         return {each.trial.id: each.result.facts.own_target_rate_iops for each in opened.attempts() if each.result}
 
 
 def test_a_run_keeps_with_each_result_what_its_load_reached_beforehand(engine: FakeEngine, iotax: Iotax) -> None:
-    """The study takes 6 s: for its time two loads are too many, but one of each protocol is measured."""
+    """The study takes 6 s. That is too short to measure two loads per protocol beforehand, so one of each is
+    measured."""
     done = iotax("run", written(f'a: "{ARRAY}", b: "{OTHER}", c: iscsi', "1, 8"), "n.iotax", "--no-report").output
     assert "Measuring the initiator on iotax's own target, about 2 s." in done
     found = kept(Path("n.iotax"))

@@ -1,4 +1,4 @@
-"""pgbench as a generator: what its log says of a window, and what a study cannot ask of a database."""
+"""pgbench as a generator: how its log is cut to a window, and what a database study cannot request."""
 
 from typing import Any
 

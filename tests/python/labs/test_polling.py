@@ -1,4 +1,4 @@
-"""How both sides wait: a factor, told to the engine of both, and recorded with each trial."""
+"""Polling is a factor: the engine gets it for initiator and target, and each trial records it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_server_and_load_wait_as_the_treatment_says(engine: FakeEngine, tmp_path
     run(str(text), notebook, "", [], None, None, again=False, report=False)
     loads = sorted(each["polling"] for each in engine.documents("load") if each["task"] == "run")
     assert loads == ["always", "always", "auto", "auto", "never", "never"]
-    # The server that `check` tries sleeps.
+    # The server that `check` starts sleeps.
     served = [each["polling"] for each in engine.documents("serve") if "exports" in each]
     assert set(served[1:]) == {"never", "auto", "always"}
     with Notebook(notebook) as opened:

@@ -1,4 +1,5 @@
-"""Volumes are filled and overwritten until steady before the first trial; what was done is kept and not done twice."""
+"""Volumes are filled and overwritten until steady before the first trial; completed steps are recorded and not
+repeated."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_filling_is_kept_and_rounds_begin_afresh_after_a_rest() -> None:
     broken = [*FILLED, *(step("round", 100.0) for _ in range(4))]
     done = progress_of(ASKED, "e", broken, 2)
     assert (done.passes_left, done.rounds, done.done) == (0, 0, False)
-    # What came to its end before is not done again.
+    # Completed preconditioning is not repeated.
     assert progress_of(ASKED, "e", [*broken, step("round", 100.0)], 2).done
     assert progress_of(ASKED, "e", FILLED[:1], 2).passes_left == 1
     only_filled = ASKED.model_copy(update={"rounds_max": 0})
@@ -73,7 +74,7 @@ def test_filling_is_kept_and_rounds_begin_afresh_after_a_rest() -> None:
 
 
 class Played(Lab):
-    """Works on one volume, whose rounds have the rates given; fails where there is no more."""
+    """Works on one volume whose rounds have these rates; fails when no rate is left."""
 
     def __init__(self, rates_iops: list[float]) -> None:
         self.rates_iops, self.did, self.seeds = rates_iops, [], []
@@ -158,7 +159,7 @@ def test_a_volume_that_stays_unsteady_is_measured_and_named(tmp_path: Path) -> N
     assert said["e"].startswith("filled 2 times with 1MiB; not in a steady state after 6 rounds of random writes")
 
 
-@pytest.mark.machine  # a disk that stalls for a whole window completes nothing in it
+@pytest.mark.machine  # a disk that stalls for a whole window completes no I/O in it
 def test_the_engine_fills_and_overwrites_a_volume_that_reads_then_verify(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     volume, path = tmp_path / "volume", tmp_path / "n.iotax"
@@ -185,7 +186,7 @@ def test_foreign_data_are_not_preconditioned_without_an_explicit_word(real_engin
     del real_engine
     volume = tmp_path / "volume"
     volume.write_bytes(b"my thesis".ljust(8 * MIB, b"\0"))
-    # A study that only reads writes all the same.
+    # The study only reads, but preconditioning writes.
     only_reads = TEXT.replace("8MiB", "8MiB, fill: zeros").replace("working_set", "verify: false, working_set")
     study = read_study("steady", only_reads, tmp_path)
     path = tmp_path / "n.iotax"

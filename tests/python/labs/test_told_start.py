@@ -1,4 +1,5 @@
-"""One start told to several places: hosts whose clocks run as ours does, and guests whose clocks do not."""
+"""One start sent to several places: hosts, whose clocks run at the controller's pace, and guests, whose clocks do
+not."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ MS = 1_000_000
 
 
 class Clock:
-    """Ahead of ours by `ahead_ns`, and from its first reading on at `pace` of it."""
+    """A clock that starts `ahead_ns` ahead of the controller's and runs at `pace` times its speed."""
 
     def __init__(self, ahead_ns: int, pace: float) -> None:
         self._ahead_ns, self._pace, self._since_ns = ahead_ns, pace, time.time_ns()
@@ -28,12 +29,12 @@ class Clock:
         return self._since_ns + self._ahead_ns + round((time.time_ns() - self._since_ns) * self._pace)
 
     def ours_s(self, span_ns: int) -> float:
-        """How long it is by our clock."""
+        """The span by the controller's clock, in s."""
         return max(0.0, span_ns / self._pace / 1e9)
 
 
 class Spoken(Task):
-    """Speaks as an engine's session does, and does no I/O."""
+    """Answers like an engine's session, but does no I/O."""
 
     def __init__(self, clock: Clock, document: Event) -> None:
         self._clock, self._document = clock, document
@@ -126,7 +127,7 @@ def test_a_clock_with_a_pace_of_its_own_is_compared_again_at_the_start_and_its_p
     assert first.pace is not None
     assert second.pace is not None
     assert first.pace < second.pace
-    # Since it was read first, the slow clock has fallen back behind the other, and its offset with it.
+    # After its first reading the slow clock fell behind the other one, so its offset is smaller.
     assert first.offset.ahead_ns < second.offset.ahead_ns
 
 

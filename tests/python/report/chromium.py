@@ -1,4 +1,4 @@
-"""Chromium for tests of the page, with what it asks of the machine and of the network turned off."""
+"""Chromium for tests of the page; what it would request from the machine and the network is turned off."""
 
 import os
 import shutil
@@ -23,14 +23,14 @@ QUIET = (
 
 
 def missing(program: str) -> None:
-    """A test whose tool is missing is skipped, but not where everything must be there."""
+    """Skips the test; with CI=true it fails instead."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{program} is not installed")
     pytest.skip(f"{program} is not installed")
 
 
 def start(profile: Path, environment: dict[str, str] | None = None) -> "webdriver.Chrome":
-    """A browser that keeps what it logs; `environment` is added to the test's own."""
+    """Starts a browser that keeps its log. `environment` is added to the test's own."""
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None:
         missing("chromium")

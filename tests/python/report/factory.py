@@ -1,7 +1,7 @@
-"""Simulated studies: results as an engine would give them, with effects that the tests know.
+"""Simulated studies: results in the engine's form, with effects that the tests know.
 
-Each protocol has a path cost (CPU and latency); beyond its knee a closed loop queues. Runs scatter by a factor each,
-blocks drift together. Everything is drawn from one seed.
+Each protocol has a path cost (CPU and latency). Beyond its knee a closed loop queues. Each run has a random factor, and
+each block another one that all its runs share. All random numbers come from one seed.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Costs:
     """What a protocol's path costs."""
 
     service_us: float
-    """Time of the bottleneck an I/O."""
+    """Service time per I/O at the bottleneck."""
     think_us: float
-    """Time that overlaps."""
+    """Time per I/O that overlaps with other I/Os."""
     initiator_us: float
     target_us: float | None
 
@@ -65,7 +65,7 @@ PATHS = {
     "nfs3": Costs(14.0, 55.0, 11.3, 15.8),
     "iscsi": Costs(8.2, 48.0, 8.1, 9.4),
     "nvme-tcp": Costs(4.1, 22.0, 3.9, 4.6),
-    # With 64 KiB both take 95 % of their links.
+    # At 64 KiB both use 95 % of their links.
     "fc": Costs(10.4, 30.0, 8.0, None),
     "ip": Costs(11.1, 40.0, 10.0, None),
 }
@@ -166,13 +166,13 @@ ENVIRONMENT: dict[str, Any] = {
 
 
 def study(**changes: Any) -> Study:
-    """The quick study, with whole sections changed."""
+    """The quick study; `changes` replace whole sections."""
     return Study.model_validate({**QUICK, **changes})
 
 
 @dataclass
 class Simulation:
-    """How runs scatter, and what is wrong with which trial."""
+    """How much runs vary, and which trials have which fault."""
 
     seed: int = 1
     run_cv: float = 0.02
@@ -181,17 +181,17 @@ class Simulation:
     failed: Sequence[str] = ()
     """Trials whose first attempt fails."""
     lost: Sequence[str] = ()
-    """Trials whose every attempt fails."""
+    """Trials whose attempts all fail."""
     wrong_data: Sequence[str] = ()
     unsteady: Sequence[str] = ()
     waiting: Sequence[str] = ()
     """Trials that waited for a processor."""
     samples: int = 8
     drawn_max: int = 20_000
-    """Latencies that are drawn for each trial."""
+    """Most latencies drawn for each trial."""
 
     def data(self, of: Study, trials: Sequence[Trial] = ()) -> StudyData:
-        """Of these trials, else of the full factorial in complete blocks."""
+        """Simulates these trials, or else the full factorial in complete blocks."""
         rng = np.random.default_rng(self.seed)
         trials = trials or plan(of, rng)
         drift = rng.lognormal(0, self.block_cv, max(of.design.replicates, *(trial.block for trial in trials)) + 1)
@@ -208,7 +208,7 @@ class Simulation:
         return StudyData(of, attempts, list(trials), backgrounds, environment=ENVIRONMENT)
 
     def searched(self, of: Study) -> StudyData:
-        """A search from its first probe to the runs that confirm what it found."""
+        """A search, from its first probe to the runs that confirm its result."""
         rng = np.random.default_rng(self.seed)
         trials: list[Trial] = []
         attempts: list[Attempt] = []
@@ -288,7 +288,8 @@ class Simulation:
         return _with_facts(measured, trial, of)
 
     def _open(self, rate_iops: float, path: Costs, factor: float, duration_s: float) -> tuple[float, int, int]:
-        """(mean response in µs, I/Os done, I/Os offered): one queue, which grows where it is offered too much."""
+        """Mean response in µs, I/Os done, I/Os offered. There is one queue, which grows if more is offered than it
+        serves."""
         service_us = path.service_us * factor
         busy = rate_iops * service_us * 1e-6
         offered = int(rate_iops * duration_s)
@@ -343,7 +344,7 @@ class Simulation:
 
 
 def plan(of: Study, rng: np.random.Generator) -> list[Trial]:
-    """Complete blocks, each in an order of its own."""
+    """Complete blocks, each in its own random order."""
     levels = of.levels()
     treatments = [dict(zip(levels, values, strict=True)) for values in itertools.product(*levels.values())]
     trials: list[Trial] = []
@@ -364,12 +365,13 @@ def plan(of: Study, rng: np.random.Generator) -> list[Trial]:
 
 
 def planned(of: Study) -> list[Trial]:
-    """What the study's own design has run, in its order."""
+    """The trials of the study's own design, in order."""
     return list(designed(of).trials)
 
 
 def write_notebook(path: Path, data: StudyData) -> Path:
-    """The same data as a notebook file, at the times that the attempts have; the lab took PREPARED_NS before."""
+    """Writes the data as a notebook, with the attempts' own times. The lab was prepared in the PREPARED_NS before the
+    first attempt."""
     with Writer(path) as writer, mock.patch("iotax.notebook.time.time_ns") as clock:
         clock.return_value = data.attempts[0].started_unix_ns if data.attempts else START_UNIX_NS
         run = writer.begin(data.study, data.study.model_dump_json(), "", list(data.planned))
@@ -394,7 +396,7 @@ def write_notebook(path: Path, data: StudyData) -> Path:
 
 
 def counted_attempt(trial: Trial, ios: int) -> Attempt:
-    """One second in which so many I/Os completed, and nothing else."""
+    """An attempt with a window of 1 s in which `ios` I/Os completed."""
 
     def stream(count: int) -> Direction:
         return Direction(ios=count, bytes=count * 512, latency_sum_ns=count, latency_min_ns=1, latency_max_ns=1)
@@ -413,7 +415,7 @@ def counted_attempt(trial: Trial, ios: int) -> Attempt:
 
 
 def _with_facts(result: TrialResult, trial: Trial, of: Study) -> TrialResult:
-    """With what the study's lab would say of the trial, its CPU time in the layers of that lab."""
+    """Adds the facts that the study's lab would record for the trial, and assigns CPU time to that lab's layers."""
     facts = planned_facts(of, of.settings(trial.treatment))
     parts = [_in_layer(each, result, facts, of) for each in result.cpu]
     if facts.lab == "vm":
@@ -495,13 +497,13 @@ def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator,
 
 
 def _late(ios: int) -> Latency:
-    """A generator that issues each I/O 100 ns after it could."""
+    """Lateness of a generator that issues each I/O 100 ns late."""
     histogram = Histogram(counts=[(100, max(1, ios))])
     return Latency(latency_sum_ns=100 * max(1, ios), latency_min_ns=100, latency_max_ns=100, histogram=histogram)
 
 
 def _cpu(pid: int, total_ns: int) -> dict[str, Any]:
-    """Of a process, as the engine gives it; so the next, of the machine."""
+    """CPU time of a process, as the engine reports it. `_machine` does this for the machine."""
     return {"pid": pid, "total_ns": total_ns, "user_ns": total_ns // 3, "system_ns": total_ns - total_ns // 3}
 
 
@@ -525,7 +527,7 @@ def _machine(busy_ns: int, duration_s: float) -> dict[str, Any]:
 
 
 def carried(data: StudyData, of: dict[str, Carrier]) -> StudyData:
-    """The same runs, as if each protocol had that carrier."""
+    """The same runs, but with this carrier for each protocol."""
 
     def told(trial: Trial, facts: Facts) -> Facts:
         return facts.model_copy(update={"carrier": of.get(str(trial.treatment["protocol"]), facts.carrier)})
@@ -534,7 +536,7 @@ def carried(data: StudyData, of: dict[str, Carrier]) -> StudyData:
 
 
 def encrypted(data: StudyData, of: dict[str, str]) -> StudyData:
-    """The same runs, as if guests counted instructions and the link of each protocol were encrypted so."""
+    """The same runs, but guests count instructions and each protocol's link has this encryption."""
 
     def told(trial: Trial, facts: Facts) -> Facts:
         link = facts.link.model_copy(update={"encryption": of.get(str(trial.treatment["protocol"]))})
@@ -544,7 +546,7 @@ def encrypted(data: StudyData, of: dict[str, str]) -> StudyData:
 
 
 def with_facts(data: StudyData, **changes: Any) -> StudyData:
-    """The same runs, of which these facts are others."""
+    """The same runs, but with these facts changed."""
     return _retold(data, lambda _, facts: facts.model_copy(update=changes))
 
 

@@ -39,14 +39,14 @@ SIZES += [(name, *size) for name in SECTIONS if name != "quick" for size in [(12
 
 ONE_BY_ONE = {"indirect": True, "ids": str, "scope": "module"}
 
-# Elements that reach beyond the page's width and are not inside something that scrolls by itself.
+# Elements beyond the page's right edge that are not in a container with its own scrolling.
 BEYOND = """
 return [...document.querySelectorAll("body *")].filter(e => {
   const box = e.getBoundingClientRect();
   return box.width && box.right > document.documentElement.clientWidth + 1 && !e.closest(".scroll, nav, pre, svg");
 }).map(e => e.tagName + "." + e.className);
 """
-# Words in charts that leave their picture.
+# Texts that extend beyond their chart.
 CLIPPED = """
 return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBoundingClientRect().width).flatMap(s => {
   const all = s.getBoundingClientRect();
@@ -57,7 +57,7 @@ return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBounding
   }).map(t => s.getAttribute("aria-label").slice(0, 40) + ": " + t.textContent);
 });
 """
-# Words of a chart of latency against throughput that cover a point.
+# Texts in a chart of latency against throughput that cover a point.
 DOTTED = """
 return [...document.querySelectorAll("svg[aria-label*='against throughput']")].filter(
   s => s.getBoundingClientRect().width).flatMap(s => {
@@ -69,12 +69,12 @@ return [...document.querySelectorAll("svg[aria-label*='against throughput']")].f
   }).map(t => t.textContent);
 });
 """
-# Tables that lose columns.
+# Tables that are wider than their container.
 SCROLLING = """
 return [...document.querySelectorAll(".scroll")].filter(s => s.scrollWidth > s.clientWidth + 1)
   .map(s => s.getAttribute("aria-label"));
 """
-# Pairs of words in one chart that cover each other.
+# Pairs of texts in one chart that overlap.
 COVERED = """
 return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBoundingClientRect().width).flatMap(s => {
   const words = [...s.querySelectorAll("text")].filter(t => t.textContent.trim() &&
@@ -93,7 +93,7 @@ return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBounding
 """
 
 
-# All pages are drawn at once, beside other tests.
+# All pages are drawn at once, while other tests run.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
@@ -126,7 +126,7 @@ def browser(tmp_path_factory) -> Iterator["chromium.webdriver.Chrome"]:
 
 @pytest.fixture(scope="module", params=SIZES, ids=lambda size: "-".join(map(str, size)))
 def asked(request) -> tuple[str, int, str]:
-    """Name of the page, width, colours: each is loaded once, and all tests look at it."""
+    """Page name, width, colour scheme. Each page is loaded once for all tests."""
     return request.param
 
 
@@ -218,7 +218,7 @@ def test_a_mark_says_what_it_stands_for(shown):
 
 
 def contrast(one: list[int], other: list[int]) -> float:
-    """WCAG 2.2, relative luminance."""
+    """Contrast ratio from relative luminance (WCAG 2.2)."""
 
     def luminance(rgb: list[int]) -> float:
         parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb[:3]]

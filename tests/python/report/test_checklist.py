@@ -1,4 +1,4 @@
-"""Each item of the checklist can say no, or that it is not known: its rule, tried both ways."""
+"""Each checklist item can be answered no or unknown; each rule is tested both ways."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def unpaced(result: TrialResult) -> TrialResult:
 
 
 def busy(layer: str, share: float) -> Change:
-    """That part busy for so much of all its processors' time."""
+    """Makes this layer busy for this share of all its processors' time."""
 
     def of(part: CpuTime) -> CpuTime:
         if part.layer != layer or part.role == "target":
@@ -128,7 +128,7 @@ def test_the_generator_is_the_bottleneck_where_it_is_late(paced: StudyData) -> N
 
 @pytest.mark.parametrize(("over", "said"), [(0.0, "yes"), (0.018, "yes"), (0.08, "no")])
 def test_ticks_are_no_more_processor_time_than_there_is(closed: StudyData, over: float, said: str) -> None:
-    """A window of 1 s, read in ticks of 10 ms at both ends."""
+    """The window is 1 s; both ends are read in ticks of 10 ms."""
     second = changed(
         closed,
         parts(lambda part: part.model_copy(update={"window_ns": 1_000_000_000, "resolution_ns": 10_000_000})),

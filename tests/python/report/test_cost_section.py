@@ -1,4 +1,4 @@
-"""The CPU model and the sizing in a report, against the costs that the simulation put in."""
+"""CPU model and sizing in a report, compared with the costs that the simulation put in."""
 
 import re
 from dataclasses import replace
@@ -23,7 +23,7 @@ from iotax.wording import answer, figure
 from iotax.wording.costs import by_rate
 from report.factory import COST, PATHS, Simulation, study, write_notebook
 
-# The simulation charges 1/√outstanding beside, and 25 % more at 8 KiB.
+# Factors of the simulation's CPU per I/O: 0.75 + 0.5/√outstanding, where outstanding is 1, and 1.25 at 8 KiB.
 FACTOR = (0.75 + 0.5) * (1 + 1.25) / 2
 TRUE_US = {arm: FACTOR * (PATHS[arm].initiator_us + PATHS[arm].target_us) for arm in ("nfs3", "iscsi")}
 
@@ -164,7 +164,7 @@ def test_a_cost_that_hardly_changes_with_the_rate_is_sized_by_at_rates_beyond(ch
 
 
 def test_one_machine_that_holds_both_ends_is_fitted_with_its_idle_time():
-    """Its figures are without what it spends idle; that is put back where idle measurements take part in the fit."""
+    """Its figures exclude idle CPU. The fit adds it again, because idle measurements are part of the fit."""
     said = study(**COST | {"lab": {"vm": {"clock": "icount", "guests": 1}}})
     data = Simulation(block_cv=0.01).data(said)
     idle_cores = 0.04

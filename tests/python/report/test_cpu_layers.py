@@ -1,4 +1,4 @@
-"""Guest and hypervisor: added in a bar only where both spend the same kind of microseconds."""
+"""Guest and hypervisor are stacked in one bar only if both measure the same kind of CPU time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from report.factory import Simulation, study
 
 
 def guests(clock: str) -> Summary:
-    """Of each I/O the initiator's guest spends 200 µs, the target's 100 µs, the hypervisor 50 µs."""
+    """Per I/O the initiator's guest spends 200 µs, the target's guest 100 µs, the hypervisor 50 µs."""
     data = Simulation().data(study(factors={"protocol": ["iscsi", "nfs3"], "outstanding": [8]}))
     return summarise(replace(data, attempts=[virtual(data, number, clock) for number in range(len(data.attempts))]))
 

@@ -1,4 +1,4 @@
-"""Page and charts bring their own typeface: what fonts a machine has changes nothing."""
+"""Page and charts embed their own typeface, so the fonts of a machine make no difference."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 FACES = sorted(Path(font.__file__).with_name("fonts").glob("*.otf"))
 WORDS = f"{printable[:95]}×±−–—·…“”‘’→≤≥≈§µμσΔ²▲●○■◆"
-# Where each word of the charts and of the page begins and ends.
+# Bounds of each text in the charts and on the page.
 PLACES = """
 document.querySelectorAll('details').forEach(d => d.open = true);
 await document.fonts.ready;
@@ -41,7 +41,7 @@ def notebook(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def systems(tmp_path_factory) -> dict[str, dict[str, str]]:
-    """Environments of machines with no font, and with one family far narrower and far wider than usual."""
+    """Environments of machines with no font, or with a single family that is far narrower or wider than usual."""
     configurations = {
         name: only_family(tmp_path_factory.mktemp(name), name.capitalize(), stretch)
         for name, stretch in {"narrow": 0.6, "wide": 1.6}.items()
@@ -51,7 +51,7 @@ def systems(tmp_path_factory) -> dict[str, dict[str, str]]:
 
 
 def only_family(folder: Path, family: str, stretch: float) -> Path:
-    """A fontconfig configuration of one family, whose letters are as far apart as `stretch` says."""
+    """A fontconfig configuration with one family, whose letter widths are multiplied by `stretch`."""
     with TTFont(FACES[0]) as made:
         made["hmtx"].metrics = {g: (round(w * stretch), left) for g, (w, left) in made["hmtx"].metrics.items()}
         for number in (1, 3, 4, 16):
@@ -92,7 +92,7 @@ def test_every_word_stands_at_the_same_place_whatever_fonts_are_installed(notebo
     with Notebook(notebook) as opened:
         page = report.write(opened, tmp_path / "page.html")
     found = []
-    for name in ("narrow", "wide"):  # without any font at all, Chromium draws no text, not even in the page's own
+    for name in ("narrow", "wide"):  # without any font, Chromium draws no text at all, not even in embedded fonts
         environment = systems[name]
         browser = chromium.start(tmp_path / name, environment)
         try:
@@ -112,7 +112,7 @@ def test_each_face_has_what_reports_say_and_figures_of_one_width(path):
         assert {letter for letter in WORDS if ord(letter) not in names} == set()
         em = face["head"].unitsPerEm  # ty: ignore[missing-attribute]
         figures = [widths[names[ord(digit)]][0] / em for digit in "0123456789"]
-        assert max(figures) - min(figures) < 0.002  # a fortieth of a pixel at 12 px
+        assert max(figures) - min(figures) < 0.002  # 0.024 px at a size of 12 px
         assert face["name"].getBestFamilyName() == font.FAMILY
 
 

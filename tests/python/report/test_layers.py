@@ -1,4 +1,4 @@
-"""What each layer spends on an I/O: told apart where a lab read it, withheld with the reason elsewhere."""
+"""What each layer spends per I/O: listed separately if the lab measured it, else omitted with the reason."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from report.factory import Simulation, study
 
 
 def guests(clock: str = "time", target: str = "kernel", role: Role = "initiator") -> Summary:
-    """Of each I/O the guest of the load spends 200 µs, of them 30 in the load process's own code; the target's 100 µs,
-    the hypervisor 50 µs."""
+    """Per I/O the load's guest spends 200 µs, of which 30 µs are the load process's user time; the target's guest
+    spends 100 µs, the hypervisor 50 µs."""
     data = Simulation().data(study(factors={"protocol": ["iscsi", "nfs3"], "outstanding": [8]}))
     attempts = [virtual(data, number, clock, target, role) for number in range(len(data.attempts))]
     return summarise(replace(data, attempts=attempts))
@@ -68,7 +68,7 @@ def test_generator_kernel_hypervisor_and_target_make_one_bar() -> None:
 
 
 def with_virtual_disk(summary: Summary) -> Summary:
-    """Its process spends 60 µs of each I/O in the guest of the load, 20 of them in user space."""
+    """The virtual disk's process spends 60 µs per I/O in the load's guest, 20 µs of it in user space."""
     attempts = []
     for each in summary.data.attempts:
         assert each.result is not None
@@ -88,7 +88,7 @@ def test_a_process_that_serves_a_virtual_disk_is_no_part_of_the_initiators_kerne
         HYPERVISOR: pytest.approx(50),
         TARGET: pytest.approx(100),
     }
-    # What an I/O costs the initiator has all of it.
+    # The initiator's CPU per I/O includes all of it.
     assert cell.values["cpu_initiator"].value == pytest.approx(200)
     assert cell.values["cpu"].value == pytest.approx(300)
     parts = layers_us(with_virtual_disk(guests(role="both")).cells[0])

@@ -1,4 +1,4 @@
-"""Raw throughput and shares of links, side by side, only where links bound both."""
+"""Raw throughput and link shares are shown side by side only if links limit both."""
 
 import re
 from pathlib import Path

@@ -45,7 +45,7 @@ def test_six_arms_are_told_apart_by_colour_and_shape():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_protocol_and_variant_is_told_apart(scheme):
-    """In OKLab, where 0.02 is just noticeable."""
+    """Distances in OKLab, where 0.02 is just noticeable."""
     arms = [*PROTOCOL_TITLES, "old", "new", "iscsi · fio"]
     found = looks(arms, {"old": "iscsi", "new": "nfs4.1"})
     assert len({look.colour.name for look in found.values()}) == len(arms) == 14
@@ -60,7 +60,7 @@ def test_generators_keep_their_colours_too():
 
 
 def oklab(colour: str) -> np.ndarray:
-    """Ottosson 2020."""
+    """OKLab coordinates (Ottosson 2020)."""
     parts = np.array(rgb(colour)) / 255
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     cones = np.cbrt(

@@ -1,4 +1,5 @@
-"""The printed report: pages that can be read back, made by an installed browser or refused with the reason."""
+"""The printed report: PDF pages that can be read back. An installed browser makes them, or iotax refuses with the
+reason."""
 
 import re
 import shutil
@@ -34,10 +35,10 @@ def test_the_report_is_printed_with_page_numbers_and_vector_charts(notebook, tmp
     assert content.startswith(b"%PDF-")
     pages = len(re.findall(rb"/Type\s*/Page\b", content))
     assert pages >= 5
-    assert b"/Subtype /Image" not in content  # charts are drawings, not pictures
+    assert b"/Subtype /Image" not in content  # charts are drawings, not images
     drawn = b"".join(_streams(content))
     assert drawn.count(b" c\n") + drawn.count(b" l\n") > 500  # curves and lines of the charts
-    # A report of ours, which the next one replaces; another program's it does not.
+    # iotax replaces its own report, but not another program's file.
     judge(pdf)
     pdf.write_bytes(content.removesuffix(PDF_MARK))
     with pytest.raises(OutputRefused, match="iotax has not written it"):

@@ -1,4 +1,4 @@
-"""Labels beside points: never over each other, off points and lines where there is room."""
+"""Labels next to points: they never overlap, and avoid points and lines where there is space."""
 
 from iotax.report.charts.placing import Plot
 
@@ -18,7 +18,7 @@ def test_labels_of_points_that_nearly_touch_are_apart():
 def test_a_label_leaves_points_and_lines_free_where_there_is_room():
     at, other = (200.0, 150.0), (215.0, 150.0)
     x, y = Plot(400, 300, [at, other], [[at, (120.0, 150.0)]]).place(at, 30, 11)
-    assert y != 150.0  # right of it is a point, left of it a line
+    assert y != 150.0  # a point is to its right, a line to its left
     assert abs(x - 200) < 60 and abs(y - 150) < 40
 
 

@@ -1,4 +1,4 @@
-"""Profiles of instructions as the terminal, the page and the JSON show them."""
+"""Instruction profiles in the terminal, on the page and in JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LAYERS = {
     "iscsi": {"transport": {"iscsi_tcp_recv_skb [libiscsi_tcp]": 4000}, "TCP/IP": {"tcp_ack": 1000}},
     "local": {"copies": {"memcpy": 700}},
 }
-"""Instructions of an I/O."""
+"""Instructions per I/O."""
 
 
 def profile(protocol: str, ios: int, host: str, role: Role, times: int = 1) -> Profile:
@@ -51,7 +51,7 @@ def profile(protocol: str, ios: int, host: str, role: Role, times: int = 1) -> P
 
 
 def profiled(*, apart: bool) -> StudyData:
-    """With initiator and target in a guest each, or in one."""
+    """Initiator and target in separate guests if `apart`, else in one guest."""
     data = Simulation().data(study(factors={"protocol": ["iscsi", "nfs3", "local"], "outstanding": [8]}))
     attempts = []
     for each in data.attempts:
@@ -217,7 +217,7 @@ def test_the_json_has_every_function(tmp_path: Path) -> None:
         Profile(host="g", role="both", ios=1, layers={"a": {"f": -5}}),
         Profile(host="g", role="both", ios=1, copied_bytes={"a": {"f": -5}}),
         Profile(host="g", role="both", ios=1, calls=(Call(caller=-1, layer="a", function="f", instructions=-1),)),
-        # A tree whose callers come later may have no end.
+        # A caller that comes later could form a loop.
         Profile(host="g", role="both", ios=1, calls=(Call(caller=0, layer="a", function="f", instructions=1),)),
     ],
 )
@@ -229,7 +229,7 @@ def test_a_strangers_profile_with_figures_of_no_measurement_is_named(wrong: Prof
 
 
 def after(data: StudyData, *, scatter: bool) -> StudyData:
-    """The same runs, with 2,000 more instructions of an iSCSI I/O in one function, and a new one of 100."""
+    """The same runs, but an iSCSI I/O takes 2,000 more instructions in one function, and 100 in a new one."""
     attempts = []
     for number, each in enumerate(data.attempts):
         assert each.result is not None
@@ -269,7 +269,7 @@ def test_compare_names_the_functions_on_the_terminal_and_in_the_json(tmp_path: P
         write_notebook(tmp_path / f"{name}.iotax", data)
         for name, data in (("before", old), ("after", after(old, scatter=False)))
     )
-    # The second notebook's figures differ in nothing else; its runs are of another time.
+    # Only these figures of the second notebook differ.
     brief, long = ran("compare", before, later), ran("compare", before, later, "--long")
     assert "iSCSI · 8: 5,000 → 7,100 instructions per I/O, +2,100 [+2,100, +2,100]" in brief.stdout
     assert "most in TCP/IP +2,000; copies +100" in brief.stdout
@@ -304,7 +304,7 @@ def test_a_page_shows_layers_functions_and_calls_of_both_sides(tmp_path: Path) -
     before, after = page.split('<svg class="flame"')[1:]
     assert "Calls of an I/O, iscsi" in before
     assert "Calls of an I/O, nfs3" in after
-    # Each side shows what it called, and how the other differs.
+    # Each side shows its own calls, with the difference from the other side.
     gone = "iscsi_tcp_recv_skb [libiscsi_tcp]: 4,000 → 0 instructions per I/O; transport"
     new = "rpc_run_task [sunrpc]: 0 → 3,000 instructions per I/O; NFS, RPC"
     assert (gone in before, gone in after, new in before, new in after) == (True, False, False, True)

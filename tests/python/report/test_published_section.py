@@ -1,4 +1,4 @@
-"""Published figures beside measured ones, against the costs that the simulation put in."""
+"""Published figures next to measured ones, compared with the costs that the simulation put in."""
 
 import math
 import re
@@ -56,8 +56,9 @@ def test_a_figure_is_compared_with_the_same_ratio_of_ours(data):
     assert base.is_baseline
     assert base.measured_absolute is not None
     assert base.measured_absolute.low < base.measured_absolute.value < base.measured_absolute.high
-    assert base.agreement == "lower"  # 41 µs against about 11
-    # A source's own baseline, which the study's does not name: the simulation makes 8 KiB cost a quarter more.
+    assert base.agreement == "lower"  # 41 µs against about 11 µs
+    # This source has a baseline of its own, on a factor that the study's baseline leaves out. In the simulation an I/O
+    # of 8 KiB takes 25 % longer.
     assert latency.baseline == "block size 4KiB"
     assert latency.figures[0].measured is not None
     assert latency.figures[0].measured.value == pytest.approx(125, rel=0.02)
@@ -87,7 +88,7 @@ def test_a_study_without_published_figures_has_no_such_section(tmp_path):
 
 
 def test_relative_utilisation_is_judged_at_equal_rates_only():
-    """Fewer I/Os at the same utilisation cost more each: the ratio of utilisations says nothing of it."""
+    """Fewer I/Os at the same utilisation cost more each, so the ratio of utilisations says nothing about costs."""
 
     def measured(scale: float) -> Summary:
         of = study(
@@ -140,7 +141,7 @@ def held(made: StudyData) -> list[tuple[Attempt, str, float]]:
 
 
 def utilised(attempt: Attempt, share: float, rate_iops: float) -> Attempt:
-    """The same, at this rate and with its initiator's processors busy to this share."""
+    """The same attempt at this rate, with the initiator's processors busy for this share."""
     result = attempt.result
     assert result is not None
     wobble = 1 + 0.001 * attempt.trial.block
@@ -156,7 +157,7 @@ def utilised(attempt: Attempt, share: float, rate_iops: float) -> Attempt:
 
 
 def of_loads(data: StudyData, response: str = "iops", **more: object) -> Summary:
-    """Published by block size and direction, as a source draws bars by load."""
+    """Published by block size and direction, like a source whose bars are loads."""
     figures = [
         {"of": {"protocol": "nfs3", "block_size": size, "read": read}, "relative": [80, 120]}
         for size in ("4KiB", "8KiB")
@@ -178,7 +179,7 @@ def test_bars_stand_by_load_from_zero_with_the_published_range_as_a_band(data, w
     assert {(row["y"], row["y2"]) for row in bands["data"]["values"]} == {(80.0, 120.0)}
     assert baseline["data"]["values"] == [{"y": 100}]
     x = ours["encoding"]["x"]["axis"]
-    # Every load is written whole, at any width.
+    # Every load's label is drawn in full, at any width.
     assert all(load in x["labelExpr"] for load in ("4KiB", "8KiB", "0%", "100%"))
     assert (x["labelLimit"], x["labelOverlap"]) == (0, False)
 
@@ -194,7 +195,7 @@ def test_a_treatment_without_a_load_has_its_name_above_its_bar_at_full_width(dat
 
 
 def test_our_number_is_made_as_the_source_made_its(data):
-    """Loads of unequal size weigh as their values do in an arithmetic mean, and alike in a geometric one."""
+    """In a ratio of means, loads weigh by their values; in a geometric mean all weigh alike."""
 
     def measured(statistic: str) -> float:
         figures = [{"of": {"protocol": "nfs3"}, "relative": 100}]
@@ -219,7 +220,7 @@ def test_our_number_is_made_as_the_source_made_its(data):
     ("published_as", "agreement"), [(100, "agrees"), (101, "agrees"), (102, "lower"), (100.4, "higher"), (99, "higher")]
 )
 def test_a_published_number_is_compared_within_its_rounding(published_as: float, agreement: str):
-    """100.48 to 100.52 measured, which is printed as 100 or 101, and never as 100.4."""
+    """Measured is 100.48 to 100.52: rounding gives 100 or 101, but never 100.4."""
     span = (float(published_as), float(published_as))
     assert agreement_of(span, Estimate(100.5, 100.48, 100.52)) == agreement
 

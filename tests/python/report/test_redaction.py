@@ -1,4 +1,4 @@
-"""Known secrets and what is one by its form are hidden; words are not."""
+"""Known secrets and strings that look like secrets are hidden; ordinary words are not."""
 
 from __future__ import annotations
 

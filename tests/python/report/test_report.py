@@ -1,4 +1,4 @@
-"""The report as text: what is in it, what is not, and how long it takes."""
+"""The report's text: what it contains, what it leaves out, and how long it takes."""
 
 import base64
 import hashlib
@@ -62,7 +62,7 @@ def test_nothing_is_loaded_from_anywhere(quick):
 
 
 def test_where_nothing_draws_charts_their_words_stand_in_their_place(tmp_path, monkeypatch):
-    """As on systems with musl, for which vl-convert has no build."""
+    """vl-convert has no build for systems with musl."""
     write_notebook(path := tmp_path / "q.iotax", Simulation().data(study()))
     with Notebook(path) as notebook:
         drawn = report.write(notebook, tmp_path / "drawn.html").read_text()
@@ -233,7 +233,7 @@ def test_report_of_a_thousand_trials_draws_no_more_panels_than_a_reader_takes_in
     assert len(data.attempts) == 1020
     with Notebook(notebook) as opened:
         path = report.write(opened, tmp_path / "report.html")
-    # Panels are what the time goes into: some 80 ms each.
+    # Panels take most of the time, about 80 ms each.
     assert 0 < path.read_text().count('class="panel"') <= 100
     assert path.stat().st_size < 8_000_000
 
@@ -245,7 +245,7 @@ def test_the_verdict_is_grouped_as_the_command_line_groups_it(tmp_path):
     said = [html.unescape(each).replace("\u00a0", " ") for each in re.findall(r"<d[td][^>]*>(.*?)</d[td]>", verdict)]
     parts = answer(summarise(data))
     assert said == [line for part in parts for line in (part.title, *(f.sentence for f in part.findings))]
-    # What the study asks first stands out.
+    # Findings on the study's first response are emphasized.
     leading = re.findall(r'<dd class="lead">(.*?)</dd>', verdict)
     assert [html.unescape(each).replace("\u00a0", " ") for each in leading] == [
         f.sentence for part in parts for f in part.findings if f.response_key == "iops"

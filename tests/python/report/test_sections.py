@@ -1,4 +1,4 @@
-"""Sections that are there only where the notebook has data for them, and what they say."""
+"""Sections that exist only if the notebook has data for them, and their text."""
 
 import re
 from dataclasses import replace
@@ -43,7 +43,7 @@ def test_a_sweep_of_sizes_is_log_log_with_a_panel_of_ratios(sweep):
     assert "Both axes are logarithmic." in page
     assert "iops-over-block-size-random-0-read-100" in names
     assert "ratio-iops-over-block-size-random-0-read-100" in names
-    assert "ratio-iops" not in names  # 32 rows would be no picture
+    assert "ratio-iops" not in names  # 32 rows would be too many for a chart
     assert "achieved-over-offered" not in names
 
 
@@ -66,7 +66,7 @@ def test_latency_of_reads_and_of_writes_stands_apart_under_mixed_loads_only(tmp_
 
 @pytest.mark.slow
 def test_rows_of_ratios_name_their_whole_condition(tmp_path):
-    """Without the names of factors where they would leave no room; a level is never cut."""
+    """Names of factors are left out where there is no space; a level is never cut."""
     factors = {
         "protocol": ["iscsi", "nvme-tcp"],
         "block_size": ["4KiB", "16KiB", "64KiB"],
@@ -93,7 +93,7 @@ def test_effects_are_ratios_of_levels_and_have_the_simulated_size(sweep):
     assert {"effects-iops", "residuals-iops-fitted", "residuals-iops-order", "residuals-iops-normal"} <= names
     found = effects(summary.models["latency"])
     [size] = [each for each in found if (each.arm, each.level) == ("iscsi", "16KiB")]
-    assert (size.ratio.low or 0) < 1.5 < (size.ratio.high or 0)  # a quarter more for each doubling
+    assert (size.ratio.low or 0) < 1.5 < (size.ratio.high or 0)  # 25 % more for each doubling of the block size
     [mix] = [each for each in found if (each.arm, each.factor) == ("iscsi", "random")]
     assert (mix.ratio.low or 0) < 1 < (mix.ratio.high or 0)
     left = residuals(summary.models["latency"])
@@ -185,7 +185,7 @@ def test_generators_are_compared_where_the_study_varies_them(tmp_path):
 
 
 def asked(page: str) -> dict[str, tuple[str, str]]:
-    """What the checklist asks → its answer and why."""
+    """Checklist item → its answer and reason."""
     found = re.findall(r'<li class="(\w+)"><b>[^<]*</b><span>([^<]*)<small>([^<]*)</small>', page)
     return {ask: (answer, because) for answer, ask, because in found}
 
@@ -213,7 +213,7 @@ def test_what_limits_a_treatment_is_named_with_its_evidence(rates):
     summary, page, _ = rates
     limits = dict(zip([cell.cell for cell in summary.cells], limits_of(summary), strict=True))
     assert limits["iscsi", "5000"].limiter == "rate"
-    assert limits["nfs3", "80000"].limiter == "initiator"  # as many as it can at 14 µs each
+    assert limits["nfs3", "80000"].limiter == "initiator"  # its limit is 1 I/O per 14 µs
     assert "What limits each treatment" in page
 
 

@@ -1,4 +1,4 @@
-"""The engine and two guests, where real machines can be had; a place for programs of a test's own."""
+"""The engine, two guests where virtual machines can run, and a folder for a test's own programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def guests(image: Image) -> Iterator[Guests]:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder first on PATH."""
+    """A folder at the front of PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")

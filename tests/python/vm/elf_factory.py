@@ -1,4 +1,4 @@
-"""Small ELF64 files, made by hand: a module with a .modinfo, a program with its dynamic section."""
+"""Builds small ELF64 files: a kernel module with a .modinfo section, a program with a dynamic section."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 
 def kernel_module(**info: str | list[str]) -> bytes:
-    """An object file whose .modinfo says what is given; a list stands for a field given several times."""
+    """An object file with these fields in .modinfo; a list repeats its field."""
     pairs = [(name, each) for name, value in info.items() for each in (value if isinstance(value, list) else [value])]
     modinfo = b"".join(f"{name}={value}\0".encode() for name, value in pairs)
     names = b"\0.modinfo\0.shstrtab\0"
@@ -22,7 +22,7 @@ def kernel_module(**info: str | list[str]) -> bytes:
 
 
 def program(needed: list[str], loader: str | None = None) -> bytes:
-    """A program that asks for these libraries; its one segment is loaded at 0x1000."""
+    """A program that needs these libraries; its one segment is loaded at 0x1000."""
     strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
     offsets = [strings.index(b"\0" + name.encode() + b"\0") + 1 for name in needed]
     interpreter = (loader or "").encode() + b"\0"
@@ -41,7 +41,7 @@ def program(needed: list[str], loader: str | None = None) -> bytes:
 
 
 def with_note(name: str, type_: int) -> bytes:
-    """A program that has nothing but notes; the one asked for comes second."""
+    """A program that has only notes; the requested note is the second one."""
     data = b"".join(
         struct.pack("<III", len(text) + 1, 3, number)
         + (text.encode() + b"\0").ljust(-(-(len(text) + 1) // 4) * 4, b"\0")

@@ -1,4 +1,4 @@
-"""Stand-ins for what the vm lab talks to: programs, and the other end of a UNIX socket."""
+"""Fakes of the vm lab's partners: programs, and the peer of a UNIX socket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def write_program(path: Path, text: str) -> None:
 
 
 def answer_lines(path: Path, greeting: bytes, answer: Callable[[bytes], bytes]) -> None:
-    """Listens for one peer, greets it and answers each of its lines."""
+    """Accepts one peer, sends it a greeting, and answers each of its lines."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()

@@ -1,4 +1,4 @@
-"""What tests with real machines need: skipped where it is missing, failed there with CI=true."""
+"""What tests with virtual machines need. If it is missing they are skipped, with CI=true they fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGES = {PROGRAM: "qemu-system-x86", "apt-get": "apt", "cc": "build-essentia
 
 
 def require(*programs: str) -> Path:
-    """The engine, where it, QEMU, apt and these programs are there."""
+    """Returns the engine, if it, QEMU, apt and these programs are installed."""
     for program in (PROGRAM, "apt-get", *programs):
         if shutil.which(program) is None:
             missing(f"{program} is not there (package {_PACKAGES.get(program, program)})")

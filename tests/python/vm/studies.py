@@ -1,4 +1,4 @@
-"""Studies of the vm lab as processes of their own."""
+"""Runs studies of the vm lab as separate processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def start(folder: Path, engine: Path, study: str) -> subprocess.Popen[str]:
 
 
 def machines_of(folder: Path) -> list[int]:
-    """Processes whose sockets stand in the folder."""
+    """Process ids of the machines whose sockets are in the folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,5 +1,5 @@
-"""Datastores on real kernels: every controller, and the virtual disk above each initiator of the kernel; verified data;
-what cannot be attached fails alone."""
+"""Datastores on real kernels: every controller, and the virtual disk above each kernel initiator. Data are verified,
+and a volume that cannot be attached fails only its own trials."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ baseline: {protocol: BASELINE}
 
 
 Cell: TypeAlias = tuple[str, str]
-"""Protocol and level of `attach`."""
+"""Protocol, and level of `attach`."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Ran:
     results: dict[Cell, TrialResult]
     devices: dict[Cell, str]
     failed: dict[Cell, str]
-    """With the reason."""
+    """Cell → reason of the failure."""
     said: str
 
 
@@ -68,7 +68,7 @@ def run(tmp_path: Path, engine: Path, study: str) -> Ran:
                 ran.failed[cell] = each.reason
             else:
                 ran.results[cell] = each.result
-                ran.failed.pop(cell, None)  # at first
+                ran.failed.pop(cell, None)  # an earlier attempt had failed
                 ran.devices[cell] = each.connected.found["device"] if each.connected else ""
     assert machines_of(tmp_path) == []
     return ran
@@ -92,9 +92,9 @@ def test_datastores_carry_verified_data_and_what_cannot_be_attached_fails_alone(
         assert result.cpu.hypervisor is not None
         assert result.cpu.hypervisor.net_ns > 0
     initiator_ns = {cell: result.cpu_per_io_ns("initiator") or 0.0 for cell, result in ran.results.items()}
-    for attach in hypervisors:  # the protocol's work has left the guest
+    for attach in hypervisors:  # the hypervisor does the protocol's work
         assert initiator_ns["iscsi", attach] < 0.7 * initiator_ns["iscsi", "guest"]
-    for protocol in ("iscsi", "nvme-tcp"):  # a disk's has come on top of it
+    for protocol in ("iscsi", "nvme-tcp"):  # the virtual disk's cost is added
         assert initiator_ns[protocol, "vduse"] > 1.2 * initiator_ns[protocol, "guest"]
         disks = {attach: ran.results[protocol, attach].cpu.part("disk", "process") for attach in ("guest", "vduse")}
         assert disks["vduse"] and not disks["guest"]
@@ -134,7 +134,7 @@ def test_a_virtual_disk_stands_above_every_initiator_of_the_kernel_and_goes_agai
     assert ran.failed == {}, ran.said
     assert set(ran.results) == {(protocol, "vduse") for protocol in protocols}
     assert all(is_verified(result) for result in ran.results.values())
-    # What QEMU spends is read apart.
+    # QEMU's CPU time is measured separately.
     read = [result.cpu.part("disk", "process") for result in ran.results.values()]
     assert all(disk is not None and disk.busy_ns for disk in read)
     assert all(device.startswith("/dev/vd") for device in ran.devices.values())

@@ -1,4 +1,4 @@
-"""Kernels that the lab builds from a commit, with a source whose `make` only notes what it is asked."""
+"""Kernels that the lab builds from a commit. The test's source has a `make` that only records its arguments."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def git(tree: Path, *words: str) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with the commits good, which builds, and bad, which does not."""
+    """A repository with two commits: good builds, bad does not."""
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
-    # Its make needs no parser generator, and this machine may have none.
+    # The fake make needs no parser generator, and this machine may have none.
     (tmp_path / "bin").mkdir()
     for name in ("flex", "bison", "bc"):
         (tmp_path / "bin" / name).write_text("#!/bin/sh\nexit 1\n")

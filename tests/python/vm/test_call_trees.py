@@ -1,4 +1,4 @@
-"""The plugin's tree of calls, driven block by block: calls, returns, tail calls, interrupts, threads."""
+"""The plugin's call tree, run block by block: calls, returns, tail calls, interrupts, threads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .needed import require
 KERNEL = 0xFFFFFFFF81000000
 PROGRAM = 0x400000
 STACK, OTHER_STACK, INTERRUPT_STACK = 0xFFFFC90000004000, 0xFFFFC90000008000, 0xFFFFC9000000C000
-"""The highest addresses of three."""
+"""The highest addresses of three stacks."""
 NAMES = ("mark", "loop", "send", "copy", "tail", "switch", "asm_interrupt", "handler", "entry", "system_call", "born")
 STEP = 0x1000
 CALL, COPY, NONE = b"\xe8\0\0\0\0", b"\xf3\xa4", b""
 INSTRUCTIONS = 5
-"""Of each block."""
+"""Instructions in each block."""
 
 
 class Info(ctypes.Structure):
@@ -33,7 +33,7 @@ class Info(ctypes.Structure):
 
 
 class Machine:
-    """A guest with one processor, and the plugin that counts it."""
+    """A guest with one processor, and the plugin that counts its instructions."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         source = resources.files("iotax.labs.vm.plugin") / "counter.c"
@@ -57,7 +57,7 @@ class Machine:
         self.run("mark")
 
     def run(self, name: str, part: int = 0, code: bytes = NONE) -> Any:
-        """A block of a function; its parts stand one behind the other."""
+        """Runs a block of a function. The parts of a function are consecutive blocks."""
         key = name, part, code
         if key not in self._blocks:
             address = address_of(name) + part * (INSTRUCTIONS - 1 + len(CALL))
@@ -67,7 +67,7 @@ class Machine:
         return self._blocks[key]
 
     def call(self, name: str, sp: int, part: int = 0) -> None:
-        """Runs a block of `name` that calls: its return address, of the next part, goes to `sp`."""
+        """Runs a block of `name` that ends in a call. The return address, that of the next part, is stored at `sp`."""
         self._access(self.run(name, part, CALL), 2, sp, 3)
 
     def copy(self, name: str, count: int, shift: int = 0) -> None:
@@ -81,7 +81,7 @@ class Machine:
         self._qemu.access_memory(ctypes.c_void_p(block), kind, ctypes.c_uint64(address), ctypes.c_uint32(shift))
 
     def paths(self) -> dict[str, Node]:
-        """Callers and function → what it had in the window."""
+        """Path of callers and function → its node in the window."""
         nodes = self.counts.window()
         names = {address_of(name): name for name in NAMES} | {PROGRAM: "program"}
         found: list[str] = []
@@ -136,7 +136,7 @@ def test_a_return_that_no_block_shows_is_found_by_where_the_next_call_stores(mac
     machine.call("loop", STACK - 0x20)
     machine.call("send", STACK - 0x40)
     machine.run("copy")
-    # Both returned, and the first block seen is one that calls.
+    # Both functions returned unseen; the next block ends in a call.
     machine.call("loop", STACK - 0x20, part=3)
     machine.run("tail")
     assert blocks(machine) == {"loop": 2, "loop;send": 1, "loop;send;copy": 1, "loop;tail": 1}
@@ -156,7 +156,7 @@ def test_recursion_returns_level_by_level(machine: Machine) -> None:
 def test_an_interrupt_is_nobodys_child_and_what_it_interrupted_goes_on(machine: Machine) -> None:
     machine.call("loop", STACK - 0x20)
     machine.run("send")
-    # It calls on a stack of its own, and comes back by no return.
+    # It calls on its own stack, and no return leads back.
     machine.call("asm_interrupt", INTERRUPT_STACK - 0x10)
     machine.call("handler", INTERRUPT_STACK - 0x30)
     machine.run("copy")
@@ -184,7 +184,8 @@ def test_each_thread_goes_on_with_its_own_callers(machine: Machine) -> None:
     machine.call("born", OTHER_STACK - 0x20)
     machine.call("copy", OTHER_STACK - 0x40)
     machine.run("switch")
-    # The first goes on where it slept. That is seen as it calls; the block itself is still counted with the other.
+    # The first thread continues where it slept. Its next call shows that; the block that calls still counts for the
+    # other thread.
     machine.call("send", STACK - 0x40, part=2)
     machine.run("handler")
     assert blocks(machine) == {
@@ -203,7 +204,7 @@ def test_a_system_call_stands_on_its_program_and_leaves_nothing_behind(machine: 
     for _ in range(2):
         machine.run("program")
         machine.call("entry", STACK - 0x20)
-        # The processor leaves the kernel from deep within it, as a signal's delivery may.
+        # The processor leaves the kernel from a deep call, as signal delivery can.
         machine.call("system_call", STACK - 0x60)
         machine.run("send")
     machine.run("program")
@@ -280,7 +281,8 @@ def test_tables_that_were_full_give_no_profile(machine: Machine, tmp_path: Path)
 
 
 def test_a_program_takes_a_page_of_the_table_and_the_kernel_each_block(machine: Machine, tmp_path: Path) -> None:
-    """A program has other addresses each time that it starts: its blocks filled the table within some twenty trials."""
+    """A program has other addresses each time it starts. When each block had a cell, programs filled the table within
+    about twenty trials."""
 
     def cells() -> int:
         with (tmp_path / "counts").open("rb") as file:
@@ -306,7 +308,7 @@ def test_a_line_is_fetched_once_until_its_set_is_full(tmp_path: Path) -> None:
     machine.mark()
     for _ in range(2):
         machine.touch("send", STACK)
-    # Two lines at once; then eight others of one set, which drive the first out.
+    # An access over two lines; then eight other lines of the first line's set, which evict it.
     machine.touch("send", STACK + 0x7C)
     for way in range(1, 9):
         machine.touch("copy", STACK + way * 64 * 64)

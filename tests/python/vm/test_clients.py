@@ -1,4 +1,5 @@
-"""Several initiator guests on one storage guest: one start, shared volumes or not, a report that names them."""
+"""Several initiator guests on one storage guest: one common start, shared or separate volumes, a report that names
+them."""
 
 from __future__ import annotations
 
@@ -55,11 +56,11 @@ def test_two_guests_put_load_on_one_volume_or_two_over_each_protocol_to_totals_o
         assert sum(client.ios for client in result.clients) == result.ios
         assert result.verify is not None
         assert result.verify.wrong_blocks == result.verify.never_written_blocks == 0
-        # Their clocks are this host's, so the window is one.
+        # All guests use this host's clock, so they share one window.
         assert (result.facts.clock, result.facts.clients) == ("time", 2)
         assert result.facts.volumes == (2 if each.trial.treatment["volumes"] == "per client" else None)
         assert [client.pace for client in result.clients] == [None, None]
-        # Of each layer of the path.
+        # CPU of each layer of the path.
         assert result.facts.target_stack == "kernel"
         run = Run(each.trial, result)
         generator, kernel, guest, target = (

@@ -1,4 +1,4 @@
-"""CPU of a machine in short slices, against the kernel's own account of how long tasks ran."""
+"""CPU of a machine in short slices, compared with the kernel's own account of task run time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 MS = 1_000_000
 SLICES = 24
 OFF_CORES = 0.03
-"""The busier the machine, the less of what burns runs while the clocks are read."""
+"""On a busier machine, less of the load runs while the clocks are read."""
 BURN = """
 exec >/dev/null 2>&1 </dev/null
 [ -p /tmp/never ] || mkfifo /tmp/never
@@ -38,15 +38,15 @@ done
 def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
     engine = require()
     image = build(engine, lambda _: None)
-    # Its time is a count of its instructions: other work on this machine takes none of it.
+    # The guest's clock counts its instructions, so other work on this machine does not affect it.
     guests = Guests(image, accelerator="tcg", clock="icount", volume_bytes=16 << 20)
     yield guests["initiator"]
     guests.close()
 
 
 def tasks(guest: Guest) -> tuple[float, float]:
-    """When, and how long tasks ran until then on all processors; seconds. What interrupts do in idle time is no
-    task's."""
+    """Uptime, and the time that tasks ran on all processors until then, both in seconds. Interrupts during idle time
+    are not counted as task time."""
     uptime, *rows = guest.run("cat /proc/uptime /proc/schedstat")
     spent_ns = sum(int(row.split()[7]) for row in rows if row.startswith("cpu"))
     return float(uptime.split()[0]), spent_ns / 1e9
@@ -67,11 +67,11 @@ def slices_of(guest: Guest, slices: int) -> Seen:
 
 
 def busy_and_burned(guest: Guest, steps: int | None) -> tuple[float, float]:
-    """Cores, by the slices and by the scheduler, while something burns; None for nothing."""
+    """Busy cores while `steps` burn CPU, from the slices and from the scheduler. None burns nothing."""
     if steps is not None:
         guest.run(f"touch /tmp/burn; ({BURN.format(steps=steps)}) & :")
     try:
-        # What starting and ending take is the same in both, and goes out.
+        # Starting and ending take the same time in both measurements, so the difference leaves them out.
         marks = [tasks(guest)]
         for slices in (SLICES // 4, SLICES):
             seen = slices_of(guest, slices)
@@ -85,7 +85,7 @@ def busy_and_burned(guest: Guest, steps: int | None) -> tuple[float, float]:
 
 
 def test_short_slices_find_what_tasks_burn_from_little_to_most_of_a_processor(guest: Guest) -> None:
-    """Less what the readings themselves take, which stand between slices: it is the same without anything to find."""
+    """Compares increases over idle, because the clock readings between slices use CPU too: the same without load."""
     idle_found, idle_burned = busy_and_burned(guest, None)
     for steps in (100, 400, 1600):
         found, burned = busy_and_burned(guest, steps)

@@ -1,4 +1,4 @@
-"""Volumes that the hypervisor attaches: what QEMU is told, what it cannot, its monitor, its drivers, its CPU."""
+"""Volumes that the hypervisor attaches: QEMU's configuration and limits, its monitor, its drivers, its CPU."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_taken_port_of_the_nfs_server_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def monitor(path: Path, answer: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> None:
-    """QEMU's end of a monitor: answers each command with the lines given."""
+    """QEMU's side of a monitor: answers each command with the lines given."""
 
     def answer_command(line: bytes) -> bytes:
         command = json.loads(line)
@@ -196,7 +196,7 @@ esac
 
 @pytest.fixture
 def without_drivers(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A QEMU whose initiators are in a package that is not installed."""
+    """A QEMU whose initiator drivers are in a package that is not installed."""
     write_program(programs / PROGRAM, UNKNOWN)
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
     with new_entry(tmp_path / "package") as entry:

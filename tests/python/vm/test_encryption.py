@@ -1,4 +1,4 @@
-"""Encrypted links: what cannot be encrypted, keys that nobody keeps, and data that must not pass by in plain text."""
+"""Encrypted links: what cannot be encrypted, keys that are never stored, and data that must not pass in plain text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_protocol_over_tcp_may_be_encrypted(protocol: str) -> None:
     asked = settings("ipsec", protocol)
     assert "ENCRYPTION=ipsec; " in environment(asked, guests=2)
     assert "ENCRYPTION=; " in environment(settings("none", protocol), guests=2)
-    # Its tools are in the image only then.
+    # The image has the encryption tools only if a study encrypts.
     assert preflight.contents([asked], "stock").encryption == ("ipsec",)
     assert preflight.contents([settings("none", protocol)], "stock").encryption == ()
 
@@ -100,7 +100,7 @@ def test_a_link_in_plain_text_is_refused_with_what_was_read() -> None:
     assert mismatches(settings("ipsec"), plain) == [
         f"encryption is none ({read}) in the initiator, ipsec was asked for"
     ]
-    # And one that is encrypted where plain text was to be measured.
+    # A link that is encrypted although plain text was requested.
     other = facts_of(["FACT mtu=1500", "FACT encryption=wireguard"])
     assert mismatches(settings("none"), other) == ["encryption is wireguard in the initiator, none was asked for"]
 
@@ -108,7 +108,7 @@ def test_a_link_in_plain_text_is_refused_with_what_was_read() -> None:
 def test_in_one_guest_the_target_has_a_network_of_its_own_where_a_study_encrypts() -> None:
     plain, ipsec, fcp = (settings(*each) for each in (("none",), ("ipsec",), ("none", "fcp")))
     assert apart(plain, 1, [plain, ipsec, fcp]) == apart(ipsec, 1, [ipsec]) == "set -a; APART=1; "
-    # Where nothing is encrypted both halves meet on the loopback device, as ever; Fibre Channel has no such link.
+    # Without encryption both ends use the loopback device. Fibre Channel has no such link.
     assert apart(plain, 1, [plain, fcp]) == apart(fcp, 1, [fcp, ipsec]) == apart(ipsec, 2, [ipsec]) == ""
 
 
@@ -131,7 +131,7 @@ def test_what_encrypts_a_link_is_of_the_facts_of_a_trial() -> None:
 
 @dataclass
 class FakeGuest:
-    """Answers the scripts of a link; its counters grow by a step at each reading."""
+    """Answers the scripts of a link; its counters grow by one step at each reading."""
 
     name: str
     encrypts: int = 0
@@ -167,7 +167,7 @@ def test_keys_are_new_for_each_connection_and_both_ends_have_the_same() -> None:
     of = links(guests)
     for _ in range(2):
         of.encrypt(settings("ipsec"), "ENCRYPTION=ipsec; ")
-        of.encrypt(settings("ipsec"), "ENCRYPTION=ipsec; ")  # of the same session
+        of.encrypt(settings("ipsec"), "ENCRYPTION=ipsec; ")  # a second time in the same session
         of.end()
     both = [[line.split("; ")[1] for line in guest.ran if "SECRET" in line] for guest in (guests.storage, guests[""])]
     assert both[0] == both[1]
@@ -248,7 +248,7 @@ class Nvme:
         return facts_of(self.guests["initiator"].run(f"{self.told}facts_of nvme-tcp"))
 
     def write(self, capture: Path) -> bytes:
-        """Writes the pattern; what went over the link meanwhile, as QEMU saw it."""
+        """Writes the pattern, and returns QEMU's capture of the link during the write."""
         monitor = self.guests["initiator"].monitor
         dump = {"qom-type": "filter-dump", "id": "dump", "netdev": "net0", "file": str(capture)}
         monitor.execute("object-add", dump, timeout_s=60)
@@ -283,13 +283,13 @@ def test_nobody_reads_an_encrypted_pattern_on_the_link(connect: Any, encryption:
     path = connect(encryption)
     with path.links.watched([[path.device]]):
         captured = path.write(tmp_path / "link.pcap")
-    # All of it went over this link, in either way.
+    # All of the data crossed this link, encrypted or not.
     assert len(captured) > 65536
     assert (PATTERN in captured) == (encryption == "none")
     facts = path.facts()
     assert mismatches(path.asked, facts) == []
     assert facts["encryption"] == encryption
-    if encryption == "none":  # as in every study that does not ask for it
+    if encryption == "none":  # as in every study that does not request encryption
         assert "encryption_read" not in facts
         return
     assert f"by {'wg0' if encryption == 'wireguard' else 'eth0'}, {encryption}, " in facts["encryption_read"]

@@ -1,4 +1,4 @@
-"""Faults of the vm lab without a machine being up: the cache, its packages, its disk. See also test_machines."""
+"""Faults of the vm lab before a machine starts: its cache, its packages, its disk. See also test_machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-d
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose `apt-get` serves one true package, tool, and notes each download."""
+    """A folder whose `apt-get` serves one valid package, tool, and records each download."""
     folder = tmp_path / "archive"
     folder.mkdir()
     write_program(folder / "apt-cache", "exit 0")
@@ -79,7 +79,7 @@ def test_a_package_that_is_whole_is_not_fetched_again(archive: Path, tmp_path: P
 
 
 def test_a_package_may_be_wanted_in_one_version(archive: Path, tmp_path: Path) -> None:
-    """The source of a kernel, of which the archive may have a newer one."""
+    """A kernel's source must have its version, and the archive may have a newer one."""
     apt = archive / "apt-get"
     write_program(apt, f'echo "$*" >>{archive}/asked\n{apt.read_text()}')
     store = Store(tmp_path / "store")
@@ -170,7 +170,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """A process that builds an image of an engine, and nothing else, names it, and uses it until its input ends."""
+    """A process that builds an image of an engine only, prints its name, and uses it until its input ends."""
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
     started: list[subprocess.Popen[str]] = []
 

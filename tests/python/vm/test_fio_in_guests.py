@@ -1,4 +1,4 @@
-"""fio as the load generator in a guest: over the kernel's own initiator."""
+"""fio as the load generator in a guest, over the kernel's initiator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_fio_loads_a_volume_in_a_guest_and_each_part_tells_its_cpu(tmp_path: Pat
         assert result.generator == "fio"
         assert result.read.ios > 0 < result.write.ios
         assert result.verify is None
-        # The guest and what it serves, and fio within the guest.
+        # CPU of the guest, including the target, and of fio within the guest.
         guest, fio = (
             next(each for each in result.cpu if each.role == "initiator" and each.layer == layer)
             for layer in ("guest", "process")

@@ -1,4 +1,4 @@
-"""What the image is made of: archive, modules, libraries, packages. No virtual machine."""
+"""The parts of the image: archive, modules, libraries, packages. Starts no virtual machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RELEASE = "6.1.0-1-amd64"
 
 
 def packed(payload: bytes, version: int = 0x20F) -> bytes:
-    """A kernel as boot loaders take it, with this payload at the second byte of its second sector."""
+    """A kernel as boot loaders read it, with this payload at the second byte of its second sector."""
     image = bytearray(2 * 512 + 1)
     image[0x1F1] = 1
     image[0x202:0x206] = b"HdrS"
@@ -147,7 +147,7 @@ def test_the_same_files_give_the_same_archive() -> None:
 
 
 def tree(folder: Path, **modules: str) -> ModuleTree:
-    """Modules by name, each with what it depends on."""
+    """A tree of modules: name → its dependencies."""
     kernel = folder / "lib" / "modules" / RELEASE
     (kernel / "kernel" / "net").mkdir(parents=True)
     for name, depends in modules.items():
@@ -239,7 +239,7 @@ def test_a_build_that_another_try_would_not_mend_is_not_tried_again(
 
 
 def of_virtual_disks(folder: Path, **made: Built) -> tuple[list[str], str | None]:
-    """Modules in the image, and why it has no virtual disk."""
+    """Modules in the image, and the reason why it has no virtual disk."""
     found = tree(folder, virtio_pci="", virtio_net="", virtio_console="", configfs="", sch_tbf="", sch_netem="",
                  virtio_blk="")  # fmt: skip
     for each in made.values():
@@ -283,7 +283,7 @@ def test_a_program_that_a_distribution_has_elsewhere_costs_its_part_alone(
     made_of = _ingredients(
         tmp_path, Store(tmp_path / "s"), f"linux-image-{RELEASE}", Contents(vduse=True), lambda _: None
     )
-    # The kernel has all modules itself, so none is built.
+    # The kernel has all modules, so none is built.
     assert made_of.built == {}
     assert (recipe.VDUSE in made_of.parts) == (reason is None)
     assert made_of.unavailable.get(recipe.VDUSE, "").startswith(reason or "")

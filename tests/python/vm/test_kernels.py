@@ -1,4 +1,4 @@
-"""Real kernels: a short study between two guests, and what is left when it ends, or is killed."""
+"""Real kernels: a short study between two guests, and what is left when it ends or is killed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engi
         assert result.verify.checked_blocks > 0
         assert result.cpu.initiator is not None
         assert result.cpu.initiator.net_ns > 0
-        # Without a transport both stand in one kernel.
+        # Without a transport, initiator and target run in one kernel.
         assert (result.cpu.target is None) == (each.trial.treatment["protocol"] == "fcp-loop")
         assert result.cpu.target is None or result.cpu.target.net_ns > 0
         assert result.facts.clock == "instructions"

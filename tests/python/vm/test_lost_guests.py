@@ -1,4 +1,4 @@
-"""Real guests that get much to do at once, or whose kernel refuses, falls silent, panics, or loses its host."""
+"""Real guests that are overloaded at once, whose kernel refuses, stops answering or panics, or that lose their host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command lines, the control port, faults and accounts of the vm lab; QEMU is a script of the test's own."""
+"""Command lines, the control port, faults and CPU accounts of the vm lab. QEMU is a script of the test."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_an_emulated_kernel_is_told_the_rate_of_the_hosts_counter(image: Image, 
     said = words(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
     [told] = re.findall(r"tsc_early_khz=(\d+)", said)
     assert abs(int(told) * 1000 - rate_hz) < rate_hz / 1000
-    # KVM's guests have a clock of KVM's. A clock that counts instructions is measured in its own time.
+    # KVM's guests use KVM's clock. With a clock that counts instructions, the kernel measures the rate in that clock's
+    # time.
     for other in (Machine("storage", 512 << 20, "kvm"), Machine("storage", 512 << 20, "tcg", "icount")):
         assert "tsc_early_khz" not in words(other, image, tmp_path)
 
@@ -92,7 +93,7 @@ def test_a_machine_without_apt_is_told_so_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_folder_with_a_long_name_has_room_for_sockets(programs: Path, image: Image, tmp_path: Path) -> None:
-    """UNIX sockets' paths have 107 bytes at most, whatever TMPDIR is."""
+    """Paths of UNIX sockets have at most 107 bytes, whatever TMPDIR is."""
     folder = tmp_path / ("long" * 20) / ("name" * 20)
     folder.mkdir(parents=True)
     listen = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); s.accept()"
@@ -150,7 +151,7 @@ def test_without_a_device_there_is_no_kvm(image: Image, tmp_path: Path, monkeypa
 
 
 def answering(path: Path, answer: Callable[[str, str], bytes]) -> None:
-    """A guest's end of the control port: is given each script's number and text."""
+    """The guest's side of the control port; `answer` receives each script's number and text."""
 
     def answer_script(line: bytes) -> bytes:
         number, _, script = line.decode().strip().partition(" ")
@@ -190,7 +191,7 @@ def test_a_guest_that_sleeps_is_nudged(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_engine_has_ended_only_when_what_ends_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may end by itself first; what comes late would find the next engine."""
+    """The engine may end before the kill does. A kill that came late would hit the next engine."""
     monkeypatch.setattr(guest_place, "_NUDGE_S", 0.05)
     heard: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Media that are a model, of iotax's own target in the storage guest, under the kernels' initiators."""
+"""Modelled media behind iotax's own target in the storage guest, with the kernels' initiators."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_kernels_wait_for_the_media_of_our_target(tmp_path: Path, engine: Pa
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = notebook.attempts(1)
-    # Each level has a server of its own: the one before is not a hindrance.
+    # Each level has its own server, so the previous level's server is not in the way.
     assert [each.number for each in attempts] == [1] * 4
     for each in attempts:
         service_ns, result = int(each.trial.treatment["service"]), each.result
@@ -71,7 +71,7 @@ def test_the_kernels_wait_for_the_media_of_our_target(tmp_path: Path, engine: Pa
         assert result.media is not None
         assert result.media.busy_ns == service_ns * result.media.operations
         assert result.media.operations >= result.media.told >= result.ios > 0
-        # None is faster than its service. Two servers complete two in that time, and four were under way before. Each
-        # guest's kernel refines the rate of its counter, by a hundredth at most.
+        # No I/O is faster than its service time. Two servers complete two I/Os in that time, and four were outstanding
+        # before. Each guest's kernel refines its counter's rate, by 1 % at most.
         assert result.latency_mean_ns >= 0.98 * service_ns
         assert result.ios <= 1.02 * (2 * (result.window.duration_ns / service_ns + 1) + 4)

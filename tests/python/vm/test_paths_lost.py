@@ -1,4 +1,4 @@
-"""A cable that is pulled and a storage that stands still, between guests: the load goes on, and all is undone."""
+"""A pulled cable and a stalled storage between guests: the load continues, and every fault is undone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MS = 1_000_000
 
 @dataclass
 class Monitor:
-    """Keeps what QEMU is told; `refuses` is a command that it does not take."""
+    """Records QEMU's commands; the command `refuses` fails."""
 
     told: list[tuple[str, Any]] = field(default_factory=list)
     refuses: str = ""
@@ -134,10 +134,10 @@ def test_io_goes_on_over_the_other_path_once_the_kernel_has_given_one_up(
     assert event.what == "fail path 1"
     assert event.undone_ns - event.began_ns >= 41_000 * MS
     assert result.gaps is not None
-    assert result.gaps.longest_ns > 400 * MS  # an answer is waited for so long at least
+    assert result.gaps.longest_ns > 400 * MS  # the kernel waits at least this long for an answer
     [recovery] = recoveries(result)
     assert not recovery.is_bound
-    assert recovery.seconds < 41  # while the cable was still out
+    assert recovery.seconds < 41  # while the cable was still pulled
     assert result.verify is not None
     assert result.verify.wrong_blocks == 0 < result.verify.checked_blocks
 

@@ -1,4 +1,5 @@
-"""Profiles of guests: whose instructions a window's were, what has none, and real kernels under the plugin."""
+"""Profiles of guests: which functions executed a window's instructions, what cannot be profiled, and real kernels with
+the plugin."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def symbols() -> Symbols:
 def test_an_address_belongs_to_the_function_before_it_under_its_plainest_name() -> None:
     named = symbols()
     assert named.at(KERNEL + 8) == ("memcpy", "")
-    # What a compiler appends is of the same function; data are none.
+    # A compiler's suffix does not change the function; data symbols are skipped.
     assert named.at(KERNEL + 0x208) == ("tcp_ack", "")
     assert named.at(MODULE + 8) == ("nvme_tcp_queue_rq", "nvme_tcp")
     assert (named.at(KERNEL - 1), named.at(MODULE + (8 << 20))) == (None, None)
@@ -206,7 +207,7 @@ def test_a_qemu_without_plugins_is_quoted(programs: Path, tmp_path: Path, monkey
     write_program(programs / PROGRAM, "echo 'plugin interface not enabled in this build' >&2; exit 1")
     with pytest.raises(VmFault, match=r"does not take plugins \(plugin interface not enabled in this build\)"):
         counting_plugin(PROGRAM, "7.2.0", lambda _: None)
-    # One that takes the second version of the interface alone gets that; what was built is kept.
+    # A QEMU that accepts only the second version of the interface gets it, and the built plugin is kept.
     accept = 'for word; do case "$word" in file=*) so="${word#file=}" ;; esac; done; so="${so%%,*}"'
     write_program(programs / PROGRAM, f"{accept}; [ -e {tmp_path}/first ] || {{ touch {tmp_path}/first; exit 1; }}")
     told: list[str] = []
@@ -231,7 +232,7 @@ def test_a_lab_that_cannot_profile_says_why_and_runs(tmp_path: Path, monkeypatch
 
 
 def run(folder: Path, engine: Path, text: str) -> dict[str, TrialResult]:
-    """Protocol → result of a study with real kernels."""
+    """Runs a study with real kernels; protocol → result."""
     with start(folder, engine, text) as running:
         said, _ = running.communicate(timeout=380)
     assert running.returncode == 0, said
@@ -241,7 +242,7 @@ def run(folder: Path, engine: Path, text: str) -> dict[str, TrialResult]:
 
 
 def callers(profile: Profile, function: str) -> str:
-    """What called a function the most, from the outermost on."""
+    """The most frequent callers of a function, outermost first."""
     found = [call for call in profile.calls if call.function.partition(" ")[0] == function]
     at, names = max(found, key=lambda call: call.instructions).caller, []
     while at >= 0:
@@ -256,12 +257,12 @@ def instructions_per_io(result: TrialResult) -> float:
 
 
 def is_whole(profile: Profile, result: TrialResult) -> None:
-    # The guest is busy throughout: its clock is a count of its instructions, and its readings come a little late.
+    # The guest is always busy: its clock counts its instructions, and clocks are read slightly late.
     assert profile.instructions / profile.ios == pytest.approx(instructions_per_io(result), rel=0.005)
     unnamed = sum(profile.layers.get(UNNAMED, {}).values())
     assert unnamed < 0.05 * profile.instructions
     assert sum(call.instructions for call in profile.calls) == profile.instructions
-    # Every I/O is copied at least once, between the volume's pages and somewhere else.
+    # Every I/O is copied at least once between the volume's pages and another buffer.
     copied = sum(sum(own.values()) for own in profile.copied_bytes.values())
     assert copied / profile.ios > 4000
 
@@ -285,7 +286,7 @@ def test_real_kernels_are_profiled_and_cost_the_same(tmp_path: Path, engine: Pat
         [profile] = result.profile
         assert (profile.host, profile.role) == ("initiator guest", "initiator" if protocol == "local" else "both")
         is_whole(profile, result)
-    # What serves NVMe/TCP is reached from its thread: work → the target's queue → TCP.
+    # The NVMe/TCP target runs in a kernel worker thread: work → the target's queue → TCP.
     [profile] = with_profile["nvme-tcp"].profile
     assert "worker_thread process_one_work nvmet_tcp_io_work [nvmet_tcp]" in callers(profile, "nvmet_tcp_try_recv_pdu")
     for protocol, result in without.items():
@@ -305,7 +306,7 @@ def test_initiator_and_target_of_two_guests_have_a_profile_each(tmp_path: Path, 
         ("initiator guest", "initiator"),
         ("storage guest", "target"),
     ]
-    # A target is counted from before the warm-up on, and so are its I/Os.
+    # The target's instructions and I/Os are counted from before the warm-up.
     assert target.ios > initiator.ios == results["iscsi"].ios
     assert "SCSI target" in target.layers
     assert "SCSI target" not in initiator.layers

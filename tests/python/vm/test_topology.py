@@ -1,4 +1,5 @@
-"""Topology: what a protocol cannot have, what the guests are told, and what their kernels must confirm."""
+"""Topology: what a protocol does not support, what the guests are configured with, and what their kernels must
+confirm."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def test_a_virtual_disk_above_the_guests_kernel_leaves_it_all_that_its_initiator
     found = settings("{protocol: nvme-tcp, attach: vduse, target: iotax, mtu: 9000}")
     assert (found.topology.attach, found.topology.by_hypervisor) == ("vduse", False)
     assert (found.topology.target, found.topology.mtu) == ("iotax", 9000)
-    # Another virtual disk is another way to the volume, so that the old one goes first.
+    # Another virtual disk is another path to the volume, so the old path goes down first.
     assert environment(found, guests=2) != environment(settings("{protocol: nvme-tcp, target: iotax}"), guests=2)
 
 

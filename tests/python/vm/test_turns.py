@@ -1,4 +1,4 @@
-"""Turns in guests: what one session can hold, what comes of its slices, and real kernels that keep one schedule."""
+"""Rounds in guests: what one session can hold, how its slices are used, and real kernels that keep one schedule."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_one_boot_cannot_hold_is_a_whole_plot_with_a_session_of_its_own(var
     [said] = [line for line in describe(study, made) if "session" in line and "round" in line]
     assert "2 sessions of each whole plot, each with every path connected anew" in said
     assert "4 rounds of 3 slices" in said
-    # A boot for each of four sessions.
+    # Each of four sessions boots its machines.
     assert made.duration_ns > 4 * 15_000_000_000
 
 
@@ -103,11 +103,11 @@ def test_guests_that_count_instructions_take_turns_within_one() -> None:
 
 
 def session(slices: int) -> tuple[Session, turns_of.Session, dict[Any, Answer]]:
-    """Two guests and one load of four rounds, of which so many slices were measured."""
+    """Two guests and one load of four rounds, of which `slices` slices were measured."""
     initiator, storage = cast(Any, "initiator"), cast(Any, "storage")
     load = Load({}, initiator, "initiator", local=False, both_ends=False)
     found = Session({"nvme": load}, [[0]] * 4, Slices(4, 100 * MS, 10 * MS), storage, cpus=1)
-    # The second slice is nobody's; the storage spends 2 ms in it, the initiator 5 ms.
+    # The second slice has no load; the storage spends 2 ms in it, the initiator 5 ms.
     places = range(1, 6)
     spent = {"initiator": (60 * MS, 5 * MS), "storage": (42 * MS, 2 * MS)}
     observed = {
@@ -181,7 +181,7 @@ def test_real_kernels_take_turns_on_one_volume(tmp_path: Path, engine: Path) -> 
         assert (result.verify.wrong_blocks, result.facts.clock) == (0, "time")
         initiator, target = result.cpu.initiator, result.cpu.target
         assert initiator is not None
-        # Idle time was read to the nanosecond, in each slice alone.
+        # Idle time was read to the nanosecond, separately for each slice.
         assert initiator.resolution_ns == 0
         assert 0 < initiator.net_ns <= result.window.duration_ns
         assert (target is None) == (protocol == "local")
@@ -196,7 +196,7 @@ mkfifo /run/never
 (exec 9<>/run/never; while :; do i=0; while [ $i -lt 400 ]; do i=$((i + 1)); done; read -t 0.02 _ <&9; done) &
 burner=$!
 """
-"""No program starts: all that it costs is its own process's."""
+"""It starts no program, so all its cost belongs to its own process."""
 OBSERVE = """\
 { cat <<EOF; sleep 60; } | /opt/iotax/run session >/run/observed &
 {"settle_ns":0,"slice_ns":250000000,"gap_ns":10000000,"rounds":[[ROUND]],"observe":{"watch_pids":{PIDS}}}
@@ -222,5 +222,5 @@ def test_busy_time_of_slices_is_what_a_process_burns(guests: Guests) -> None:
 
     burnt = busy["watched"]["burner"]["total_ns"] / busy["window"]["duration_ns"]
     assert burnt > 0.02
-    # What its timers and switches cost is the guest's too.
+    # Its timers and context switches add to the guest's CPU.
     assert 0.9 * burnt < share(busy) - share(idle) < burnt + 0.1

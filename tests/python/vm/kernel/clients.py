@@ -1,4 +1,4 @@
-"""How the guest's own clients reach what we serve, in the words of the scripts under guest/."""
+"""How the guest's kernel clients connect to iotax's servers, with functions of the scripts under guest/."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Client:
     data: str
     down: str
     version: str = ""
-    """Of the protocol, where its server speaks several."""
+    """Version of the protocol, where its server supports several."""
 
     def script(self, server: Server, text: str) -> str:
         version = f"VERSION={self.version}; " if self.version else ""
         return f"PORT={server.port(self.protocol)}; {version}. /test/{self.functions}; {text}"
 
     def attached(self, server: Server, text: str) -> str:
-        """Up, a text that goes by $DATA, and down."""
+        """A script that connects, runs `text` with $DATA, and disconnects."""
         return self.script(server, f"{self.up}; DATA=$(ls {self.data}); {text}; {self.down}")
 
 

@@ -1,4 +1,4 @@
-"""A virtual machine for all of these tests, booted once."""
+"""One virtual machine for all these tests, booted once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vm.needed import require
 from .machine import KernelMachine, Server, file_volume, free_ports
 
 VOLUME_BYTES = 384 << 20
-"""xfs wants 300 MiB."""
+"""xfs needs 300 MiB."""
 
 
 class _Machines:
-    """The one that is up; another takes its place when a test has lost it."""
+    """Keeps one machine up, and boots another one after a test has lost it."""
 
     def __init__(self) -> None:
         self._machine: KernelMachine | None = None
@@ -56,7 +56,7 @@ def machine(_machines: _Machines) -> Iterator[KernelMachine]:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts our server with one protocol on a volume in a file, `tmp_path`/volume; stops it after the test."""
+    """Starts iotax's server with one protocol on a volume in the file `tmp_path`/volume; stops it after the test."""
     started: list[Server] = []
 
     def start(
@@ -73,4 +73,4 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     yield start
     for server in started:
         server.close()
-    (tmp_path / "volume").unlink(missing_ok=True)  # gigabytes, which pytest would keep
+    (tmp_path / "volume").unlink(missing_ok=True)  # gigabytes that pytest would keep

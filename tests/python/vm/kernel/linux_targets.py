@@ -1,4 +1,4 @@
-"""Linux's targets in the guest, and our load against them."""
+"""Linux's targets in the guest, and iotax's load against them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NQN = "nqn.2026-11.io.iotax:kernel"
 
 @contextmanager
 def served(machine: KernelMachine, protocol: str, setup: str = ":") -> Iterator[str]:
-    """A new volume behind Linux's own target, after `setup` in the guest; its endpoint."""
+    """Runs `setup` in the guest and exports a new volume from Linux's target; yields its endpoint."""
     ports = machine.ports
     endpoints = {
         "iscsi": f"iscsi://127.0.0.1:{ports['iscsi']}/{IQN}/0",
@@ -46,7 +46,8 @@ def fill(endpoint: str, options: dict[str, Any] | None = None) -> None:
 
 
 def holds_what_is_written(endpoint: str, options: dict[str, Any], shapes: list[tuple[int, int]]) -> None:
-    """Verified load of every shape: workers (connections), block size. The volume holds the pattern already."""
+    """Runs a verified load of every shape: workers (connections), block size. The volume must hold the pattern
+    already."""
     for workers, block_size_bytes in shapes:
         document = {
             "task": "run",
@@ -62,7 +63,7 @@ def holds_what_is_written(endpoint: str, options: dict[str, Any], shapes: list[t
         }
         result = run(document | {"runtime_ns": 250_000_000})
         if result["event"] == "result" and not (result["read"]["ios"] and result["write"]["ios"]):
-            result = run(document | {"runtime_ns": 20_000_000_000})  # a busy machine did not come to both
+            result = run(document | {"runtime_ns": 20_000_000_000})  # a busy machine had not done both directions
         case = (options, workers, block_size_bytes, result)
         assert result["event"] == "result", case
         assert result["read"]["ios"] > 0 and result["write"]["ios"] > 0, case

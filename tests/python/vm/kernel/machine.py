@@ -1,7 +1,7 @@
-"""One virtual machine beside the engine on this host, with QEMU's user networking between them.
+"""One virtual machine next to the engine on this host, with QEMU's user networking between them.
 
-The guest reaches a server of this host's loopback at GATEWAY and the same port; this host reaches the guest's own
-servers through forwarded ports. Neither side knows: what meets are the kernel's protocol stacks and ours.
+The guest reaches a server on this host's loopback at GATEWAY with the same port. This host reaches the guest's servers
+through forwarded ports. The forwarding is transparent, so the kernel's protocol stacks talk directly to iotax's.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from iotax.labs.vm.qemu import Machine, require_qemu
 from .overlay import with_tools
 
 GATEWAY = "10.0.0.254"
-"""This host's loopback, seen from the guest."""
+"""This host's loopback as the guest sees it."""
 _GUEST = "10.0.0.1"
 _SERVICES = {"iscsi": 3260, "nvme-tcp": 4420, "nfs3": 2049, "mountd": 20048}
 _MEMORY_BYTES = 1 << 30
 _PROCESSORS = 4
-"""The kernel opens no more NVMe I/O queues than it has processors."""
+"""The kernel opens at most one NVMe I/O queue per processor."""
 
 
 class KernelMachine:
-    """A guest with the lab's image, the tests' tools and what else a test puts under /test."""
+    """A guest with the lab's image, the tests' tools, and `files` below /test."""
 
     def __init__(self, files: Mapping[str, bytes] | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
@@ -63,14 +63,15 @@ class KernelMachine:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
         try:
-            self._guest.boot(time.monotonic() + 2 * BOOT_S)  # other tests run beside
+            self._guest.boot(time.monotonic() + 2 * BOOT_S)  # other tests run at the same time
             self.run("net_up 1")
         except BaseException:
             self.close()
             raise
 
     def run(self, script: str, timeout_s: float = 120.0) -> list[str]:
-        """Runs a script in the guest with the tests' functions; its lines. Raises StepFailed with what went wrong."""
+        """Runs a script in the guest with the tests' functions, and returns its lines. Raises StepFailed with the
+        reason."""
         return [line for line in self._guest.run(f". /test/lib.sh; {script}", timeout_s) if line]
 
     def alive(self) -> bool:
@@ -82,7 +83,7 @@ class KernelMachine:
 
 
 class Server:
-    """Our engine's server on this host: may be killed and comes back with the same addresses."""
+    """iotax's server on this host. It can be killed, and starts again with the same addresses."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._document = document
@@ -100,7 +101,7 @@ class Server:
         return int(self.portals[protocol]["address"].rpartition(":")[2])
 
     def kill(self) -> None:
-        """As a crash does: nothing is flushed, nobody is told."""
+        """Kills the server as a crash would: it flushes nothing and informs no client."""
         assert self._process is not None
         self._process.kill()
         self._wait()
@@ -121,7 +122,8 @@ class Server:
 
 
 def file_volume(path: Path, size_bytes: int) -> dict[str, Any]:
-    """A volume that outlives its server; what clients left there is foreign to the next one, which is told to go on."""
+    """A volume that outlives its server. The next server finds the clients' data foreign; `destroy` lets it
+    continue."""
     with path.open("wb") as file:
         file.truncate(size_bytes)
     return {
@@ -135,7 +137,8 @@ def file_volume(path: Path, size_bytes: int) -> dict[str, Any]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to connections, which would take the port of a server that is down."""
+    """Chooses ports below the kernel's ephemeral range; a connection could otherwise take the port of a stopped
+    server."""
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(20_000, 32_000)

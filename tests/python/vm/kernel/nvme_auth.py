@@ -1,6 +1,8 @@
-"""Linux's NVMe drivers with in-band authentication, which Debian's kernel leaves out (CONFIG_NVME_AUTH): built from the
-distribution's own source against its headers, as the lab builds nvme-fcloop. RFC 7919's groups are left out too; their
-template is all that is taken of the module that has it, since the arithmetic is in the kernel.
+"""Builds Linux's NVMe drivers with in-band authentication, which Debian's kernel leaves out (CONFIG_NVME_AUTH).
+
+They are built from the distribution's own source against its headers, as the lab builds nvme-fcloop. The kernel also
+lacks RFC 7919's groups. Only their template is taken from the module that has it, because the kernel has the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from iotax.labs.vm.cache import cache_root, locked, new_entry, sound
 from iotax.labs.vm.packages import Package, Store
 
 ORDER = ("ffdhe", "nvme-common", "nvme-core", "nvme-fabrics", "nvme-tcp", "nvmet", "nvmet-tcp")
-"""In the order of loading: each after what it needs."""
+"""In load order: each module after those it needs."""
 _NEEDED = re.compile(r"drivers/nvme(/.*)?|crypto/dh(_helper)?\.c")
 _OPTIONS = {
     "drivers/nvme": (
@@ -28,7 +30,7 @@ _OPTIONS = {
 
 
 def modules() -> dict[str, bytes]:
-    """Name → module; from the cache where they were built before."""
+    """Name → module, from the cache if they were built before."""
     root = cache_root()
     with locked(root, lambda _: None):
         store = Store(root / "packages")
@@ -55,7 +57,8 @@ def _build(store: Store, release: str, kernel: Package) -> dict[str, bytes]:
 
 
 def _only_the_template(folder: Path) -> None:
-    """crypto/dh.c without its `dh`, which the kernel has; its helper without what the kernel exports."""
+    """Takes crypto/dh.c without its `dh`, which the kernel has, and its helper without the symbols that the kernel
+    exports."""
     place = folder / "ffdhe"
     place.mkdir()
     template = (folder / "crypto/dh.c").read_text()

@@ -1,6 +1,6 @@
-"""What these tests add to the vm lab's image: file systems, fio, nvme-cli, an exerciser of files, their own scripts.
+"""What these tests add to the vm lab's image: file systems, fio, nvme-cli, a file exerciser, their own scripts.
 
-The kernel unpacks one archive after the other into the same root, so the lab's image stays as it is.
+The kernel unpacks archives one after the other into the same root, so the lab's image stays unchanged.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PROGRAMS = {
 FIO = "usr/bin/fio"
 STUBS = "test/stubs"
 _ALIGNMENT = 512
-"""The kernel skips zeros between archives in words; whole sectors are what others leave."""
+"""The kernel skips zeros between archives in words; other tools pad to whole sectors."""
 
 
 def with_tools(image: Image, folder: Path, files: Mapping[str, bytes]) -> Image:
-    """The image with the tests' tools, in `folder`. `files` go under /test."""
+    """The image with the tests' tools, stored in `folder`. `files` go below /test."""
     root = cache_root()
     with locked(root, lambda _: None):
         place = _assemble(image, Store(root / "packages"), folder, files)
@@ -67,7 +67,7 @@ def _assemble(image: Image, store: Store, folder: Path, files: Mapping[str, byte
 
 
 def add_modules(archive: CpioWriter, tree: ModuleTree, image: Image) -> None:
-    """The tests' modules, and an index that knows the lab's too."""
+    """Adds the tests' modules, and an index that includes the lab's modules."""
     there = [part for name, part in recipe.ALWAYS.items() if name not in image.unavailable]
     labs = [name for part in there for name in part.modules if name in tree]
     folder = f"usr/lib/modules/{image.release}"
@@ -87,8 +87,10 @@ def _programs(archive: CpioWriter, store: Store, packages: dict[str, Package]) -
 
 
 def _fio(archive: CpioWriter, store: Store, package: Package, folder: Path) -> None:
-    """fio links to the clients of every cluster file system that it can test, 82 MB of them. Here it tests none: each
-    of these libraries is replaced by one whose functions all fail. What it does use is real: libc, libm, libz, libaio.
+    """fio links to the clients of every cluster file system it can test: 82 MB that these tests do not use.
+
+    Each of these libraries is replaced by a stub whose functions all fail. The libraries that fio does use here are
+    real: libc, libm, libz, libaio.
     """
     program = package.root / FIO
     archive.file(FIO, program.read_bytes(), 0o755)
@@ -128,7 +130,7 @@ def _real_libraries(store: Store, needed: tuple[str, ...]) -> dict[str, Path]:
 
 
 def _exerciser() -> Path:
-    """The example as `make test-built` has built it, so that it is not built twice."""
+    """Returns the example that `make test-built` has built, so it is not built twice."""
     built = subprocess.run(
         ["cargo", "test", "--no-run", "--locked", "-p", "iotax-runtime", "--example", "exercise_file",
          "--message-format=json"],

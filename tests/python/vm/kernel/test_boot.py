@@ -1,7 +1,7 @@
-"""A machine that boots from a disk of ours: BIOS, boot loader, kernel and root all come over iSCSI.
+"""A machine that boots from an iotax disk: boot loader, kernel and root are all read over iSCSI.
 
-The disk begins with GRUB, whose two parts need no file system: the first sector loads what follows it. Kernel and
-initramfs lie at known places behind, which GRUB's block lists name.
+The disk starts with GRUB, whose two parts need no file system: the first sector loads those after it. Kernel and
+initramfs follow at fixed sectors, which GRUB's block lists name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 SECTOR_BYTES = 512
 KERNEL_SECTOR = 2048
 DATA_BYTES = 16 << 20
-"""At the end of the disk: for the guest to write to."""
+"""Space at the end of the disk to which the guest writes."""
 BOOT_S = 240.0
 COMMAND_LINE = "console=ttyS0 quiet mitigations=off nokaslr no5lvl panic=-1 random.trust_cpu=on rdinit=/init"
 

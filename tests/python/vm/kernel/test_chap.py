@@ -1,4 +1,4 @@
-"""CHAP between Linux and us, both ways round: open-iscsi with our target, our initiator with LIO."""
+"""CHAP between Linux and iotax in both directions: open-iscsi with iotax's target, iotax's initiator with LIO."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_open_iscsi_proves_itself_to_us_and_has_us_prove_ourselves(
 
 def test_we_prove_ourselves_to_lio_and_have_it_prove_itself(machine: KernelMachine, files: dict[str, str]) -> None:
     auth = f"/sys/kernel/config/target/iscsi/{LINUX_IQN}/tpgt_1"
-    # Without a newline, which would be part of what is meant.
+    # Without a newline, which would become part of the value.
     account = f"echo -n load >{auth}/auth/userid; echo -n {SECRETS['load']} >{auth}/auth/password"
     outgoing = f"echo -n array >{auth}/auth/userid_mutual; echo -n {SECRETS['array']} >{auth}/auth/password_mutual"
     one_way: dict[str, Any] = {"user": "load", "secret_file": files["load"]}
@@ -61,7 +61,7 @@ def test_we_prove_ourselves_to_lio_and_have_it_prove_itself(machine: KernelMachi
             return str(last.get("kind", last["event"]))
 
         machine.run(f"{account}; echo 1 >{auth}/attrib/authentication")
-        # LIO hangs up on a login that offers no CHAP, without the answer that RFC 7143 §11.13.5 has for it.
+        # LIO closes the connection if a login offers no CHAP, without the response that RFC 7143 §11.13.5 defines.
         assert [check(chap) for chap in (one_way, wrong, None)] == ["checked", "unauthenticated", "lost"]
         machine.run(outgoing)
         assert [check(chap) for chap in (mutual, liar)] == ["checked", "unauthenticated"]

@@ -1,4 +1,4 @@
-"""File systems on volumes of ours, made, filled, checked and mounted again by Linux over each protocol."""
+"""Linux makes, fills, checks and remounts file systems on iotax's volumes, over each protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our initiators with Linux's targets: LIO over iSCSI, nvmet over TCP, knfsd."""
+"""iotax's initiators with Linux's targets: LIO over iSCSI, nvmet over TCP, knfsd."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(600)
 
 TPG = f"/sys/kernel/config/target/iscsi/{IQN}/tpgt_1"
 SHAPES = [(4, 4096), (2, 65536), (1, 1 << 20), (1, 12288)]
-"""Connections, block size; blocks of 12288 bytes begin at any multiple of 4096."""
+"""Connections, block size; blocks of 12288 bytes start at any multiple of 4096."""
 SMALL_SHAPES = [(1, 512), (1, 1536)]
 
 
@@ -59,12 +59,12 @@ def test_nvmet_gives_back_what_was_written_whatever_was_negotiated(
 ) -> None:
     with served(machine, "nvme-tcp") as endpoint:
         fill(endpoint)
-        # A file's namespace has blocks of its file system's size.
+        # A namespace backed by a file has the block size of its file system.
         holds_what_is_written(endpoint, {"header_digest": header_digest, "data_digest": data_digest}, SHAPES)
 
 
 def test_nvmet_gives_back_what_it_asked_for_by_r2t(machine: KernelMachine) -> None:
-    """A capsule holds what a Connect takes, and no write."""
+    """With this size a capsule holds the data of a Connect, but not of a write."""
     port = "/sys/kernel/config/nvmet/ports/1"
     small = f"load nvmet nvmet-tcp; mkdir -p {port}; echo 1024 >{port}/param_inline_data_size"
     checked = f"is 1024 $(cat {port}/param_inline_data_size) param_inline_data_size"
@@ -75,7 +75,8 @@ def test_nvmet_gives_back_what_it_asked_for_by_r2t(machine: KernelMachine) -> No
 
 @pytest.mark.parametrize("version", ["nfs3", "nfs4.1"])
 def test_knfsd_gives_back_what_was_written(machine: KernelMachine, version: str) -> None:
-    # Its file system is there once it has run; with so little memory it would offer less than the largest blocks.
+    # The file system nfsd exists once knfsd has run. With so little memory knfsd would offer less than the largest
+    # blocks.
     size = "/proc/fs/nfsd/max_block_size"
     large = (
         f"step {version} target_up; step {version} target_down; echo 1048576 >{size}; is 1048576 $(cat {size}) {size}"

@@ -1,4 +1,4 @@
-"""Servers that crash under load of Linux's clients, and connections that are lost: both come back, no byte is wrong."""
+"""Servers that crash under load of Linux's clients, and lost connections: both recover, and no byte is wrong."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_server_killed_under_load_comes_back_and_no_byte_is_wrong(
     "loss",
     [
         pytest.param("checked nvme reset $_controller", id="reset", marks=pytest.mark.long),
-        # Until the host has heard nothing for its keep-alive timeout, nor has the controller.
+        # Waits until the host's keep-alive timeout passes; the controller's passes too.
         pytest.param(
             "ip link set eth0 down; until_true 30 grep -q connecting $_state || die kept; ip link set eth0 up",
             id="network",

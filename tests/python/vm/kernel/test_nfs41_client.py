@@ -1,4 +1,4 @@
-"""Linux's NFSv4.1 and 4.2 client with our server."""
+"""Linux's NFSv4.1 and 4.2 client with iotax's server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_large_directory_is_listed_whole(serve: Serve, machine: KernelMachine)
     said = machine.run(NFS41.script(server, "mount_nfs v0; large_directory 1500; calls READDIR; unmount_nfs"), 300)
     assert sum(int(line.split()[1]) for line in said if line.startswith("READDIR")) > 3, (
         said
-    )  # too large for one answer
+    )  # too large for one READDIR reply
 
 
 @VERSIONS
@@ -75,8 +75,8 @@ def test_the_root_shows_the_exports(serve: Serve, machine: KernelMachine) -> Non
 
 
 def test_whoever_has_a_lock_keeps_others_out_until_it_goes(serve: Serve, machine: KernelMachine) -> None:
-    """Linux asks for a lock of the whole file for `flock`. Mounts without a common cache have no common lock owner: the
-    server decides between them."""
+    """For `flock` Linux requests a lock of the whole file. Mounts without a common cache have different lock owners, so
+    the server decides between them."""
     server = serve("nfs4.1", SIZE_BYTES)
     script = (
         "mount_nfs v0 nosharecache; ONE=$M/data; M=/mnt/other; mount_nfs v0 nosharecache; OTHER=$M/data; "

@@ -1,4 +1,4 @@
-"""Linux's NFSv3 client with our server."""
+"""Linux's NFSv3 client with iotax's server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_large_directory_is_listed_whole(serve: Serve, machine: KernelMachine,
     server = serve("nfs3", SIZE_BYTES)
     script = f"mount_nfs v0; large_directory {files}; calls READDIR; calls READDIRPLUS; unmount_nfs"
     said = machine.run(NFS.script(server, script), 300)
-    assert sum(int(line.split()[1]) for line in said) > 3, said  # too large for one answer
+    assert sum(int(line.split()[1]) for line in said) > 3, said  # too large for one READDIR reply
 
 
 def test_names_and_attributes_are_what_a_file_system_makes_of_them(serve: Serve, machine: KernelMachine) -> None:
@@ -65,9 +65,10 @@ def test_holes_and_truncations_read_as_zeros(serve: Serve, machine: KernelMachin
 def test_what_was_unstable_when_the_server_crashed_is_sent_again(
     serve: Serve, machine: KernelMachine, tmp_path: Path
 ) -> None:
-    """A crash that loses all that no COMMIT had made stable: the volume is put back to what it was before."""
+    """The crash loses everything that no COMMIT had made stable: the volume's file is restored to its earlier
+    content."""
     size_bytes, wsize_bytes = 4 << 20, 64 << 10
-    # Every operation takes long, so that there is time between the last WRITE's answer and the COMMIT's.
+    # Every operation takes 4 s, which leaves time between the last WRITE's reply and the COMMIT's.
     server = serve("nfs3", SIZE_BYTES, delay_ns=4_000_000_000)
     writes = size_bytes // wsize_bytes
     machine.run(NFS.script(server, f"mount_nfs v0 wsize={wsize_bytes}; write_slowly {size_bytes >> 20}"))

@@ -1,4 +1,4 @@
-"""Linux's NVMe/TCP host (nvme-tcp, nvme-cli) with our target."""
+"""Linux's NVMe/TCP host (nvme-tcp, nvme-cli) with iotax's target."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_how_the_kernel_connects_changes_no_byte(serve: Serve, machine: KernelMa
         f"disconnect {NQN}"
     )
     queues = next(line for line in machine.run(NVME.script(server, script)) if line.startswith("QUEUES="))
-    wanted = 1 + int(options.split()[1]) + (4 if "-W" in options else 0)  # and the admin queue
+    wanted = 1 + int(options.split()[1]) + (4 if "-W" in options else 0)  # 1 for the admin queue
     assert queues == f"QUEUES={wanted}"
 
 

@@ -1,4 +1,4 @@
-"""Linux's NVMe/TCP host and nvme-cli, and another host that preempts it, at our target's reservations."""
+"""Reservations of iotax's target, with Linux's NVMe/TCP host, nvme-cli, and a second host that preempts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linux's iSCSI initiator (iscsi_tcp, open-iscsi) with our target."""
+"""Linux's iSCSI initiator (iscsi_tcp, open-iscsi) with iotax's target."""
 
 from __future__ import annotations
 
