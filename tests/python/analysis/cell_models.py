@@ -1,4 +1,4 @@
-"""Models of simulated cells, whose true means are known."""
+"""Models of simulated cells whose true means are known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def draw(layout: Layout, blocks: int, means: np.ndarray, sds: np.ndarray, rng: n
 
 
 def intervals(layout: Layout, y: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
-    """(lower, upper) ends of a contrast of each row of observations, as `CellModel.contrast` has them, all at once."""
+    """Lower and upper ends of a contrast for each row of observations: `CellModel.contrast`, vectorized."""
     load = layout.load_of(weights)
     share, cell_df, df_max = layout._variance_parts(weights, load)
     of_cell = np.eye(len(layout.cells))[layout.cell_of]
@@ -36,7 +36,7 @@ def intervals(layout: Layout, y: np.ndarray, weights: Weights) -> tuple[np.ndarr
 
 
 class OneModel:
-    """What `_judge` needs of a response's model."""
+    """A stub with the parts of a response's model that `_judge` uses."""
 
     def __init__(self, model: CellModel) -> None:
         self.model = model

@@ -25,7 +25,7 @@ def study3(
     bend: float = 0.0,
     block_cv: float = 0.02,
 ) -> list[LoadPoint]:
-    """Study 3's design: protocol × block × read × random × rate in blocks; effects are half differences in µs."""
+    """Study 3's design: protocol × block × read × random × rate, in blocks. Effects are half differences in µs."""
     loads, order = [], 0
     for block in range(1, replicates + 1):
         drift = rng.lognormal(0, block_cv)

@@ -1,4 +1,4 @@
-"""The first screen's parts: absolute before relative, every verdict in the part that it belongs to."""
+"""The parts of the first screen: absolute figures before relative ones, each verdict in its own part."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_part_says_its_doubt_and_the_reason_stands_once() -> None:
 
 
 def test_what_protocols_add_is_doubtful_only_by_its_own_runs() -> None:
-    # Under one outstanding I/O, of which the tax speaks, both sides count.
+    # The protocol's tax is measured with one outstanding I/O; there, runs of both sides count.
     found = summary(unsteady=[f"{p}/1/r{r}" for p in ("nfs3", "local") for r in (1, 2, 3)])
     said = {each.subject: each.text for each in verdicts(found) if not each.response_key}
     assert said["NFSv3"].endswith("; but all 6 runs are doubtful (steady state)")
@@ -104,7 +104,7 @@ def test_what_is_not_settled_says_what_it_takes() -> None:
 
 
 def test_smallest_difference_is_that_of_90_percent_power() -> None:
-    """By the noncentral t: half-width h is t(0.975) standard errors."""
+    """Checked with the noncentral t distribution: the half-width is t(0.975) standard errors."""
     for sessions in (4, 6, 20):
         told = detectable_percent(3.0, sessions)
         assert told is not None

@@ -1,4 +1,4 @@
-"""Fibre Channel with all of its transport in software and with none of it: what is said of it holds at both ends."""
+"""Fibre Channel with all of its transport in software, and with none of it: a verdict must hold at both bounds."""
 
 import re
 from dataclasses import replace
@@ -24,7 +24,7 @@ VM = {"vm": {"clock": "icount", "guests": 1}}
 
 
 def measured(baseline: str = "fcp", of: dict[str, Any] | None = None, **initiator_us: float) -> Summary:
-    """A study over protocols that cost this much, and nothing else differs."""
+    """A study of protocols with these CPU costs and no other difference."""
     paths = {name.replace("_", "-"): replace(PATH, initiator_us=us) for name, us in initiator_us.items()}
     factors = {"protocol": list(paths), "outstanding": [1, 8]} if of is None else of["factors"]
     changes = (of or {}) | {"factors": factors | {"protocol": list(paths)}}
@@ -141,7 +141,8 @@ def test_another_emulated_carrier_is_not_made_good_by_the_ends_opposite() -> Non
 
 
 def test_intervals_at_the_ends_hold_at_once_with_the_others() -> None:
-    """Two arms against the baseline, and one of them against its other end: three contrasts, not two."""
+    """Two arms against the baseline, and one of them also against the baseline's other bound: three contrasts, not
+    two."""
     summary = measured(fcp=20, fcp_loop=8, nfs3=30)
     model = summary.models["cpu"].model
     cells = model.layout.cells
@@ -204,7 +205,7 @@ def test_the_price_of_another_emulated_carrier_says_so_beside_both_ends() -> Non
 
 
 def two_machines(**changes: Any) -> Summary:
-    """Three protocols in two machines, and in one where there is no transport."""
+    """Three protocols: two between two machines, and one in a single machine without transport."""
     paths = {name: replace(PATH, initiator_us=us, target_us=us) for name, us in {"fcp": 20, "nfs3": 30}.items()}
     paths["fcp-loop"] = replace(PATH, initiator_us=16)
     asked = {

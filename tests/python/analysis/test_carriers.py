@@ -1,4 +1,4 @@
-"""What carries a protocol is emulated here and there: no verdict between it and another, in no place."""
+"""Protocols whose carrier is emulated for one and real for another: no output gives a verdict between them."""
 
 import pytest
 
@@ -94,7 +94,7 @@ def test_a_carrier_that_no_verdict_brings_up_is_named_beside_them(emulated: Stud
         parts = {part.title: part.findings for part in answer(summarise(data))}
         return [each.text for each in parts.get("Transport used here", ())]
 
-    assert named(emulated) == []  # the withheld verdict says it
+    assert named(emulated) == []  # the withheld verdict names it
     assert named(Simulation().data(study())) == []
     within = study(factors={"protocol": ["nfs3"], "outstanding": [1, 8]}, baseline={"outstanding": 1})
     assert named(carried(Simulation().data(within), {"nfs3": FCOE})) == [
@@ -147,7 +147,7 @@ def test_instructions_that_encrypt_are_compared_and_their_times_are_not() -> Non
     said = [each.sentence for each in verdicts(summary) if "no verdict against iSCSI" in each.sentence]
     assert said
     assert all("an instruction that encrypts counts as one, however long it takes" in each for each in said)
-    # A link that is encrypted on both sides is the same for both.
+    # If all links are encrypted, the effect is the same for all.
     alike = summarise(encrypted(plain, dict.fromkeys(["nfs3", "iscsi", "nvme-tcp", "local"], "ipsec")))
     assert all(each.comparison.withheld is None for each in alike.overalls)
 
@@ -162,7 +162,7 @@ def test_what_counts_as_one_is_said_where_the_figure_is_shown() -> None:
     assert drawn.cpu
     assert render(summary, drawn, "n.iotax").count("an AES instruction as one, so it is not a time") >= 2
     assert ENCRYPTED_BRIEF in [str(line) for line in screen(console(), data, 40)]
-    # A processor's own time is time.
+    # If the guests' clock is time, CPU time includes what encryption really takes.
     timed = with_facts(data, clock="time")
     assert "What counts here" not in {part.title for part in answer(summarise(timed))}
     assert {o.comparison.withheld for o in summarise(timed).overalls} == {None}

@@ -1,4 +1,4 @@
-"""What a slice leaves to the next one: found where it is, not claimed where it is not."""
+"""Effects of a slice on the next one: found if present, not reported if absent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GRID: Any = SimpleNamespace(cell=lambda trial: (trial.name,), hard_levels=lambda
 def runs(
     rng: np.random.Generator, effect: float, *, groups: Sequence[int] = (6,), sessions: int = 4, rounds: int = 6
 ) -> list:
-    """Heavy-tailed slices; those behind treatment 2 have `effect` more."""
+    """Heavy-tailed slices; those after treatment 2 are higher by `effect`."""
     found = []
     for session in range(1, sessions + 1):
         parts: dict[int, list[Any]] = {}

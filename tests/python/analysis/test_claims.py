@@ -1,4 +1,4 @@
-"""What a report may claim: no verdict on what the study imposed, none without an interval, doubt said with it."""
+"""What a report may claim: no verdict on what the study itself sets, none without an interval, and doubt is stated."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_an_answer_from_mostly_doubtful_runs_says_so():
     said = {f.subject: f for f in verdicts(summary) if f.response_key == "iops"}
     assert said["NFSv3"].text.endswith("; but all 18 runs are doubtful (steady state)")
     assert said["NFSv3"].tone == "warning"
-    # 9 of the 18 runs that NVMe/TCP's answer rests on are iSCSI's: half is not most.
+    # 9 of the 18 runs behind NVMe/TCP's answer are iSCSI's: half is not most.
     assert "doubtful" not in said["NVMe/TCP"].text
     badges = {card.name: [line.verdict for line in card.lines] for card in cards(summary)}
     assert all("doubtful" in badge for badge in badges["NFSv3"])

@@ -1,4 +1,4 @@
-"""What several hosts did together and each alone."""
+"""Results of several hosts, together and individually."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from report.factory import Simulation, study
 
 
 def of_hosts(shares: dict[str, float], waiting: tuple[str, ...] = ()) -> StudyData:
-    """The simulated study, as if its I/Os were those of several hosts."""
+    """The simulated study, with its I/Os divided among several hosts."""
     data = Simulation(waiting=waiting).data(study())
     for attempt in data.attempts:
         result = attempt.result

@@ -1,4 +1,4 @@
-"""The time in which several hosts worked together, and the one that shortened it."""
+"""The time in which all hosts worked, and the host that shortened it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_hosts_that_work_from_start_to_end_differ_in_nothing(run: Run) -> None:
 
 def test_a_host_that_stopped_early_is_named_with_what_it_changed(run: Run) -> None:
     stopped = EVEN[:36] + [0] * 24
-    # Where the target is the limit, the other one takes what is left: the total tells nothing.
+    # If the target is the limit, the other host gets what is left, so the total shows nothing.
     other = [500] * 36 + [1000] * 24
     result = of(run, client(run, "h1", other), client(run, "h2", stopped))
     found = common_window(result)
@@ -75,7 +75,7 @@ def test_a_host_that_began_late_is_named_by_its_own_clock(run: Run) -> None:
     late_ns = run.result.window.duration_ns // 5
     found = common_window(of(run, client(run, "h1", EVEN), client(run, "h2", EVEN, late_ns)))
     assert found is not None
-    # It shortens the window at the start, the first host at the end.
+    # The late host shortens the window at the start, the first host at the end.
     assert {each.host: (each.late_ns, each.early_ns) for each in found.stragglers} == {
         "h1": (0, late_ns),
         "h2": (late_ns, 0),
@@ -98,7 +98,7 @@ def test_guests_with_clocks_of_their_own_worked_together_as_long_as_the_quicker_
 
 
 def test_what_scatter_explains_is_no_difference(run: Run) -> None:
-    # So few I/Os that intervals without any are chance.
+    # With so few I/Os, intervals without any occur by chance.
     rare = list(islice(cycle([0, 0, 1, 0, 2, 0, 1, 0]), INTERVALS))
     found = common_window(of(run, client(run, "h1", EVEN), client(run, "h2", rare)))
     assert found is not None

@@ -1,4 +1,4 @@
-"""Costs of a thread's work out of measured CPU per I/O."""
+"""Costs of a thread's operations, fitted to measured CPU per I/O."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ TRUE = BASE | {
 
 
 def counts(depth: int, kib: float, received: float = 0.75, segment_kib: float = 0.0) -> dict[str, float]:
-    """As of a thread that sleeps at one outstanding I/O and gathers a third of them in a turn beyond. `received`: share
-    of the bytes."""
+    """Counts per I/O of a thread that sleeps at one outstanding I/O. With more it handles a third of them in each turn.
+    `received` is the share of the bytes that are received."""
     turns = 1 if depth == 1 else 3 / depth
     segments = 3.0 if not segment_kib else 1 + kib / segment_kib
     directions = {"kib": kib * received, "kib_sent": kib * (1 - received)}
@@ -94,7 +94,7 @@ def test_what_treatments_do_not_tell_apart_is_the_other_tables() -> None:
     assert {name for name, each in found.items() if each.fitted} == {"io", "wake", "wake_short"}
     assert found["kib"].ns == 100
     assert found["turn"].low_ns is None
-    # What was measured is kept: the io has what 4 KiB cost beyond the other table.
+    # The total stays as measured: the `io` cost includes what 4 KiB cost more than in the other table.
     deep = sum(found[name].ns * count for name, count in counts(64, 4).items())
     assert deep == pytest.approx(sum(TRUE[name] * count for name, count in counts(64, 4).items()))
 
@@ -125,5 +125,5 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         assert low_ns is not None
         assert high_ns is not None
         inside += low_ns <= TRUE["io"] <= high_ns
-    # 95 %, with four standard errors of 400 draws.
+    # 95 % ± four standard errors of 400 draws.
     assert 0.906 < inside / rounds < 0.994

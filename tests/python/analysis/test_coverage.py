@@ -1,4 +1,4 @@
-"""Intervals must hold the truth as often as they say. Simulated designs with known effects."""
+"""Intervals must contain the true value as often as they claim; tested on simulated designs with known effects."""
 
 import math
 
@@ -11,9 +11,9 @@ from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.verdict import Verdict
 
 DRAWS = 10_000
-"""Coverage of 95 % is then known to ±0.44 % (two standard errors)."""
+"""This estimates a coverage of 95 % to ±0.44 % (two standard errors)."""
 NOISY, NOISIER = 10 / 3, 10
-"""Times the scatter of the other cells."""
+"""Scatter of the noisy cell, as a multiple of that of the others."""
 
 
 def coverage(layout: Layout, blocks: int, sds: np.ndarray, seed: int, draws: int = DRAWS) -> float:
@@ -36,13 +36,13 @@ def test_ratio_interval_covers_when_all_cells_scatter_alike(cells, blocks):
 
 
 def scattered(cells: int, times: float) -> np.ndarray:
-    """The first cell scatters so many times as much as the others."""
+    """The first cell scatters `times` as much as the others."""
     return 0.03 * np.append(times, np.ones(cells - 1))
 
 
 @pytest.mark.parametrize(("cells", "blocks"), [(2, 3), (3, 3), (3, 10), (4, 3), (4, 10), (12, 3), (12, 5)])
 def test_ratio_interval_covers_when_one_cell_scatters_more(cells, blocks):
-    """HC2 alone covers 91 to 94 % here, and no better over more blocks."""
+    """HC2 alone covers 91 to 94 % here, and more blocks do not improve it."""
     assert 0.94 <= coverage(design(cells, blocks), blocks, scattered(cells, NOISY), seed=7 * cells + blocks) <= 0.98
 
 
@@ -120,7 +120,7 @@ def test_ratio_interval_covers_at_every_size(cells, blocks, times, least):
 
 
 def rejects(conditions: int, arms: int, blocks: int, sds: np.ndarray, draws: int = 2000) -> float:
-    """How often an interaction is seen at 5 % where there is none."""
+    """How often the 5 % test finds an interaction where there is none."""
     layout, rng = design(conditions * arms, blocks), np.random.default_rng(7)
     arm_of = {cell: cell % arms for cell in range(conditions * arms)}
     condition_of = {cell: cell // arms for cell in range(conditions * arms)}
@@ -136,7 +136,7 @@ def rejects(conditions: int, arms: int, blocks: int, sds: np.ndarray, draws: int
 def test_an_interaction_is_seen_in_at_most_one_study_of_twenty_without_one(conditions, arms, blocks, factor):
     sds = np.full(conditions * arms, 0.02)
     sds[:arms] *= factor  # one condition scatters more, in all arms
-    # 2,000 draws of a chance of 5 % give 6.5 % once in a thousand.
+    # With a true rate of 5 %, 2,000 draws exceed 6.5 % once in a thousand.
     assert rejects(conditions, arms, blocks, sds) <= 0.065
 
 

@@ -1,4 +1,4 @@
-"""Instructions and cycles that the processor counted, where it has counters; where not, the reason once."""
+"""Instructions and cycles from the processor's counters. Without counters the reason is given once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REASON = "the processors offer no counters"
 
 
 def counted(data: StudyData, *, target: bool = True) -> StudyData:
-    """The same runs, as if the processor had counted so much per I/O on each side."""
+    """The same runs, with these counts per I/O on each side."""
     attempts = []
     for each in data.attempts:
         assert each.result is not None

@@ -1,4 +1,4 @@
-"""The CPU cost model finds what was put in."""
+"""The CPU cost model recovers the values of its simulated data."""
 
 import itertools
 import math
@@ -11,8 +11,9 @@ from iotax.analysis.cpu_model import CpuModel, LoadPoint
 from iotax.analysis.fieller import fieller
 
 BACKGROUND_MOST = 0.99
-"""What the background's interval may cover where two idle measurements carry it, or where these do not scatter at all:
-HC2 knows the scatter of few measurements by what the line misses of them, and the line is not known exactly either."""
+"""Largest coverage allowed for the background's interval if two idle measurements determine it, or if they do not
+scatter at all. HC2 estimates the scatter of few measurements from their distance to the line, and the line is not known
+exactly either."""
 
 
 def test_costs_ratio_background_and_effects_are_found():
@@ -53,8 +54,8 @@ def test_the_equation_adds_up_to_the_cost_at_every_level():
 
 
 def test_a_background_that_cannot_be_told_from_none_is_kept():
-    """Without measurements of the idle machine the line alone gives it, and that is known badly: a model that drops it
-    says that it knows the cost better than it does."""
+    """Without idle measurements only the line gives the background, with a large error. A model that drops the
+    background understates the uncertainty of the cost."""
     loads = [load for load in study3(np.random.default_rng(5), background=0.0) if load.rate_iops]
     model = CpuModel(loads)
     assert model.background_p > 0.05
@@ -75,7 +76,7 @@ def test_a_price_that_falls_with_the_rate_is_no_line():
 
 @pytest.mark.parametrize(("change", "bends"), [(1e-4, False), (0.02, True)])
 def test_a_change_of_less_than_a_thousandth_is_no_bend_however_sure_it_is(change, bends):
-    """Runs that hardly scatter, as of a simulation, make it significant."""
+    """The small scatter of a simulation, for example, makes such a change significant."""
     rng = np.random.default_rng(1)
     loads = [
         LoadPoint(arm, {}, rate, rate * us * 1e-6 * (1 + change * step / 2) * (1 + 1e-7 * rng.normal()), step, block)
@@ -110,7 +111,7 @@ def test_residuals_are_shares_of_the_line_and_their_normal_places_are_ordered():
 
 
 def test_fieller_matches_its_closed_form_and_says_when_it_is_unbounded():
-    # Independent, known variances at t = 2 for easy numbers: 10/5 with unit variances.
+    # Independent, with known variances and t = 2, to make the numbers simple: 10/5 with unit variances.
     low, high = fieller(10, 5, (0.0, 0.0), 0.0, 30)
     assert (low, high) == (2.0, 2.0)
     low, high = fieller(10, 5, (1.0, 0.25), 0.0, 1e9, 0.95)
@@ -120,7 +121,7 @@ def test_fieller_matches_its_closed_form_and_says_when_it_is_unbounded():
 
 
 def coverage(draws: int, seed: int, **how) -> dict[str, float]:
-    """How often each interval of the model holds what was put in."""
+    """How often each interval of the model contains the simulated value."""
     rng = np.random.default_rng(seed)
     hits: dict[str, int] = {}
     block_us = how.get("block_us", 6.0)
@@ -142,7 +143,7 @@ def coverage(draws: int, seed: int, **how) -> dict[str, float]:
 
 
 def test_intervals_of_the_model_cover():
-    """300 draws: 95 % less three standard errors is 91.2 %."""
+    """With 300 draws, 95 % minus three standard errors is 91.2 %."""
     for what, covered in coverage(300, 10).items():
         assert covered >= 0.912, (what, covered)
 
@@ -152,7 +153,7 @@ def test_intervals_of_the_model_cover():
 @pytest.mark.parametrize("block_cv", [0.0, 0.02, 0.1])
 @pytest.mark.parametrize("replicates", [2, 3, 5])
 def test_every_interval_of_the_model_covers_over_few_blocks_that_drift_or_do_not(replicates, block_cv):
-    """10,000 draws are known to ±0.4 %."""
+    """10,000 draws estimate the coverage to ±0.4 %."""
     for what, covered in coverage(10_000, 11, replicates=replicates, block_cv=block_cv).items():
         print(what, covered)
         least = 0.935 if replicates == 2 else 0.94

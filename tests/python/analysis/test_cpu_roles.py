@@ -1,4 +1,4 @@
-"""CPU by role: one definition for labs and imports, and the responses that follow from it."""
+"""CPU by role: one definition for labs and imports, and the responses that use it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_host_whose_guests_were_not_read_has_no_part_of_its_own() -> None:
     cpu = CpuUse([part("hypervisor", "machine", 900)])
     found = cpu_of(cpu, Facts(), "hypervisor")
     assert (found.net_ns, found.lack) == (None, Lack.GUESTS)
-    # One of two hosts is enough to know too little.
+    # One of two hosts without guest time is enough to leave the sum unknown.
     two = CpuUse([part("hypervisor", "machine", 900), part("hypervisor", "machine", 900, guests_ns=10)])
     assert cpu_of(two, Facts(), "hypervisor").lack is Lack.GUESTS
 
@@ -73,7 +73,7 @@ def test_a_study_names_roles_by_words_or_by_their_role() -> None:
     asked = [{"cpu_per_io": {"of": ["hypervisor", "machine"]}}, {"cpu_utilisation": {"of": "target"}}, "cpu_machine"]
     found = Study.model_validate(QUICK | {"responses": asked})
     assert found.responses == ["cpu_hypervisor", "cpu_machine", "cpu_utilisation_target"]
-    # As words the notebook keeps it.
+    # The notebook stores the names.
     assert Study.model_validate_json(found.model_dump_json()) == found
 
 
@@ -94,8 +94,8 @@ def test_a_role_that_there_is_none_of_is_refused(asked: object) -> None:
 
 
 def told(data: StudyData, *, factor: float = 1.0) -> StudyData:
-    """The same runs of a guest on a host of 8 processors. The host's own part of an I/O is 40 µs; of NFS `factor` times
-    that."""
+    """The same runs in a guest on a host with 8 processors. The host's own CPU is 40 µs per I/O; for NFS it is `factor`
+    times that."""
     attempts = []
     for attempt in data.attempts:
         result = attempt.result
@@ -140,7 +140,7 @@ def test_the_response_that_the_study_asks_for_leads_the_answer_and_the_sizing() 
 
 
 def test_utilisation_gets_no_verdict_where_the_rates_differ() -> None:
-    """In a closed loop iSCSI does more I/Os here than NFS."""
+    """In this closed loop iSCSI does more I/Os than NFS."""
     summary = hypervisor(["cpu_utilisation_hypervisor"])
     [overall] = summary.overalls
     assert overall.comparison.verdict is None
@@ -158,7 +158,7 @@ def test_utilisation_is_judged_where_the_rates_are_equal() -> None:
     [overall] = summary.overalls
     assert overall.comparison.verdict is not None
     assert overall.comparison.ratio.value == pytest.approx(2.0, rel=0.01)
-    # 2,000 times 40 µs of 8 processors.
+    # 2,000 times 40 µs per second on 8 processors.
     assert summary.cells[0].values["cpu_utilisation_hypervisor"].value == pytest.approx(1.0, rel=0.02)
 
 
@@ -183,7 +183,7 @@ def test_a_host_of_kvm_tells_qemu_beside_its_guests_and_the_rest_apart() -> None
     named = {"processors_ns": 45, "io_ns": 4, "vhost_ns": 3, "vhost_apart_ns": 8}
     expected = {
         (): {"cpu_hypervisor": 50, "cpu_qemu": 12, "cpu_host_rest": 38},
-        # The guest's processors spent 5 beside the guest; what is left of the process is its main loop.
+        # The vCPU threads spent 5 outside the guest. The rest of the process is its main loop.
         tuple(named): {
             "cpu_hypervisor": 50, "cpu_qemu": 5, "cpu_io_threads": 4, "cpu_vhost": 11, "cpu_host_rest": 30,
         },
@@ -222,7 +222,7 @@ def a_host_of_kvm_tells(threads_us: dict[str, int], expected: dict[str, int]) ->
     for group in cpu_groups(summary):
         for row in group.rows:
             assert [float(figure.value) for figure in row.figures[3:until]] == list(expected.values())
-    # Of a guest's process without its host nobody knows what of it is the guest's.
+    # Without its host, the guest's part of a QEMU process is unknown.
     assert not {"cpu_qemu", "cpu_host_rest"} & summarise(whole).cells[0].values.keys()
 
 

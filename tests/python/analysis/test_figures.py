@@ -1,4 +1,4 @@
-"""How ratios and their intervals are written."""
+"""How ratios and their intervals are printed."""
 
 from iotax.analysis.estimate import Estimate
 from iotax.wording.figures import figure, indexed, indexed_ends, percent, points, signed, span
@@ -24,13 +24,13 @@ def test_ends_of_an_interval_are_told_apart() -> None:
 
 
 def test_what_is_left_of_adding_floating_point_numbers_is_written_as_nothing() -> None:
-    """Coefficients and F values of simulated studies were written as 0.0000000000000195."""
+    """Coefficients and F values of simulated studies were once printed as 0.0000000000000195."""
     rest = 0.1 + 0.2 - 0.3
     assert 0 < rest < 1e-15
     assert [figure(each) for each in (rest, -rest, 0.0, 2e-9)] == ["0", "0", "0", "2.00e-09"]
     assert (percent(rest), signed(-rest), points(1 + rest), points(1 - rest)) == ("0.0 %", "+0.0 %", "+0.0", "+0.0")
     assert (indexed(1 + rest), indexed(1 - rest)) == ("100", "100")
-    # What small differences there are keep their first figure.
+    # Small differences that are real keep their first digit.
     assert (percent(2e-5), points(1.0003), indexed(0.9996)) == ("0.002 %", "+0.03", "99.96")
 
 

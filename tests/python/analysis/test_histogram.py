@@ -51,7 +51,7 @@ def test_nothing_measured_has_no_percentiles():
 @pytest.mark.parametrize("total", [400, 99_999, 10**7])
 @pytest.mark.parametrize("percent", [0.5, 50, 99, 99.9])
 def test_percentile_interval_lies_at_quantiles_of_the_binomial(total: int, percent: float) -> None:
-    # Each value once: the value of an I/O is its place.
+    # Each value occurs once, so an I/O's value is its rank.
     places = histogram.of(trial.Histogram(counts=[(1, total)]))
     object.__setattr__(places, "_nth_ns", float)
     low, high = (int(binom.ppf(tail, total, percent / 100)) for tail in (0.025, 0.975))
@@ -72,7 +72,7 @@ def test_percentile_interval_covers_the_percentile_at_its_confidence():
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(1, 1000)), min_size=1, max_size=30))
 def test_percentiles_agree_with_the_records_own(pairs):
     ours = make(pairs)
-    # As reads and writes are: apart, and in any order.
+    # As with reads and writes: separate, and in any order.
     parts = [trial.Histogram(counts=some) for some in (pairs[::2], pairs[1::2])]
     each_io = sorted(value for value, count in pairs for _ in range(count))
     for percent in (0.1, 50, 99, 99.9, 100):

@@ -1,4 +1,4 @@
-"""Gaps without I/O and slow I/Os: what a run's record says of them, what is compared, and where they are shown."""
+"""Gaps without I/O and slow I/Os: what a run records of them, what is compared, and where they are shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asked(**more: Any) -> Study:
 
 
 def with_gaps(data: StudyData, by_protocol: Mapping[str, Gaps]) -> StudyData:
-    """The same, with these gaps in every run of a protocol."""
+    """The same data, with these gaps in every run of a protocol."""
 
     def changed(attempt: Any) -> Any:
         gaps = by_protocol.get(attempt.trial.treatment["protocol"])
@@ -45,7 +45,7 @@ def with_gaps(data: StudyData, by_protocol: Mapping[str, Gaps]) -> StudyData:
 
 
 def slowed(result: TrialResult, more: Mapping[int, int]) -> TrialResult:
-    """With more reads of these latencies."""
+    """The same result with additional reads of these latencies."""
     counts = sorted([*result.read.histogram.counts, *more.items()])
     read = result.read.model_copy(update={"histogram": Histogram(counts=counts)})
     return result.model_copy(update={"read": read})

@@ -1,4 +1,4 @@
-"""Throughput as a share of what a link can carry."""
+"""Throughput as a share of a link's capacity."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ baseline: {protocol: fc}
 @pytest.mark.parametrize(
     ("link", "megabits_per_s"),
     [
-        # What iperf3 finds on gigabit Ethernet, to the digit: 1448 of 1538 bytes.
+        # What iperf3 measures on gigabit Ethernet, to the digit: 1448 of 1538 bytes.
         (Link(rate="1GbE"), 941.48),
         (Link(rate="1GbE", mtu=9000), 990.04),
         (Link(rate="25GbE", mtu=9000), 24751.05),
@@ -45,7 +45,7 @@ def test_32gfc_carries_9_percent_more_data_than_25gbe() -> None:
 
 
 def measured(study: Study, shares: dict[tuple[object, object], float]) -> StudyData:
-    """Runs that carry so much of their links, in reads; writes carry a tenth of that."""
+    """Runs whose reads use these shares of their links; writes use a tenth of that."""
     attempts = []
     for trial in plan(study).trials:
         protocol, block_bytes = trial.treatment["protocol"], trial.treatment["block_size"]
@@ -76,7 +76,7 @@ def test_only_what_links_bound_is_told_as_shares_of_them() -> None:
         measured(study, {("fc", small): 0.3, ("ip", small): 0.4, ("fc", large): 0.96, ("ip", large): 0.98})
     )
     assert told[0] == "Capacity of the links, one way: fc 32GFC 3,306 MB/s, ip 25GbE 3,094 MB/s."
-    # 0.98 × 3,094 of 0.96 × 3,306.
+    # 0.98 × 3,094 relative to 0.96 × 3,306.
     assert told[1:] == [
         "ip · 64KiB: 96 of fc · 64KiB = 100 as measured; as shares of their links 98.0 % and 96.0 %, 102."
     ]

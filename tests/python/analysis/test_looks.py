@@ -1,6 +1,6 @@
-"""Replicates that are added after results were seen: no verdict, and no more false alarms than are promised.
+"""Replicates that are added after results were seen: no verdict, and no more false alarms than stated.
 
-Whoever adds replicates until something differs finds a difference that is not there in 9 to 19 % of studies.
+If replicates are added until something differs, 9 to 19 % of studies report a difference that does not exist.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def looks(stages: Sequence[int]) -> tuple[Look, ...]:
 
 
 def alarms(rng: np.random.Generator, *, recorded: bool) -> bool:
-    """Whether any of seven looks calls two equal arms different."""
+    """Whether any of seven looks reports two equal arms as different."""
     whole = study(**TWO, design={"replicates": LOOKS[-1]}, margin="0.1%")
     drawn = [(trial, round(1e6 * rng.lognormal(0, 0.03))) for trial in plan(whole).trials]
     for at, replicates in enumerate(LOOKS):
@@ -55,7 +55,7 @@ def alarms(rng: np.random.Generator, *, recorded: bool) -> bool:
 def test_equal_arms_are_called_different_in_at_most_one_study_of_twenty_over_seven_looks(recorded: bool) -> None:
     rng = np.random.default_rng(34)
     share = sum(alarms(rng, recorded=recorded) for _ in range(DRAWS)) / DRAWS
-    # Two standard errors of a chance of 5 % are 3.1 % here; without the record it is 19 %.
+    # Two standard errors of a 5 % rate are 3.1 % here; without the record the rate is 19 %.
     assert share <= 0.081 if recorded else share > 0.12, share
 
 

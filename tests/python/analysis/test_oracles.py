@@ -1,4 +1,4 @@
-"""Published numbers that the methods must reproduce."""
+"""Published results that the methods must reproduce."""
 
 import math
 from pathlib import Path
@@ -15,7 +15,7 @@ from iotax.analysis.fieller import fieller
 from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.verdict import two_sided_p
 
-# Longley (1967), as NIST has it: employment; deflator, product, unemployed, armed forces, population, year.
+# Longley (1967), from NIST: employment; deflator, product, unemployed, armed forces, population, year.
 LONGLEY = [
     [60323, 83, 234289, 2356, 1590, 107608, 1947],
     [61122, 88.5, 259426, 2325, 1456, 108632, 1948],
@@ -178,7 +178,7 @@ def test_tost_of_the_sleep_data():
     assert welch.df == pytest.approx(17.7765, abs=5e-5)
     difference = float(np.mean(first) - np.mean(second))
     error = difference / welch.statistic
-    # The p-value of two one-sided tests is that of the interval that just reaches the margin (Schuirmann 1987).
+    # The p-value of two one-sided tests belongs to the interval that just reaches the margin (Schuirmann 1987).
     reaching = Contrast(difference, error, welch.df).interval(1 - 2 * 0.313454)
     assert min(reaching) == pytest.approx(-2, abs=5e-6)
 
@@ -202,12 +202,12 @@ def test_smallest_count_for_a_percentiles_interval(percent, n):
 
 
 def test_stall_from_the_intended_start_shows_the_omission():
-    """10,000 operations of 1 ms, then one stall of 100 s, one operation due every 10 ms."""
+    """10,000 operations of 1 ms, then one stall of 100 s; an operation is due every 10 ms."""
     ms = 1_000_000
     naive = histogram.LatencyBins(np.array([ms, 100_000 * ms]), np.array([10_000, 1]), 0.0)
     assert naive.mean_ns() / ms == pytest.approx(10.998, abs=0.003)
     assert naive.percentile_ns(99.99) == ms
-    # Those due during the stall wait from when they were due: 100 s, 99.99 s, …, 10 ms.
+    # Operations that were due during the stall wait from their due time: 100 s, 99.99 s, …, 10 ms.
     waited = np.arange(10, 100_001, 10) * ms
     intended = histogram.merge(
         [
@@ -222,7 +222,7 @@ def test_stall_from_the_intended_start_shows_the_omission():
 
 
 NIST = Path(scipy.__file__).parent / "stats" / "tests" / "data" / "nist_anova"
-"""The StRD files that scipy ships; its wheels leave them out where tests were stripped."""
+"""The StRD files that scipy ships; distributions that strip tests from its wheels leave them out."""
 
 
 @pytest.mark.skipif(not NIST.is_dir(), reason="this scipy comes without its tests' data")
@@ -243,7 +243,7 @@ NIST = Path(scipy.__file__).parent / "stats" / "tests" / "data" / "nist_anova"
     ],
 )
 def test_nist_analysis_of_variance(name, certified, digits):
-    """Certified F values. SmLs07 to 09 hold 13 equal leading digits: doubles carry few of the rest."""
+    """Certified F values. In SmLs07 to 09, 13 leading digits are equal, so doubles hold few of the other digits."""
     rows = [line.split() for line in (NIST / f"{name}.dat").read_text().splitlines()[60:] if line.strip()]
     groups = [int(row[0]) for row in rows]
     y = np.array([float(row[1]) for row in rows])
@@ -316,7 +316,8 @@ def _group_means(groups, y):
     return (np.bincount(groups, y) / np.bincount(groups))[groups]
 
 
-# R's npk: nitrogen, phosphate, potash and yield, six blocks of four; the three-factor interaction is in the blocks.
+# R's npk: nitrogen, phosphate, potash and yield in six blocks of four. The three-factor interaction is confounded with
+# blocks.
 NPK = """
     1 011 49.5 110 62.8 000 46.8 101 57.0
     2 100 59.8 111 58.5 001 55.5 010 56.0
@@ -348,7 +349,7 @@ def test_blocked_factorial_of_rs_npk():
 
 
 def test_fieller_agrees_with_the_interval_of_a_known_ratio_of_means():
-    """Inverting the t test of top - ratio * bottom = 0 at its own limits."""
+    """Inverts the t test of top - ratio * bottom = 0 at the interval's own limits."""
     rng = np.random.default_rng(5)
     top, bottom = rng.normal(81, 4, 12), rng.normal(41, 3, 12)
     spread = np.cov(top, bottom) / 12

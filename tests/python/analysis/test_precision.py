@@ -1,4 +1,4 @@
-"""How precise a run is: half-widths of its intervals."""
+"""The precision of a run: half-widths of its intervals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every interval that is printed holds the truth as often as it says, in simulated data with known effects.
+"""Every printed interval contains the true value as often as it claims, in simulated data with known effects.
 
-The fast set draws a few hundred times with wide limits; `-m long` draws 1,000 times or more. Ratios stand in
+The fast set uses a few hundred draws and wide limits; `-m long` uses 1,000 draws or more. Ratios are in
 test_coverage.py, quantiles and shifts in test_quantiles.py, whole plots in test_split_plot.py, the CPU model under
 every drift in test_cpu_model.py, searches in test_search_intervals.py, the scalability law in queueing/test_usl.py.
 docs/results/statistics.md lists them all.
@@ -32,11 +32,11 @@ from iotax.queueing import SizingTarget, size
 from report.factory import Simulation, study
 
 Draw = Callable[[np.random.Generator], tuple[tuple[float, float] | None, float]]
-"""One interval, and the truth; no interval where it is unbounded, which holds everything."""
+"""An interval and the true value. None is an unbounded interval, which contains every value."""
 
 
 def cell_mean(replicates: int) -> Draw:
-    """Geometric mean of one cell, drift between blocks included."""
+    """Geometric mean of one cell, including drift between blocks."""
     of = study(factors={"protocol": ["iscsi"]}, design={"replicates": replicates})
     grid, layouts = Grid(of), LayoutCache()
     (cell,) = grid.cells()
@@ -51,7 +51,7 @@ def cell_mean(replicates: int) -> Draw:
 
 
 def change(old: int, new: int, new_sd: float) -> Draw:
-    """Two runs of a study, measured apart."""
+    """Two independent runs of a study."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         return welch(rng.normal(0, 0.03, old), rng.normal(0.1, new_sd, new)).interval(), 0.1
@@ -60,7 +60,7 @@ def change(old: int, new: int, new_sd: float) -> Draw:
 
 
 def blocked(means: np.ndarray, blocks: int, drift: float, rng: np.random.Generator) -> CellModel:
-    """Runs scatter by 3 % about their cell, the cells of a block drift together."""
+    """Runs scatter by 3 % around their cell's mean; the cells of a block drift together."""
     cells = len(means)
     layout = Layout([cell for cell in range(cells) for _ in range(blocks)], [*range(1, blocks + 1)] * cells)
     y = np.repeat(means, blocks) + rng.normal(0, 0.03, cells * blocks)
@@ -68,7 +68,7 @@ def blocked(means: np.ndarray, blocks: int, drift: float, rng: np.random.Generat
 
 
 def change_of_all(cells: int, replicates: int, drift: float) -> Draw:
-    """All treatments of one run of a study against all of another, each with drift of its own."""
+    """All treatments of one run of a study against all of another run, each with its own drift."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         old, new = (blocked(np.arange(cells) + of, replicates, drift, rng).level(range(cells)) for of in (0.0, 0.1))
@@ -78,7 +78,7 @@ def change_of_all(cells: int, replicates: int, drift: float) -> Draw:
 
 
 def level(cells: int, replicates: int, drift: float) -> Draw:
-    """The geometric mean over several treatments: the cost per I/O in a closed loop."""
+    """Geometric mean over several treatments, like the cost per I/O in a closed loop."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         return blocked(np.arange(cells) * 0.2, replicates, drift, rng).level(range(cells)).interval(), 0.1 * (cells - 1)
@@ -87,7 +87,7 @@ def level(cells: int, replicates: int, drift: float) -> Draw:
 
 
 def tax(replicates: int, drift: float) -> Draw:
-    """The difference of two geometric means, of which one is much larger, beside other cells."""
+    """Difference of two geometric means, one of them much larger, with other cells in the model."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         model = blocked(np.array([0.0, 3.0, 1.0, 2.0]), replicates, drift, rng)
@@ -97,7 +97,7 @@ def tax(replicates: int, drift: float) -> Draw:
 
 
 def ratio_of_means(n: int, denominator_sd: float) -> Draw:
-    """Fieller, the two correlated."""
+    """Fieller's interval for two correlated means."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         shared = rng.normal(0, 1, n)
@@ -110,7 +110,8 @@ def ratio_of_means(n: int, denominator_sd: float) -> Draw:
 
 
 def cpu(what: str, background: float = 0.03) -> Draw:
-    """Of the CPU model, with 2 % of drift between blocks: a price, the ratio of prices, an effect, the background."""
+    """An interval of the CPU model with 2 % drift between blocks: a cost, a ratio of costs, an effect, the
+    background."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         model = CpuModel(study3(rng, replicates=5, background=background))
@@ -126,7 +127,7 @@ def cpu(what: str, background: float = 0.03) -> Draw:
 
 
 def batches(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
-    """The mean of a long run whose neighbouring intervals resemble each other."""
+    """The mean of a long run whose successive intervals are correlated."""
     noise = rng.normal(0, 1, 2200)
     series = np.empty(2200)
     series[0] = noise[0]
@@ -163,9 +164,9 @@ DRAWS: dict[str, Draw] = {
 
 
 MOST = {"change of 6 treatments, 2 blocks": 0.985, "change of 6 treatments, 3 blocks": 0.98}
-"""Two means of two or three blocks each, with unknown scatters that need not be equal (Behrens and Fisher): no interval
-covers 95 % whatever their ratio. Welch's is long where they are equal, in order not to be short where they differ; one
-of a common variance is short there."""
+"""The Behrens-Fisher problem: for two means over two or three blocks each, with unknown and perhaps unequal scatter, no
+interval covers exactly 95 % for every ratio of scatters. Welch's is too long if they are equal, so that it is not too
+short if they differ. An interval with a common variance would be too short there."""
 
 
 def covered(draw: Draw, draws: int, seed: int) -> float:
@@ -191,7 +192,7 @@ def test_interval_of_the_cpu_model_covers(name: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", list(DRAWS))
 def test_interval_covers_as_it_says(name: str) -> None:
-    """4,000 draws where they cost little: then two standard errors are 0.7 %."""
+    """4,000 draws where they are fast; two standard errors are then 0.7 %."""
     draws = 1000 if name.startswith(("CPU", "batch")) else 4000
     found = covered(DRAWS[name], draws, seed=3)
     print(found)
@@ -199,7 +200,7 @@ def test_interval_covers_as_it_says(name: str) -> None:
 
 
 def cores_covered(draws: int, seed: int) -> float:
-    """The cores for 70,000 IOPS at the true price, and whether the printed range holds them."""
+    """How often the printed range contains the cores that 70,000 IOPS need at the true cost."""
     rng = np.random.default_rng(seed)
     target = SizingTarget(0.8)
     truth = size(70_000, PRICES["nfs3"] * 1e-6, target).servers
@@ -212,7 +213,7 @@ def cores_covered(draws: int, seed: int) -> float:
 
 
 def test_cores_carry_the_interval_of_the_price() -> None:
-    """Cores are whole, so the range covers at least as often as that of the price."""
+    """Cores are whole numbers, so their range covers at least as often as that of the cost."""
     assert cores_covered(60, seed=4) >= 0.88
 
 
@@ -222,7 +223,7 @@ def test_cores_cover_as_often_as_the_price_or_more() -> None:
 
 
 def verdict_errors(draws: int, seed: int, replicates: int, truth: float) -> tuple[float, float]:
-    """(called different, called equivalent within 5 %), two runs of a study apart."""
+    """Shares of (called different, called equivalent within 5 %) for two independent runs of a study."""
     rng = np.random.default_rng(seed)
     margin = log_margin(5)
     different = equivalent = 0
@@ -237,7 +238,7 @@ def verdict_errors(draws: int, seed: int, replicates: int, truth: float) -> tupl
 
 @pytest.mark.parametrize("replicates", [3, 5, 10])
 def test_false_alarms_stay_within_one_in_twenty(replicates: int) -> None:
-    """With three standard errors for the simulation itself."""
+    """Allows three standard errors of the simulation."""
     limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000)
     assert verdict_errors(2000, 6, replicates, 0.0)[0] <= limit
     assert verdict_errors(2000, 7, replicates, log_margin(5))[1] <= limit

@@ -1,4 +1,4 @@
-"""Latency by quantile and shift functions hold what was put in."""
+"""Latency quantiles and shift functions recover the simulated values."""
 
 import math
 
@@ -12,11 +12,11 @@ from report.factory import Simulation, study
 
 SPREAD = 0.5
 TOLD = [50.0, 90.0, 95.0, 99.0]
-"""Of runs of 4,000 I/Os: of these twenty and more lie beyond."""
+"""Percentiles printed for runs of 4,000 I/Os: at least twenty I/Os are beyond each."""
 
 
 class Drawn:
-    """What `quantiles` needs of a run: a block, and latencies as the recorder's bins give them."""
+    """What `quantiles` uses of a run: a block, and latencies in the recorder's bins."""
 
     def __init__(self, block, median_ns, ios, rng):
         self.trial = type("Trial", (), {"block": block})
@@ -34,7 +34,7 @@ def runs(rng, blocks, *, median_ns=50_000.0, run_sd=0.05, drift=None, ios=4_000)
 
 
 def truth_us(percent, median_ns, run_sd):
-    """Of the population that runs and their I/Os are drawn from."""
+    """Quantile of the population from which runs and their I/Os are drawn."""
     return median_ns / 1e3 * math.exp(norm.ppf(percent / 100) * math.hypot(SPREAD, run_sd))
 
 
@@ -138,7 +138,7 @@ def test_intervals_of_quantiles_and_shifts_cover_as_they_say(blocks):
         assert 0.93 <= covered <= 0.97
     paired, apart = shift_coverage(blocks, 1000, shift, drift_sd=0.1), shift_coverage(blocks, 1000, unpaired_shift)
     print(paired, apart)
-    # The extremes of 24 intervals lie beyond ±1.4 % by chance.
+    # By chance, the extremes of 24 intervals are ±1.4 % away.
     assert np.all((paired >= 0.93) & (paired <= 0.975))
-    # Welch over few runs of scatters that need not be equal: see MOST in test_printed_intervals.py.
+    # Welch with few runs and unequal scatter: see MOST in test_printed_intervals.py.
     assert np.all((apart >= 0.93) & (apart <= {2: 0.99, 3: 0.985}.get(blocks, 0.975)))

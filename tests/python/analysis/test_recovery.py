@@ -1,4 +1,4 @@
-"""When throughput is back after an event, medians of times that were cut off, and where they are shown."""
+"""When throughput recovers after an event, medians of censored times, and where they are shown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def data() -> StudyData:
 
 
 def disturbed(result: TrialResult, ios: list[int], *began_ms: float) -> TrialResult:
-    """With these I/Os in its intervals of 10 ms, and an event of 100 ms at each of these times."""
+    """The result with these I/Os per interval of 10 ms, and an event of 100 ms at each of these times."""
     events = tuple(
         Happened(
             what="freeze target", asked_ns=round(at * MS), began_ns=round(at * MS), undone_ns=round((at + 100) * MS)
@@ -50,7 +50,7 @@ def disturbed(result: TrialResult, ios: list[int], *began_ms: float) -> TrialRes
 
 
 def stopped(of: int, first: int, last: int, rate: int = 100) -> list[int]:
-    """I/Os of so many intervals, none from the first to the last of these."""
+    """I/Os of `of` intervals, with none from `first` up to, but not including, `last`."""
     return [0 if first <= at < last else rate for at in range(of)]
 
 
@@ -61,25 +61,25 @@ def some(data: StudyData) -> TrialResult:
 
 def test_throughput_is_back_where_it_stays_for_a_second(some: TrialResult) -> None:
     assert recoveries(disturbed(some, stopped(500, 100, 150), 1000)) == [Recovery(0.5)]
-    # Half an interval after it began.
+    # The event starts in the middle of an interval.
     assert recoveries(disturbed(some, stopped(500, 100, 150), 1005)) == [Recovery(0.495)]
-    # 88 % is not yet back, and half a second at full throughput in between does not count.
+    # 88 % is not recovered, and half a second at full throughput in between does not count.
     slow = [*stopped(150, 100, 150), *[100] * 50, *[88] * 100, *[100] * 200]
     assert recoveries(disturbed(some, slow, 1000)) == [Recovery(2.0)]
-    # 96 % is.
+    # 96 % counts as recovered.
     assert recoveries(disturbed(some, [*stopped(150, 100, 150), *[96] * 200], 1000)) == [Recovery(0.5)]
-    # Nothing was to be seen of it.
+    # The event had no visible effect.
     assert recoveries(disturbed(some, [100] * 500, 1000)) == [Recovery(0.0)]
 
 
 def test_the_interval_in_which_an_event_begins_tells_nothing_of_the_recovery(some: TrialResult) -> None:
-    """With few I/Os an interval is a second long, and most of this one was before the event."""
+    """With few I/Os an interval is a second long; most of this one was before the event."""
     assert recoveries(disturbed(some, stopped(4000, 400, 3600, rate=1), 3990)) == [Recovery(32.01)]
 
 
 def test_a_window_that_ends_first_gives_a_bound(some: TrialResult) -> None:
     assert recoveries(disturbed(some, stopped(500, 100, 500), 1000)) == [Recovery(3.0, is_bound=True)]
-    # Back for half a second only when it ends.
+    # Throughput has been back for only half a second when the window ends.
     assert recoveries(disturbed(some, stopped(500, 100, 450), 1000)) == [Recovery(3.0, is_bound=True)]
 
 
@@ -91,7 +91,8 @@ def test_each_event_is_judged_up_to_the_next(some: TrialResult) -> None:
 
 
 def test_intervals_are_as_wide_as_the_rate_asks_for(some: TrialResult) -> None:
-    """Of less than one I/O each, 22 are taken together, so that each has twenty; of hardly any I/O nobody can tell."""
+    """At less than one I/O per interval, 22 intervals are combined to have 20 I/Os. With hardly any I/O there is no
+    answer."""
     assert recoveries(disturbed(some, stopped(600, 100, 150, rate=1), 1000)) == [Recovery(0.54)]
     rare = [1 if at % 20 == 0 else 0 for at in range(600)]
     assert recoveries(disturbed(some, rare, 1000)) == []
@@ -99,7 +100,7 @@ def test_intervals_are_as_wide_as_the_rate_asks_for(some: TrialResult) -> None:
 
 
 def test_medians_are_those_of_the_product_limit_estimate() -> None:
-    """Weeks of remission (Freireich et al. 1963): with 6-MP a median of 23, with placebo 8."""
+    """Weeks of remission (Freireich et al. 1963): the median is 23 with 6-MP and 8 with placebo."""
     back = [6, 6, 6, 7, 10, 13, 16, 22, 23]
     lost = [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
     treated = median_recovery([*(Recovery(t) for t in back), *(Recovery(t, is_bound=True) for t in lost)])

@@ -1,4 +1,4 @@
-"""What sessions of slices say: robust values, intervals whose sample is the session, and where scatter comes from."""
+"""Results of sessions in slices: robust values, intervals whose sample is the session, and the sources of scatter."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def test_few_disturbed_slices_do_not_move_a_value() -> None:
 
 
 def finished() -> TrialResult:
-    """A stack in user space, in a closed loop."""
+    """A result of a user-space stack in a closed loop."""
     return Simulation().data(study()).runs[0].result
 
 
 def slice_of(**known: float | None) -> Slice:
-    """50 ms in which 23 I/Os of 2.1 ms completed, one at a time: its edges cut two more."""
+    """A slice of 50 ms in which 23 I/Os of 2.1 ms completed one at a time; its edges cut two more."""
     values = {
         "duration_ns": 50_000_000,
         "ios": 23,
@@ -99,7 +99,7 @@ def test_a_kernels_path_is_judged_by_its_guest_where_that_is_read_exactly(
         update={"cpu": CpuUse([guest]), "facts": result.facts.model_copy(update={"stack": "kernel", "served": "lab"})}
     )
     done = 50 / 2.1
-    # Of 450 µs of the guest 20 µs are background.
+    # 20 of the guest's 450 µs are background.
     part = slice_of(machine_busy_ns=round(18_000 * done) + 20_000, target_cpu_ns=round(3_000 * done))
     for name, value in [("cpu", both), ("cpu_initiator", initiator), ("cpu_target", target)]:
         assert SLICED[name](result, part) == (None if value is None else pytest.approx(value, rel=1e-5))
@@ -135,12 +135,12 @@ def normal(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def heavy(rng: np.random.Generator, count: int) -> np.ndarray:
-    """A tenth of the slices is disturbed, up to tenfold."""
+    """A tenth of the slices is disturbed, by up to a factor of ten."""
     return rng.normal(0, 0.06, count) - np.where(rng.random(count) < 0.1, rng.exponential(0.5, count), 0)
 
 
 def drifting(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Slices in the order in which they run resemble those before: correlation 0.8."""
+    """Slices are correlated with the previous one: correlation 0.8."""
     found, last = np.empty(count), 0.0
     for at, fresh in enumerate(rng.standard_t(4, count) * 0.04):
         last = 0.8 * last + fresh
@@ -149,7 +149,7 @@ def drifting(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def covered(noise: Noise, *, treatments: int, sessions: int, rounds: int, draws: int, seed: int) -> float:
-    """How often the interval of a ratio holds the truth, where a fresh start changes each treatment by 2 %."""
+    """How often a ratio's interval contains the true value if each reconnection changes a treatment by 2 %."""
     rng = np.random.default_rng(seed)
     cells = np.tile(np.arange(treatments), sessions).tolist()
     layout = Layout(cells, np.repeat(np.arange(sessions), treatments).tolist())
@@ -201,7 +201,7 @@ def test_one_session_or_one_round_cannot_be_split() -> None:
 
 
 def sliced(**design: Any):
-    """The factory's study measured in rounds: each run cut into slices of which one is disturbed."""
+    """The factory's study measured in rounds: each run has five slices, one of them disturbed."""
     whole = Simulation().data(study(design={"sessions": 3, "rounds": 5, "slice": "100ms"} | design))
     rng = np.random.default_rng(8)
 
@@ -255,7 +255,7 @@ def test_slices_of_two_whole_plots_are_compared_session_by_session_and_never_rou
     whole, split = sliced(), sliced(hard_to_change=["protocol"])
     assert arm_rounds(split.data.runs, split.grid, split.responses[0]) == []
     assert session_scatter(split.data.runs, split.grid, split.responses[0]) is None
-    # What a round has in common is that of one session: here each treatment of a plot is alone with its own.
+    # Effects of a round are shared within a session. Here each treatment of a plot has its session for itself.
     name = whole.data.runs[0].trial.id
     [one], [other] = ([run for run in each.data.runs if run.trial.id == name] for each in (whole, split))
     assert one.by_slices["iops"] == pytest.approx(other.by_slices["iops"], rel=0.05)

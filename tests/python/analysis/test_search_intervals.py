@@ -1,4 +1,4 @@
-"""The intervals that a search prints hold the truth: of a winner's fresh runs, and of winners against each other."""
+"""Printed intervals of a search contain the true value: for a winner's fresh runs, and for ratios of winners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CAPACITY_IOPS = {"nfs3": 60_000.0, "iscsi": 75_000.0}
 SCATTER = 0.02
 
 Machine = Callable[[Trial], tuple[float, float]]
-"""What a run shows: its IOPS, and its latency in µs."""
+"""A run's IOPS, and its latency in µs."""
 
 
 def searched(**search: object) -> Study:
@@ -47,7 +47,7 @@ def attempt(trial: Trial, rate_iops: float, latency_us: float, template: TrialRe
 
 
 def found_by(of: Study, machine: Machine, template: TrialResult) -> list[Winner]:
-    """The whole search, run by run as the runner does it."""
+    """Runs the whole search, one trial at a time, as the runner does."""
     trials = list(plan(of).trials)
     attempts: list[Attempt] = []
     while True:
@@ -59,7 +59,7 @@ def found_by(of: Study, machine: Machine, template: TrialResult) -> list[Winner]
 
 
 def knee(rng: np.random.Generator, drift: dict[int, float]) -> Machine:
-    """Up to the knee the objective is met. Where it lies scatters from block to block, and with what drifts."""
+    """A machine that meets the objective up to its knee. The knee varies between blocks, in addition to the drift."""
     knees: dict[tuple[str, int], float] = {}
 
     def run(trial: Trial) -> tuple[float, float]:
@@ -73,7 +73,7 @@ def knee(rng: np.random.Generator, drift: dict[int, float]) -> Machine:
 
 
 def best_load(rng: np.random.Generator, drift: dict[int, float]) -> Machine:
-    """16 outstanding are best: 4 are fewer IOPS, 64 take too long."""
+    """A machine with its optimum at 16 outstanding I/Os: 4 give fewer IOPS, and 64 miss the objective."""
 
     def run(trial: Trial) -> tuple[float, float]:
         outstanding = int(str(trial.treatment["outstanding"]))
@@ -85,7 +85,7 @@ def best_load(rng: np.random.Generator, drift: dict[int, float]) -> Machine:
 
 
 def bisected(of: Study, protocol: str, block: int, seed: int, knee_iops: Callable[[], float]) -> float:
-    """One search, rate by rate: `knee_iops` is the knee as each run meets it."""
+    """One search, rate by rate. `knee_iops` gives the knee that each run meets."""
     assert of.search is not None
     rungs = ladder(of.search, seed, protocol, block)
     probes: list[Probe] = []
@@ -97,7 +97,7 @@ def bisected(of: Study, protocol: str, block: int, seed: int, knee_iops: Callabl
 def found_knees(
     of: Study, rng: np.random.Generator, drift: dict[int, float], seed: int, per_run: float
 ) -> list[Winner]:
-    """Of every protocol, one knee for each block. `per_run` is how far it scatters from run to run of a search."""
+    """One knee per protocol and block. `per_run` is its variation between the runs of one search."""
     assert of.search is not None
     found = []
     for protocol, middle in KNEE_IOPS.items():
@@ -110,8 +110,8 @@ def found_knees(
 
 
 def coverage(kind: str, confirm: int, drift_sd: float, draws: int, seed: int, per_run: float = 0.0) -> dict[str, float]:
-    """How often the intervals hold the truth. Runs that scatter within a search shift every knee alike: the truth of
-    the ratio stays, that of the knee does not."""
+    """How often the intervals contain the true value. Variation within a search shifts all knees alike: the true ratio
+    stays, but the true knee does not."""
     rng = np.random.default_rng(seed)
     ends = {"rate_min": 1000, "rate_max": 100_000, "precision": "5%"} if kind == "knee" else {}
     of = searched(confirm=confirm, **ends)
@@ -135,7 +135,8 @@ def coverage(kind: str, confirm: int, drift_sd: float, draws: int, seed: int, pe
 
 
 def test_a_knee_whose_fresh_runs_miss_is_withdrawn() -> None:
-    """In block 2 everything holds until the fresh runs: its knee counts for nothing, and is said to be withdrawn."""
+    """In block 2 every run meets the objective except the fresh ones. That knee is reported as withdrawn, and not
+    counted."""
     rng = np.random.default_rng(5)
     truth = knee(rng, dict.fromkeys(range(1, 10), 1.0))
 
@@ -151,7 +152,7 @@ def test_a_knee_whose_fresh_runs_miss_is_withdrawn() -> None:
     assert found.knee.stands
     assert found.known().low is not None
     assert set(other.knee.found) == {1, 2, 3}
-    # Most of them withdrawn: there is no knee, and no ratio.
+    # With most of them withdrawn there is no knee and no ratio.
     found, other = found_by(
         of, lambda t: (truth(t)[0], 2000.0) if t.role == "replicate" and t.block < 3 else truth(t), template
     )
@@ -174,7 +175,7 @@ def test_each_block_searches_over_rates_of_its_own() -> None:
 
 
 def test_carriers_are_known_where_no_fresh_run_was_made() -> None:
-    """A search that was ended before its fresh runs prints no knee, and does not fail."""
+    """A search that was stopped before its fresh runs prints no knee, and does not fail."""
     of = searched(confirm=2, rate_min=1000, rate_max=100_000, precision="5%")
     template = next(a.result for a in Simulation(samples=1).data(study()).attempts if a.result is not None)
     truth = knee(np.random.default_rng(6), {1: 1.0})
@@ -202,8 +203,8 @@ def test_the_ratio_of_knees_covers_where_runs_within_a_search_disagree(per_run: 
 
 
 def test_one_bisection_says_nothing_of_its_own_scatter() -> None:
-    """What the interval is for: over searches that are repeated it widens with the knees' scatter; over fresh runs at
-    the rate of one search it did not."""
+    """Why a knee is searched in every block: the interval over repeated searches widens with the knees' scatter. Over
+    fresh runs at the rate of a single search it did not."""
     of = searched(confirm=5, rate_min=1000, rate_max=100_000, precision="5%")
     rng = np.random.default_rng(4)
     for scatter in (0.01, 0.3):
@@ -240,6 +241,6 @@ def test_winners_are_compared_block_by_block() -> None:
     other, ratio = against_baseline(of, found[0], found)
     assert other is found[1]
     assert (ratio.low, ratio.high) == pytest.approx((np.exp(interval.low), np.exp(interval.high)))
-    # A block in which only one of them ran tells nothing of their ratio.
+    # A block in which only one of them ran contributes nothing to their ratio.
     del found[1].confirmed[5]
     assert against_baseline(of, found[0], found)[1].value == pytest.approx((121 / 108 * 115 / 93) ** 0.5)

@@ -1,4 +1,4 @@
-"""What an I/O costs depends on the load: a size is taken from a load that was measured, and named."""
+"""CPU per I/O depends on the load, so sizing uses a measured load and names it."""
 
 from __future__ import annotations
 

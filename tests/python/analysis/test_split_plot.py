@@ -1,4 +1,4 @@
-"""Arms that change rarely are judged by whole plots: many runs within one mount are not many mounts."""
+"""Arms that change rarely are compared by whole plots: many runs within one mount are not many mounts."""
 
 import math
 
@@ -60,7 +60,7 @@ def test_interval_of_arms_on_whole_plots_covers_at_every_size(blocks):
 
 
 def test_taking_runs_for_plots_would_not_cover():
-    """Why the stratum matters: the same data as if every run had its own plot."""
+    """Why whole plots matter: the same data, analysed as if every run had its own plot."""
     rng = np.random.default_rng(2)
     hits = 0
     for _ in range(200):

@@ -1,5 +1,8 @@
-"""`stop:` ends a study when intervals are narrow enough. That is where the scatter looks small, so intervals of plain
-95 % would cover less: those of the rule are wider, and cover what they promise."""
+"""`stop:` ends a study when intervals are narrow enough.
+
+Studies then end when the scatter looks small, so plain 95 % intervals would cover less than 95 %. The rule's intervals
+are wider, and cover 95 %.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from iotax.analysis.stopping import half_width
 from report.factory import COST, Simulation, study
 
 MOST = 60
-"""Replicates at most: beyond, nothing changes."""
+"""Most replicates; more make no difference."""
 
 
 def worst(at_least: int, confidence: float, draws: int, seed: int = 34) -> tuple[float, float]:
-    """Of one ratio of two arms in pairs: the coverage and the false alarms of the interval at which the rule ends, at
-    the half-width, in standard deviations, under which the coverage is worst."""
+    """Coverage and false alarms of the interval at which the rule ends, for one ratio of two paired arms. The
+    half-width, in standard deviations, is the one with the worst coverage."""
     values = np.random.default_rng(seed).standard_normal((draws, MOST))
     count = np.arange(1, MOST + 1)
     mean, squares = np.cumsum(values, axis=1) / count, np.cumsum(values**2, axis=1)
@@ -41,7 +44,7 @@ def worst(at_least: int, confidence: float, draws: int, seed: int = 34) -> tuple
 
 @pytest.mark.parametrize("at_least", [2, 3, 5, 10, 20])
 def test_a_ratio_holds_with_95_percent_where_its_width_ends_the_study(at_least: int) -> None:
-    """10,000 draws are known to ±0.4 %; the worst of 14 half-widths is a little below its own chance."""
+    """10,000 draws estimate the coverage to ±0.4 %; the worst of 14 half-widths is slightly below its own rate."""
     covered, alarms = worst(at_least, stopped_confidence(at_least), 10_000)
     assert covered >= 0.945, covered
     assert alarms <= 0.055
@@ -60,7 +63,7 @@ def test_intervals_of_plain_95_percent_would_cover_90() -> None:
 
 
 def stopped(rng: np.random.Generator, arms: int, at_least: int, width: float, sds: np.ndarray) -> bool:
-    """Whether all ratios hold where the real rule ends a study of these arms."""
+    """Whether all ratios contain the true value when the real rule ends a study of these arms."""
     values = rng.normal(size=(16, arms)) * sds + rng.normal(0, 0.05, (16, 1))
     family = [{arm: 1.0, 0: -1.0} for arm in range(1, arms)]
     for blocks in range(at_least, 17):
@@ -79,7 +82,7 @@ def stopped(rng: np.random.Generator, arms: int, at_least: int, width: float, sd
 def test_all_ratios_hold_at_once_with_95_percent_where_the_widest_ends_the_study(
     arms: int, noisy: float, width: float
 ) -> None:
-    """By the blocked model, its errors and its family: 2,000 draws are known to ±1 %."""
+    """Uses the blocked model, its errors and its family; 2,000 draws estimate the coverage to ±1 %."""
     sds = np.full(arms, 0.02)
     sds[-1] *= noisy
     rng = np.random.default_rng(35)
@@ -109,7 +112,7 @@ def test_a_study_that_runs_all_its_replicates_in_any_case_has_plain_intervals() 
 
 
 def test_quantiles_shifts_and_the_price_of_an_io_are_as_wide_as_the_rule_wants() -> None:
-    """At 98 %, by the ratio of the two values of Student's t, whatever degrees of freedom each has."""
+    """With `stop:` these intervals have the rule's confidence, 98 % here, so they are wider."""
     found = []
     for stop in ({}, {"stop": {"half_width": "0.01%", "at_least": 3}}):
         asked = study(**COST | {"design": COST["design"] | {"replicates": 4} | stop})

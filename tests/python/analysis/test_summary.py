@@ -1,4 +1,4 @@
-"""Whole studies with effects that are known."""
+"""Whole studies with known effects."""
 
 import math
 import re
@@ -60,7 +60,7 @@ def test_throughput_ratio_that_depends_on_the_load_has_no_overall_answer(quick):
 
 
 def test_no_overall_winner_where_the_sign_flips():
-    # Low path latency but a slow bottleneck: ahead when idle, behind when loaded.
+    # Low path latency but a slow bottleneck: ahead when idle, behind under load.
     crossing = {**PATHS, "nfs3": Costs(14.0, 10.0, 8.0, 9.0)}
     summary = summarise(Simulation(paths=crossing, run_cv=0.01).data(study()))
     overall = next(o for o in summary.overalls if o.arm == "nfs3" and o.response.key == "iops")
@@ -254,7 +254,7 @@ def test_mostly_disturbed_runs_are_said_first_of_all_findings():
 
 
 def test_work_grows_with_arms_not_with_cells_or_responses(monkeypatch):
-    """What is slow in a summary is a matrix inverse; a study of 1,000 trials has no more of them than a small one."""
+    """Matrix inverses take most of a summary's time; a study of 1,000 trials needs no more of them than a small one."""
     from iotax.analysis import model, regression, responses
 
     inverses, read = [], []
@@ -292,7 +292,7 @@ def test_a_generator_that_is_late_by_itself_is_no_disturbance():
 
 
 def by_load(**of: tuple[Estimate, Verdict]) -> str:
-    """What is said where the ratio depends on the load."""
+    """The sentence for a ratio that depends on the load."""
     found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdict) for load, (ratio, verdict) in of.items()]
     overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
     return against_baseline(overall, found, "iSCSI", simulated=False).sentence

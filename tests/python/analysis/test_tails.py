@@ -1,8 +1,8 @@
-"""Tails are judged as often as they say: sessions that were recorded, in which nothing differs, and tails of few I/Os.
+"""Verdicts on tails are wrong as rarely as stated: recorded sessions without any difference, and tails of few I/Os.
 
-`recorded_tails.json` has two pools of sessions, measured in turns over real sockets on a busy virtual machine of two
-processors: four arms, of which the first two are one protocol (iSCSI) and the last two are another (NVMe/TCP), so that
-within a pair nothing differs. `percentiles_ns` is session × arm × percentile; `pooled` are the counts of all of them.
+`recorded_tails.json` has two pools of sessions, measured in turns over real sockets on a busy virtual machine with two
+processors. Of their four arms the first two are one protocol (iSCSI), the last two another (NVMe/TCP), so nothing
+differs within a pair. `percentiles_ns` is session × arm × percentile; `pooled` are the counts of all sessions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from report.factory import Simulation, study
 
 DRAWS = 10_000
 ALARMS_MAX = 0.055
-"""5 % of 10,000 draws, and two standard errors."""
+"""5 % of 10,000 draws, plus two standard errors."""
 
 
 @cache
@@ -40,7 +40,7 @@ def recorded() -> dict[str, Any]:
 def test_equal_arms_of_recorded_sessions_are_told_apart_at_most_once_in_twenty_at_every_percentile(
     outstanding: int, sessions: int
 ) -> None:
-    """Studies of sessions drawn from a pool; which arm of a pair is which is drawn, too."""
+    """Studies with sessions drawn from a pool; the order of the arms of a pair is random too."""
     pool = recorded()["pools"][str(outstanding)]
     logs = np.log(np.array(pool["percentiles_ns"], dtype=float))
     rng, layout = np.random.default_rng(34), design(2, sessions)
@@ -56,14 +56,14 @@ def test_equal_arms_of_recorded_sessions_are_told_apart_at_most_once_in_twenty_a
 
 
 def covered(percent: float, beyond: int, sessions: int, times: int) -> float:
-    """Of one distribution on both sides, with so many times the I/Os on one: how often the ratio's interval holds 1. So
-    many I/Os lie `beyond` the percentile on the other; sessions scatter by 2 %."""
+    """How often the ratio's interval contains 1 if both sides have one distribution, and one side `times` as many I/Os.
+    On the other side `beyond` I/Os are beyond the percentile. Sessions scatter by 2 %."""
     values, counts = np.array(recorded()["pooled"]).T
     share = np.cumsum(counts) / counts.sum()
     rng, count = np.random.default_rng(beyond), round(beyond / (1 - percent / 100))
 
     def logs(ios: int) -> np.ndarray:
-        # The value of a rank lies at a share that is beta distributed.
+        # The value of a rank is at a quantile that is beta distributed.
         rank = histogram.trial.rank(percent, ios)
         at = rng.beta(rank, ios - rank + 1, (DRAWS, sessions))
         return np.log(values[np.searchsorted(share, at)])

@@ -57,7 +57,7 @@ def test_waiting_for_a_processor(run):
 
 
 def with_part(run, part, **changes):
-    """With a part of the CPU list changed, or left out."""
+    """The run with one part of its CPU list changed, or left out."""
     instead = [part.model_copy(update=changes)] if changes else []
     return changed(run, cpu=CpuUse([*(each for each in run.result.cpu if each is not part), *instead]))
 
@@ -83,7 +83,7 @@ def test_start_skew(run):
         (0.0005, 0.0001, Severity.GOOD),
         (0.005, 0.0001, Severity.NOTE),
         (0.02, 0.0001, Severity.INVALID),
-        # Clocks that are known no better than that condemn nobody.
+        # If the clock error is that large, the run stays valid.
         (0.02, 0.01, Severity.NOTE),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_busy_generator_is_noted_not_condemned(run):
 
 
 def beside_own_target(run, share):
-    """With a rate that is this share of what the initiator reaches on iotax's own target."""
+    """The run with a rate that is this share of its initiator's rate on iotax's own target."""
     reached_iops = share and run.result.rate_iops / share
     facts = run.result.facts.model_copy(update={"own_target_rate_iops": reached_iops})
     return changed(run, facts=facts)

@@ -1,4 +1,4 @@
-"""A verdict follows from the very interval that is printed beside it, wherever both are printed."""
+"""A verdict always follows from the interval that is printed next to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARGIN = 1.05
 
 
 def reading(ratio: Estimate, more_is_better: bool, margin: float = MARGIN) -> Verdict:
-    """What a reader sees in an interval."""
+    """The verdict that a reader derives from an interval."""
     assert ratio.low is not None
     assert ratio.high is not None
     if 1 / margin < ratio.low and ratio.high < margin:
@@ -36,7 +36,7 @@ def reading(ratio: Estimate, more_is_better: bool, margin: float = MARGIN) -> Ve
 
 @pytest.fixture(scope="module")
 def families():
-    """Comparisons of many small studies, whose effects lie about zero and about the margin."""
+    """Comparisons of many small studies, with effects around zero and around the margin."""
     rng = np.random.default_rng(11)
     found = []
     for arms, blocks in ((2, 2), (3, 3), (4, 5), (7, 3)):
@@ -75,7 +75,7 @@ def test_confidences_are_the_counterparts_of_adjusted_p_values(k):
 
 
 def test_a_published_critical_value_is_met():
-    """Dunnett 1955, two-sided 5 %: 3 treatments and a control, 12 degrees of freedom: 2.68."""
+    """Dunnett 1955, two-sided 5 %: three treatments and a control, 12 degrees of freedom: 2.68."""
     from scipy.stats import t
 
     correlation = np.full((3, 3), 0.5) + 0.5 * np.eye(3)
@@ -121,7 +121,7 @@ def test_sentences_show_the_interval_that_they_follow():
 
 @pytest.mark.parametrize("ratio", [0.9996, 0.99999, 1.00002, 1.0004, 1.004])
 def test_rounding_does_not_move_an_end_across_no_difference(ratio):
-    """An interval that leaves out 100 is not printed as one that begins there."""
+    """An interval that excludes 100 is not printed as if it ended there."""
     assert float(indexed(ratio)) != 100
     assert "0.0 %" not in change(IOPS, ratio)
 
@@ -143,7 +143,7 @@ def test_a_withheld_verdict_keeps_its_interval_and_says_why():
 
 
 def held_together(arms: int, blocks: int, draws: int, seed: int) -> float:
-    """How often all intervals of a family hold the truth at once."""
+    """How often all intervals of a family contain the true value at once."""
     rng, layout = np.random.default_rng(seed), design(arms, blocks)
     family = [{cell: 1.0, 0: -1.0} for cell in range(1, arms)]
     means = np.linspace(0, 0.3, arms)

@@ -1,4 +1,4 @@
-"""Peers that ask for as much work as each request can: pipelined, over one connection, and all answers read."""
+"""Peers that request as much work as possible: pipelined, over one connection, and they read all answers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from raw_nvme import DISCOVERY, Controller
 BLOCK = 512
 MEBIBYTE = 1 << 20
 DEEP = 1000
-"""Directories above each other: nearly as many as there may be."""
+"""Depth of the directory tree, almost the maximum."""
 NAMES = 4_000
 
 Step = Callable[[], object]
 Steps = Generator[tuple[Step, Step]]
 Requests = Callable[[str, int], Steps]
-"""Of an endpoint and its volume's size: how to send a request, and how to take an answer."""
+"""For an endpoint and its volume's size: pairs of functions that send a request and receive its answer."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,15 @@ class Attack:
     name: str
     protocol: str
     depth: int
-    """Requests under way at a time."""
+    """Outstanding requests."""
     count: int
-    """Of them, for as long as tens of others' reads take."""
+    """Requests in all; they take as long as tens of another client's reads."""
     requests: Requests
 
 
 def attack(by: Attack, endpoint: str, volume_bytes: int, begun: Event, requests: int) -> None:
-    """Sends so many requests, `depth` of them under way at a time, and takes all answers; says when it has begun."""
+    """Sends `requests` requests, up to `depth` of them outstanding, and receives all answers. Sets `begun` after the
+    first."""
     waiting: list[Step] = []
     with contextlib.closing(by.requests(endpoint, volume_bytes)) as steps:
         for send, take in itertools.islice(steps, requests):
@@ -113,7 +114,7 @@ def _directory(client: raw_nfs.Client, parent: bytes, name: bytes) -> bytes:
 
 
 def _renames(endpoint: str, _: int) -> Steps:
-    """A directory is moved to and fro between two of the deepest, so that all above are looked at each time."""
+    """Moves a directory back and forth between two of the deepest ones, so each move checks all their ancestors."""
     with raw_nfs.Client(endpoint) as client:
         at = client.root
         for _ in range(DEEP):

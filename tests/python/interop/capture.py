@@ -1,4 +1,4 @@
-"""A TCP relay that keeps what it carries, and the capture file made of it: no privilege needed."""
+"""A TCP relay that records its traffic, and a capture file of the recording. It needs no privilege."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SEGMENT_BYTES = 16_384
 
 @dataclass
 class Recording:
-    """What went over one relayed port: (connection, towards the server?, bytes), in order of arrival."""
+    """Traffic of one relayed port: (connection, towards the server?, bytes), in order of arrival."""
 
     pieces: list[tuple[int, bool, bytes]] = field(default_factory=list)
 
     def write_pcap(self, path: Path, server_port: int) -> None:
-        """Writes a capture file in which the server listens on `server_port`, the port its dissector expects."""
+        """Writes a capture file in which the server listens on `server_port`, the port that the dissector expects."""
         with path.open("wb") as file:
             file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, LINKTYPE_RAW_IPV4))
             sequence: dict[tuple[int, bool], int] = {}
@@ -47,7 +47,7 @@ class Recording:
 
 
 class Relay:
-    """Listens on a free loopback port and carries each connection to `host:port`, recording both directions."""
+    """Listens on a free loopback port, forwards each connection to `host:port`, and records both directions."""
 
     def __init__(self, host: str, port: int) -> None:
         self.recording = Recording()

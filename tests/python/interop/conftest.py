@@ -1,4 +1,4 @@
-"""Other people's programs, and the engine as a process, for tests."""
+"""Third-party programs, and the engine as a process, for tests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 def program(name: str, package: str) -> str:
-    """The path of another project's program; skips the test where it is missing, fails it where CI=true."""
+    """The path of a third-party program. If it is missing the test is skipped, with CI=true it fails."""
     return shutil.which(name, path=PATH) or missing(f"{name} is not installed", package)
 
 
 def missing(what: str, package: str) -> NoReturn:
-    """Skips the test, or fails it where CI=true."""
+    """Skips the test; with CI=true it fails instead."""
     reason = f"{what} (Debian package {package})"
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
@@ -34,7 +34,7 @@ def missing(what: str, package: str) -> NoReturn:
 
 
 def guarded(protocol: str, **group: Any) -> dict[str, Any]:
-    """A server's document with one volume, for a group of this machine's initiators."""
+    """A server's document with one volume and one group, which contains this machine's initiators."""
     return {
         "volumes": [{"name": "v0", "media": "memory", "size_bytes": 8 << 20, "fill": "pattern", "seed": 3}],
         "exports": [{"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0", "groups": ["lab"]}],
@@ -43,7 +43,7 @@ def guarded(protocol: str, **group: Any) -> dict[str, Any]:
 
 
 def all_that_is_said(document: dict[str, Any], loads: Callable[[str], list[dict[str, Any]]]) -> str:
-    """What a server writes, to its end, and what loads on its first endpoint write: events and logs."""
+    """All output of a server, and of loads on its first endpoint: events and logs."""
     said = ""
     with started(ENGINE, "serve", document, stderr=subprocess.PIPE) as server:
         assert server.stdout
@@ -60,13 +60,13 @@ def all_that_is_said(document: dict[str, Any], loads: Callable[[str], list[dict[
 
 @pytest.fixture
 def load() -> Callable[..., list[dict[str, Any]]]:
-    """Runs `iotax-engine load` to its end and gives its events."""
+    """Runs `iotax-engine load` to its end and returns its events."""
     return functools.partial(events, ENGINE)
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[dict[str, Any]], dict[str, Any]]]:
-    """Starts `iotax-engine serve`, gives its `ready` event, stops it after the test."""
+    """Starts `iotax-engine serve`, returns its `ready` event, and stops it after the test."""
     servers: list[subprocess.Popen[str]] = []
 
     def start(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Run in namespaces of its own (`unshare`): starts a portmapper and nfs-ganesha, puts the loads of a JSON list on it,
-one after the other, and prints their last events as a JSON list."""
+"""Runs in its own namespaces (`unshare`): starts a portmapper and nfs-ganesha, runs the loads of a JSON list on it one
+after the other, and prints their last events as a JSON list."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def main(engine: str, rpcbind: str, ganesha: str, size_bytes: int, documents: st
 
 
 def wait(question: list[str], otherwise: str | Path) -> None:
-    """Until it is answered."""
+    """Repeats the command until it succeeds."""
     for _ in range(100):
         if subprocess.run(question, capture_output=True, check=False).returncode == 0:
             return
@@ -48,7 +48,7 @@ def wait(question: list[str], otherwise: str | Path) -> None:
 
 
 def result(engine: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Of a load; of a longer one where a busy machine did not come to reads and writes."""
+    """Last event of a load. On a busy machine without both reads and writes, a longer load is run."""
     last = load(engine, document)
     if last["event"] == "result" and not (last["read"]["ios"] and last["write"]["ios"]):
         return load(engine, document | {"runtime_ns": 20_000_000_000})

@@ -1,4 +1,5 @@
-"""Who may log in, and how they prove it: our iSCSI target with libiscsi's tools and our initiator, and tgt's CHAP."""
+"""Who may log in, and with which proof: iotax's iSCSI target with libiscsi's tools and iotax's initiator, and tgt's
+CHAP."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ Load = Callable[..., list[dict[str, Any]]]
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
 
 SECRET, TARGET_SECRET = "open sesame, please", "i am who i am, too"
-# What libiscsi's tools call themselves.
+# Initiator name of libiscsi's tools.
 LIBISCSI = "iqn.2010-11.ronnie:iscsi-inq"
 
 
 @pytest.fixture
 def secrets(tmp_path: Path) -> dict[str, Any]:
-    """Both directions, as a document names them."""
+    """Credentials of both directions, as in a document."""
     for name, text in (("initiator", SECRET), ("target", TARGET_SECRET)):
         (tmp_path / name).write_text(text + "\n")
     mutual = {"user": "array", "secret_file": str(tmp_path / "target")}
@@ -119,7 +120,7 @@ def test_a_load_says_who_it_talks_to_and_what_was_agreed(serve: Serve, load: Loa
 
 
 def test_secrets_show_nowhere(secrets: dict[str, Any], tmp_path: Path) -> None:
-    """Neither in the events nor in the logs of both sides, whether a login succeeds or fails."""
+    """Neither events nor logs of either side contain a secret, whether a login succeeds or fails."""
     (tmp_path / "wrong").write_text(TARGET_SECRET + "!")
 
     def loads(endpoint: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a load says it agreed on with its target, of each protocol, and how `iotax show` tells it."""
+"""What a load negotiated with its target, for each protocol, and how `iotax show` prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other people's clients on our targets: libnfs' tools, and qemu's block layer over iscsi:// and nfs://."""
+"""Third-party clients on iotax's targets: libnfs's tools, and qemu's block layer over iscsi:// and nfs://."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .conftest import missing, program
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
 SIZE_BYTES = 32 << 20
 PROTOCOLS = ("iscsi", "nfs3")
-# qemu asks the portmapper for NFS' ports: ours, at an address of loopback that nobody else has.
+# qemu gets the NFS ports from the portmapper: iotax's own, at a loopback address that nothing else uses.
 NFS_HOST = "127.0.111.1"
 
 
@@ -28,7 +28,7 @@ def run(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, serve: Serve) -> str:
-    """Our volume of zeros as libiscsi or libnfs names it."""
+    """iotax's volume of zeros, as a URL of libiscsi or libnfs."""
     volumes = [{"name": "v0", "media": "memory", "size_bytes": SIZE_BYTES}]
     export: dict[str, Any] = {"protocol": request.param, "listen": "127.0.0.1:0", "volume": "v0"}
     if request.param == "iscsi":
@@ -42,7 +42,8 @@ def url(request: pytest.FixtureRequest, serve: Serve) -> str:
 
 
 def qemu(tool: str, url: str) -> str:
-    """The path of a qemu tool that has the module for this URL; it has it where it knows what is wrong with port 1."""
+    """The path of a qemu tool that has the module for this URL's scheme. Without it, opening port 1 gives an "Unknown
+    protocol" error."""
     path = program(tool, "qemu-utils")
     scheme = url.partition(":")[0]
     if (
@@ -55,7 +56,7 @@ def qemu(tool: str, url: str) -> str:
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """An image of the volume's size: random, empty and random again."""
+    """An image of the volume's size: random data, a hole, and random data again."""
     path = tmp_path / "image"
     with path.open("wb") as file:
         file.write(os.urandom(5 << 20))

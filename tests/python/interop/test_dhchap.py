@@ -1,4 +1,5 @@
-"""DH-HMAC-CHAP between our NVMe/TCP load and server: who gets in, what is said of it, and that no secret is."""
+"""DH-HMAC-CHAP between iotax's NVMe/TCP load and server: who is admitted, what is reported, and that secrets stay
+hidden."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ HOST_KEY, CONTROLLER_KEY = b"only the host knows this, really", b"and only the c
 
 
 def secret(key: bytes, transform: int) -> str:
-    """As `nvme gen-dhchap-key` writes it."""
+    """The secret in the format of `nvme gen-dhchap-key`."""
     return f"DHHC-1:{transform:02x}:{base64.b64encode(key + zlib.crc32(key).to_bytes(4, 'little')).decode()}:"
 
 
@@ -72,7 +73,7 @@ def test_who_cannot_prove_who_it_is_stays_out(
 
 
 def test_secrets_show_nowhere(secrets: dict[str, Any], tmp_path: Path) -> None:
-    """Neither in the events nor in the logs of both sides, whether a queue comes up or not."""
+    """Neither events nor logs of either side contain a secret, whether a queue comes up or not."""
     (tmp_path / "wrong").write_text(secret(b"x" * 32, 1))
     (tmp_path / "broken").write_text(secret(HOST_KEY, 1).replace("=:", "A:"))
     wrong, broken = ({"secret_file": str(tmp_path / name)} for name in ("wrong", "broken"))

@@ -1,4 +1,4 @@
-"""Peers that flood what a server limits, beside a client that behaves: that one loses nothing, and goes on."""
+"""Peers that flood what a server limits, next to a well-behaved client, which loses nothing and keeps working."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ Address = tuple[str, int]
 Flood = Callable[[str, str, Address, threading.Event], None]
 
 PROTOCOLS = ("nfs3", "iscsi", "nvme-tcp")
-# Of linux/in.h; Python knows it by name from 3.12 on.
+# From linux/in.h; Python has the name from 3.12 on.
 IP_BIND_ADDRESS_NO_PORT = 24
-# A beginning that each protocol takes for one of a very long PDU: record mark, Login Request, ICReq.
+# The start of a very long PDU in each protocol: record mark, Login Request, ICReq.
 LONG = {
     "nfs3": b"\xff\xff\xff\xff" + bytes(40),
     "iscsi": b"\x43\x87\x00\x00\x00\xff\xff\xff" + bytes(40),
     "nvme-tcp": b"\x00\x00\x80\x00\xff\xff\xff\xff" + bytes(120),
 }
-# A beginning without an end.
+# An incomplete start of a PDU.
 SHORT = {
     "nfs3": b"\x00\x00\x00\x01",
     "iscsi": b"\x43\x87\x00\x00\x00\x00\x00\x40",
@@ -49,9 +49,9 @@ SHORT = {
 
 
 def peer_of_its_own(host: int = 2) -> socket.socket:
-    """A socket from an address of its own, so that a flood uses up no ports that anybody else needs."""
+    """A socket with its own source address, so a flood uses no ports that others need."""
     peer = socket.socket()
-    # Left to `connect`, the choice of a port is quick; `bind` looks through all those of the floods before it.
+    # `connect` chooses a port quickly; `bind` would search all ports of the earlier floods.
     peer.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
     peer.bind((f"127.0.0.{host}", 0))
     return peer
@@ -70,7 +70,7 @@ def connected(address: Address) -> Generator[socket.socket | None]:
 
 
 def silent(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
-    """Many connections that say nothing, or only begin to."""
+    """Many connections that send nothing, or only the start of a PDU."""
     with contextlib.ExitStack() as stack:
         for number in range(300):
             peer = stack.enter_context(connected(address))
@@ -83,14 +83,14 @@ def silent(protocol: str, endpoint: str, address: Address, ended: threading.Even
 def coming_and_going(
     protocol: str, endpoint: str, address: Address, ended: threading.Event, pause_s: float = 0
 ) -> None:
-    """Connections that come and go, as fast as they can where there is no pause."""
+    """Connections that are opened and closed, without a pause as fast as possible."""
     while not ended.wait(pause_s):
         with connected(address):
             pass
 
 
 def long_units(protocol: str, endpoint: str, address: Address, ended: threading.Event, pause_s: float = 0) -> None:
-    """PDUs and fragments that say they are as long as their length can tell, and all the bytes one likes."""
+    """PDUs and fragments with the maximum of their length field, followed by many bytes."""
     while not ended.wait(pause_s):
         with connected(address) as peer, contextlib.suppress(OSError):
             if peer:
@@ -100,7 +100,7 @@ def long_units(protocol: str, endpoint: str, address: Address, ended: threading.
 
 
 def drops(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
-    """A byte of a PDU now and then, or fragments without data (RPC), up to the limit; then anew."""
+    """One byte of a PDU at a time, or RPC fragments without data, up to the limit; then again on a new connection."""
     while not ended.wait(0.001):
         with connected(address) as peer, contextlib.suppress(OSError):
             sent = 0
@@ -110,7 +110,7 @@ def drops(protocol: str, endpoint: str, address: Address, ended: threading.Event
 
 
 def deaf(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
-    """Clients in the middle of many large reads and writes that neither read nor write any more."""
+    """Clients that are stopped in the middle of many large reads and writes, so they neither read nor write."""
     run = {
         "task": "run",
         "endpoint": endpoint,
@@ -137,25 +137,25 @@ def deaf(protocol: str, endpoint: str, address: Address, ended: threading.Event)
 
 
 FLOODS: tuple[Flood, ...] = (silent, coming_and_going, long_units, drops, deaf)
-# Without a pause, these two ask for as much processor time as there is: what they cost is then the scheduler's choice.
+# Without a pause these two use all the CPU there is, and the scheduler would decide what they cost.
 PAUSE_S = 0.005
 PACED = {
     coming_and_going: functools.partial(coming_and_going, pause_s=PAUSE_S),
     long_units: functools.partial(long_units, pause_s=PAUSE_S),
 }
 PAIRS = 12
-# That a thread of the server keeps (crates/engine/src/serve/mod.rs), and more.
+# The most connections that a thread of the server keeps (crates/engine/src/serve/mod.rs); the crowd has more.
 CONNECTIONS_MAX = 4096
 CROWD = CONNECTIONS_MAX + 200
-# Of which one address has a quarter at most (crates/node/src/server/node.rs): the crowd comes from more.
+# One address may have at most a quarter of them (crates/node/src/server/node.rs), so the crowd uses several.
 OF_ADDRESS_MAX = CONNECTIONS_MAX // 4
 CROWD_HOSTS = 5
 CROWD_PLACES = CROWD_HOSTS * CONNECTIONS_MAX // (CROWD_HOSTS + 3)
-"""Each address has at most a quarter of what the others leave, so they come to rest at as much each."""
+"""Each address has at most a quarter of what the others leave free, so in the end all have the same number."""
 
 
 def reached(port: int) -> bool:
-    """Whether somebody has connected there, or had (proc_net_tcp(5))."""
+    """Whether a connection to this port exists or existed (proc_net_tcp(5))."""
     sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(remote.endswith(f":{port:04X}") and state != "02" for _, _, remote, state, *_ in sockets)
 
@@ -200,12 +200,12 @@ def test_a_flood_takes_nothing_from_a_client_that_behaves(
     with flooded(flood, protocol, ready):
         result = load(run)[-1]
         if result["event"] == "result" and not result["read"]["ios"] + result["write"]["ios"]:
-            result = load(run | {"runtime_ns": 20_000_000_000})[-1]  # a busy machine came to none
+            result = load(run | {"runtime_ns": 20_000_000_000})[-1]  # a busy machine completed none
         os.kill(ready["pid"], 0)
     assert result["event"] == "result", result
     assert result["checks"]["errors"] == 0
     assert result["verify"]["wrong_blocks"] == 0
-    # How many is for the test of speed: the flood takes processor time as well, and this machine may have little of it.
+    # The number of I/Os is left to the speed test: a flood uses CPU time too, and this machine may have little of it.
     assert result["read"]["ios"] + result["write"]["ios"] > 0
     calm = load(run)[-1]
     assert calm["event"] == "result", "the server serves on"
@@ -213,7 +213,7 @@ def test_a_flood_takes_nothing_from_a_client_that_behaves(
 
 @pytest.fixture
 def descriptors() -> Iterator[None]:
-    """Enough file descriptors for a crowd, here and in the server."""
+    """Enough file descriptors for a crowd, in the test and in the server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < CROWD + 200:
         pytest.skip(f"{hard} file descriptors are too few for {CROWD} connections")
@@ -224,7 +224,7 @@ def descriptors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def crowd(address: Address, hosts: int = CROWD_HOSTS) -> Generator[list[socket.socket]]:
-    """Connections begun all at once: one whose SYN finds the queue full holds up no other."""
+    """Connections opened all at once. A SYN that finds the queue full delays no other."""
     with contextlib.ExitStack() as stack:
         peers = [stack.enter_context(peer_of_its_own(2 + number % hosts)) for number in range(CROWD)]
         for peer in peers:
@@ -255,14 +255,14 @@ def test_a_crowd_beyond_the_limit_of_connections_takes_nothing_from_who_is_there
     )
     host, _, port = ready["portals"][0]["address"].rpartition(":")
     run = {"task": "run", "endpoint": ready["portals"][0]["endpoint"], "read_percent": 50, "seed": 3, "verify": True}
-    # Long enough for a crowd to come and be counted on a machine that is busy with other tests, and little work.
+    # Long enough for a crowd to connect and be counted on a busy machine, with little work.
     run |= {"runtime_ns": 10_000_000_000, "pacing": {"kind": "open", "rate_iops": 500, "arrivals": "constant"}}
     with started(ENGINE, "load", run) as process:
         assert process.stdout
         assert json.loads(process.stdout.readline())["event"] == "connected"
         with crowd((host, int(port))) as peers:
             deadline = time.monotonic() + 9
-            # Those that there is no room for; the client that behaves has one place or more.
+            # Connections beyond the limit are closed; the well-behaved client has at least one place.
             while (closed := sum(map(is_closed, peers))) < CROWD - CROWD_PLACES - 10 and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert abs(closed - (CROWD - CROWD_PLACES)) <= 10
@@ -288,7 +288,7 @@ def test_a_crowd_from_one_address_keeps_nobody_else_out(serve: Serve, load: Load
         while (closed := sum(map(is_closed, peers))) < CROWD - OF_ADDRESS_MAX and time.monotonic() < deadline:
             time.sleep(0.05)
         assert closed == CROWD - OF_ADDRESS_MAX
-        # Its place is not taken, and it is not in the crowd's.
+        # This address has no connection yet, and the crowd's address cannot use its place.
         run = {"task": "run", "endpoint": portal["endpoint"], "read_percent": 50, "seed": 3, "runtime_ns": 10_000_000}
         *_, result = load(run)
         assert result["event"] == "result", result
@@ -325,7 +325,7 @@ def test_a_client_that_behaves_keeps_its_speed_in_a_flood(
 
     flooding = PACED.get(flood, flood)
     kept, noise = [], []
-    # Each flooded run between two calm ones, which tell how much two calm runs differ.
+    # Each flooded run is between two calm ones, which show how much calm runs differ.
     before = ios()
     for _ in range(PAIRS):
         with flooded(flooding, protocol, ready):
@@ -335,7 +335,7 @@ def test_a_client_that_behaves_keeps_its_speed_in_a_flood(
         noise.append(after / before)
         before = after
     kept.sort()
-    # The third smallest and third largest of 12 hold the median with 96 % confidence, whatever the distribution.
+    # The third smallest and third largest of 12 bound the median with 96 % confidence, for any distribution.
     text = (
         f"{statistics.median(kept):.3f} of the calm IOPS (96 %: {kept[2]:.3f} to {kept[-3]:.3f});"
         f" calm against calm {min(noise):.3f} to {max(noise):.3f}"

@@ -1,4 +1,4 @@
-"""Our NFS clients against nfs-ganesha, a server that is not ours, in namespaces where it meets nobody else's."""
+"""iotax's NFS clients against nfs-ganesha, a third-party server, in namespaces without other servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_ganesha_gives_back_what_was_written_in_every_size_and_by_several_connec
         for block_size_bytes in (512, 4096, 65536, 1 << 20):
             size = {"workers": workers, "block_size_bytes": block_size_bytes, "runtime_ns": 200_000_000}
             loads.append(run | size)
-    # Blocks of a size that is not a power of two, from an offset that is not a multiple of a page.
+    # The block size is not a power of two, and the offset not a multiple of a page.
     loads.append(run | {"block_size_bytes": 1536, "working_set_offset_bytes": 512, "runtime_ns": 200_000_000})
     script = str(Path(__file__).parent / "ganesha.py")
     words = [

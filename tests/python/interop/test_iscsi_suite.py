@@ -1,7 +1,7 @@
-"""libiscsi's conformance suite against our iSCSI target, compared with conformance/iscsi-test-cu.expected.
+"""libiscsi's conformance suite against iotax's iSCSI target, compared with conformance/iscsi-test-cu.expected.
 
-The suite is Debian's, or with IOTAX_ISCSI_TEST_CU the program named there, libiscsi's master, whose verdicts differ by
-conformance/iscsi-test-cu-master.expected.
+The default is Debian's suite. IOTAX_ISCSI_TEST_CU names the program of libiscsi's master instead;
+conformance/iscsi-test-cu-master.expected lists the verdicts that differ.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ pytestmark = pytest.mark.slow
 EXPECTED = ROOT / "conformance" / "iscsi-test-cu.expected"
 MASTER = os.environ.get("IOTAX_ISCSI_TEST_CU")
 MASTER_EXPECTED = EXPECTED.with_name("iscsi-test-cu-master.expected")
-# Of master: waits for ever, as its expectations say.
+# Only in master: hangs forever, as the expectations say.
 HANGS = "iSCSISendTargets.Invalid"
-# Kinds of unit that the suite is run on; it looks for different things on each.
+# Kinds of logical unit for the suite, which tests different things on each.
 UNITS = ("memory", "file", "read-only")
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def expectations() -> dict[str, dict[str, str]]:
-    """By test: the verdict expected on each kind of unit."""
+    """Test → the expected verdict for each kind of unit."""
     expected: dict[str, dict[str, str]] = {}
     lines = EXPECTED.read_text().splitlines() + (MASTER_EXPECTED.read_text().splitlines() if MASTER else [])
     for line in lines:
@@ -43,10 +43,10 @@ def expectations() -> dict[str, dict[str, str]]:
 
 
 def verdicts(output: str) -> dict[str, str]:
-    """By test: `pass`, `fail` where an assertion failed, `skip` where the test itself said so."""
+    """Test → `pass`, `fail` if an assertion failed, `skip` if the test skipped itself."""
     found: dict[str, str] = {}
     suite, test, skipped = "", "", False
-    # What a test says begins on the line that names it.
+    # A test's output starts on the line that names it.
     for line in output.replace(" ...", " ...\n").splitlines():
         if heading := re.match(r"Suite: (\S+)", line):
             suite, test = heading[1], ""
@@ -62,7 +62,7 @@ def verdicts(output: str) -> dict[str, str]:
 
 
 def suite(words: list[str], **environment: str) -> str:
-    """What the program writes."""
+    """The program's output."""
     path = MASTER or program("iscsi-test-cu", "libiscsi-bin")
     everything = os.environ | environment
     ended = subprocess.run([path, *words], capture_output=True, text=True, timeout=120, check=False, env=everything)
@@ -70,7 +70,7 @@ def suite(words: list[str], **environment: str) -> str:
 
 
 def families(unit: str) -> list[str]:
-    """What to ask for: all at once, but of master family by family, around the test that never ends."""
+    """Names to pass to --test: all tests at once. Master's run family by family, without the test that hangs."""
     if unit == "read-only":
         return ["ALL.ReadOnly"]
     if not MASTER:
@@ -88,9 +88,9 @@ def run(unit: str, serve: Serve, directory: Path) -> dict[str, str]:
     if unit == "file":
         volume |= {"media": "file", "path": str(directory / "v0.img")}
     export = {"protocol": "iscsi", "listen": "127.0.0.1:0", "volume": "v0", "read_only": unit == "read-only"}
-    # Two threads, so that sessions do to each other what they do across threads.
+    # Two threads, so sessions also affect each other across threads.
     endpoint = serve({"threads": 2, "volumes": [volume], "exports": [export]})["portals"][0]["endpoint"]
-    # The endpoint twice: its multipath tests want two paths.
+    # The endpoint twice, because the multipath tests need two paths.
     options = ["--dataloss", "--allow-sanitize", "--verbose"]
     return verdicts("".join(suite([*options, "--test", family, endpoint, endpoint]) for family in families(unit)))
 
@@ -104,7 +104,7 @@ def test_the_suite_ends_as_expected(unit: str, serve: Serve, tmp_path: Path) -> 
     assert found.keys() == expected.keys(), "another version of the suite has other tests: add them"
 
 
-# Names of the user, as they are and as binary values are written, which a name is not (RFC 7143 §6.1).
+# User names that look like binary values, but are used as they are: a name is not a binary value (RFC 7143 §6.1).
 @pytest.mark.skipif(not MASTER, reason="Debian's suite has no tests of CHAP; IOTAX_ISCSI_TEST_CU names a newer one")
 @pytest.mark.parametrize("user", ["load", "0x6c6f6164", "0bbG9hZA=="])
 def test_the_suites_chap_tests_pass_with_chap(user: str, serve: Serve, tmp_path: Path) -> None:

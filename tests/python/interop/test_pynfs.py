@@ -1,6 +1,6 @@
-"""pynfs's tests of NFSv4.1 servers against our target, compared with conformance/pynfs-4.1.expected.
+"""pynfs's tests of NFSv4.1 servers against iotax's target, compared with conformance/pynfs-4.1.expected.
 
-IOTAX_PYNFS names a checkout of pynfs, built (`./setup.py build`; it needs ply, and xdrlib3 from Python 3.13 on). The
+IOTAX_PYNFS names a checkout of pynfs, built with `./setup.py build`; it needs ply, and xdrlib3 from Python 3.13 on. The
 expectations name the revision.
 """
 
@@ -21,9 +21,9 @@ from .conftest import ROOT
 EXPECTED = ROOT / "conformance" / "pynfs-4.1.expected"
 PYNFS = os.environ.get("IOTAX_PYNFS")
 SERVERS = ("iotax", "knfsd")
-"""Columns of the expectations; the second is for comparison."""
+"""Columns of the expectations; knfsd is for comparison."""
 FLAGS = ("all", "destroy_session", "exchange_id", "courteous", "special", "ganesha")
-"""Neither pNFS nor a server that is restarted with what it had."""
+"""All tests except those for pNFS and for a server restart that keeps its state."""
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(3600),
@@ -33,7 +33,7 @@ Serve = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def expectations() -> dict[str, dict[str, str]]:
-    """By test: the verdict of each server."""
+    """Test → the expected verdict for each server."""
     expected = {}
     for line in EXPECTED.read_text().splitlines():
         if words := line.partition("#")[0].split():
@@ -43,7 +43,7 @@ def expectations() -> dict[str, dict[str, str]]:
 
 
 def verdicts(address: str, tree: str, folder: Path) -> dict[str, str]:
-    """By test: `pass` or `fail`, with what pynfs says in `folder`."""
+    """Test → `pass` or `fail`. pynfs's output goes to `folder`."""
     assert PYNFS is not None
     found, script = folder / "pynfs.json", Path(PYNFS, "nfs4.1", "testserver.py")
     python = os.environ.get("IOTAX_PYNFS_PYTHON", sys.executable)

@@ -1,4 +1,4 @@
-"""Reservations of our NVMe/TCP target, by hosts that a plain socket is enough for."""
+"""Reservations of iotax's NVMe/TCP target, with hosts that are plain sockets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read(queue: Queue) -> int:
 
 
 def registrants(queue: Queue) -> dict[bytes, tuple[int, bool]]:
-    """Key of each host, and whether it holds the reservation."""
+    """Each host's key, and whether it holds the reservation."""
     status, _ = queue.run(REPORT, 1, struct.pack("<II", 4096 // 4 - 1, 1), read_bytes=4096)
     assert status == 0
     (count,) = struct.unpack_from("<H", queue.came, 5)

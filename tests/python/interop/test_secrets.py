@@ -1,4 +1,4 @@
-"""Secrets stay where they are: a study that needs them leaves none in its notebook, log, report or exports."""
+"""Secrets do not leak: a study that uses secrets leaves none in its notebook, log, report or exports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHAP_LOGIN, DHCHAP_LOGIN = "chap: {user: load, secret_env: IOTAX_TEST_SECRET}", 
 
 @pytest.fixture
 def _studies(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One on two exports whose secrets it has, and one on an export whose secret is another."""
+    """One study of two exports with the right secrets, and one of an export with a wrong secret."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IOTAX_ENGINE", str(ENGINE))
     monkeypatch.setenv("IOTAX_TEST_SECRET", CHAP)

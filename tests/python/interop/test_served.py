@@ -1,4 +1,4 @@
-"""Third-party clients on `iotax serve`, by the endpoints that it prints."""
+"""Third-party clients on `iotax serve`, at the endpoints that it prints."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Peers that ask a running server for as much work as they can, beside one that reads: it is served all along.
+"""Peers that request as much work as they can from a running server, next to a reader that is served all the time.
 
-How much work a turn does is counted in crates/node/tests/it/turns.rs; here it is seen that turns are taken.
+crates/node/tests/it/turns.rs limits the work of one turn; these tests show that connections take turns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Peers that have proved nothing, at the ports of a real server: what they can take, and what is told of them."""
+"""Unauthenticated peers at a real server's ports: the resources they can use, and what is reported about them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Load = Callable[..., list[dict[str, Any]]]
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
 
 MEBIBYTE = 1 << 20
-# What a thread keeps in all for peers that do not read, and more for all else that a server is.
+# Buffers that a thread keeps for peers that do not read, plus all other memory of a server.
 KEPT_MAX = (256 + 150) * MEBIBYTE
 
 
@@ -65,7 +65,7 @@ def test_status_tells_the_connections_of_now() -> None:
 
 
 def command(opcode: int, cid: int, sgl: tuple[int, int], **dwords: int) -> bytearray:
-    """A submission queue entry; `sgl` is length and type of its data."""
+    """A submission queue entry; `sgl` is the length and type of its data."""
     entry = bytearray(64)
     struct.pack_into("<BBH", entry, 0, opcode, 0x40, cid)
     struct.pack_into("<I3xB", entry, 32, *sgl)
@@ -79,14 +79,14 @@ def capsule(entry: bytearray, data: bytes = b"") -> bytes:
 
 
 def discovering(address: tuple[str, int]) -> socket.socket:
-    """An admin queue of a discovery controller, enabled."""
+    """A connection whose admin queue of a discovery controller is enabled."""
     peer = socket.socket()
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     peer.settimeout(20)
     peer.connect(address)
     peer.sendall(struct.pack("<BBBBI", 0, 0, 128, 0, 128) + bytes(120))
     peer.recv(128, socket.MSG_WAITALL)
-    # Connect: queue 0 of 32 entries, keep-alive of 10 min; then CC.EN by Property Set.
+    # Connect: queue 0 with 32 entries, keep-alive of 10 min; then CC.EN by Property Set.
     connect = command(0x7F, 0, (1024, 0x01), dword1=1, dword11=31, dword12=600_000)
     host = bytes(range(16)) + struct.pack("<H", 0xFFFF) + bytes(238)
     host += DISCOVERY.ljust(256, b"\0") + b"nqn.2026-11.x:stranger".ljust(256, b"\0")
@@ -98,7 +98,7 @@ def discovering(address: tuple[str, int]) -> socket.socket:
 
 
 def log_page(cid: int) -> bytes:
-    """Get Log Page of 1 MiB of the discovery log."""
+    """Get Log Page for 1 MiB of the discovery log."""
     dwords = MEBIBYTE // 4 - 1
     return capsule(command(0x02, cid, (MEBIBYTE, 0x5A), dword10=0x70 | (dwords & 0xFFFF) << 16, dword11=dwords >> 16))
 
@@ -109,12 +109,12 @@ def test_memory_for_strangers_who_ask_and_do_not_read_is_bounded() -> None:
         peers = [stack.enter_context(discovering(address)) for _ in range(40)]
         pages = b"".join(log_page(cid) for cid in range(1, 1800))
         for peer in peers:
-            # As many as the server takes: it does not read on while its answers wait.
+            # As many as the server accepts: it stops reading while its answers wait.
             peer.settimeout(1)
             with contextlib.suppress(TimeoutError):
                 peer.sendall(pages)
         assert status(process)["max_rss_bytes"] < KEPT_MAX
-        # Who comes then is served.
+        # A peer that connects now is served.
         with discovering(address) as reader:
             reader.sendall(log_page(7))
             left = MEBIBYTE + 24
@@ -124,7 +124,7 @@ def test_memory_for_strangers_who_ask_and_do_not_read_is_bounded() -> None:
 
 FFDHE8192 = 5
 _CONTROLLER_BUSY = 0x0181
-"""Which may be tried again."""
+"""A status after which the host may retry."""
 
 
 def queue(endpoint: str, source: str = "", subsystem: bytes = b"") -> Queue:
@@ -144,7 +144,7 @@ def secret(tmp_path: Path) -> dict[str, str]:
 def test_the_rightful_host_comes_in_while_strangers_connects_stand(
     serve: Serve, load: Load, secret: dict[str, str]
 ) -> None:
-    """More of them than a subsystem has controllers, from one address, the host's own."""
+    """More strangers than a subsystem has controllers, all from the address of the real host."""
     endpoint = serve(guarded("nvme-tcp", dhchap=secret))["portals"][0]["endpoint"]
     with contextlib.ExitStack() as stack:
         for _ in range(300):
@@ -173,7 +173,7 @@ def test_strangers_of_one_address_lock_nobody_else_out_of_discovery(serve: Serve
 
 
 def test_reads_go_on_while_strangers_have_the_largest_group_calculated(serve: Serve, secret: dict[str, str]) -> None:
-    """Sixteen of them, each from an address of its own; all on one thread, with what is read."""
+    """Sixteen strangers, each with its own address. One thread handles them and the reads."""
     guard = guarded("nvme-tcp", dhchap=secret)
     open_to_all = {"protocol": "iscsi", "listen": "127.0.0.1:0", "volume": "v0"}
     portals = serve(guard | {"exports": [*guard["exports"], open_to_all], "threads": 1})["portals"]

@@ -1,4 +1,4 @@
-"""Our iSCSI initiator against tgt, a target that is not ours."""
+"""iotax's iSCSI initiator against tgt, a third-party target."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ Admin = Callable[..., None]
 
 @pytest.fixture
 def tgt(started: tuple[str, Admin]) -> str:
-    """An endpoint of a tgtd of our own, on a file of zeros."""
+    """An endpoint of the test's own tgtd, on a file of zeros."""
     return started[0]
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[tuple[str, Admin]]:
-    """That endpoint, and tgtd's administrator."""
+    """The endpoint, and a function that runs tgtadm."""
     tgtd, tgtadm = program("tgtd", "tgt"), program("tgtadm", "tgt")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     backing = tmp_path / "lun.img"
     with backing.open("wb") as file:
         file.truncate(SIZE_BYTES)
-    control = "1"  # the socket of its own tells it from other daemons
+    control = "1"  # its own socket distinguishes it from other daemons
     environment = os.environ | {"TGT_IPC_SOCKET": str(tmp_path / "s")}
     daemon = subprocess.Popen(
         [tgtd, "-f", "-C", control, "--iscsi", f"portal=127.0.0.1:{port}"],
@@ -68,7 +68,7 @@ def started(tmp_path: Path) -> Iterator[tuple[str, Admin]]:
             admin("--op", "update", "--mode", "target", "--tid", "1", "-n", digest, "-v", "CRC32C,None")
         yield f"iscsi://127.0.0.1:{port}/{IQN}/1", admin
     finally:
-        daemon.send_signal(signal.SIGKILL)  # it ignores SIGTERM
+        daemon.send_signal(signal.SIGKILL)  # tgtd ignores SIGTERM
         daemon.wait()
 
 
@@ -86,7 +86,7 @@ def test_tgt_gives_back_what_was_written_whatever_was_negotiated(tgt: str, load:
         {"max_recv_data_segment_bytes": 8192, "header_digest": True},
     ):
         for workers, block_size_bytes in ((1, 512), (4, 4096), (1, 65536), (2, 1 << 20)):
-            # A busy machine may leave tgtd no time to answer both reads and writes: then for longer.
+            # On a busy machine tgtd may not complete both reads and writes; then the run is repeated for longer.
             for runtime_ms in (100 if block_size_bytes < 1 << 20 else 500, 2000, 10_000):
                 events = load(
                     {

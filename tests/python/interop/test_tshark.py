@@ -1,4 +1,4 @@
-"""What we put on the wire, checked by a decoder that is not ours."""
+"""iotax's wire format, checked with a third-party decoder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from .capture import Recording, Relay
 from .conftest import ENGINE, program
 
-# The port at which tshark expects each protocol, and how it names it.
+# Each protocol's port and name in tshark.
 PORTS = {"nfs3": (2049, "rpc"), "iscsi": (3260, "iscsi"), "nvme-tcp": (4420, "nvme-tcp")}
-# For each protocol the fields, and by kind of I/O a field's column and values, that mark its commands.
+# For each protocol, the fields that identify its commands; and for each kind of I/O a field's column and values.
 COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, set[str]]]]] = {
     "nfs3": (("nfs.procedure_v3",), {"read": (0, {"6"}), "write": (0, {"7"})}),
     "iscsi": (
@@ -35,7 +35,7 @@ Serve = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def record(protocol: str, options: dict[str, Any], serve: Serve, load: Load) -> tuple[Recording, dict[str, Any]]:
-    """A short verified run through a recording relay: what was carried, and the result."""
+    """A short verified run through a recording relay: its recording and its result."""
     ready = serve(
         {
             "volumes": [{"name": "v0", "media": "memory", "size_bytes": 8 << 20, "fill": "pattern", "seed": 3}],
@@ -66,7 +66,7 @@ def tshark(capture: Path, port: int, name: str, *fields: str) -> list[list[str]]
     """The given fields of each frame."""
     words = [program("tshark", "tshark"), "-n", "-r", str(capture), "-d", f"tcp.port=={port},{name}", "-T", "fields"]
     words += ["-o", "nvme-tcp.check_hdgst:TRUE", "-o", "nvme-tcp.check_ddgst:TRUE"]
-    # Where one frame holds several PDUs, each field holds a list.
+    # If a frame has several PDUs, each field is a list.
     words += [word for field in fields for word in ("-e", field)]
     run = subprocess.run(words, check=True, capture_output=True, text=True)
     return [line.split("\t") for line in run.stdout.splitlines()]
@@ -109,7 +109,7 @@ def test_tshark_finds_nothing_malformed_and_counts_the_same_ios(
         seen = sum(count for code, count in counted.items() if code in codes)
         if protocol == "nfs3":
             seen //= 2  # the call and its reply
-        # No warm-up: beside those of the window come the I/Os outstanding at its end and the commands of set-up.
+        # There is no warm-up. The recording also has the I/Os outstanding at the window's end, and the setup commands.
         assert result[kind]["ios"] <= seen <= result[kind]["ios"] + 16, (kind, counted)
 
 

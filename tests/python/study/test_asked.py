@@ -1,4 +1,4 @@
-"""What `plan` says of a study's settings."""
+"""The settings of a study that `plan` prints."""
 
 from pathlib import Path
 

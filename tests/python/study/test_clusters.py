@@ -1,4 +1,4 @@
-"""How hosts are reached, as studies say it."""
+"""How a study says to reach its hosts."""
 
 from __future__ import annotations
 

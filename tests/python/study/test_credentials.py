@@ -1,4 +1,4 @@
-"""Credentials of a label's own: two arrays with two secrets in one study."""
+"""Credentials per label: two arrays with two secrets in one study."""
 
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ def test_credentials_that_mean_nothing_are_refused(before: str, after: str, said
 
 
 def test_a_relative_secret_file_is_beside_the_study(tmp_path: Path) -> None:
-    """Wherever credentials may stand, and wherever the command is run."""
+    """This holds wherever credentials may be given, and in any current folder."""
     text = STUDY.replace("/run/ann", "ann").replace("/run/host", "keys/host").replace("/run/all", "all")
     study = read_study("s", text, tmp_path)
     found = [study.connection.chap, *(each.get("chap") or each.get("dhchap") for each in study.setups().values())]
@@ -122,7 +122,7 @@ def test_a_relative_secret_file_is_beside_the_study(tmp_path: Path) -> None:
     ],
 )
 def test_a_secret_in_an_address_is_refused_and_never_printed(tmp_path: Path, iotax, target: str, instead: str) -> None:
-    """It would be looked up as a name, and stand in every report."""
+    """iotax would resolve it as a host name, and print it in every report."""
     text = "name: a\nfactors: {protocol: {x: '%s', y: iscsi}}\nbaseline: {protocol: y}\n"
     (tmp_path / "s.yaml").write_text(text.replace("%s", target, 1))
     for words in (("check", "s.yaml"), ("plan", "s.yaml"), ("vs", target, "iscsi")):

@@ -1,4 +1,4 @@
-"""Study files that somebody damaged, or made to do harm: a study or what is wrong with it, within limits."""
+"""Damaged or malicious study files: each gives a study or an error, within limits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from iotax.study.source import StudyError
 
 ROOT = Path(__file__).resolve().parents[3]
 TRIES, TRIES_LONG = 4, 400
-"""Of each study."""
+"""Tries per study."""
 
 
 def survive(tries: int) -> int:
-    """How many were studies still."""
+    """How many damaged files were still studies."""
     examples = {path.name: path.read_text() for path in sorted((ROOT / "examples").glob("*.yaml"))}
     whole = 0
     for name, text in (builtin_studies() | examples).items():

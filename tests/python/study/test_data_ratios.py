@@ -1,4 +1,4 @@
-"""Data that storage can reduce: what a study says of them, who is told, and what cannot be."""
+"""Reducible data: how a study sets the ratios, which program gets them, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each field of a study is honoured by a lab or refused by it, and none is ignored."""
+"""A lab honours or refuses each field of a study; it ignores none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SAMPLES: dict[str, Any] = {
     "keep_alive": "5s", "replacement_timeout": "20s",
     "p99": "4ms", "service_times": ["1ms", "3ms"], "collect": "5ms", "collect_every": "64KiB",
 }  # fmt: skip
-"""A value of each field that is not its default."""
+"""For each field a value that is not its default."""
 
 OPEN = {"rate_iops": 100, "outstanding": 4}
 BESIDE: dict[str, dict[str, dict[str, Any]]] = {
@@ -72,7 +72,7 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "parity": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000, "servers": 4}},
     "raid_group": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000, "servers": 4, "parity": 1}},
 }
-"""What a field needs beside it to be allowed at all."""
+"""Other settings that a field requires."""
 
 WHERE: dict[str, tuple[str, Any]] = {
     "loopback": ("loopback", ["iscsi", "nvme-tcp"]),
@@ -97,13 +97,13 @@ WHERE_NFS: dict[str, Any] = {
     "sim": ["nfs3", "iscsi"],
     "pgbench": ["nfs3", "nfs4.1"],
 }
-"""Levels of `protocol` for fields that NFS alone knows."""
+"""Levels of `protocol` for fields that only NFS has."""
 _NVME = "kernel:nvme-tcp://h/nqn.2000-01.x:y?ns=1&portals=i"
 WHERE_KERNEL = {
     "mtu": _NVME, "path_policy": _NVME, "io_queues": _NVME, "nconnect": "kernel:nfs://h/export/file",
     "queue_depth": "kernel:iscsi://h/iqn.2000-01.x:y/0",
 }  # fmt: skip
-"""A path of a host's kernel, for fields that it alone has there."""
+"""Kernel paths of a host, for fields that no other endpoint has there."""
 
 
 def study(where: str, section: str, field: str, value: Any, *, beside: bool = True) -> Study:
@@ -133,7 +133,7 @@ def test_every_field_stands_in_the_table() -> None:
 
 
 BASED_ON = {"fio": "loopback", "endpoint": "loopback", "pgbench": "vm"}
-"""The lab of what is not one."""
+"""The lab behind names that are not labs."""
 CASES = [(section, field, where) for section in SECTIONS for field in FIELDS[section] for where in WHERE]
 
 
@@ -144,9 +144,9 @@ def test_a_field_is_refused_with_its_reason_or_reaches_what_runs(section: str, f
     if (reason := getattr(row, BASED_ON.get(where, where))) or (reason := getattr(row, where)):
         assert ((section, field), reason) in list(broken_rules(given))
         return
-    if (where, field) == ("pgbench", "arrivals"):  # the other value is refused
+    if (where, field) == ("pgbench", "arrivals"):  # its other value is refused
         return
-    if field == "protocol":  # a factor here, and each level an endpoint of its own
+    if field == "protocol":  # it is a factor here, and each level is its own endpoint
         return
     without = study(where, section, field, SAMPLES[field])
     default = SECTIONS[section].model_fields[field].default
@@ -155,7 +155,7 @@ def test_a_field_is_refused_with_its_reason_or_reaches_what_runs(section: str, f
 
 
 def told(of: Study, where: str) -> list[Any]:
-    """All that a lab says to those who serve and load."""
+    """Everything that a lab sends to servers and loads."""
     return [_told(of.settings({"protocol": level.value}), where) for level in of.levels()["protocol"]]
 
 
@@ -197,7 +197,7 @@ def _guests(settings: Settings) -> tuple[Any, ...]:
 
 
 def _volume(settings: Settings) -> tuple[Any, ...]:
-    """What the labs themselves heed: whether and when to fill; what fio checks after its run."""
+    """Settings that the labs use themselves: whether and when to fill, and what fio verifies after its run."""
     return settings.volume.fill, settings.volume.refill, settings.load.verify and settings.load.generator == "fio"
 
 

@@ -1,4 +1,4 @@
-"""Studies of the hosts lab: what is refused before any host is asked."""
+"""Studies of the hosts lab: what is refused before any host is contacted."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_what_a_session_on_hosts_cannot_hold_is_refused(hosts: dict[str, Any], m
         ({}, {"factors": {"protocol": {"a": NVME, "b": ISCSI}, "outstanding": [1, 8]}}),
         ({"hooks": [HOOK | {"at": "before block"}]}, {}),
         ({"initiators": ["h1", "h2"]}, {"factors": {"protocol": {"a": NVME, "b": ISCSI}, "clients": [1, 2]}}),
-        # What cannot be had at once is a whole plot: a session for each of its levels.
+        # Levels that cannot be in force at the same time are whole plots, with a session for each level.
         (
             {},
             {
@@ -138,7 +138,7 @@ def test_what_a_session_on_hosts_cannot_hold_is_refused(hosts: dict[str, Any], m
                 "design": {"rounds": 4, "hard_to_change": ["protocol"]},
             },
         ),
-        # One file over two versions of NFS is nobody's multipath.
+        # One file over two versions of NFS is not multipath.
         ({}, {"factors": {"protocol": {"a": "kernel:nfs://n/e/f?vers=3", "b": "kernel:nfs://n/e/f?vers=4.1"}}}),
     ],
 )
@@ -245,13 +245,13 @@ def test_examples_of_published_studies_can_be_planned_on_their_inventory(path: P
     given, _ = load_study(str(path))
     assert given.lab.hosts is not None
     clients = {given.settings(trial.treatment).load.clients for trial in plan(given).trials}
-    # An OLTP study varies the clients; each other one uses all its hosts.
+    # The OLTP study varies the clients; every other study uses all its hosts.
     assert max(clients) == len(given.lab.hosts.initiators)
     assert (given.factors.clients is not None) == (len(clients) > 1)
     trials = plan(given).trials
     stacks = {planned_facts(given, given.settings(trial.treatment)).stack for trial in trials}
     assert stacks == {"kernel"}
-    # Each host's own unit is named for it, or is a device that it has.
+    # Each host has its own unit, by its number or as a device of the host.
     uris = {given.settings(trial.treatment).endpoint.uri for trial in trials}
     assert all("{client}" in uri or uri.startswith("local:/dev/disk/by-id/") for uri in uris)
 

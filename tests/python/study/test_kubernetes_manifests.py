@@ -1,4 +1,4 @@
-"""The manifests of examples/kubernetes, by what Kubernetes' API requires of them. No cluster has seen them."""
+"""The manifests of examples/kubernetes, checked against Kubernetes' API rules. They were not run on a cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_pods_are_selected_by_their_labels_and_mount_what_they_name(kind: str) -
     volumes = {each["name"]: set(each) - {"name"} for each in pod["volumes"]}
     assert all(len(sources) == 1 for sources in volumes.values())
     assert {each["name"] for each in inside["volumeMounts"]} == set(volumes)
-    # Words and values of variables are text: a bare number or `yes` would be refused.
+    # Arguments and values of variables are strings; Kubernetes would refuse a bare number or `yes`.
     words = [*inside["command"], *inside["args"], *(each["value"] for each in inside.get("env", []) if "value" in each)]
     assert all(isinstance(each, str) for each in words)
     assert inside["image"] and DNS_LABEL.fullmatch(inside["name"])

@@ -1,4 +1,4 @@
-"""Media that are a model: what a study says of them, and what cannot be."""
+"""Modelled media: how a study describes them, and what is refused."""
 
 from __future__ import annotations
 

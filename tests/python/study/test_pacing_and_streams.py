@@ -1,4 +1,4 @@
-"""Open loops and several patterns in one load, from the study file to what the engine is asked and what came of it."""
+"""Open loops and several streams in one load, from the study file to the engine's document and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures that others published, in a study file: what is read, what is refused, what is kept."""
+"""Published figures in a study file: what is read, refused and kept."""
 
 import json
 import re
@@ -117,7 +117,8 @@ def test_published_figures_stand_at_the_load_that_their_source_had() -> None:
 
 
 def test_utilisation_and_guest_cpu_of_a_source_are_not_set_beside_cpu_per_io() -> None:
-    """Relative utilisation is compared with relative utilisation, a guest's CPU without its initiator with nothing."""
+    """Relative utilisation is compared only with relative utilisation. A guest's CPU without its initiator is not
+    compared."""
     expected = {"tr-3808": {"iops", "latency", "cpu_utilisation_initiator"}, "ip-vs-fc": {"iops"}}
     for name, responses in expected.items():
         study = read_study(name, builtin_studies()[name], Path.cwd())
@@ -125,7 +126,7 @@ def test_utilisation_and_guest_cpu_of_a_source_are_not_set_beside_cpu_per_io() -
 
 
 def test_every_published_ratio_of_a_built_in_study_has_a_baseline_that_runs() -> None:
-    """Jumbo frames had none where the study left out the baseline with them."""
+    """Jumbo frames once lacked a baseline, because the study excluded it with them."""
     for name, text in builtin_studies().items():
         study = read_study(name, text, Path.cwd())
         ran = [dict(zip(study.levels(), treatment, strict=True)) for treatment in treatments(study)]

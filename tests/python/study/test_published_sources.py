@@ -1,4 +1,4 @@
-"""The figures of the published studies as the built-in studies have them, one by one, against what the sources say."""
+"""Each published figure in the built-in studies, compared with its source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iotax.study.read import load_study
 
 FIGURE = re.compile(r"TR-3808 figure (\d+) of 24: (.*)")
 RELEASES = {"iops": (95, 105)}
-"""B against A: comparable, read as within 5 %."""
+"""B relative to A: the source says comparable, taken as within 5 %."""
 A_TO_B = {
     1: ("FC", "4KiB", "iops", (100, 105)),
     2: ("FC", "4KiB", "cpu_utilisation_initiator", (89, 91)),
@@ -27,7 +27,7 @@ A_TO_B = {
     11: ("iSCSI", "8KiB", "iops", (95, 105)),
     12: ("iSCSI", "8KiB", "cpu_utilisation_initiator", (57, 60)),
 }
-"""Figure → protocol, block size, response, what B is of A."""
+"""Figure → protocol, block size, response, range of B relative to A."""
 AGAINST_FC = {
     13: ("4KiB", "1GbE", "iops", (91, 109)),
     14: ("4KiB", "1GbE", "cpu_utilisation_initiator", (110, 143)),
@@ -42,7 +42,7 @@ AGAINST_FC = {
     23: ("8KiB", "10GbE", "cpu_utilisation_initiator", (112, 147)),
     24: ("8KiB", "10GbE", "latency", (95, 105)),
 }
-"""Figure → block size, link, response, what NFS and iSCSI are of FC fixed."""
+"""Figure → block size, link, response, range of NFS and iSCSI relative to FC fixed."""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_figure_of_the_protocols(figures: dict[int, Published], number: int, e
     assert {each.of["block_size"] for each in found.figures} == {size}
     arms = {str(each.of["protocol"]) for each in found.figures}
     assert all(arm.endswith(link) for arm in arms - {"FC round-robin"})
-    # FC round-robin was measured beside 1 GbE alone.
+    # FC round-robin was measured only together with 1 GbE.
     assert ("FC round-robin" in arms) == (link == "1GbE")
     ranges = {each.relative for each in found.figures if each.of["protocol"] != "FC round-robin"}
     assert ranges == {relative}
@@ -94,7 +94,8 @@ def test_fc_fixed_has_slightly_lower_latency_than_round_robin(figures: dict[int,
 
 
 def test_what_the_source_leaves_out_is_no_bar(figures: dict[int, Published]) -> None:
-    """iSCSI with jumbo frames, 8 KiB: farther off at 128 outstanding I/Os in throughput, and in latency."""
+    """The source leaves out iSCSI with jumbo frames at 8 KiB: its throughput at 128 outstanding I/Os, and its
+    latency."""
     jumbo = "iSCSI jumbo 1GbE"
     assert [each.of["vms"] for each in figures[16].figures if each.of["protocol"] == jumbo] == [12, 20]
     for number in (18, 24):

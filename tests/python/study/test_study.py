@@ -1,4 +1,4 @@
-"""Studies as they are written, kept and read again."""
+"""Studies as they are written, stored and read again."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_the_schema_is_the_one_checked_in() -> None:
 
 @pytest.fixture(scope="module")
 def schema() -> Validator:
-    """That checks studies. Checking the schema itself takes a second."""
+    """A validator for studies. Checking the schema itself takes a second, so it is done once."""
     written = study_schema()
     jsonschema.Draft202012Validator.check_schema(written)
     return jsonschema.Draft202012Validator(written)
@@ -99,7 +99,7 @@ baseline: {protocol: nvme-tcp, kernel: ./good/tar-install}
 
 
 def nodes(node: yaml.Node) -> list[object]:
-    """Kind, place and text of everything in a document."""
+    """Kind, position and text of everything in a document."""
     found: list[object] = [(node.tag, node.start_mark.line, node.start_mark.column)]
     if isinstance(node, yaml.ScalarNode):
         return [*found, node.value]
@@ -143,7 +143,7 @@ def test_yaml_words_stay_words() -> None:
 
 
 def test_defaults_are_written_with_their_units() -> None:
-    """An editor completes them: 60000000000 under `round:` would be a round of 1,900 years."""
+    """Editors complete defaults from the schema; 60000000000 under `round:` would be a round of 1,900 years."""
     schema = study_schema()
     defaults = {
         f"{name}.{field}": said["default"]

@@ -1,4 +1,4 @@
-"""What is wrong in a study file is said all at once: line, field, what was found, the nearest valid name."""
+"""All errors in a study file are reported at once: line, field, what was found, the nearest valid name."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Words to numbers and back."""
+"""Conversion between numbers and text with units."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""`iotax vs`: a comparison in fio's words, the study that it writes, and whose data it leaves alone."""
+"""`iotax vs`: a comparison with fio's options, the study that it writes, and the data that it leaves alone."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_given_time_is_kept_and_used_for_the_narrowest_interval() -> None:
             for rounds in range(2, 60):
                 if sessions * session_ns(treatments, rounds) <= seconds * 1e9:
                     assert shape.reach <= reach(sessions, rounds, 0.1) + 1e-12
-    # What a fresh start changes asks for more sessions, noise of slices alone for more rounds.
+    # Scatter from reconnecting requires more sessions; noise of slices requires more rounds.
     for treatments in (1, 2, 3, 9):
         on_hosts = best_shape(treatments, 10**11, hosts=True)
         took_ns = on_hosts.sessions * session_ns(treatments, on_hosts.rounds, hosts=True)
@@ -183,7 +183,7 @@ def test_vs_measures_writes_its_study_and_answers(engine: FakeEngine) -> None:
     )
     with Notebook(file.with_suffix(".iotax")) as notebook:
         assert all(each.status == "done" for each in notebook.attempts())
-    # The same again asks for nothing new; the study runs as any other.
+    # Repeating the command measures nothing new; the study runs like any other.
     again = vs("nvme-tcp", "iscsi", "--bs", "8k", "--iodepth", 4, "--rw", "rw", "--rwmixread", "70%", "--time", "20s")
     assert (again.exit_code, "--again" in again.output) == (0, True)
     assert CliRunner().invoke(app, ["plan", str(file)]).exit_code == 0
