@@ -1,4 +1,4 @@
-"""The command line in this process."""
+"""The command line, run in this process."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from iotax.cli.app import app
 
 
 def ran(*words: object) -> Result:
-    """The command line in this process, which need not load it anew."""
+    """Runs the command line in this process, which avoids loading it again."""
     return CliRunner().invoke(app, [str(word) for word in words])

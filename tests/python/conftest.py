@@ -1,4 +1,4 @@
-"""The order of the tests, what they leave behind, and the engines and studies that they ask for."""
+"""The order of the tests, their cleanup, and fixtures for engines and studies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from command_line import ran
 from faked import FAKE, TINY, FakeEngine
 from iotax.engine import EngineError, find_engine
 
-# A busy machine is slow, not wrong.
+# A busy machine is slow, but not wrong.
 settings.register_profile("iotax", deadline=None)
 settings.load_profile("iotax")
 APART = {"engine", "hosts", "serving", "sim"}
@@ -34,7 +34,7 @@ NO_PICTURE = "<svg xmlns='http://www.w3.org/2000/svg' width='1' height='1'></svg
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """A name of 25 MB would travel between the workers with every message, and into every report."""
+    """A parameter of 25 MB would be part of every message between the workers, and of every report."""
     if not isinstance(val, str | bytes) or len(val) <= LETTERS_OF_AN_ID:
         return None
     head = val[: LETTERS_OF_AN_ID // 2]
@@ -47,10 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What runs beside what where there are several workers (`--dist loadgroup`).
+    """Decides which tests run in parallel on several workers (`--dist loadgroup`).
 
-    Tests that load or serve on this machine go one after another, on one worker; of all others, each file is a unit.
-    So is each of APART: they have networks, ports and files of their own and mostly wait, or are simulated.
+    Tests that load this machine or serve on it run one after another on one worker. All other files are distributed.
+    The folders in APART are distributed too: their tests have their own networks, ports and files and mostly wait, or
+    they are simulated.
     """
     if (seed := config.getoption("shuffle")) is not None:
         drawn = Random(seed)
@@ -69,7 +70,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _commands_made_once() -> Iterator[None]:
-    """Typer's runner makes all commands anew for each call, which takes 50 ms; a process makes them once."""
+    """Typer's runner builds all commands for each call, which takes 50 ms. This builds them once per process."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
         yield
@@ -77,8 +78,7 @@ def _commands_made_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _charts_drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A picture takes a tenth of a second, and many tests make the same: the first that asks for it draws it, for all
-    workers."""
+    """A chart takes a tenth of a second, and many tests draw the same ones. Each is drawn once, for all workers."""
     try:
         import vl_convert
     except ImportError:
@@ -86,7 +86,7 @@ def _charts_drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         return
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # the same for all workers
+        folder = folder.parent  # the same folder for all workers
     drawn = folder / "drawn"
     drawn.mkdir(exist_ok=True)
 
@@ -109,8 +109,8 @@ def _charts_drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def _charts_drawn_where_seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report has dozens of charts, whose drawing takes seconds. Tests of reports draw all kinds of them, and those
-    with the mark `pictures` their own; elsewhere an empty picture stands in for each."""
+    """A report has dozens of charts, and drawing them takes seconds. Tests of reports, and those with the mark
+    `pictures`, draw their charts. In all other tests an empty picture replaces each chart."""
     if "report" in request.path.parts or request.node.get_closest_marker("pictures"):
         return
     from iotax.report import renderer
@@ -121,7 +121,8 @@ def _charts_drawn_where_seen(request: pytest.FixtureRequest, monkeypatch: pytest
 
 @pytest.fixture(scope="session")
 def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake, compiled and run by this very Python without its site: it is started thousands of times."""
+    """The fake engine, compiled and run by this Python without its site packages, because tests start it thousands of
+    times."""
     program = tmp_path_factory.mktemp("fake") / FAKE.name
     shutil.copy(FAKE, program.with_name("engine_that_is_none.py"))
     program.write_text(f"#!{sys.executable} -SE\nimport engine_that_is_none\n")
@@ -140,7 +141,7 @@ def engine(fake_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def real_engine() -> Path:
-    """The engine itself. Without it a test is skipped, but not where everything must be there."""
+    """The real engine. If it is missing the test is skipped, with CI=true it fails."""
     try:
         return find_engine()
     except EngineError as error:
@@ -158,7 +159,7 @@ def tiny(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def iotax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """The command line in this process and in the test's folder, with the exit code that is expected."""
+    """Runs the command line in this process and the test's folder, and checks its exit code."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 

@@ -1,4 +1,4 @@
-"""What docs/reference/json.md promises of each command's JSON."""
+"""The keys of each command's JSON that docs/reference/json.md lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def documented() -> dict[str, set[str]]:
-    """Title → keys of its table, of docs/reference/json.md."""
+    """Title → keys in its table in docs/reference/json.md."""
     text = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
     found: dict[str, set[str]] = {}
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:

@@ -1,4 +1,4 @@
-"""The engine itself, run as docs/reference/engine.md says: a document on its standard input, events on its output."""
+"""The real engine, run as docs/reference/engine.md says: a document on standard input, events on standard output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def started(
     document: dict[str, Any],
     stderr: int | None = None,
 ) -> subprocess.Popen[str]:
-    """It has its document; its standard input stays open, for the end of that is the engine's."""
+    """Starts the engine and sends it the document. Its standard input stays open, because closing it would end the
+    engine."""
     process = subprocess.Popen(
         [engine, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
     )
@@ -27,7 +28,7 @@ def started(
 def events(
     engine: Path, document: dict[str, Any], command: Literal["load", "session", "simulate"] = "load"
 ) -> list[dict[str, Any]]:
-    """All that a task says, to its end."""
+    """All events of a task, until it ends."""
     with started(engine, command, document) as process:
         assert process.stdout
         return [json.loads(line) for line in process.stdout]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Speaks docs/reference/engine.md without measuring anything, and misbehaves when told to.
+"""Follows docs/reference/engine.md without measuring anything, and fails on request.
 
-The folder in $FAKE_ENGINE counts the load runs (`runs`), keeps every document (`documents.jsonl`) and may hold
+The folder in $FAKE_ENGINE counts the load runs (`runs`), stores every document (`documents.jsonl`) and may contain
 `faults.json`: {"3": "die", "*": "slow"}, by the number of the run. Faults: die, hang, malformed, kill_server,
 kill_server_later, wrong_shape, no_ios, slow, disturbed, error:KIND.
 `endpoints.json` describes endpoints: {uri: checked-event or {"error": KIND}}.
-`server.json` with `capacity_iops` makes a queue of it; `series.json` is the series of each result.
+`server.json` with `capacity_iops` makes it behave like a queue; `series.json` is the series of each result.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ import time
 from _json import encode_basestring_ascii
 from _signal import SIGKILL  # ty: ignore[import-not-found]
 
-# json and signal take longer to load than all that is done here, and tests start it a thousand times.
+# Not imported: json and signal take longer to load than everything done here, and tests start this a thousand times.
 
 FOLDER = os.environ["FAKE_ENGINE"]
 
@@ -26,7 +26,7 @@ def say(**event):
 
 
 def written(value):
-    """As JSON."""
+    """The value as JSON."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{written(str(name))}: {written(each)}" for name, each in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -37,7 +37,7 @@ def written(value):
 
 
 def read(text):
-    """JSON that tests wrote."""
+    """Parses JSON that tests wrote."""
     return eval(text, {"__builtins__": {}, "true": True, "false": False, "null": None})
 
 
@@ -70,7 +70,7 @@ def next_run():
 
 
 def wait(seconds):
-    """Sleeps, but ends when standard input does."""
+    """Sleeps, but exits when standard input is closed."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         if select.select([sys.stdin], [], [], left)[0] and not os.read(0, 4096):
@@ -124,7 +124,7 @@ def machine(busy_ns):
 
 
 def served(document, capacity_iops):
-    """A server of that capacity and 100 µs a request: I/Os and latency, in a closed or an open loop."""
+    """I/Os and latency of a server with this capacity and 100 µs per request, in a closed or an open loop."""
     seconds, rate_iops = document["runtime_ns"] / 1e9, document["pacing"].get("rate_iops")
     if rate_iops is None:
         total = document["workers"] * document["outstanding"]
@@ -178,7 +178,7 @@ def result(document, ios, disturbed, **more):
 
 
 def slices(document, index, ios, duration_ns):
-    """Of one load of a session, all alike, in the order that the document asks."""
+    """The slices of one load of a session, all alike, in the order of the document."""
     places = [each for order in document["rounds"] for each in order]
     return [
         {
@@ -202,7 +202,8 @@ def slices(document, index, ios, duration_ns):
 
 
 def session(document):
-    """Faults count a session as one run: die and slow after the connections stand, error:KIND before."""
+    """For faults, a session counts as one run: die and slow take effect after the connections are up, error:KIND
+    before."""
     number = next_run()
     faults = known("faults.json")
     fault = faults.get(str(number), faults.get("*", ""))
@@ -267,9 +268,9 @@ def load(document):
         parent = os.getpid()
         stands, tells = os.pipe()
         if not os.fork():
-            os.setsid()  # the load's own group ends with it
+            os.setsid()  # the load's own process group ends with the load
             os.write(tells, b".")
-            while os.getppid() == parent:  # until it has been heard
+            while os.getppid() == parent:  # until the load has ended
                 time.sleep(0.01)
             os.kill(document["watch_pids"]["target"], SIGKILL)
             os._exit(0)

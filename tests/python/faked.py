@@ -1,4 +1,4 @@
-"""A fake engine in a folder of its own, and a study that takes no time."""
+"""A fake engine in its own folder, and a study that takes no time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ baseline: {protocol: iscsi}
 
 
 class FakeEngine:
-    """Where the fake keeps its records, and how it is told to misbehave."""
+    """The folder of the fake engine's records, and of its faults."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def faults(self, **faults: str) -> None:
-        """By number of the load run, `run_3="die"`; `every=…` for all; `serve=KIND`."""
+        """Sets faults by number of the load run, `run_3="die"`; `every=…` for all runs; `serve=KIND` for the server."""
         named = {name.removeprefix("run_").replace("every", "*"): fault for name, fault in faults.items()}
         (self.folder / "faults.json").write_text(json.dumps(named))
 
@@ -36,7 +36,7 @@ class FakeEngine:
         (self.folder / "endpoints.json").write_text(json.dumps(described))
 
     def documents(self, command: str, /, **having: object) -> list[dict[str, Any]]:
-        """What the fake was asked, in order."""
+        """Documents that the fake received, in order."""
         path = self.folder / "documents.jsonl"
         found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [

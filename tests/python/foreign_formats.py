@@ -1,6 +1,6 @@
-"""What volume managers, RAIDs and encryption write to a device that becomes theirs, for a guard that must know it.
+"""Bytes that volume managers, RAIDs and encryption write to their devices, for a guard that must recognise them.
 
-Byte by byte after each format's own description: no tool of theirs is needed, and no kernel that has them.
+Written byte by byte from each format's description, so no tools and no kernel support are needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 KIB, MIB = 1 << 10, 1 << 20
 SIZE = 8 * MIB
 POOL_SIZE = 64 * MIB
-"""ZFS takes nothing smaller."""
+"""The minimum size of a ZFS device."""
 _ID = uuid.UUID(int=0x10A7A_0001_0002_0003_0004)
 _MD_MAGIC = 0xA92B4EFC
 _UBERBLOCK = 0x00BAB10C
@@ -23,15 +23,15 @@ _LABEL_BYTES = 256 * KIB
 
 @dataclass(frozen=True)
 class Format:
-    """Pieces of a device that is zeros otherwise."""
+    """Pieces of a device that otherwise contains zeros."""
 
     title: str
-    """As the guard names it."""
+    """Name in the guard's message."""
     pieces: dict[int, bytes]
     at_bytes: int
-    """Where the guard says it stands."""
+    """Offset in the guard's message."""
     blkid: str = ""
-    """As libblkid calls it; empty where it does not know it."""
+    """libblkid's name; empty if it does not know the format."""
     size_bytes: int = SIZE
 
     def write(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class Format:
 
 
 def lvm2(sector: int) -> dict[int, bytes]:
-    """A label in one of the first four sectors, and the head of a metadata area (lvm2: lib/format_text/layout.h)."""
+    """A label in one of the first four sectors, and the start of a metadata area (lvm2: lib/format_text/layout.h)."""
     area = struct.pack("<QQ", 4 * KIB, MIB - 4 * KIB)
     header = b"0123456789abcdefghijklmnopqrstuv" + struct.pack("<Q", SIZE) + struct.pack("<QQ", MIB, 0) + bytes(16)
     body = (struct.pack("<I8s", 32, b"LVM2 001") + header + area + bytes(16)).ljust(512 - 20, b"\0")
@@ -57,14 +57,14 @@ def _lvm_checksum(data: bytes) -> int:
 
 
 def raid_0_90(order: str) -> dict[int, bytes]:
-    """The last 64 KiB that begin at a multiple of 64 KiB, in the byte order of the machine (linux: md_p.h)."""
+    """In the last whole 64 KiB at a multiple of 64 KiB, in the machine's byte order (linux: md_p.h)."""
     at = SIZE // (64 * KIB) * (64 * KIB) - 64 * KIB
     words = [_MD_MAGIC, 0, 90, 0, 0, 1, 1_600_000_000, 1, at // KIB, 2, 2, 0, 0, 2, 3, 4]
     return {at: struct.pack(f"{order}16I", *words)}
 
 
 def raid_1(at: int, data_sector: int, bitmap_sector: int = 0) -> dict[int, bytes]:
-    """Version 1.x, which differs in place alone; `bitmap_sector` counts from the superblock (linux: md_p.h)."""
+    """Versions 1.x differ only in their place. `bitmap_sector` counts from the superblock (linux: md_p.h)."""
     shape = struct.pack("<QIIQIIi", 1_600_000_000, 1, 0, 4 * MIB // 512, 0, 2, bitmap_sector)
     array = struct.pack("<IIII16s32s", _MD_MAGIC, 1, int(bitmap_sector != 0), 0, _ID.bytes, b"host:0") + shape
     device = struct.pack("<QQQQII16s8s", data_sector, 4 * MIB // 512, at // 512, 0, 0, 0, _ID.bytes, b"")
@@ -77,7 +77,7 @@ def raid_1(at: int, data_sector: int, bitmap_sector: int = 0) -> dict[int, bytes
 
 
 def zfs(labels: tuple[int, ...]) -> dict[int, bytes]:
-    """Labels 0 and 1 at the start, 2 and 3 at the end, each with a list of names and values in XDR and a ring of
+    """Labels 0 and 1 are at the start, 2 and 3 at the end. Each has a list of names and values in XDR, and a ring of
     uberblocks (ZFS On-Disk Specification, chapter 1)."""
     places = (0, _LABEL_BYTES, POOL_SIZE - 2 * _LABEL_BYTES, POOL_SIZE - _LABEL_BYTES)
     listed = struct.pack(">BBHII", 1, 1, 0, 0, 1) + _number(b"version", 5000) + _number(b"state", 0)
@@ -91,25 +91,25 @@ def zfs(labels: tuple[int, ...]) -> dict[int, bytes]:
 
 
 def _number(name: bytes, value: int) -> bytes:
-    """A name and a number of 64 bits, as XDR has them."""
+    """A name and a 64-bit number in XDR."""
     body = struct.pack(">I", len(name)) + name.ljust((len(name) + 3) // 4 * 4, b"\0") + struct.pack(">IIQ", 8, 1, value)
     return struct.pack(">II", 8 + len(body), 32) + body
 
 
 def luks2_second_header() -> dict[int, bytes]:
-    """What is left of LUKS2 where its first header was overwritten (LUKS2 On-Disk Format Specification §2)."""
+    """LUKS2 after its first header was overwritten (LUKS2 On-Disk Format Specification §2)."""
     at = 16 * KIB
     head = struct.pack(">6sHQQ", b"SKUL\xba\xbe", 2, at, 1) + bytes(48) + b"sha256".ljust(32, b"\0") + bytes(64)
     return {at: head + str(_ID).encode().ljust(40, b"\0") + bytes(48) + struct.pack(">Q", at)}
 
 
 def drbd() -> dict[int, bytes]:
-    """The last 4 KiB (DRBD 9: drbd_meta_data.h)."""
+    """In the last 4 KiB (DRBD 9: drbd_meta_data.h)."""
     return {SIZE - 4 * KIB: struct.pack(">QQ32sQII", SIZE // 512, 5, b"", 6, 0, 0x8374026D)}
 
 
 _MIRRORED = b"\x53\xef"
-"""The mark of ext4, at 1080: what stands on a mirror whose superblock is at its end begins as on a disk of its own."""
+"""ext4's magic number, at offset 1080. A mirror with its superblock at the end starts like a disk without RAID."""
 _RAID_1_0 = SIZE - 8 * KIB
 _RAID_0_90 = SIZE - 64 * KIB
 _INTEL = b"Intel Raid ISM Cfg Sig. 1.3.00"
@@ -140,7 +140,7 @@ FORMATS: dict[str, Format] = {
     "dm-integrity": Format("dm-integrity device", {0: b"integrt\0\x04"}, 0, "DM_integrity"),
     "dm-verity": Format("dm-verity hashes", {0: b"verity\0\0" + struct.pack("<II", 1, 1)}, 0, "DM_verity_hash"),
     "dm-snapshot": Format("dm-snapshot store", {0: b"SnAp" + struct.pack("<III", 1, 1, 8)}, 0, "DM_snapshot_cow"),
-    # A checksum first, which the guard does not ask for (linux: dm-thin-metadata.c).
+    # Starts with a checksum, which the guard does not verify (linux: dm-thin-metadata.c).
     "dm-thin": Format("dm-thin metadata", {0: struct.pack("<IIQ16sQI", 1, 0, 0, b"", 27022010, 2)}, 0),
     "vdo": Format("VDO device", {0: b"dmvdo001" + struct.pack("<I", 5)}, 0, "vdo"),
     "drbd": Format("DRBD device", drbd(), SIZE - 4 * KIB, "drbd"),

@@ -1,4 +1,4 @@
-"""Studies that are measured for a moment, for tests of what is made of measurements."""
+"""Short measured studies, for tests of what is made from measurements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iotax.trial import TrialResult
 
 
 def measured_in(folder: Path, study: dict[str, Any]) -> Path:
-    """The notebook."""
+    """Runs the study, and returns its notebook."""
     file, notebook = folder / "m.yaml", folder / "m.iotax"
     file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
     done = ran("run", file, notebook, "--no-report")
@@ -29,8 +29,8 @@ def data_of(notebook: Path) -> StudyData:
 
 
 def results_of(notebook: Notebook, trials: int) -> list[TrialResult]:
-    """One result of each of so many trials. An attempt that a busy machine fails counts no more than it does for a
-    user: the runner makes another."""
+    """One result for each of `trials` trials. An attempt that fails on a busy machine does not matter, because the
+    runner repeats it, as for a user."""
     attempts = notebook.attempts()
     results = {each.trial.id: each.result for each in attempts if each.result is not None}
     assert len(results) == trials, [(each.trial.id, each.status, each.reason) for each in attempts]

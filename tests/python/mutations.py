@@ -1,4 +1,4 @@
-"""Damage to text and JSON, from a fixed seed: what a full disk, an editor, or somebody with bad intentions leaves."""
+"""Damage to text and JSON, from a fixed seed: like that of a full disk, an editor, or an attacker."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ WORDS = [
     "9223372036854775808", "[]", "{}", "null", "true", '""', '"x"', "1e308", "1e18", "[[1]]", "0x10", "-0.0", "1,000",
     "٣", "\x00", "\x1b[31m", "1e-400", "%s", "../x", "2000-01-01", "99:99:99", "12:00:00 PM", "é", "100%", "1h", "*x",
 ]  # fmt: skip
-"""What may replace a figure or a word."""
+"""Replacements for a figure or a word."""
 VALUES: list[Any] = [
     None, True, -1, 0, 1, 1e300, 10**18, 10**19, 10**40, 10**400, 2**62, "x", "", [], {}, [1], [[1, 2]], {"a": 1},
     float("nan"), float("inf"), 1.5, "1e999", -5.5, "12", "\x1b[31m", 1e-300,
 ]  # fmt: skip
-"""What may replace a value."""
+"""Replacements for a value."""
 MARKS = "{}[]:,&*!|>'\"%@`#\t-0123456789eE.\x1b"
 
 
 def text(rng: Random, given: str) -> str:
-    """With up to four changes."""
+    """The text with up to four changes."""
     for _ in range(rng.randint(1, 4)):
         if not given:
             break
@@ -54,7 +54,7 @@ def text(rng: Random, given: str) -> str:
 
 
 def document(rng: Random, given: Any) -> Any:
-    """With up to three values changed, left out or renamed."""
+    """The document with up to three values changed, left out or renamed."""
     made = copy.deepcopy(given)
     for _ in range(rng.randint(1, 3)):
         inside, path = made, []
@@ -80,7 +80,7 @@ def document(rng: Random, given: Any) -> Any:
 
 
 def json_text(rng: Random, given: str) -> str:
-    """Of JSON mostly as a document, else as text."""
+    """Damages JSON mostly as a document, otherwise as text."""
     try:
         parsed = json.loads(given)
     except ValueError:

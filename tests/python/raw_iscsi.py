@@ -1,4 +1,4 @@
-"""As much of an iSCSI initiator as it takes to send any CDB, and to stop where no initiator would (RFC 7143)."""
+"""A minimal iSCSI initiator that can send any CDB, and stop where no real initiator would (RFC 7143)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _numbers = count(1)
 
 @dataclass
 class Session:
-    """One session on LUN 0 of an endpoint `iscsi://ADDRESS/NAME/0`, as a context; its first unit attention is taken."""
+    """A session on LUN 0 of an endpoint `iscsi://ADDRESS/NAME/0`, as a context manager. It clears the first unit
+    attention."""
 
     endpoint: str
     immediate: bool = True
@@ -49,7 +50,7 @@ class Session:
         }
         text = b"".join(f"{key}={value}\0".encode() for key, value in keys.items())
         isid = bytes([0x80, 0, 0, 0]) + struct.pack(">H", next(_numbers) & 0xFFFF)
-        # Operational negotiation, and then full feature at once.
+        # Operational negotiation, then directly to the full feature phase.
         head = struct.pack(">BBBBI6sHIHHII", _LOGIN, 0x87, 0, 0, len(text), isid, 0, 1, 0, 0, self._cmd_sn, 0)
         self._send(head + bytes(16), text)
         answer, _ = self._receive()
@@ -57,7 +58,7 @@ class Session:
         self.run(bytes(6))
 
     def send(self, cdb: bytes, data: bytes = b"", announced: int = 0) -> None:
-        """Sends a command that writes `data`, or announces so many bytes and sends none; waits for nothing."""
+        """Sends a command that writes `data`, or that announces `announced` bytes but sends none. Does not wait."""
         expected = announced or len(data)
         flags = 0x81 | (0x20 if expected else 0x40)
         head = struct.pack(
@@ -67,12 +68,12 @@ class Session:
         self._send(head + cdb.ljust(16, b"\0"), data)
 
     def run(self, cdb: bytes, data: bytes = b"") -> int:
-        """The SCSI status of a command."""
+        """Runs a command, and returns its SCSI status."""
         self.send(cdb, data)
         return self.status()
 
     def status(self) -> int:
-        """Of the next command that ends."""
+        """SCSI status of the next command that ends."""
         while True:
             answer, _ = self._receive()
             if answer[0] == _RESPONSE or (answer[0] == _DATA_IN and answer[1] & 1):

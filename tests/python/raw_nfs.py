@@ -1,4 +1,4 @@
-"""As much of an NFS client as it takes to send any procedure with any arguments (RFC 5531, RFC 1813)."""
+"""A minimal NFS client that can send any procedure with any arguments (RFC 5531, RFC 1813)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _numbers = count(1)
 
 @dataclass
 class Client:
-    """A connection to an endpoint `nfs://ADDRESS/EXPORT/FILE`, as a context."""
+    """A connection to an endpoint `nfs://ADDRESS/EXPORT/FILE`, as a context manager."""
 
     endpoint: str
     root: bytes = field(init=False)
     file: bytes = field(init=False)
-    """Handles of the export's directory and of the volume's file."""
+    """File handles of the export's directory and of the volume's file."""
     _socket: socket.socket = field(init=False)
 
     def __enter__(self) -> Self:
@@ -41,7 +41,7 @@ class Client:
         self._socket.sendall(struct.pack(">I", _LAST | len(message)) + message)
 
     def answer(self) -> bytes:
-        """Results of the next call that ends, behind its RPC header."""
+        """Results of the next call that ends, after its RPC header."""
         (mark,) = struct.unpack(">I", self._exactly(4))
         reply = self._exactly(mark & ~_LAST)
         _, _, accepted, _, _, status = struct.unpack(">IIIIII", reply[:24])
@@ -66,7 +66,7 @@ def opaque(data: bytes) -> bytes:
 
 
 def made(results: bytes) -> bytes:
-    """The handle of what CREATE or MKDIR made."""
+    """The file handle that CREATE or MKDIR returned."""
     status, given = struct.unpack(">II", results[:8])
     assert (status, given) == (0, 1), f"status {status}"
     return _handle(bytes(4) + results[8:])

@@ -1,4 +1,4 @@
-"""As much of an NVMe/TCP host as it takes to send any command of an I/O queue (NVMe/TCP transport 1.1)."""
+"""A minimal NVMe/TCP host that can send any command to an I/O queue (NVMe/TCP transport 1.1)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HOST = b"nqn.2014-08.org.nvmexpress:uuid:6a1f3a00-0000-4000-8000-00000000beef"
 
 @dataclass
 class Queue:
-    """One connection, and the queue on it."""
+    """A connection and its queue."""
 
     address: tuple[str, int]
     subsystem: bytes
     source: str = ""
-    """The address that it comes from."""
+    """Source address."""
     host_id: bytes = bytes(15) + b"\1"
     _socket: socket.socket = field(init=False)
     _cid: int = field(init=False, default=0)
@@ -38,7 +38,7 @@ class Queue:
         self._socket.close()
 
     def connect(self, queue: int, controller: int, entries: int = 32) -> int:
-        """Connects as queue `queue` of a controller; the controller's number."""
+        """Connects queue `queue` of a controller; returns the controller id."""
         status, result = self.try_connect(queue, controller, entries)
         assert status == 0, f"Connect: status {status:#x}"
         return result & 0xFFFF
@@ -52,7 +52,8 @@ class Queue:
         return self.run(_FABRICS, _CONNECT, words, data.ljust(1024, b"\0"))
 
     def negotiate(self, dh_group: int) -> int:
-        """Begins DH-HMAC-CHAP with SHA-256 and one group, for which the controller makes a public value; the status."""
+        """Starts DH-HMAC-CHAP with SHA-256 and one group, for which the controller must calculate a public value.
+        Returns the status."""
         descriptor = bytes([1, 0, 1, 1, 1]).ljust(34, b"\0") + bytes([dh_group]).ljust(30, b"\0")
         message = struct.pack("<BBHHBB", 0, 0, 0, 1, 0, 1) + descriptor
         status, _ = self.run(_FABRICS, _AUTHENTICATION_SEND, struct.pack("<II", 0xE9010100, len(message)), message)
@@ -64,16 +65,16 @@ class Queue:
         assert status == 0, f"Property Set: status {status:#x}"
 
     def send(self, opcode: int, namespace: int, words: bytes, data: bytes = b"", read_bytes: int = 0) -> None:
-        """`words` are command dwords 10 to 15; data go within the capsule."""
+        """`words` are command dwords 10 to 15; `data` are sent in the capsule."""
         self._cid = (self._cid + 1) % 0x8000
-        # Data of a read come by the transport, those of a write within the capsule.
+        # Data of a read use the transport's SGL, data of a write are in the capsule.
         sgl = struct.pack("<QI3xB", 0, *((read_bytes, 0x5A) if read_bytes else (len(data), 0x01)))
         command = struct.pack("<BBHI", opcode, 0x40, self._cid, namespace) + bytes(16) + sgl + words.ljust(24, b"\0")
         head = struct.pack("<BBBBI", _COMMAND, 0, 72, 72 if data else 0, 72 + len(data))
         self._socket.sendall(head + command + data)
 
     def answer(self) -> tuple[int, int]:
-        """Status and result of the next command that ends; its data are `came`."""
+        """Status and result of the next command that ends; its data are in `came`."""
         self.came = b""
         while True:
             kind, flags, head, data = self._receive()
@@ -106,13 +107,13 @@ class Queue:
 
 @dataclass
 class Controller:
-    """A controller with one I/O queue, of an endpoint `nvme-tcp://ADDRESS/NQN?ns=1`, as a context."""
+    """A controller with one I/O queue, for an endpoint `nvme-tcp://ADDRESS/NQN?ns=1`, as a context manager."""
 
     endpoint: str
     entries: int = 32
-    """Of the I/O queue."""
+    """Entries of the I/O queue."""
     subsystem: bytes = b""
-    """In place of the endpoint's. The discovery subsystem has no I/O queue."""
+    """Replaces the endpoint's NQN. The discovery subsystem has no I/O queue."""
     host_id: bytes = bytes(15) + b"\1"
     io: Queue = field(init=False)
     admin: Queue = field(init=False)

@@ -1,4 +1,4 @@
-"""Waiting for what another process or thread brings about."""
+"""Waiting for other processes and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command of each protocol that changes, reads or flushes a volume, and what it promises once it is answered."""
+"""Every command of each protocol that changes, reads or flushes a volume, and its guarantee once it has completed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FUA = 0x08
 _NVME_FUA = 1 << 30
 BLOCK = 512
 _AT = 256
-"""Block from which on reads and long commands go; what stands there is nobody's."""
+"""First block of the reads and long commands; its content does not matter."""
 
 
 class Run(Protocol):
     def __call__(self) -> bool:
-        """Sends it and waits for its answer: whether that is success."""
+        """Sends the command and waits for its reply: whether it succeeded."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Command:
     run: Run
     kind: Literal["change", "read", "flush"]
     durable: bool
-    """What it changed is on stable storage when it is answered; what it reads was put there before."""
+    """When it completes, its change is on stable storage, or the data that it read were there already."""
 
 
 def of_iscsi(session: Session, *, has_cache: bool = True) -> Iterator[Command]:
-    """With the write cache as it is."""
+    """All commands, with the current setting of the write cache."""
     one = b"\1" * BLOCK
     descriptors = struct.pack(">HH4xQI4x", 22, 16, _AT, 8)
 
@@ -50,13 +50,13 @@ def of_iscsi(session: Session, *, has_cache: bool = True) -> Iterator[Command]:
         yield command("WRITE(12)", cdb_12(0xAA, fua, 1, 1), one, fua=fua)
         yield command("WRITE(16)", cdb_16(0x8A, fua, 2, 1), one, fua=fua)
         yield command("ORWRITE(16)", cdb_16(0x8B, fua, 3, 1), one, fua=fua)
-        # Of a block that holds zeros.
+        # Compares with a block of zeros.
         swap = struct.pack(">BBQ3sBBB", 0x89, fua, 64 + fua, bytes(3), 1, 0, 0)
         yield command("COMPARE AND WRITE", swap, bytes(BLOCK) + one, fua=fua)
         yield command("READ(10)", cdb_10(0x28, fua, 0, 1), kind="read", fua=fua)
         yield command("READ(12)", cdb_12(0xA8, fua, 1, 1), kind="read", fua=fua)
         yield command("READ(16)", cdb_16(0x88, fua, 2, 1), kind="read", fua=fua)
-        # Put back for the next time.
+        # Restores the zeros for the next time.
         yield command("WRITE(6)", struct.pack(">BBHBB", 0x0A, 0, 64 + fua, 1, 0), bytes(BLOCK))
     yield command("VERIFY(10)", cdb_10(0x2F, 0, 0, 1), kind="read", fua=1)
     yield command("VERIFY(10) with data", cdb_10(0x2F, 2, 0, 1), one, kind="read", fua=1)
@@ -111,7 +111,7 @@ def of_nfs(client: raw_nfs.Client) -> Iterator[Command]:
         return Command(f"NFS {name}", lambda: call()[:4] == bytes(4), kind, durable)
 
     for stable, name in enumerate(("UNSTABLE", "DATA_SYNC", "FILE_SYNC")):
-        # A whole block, and parts of two.
+        # One whole block, and parts of two.
         for offset, size in ((0, BLOCK), (777, 600)):
             arguments = struct.pack(">QII", offset, size, stable) + raw_nfs.opaque(b"\3" * size)
             yield command(f"WRITE {name} of {size}", 7, arguments, "change", durable=stable > 0)

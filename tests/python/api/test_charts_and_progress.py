@@ -37,7 +37,7 @@ def test_the_reports_charts_are_altair_objects(tmp_path: Path, study: Path) -> N
     chart = charts["throughput-against-latency"]
     assert isinstance(chart, altair.LayerChart)
     assert chart.properties(width=700).to_dict()["width"] == 700
-    # Valid by Altair's own schema, and drawn with colours in place of the page's variables.
+    # Valid by Altair's own schema; colours replace the page's variables.
     import vl_convert
 
     svg = vl_convert.vegalite_to_svg(chart.to_json())
@@ -54,7 +54,7 @@ def test_without_altair_it_says_what_to_install(study: Path, monkeypatch: pytest
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a notebook's output showed, one text after another."""
+    """The texts that a notebook's output showed, in order."""
     texts: list[str] = []
 
     def update(data: dict[str, str], *, raw: bool) -> None:

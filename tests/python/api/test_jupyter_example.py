@@ -1,4 +1,4 @@
-"""The notebook under examples/ runs, and its page in docs/results shows what it holds."""
+"""The notebook under examples/ runs, and its page in docs/results shows its content."""
 
 from __future__ import annotations
 

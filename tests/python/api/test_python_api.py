@@ -34,7 +34,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
 
 @pytest.mark.slow
 def test_the_examples_of_the_guide_run(measured: Path) -> None:
-    """All of them, charts included: they need the extras."""
+    """Runs all examples, including charts, which need the extras."""
     pytest.importorskip("altair")
     del measured
     examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)

@@ -1,4 +1,4 @@
-"""What tests of the bench need of this machine."""
+"""What tests of the bench need on this machine."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def _available() -> Generator[None]:
 
 @pytest.fixture
 def available() -> Callable[[], AbstractContextManager[None]]:
-    """A place where what is not there skips a test, and fails it in CI."""
+    """A context in which a missing program skips the test; in CI the test fails."""
     return _available

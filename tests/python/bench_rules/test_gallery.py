@@ -1,4 +1,4 @@
-"""The site's gallery: a page that leads to the newest reports, and says how to make them where there are none."""
+"""The site's gallery: a page with links to the newest reports; without reports, it says how to make them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions in a guest of four processors: what needs no guest."""
+"""Instruction counts in a guest with four processors: the parts that need no guest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an I/O costs in our own code stays within the limits checked in."""
+"""Instructions per I/O in iotax's own code stay within the limits in the repository."""
 
 from __future__ import annotations
 

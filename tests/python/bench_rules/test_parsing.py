@@ -1,4 +1,4 @@
-"""What the peers say, and the pages made of it."""
+"""The output of other programs, and the pages made from it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_program_that_said_what_is_awaited_and_ended_is_not_taken_for_failed(t
         nonlocal looks
         looks += 1
         if looks == 1:
-            # Its words come, and it ends, after the first look.
+            # It writes its output and ends after the first check.
             process.wait()
             log.write_text(PERF + "errors occurred\n")
             return False

@@ -1,4 +1,4 @@
-"""Which samples count, how pairs are taken, and what a ratio is made of."""
+"""Which samples count, how they are paired, and how a ratio is computed."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def sample(rate_iops: float, **usage: float) -> Sample:
 
 
 class Played:
-    """Gives the samples it was told to, or fails for the reason in their place, and notes the turns in a list that both
-    sides share."""
+    """Returns the given samples, or fails with a reason in their place. Records each turn in a list that both sides
+    share."""
 
     def __init__(self, name: str, samples: Sequence[Sample | str], turns: list[str]) -> None:
         self.name, self.samples, self.turns = name, iter(samples), turns
@@ -116,7 +116,7 @@ def test_attempts_that_fail_count_as_tried() -> None:
 
 @dataclass(frozen=True)
 class Stands:
-    """A subject that is always up; how its samples come is played."""
+    """A subject that is always up; its samples are given."""
 
     name: str
     samples: Callable[[], Sample]

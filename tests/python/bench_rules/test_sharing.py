@@ -1,4 +1,4 @@
-"""Cache lines that threads of the target share, of valgrind's words and of a real server."""
+"""Cache lines that threads of the target share: from samples of valgrind's output, and from a real server."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_threads_of_the_target_share_next_to_nothing_on_the_path_of_an_io(
     protocol: str, direction: str, media: str, available: Callable[[], AbstractContextManager[None]]
 ) -> None:
     with available():
-        # A busy machine gets through few I/Os in a short window.
+        # A busy machine completes few I/Os in a short window.
         for window_s in (2.0, 8.0, 32.0):
             found = measure(protocol, direction, 2, window_s, media)
             if found.ios > 50:

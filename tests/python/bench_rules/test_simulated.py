@@ -1,4 +1,4 @@
-"""What a simulated I/O costs stays within the limits checked in, with 160 loads as with 16."""
+"""Instructions per simulated I/O stay within the limits in the repository, with 160 loads as with 16."""
 
 from __future__ import annotations
 

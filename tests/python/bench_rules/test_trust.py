@@ -1,4 +1,4 @@
-"""The runs behind the table of real runs: what differs by nothing, and what by a known cost."""
+"""The runs behind the table of real runs: sides that do not differ, and sides that differ by a known cost."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_pu
     assert {each.response for each in same.found} == {"iops", "latency", "cpu"}
     assert all(each.truth == 1 for each in same.found)
     assert 0 <= same.disturbed <= 1
-    # One interval of twenty may miss; all three by far do not.
+    # One interval in twenty may miss; all three never miss by far.
     assert any(each.low / 1.2 <= 1 <= each.high * 1.2 for each in same.found)
-    # On a busy machine a slice may pass without an I/O: then its session is left out.
+    # On a busy machine a slice may have no I/O; then its session is left out.
     paired = [session["cpu"] for session in same.slices if "cpu" in session]
     assert paired
     assert all([len(logs) for logs in pair] == [4, 4] for pair in paired)
@@ -39,8 +39,8 @@ def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_pu
     dear = measure(burn, 2, burn_ns=1_000_000, sessions=3, rounds=4)
     assert dear is not None
     ratios = {each.response: each for each in dear.found}
-    # Processor time is charged to whom it belongs: a busy machine does not hide it. Of times by the
-    # clock, three sessions beside other work tell no more than the side on which they lie.
+    # CPU time is counted per process, so a busy machine does not hide the difference. For wall-clock times, three
+    # sessions on a busy machine only show its sign.
     assert ratios["cpu"].low > 1.5
     assert ratios["latency"].ratio > 1 > ratios["iops"].ratio
     assert ratios["cpu"].truth == pytest.approx(1 + 1000 / dear.base_us["cpu"])
@@ -54,7 +54,7 @@ def test_delay_put_into_the_target_is_the_truth_of_its_ratio() -> None:
     assert run is not None
     truths = {each.response: each.truth for each in run.found}
     assert set(truths) == {"iops", "latency"}
-    # Both sides wait for 2 ms at least.
+    # Both sides wait for at least 2 ms.
     assert 1 < truths["latency"] <= 1 + 100 / 2000
     assert truths["iops"] == pytest.approx(1 / truths["latency"])
 
@@ -77,7 +77,7 @@ def test_runs_are_kept_as_they_end_and_the_next_invocation_goes_on(
     asked = ["--only", "quiet,disturbed,delay", "--runs", "2", "--injected", "1", "--json", str(file)]
     asked += ["--sessions", "3", "--injected-sessions", "5"]
     assert main(asked) == 130
-    # In turns, so that none meets the quieter hour.
+    # In turns, so that no case gets a quieter hour.
     assert [key for key, _ in ran[:3]] == ["quiet", "disturbed", "delay"]
     with file.open("a") as cut_short:
         cut_short.write('{"case": "quiet", "found": [')

@@ -1,4 +1,4 @@
-"""Designs beyond the factorial: what runs, in which order, and what it can tell."""
+"""Designs other than the full factorial: which treatments run, in which order, and which effects they estimate."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def study(design: Mapping[str, object], factors: Mapping[str, object] = TWO) -> 
 
 
 def test_replicates_for_a_power_of_90_percent_are_the_published_ones() -> None:
-    """statistics: replicates an arm to detect 5 % at a scatter of 1, 2, 3, 5 and 10 %."""
+    """statistics.md: replicates per arm to detect 5 % if runs vary by 1, 2, 3, 5 and 10 %."""
     assert [replicates_to_detect(cv, 1.05) for cv in (0.01, 0.02, 0.03, 0.05, 0.1)] == [3, 5, 10, 24, 89]
 
 
 @pytest.mark.parametrize(("runs", "freedom"), [(2, 1), (2, 2), (3, 4), (5, 8), (40, 78), (1000, 1998)])
 def test_a_detectable_ratio_is_seen_in_nine_of_ten_studies(runs: int, freedom: int) -> None:
-    """By the power of the t-test as another library computes it, without the wrong side, where that library fails."""
+    """Checked with another library's t-test power, without the wrong side's tail, where that library fails."""
     ratio = detectable_ratio(0.02, runs, freedom)
     assert ratio is not None
     shift = math.log(ratio) / (math.sqrt(math.log1p(0.02**2)) * math.sqrt(2 / runs))
@@ -101,7 +101,7 @@ def test_aliases_are_equal_columns_and_no_others_are(factors: int, halvings: int
         for other in aliases:
             product = runs[:, sorted(other)].prod(axis=1)
             if other != effect:
-                # One line for each class, so that lines are of effects that can be told apart.
+                # One line per class, so effects on different lines can be separated.
                 assert abs(column @ product) == 0, f"{letters(effect)} {letters(other)}"
         for other in same:
             assert abs(column @ runs[:, sorted(other)].prod(axis=1)) == len(runs)
@@ -214,7 +214,7 @@ def test_study_ends_when_its_own_rule_says_so_and_stays_ended(engine: FakeEngine
         "design: {replicates: 9, stop: {half_width: 2%, at_least: 3}}\n"
     )
     for _ in range(2):
-        # The fake's figures do not scatter: three replicates are known as closely as nine.
+        # The fake's results do not vary, so three replicates are as precise as nine.
         run(str(path), tmp_path / "n.iotax", "", [], None, None, again=False, report=False)
         assert len(engine.documents("load", task="run")) == 12
     with Notebook(tmp_path / "n.iotax") as notebook:

@@ -1,4 +1,4 @@
-"""Randomised complete blocks, the same on every machine."""
+"""Randomised complete blocks, identical on every machine."""
 
 import itertools
 from collections import Counter
@@ -85,7 +85,7 @@ def test_replicates_added_later_leave_the_earlier_blocks_alone() -> None:
 
 
 def test_the_generator_is_pinned() -> None:
-    """The seed is that of `printf 42/block/1 | sha256sum`; another order would break plans that are half done."""
+    """The seed is that of `printf 42/block/1 | sha256sum`. Another order would break plans that are partly done."""
     assert derive_seed(42, "block", 1) == 0x21DBB4E664B3393D
     assert [trial.id for trial in plan(load_study("quick")[0]).trials[:6]] == [
         "nfs3/1/r1",
@@ -98,7 +98,8 @@ def test_the_generator_is_pinned() -> None:
 
 
 def test_every_order_is_drawn_evenly() -> None:
-    """Chi-square over the 24 orders of four items, 2400 draws; 23 df, above 49.7 once in 1000. The seed is fixed."""
+    """Chi-square over the 24 orders of four items in 2400 draws: with 23 df, above 49.7 once in 1000. The seed is
+    fixed."""
     counts = Counter(tuple(shuffled("abcd", 1, "even", index)) for index in range(2400))
     assert len(counts) == 24
     assert sum((count - 100) ** 2 / 100 for count in counts.values()) < 49.7
@@ -131,7 +132,7 @@ def test_refilling_before_each_trial_counts_as_time(refill: str, tiny: Path) -> 
 
 
 def test_levels_are_written_by_types_that_were_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python compiles a section's type hints at each question, and a plan writes each level of each trial."""
+    """Python compiles a section's type hints at each lookup, and a plan writes each level of each trial."""
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("type hints asked for again")

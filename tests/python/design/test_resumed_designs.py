@@ -1,4 +1,4 @@
-"""A run of each kind of design that is killed in the middle goes on in the order that the plan drew."""
+"""For each kind of design, a run that is killed in the middle continues in the planned order."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ DESIGNS = {
     "split plot with sentinels": "replicates: 2, hard_to_change: [protocol], sentinels: 4",
 }
 EVERY_TIME = ("complete blocks", "D-optimal with exclusions", "split plot with sentinels")
-"""The others are rarer, and like one of these."""
+"""The other designs are less common, and similar to one of these."""
 KILLED_AT = 6
 
 
 def run_killed_once(engine: FakeEngine, study: Path, notebook: Path, at: int) -> list[Attempt]:
-    """All attempts of a run that got SIGKILL in the middle of its trial `at` and then ran to its end."""
+    """All attempts of a run that got SIGKILL during its trial `at`, was resumed, and ran to its end."""
     engine.faults(**{f"run_{at}": "slow"})
     runs = engine.folder / "runs"
     words = ["run", str(study), "--notebook", str(notebook), "--no-report"]
@@ -69,10 +69,10 @@ def test_a_killed_plan_goes_on_in_its_own_order(kind: str, engine: FakeEngine, t
     expected = plan(study).trials
     found = run_killed_once(engine, path, tmp_path / "n.iotax", KILLED_AT)
     assert [each.trial for each in found if each.status == "done"] == list(expected)
-    # The trial that was under way begins again, and only it.
+    # Only the interrupted trial runs again.
     again = [(each.trial, each.number, each.status) for each in found if each.trial.order == KILLED_AT]
     assert again == [(expected[KILLED_AT - 1], 1, "abandoned"), (expected[KILLED_AT - 1], 2, "done")]
-    # Every trial is asked the I/Os that were drawn for it.
+    # Each trial gets the seed that was drawn for it.
     asked = [document["seed"] for document in engine.documents("load", task="run")]
     seeds = [trial_seed(study, trial) for trial in expected]
     assert asked == [*seeds[:KILLED_AT], *seeds[KILLED_AT - 1 :]]
@@ -83,7 +83,7 @@ def test_a_killed_study_ends_by_its_own_rule_all_the_same(engine: FakeEngine, tm
     path = tmp_path / "s.yaml"
     path.write_text(STUDY.format(design="replicates: 9, stop: {half_width: 2%, at_least: 3}"))
     found = run_killed_once(engine, path, tmp_path / "n.iotax", 20)
-    # The fake's figures do not scatter: three blocks of eight are enough, though the third was cut.
+    # The fake's results do not vary: three blocks of eight are enough, although the third was interrupted.
     expected = plan(load_study(str(path))[0]).trials[:24]
     assert [each.trial for each in found if each.status == "done"] == list(expected)
 

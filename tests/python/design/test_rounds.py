@@ -1,4 +1,4 @@
-"""Designs by rounds: from the study file over the order of slices to sessions that run, fail and are resumed."""
+"""Designs with rounds: from the study file and the order of slices to sessions that run, fail and are resumed."""
 
 from __future__ import annotations
 
@@ -72,12 +72,13 @@ def test_what_opens_a_session_closes_the_first_round_of_its_pair(sizes: list[int
             one, other = (rounds_of(sizes, 4, 2 * pair + each, seed) for each in (1, 2))
             assert one == [row[::-1] for row in other]
     opened = Counter(rounds_of([2], 10, 1, seed)[0][0] for seed in range(400))
-    assert all(160 <= count <= 240 for count in opened.values())  # lots: 4 standard deviations
+    assert all(160 <= count <= 240 for count in opened.values())  # within 4 standard deviations of a random draw
 
 
 @pytest.mark.parametrize(("groups", "size"), [(2, 2), (3, 4), (2, 5), (5, 3), (6, 2), (4, 1)])
 def test_what_is_compared_runs_side_by_side_and_balanced(groups: int, size: int) -> None:
-    """In one pass through all rounds; of each group in every few of them, whatever the order of groups."""
+    """Balanced over one pass through all rounds. Within each group, also over every few rounds, for any order of
+    groups."""
     orders, within = len(williams(groups)), len(williams(size))
     rows = rounds_of([size] * groups, 2 * math.lcm(orders, max(1, within // 2)), 1, 42)
     assert all(sorted(row) == list(range(groups * size)) for row in rows)
@@ -89,7 +90,7 @@ def test_what_is_compared_runs_side_by_side_and_balanced(groups: int, size: int)
         own = [next(part for part in row if part[0] // size == group) for row in cut]
         for start in range(0, len(own), within):
             assert_balanced(own[start : start + within] if size > 1 else own, range(group * size, (group + 1) * size))
-    # A group begins with the treatment with which another one ended: no treatment follows any other more often.
+    # A group starts with the treatment that ended the previous group, so no treatment follows another one more often.
     borders = Counter((before[-1] % size, after[0] % size) for row in cut for before, after in itertools.pairwise(row))
     assert all(before == after for before, after in borders)
     assert len(borders) == size
@@ -97,7 +98,7 @@ def test_what_is_compared_runs_side_by_side_and_balanced(groups: int, size: int)
 
 
 def assert_balanced(rows: list[list[int]], treatments: range) -> None:
-    """Each at each place, and each behind each other one, equally often."""
+    """Each treatment is equally often at each place, and equally often after each other treatment."""
     for column in zip(*rows, strict=True):
         assert sorted(Counter(column)) == list(treatments)
         assert len(set(Counter(column).values())) == 1
@@ -108,7 +109,7 @@ def assert_balanced(rows: list[list[int]], treatments: range) -> None:
 
 @pytest.mark.parametrize(("groups", "size"), [(3, 4), (9, 2), (4, 3)])
 def test_ratios_scatter_less_side_by_side_where_neighbours_are_disturbed_alike(groups: int, size: int) -> None:
-    """By the autocorrelation seen of real slices: 0.45 from one to the next, 0.2 after ten."""
+    """Uses the autocorrelation of real slices: 0.45 from one to the next, 0.2 after ten."""
 
     def variance(rows: list[list[int]]) -> float:
         order = np.array([each for row in rows for each in row])
@@ -165,7 +166,7 @@ def test_settings_of_a_treatment_say_how_long_its_slices_are_together() -> None:
 def test_plan_has_a_trial_for_each_treatment_in_each_session() -> None:
     made = plan(study())
     assert (made.blocks, len(made.trials)) == (3, 18)
-    # 24 slices of 50 + 5 ms a session are 4 s; with sessions' beginnings it stays below 8.
+    # 24 slices of 50 + 5 ms in each session take 4 s; the starts of sessions are included in the limit of 8 s.
     assert 4e9 < made.duration_ns < 8e9
     said = "\n".join(describe(study(), made))
     assert "3 sessions, each with new processes" in said
@@ -230,7 +231,7 @@ def test_every_session_is_one_process_that_measures_all_treatments(tmp_path: Pat
     sessions = engine.documents("session")
     assert [len(each["loads"]) for each in sessions] == [6, 6, 6]
     assert all(each["settle_ns"] == 5_000_000 and len(each["rounds"]) == 4 for each in sessions)
-    # Each begins with a server of its own, on the other's processors every second time.
+    # Each session starts its own server. In every second session server and load exchange processors.
     servers = engine.documents("serve")
     assert len(servers) == 3
     if servers[0]["cpus"]:
@@ -242,7 +243,7 @@ def test_every_session_is_one_process_that_measures_all_treatments(tmp_path: Pat
 
 
 def test_stopping_rule_is_asked_after_each_session(tmp_path: Path, engine: FakeEngine) -> None:
-    """The fake engine's sessions are all alike: their intervals have no width."""
+    """The fake engine's sessions are identical, so their intervals have width 0."""
     file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
     file.write_text(ROUNDS.replace("settle: 5ms", "settle: 5ms, stop: {half_width: 5%, at_least: 2}"))
     run(str(file), notebook, "", [], None, None, again=False, report=False)
@@ -313,7 +314,7 @@ def test_study_killed_within_a_session_goes_on_at_its_border(tmp_path: Path, eng
     done = Counter(each.trial.block for each in attempts if each.status == "done")
     assert done == {1: 6, 2: 6, 3: 6}
     assert {each.trial.block for each in attempts if each.status == "abandoned"} == {2}
-    # The first session was not run again.
+    # The first session did not run again.
     assert len(engine.documents("session")) == 4
 
 

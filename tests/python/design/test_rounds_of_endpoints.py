@@ -1,4 +1,4 @@
-"""Rounds over endpoints that are not the lab's own: files of the user's, and targets elsewhere."""
+"""Rounds over endpoints outside the lab: the user's files, and targets on other machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ design: {{sessions: 2, rounds: 2, slice: 250ms, settle: 5ms}}
 baseline: {{protocol: base}}
 """
 
-# A stalled machine completes nothing in a slice.
+# A stalled machine completes no I/O in a slice.
 pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("real_engine"), pytest.mark.timeout(300)]
 
 
@@ -38,7 +38,7 @@ def zeros(path: Path) -> Path:
 
 
 def measured(folder: Path, protocols: str) -> None:
-    """Runs it, and looks whether all treatments of both sessions have slices."""
+    """Runs the study, and checks that all treatments of both sessions have slices."""
     file, notebook = folder / "s.yaml", folder / "n.iotax"
     file.write_text(STUDY.format(protocols=protocols))
     run(str(file), notebook, "", [], None, None, again=False, report=False)
@@ -51,7 +51,7 @@ def measured(folder: Path, protocols: str) -> None:
 
 @pytest.mark.slow
 def test_treatments_of_one_file_share_it_with_each_other_and_with_the_server(tmp_path: Path) -> None:
-    """Each load of a session opens the file that the study holds; none locks another out."""
+    """Each load of a session opens the file that the study holds open; no load locks another out."""
     measured(tmp_path, f"mine: {zeros(tmp_path / 'a')}, other: {zeros(tmp_path / 'b')}, base: iscsi")
 
 

@@ -52,7 +52,7 @@ baseline: {protocol: iscsi}
 
 @pytest.fixture
 def server(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    """100 µs a request, at most 20,000 IOPS; the fake does not take the time that it says."""
+    """A fake server: 100 µs per request, at most 20,000 IOPS. The fake ends at once, whatever time it reports."""
     monkeypatch.setenv("FAKE_INSTANT", "1")
     (engine.folder / "server.json").write_text(json.dumps({"capacity_iops": 20_000}))
     return engine
@@ -68,7 +68,7 @@ def search(text: str, tmp_path: Path) -> StudyData:
 
 def test_best_load_within_the_cap_is_found_and_run_afresh(server: FakeEngine, tmp_path: Path) -> None:
     data = search(BEST, tmp_path)
-    # 2 in flight reach the capacity; up to 16 keep within 1 ms there (16 / 20,000 = 0.8 ms), 32 and 64 do not.
+    # 2 outstanding I/Os reach the capacity. Up to 16 stay within 1 ms (16 / 20,000 s = 0.8 ms), 32 and 64 do not.
     found = winners(data.study, data.attempts)
     assert [winner.condition for winner in found] == ["nfs3", "iscsi"]
     for winner in found:
@@ -81,7 +81,7 @@ def test_best_load_within_the_cap_is_found_and_run_afresh(server: FakeEngine, tm
         assert len(winner.ties) == 5
         assert list(winner.confirmed.values()) == [20_000] * 3
     assert len(server.documents("load", task="run")) == 2 * 9 * 2 + 2 * 3
-    # The runs that confirm stand beside the comparison.
+    # The confirming runs are listed next to the comparison.
     assert len(data.runs) == 36
     assert "on 3 fresh runs 20.0k IOPS" in sentences(data.study, data.attempts)[0]
     assert (
@@ -102,7 +102,7 @@ def test_knee_is_bracketed_and_run_afresh(server: FakeEngine, tmp_path: Path) ->
     search_of = data.study.search
     assert search_of is not None
     assert len(probes) <= 2 * 2 * steps_max(search_of)
-    # What is compared are the runs at the knee, and only they.
+    # Only the runs at the knee are compared.
     assert [len(cell.runs) for cell in summarise(data).cells] == [2, 2]
     said = sentences(data.study, data.attempts)[0]
     assert re.match(r"NFSv3: the knee is at 1[78]\.\dk IOPS \(95 % CI \S+ to \S+\), from 2 searches; ", said), said
@@ -110,7 +110,7 @@ def test_knee_is_bracketed_and_run_afresh(server: FakeEngine, tmp_path: Path) ->
 
 
 def in_rounds(text: str) -> str:
-    """The same search, measured in turns."""
+    """The same search, measured in rounds."""
     text = text.replace("warmup: 0s, runtime: 1s, ", "").replace("load: {warmup: 0s, runtime: 1s}\n", "")
     text = text.replace("design: {replicates: 2}\n", "")
     return text + "design: {sessions: 2, rounds: 4, slice: 50ms, settle: 5ms}\n"
@@ -134,7 +134,7 @@ def test_knee_is_searched_in_rounds_with_a_session_for_each_step(server: FakeEng
     for winner in winners(data.study, data.attempts):
         assert 18_000 / 1.025 <= winner.rate_iops <= 18_000 * 1.025
         assert len(winner.fresh) == len(winner.knee.found) == 2
-    # Both protocols are asked in turns, on one server for each of two searches.
+    # Both protocols are measured in turns, with one server for each of two searches.
     assert {len(each["loads"]) for each in server.documents("session")} <= {1, 2}
     assert len(server.documents("session")[0]["loads"]) == 2
     assert len(server.documents("serve")) == 2
@@ -155,7 +155,7 @@ def test_one_disturbed_probe_is_no_knee(server: FakeEngine, tmp_path: Path) -> N
     data = search(KNEE, tmp_path)
     for winner in winners(data.study, data.attempts):
         assert 18_000 / 1.05 <= winner.rate_iops <= 18_000 * 1.05
-    # A rate that missed is asked once more, one that held is not.
+    # A rate that missed the objective is probed once more; a rate that met it is not.
     probes = [each.trial for each in data.attempts if each.trial.role == "probe"]
     asked = Counter((trial.treatment["protocol"], trial.block, trial.treatment["rate_iops"]) for trial in probes)
     assert set(asked.values()) == {1, 2}

@@ -1,4 +1,4 @@
-"""Sessions and rounds for a given time, by what a pilot says of their scatter."""
+"""Sessions and rounds for a given time, chosen by the scatter in a pilot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_plan_whose_sessions_scatter_is_told_to_have_more_of_them() -> None:
     assert found is not None
     assert int(found[1]) > 10
     assert int(found[2]) < 60
-    # What is advised needs no more advice.
+    # The advised design needs no further advice.
     assert advice(2, slices(int(found[2])), int(found[1]), TIME_NS, share_of_sessions=0.6) is None
 
 

@@ -1,4 +1,4 @@
-"""Small inputs whose right answer is known: what runs, times and mixes other programs' files hold."""
+"""Small input files of other programs, with known runs, times and mixes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ MINUTE_MS = 60_000
 
 
 def minute(ios: int, p50: int, p99: int, *, runtime_ms: int = MINUTE_MS) -> dict[str, Any]:
-    """A side of a job that ran for a minute; percentiles in µs."""
+    """One direction of a job that ran for a minute; percentiles in µs."""
     side = fio_side(ios, runtime_ms=runtime_ms)
     side["clat_ns"] = side["clat_ns"] | {"percentile": {"50.000000": p50 * 1000, "99.000000": p99 * 1000}}
     return side
 
 
 def fio_reads(name: str = "rd", **more: Any) -> dict[str, Any]:
-    """10,000 IOPS."""
+    """A job of reads with 10,000 IOPS."""
     return fio_job(name, read=minute(600_000, 380, 900), options={"iodepth": "4"}, **more)
 
 
 def fio_writes(name: str = "wr", *, runtime_ms: int = MINUTE_MS, **more: Any) -> dict[str, Any]:
-    """5,000 IOPS."""
+    """A job of writes with 5,000 IOPS."""
     side = minute(300_000, 700, 2500, runtime_ms=runtime_ms)
     return fio_job(name, read=IDLE, write=side, options={"rw": "randwrite", "iodepth": "4"}, **more)
 
@@ -41,7 +41,8 @@ def fio_at(path: Path, *jobs: dict[str, Any], ended: int = BEGAN + 60) -> Path:
 
 
 def mpstat(path: Path, *busy: tuple[int, float], cpus: int = 8) -> Path:
-    """A machine's monitor, a sample every 10 s; (seconds, busy share in percent) one after another from BEGAN on."""
+    """A monitor file with a sample every 10 s. `busy` has (seconds, busy share in percent), in sequence from BEGAN
+    on."""
     at, statistics = 0, []
     for seconds, percent in busy:
         for _ in range(seconds // 10):
@@ -189,7 +190,7 @@ def vdbench_run(
     name: str = "rd1", *, reqrate: float = 999_988, rate: float = 8000, size: int = 4096, asked: int = 4096,
     resp_ms: float = 0.0082, max_ms: float = 0.0738, threads: int = 1, seconds: int = 5,
 ) -> str:  # fmt: skip
-    """Rows of one run, of which the first second is warm-up."""
+    """Rows of one run; the first second is warm-up."""
     row = (
         f"{name} {{}} {reqrate} {rate} {rate * size / (1 << 20):.4f} {size} 100 {resp_ms} {resp_ms} 0 {max_ms} {asked} "
         f"{threads} 100\n"

@@ -1,4 +1,4 @@
-"""What programs other than fio and vdbench write, made by hand from the documentation of their formats."""
+"""Sample output of programs other than fio and vdbench, written by hand from the documentation of their formats."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ tps = 494.000000 (without initial connection time)
 
 
 def elbencho_phase(phase: str, **last: Any) -> str:
-    """A line of elbencho's JSON file, all of whose values are texts."""
+    """A line of elbencho's JSON file, where all values are strings."""
     config = {"hosts": "2", "threads": "4", "block_size": "4096", "io_depth": "8", "random_offsets": "true"}
     return json.dumps(
         {
@@ -137,6 +137,6 @@ def elbencho_phase(phase: str, **last: Any) -> str:
 
 
 def buckets(**counts: int) -> dict[str, Any]:
-    """`b64_76=3` is a bucket from 64 to 76 µs."""
+    """A histogram; `b64_76=3` is a bucket from 64 to 76 µs with a count of 3."""
     named = ((name[1:].replace("_", "-"), count) for name, count in counts.items())
     return {"buckets": [{"range": f"{name}us", "count": str(count)} for name, count in named]}

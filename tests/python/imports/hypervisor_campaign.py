@@ -1,4 +1,4 @@
-"""A campaign of fio in a guest of a hypervisor, beside esxtop and sar, whose costs per I/O are known."""
+"""A campaign of fio in a hypervisor's guest, recorded by esxtop and sar, with known costs per I/O."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ GUEST_US = 20.0
 BACKGROUND_CORES, GUEST_BACKGROUND_CORES = 0.30, 0.05
 PROCESSORS, GUEST_PROCESSORS = 8, 2
 _WOBBLE = (1.0, 1.004, 0.997, 1.002, 0.996, 1.001)
-"""Runs scatter a little."""
+"""Small scatter between runs."""
 
 
 def campaign(folder: Path) -> dict[str, Path]:
-    """Files by role, and the runs' folder as `runs`. Runs of 40 s follow each other with 30 s between."""
+    """Writes the campaign, and returns its files by role; `runs` is the folder of the runs. Runs take 40 s, with 30 s
+    between them."""
     folder.mkdir(exist_ok=True)
     busy: list[tuple[int, float, float]] = []
-    """(begin, hypervisor's cores, guest's) of each run, background aside."""
+    """(start, hypervisor's cores, guest's cores) of each run, without background."""
     begin_s, count = START_S + GAP_S, 0
     for replicate in range(1, REPLICATES + 1):
         for rate in RATES:
@@ -74,7 +75,7 @@ def sar(path: Path, seconds: range, cores: Callable[[int], float]) -> Path:
 
 
 def esxtop(path: Path, seconds: range, cores: Callable[[int], float]) -> Path:
-    """Rows of 5 s, each the mean of the seconds that end with it."""
+    """Rows every 5 s, each the mean of the preceding 5 s."""
     names = ["(PDH-CSV 4.0) (UTC)(0)", *(rf"\\esx1\Physical Cpu({at})\% Util Time" for at in range(PROCESSORS)),
              r"\\esx1\Physical Cpu(_Total)\% Util Time"]  # fmt: skip
     rows = [names]

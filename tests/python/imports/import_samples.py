@@ -1,4 +1,4 @@
-"""Files as other programs write them, made by hand from their structures."""
+"""Files in the formats of other programs, written by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 BINS = {"100000": 600, "200000": 300, "400000": 90, "1600000": 10}
-"""ns → count, of 1,000 I/Os: p50 100 µs, p99 400 µs, p99.9 1.6 ms."""
+"""ns → count, for 1,000 I/Os: p50 100 µs, p99 400 µs, p99.9 1.6 ms."""
 
 
 def fio_side(ios: int = 1000, *, bins: dict[str, int] | None = None, runtime_ms: int = 1000, **more: Any) -> dict:
@@ -56,7 +56,7 @@ def fio_file(path: Path, *jobs: dict[str, Any], **more: Any) -> Path:
 
 
 def fio_campaign(folder: Path, *, bins: bool = True) -> Path:
-    """Two protocols of three replicates: iscsi has 1,000, 1,010 and 1,020 IOPS, nfs twice as many."""
+    """Two protocols with three replicates: iscsi has 1,000, 1,010 and 1,020 IOPS, nfs twice as many."""
     folder.mkdir(exist_ok=True)
     for protocol, factor in (("iscsi", 1), ("nfs", 2)):
         for replicate in (1, 2, 3):

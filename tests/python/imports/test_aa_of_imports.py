@@ -1,4 +1,4 @@
-"""`iotax aa` of imported results: what their replicates tell, and why the rest cannot be had."""
+"""`iotax aa` of imported results: what their replicates show, and why other parts are missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_noise_floor_is_that_of_the_replicates(tmp_path: Path, iotax) -> Non
     said = json.loads(iotax("aa", "c.iotax", "--json").stdout)
     assert (said["replicates"], said["runs"]) == (3, 6)
     iops = next(each for each in said["responses"] if each["response"] == "iops")
-    # Both protocols have 1,000, 1,010 and 1,020 I/Os in a second, or twice as many.
+    # Both protocols have 1,000, 1,010 and 1,020 I/Os per second, or twice as many.
     scatter = statistics.variance([math.log(ios) for ios in (1000, 1010, 1020)])
     assert iops["noise_floor"] == pytest.approx(math.sqrt(math.expm1(scatter)), rel=1e-3)
     assert iops["ratio"] is None and iops["verdict"] is None

@@ -14,7 +14,7 @@ PATTERN = ("--name-pattern", "{protocol}-{bs}-r{replicate}.json")
 
 @pytest.fixture
 def slower(tmp_path: Path, iotax) -> Path:
-    """Runs `before` and `after`, of which the second has four fifths of the rates."""
+    """Runs `before` and `after`; the rates of `after` are 80 % of those of `before`."""
     folder = fio_campaign(tmp_path / "c")
     iotax("import", "fio", folder, *PATTERN, "-n", "c.iotax", "--label", "before")
     for path in folder.glob("*.json"):
@@ -32,7 +32,7 @@ def test_markdown_has_the_verdict_first_and_a_table(tmp_path: Path, slower: Path
     assert re.match(
         r"\*\*Regression \(all together\): 20 % fewer IOPS \(95 % CI [^)]* to [^)]*\); doubtful\.\*\*", lines[3]
     ), lines[3]
-    # The rates were changed in the files, latency and depth were not.
+    # The test changed the rates in the files, but not latency and depth.
     assert "Doubtful (all together): all 12 runs (Little's law)." in lines
     table = [line for line in lines if line.startswith("|")]
     assert table[1].startswith("| --- | --- | ---: |")

@@ -1,4 +1,4 @@
-"""Damaged files of every format, monitors and job files: a result or a reason, never anything else."""
+"""Damaged files of every format, monitor and job: each gives a result or a reason, and nothing else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from iotax.imports.table import given_columns
 
 REAL = Path(__file__).parent / "real"
 TRIES = 30
-"""Of each sample in the normal run: a few seconds for all."""
+"""Tries per sample in the normal run; all together take a few seconds."""
 TRIES_LONG = 3000
 
 
@@ -115,7 +115,7 @@ SAMPLES: dict[str, list[Sample]] = {
 
 
 def read(kind: str, path: Path, text: str) -> None:
-    """As a command reads it, but without what turns an unforeseen error into a reason."""
+    """Reads a file as a command does, but without the handler that turns an unexpected error into a reason."""
     match kind:
         case "monitor":
             recorded(f"target={path}", Notes()).during(1_777_629_600 * 10**9, 1_777_629_660 * 10**9)

@@ -1,4 +1,4 @@
-"""`iotax export --format asv`: as airspeed velocity 0.6 reads it (`asv compare`, `show` and `publish` were tried)."""
+"""`iotax export --format asv`, as airspeed velocity 0.6 reads it; `asv compare`, `show` and `publish` were tried."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATTERN = ("--name-pattern", "{protocol}-{bs}-r{replicate}.json")
 
 @pytest.fixture
 def notebook(tmp_path: Path, iotax) -> Path:
-    """Two runs, of which the later is twice as fast."""
+    """Two runs; the later one is twice as fast."""
     folder = fio_campaign(tmp_path / "c")
     iotax("import", "fio", folder, *PATTERN, "-n", "c.iotax", "--label", BEFORE)
     for path in folder.glob("*.json"):

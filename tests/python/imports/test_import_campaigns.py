@@ -1,4 +1,4 @@
-"""Many files together: their factors, what does not fit, and that nothing is lost or overwritten."""
+"""Many files together: their factors, conflicts between them, and that nothing is lost or overwritten."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def imported(iotax, *words: object, code: int = 0) -> dict:
 
 
 def two_folders(place: Path) -> None:
-    """The same jobs in `before` and in `after`: two queue depths, three runs each."""
+    """The same jobs in `before` and in `after`: two queue depths with three runs each."""
     for at, array in enumerate(("before", "after")):
         (place / array).mkdir()
         for run in range(6):
@@ -31,7 +31,7 @@ def two_folders(place: Path) -> None:
 
 
 def test_the_readmes_commands_for_results_run_as_they_stand(tmp_path: Path, iotax) -> None:
-    """In a folder whose name nobody knows: no command may name a notebook that the one before it did not write."""
+    """The folder's name is arbitrary, so no command may name a notebook that the previous command did not write."""
     two_folders(tmp_path)
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     typed = [
@@ -98,7 +98,7 @@ def test_settings_that_differ_within_a_treatment_are_told(tmp_path: Path, iotax)
 
 
 def test_settings_that_differ_within_a_named_folder_are_factors(tmp_path: Path, iotax) -> None:
-    """Two folders of one set of jobs: results at different queue depths are not replicates."""
+    """Two folders with one set of jobs: results at different queue depths are not replicates."""
     two_folders(tmp_path)
     said = imported(iotax, "fio", "before", "after", "--name-pattern", "{array}/*.json")
     assert said["factors"] == {"array": ["before", "after"], "outstanding": ["8", "16"]}
@@ -282,7 +282,7 @@ def test_a_folder_of_other_files_is_told_in_a_screenful(tmp_path: Path, iotax) -
 
 
 def test_names_with_more_combinations_than_any_study_has_are_refused(tmp_path: Path, iotax) -> None:
-    """A comparison looks at each combination, with results or without: of 47 files whose names tell three settings
+    """A comparison checks each combination, with or without results: 47 files whose names contain three settings give
     103,823."""
     files = [tmp_path / f"{at}-{at}-{at}.json" for at in range(47)]
     for file in files:

@@ -1,4 +1,4 @@
-"""fio's files: figures as fio printed them, and everything that is wrong told with its place."""
+"""fio's files: figures as fio printed them, and every error with its place."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_percentiles_that_fio_made_of_all_clients_are_taken_where_theirs_cannot_
 
 
 def test_reads_and_writes_that_fio_reports_apart_and_together_count_once(tmp_path: Path) -> None:
-    """unified_rw_reporting=both; its percentiles of both together are the run's."""
+    """unified_rw_reporting=both; fio's combined percentiles are those of the run."""
     both = fio_side(1500) | {"clat_ns": fio_side()["clat_ns"] | {"percentile": {"99.000000": 777_000}}}
     result = one(fio_file(tmp_path / "a.json", fio_job(write=fio_side(500), mixed=both))).result([])
     assert (result.read.ios, result.write.ios) == (1000, 500)
@@ -215,7 +215,7 @@ def test_cpu_is_that_of_fios_own_threads(tmp_path: Path) -> None:
     result = one(fio_file(tmp_path / "a.json")).result([])
     assert result.cpu.initiator is not None
     assert result.cpu.initiator.busy_ns == 300_000_000
-    assert result.cpu_per_io_ns("initiator") is None  # the kernel's work for a kernel path is not in it
+    assert result.cpu_per_io_ns("initiator") is None  # it lacks the kernel's work for a kernel path
 
 
 def test_a_campaign_gives_a_report_with_the_figures_of_its_files(tmp_path: Path, iotax) -> None:
@@ -235,7 +235,7 @@ def test_a_campaign_gives_a_report_with_the_figures_of_its_files(tmp_path: Path,
 
 
 def test_the_text_of_fio_says_what_its_json_says(tmp_path: Path) -> None:
-    """Both of one call of fio 3.33: a mix by two clones, then writes with fdatasync."""
+    """Both outputs are from one call of fio 3.33: a mix by two clones, then writes with fdatasync."""
     both = (REAL / "fio-3.33-both.txt").read_text()
     begin, end = both.index("\n{\n"), both.index("\n}\n")
     (tmp_path / "printed.txt").write_text(both[:begin] + both[end + 2 :])

@@ -1,4 +1,4 @@
-"""Each format: figures as its program gave them, and what is wrong with a file told with its place."""
+"""Each format: figures as its program gave them, and errors in a file with their place."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_diskspd(tmp_path: Path) -> None:
     assert result.own_percentiles == {99.0: 4_250_000}
     assert result.latency_max_ns == 9_000_000
     assert result.outstanding.total == 32
-    # A quarter of four processors over 2 s and 2,000 I/Os: 1 ms of CPU per I/O, kernel included.
+    # A quarter of four processors over 2 s, and 2,000 I/Os: 1 ms of CPU per I/O, including the kernel.
     assert result.cpu_per_io_ns("initiator") == pytest.approx(1_000_000)
     assert measured.settings["block_size"] == 8192 and measured.settings["access"] == "random"
 
@@ -56,7 +56,7 @@ def test_diskspd_without_latency_still_has_rates(tmp_path: Path) -> None:
 
 
 def test_diskspd_says_when_it_began(tmp_path: Path) -> None:
-    """In UTC, its warm-up of 5 s included."""
+    """In UTC, after the warm-up of 5 s."""
     system = "<System><RunTime>2026/05/01 10:00:00 UTC</RunTime>"
     (measured,), _ = read("diskspd", tmp_path / "a.xml", DISKSPD.replace("<System>", system))
     assert measured.start_unix_ns == 1_777_629_605 * 10**9
@@ -88,7 +88,7 @@ def test_vdbench_rows_are_read_by_their_header(tmp_path: Path) -> None:
     assert result.latency_mean_ns == pytest.approx(2_000_000)
     assert result.duration_s == 10
     assert [each.reads + each.writes for each in result.series] == [5000, 5000]
-    assert result.open is None  # a request rate of 999988 means: as fast as it goes
+    assert result.open is None  # a request rate of 999988 means unlimited
     assert result.facts.warmup_ns == 5_000_000_000
 
 
@@ -131,7 +131,7 @@ def test_an_iometer_specification_of_several_sizes_has_no_single_one(tmp_path: P
 def test_bandwidth_of_iometer_is_that_of_its_bytes_whatever_its_columns_are_called(
     tmp_path: Path, columns: str
 ) -> None:
-    """ "MBps" is of 2²⁰ bytes in 2006, of 10⁶ or 2²⁰ in 1.1."""
+    """In version 2006 "MBps" means 2²⁰ bytes, in 1.1 it means 10⁶ or 2²⁰ bytes."""
     more = ",".join("19.53" for _ in columns.split(","))
     text = IOMETER.replace("IOps,Read IOps", f"{columns},IOps,Read IOps").replace(
         "5000.5,5000.5", f"{more},5000.5,5000.5"
@@ -162,7 +162,7 @@ def test_elbencho_json_has_histograms(tmp_path: Path) -> None:
     (measured,), notes = read("elbencho", tmp_path / "a.json", text)
     result = measured.result([])
     assert (result.rate_iops, result.rate_bytes_per_s, result.write.ios) == (500, 2_048_000, 0)
-    # Quarters of a power of two are too wide for their upper ends: within them it is interpolated.
+    # Bins of a quarter power of two are too wide to use their upper ends, so values are interpolated within them.
     assert (result.latency_ns(50), result.latency_ns(99)) == (70_750, 896_344)
     assert (result.between_ns(50), result.between_ns(99)) == ((64_000, 76_000), (861_000, 1_024_000))
     assert (result.latency_mean_ns, result.latency_max_ns) == (100_000, 900_000)
@@ -192,7 +192,8 @@ def test_elbencho_json_of_a_mix_has_reads_and_writes_apart(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("suffix", ["csv", "json"])
 def test_elbencho_3_0_appends_what_it_measured_with_its_settings(suffix: str) -> None:
-    """Two processes into one file: writes and reads, then a mix. Its JSON says settings in the command line only."""
+    """Two processes append to one file: writes and reads, then a mix. Its JSON has settings only in the command
+    line."""
     measured = FORMATS["elbencho"].read(Path(__file__).parent / "real" / f"elbencho-3.0-29.{suffix}", Notes())
     rates = [tuple(round(side.ios / each.duration_ns * 1e9) for side in (each.read, each.write)) for each in measured]
     assert rates == [
@@ -241,7 +242,8 @@ def test_spdk_perf_percentiles_of_several_cores_are_not_merged(tmp_path: Path) -
 
 
 def test_namespaces_of_spdk_perf_whose_names_are_cut_off_alike_stay_apart(tmp_path: Path) -> None:
-    """Names have 43 letters in sections, whose order is that of the rows; one without I/O has no row."""
+    """Section names are cut to 43 characters, and sections are in the order of the rows. A namespace without I/O has no
+    row."""
     name = "TCP (addr:10.0.0.1 subnqn:nqn.2026-11.io.iotax:volume) NSID"
     rows = [
         f"{name} {nsid} from core  0: {rate:.2f} 1.00 500.00 100.00 2000.00" for nsid, rate in ((1, 1000), (3, 500))
@@ -294,7 +296,7 @@ def test_sysbench(tmp_path: Path) -> None:
 
 
 def test_the_mean_of_sysbench_is_that_of_its_sum(tmp_path: Path) -> None:
-    """A mean of two places says nothing of events that take less than 5 µs."""
+    """A mean with two decimal places is too coarse for events of less than 5 µs."""
     text = SYSBENCH.replace("8.00\n", "0.00\n", 1).replace("8000.00", "1.23")
     (measured,), _ = read("sysbench", tmp_path / "a.txt", text)
     assert measured.result([]).latency_mean_ns == pytest.approx(1230)

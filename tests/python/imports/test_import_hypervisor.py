@@ -1,4 +1,4 @@
-"""CPU of a hypervisor less its guests, for results of other programs: a campaign whose costs are known."""
+"""CPU of a hypervisor minus its guests, for results of other programs: a campaign with known costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATTERN = ("--name-pattern", "{protocol}-{rate_iops}-r{replicate}.json")
 
 @pytest.fixture
 def shown(tmp_path: Path, iotax):
-    """The campaign's `show --json`, with these monitors alone."""
+    """The campaign's `show --json`, with only these monitors."""
 
     def read(*roles: str) -> dict:
         made = campaign(tmp_path / "runs")
@@ -81,7 +81,7 @@ def test_utilisation_is_that_of_the_roles_own_processors(shown) -> None:
 
 
 def test_the_machine_holds_the_guest_once(shown) -> None:
-    """All that the host did: its own, its background, and the guest's within it."""
+    """Everything that the host used: its own CPU, its background, and the guest's CPU counted once."""
     [fc, *_] = values(shown("hypervisor", "guest"), "cpu_machine")["fc"]
     idle_us = 1e6 * (BACKGROUND_CORES + 0.05) / 1000
     assert fc == pytest.approx(HYPERVISOR_US["fc"] + GUEST_US + idle_us, rel=0.02)

@@ -1,4 +1,4 @@
-"""CPU that sar, mpstat and esxtop recorded beside runs, joined by time."""
+"""CPU that sar, mpstat and esxtop recorded during runs, joined by time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START = 1_700_000_000  # 2023-11-14 22:13:20 UTC
 
 
 def sar(path: Path, idle: float, seconds: int = 60, *, without_load: float | None = None) -> Path:
-    """`without_load`: how idle the machine is in seconds in which `fio_campaign` runs nothing, if not the same."""
+    """`without_load` is the idle share in seconds in which `fio_campaign` runs nothing, if different."""
     quiet = idle if without_load is None else without_load
     busy_ends = {30, 40, 50} if without_load is not None else set()
 
@@ -94,19 +94,19 @@ def test_times_of_day_may_have_twelve_hours(tmp_path: Path) -> None:
 
 
 def test_what_sysstat_12_6_wrote_is_read() -> None:
-    """Two processors, busy nearly all of the time."""
+    """Two processors, busy nearly all the time."""
     for name, at in (("mpstat-12.6.1.json", 1_795_408_268), ("sadf-12.6.1.json", 1_795_408_271)):
         notes = Notes()
         found = recorded(f"initiator={REAL / name}", notes)
         assert (found.processors, len(found.samples)) == (2, 3)
         assert [sample.end_unix_ns for sample in found.samples] == [(at + second) * 10**9 for second in range(3)]
         assert bool(notes.said) == name.startswith("mpstat")
-    # 100 % less 0.99 % stolen in the second of its seconds.
+    # 100 % minus 0.99 % stolen, in the second sample.
     assert [round(sample.busy_share, 4) for sample in found.samples] == [1, 0.9901, 1]
 
 
 def test_a_recording_past_midnight_goes_on(tmp_path: Path) -> None:
-    """mpstat gives the date once."""
+    """mpstat prints the date only once."""
     path = mpstat(tmp_path / "m.json")
     host = json.loads(path.read_text())["sysstat"]["hosts"][0]
     for each, text in zip(host["statistics"], ("23:59:58", "23:59:59", "00:00:00", "00:00:01"), strict=False):
@@ -124,7 +124,7 @@ def test_the_last_line_of_esxtop_that_was_killed_is_left_out(tmp_path: Path) -> 
 
 
 def test_esxtop_is_streamed_and_only_its_column_kept(tmp_path: Path) -> None:
-    """What is held grows with the rows, not with the columns: 2,000 of them take no more than 5 do."""
+    """Memory use grows with the rows, not with the columns: 2,000 columns take no more than 5."""
     held = {}
     for columns in (5, 2000):
         path = tmp_path / f"{columns}.csv"
@@ -167,7 +167,7 @@ def test_an_imported_campaign_has_cpu_per_io_and_can_be_sized(tmp_path: Path, io
     iotax("import", "fio", folder, *pattern, *words, "-n", "c.iotax")
     cells = json.loads(iotax("show", "c.iotax", "--json").stdout)["treatments"]
     values = {cell["levels"]["protocol"]: cell["values"] for cell in cells}
-    # A tenth of four processors over a second and 1,010 I/Os, what they do between runs taken off.
+    # A tenth of four processors over a second, and 1,010 I/Os; the use between runs is subtracted.
     assert values["iscsi"]["cpu_initiator"]["value"] == pytest.approx(400_000 / 1010, rel=0.01)
     assert values["iscsi"]["cpu_target"]["value"] == pytest.approx(200_000 / 1010, rel=0.01)
     assert "nfs" in iotax("size", "c.iotax", "--iops", "1k").output.lower()

@@ -1,4 +1,4 @@
-"""Tables of any program: the user says what stands in which column, and nothing is guessed."""
+"""Tables of any program: the user names the columns, and nothing is guessed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_rows_of_one_treatment_are_replicates_and_are_compared(tmp_path: Path, i
     assert {name: len(list(values)) > 3 for name, values in found.items()} == {"NFS": True, "iSCSI": True}
     assert found["NFS"]["iops"]["value"] == pytest.approx((1000 * 1010) ** 0.5)
     assert found["iSCSI"]["cpu_initiator"]["value"] == pytest.approx((2.9e6 / 1100 * 2.85e6 / 1120) ** 0.5)
-    # The same file under other columns is another import.
+    # The same file with other columns is another import.
     again = iotax("import", "table", "a.csv", "-n", "a.iotax", *words[2:])
     assert again.exit_code == 0, again.output
 

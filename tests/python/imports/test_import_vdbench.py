@@ -1,4 +1,4 @@
-"""vdbench's other files: the summary, the histogram beside it, and the terminal's text that HCIBench keeps."""
+"""vdbench's other files: the summary, its histogram file, and the terminal output that HCIBench keeps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_summary_has_what_the_flatfile_has_and_the_date(tmp_path: Path, text
     assert measured.settings == {"block_size": 4096, "threads": 16, "rate_iops": 1250}
     assert measured.version == "50407"
     assert result.open is not None and result.open.achieved == pytest.approx(0.8)
-    # Its first measured interval ends at 10:00:03 and lasts a second.
+    # The first measured interval ends at 10:00:03 and lasts a second.
     assert measured.start_unix_ns == 1_777_629_602 * 10**9
     assert [each.reads + each.writes for each in result.series] == [1000, 1000]
     assert any("tod: times have no zone: taken as UTC" in note for note in notes)
@@ -44,7 +44,7 @@ def test_the_summary_has_what_the_flatfile_has_and_the_date(tmp_path: Path, text
 def test_the_flatfile_s_own_date_is_taken_with_its_zone(tmp_path: Path) -> None:
     text = (REAL / "flatfile.html").read_text()
     (measured,), notes = read(tmp_path / "flatfile.html", text)
-    # 04:20:48 is when the first interval ended that its mean holds.
+    # At 04:20:48 the first interval ended that the mean includes.
     assert measured.start_unix_ns == 1_795_407_647 * 10**9
     assert not any("taken as UTC" in note for note in notes)
     _, notes = read(tmp_path / "flatfile.html", text.replace("-UTC", "-MST"))
@@ -71,7 +71,7 @@ def test_what_has_several_values_is_no_figure_and_costs_nothing_else(tmp_path: P
 
 
 def test_the_length_of_an_interval_is_that_of_most(tmp_path: Path) -> None:
-    """The first was written late, and 1.6 s before the next."""
+    """The first interval was written late, 1.6 s before the next."""
     text = terminal().replace("10:00:02.018", "10:00:01.411")
     (measured,), _ = read(tmp_path / "summary.html", text)
     assert measured.result([]).duration_s == 2
@@ -105,12 +105,13 @@ def test_percentiles_are_those_of_the_histogram_beside_it(tmp_path: Path, name: 
     (measured,), _ = read(tmp_path / name, VDBENCH if name == "flatfile.html" else summary())
     result = measured.result([])
     assert result.latency_known == "histogram"
-    # Half of them within the first bin, from 0 to 1 ms; within the second, 49.67 % of them, one interpolates.
+    # Half of them are in the first bin, from 0 to 1 ms. The second bin has 49.67 % of them; values in it are
+    # interpolated.
     found = [result.read.percentile_ns(percent) for percent in (50, 99)]
     assert found == pytest.approx([1_000_000, 1_000_000 + 3_000_000 * 49 / 49.67], rel=0.02)
     assert result.read.histogram.between_ns(found[1]) == (1_000_000, 4_000_000)
     assert result.write.percentile_ns(50) == 2_000_000
-    # The table's mean, not that of the bins; the slowest I/O bounds the last of them.
+    # The table's mean, not that of the bins. The slowest I/O is the upper end of the last bin.
     assert result.read.latency_sum_ns == result.read.ios * 1_500_000
     assert result.read.percentile_ns(100) == result.read.latency_max_ns
 

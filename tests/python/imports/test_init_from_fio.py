@@ -79,7 +79,7 @@ def test_rates_of_jobs_add_up(tmp_path: Path, iotax) -> None:
 
 
 def test_reads_and_writes_have_a_rate_each(tmp_path: Path, iotax) -> None:
-    """As fio 3.33 did: 500 reads and 500 writes a second, with rwmixread=70 too."""
+    """As in fio 3.33: 500 reads and 500 writes per second, even with rwmixread=70."""
     found, said = study(tmp_path, iotax, JOB + "rate_iops=500\n")
     assert (found.load.rate_iops, found.load.read) == (4000, 50.0)
     assert "fio paces reads and writes apart, so 50 % are reads" in said
@@ -224,7 +224,7 @@ def test_lines_of_an_included_file_stand_in_its_place(tmp_path: Path, iotax) -> 
 
 
 def test_what_a_study_refuses_is_told_with_the_line_of_the_job(tmp_path: Path, iotax) -> None:
-    """The study it would have become has lines of its own, which nobody has seen."""
+    """The study has line numbers of its own, which the user has never seen."""
     job = "; one\n[a]\nrw=read\nioengine=libaio\nsize=1g\nfilename=x\niodepth=1000000\n"
     (tmp_path / "job.fio").write_text(job)
     said = iotax("init", "mine.yaml", "--from", "job.fio", code=2).output

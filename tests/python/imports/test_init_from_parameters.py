@@ -170,7 +170,7 @@ def test_an_iometer_configuration_is_a_study_of_its_access_specifications(tmp_pa
     study, said = made(iotax, configuration(tmp_path / "tr.icf", managers=20))
     assert [level.label for level in study.levels()["block_size"]] == ["4KiB", "8KiB"]
     load = study.load
-    # 20 virtual machines with 4 outstanding each.
+    # 20 virtual machines with 4 outstanding I/Os each.
     assert (load.workers, load.outstanding, load.read, load.random) == (20, 4, 75.0, 100.0)
     assert (load.warmup, load.runtime) == (300 * 10**9, 300 * 10**9)
     assert study.volume.size == 10 * GIB
@@ -238,7 +238,7 @@ def test_a_quote_that_does_not_end_is_told(iotax, tmp_path: Path) -> None:
 
 
 def test_what_diskspd_printed_is_a_study_of_what_it_ran(iotax, tmp_path: Path) -> None:
-    """Its text names the parameters of the run, as its XML does."""
+    """DiskSpd's text output contains the run's parameters, like its XML."""
     study, _ = made(iotax, written(tmp_path / "out.txt", DISKSPD_TEXT))
     load = study.load
     assert (load.block_size, load.read, load.random) == (8192, 75.0, 100.0)

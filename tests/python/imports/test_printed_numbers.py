@@ -1,7 +1,8 @@
-"""A study of others' files reports the numbers that their programs printed, within their rounding.
+"""A study of other programs' files reports the numbers that the programs printed, within rounding.
 
-Files under real/ were written by the programs whose names and versions they have; vdbench's are without its legend.
-What they printed is in the table below. The others' are made by hand from the documentation of their formats.
+The programs named in the file names, in the versions given there, wrote the files under real/; vdbench's lack their
+legend. The table below has what they printed. The other files are written by hand from the documentation of their
+formats.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ REAL = Path(__file__).parent / "real"
 
 @dataclass(frozen=True)
 class Printed:
-    """What a program said, as (value, how far its rounding may be off); rates in IOPS and MiB/s, times in µs."""
+    """What a program printed, as (value, rounding error); rates in IOPS and MiB/s, times in µs."""
 
     form: str
     files: dict[str, str]
     """Name → content, or the name of a real file after `@`."""
     values: dict[str, tuple[float, float]]
     parts: int = 1
-    """Results in each file, which are treatments of their own."""
+    """Results in each file; each is a treatment."""
     page: tuple[str, ...] = ()
-    """Figures of what was printed, as the report writes them."""
+    """Printed figures in the report's format."""
     options: tuple[str, ...] = ()
-    """Of the command line, besides."""
+    """Additional command-line options."""
 
 
-# fio prints reads and writes apart: 4828 and 2159 IOPS, 18.9 MiB/s and 8639 KiB/s, 1153.55 and 1001.54 µs, and the 99th
-# percentiles 5211 and 4883 µs, between which that of both together must be.
+# fio prints reads and writes separately: 4828 and 2159 IOPS, 18.9 MiB/s and 8639 KiB/s, 1153.55 and 1001.54 µs. Their
+# 99th percentiles are 5211 and 4883 µs; that of both together must be between them.
 FIO = Printed(
     "fio",
     {"fio.json": "@fio-3.33.json"},
@@ -61,7 +62,7 @@ FIO = Printed(
     },
     page=("6,990", "1,110"),
 )
-# A log holds what completed in whole intervals of half a second; its bins are four of fio's, within 1/32.
+# A log has the I/Os that completed in whole intervals of half a second. Each of its bins is four of fio's, within 1/32.
 FIO_HISTOGRAM = Printed(
     "fio-hist",
     {"fio_clat_hist.1.log": "@fio-3.33_clat_hist.1.log"},
@@ -72,7 +73,7 @@ FIO_HISTOGRAM = Printed(
         "latency": (112.11, 112.11 / 32),
     },
 )
-# Its own row of both clients together, which is not counted, and whose percentiles are fio's own of both.
+# fio's row for both clients together is not counted as a result. Its percentiles are those of both.
 FIO_CLIENTS = Printed(
     "fio",
     {"fio.json": "@fio-3.42-client.json"},
@@ -96,7 +97,7 @@ FIO_2 = Printed(
     },
     page=("55,500",),
 )
-# The bins printed tell between what bounds: half of the I/Os took 0.1 to 0.2 ms, one in a hundred 2 to 4 ms.
+# The printed bins give bounds: half of the I/Os took 0.1 to 0.2 ms, one in a hundred 2 to 4 ms.
 VDBENCH_VALUES = {
     "iops": (333.25, 0.1),
     "bandwidth": (1.30, 0.005),
@@ -125,14 +126,14 @@ SPDK_PERF = Printed(
     },
     page=("14,900", "66.8"),
 )
-# What it showed on its terminal for both jobs together.
+# As printed on the terminal for both jobs together.
 SPDK_BDEVPERF = Printed(
     "bdevperf",
     {"bdevperf.json": "@spdk-bdevperf-26.09.json"},
     {"iops": (1451744.99, 50), "bandwidth": (5670.88, 0.2), "latency": (5.39, 0.005)},
     page=("5.39",),
 )
-# Writes 44,857 IOPS and 86 µs, reads 181,979 and 19, a mix of both 178,047 and, in whole µs, 12 and 4.
+# Writes 44,857 IOPS and 86 µs, reads 181,979 and 19; a mix of both 178,047 and, in whole µs, 12 and 4.
 ELBENCHO_CSV, ELBENCHO_JSON = (
     Printed(
         "elbencho",
@@ -152,7 +153,7 @@ SYSBENCH_FILEIO = Printed(
 PGBENCH_TEXT = Printed(
     "pgbench", {"out.txt": "@pgbench-15.txt"}, {"iops": (444.012008, 0.001), "latency": (628, 0.5)}, page=("444", "628")
 )
-# The logs know nothing of how long connecting took.
+# The logs do not contain the time for connecting.
 PGBENCH_LOGS = Printed(
     "pgbench",
     {"pgbench_log.1": "@pgbench_log.1", "pgbench_log.1.1": "@pgbench_log.1.1"},
@@ -222,7 +223,7 @@ BY_HAND = {
         {"iops": (500, 0.5), "latency": (100, 0.5), "latency_p50": (70, 6), "latency_p99": (942, 82)},
         page=("500", "100"),
     ),
-    # Its MiB/s are the sum of two cores', each rounded.
+    # Its MiB/s are the sum over two cores, each rounded.
     "SPDK perf, by hand": Printed(
         "spdk-perf",
         {"a.txt": PERF + PERF_BINS.format(0) + PERF_BINS.format(1)},

@@ -1,4 +1,4 @@
-"""A campaign in each published source's own file formats, with the source's own figures in it, gives its own answer."""
+"""A campaign in each published source's file formats, with the source's own figures, reproduces the source's result."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypervisor_campaign import START_S, campaign, clock, esxtop
 from import_samples import fio_file, fio_job, fio_side
 
 _WOBBLE = (1.0, 1.003, 0.997)
-"""Replicates scatter a little."""
+"""Small scatter between replicates."""
 
 
 @pytest.fixture
 def answered(tmp_path: Path, iotax):
-    """What an import of these files says beside these published figures."""
+    """The JSON of an import of these files, with these published figures."""
 
     def read(form: str, files: Path, published: list[dict[str, Any]], *words: object) -> dict[str, Any]:
         (tmp_path / "published.yaml").write_text(yaml.safe_dump({"published": published}))
@@ -49,7 +49,7 @@ def relative(of: dict[str, object], value: object) -> dict[str, object]:
 # --- TR-3808: Iometer in every virtual machine, esxtop on the hosts
 
 _BUSY = {"FC": 30.0, "iSCSI": 35.4, "NFS": 37.5}
-"""Percent of a host's processors, guests included: iSCSI 118 and NFS 125 of FC."""
+"""Percent of a host's processors, including guests: iSCSI 118 and NFS 125 relative to FC."""
 _IOPS = {128: 20_000, 384: 30_000, 640: 33_000}
 _HOST_PROCESSORS = 8
 
@@ -136,7 +136,7 @@ def test_tr_3808_by_iometer_and_esxtop(tmp_path: Path, answered) -> None:
         ratio = cells["NFS", load]["relative"]["cpu_utilisation_machine"]
         assert (ratio["verdict"], round(ratio["ratio"], 2)) == ("worse", 1.25)
         assert cells["NFS", load]["relative"]["iops"]["verdict"] == "equivalent"
-    # No guest was recorded, so nothing is said of the hypervisor's own part.
+    # No guest was recorded, so the hypervisor's own part is unknown.
     assert "cpu_hypervisor" not in cells["NFS", "128"]["values"]
 
 
@@ -225,7 +225,7 @@ def test_ip_against_fc_by_vdbench(tmp_path: Path, answered) -> None:
     for protocol, times in _PROTOCOLS.items():
         for at, (size, rate) in enumerate(_SIZES.items()):
             for replicate, wobble in enumerate(_WOBBLE, start=1):
-                # Small blocks lose more, large ones less: the mean over all is the source's.
+                # Small blocks lose more, large ones less; the mean over all is the source's.
                 tilt = 1 + (1 - times) * (0.05 if at % 2 else -0.05)
                 flatfile(tmp_path / "runs" / f"{protocol}_{size}_r{replicate}", rate * times * tilt * wobble)
     whole = {protocol: _mean(protocol) for protocol in _PROTOCOLS}
@@ -244,7 +244,7 @@ def test_ip_against_fc_by_vdbench(tmp_path: Path, answered) -> None:
 
 
 def _mean(protocol: str) -> float:
-    """Of all loads, over that of FC-SCSI: arithmetic, as the source has it."""
+    """Arithmetic mean over all loads, relative to FC-SCSI, as in the source."""
     times = _PROTOCOLS[protocol]
     tilts = [1 + (1 - times) * (0.05 if at % 2 else -0.05) for at in range(len(_SIZES))]
     return sum(rate * times * tilt for rate, tilt in zip(_SIZES.values(), tilts, strict=True)) / sum(_SIZES.values())

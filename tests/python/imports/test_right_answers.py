@@ -1,4 +1,4 @@
-"""Which runs other programs' files hold, when each ran, and what was measured: inputs whose right answer is known."""
+"""The runs in other programs' files, their times and their measurements: inputs with known answers."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_results_stand_in_the_order_of_the_file_whatever_their_length(tmp_path: 
 
 @pytest.mark.parametrize("gap_s", [0.001, -0.001, 3.0, -3.0])
 def test_files_without_times_that_were_copied_stand_as_they_are_named(tmp_path: Path, iotax, gap_s: float) -> None:
-    """Runs of 2 s cannot have ended within a millisecond of each other: such files' times are those of a copy."""
+    """Runs of 2 s cannot end within a millisecond of each other: these are the times of a copy."""
     for at, name in enumerate(("a", "b")):
         (tmp_path / f"{name}.txt").write_text(SYSBENCH)
         os.utime(tmp_path / f"{name}.txt", (BEGAN + at * gap_s, BEGAN + at * gap_s))
@@ -231,7 +231,7 @@ def test_no_cpu_is_joined_to_a_time_that_is_guessed(tmp_path: Path, iotax) -> No
     for at in ("written", "2026-05-01T10:00:00Z", "s.txt=2026-05-01 10:00:00"):
         (tmp_path / "n.iotax").unlink()
         said = imported(iotax, *words, "--at", at)
-        # Half of eight processors for a minute, less a background of one percent, and 1,000 events.
+        # Half of eight processors for a minute, minus a background of one percent, and 1,000 events.
         assert cells(iotax, "cpu_initiator") == pytest.approx({"unknown": 235_200}, rel=1e-3)
         assert not any("guessed" in note for note in said["notes"])
 

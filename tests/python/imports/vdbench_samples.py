@@ -1,4 +1,4 @@
-"""Files as vdbench writes them, made by hand from its structures: two runs, of which one only formats the disk."""
+"""Files in vdbench's formats, written by hand: two runs, one of which only formats the disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START = "10:00:01.001 Starting RD=rd1; I/O rate: 1250; elapsed=3; For loops: thr
 
 
 def terminal(*, unit: str = "1024**2", date: str = "May 01, 2026") -> str:
-    """What a terminal shows, and HCIBench keeps of each virtual machine."""
+    """Terminal output, which HCIBench keeps for each virtual machine."""
     head = HEAD.format(date=date, unit=unit)
     return (
         "Vdbench distribution: vdbench50407 Tue June 05  9:49:29 MDT 2018\n"
@@ -31,13 +31,13 @@ def terminal(*, unit: str = "1024**2", date: str = "May 01, 2026") -> str:
 
 
 def summary(**more: str) -> str:
-    """The same within tags."""
+    """The same text within HTML tags."""
     text = terminal(**more).replace(START, f'<a name="_12"></a><i><b>{START.strip()}</b></i>\n\n')
     return f"<title>Vdbench Summary</title><pre>\nLink to flatfile: <A HREF='flatfile.html'>f</A>\n{text}"
 
 
 def histogram(reads: int = 1500, writes: int = 500) -> str:
-    """Half of the reads within 1 ms, nearly all of the rest within 4; writes twice as slow."""
+    """Half of the reads take up to 1 ms, nearly all others up to 4 ms; writes take twice as long."""
     fast_r, fast_w = reads // 2, writes // 2
     slow_r, slow_w = reads - fast_r - 5, writes - fast_w - 5
     return f"""\

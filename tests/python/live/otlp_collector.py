@@ -10,7 +10,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 
 class Collector:
-    """Decodes what comes by the protocol's own messages."""
+    """Decodes requests with the protocol's own message classes."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -28,7 +28,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """The terminal is the test's."""
+                """Prints nothing; the terminal belongs to the test."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"

@@ -1,4 +1,4 @@
-"""The live page in a real browser, while news come."""
+"""The live page in a real browser while updates arrive."""
 
 from __future__ import annotations
 

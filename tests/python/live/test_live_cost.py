@@ -1,6 +1,6 @@
-"""What the live view costs the process that runs a study, in CPU time; docs/results/live.md has the figures.
+"""CPU time that the live view uses in the process that runs a study; docs/results/live.md has the figures.
 
-`pytest -s tests/python/live/test_live_cost.py` prints them: a minute of a run, without the minute.
+`pytest -s tests/python/live/test_live_cost.py` prints them: it plays a minute of a run as fast as it can.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.machine
 
 MINUTE_S = 60
 SAMPLES = 2 * MINUTE_S
-"""A load tells of itself twice a second."""
+"""A load sends a sample twice a second."""
 SHARE_MAX = 0.01
-"""Of a core."""
+"""Share of a core."""
 
 
 @pytest.fixture
 def board(tiny: Path, tmp_path: Path, engine: FakeEngine) -> Board:
-    """A run with points, and a trial under way."""
+    """A run with points and a running trial."""
     del engine
     loaded = load_study(str(tiny))
     board = Board(loaded[0])
@@ -47,7 +47,7 @@ def board(tiny: Path, tmp_path: Path, engine: FakeEngine) -> Board:
 
 
 def share(what: str, minute: Callable[[], None]) -> float:
-    """Of a core, over a minute of it."""
+    """The share of a core over one minute."""
     began_s = time.thread_time()
     minute()
     found = (time.thread_time() - began_s) / MINUTE_S

@@ -1,4 +1,4 @@
-"""The live view: what it shows of a run, what it leaves out, and that it holds nothing up."""
+"""The live view: what it shows of a run, what it leaves out, and that it blocks nothing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """A board on which a whole run was written."""
+    """A board with the events of a whole run."""
     folder = tmp_path_factory.mktemp("ended")
     study = folder / "tiny.yaml"
     study.write_text(TINY)
@@ -81,7 +81,7 @@ def get(server: LiveServer, path: str, **headers: str) -> str:
 
 
 def events(server: LiveServer, found: list[dict[str, Any]]) -> threading.Thread:
-    """Listens until the server ends."""
+    """Reads events until the server ends."""
 
     def listen() -> None:
         with urllib.request.urlopen(f"{server.url}events", timeout=60) as answer:
@@ -136,7 +136,7 @@ def test_a_run_is_shown_from_its_plan_to_its_end(
 
 
 def test_nothing_that_is_told_compares(ended: Ended) -> None:
-    """No verdict, ratio or interval before the plan ends, nor after: that is the report's part."""
+    """No verdict, ratio or interval before the plan ends, or after; these belong to the report."""
     news, _ = ended.board.news(Seen())
     words = json.dumps({**news, **ended.board.study()})
     assert len(news["points"]) == 8
@@ -228,7 +228,7 @@ def test_more_connections_than_the_limit_are_told_so_and_places_come_free(shown:
     held = [come("127.0.0.1") for _ in range(CONNECTIONS_OF_ONE_MAX)]
     with come("127.0.0.1") as one_more:
         assert one_more.recv(100).startswith(b"HTTP/1.0 503")
-    # Others come in until there is no place.
+    # Other addresses are admitted until all places are taken.
     held += [come("127.0.0.2") for _ in range(CONNECTIONS_MAX - CONNECTIONS_OF_ONE_MAX)]
     wait_for(lambda: shown._http._taken.total() == CONNECTIONS_MAX, "all to be there")
     with come("127.0.0.3") as one_more:
@@ -261,7 +261,7 @@ def _answers(server: LiveServer) -> bool:
 
 
 def test_the_end_waits_for_no_client(study: tuple[Study, str]) -> None:
-    """Neither for one that asks nothing, nor for one that reads nothing."""
+    """Neither for a client that sends no request, nor for one that does not read."""
     server = LiveServer(Board(study[0]))
     server.start()
     host, port = server._http.server_address[:2]
@@ -277,7 +277,7 @@ def test_the_end_waits_for_no_client(study: tuple[Study, str]) -> None:
 
 
 def test_only_the_address_that_was_named_is_answered(shown: LiveServer) -> None:
-    """A page elsewhere whose name leads here ("DNS rebinding") reads nothing."""
+    """A page on another site whose name resolves to this address ("DNS rebinding") must read nothing."""
     assert shown.url.startswith("http://127.0.0.1:")
     with pytest.raises(urllib.error.HTTPError, match="421"):
         get(shown, "/metrics", Host="evil.example")
@@ -346,7 +346,7 @@ def test_a_client_that_goes_away_is_no_news(shown: LiveServer, caplog: pytest.Lo
 def test_processors_that_are_told_at_the_end_of_a_run_are_shown_at_the_times_at_which_they_were_busy(
     study: tuple[Study, str], ended: Ended
 ) -> None:
-    """Sessions of rounds and ESXi hosts tell them only then."""
+    """Sessions of rounds and ESXi hosts report them only at the end."""
     board, [trial, *_] = Board(study[0]), plan(study[0]).trials
     seconds = [
         CpuSecond(at_ns=at * 10**9, duration_ns=10**9, busy_ns={"initiator": (at + 1) * 10**8, "machine": 10**9})
@@ -365,13 +365,13 @@ def test_processors_that_are_told_at_the_end_of_a_run_are_shown_at_the_times_at_
     assert [each["iops"] for each in news["samples"]] == [None] * 3
     first, second, third = (each["at_s"] for each in news["samples"])
     assert (second - first, third - second) == (pytest.approx(1, abs=0.02), pytest.approx(1, abs=0.02))
-    # Where they were told meanwhile they are not told twice; what is long over is shown among the runs alone.
+    # CPU that was reported during the run is not added again. What is long over is shown only among the runs.
     board.start([trial], 2)
     board.sample(Sample("run", 1, 10.0, 1, 2, cores={"initiator": 0.5, "machine": 1}))
     board.end_attempt(attempt)
     news, seen = board.news(seen)
     assert [each["iops"] for each in news["samples"]] == [10]
-    # A role that nobody told of meanwhile, such as that of an ESXi host, still comes.
+    # A role without reports during the run, such as that of an ESXi host, is still added.
     board.start([trial], 2)
     board.sample(Sample("run", 1, 10.0, 1, 2, cores={"initiator": 0.5}))
     board.end_attempt(attempt)

@@ -1,4 +1,4 @@
-"""Metrics sent to a collector: what reaches it, and that one that is away holds nothing up."""
+"""Metrics sent to a collector: what it receives, and that an unreachable collector blocks nothing."""
 
 from __future__ import annotations
 

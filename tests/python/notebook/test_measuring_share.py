@@ -1,4 +1,4 @@
-"""What part of its wall time a run measures, from its notebook alone."""
+"""The share of its wall time that a run spends measuring, from its notebook alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ S = 1_000_000_000
 
 
 def test_report_and_show_tell_it(tmp_path: Path) -> None:
-    # 36 windows of 4 s; 2 s before the first attempt, one every 4.7 s, the last of 4.6 s.
+    # 36 windows of 4 s; 2 s before the first attempt, one attempt every 4.7 s, the last one takes 4.6 s.
     path = write_notebook(tmp_path / "n.iotax", Simulation().data(study()))
     with Notebook(path) as notebook:
         assert study_data(notebook).measuring_share == pytest.approx(36 * 4 / (2 + 35 * 4.7 + 4.6))
@@ -46,7 +46,7 @@ def test_time_between_invocations_and_of_killed_ones_is_left_out(tmp_path: Path)
             session = writer.begin_session(run, {}, START_UNIX_NS + begun_s * S)
             clock.return_value = START_UNIX_NS + (begun_s + 1) * S
             started = writer.begin_attempt(session, run, attempt.trial)
-            # That an attempt was abandoned is found out much later.
+            # That an attempt was abandoned is discovered much later.
             clock.return_value += (500 if status == "abandoned" else 5) * S
             writer.end_attempt(started, status, result=attempt.result if status == "done" else None)
         found = study_data(writer)

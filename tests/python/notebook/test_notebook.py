@@ -1,4 +1,4 @@
-"""A notebook is only ever added to, and says what is wrong with it."""
+"""A notebook is append-only, and reports its own damage."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ except NotebookError as error:
 
 
 def test_a_write_that_finds_the_disk_full_loses_nothing_before_it(path: Path, study: Study) -> None:
-    """A limit on the size of files stands in for the disk."""
+    """A limit on the file size replaces a full disk."""
     with Writer(path) as writer:
         writer.begin(study, "source", "", list(plan(study).trials))
     limit_bytes = 1 << 20

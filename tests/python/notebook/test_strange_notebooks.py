@@ -1,4 +1,4 @@
-"""Notebooks that somebody sent: they are read as data, whatever stands in them, or refused with a reason."""
+"""Notebooks from unknown sources are read as data, whatever their content, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def path(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def changed(path: Path, *statements: str, values: tuple = ()) -> None:
-    """As another program does it: without the triggers, which it puts back."""
+    """Changes the file like another program: removes the triggers, and restores them."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         guards = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in guards:
@@ -61,7 +61,7 @@ def changed(path: Path, *statements: str, values: tuple = ()) -> None:
 
 
 def read(path: Path) -> None:
-    """All that commands read of it."""
+    """Reads everything that commands read from a notebook."""
     with Notebook(path) as notebook:
         for run in notebook.runs():
             data = study_data(notebook, run.id)
@@ -136,7 +136,7 @@ def test_a_changed_trigger_is_refused(path: Path) -> None:
 )
 def test_values_of_another_type_or_meaning_are_named(path: Path, statement: str, value: object, said: str) -> None:
     changed(path, statement, values=(value,))
-    # Nothing but a report reads the environment, and no row of an export has a background.
+    # Only a report reads the environment, and no row of an export has a background.
     commands = (
         ("report",) if "environment" in statement else ("show",) if "background" in statement else ("show", "export")
     )
@@ -187,7 +187,7 @@ def test_a_value_larger_than_any_is_refused(path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_notebook_of_version_1_is_read_and_brought_up_to_date_by_a_writer(path: Path) -> None:
-    """It lacked the tables that nobody had needed yet."""
+    """Version 1 lacked tables that were added later."""
     later = ("revisions", "preconditionings", "closings")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         for table in later:
@@ -228,7 +228,7 @@ def survive(good: Path, folder: Path, tries: int) -> None:
                 values=(damage,),
             )
         except sqlite3.IntegrityError:
-            continue  # NULL where there is none
+            continue  # a NOT NULL column refuses NULL
         try:
             read(path)
         except NotebookError:
@@ -257,7 +257,7 @@ def test_results_that_do_not_fit_into_memory_are_refused_and_exported_all_the_sa
         assert done.exit_code == 5 and "iotax export" in done.output and "MiB of results" in done.output, done.output
     for form, before in whole.items():
         assert ran("export", path, "--format", form).stdout == before
-    # The machine that measures goes on.
+    # The machine that measures can continue.
     with Writer(path) as writer:
         assert len(writer.attempts()) == 4
 

@@ -1,4 +1,4 @@
-"""The engine as a process: what it says, and every way in which it can fail to."""
+"""The engine as a process: its output, and every way in which it can fail."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_error_line_keeps_kind_place_and_log(tmp_path: Path) -> None:
 
 
 def ended(pid: int) -> bool:
-    """Within a second: gone, or dead and waiting for its parent to look."""
+    """Whether the process is gone, or a zombie, within a second."""
     until = time.monotonic() + 1
     while time.monotonic() < until:
         try:

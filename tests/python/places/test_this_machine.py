@@ -1,4 +1,4 @@
-"""This machine as a place, which stands for what every place must do."""
+"""The local machine as a place; it stands for the requirements on every place."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ for _ in range(6000):
         pass
 """
 
-# The first wait of a process begins the thread that all of them share: interrupted at each of its lines.
+# A process's first wait starts the thread that all waits share. This interrupts it at each of its lines.
 INTERRUPTED_AT_FIRST = """
 import asyncio, os, sys
 from iotax.places.waiting import wait_for
@@ -169,7 +169,7 @@ print(last)
 
 
 def test_an_interrupt_at_any_instant_ends_the_wait() -> None:
-    """Also at those in which waiting begins and ends, which a lock of its own would not survive."""
+    """Including the instants at which waiting starts and ends; a lock of its own would stay locked then."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", INTERRUPTED], check=True, timeout=120)
 
 
@@ -180,7 +180,7 @@ def test_an_interrupt_of_the_first_wait_ends_it() -> None:
 
 
 def test_a_process_is_reaped_with_its_group_and_signalled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reaped before, its number may be another's when the signal is sent."""
+    """If it was reaped before, its process id may belong to another process when the signal is sent."""
     sent: list[int] = []
     killpg = os.killpg
     monkeypatch.setattr("iotax.places.agent.os.killpg", lambda pid, number: (sent.append(pid), killpg(pid, number)))

@@ -1,4 +1,4 @@
-"""Oracles: values computed to ten digits and cross-checked against an R package, and textbook queues."""
+"""Reference values, computed to ten digits and checked against an R package, and textbook queues."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""What was agreed on is a record by protocol, whether an engine, a kernel or an earlier notebook said it in words."""
+"""Negotiated settings are a record per protocol, whether an engine, a kernel or an old notebook reported them as
+words."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from iotax.records import IscsiAgreed, Negotiated, NfsAgreed, NothingAgreed, Nvm
 from iotax.trial import Connected
 
 WORDS = Path(__file__).with_name("data") / "agreed_in_words.iotax.gz"
-"""Written when a notebook held what was agreed on as names and values: one run of each protocol of this machine."""
+"""Written when notebooks stored negotiated settings as names and values; it has one run per protocol on one machine."""
 
 GUEST = {
     "lab": "vm", "qemu": "8.2.0", "clock": "icount", "load_in": "initiator guest", "device": "/dev/nvme0n1",
     "mtu": "9000", "io_queues": "2", "header_digest": "on",
 }  # fmt: skip
-"""What notebooks of the vm lab held in the same place."""
+"""What notebooks of the vm lab stored in the same place."""
 
 
 @pytest.fixture

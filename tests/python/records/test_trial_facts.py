@@ -1,4 +1,4 @@
-"""A trial's record says how it came about, and analysis believes nothing else."""
+"""A trial's record contains the facts of its run, and analysis uses no other source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation shows is so: links lead somewhere, commands parse, studies load."""
+"""The documentation is correct: links lead to pages, commands parse, studies load."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def links(page: Path) -> Iterator[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of headings, as GitHub makes them."""
+    """Anchors of headings, as GitHub generates them."""
     headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each.lower())) for each in headings)
     return {each.strip().replace(" ", "-") for each in plain}
@@ -57,7 +57,7 @@ def dead(page: Path) -> list[str]:
 
 
 def commands(page: Path, pattern: re.Pattern[str]) -> list[list[str]]:
-    """Words after `iotax` of what a page shows, without what a shell would do with them."""
+    """Words after `iotax` in a page's commands, without pipes, redirections and comments."""
     found = []
     for line in pattern.findall(page.read_text()):
         words = shlex.split(re.split(r"\s(?:#|\||>|&&|;)|\s{3,}", line)[0].rstrip(" .,:;"))
@@ -67,7 +67,7 @@ def commands(page: Path, pattern: re.Pattern[str]) -> list[list[str]]:
 
 
 def wrong(words: list[str]) -> str:
-    """Why the command line does not take these words; empty where it does."""
+    """Why the command line rejects these words; empty if it accepts them."""
     command, context, rest = found(words)
     if rest and hasattr(command, "commands"):
         return "" if rest[0] in ("--version", "--help") else f"{' '.join(words)}: no command {rest[0]}"
@@ -80,7 +80,7 @@ def wrong(words: list[str]) -> str:
 
 
 def unknown(words: list[str]) -> str:
-    """Commands and options of a mention that iotax does not have."""
+    """Commands and options in the text that iotax does not have."""
     command, _, rest = found(words)
     if rest and hasattr(command, "commands") and not rest[0].startswith("-"):
         return f"{' '.join(words)}: no command {rest[0]}"
@@ -90,7 +90,7 @@ def unknown(words: list[str]) -> str:
 
 
 def found(words: list[str]) -> tuple[Any, Any, list[str]]:
-    """The command that the first words name, its context, and the words that are left."""
+    """The command that the first words name, its context, and the remaining words."""
     command: Any = get_command(app)
     context, rest = None, list(words)
     while rest and rest[0] in getattr(command, "commands", {}):
@@ -100,7 +100,7 @@ def found(words: list[str]) -> tuple[Any, Any, list[str]]:
 
 
 def studies(page: Path) -> list[str]:
-    """YAML that is a whole study; a part of one is shown without a name, and a pipeline has no factors."""
+    """YAML blocks that are whole studies. Parts of a study have no name, and a pipeline has no factors."""
     blocks = [text for language, text in _FENCE.findall(page.read_text()) if language == "yaml"]
     return [text for text in blocks if {"name", "factors"} <= yaml.safe_load(text).keys()]
 
@@ -146,17 +146,17 @@ def test_studies_that_pages_show_load(tmp_path: Path) -> None:
 
 
 WORDS_MAX = 30_000
-"""Of all pages but measured results."""
+"""Limit for all pages except measured results."""
 GUIDE_WORDS_MAX = 1_200
 LONGER = {"statistics.md", "safety.md"}
-"""Pages on why results and data can be trusted; each claim needs its place."""
+"""Pages on why results and data can be trusted; they may be longer."""
 START_WORDS_MAX = 350
 README_LINES_MAX = 100
 CHANGELOG_LINES_MAX = 30
 FIGURES = re.compile(
     r"\b(?:Intel Xeon|AMD EPYC|processors that other work kept busy|(?:19|20)\d\d-\d\d-\d\d, \d+ processors)\b"
 )
-"""Words of a measurement's machine: they belong to docs/results."""
+"""Text about the machine of a measurement, which belongs in docs/results."""
 
 
 def words(page: Path) -> int:

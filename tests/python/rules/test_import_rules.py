@@ -1,4 +1,4 @@
-"""Who may know whom: ARCHITECTURE.md's rules, read from the sources themselves."""
+"""Which module may depend on which: ARCHITECTURE.md's rules, checked in the sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEVER_IN_PURE = {
 
 @cache
 def python_imports(path: Path) -> list[str]:
-    """Every module that a file imports, wherever in it. Most rules ask it of every file."""
+    """Every module that a file imports, at any level. Cached, because most rules check every file."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -64,12 +64,12 @@ def test_pure_packages_import_no_lab_process_or_database() -> None:
 
 
 def test_no_test_asks_a_conftest_by_its_bare_name() -> None:
-    """Which of several it gets depends on what was collected before."""
+    """Which conftest such an import finds depends on the tests collected before."""
     assert importers_of({"conftest"}, sorted((ROOT / "tests").rglob("*.py"))) == []
 
 
 def test_data_flows_one_way() -> None:
-    """study → design → labs → runner → notebook → analysis → wording → report → cli: none imports what comes after."""
+    """study → design → labs → runner → notebook → analysis → wording → report → cli: none imports a later one."""
     later = {
         "study": ("design", "analysis", "wording"),
         "design": ("analysis", "wording"),
@@ -116,13 +116,13 @@ def test_dask_is_known_to_one_place_and_its_agent_takes_nothing_but_pythons_own_
     everything = sorted(PACKAGE.rglob("*.py"))
     assert importers_of(dask, everything) == importers_of(dask, [PACKAGE / "places" / "workers.py"])
     assert importers_of({"iotax"}, [PACKAGE / "places" / "agent.py"]) == []
-    # Studies over SSH load none of it.
+    # Studies over SSH import none of it.
     users = {line.partition(" ")[0] for line in importers_of({"iotax.places.workers"}, everything)}
     assert users == {f"python/iotax/labs/hosts/{name}.py" for name in ("reach", "relayed")}
 
 
 def test_generators_are_told_apart_in_their_table_alone() -> None:
-    """A lab knows what a generator says of itself, never which it is."""
+    """A lab uses a generator's own description, never its name."""
     assert set(GENERATORS) == set(get_args(fields.Generator))
     folder = PACKAGE / "labs" / "generators"
     outside = [path for path in modules_of("labs") if not path.is_relative_to(folder)]
@@ -133,7 +133,7 @@ def test_generators_are_told_apart_in_their_table_alone() -> None:
 
 
 def test_analysis_reads_a_trials_facts_from_its_record() -> None:
-    """Not from static settings, which a factor or a lab may override, nor from the text of an endpoint."""
+    """Analysis must not read static settings, which a factor or a lab may override, or parse an endpoint."""
     found = []
     for path in modules_of("analysis", "queueing", "report"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -166,7 +166,7 @@ def test_only_the_runner_and_imports_write_measurements() -> None:
 
 
 def test_the_live_view_compares_nothing() -> None:
-    """It may judge whether a run is valid; estimates and verdicts are the report's, after the plan."""
+    """It may check whether a run is valid. Estimates and verdicts belong to the report, after the plan ends."""
     comparing = {f"iotax.analysis.{name}" for name in ("summary", "compare", "estimate", "verdict")}
     assert (
         importers_of({*comparing, "iotax.wording.verdicts", "iotax.cli", "iotax.labs.loopback"}, modules_of("live"))
@@ -175,7 +175,7 @@ def test_the_live_view_compares_nothing() -> None:
 
 
 def test_imported_formats_know_neither_studies_nor_notebooks() -> None:
-    """They turn files into results; what becomes of those is decided in four modules beside them."""
+    """Formats turn files into results; four other modules of the package decide how these are used."""
     beyond = {
         f"iotax.{each}" for each in ("labs", "engine", "runner", "analysis", "wording", "report", "cli", "design")
     }
@@ -220,7 +220,7 @@ COMMON = (
 )
 COMMAND_SETS = ("scsi", "nvme", "rpc")
 FRAMES = ("fc",)
-"""What several transports are made of; knows no command set."""
+"""Frames that several transports use; they do not depend on any command set."""
 TRANSPORTS = ("iscsi", "nvme_tcp", "nfs", "fcp", "fc_nvme")
 
 
@@ -251,11 +251,11 @@ SHARED_NAMES = {
     "engine": {"simulate": "the task `simulate`", "threads": "the threads of a task"},
     "runtime": {},
 }
-"""What files of one name have in common, within a crate. Any other name is one file's."""
+"""Per crate: file names that several files share, and what these files contain. Any other name belongs to one file."""
 
 
 def rust_sources(crate: str) -> list[Path]:
-    """Sources of a crate, its tests aside."""
+    """Sources of a crate, without its tests."""
     return [
         path for path in sorted((CRATES / crate / "src").rglob("*.rs")) if "tests" not in path.relative_to(CRATES).parts
     ]
@@ -263,7 +263,7 @@ def rust_sources(crate: str) -> list[Path]:
 
 @cache
 def rust_code(path: Path) -> str:
-    """The source without comments, strings and trailing test module."""
+    """The source without comments, strings and the test module at its end."""
     text = path.read_text()
     text = re.split(r"#\[cfg\((?:all\()?test\b", text)[0]
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
@@ -273,7 +273,7 @@ def rust_code(path: Path) -> str:
 
 @cache
 def rust_paths(path: Path) -> list[str]:
-    """Every `a::b::c` of a source, groups of `use` spelt out, `self` and `super` resolved within the crate."""
+    """Every `a::b::c` in a source, with groups of `use` expanded, and `self` and `super` resolved within the crate."""
     code = rust_code(path)
     crate_root = next(parent for parent in path.parents if parent.name == "src")
     module = list(path.relative_to(crate_root).with_suffix("").parts)
@@ -367,7 +367,8 @@ def test_initiators_and_targets_do_not_know_each_other() -> None:
 
 
 def test_protocols_are_told_apart_in_their_table_alone() -> None:
-    """`crates/node/src/protocols/mod.rs` has a row for each; what stands outside its folder holds for any protocol."""
+    """`crates/node/src/protocols/mod.rs` has a row for each protocol. Code outside its folder is common to all
+    protocols."""
     folder = CRATES / "node" / "src" / "protocols"
     rows = re.findall(r"^    (\w+) in (\w+),$", (folder / "mod.rs").read_text(), flags=re.MULTILINE)
     assert {path.stem for path in folder.iterdir() if path.is_dir() or path.name == "toy.rs"} == {at for _, at in rows}
@@ -403,7 +404,7 @@ def test_server_and_load_generator_know_each_other_by_the_protocols_alone(room: 
 
 
 def test_what_versions_of_nfs_share_knows_none_of_them() -> None:
-    """A second version fits beside `v3`; files and trees of the server (`node/fs`) serve any."""
+    """A further version fits next to `v3`; the server's files and trees (`node/fs`) serve any version."""
     nfs = CRATES / "proto" / "src" / "nfs"
     forbidden = {
         nfs / "common": ("crate::nfs::v", "crate::nfs::mount", "crate::nfs::NfsBackend"),
@@ -423,7 +424,7 @@ def test_what_versions_of_nfs_share_knows_none_of_them() -> None:
 
 @pytest.mark.parametrize("word", ["iscsi", "iqn", "isid", "fcp"])
 def test_scsi_knows_no_transport(word: str) -> None:
-    """Names and numbers of a transport are its own to tell (`scsi::Ports`)."""
+    """A transport's names and numbers come only from the transport (`scsi::Ports`)."""
     scsi = [path for path in rust_sources("proto") if "scsi" in path.relative_to(CRATES).parts]
     found = [path for path in scsi if re.search(word, rust_code(path), re.I)]
     assert [str(path.relative_to(ROOT)) for path in found] == []
@@ -444,13 +445,13 @@ def test_sans_io_crates_name_no_clock_socket_thread_or_file(crate: str) -> None:
             if parts[1] == "net" and len(parts) > 2 and parts[2] in ADDRESS_TYPES:
                 continue
             if parts[1:3] == ["time", "Duration"]:
-                continue  # a length of time, no clock
+                continue  # a duration, not a clock
             broken.append(f"{path.relative_to(ROOT)}: {name}")
     assert broken == []
 
 
 def circle(arrows: dict[Path, set[Path]]) -> list[str]:
-    """Files of which each imports the next and the last the first; empty where there are none."""
+    """A cycle of imports between files; empty if there is none."""
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError as found:
@@ -460,7 +461,7 @@ def circle(arrows: dict[Path, set[Path]]) -> list[str]:
 
 @pytest.mark.parametrize("crate", CRATE_RULES)
 def test_no_rust_files_know_each_other_in_a_circle(crate: str) -> None:
-    """What a module tells its own parts (`mod.rs`) aside."""
+    """Dependencies on a module's own `mod.rs` are ignored."""
     sources = CRATES / crate / "src"
     files = {path.relative_to(sources).with_suffix("").parts: path for path in rust_sources(crate)}
     arrows: dict[Path, set[Path]] = {}
@@ -475,7 +476,7 @@ def test_no_rust_files_know_each_other_in_a_circle(crate: str) -> None:
 
 
 def test_no_python_files_know_each_other_in_a_circle() -> None:
-    """Imports for types alone count too; a package's own `__init__` does not."""
+    """Imports for types count too; those of a package's own `__init__` do not."""
     files = {
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
         for path in PACKAGE.rglob("*.py")
@@ -487,12 +488,12 @@ def test_no_python_files_know_each_other_in_a_circle() -> None:
 
 
 def test_each_python_package_stands_above_all_that_it_imports() -> None:
-    """As the map in ARCHITECTURE.md has them, which leaves none out."""
+    """The order of the map in ARCHITECTURE.md, which must contain every package."""
     section = (ROOT / "ARCHITECTURE.md").read_text().partition("## The Python packages")[2].partition("\n## ")[0]
     lines = [re.split(r" {2,}", line)[1].split() for line in section.splitlines() if line.startswith("    ")]
     floors = {name: len(lines) - number for number, names in enumerate(lines) for name in names}
     packages = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
-    assert set(floors) == packages - {"__init__", "__main__", "studies"}  # faces, and data
+    assert set(floors) == packages - {"__init__", "__main__", "studies"}  # entry points, and data
     upwards = []
     for name, floor in floors.items():
         for path in modules_of(name):

@@ -1,4 +1,4 @@
-"""Phrases that readers stumbled over stay out of what they read: pages, studies, report, commands."""
+"""Phrases that readers stumbled over are kept out of pages, studies, reports, commands and comments."""
 
 import io
 import re
@@ -20,7 +20,7 @@ READ = (
     "python/iotax/study/*.py",
     "python/iotax/studies/*.yaml",
 )
-"""What users read, or what it is written from."""
+"""What users read, and the sources of such text."""
 COMPARED = r"(longer|more|less|fewer|larger|smaller|finer|earlier|later|other|different|better|such|need|room|way)\b"
 """Words that may follow "is no"."""
 AVOIDED = {
@@ -70,7 +70,7 @@ AVOIDED_BY_USERS_PAGES = {
     r"\bas ever\b": "still",
     r"\bare two ends\b": "are bounds",
 }
-"""The same of what users read; comments of the code may still have them."""
+"""Further phrases for what users read; comments in the code may still contain them."""
 AVOIDED_BY_COMMENTS = {
     r"\bNone where nobody\b": "None where it was not …",
     r"\bnobody('s business| is left to)\b": "name what is gone, or no longer matters",
@@ -80,11 +80,11 @@ AVOIDED_BY_COMMENTS = {
     r"\bwould not heed\b": "would ignore",
     r"\band whom it wants\b|\bwhom they are for\b": "name the receiver",
 }
-"""The same of comments and docstrings."""
+"""Further phrases for comments and docstrings."""
 
 
 def avoided(text: str, phrases: dict[str, str] = AVOIDED) -> list[tuple[str, str]]:
-    """Phrases found, each with what to write in its place; a phrase may stand over two lines."""
+    """Phrases found, each with its replacement; a phrase may span two lines."""
     words = re.sub(r"\s+", " ", text)
     return [(found[0], better) for phrase, better in phrases.items() for found in re.finditer(phrase, words, re.I)]
 
@@ -101,7 +101,7 @@ def test_what_users_read_is_plain_english() -> None:
 
 
 def comments(path: Path) -> str:
-    """Comments and docstrings; each line of code between them is empty."""
+    """Comments and docstrings; each line of code between them becomes an empty line."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".rs":
         return "\n".join(

@@ -1,4 +1,4 @@
-"""A new protocol is a row of the table of protocols: everything that names protocols knows it from there."""
+"""A new protocol is a row in the table of protocols: all code that names protocols uses that table."""
 
 from __future__ import annotations
 

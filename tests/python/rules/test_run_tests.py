@@ -1,5 +1,5 @@
-"""scripts/run-tests and scripts/shake: no part hides another's results; the summary names what failed, was skipped and
-was retried; a disturbed run can be run again."""
+"""scripts/run-tests and scripts/shake: each part's results are shown; the summary names failed, skipped and retried
+tests; a disturbed run can be repeated."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_each_part_keeps_its_results_whatever_becomes_of_others(
 def test_parts_hear_signals_that_whoever_started_them_ignores(
     runner: ModuleType,
 ) -> None:
-    """A shell ignores SIGINT for what it starts beside itself, and so would all that tests start."""
+    """A shell ignores SIGINT in its background processes, and everything that tests start would inherit that."""
     before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGHUP)}
     try:
         asks = "import signal; print(*(signal.getsignal(each) == signal.SIG_IGN for each in (1, 2)))"
@@ -181,9 +181,9 @@ def test_a_seed_draws_the_order_of_files_and_of_tests_within_them(tmp_path: Path
 
 WINDOW = re.compile(r"(?:runtime|slice|round)[\"']?[:=] ?[\"']?(\d+)ms|written\([^)\n]*[\"'](\d+)ms")
 MEASURING = ("hosts", "interop", "vm", "whole")
-"""Folders whose tests measure with real engines and kernels. The others' engine is a fake, or the simulator."""
+"""Folders whose tests measure with real engines and kernels. Other folders use a fake engine or the simulator."""
 SHORTEST_MS = 500
-"""A stalled disk or a busy processor can empty a shorter window."""
+"""In a shorter window a stalled disk or a busy processor can prevent every I/O."""
 
 
 def short_windows(text: str) -> list[int]:

@@ -1,4 +1,5 @@
-"""A server goes on whatever becomes of its standard error, whatever peers hold; what it held is free when it ends."""
+"""A server keeps running if its standard error fails or peers hold connections. When it ends, its resources are
+free."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def notebook(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tiny: Path, notebook: Path, engine: FakeEngine) -> Iterator[Start]:
-    """Starts `iotax run`; what is left running is ended."""
+    """Starts `iotax run`; ends what is still running after the test."""
     del engine
     started: list[subprocess.Popen[str]] = []
 
@@ -52,7 +52,7 @@ def attempts(notebook: Path) -> list[Attempt]:
 
 
 def engines(engine: FakeEngine) -> list[int]:
-    """Processes of the fake that belong to this test."""
+    """Process ids of this test's fake engines."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -84,7 +84,7 @@ def test_an_interrupted_attempt_is_marked_and_the_run_resumes(
     assert again.exit_code == 0, again.output
     assert "Resuming: 3 of 8 trials are done, 5 left" in again.output
     found = attempts(notebook)
-    # The randomisation is the plan's, the interrupted trial runs first.
+    # The order is the plan's, and the interrupted trial runs first.
     assert [each.trial.id for each in found if each.status == "done"] == [
         t.id for t in plan(load_study(str(tiny))[0]).trials
     ]
@@ -102,7 +102,7 @@ def test_after_kill_9_the_notebook_opens_and_the_run_resumes(
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
     wait_for(lambda: not engines(engine), "the engines to see their standard input close")
-    # Nobody has written so yet, but the one who could is gone.
+    # The notebook does not record it yet, but the process that could do so is gone.
     found = attempts(notebook)
     assert [each.status for each in found] == ["done", "done", "done", "abandoned"]
     assert "killed" in found[-1].reason
@@ -126,7 +126,7 @@ def test_a_second_run_on_the_same_notebook_is_refused(engine: FakeEngine, start:
 def test_a_terminal_that_hangs_up_interrupts_the_run(
     engine: FakeEngine, notebook: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when an ssh connection breaks: SIGHUP, and a terminal that takes no letter any more."""
+    """Like a broken SSH connection: SIGHUP, and a terminal that accepts no output."""
     monkeypatch.setenv("TERM", "xterm")
     engine.faults(run_4="slow")
     pid, terminal = pty.fork()

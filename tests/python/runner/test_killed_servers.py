@@ -1,4 +1,4 @@
-"""What a server that was killed leaves behind: the next one goes on, with nothing for the user to clear away."""
+"""What a killed server leaves behind: the next one works, and the user has nothing to clean up."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def killed(server: subprocess.Popen[str]) -> None:
 def test_a_device_is_free_for_the_server_after_one_that_was_killed(
     real_engine: Path, device: Path, driver: str
 ) -> None:
-    """io_uring gives its files back some time after the process has ended."""
+    """io_uring releases its files some time after the process has ended."""
     for _ in range(20):
         server = started(real_engine, "serve", document(device, driver))
         ready(server)
@@ -79,14 +79,14 @@ def test_a_device_is_free_for_a_study_after_a_load_that_was_killed(
 
 
 def fill_killed_at(real_engine: Path, path: Path, size_bytes: int, held_bytes: int) -> None:
-    """Kills a server once it has put so many bytes of its pattern into its new file."""
+    """Kills a server after it has written this many bytes of its pattern to its new file."""
     server = started(real_engine, "serve", document(path, size_bytes=size_bytes, fill="pattern"))
     wait_for(lambda: path.exists() and pattern_ends(path) >= held_bytes, "the fill")
     killed(server)
 
 
 def pattern_ends(path: Path) -> int:
-    """How far the pattern goes: blocks of it never begin with zeros, and it is written in order."""
+    """Where the pattern ends. Its blocks never start with zeros, and it is written in order."""
     with path.open("rb") as file:
         begin, end = 0, path.stat().st_size // 512
         while begin < end:

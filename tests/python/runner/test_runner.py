@@ -1,4 +1,4 @@
-"""Attempts, retries, resumption: against an engine that misbehaves on purpose."""
+"""Attempts, retries and resumption, with an engine that fails on purpose."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_trial_that_fails_twice_is_left_and_the_study_goes_on(engine: FakeEngi
     summary = run(tmp_path / "n.iotax", tiny)
     assert summary.done == 7
     assert len(summary.failed) == 1
-    # Run again, the study takes up that trial alone.
+    # A second run of the study runs only that trial.
     log = Log()
     assert run(tmp_path / "n.iotax", tiny, log) == Ending(1, 1, (), interrupted=False)
     assert (log.resumed, log.left) == (True, 1)
@@ -158,7 +158,7 @@ def test_what_cannot_go_otherwise_is_not_tried_again(engine: FakeEngine, tiny: P
 
 
 class AwayLab(LoopbackLab):
-    """Its target answers again only when it was asked `looks` times."""
+    """Its target answers after `looks` checks."""
 
     looks = 3
 
@@ -193,7 +193,7 @@ def test_a_target_that_stays_away_ends_the_run_and_burns_no_trials(
 def test_a_server_that_dies_is_named_and_started_again(
     engine: FakeEngine, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """Its load may hear of it before the system has ended it."""
+    """The load may detect the server's death before the system has ended the server."""
     monkeypatch.setattr(loopback, "_DYING_S", 30.0)
     tiny.write_text(tiny.read_text().replace("[local, iscsi]", "[nfs3, iscsi]"))
     engine.faults(run_3=fault)
@@ -247,7 +247,7 @@ def test_more_replicates_are_added_to_what_is_there(
     assert len(run(path, tiny, log).failed) == 1
     assert log.resumed is True
     assert [each for each in log.warnings if "so its ratios get no verdict" in each]
-    # What was left of the added ones is taken up like any other.
+    # Added trials that failed are resumed like any others.
     assert run(path, tiny) == Ending(1, 1, (), interrupted=False)
     found = attempts(path)
     assert found[: len(before)] == before
@@ -258,7 +258,7 @@ def test_more_replicates_are_added_to_what_is_there(
     assert {trial.id for trial in compared} == {
         trial.id for trial in plan(load_study(str(tiny))[0]).trials if trial.compared
     }
-    # Nothing that runs later shares a block with what ran earlier.
+    # Added trials never share a block with earlier ones.
     last = max(each.trial.block for each in before)
     assert {trial.block for trial in compared if trial.replicate > 2} == (
         {3, 4} if blocks == "replicate" else {last + 1}
@@ -314,7 +314,7 @@ def test_new_begins_again_although_trials_are_left(engine: FakeEngine, tiny: Pat
 def test_the_pattern_is_restored_as_often_as_asked(
     engine: FakeEngine, tiny: Path, tmp_path: Path, refill: str, fills: int
 ) -> None:
-    """The server fills its volume as it starts: the first block, or the first trial, needs no more."""
+    """The server fills its volume when it starts, so the first block or trial needs no further fill."""
     tiny.write_text(tiny.read_text().replace("1MiB", f"1MiB, refill: {refill}"))
     run(tmp_path / "n.iotax", tiny)
     assert len(engine.documents("serve-command", command="fill")) == fills
@@ -350,7 +350,7 @@ def test_processes_get_processors_of_their_own_where_there_are_enough(
 
 
 class LosingLab(LoopbackLab):
-    """Whose trials fail by a host, until it is left out."""
+    """A lab whose trials fail because of a host, until that host is left out."""
 
     left: ClassVar[list[str]] = []
 
@@ -379,7 +379,7 @@ def test_a_host_that_fails_twice_may_be_left_out_and_the_same_trial_runs(
 
 
 class HostsAwayLab(LoopbackLab):
-    """Whose trials at 8 outstanding run without a host, as long as it is away."""
+    """A lab whose trials with 8 outstanding I/Os run without a host while it is away."""
 
     away: ClassVar[dict[str, str]] = {}
 

@@ -1,4 +1,4 @@
-"""`iotax serve` as its users meet it: endpoints to paste, other people's clients, restarts, refusals, a clean stop."""
+"""`iotax serve` as users see it: endpoints to copy, third-party clients, restarts, refusals, a clean stop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FREE_PORTS = tuple(word for protocol in ("nfs3", "nfs4.1", "iscsi", "nvme-tcp") 
 
 
 class Serving:
-    """A running `iotax serve`: the lines that it has written."""
+    """A running `iotax serve`, and the lines that it has printed."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -61,7 +61,7 @@ Start = Callable[..., tuple[Serving, dict[str, Any]]]
 
 @pytest.fixture
 def start(real_engine: Path, tmp_path: Path) -> Iterator[Start]:
-    """Runs `iotax serve` with these words; gives it and its JSON document once it serves."""
+    """Runs `iotax serve` with these arguments; returns it and its JSON document once it serves."""
     del real_engine
     running: list[Serving] = []
 

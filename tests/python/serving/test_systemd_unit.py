@@ -1,4 +1,4 @@
-"""The unit of the guide: systemd reads it without a word, and what it starts serves as the unit says."""
+"""The guide's unit: systemd accepts it without a warning, and its service works as the unit says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def asked(name: str) -> str:
 
 
 def command(written: str, folder: Path) -> list[str]:
-    """Here, on loopback and free ports."""
+    """The unit's command, on loopback and free ports."""
     for theirs, ours in ((ADDRESS, "127.0.0.1"), ("10.0.0.0/24", "127.0.0.0/8"), (STATE, str(folder))):
         written = written.replace(theirs, ours)
     words = shlex.split(written)
@@ -42,7 +42,7 @@ def test_systemd_reads_the_unit_without_a_word(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed (Debian package systemd)")
     path = tmp_path / "iotax-serve.service"
-    # It asks whether the program is there.
+    # It checks whether the program exists.
     path.write_text(unit().replace(PROGRAM, sys.executable))
     done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False, timeout=60)
     said = [line for line in (done.stdout + done.stderr).splitlines() if path.name in line]
@@ -63,7 +63,7 @@ def test_what_the_unit_starts_serves_says_so_and_stops_in_order(real_engine: Pat
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             )  # fmt: skip
             try:
-                # As systemd does it, of the main process alone.
+                # Like systemd, sends the signal only to the main process.
                 assert channel.recv(100) == b"READY=1"
             finally:
                 process.send_signal(signal.SIGTERM)

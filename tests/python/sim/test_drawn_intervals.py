@@ -1,8 +1,8 @@
-"""Intervals of a simulation that drew its costs hold the true costs as often as they say.
+"""Intervals of a simulation that draws its costs contain the true costs as often as they claim.
 
-A table knows each figure with an error: the truth lies about it as the table says. A study draws costs about the table,
-one draw for each protocol and replicate, which all loads of the protocol share. What it concludes is held against the
-truth.
+Each figure of a table has an error, and the true cost varies around it as the table states. A study draws costs around
+the table, one draw per protocol and replicate; all loads of the protocol share it. The study's results are compared
+with the true costs.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ IO = {"nfs": 50.0, "fc": 30.0}
 KIB = {"nfs": 2.0, "fc": 1.0}
 ERROR = 0.1
 ARMS = {"nfs": ("nfs", 1.0), "fc fixed": ("fc", 1.0), "fc round robin": ("fc", 1.1)}
-"""Protocol, and what its way of paths does to the cost."""
+"""Protocol, and the factor that its path policy applies to the cost."""
 SIZES = (4, 8, 16, 32)
 NOISE = 0.001
 
@@ -31,7 +31,7 @@ def cost(io: float, kib: float, arm: str, size: int) -> float:
 
 @dataclass
 class Drawn:
-    """A study and the truth."""
+    """A study and its true costs."""
 
     seed: int
     replicates: int
@@ -42,7 +42,7 @@ class Drawn:
         self.true = {name: (IO[name] * at[0], KIB[name] * at[1]) for name, at in true.items()}
 
     def costs(self) -> Iterator[tuple[int, str, int, float]]:
-        """Replicate, arm, size, what an I/O cost."""
+        """Replicate, arm, size, cost of an I/O."""
         draws = {
             (protocol, what): deviates(self.seed, f"{protocol} {what}", self.replicates)
             for protocol in IO
@@ -79,7 +79,7 @@ CONTRASTS = {
 
 
 def held(replicates: int, draws: int, kind: type[CellModel] = ReplicateModel) -> dict[str, float]:
-    """How often each interval holds the truth."""
+    """How often each interval contains the true value."""
     hits = dict.fromkeys(CONTRASTS, 0)
     for seed in range(draws):
         study = Drawn(seed, replicates)
@@ -106,7 +106,7 @@ def test_levels_of_one_protocol_share_their_draws_and_are_known_by_what_differs(
 
 
 def test_taking_runs_for_independent_would_not_cover() -> None:
-    """Why replicates are the sample: the same data by runs."""
+    """Why replicates are the sample: the same data analysed by runs."""
     found = held(10, 200, CellModel)
     assert found["all loads"] < 0.8
 
@@ -141,7 +141,8 @@ def test_all_ratios_to_the_baseline_hold_at_once(replicates: int) -> None:
 
 @pytest.mark.parametrize("draws", [300, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_what_loads_share_is_no_dependence_on_the_load(draws: int) -> None:
-    """Loads of a protocol err alike; one error of many must not look like a ratio that depends on the load."""
+    """All loads of a protocol have the same error. A large error must not look like a ratio that depends on the
+    load."""
     alarms = 0
     rng = np.random.default_rng(3)
     for _ in range(draws):

@@ -1,4 +1,4 @@
-"""Simulated trials side by side: the same results in the same order as one after another, and nothing left behind."""
+"""Simulated trials in parallel: the same results in the same order as one after another, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def trials(count: int) -> list[Trial]:
 
 
 class Held:
-    """Simulations that last until they are let go; their outcome is the name of the trial."""
+    """Simulations that run until they are released; their result is the trial's name."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -94,7 +94,7 @@ def test_as_many_as_processors_run_at_a_time_and_few_are_begun_ahead(held: Held)
     wait_for(lambda: held.running == 2, "two simulations at a time")
     held.release()
     assert beside.outcome(some[1], lambda _: None).result == "t1"
-    # Asked for was the second; four ahead of it may have begun.
+    # The second outcome was requested; up to four simulations ahead of it may have started.
     wait_for(lambda: len(held.begun) == 6 and held.running == 0, "those ahead to have ended")
     assert held.begun == ["t0", "t1", "t2", "t3", "t4", "t5"]
     assert held.most == 2
@@ -166,14 +166,14 @@ def test_results_are_those_of_a_serial_run(real_engine: Path, tmp_path: Path, mo
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """A study whose simulations take minutes each, so that they are under way whenever a signal comes."""
+    """A study whose simulations take minutes each, so they are still running when a signal arrives."""
     file = tmp_path / "long.yaml"
     file.write_text(yaml.safe_dump(WORLD | {"load": {"outstanding": 64, "runtime": "60s"}}), encoding="utf-8")
     return file
 
 
 def engines(parent: int) -> list[int]:
-    """Simulations of this test, by what `started` puts in their environment."""
+    """Simulations of this test, identified by a variable that `started` puts in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""Tables of costs: their intervals, what they do to results, and how one is made from measurements."""
+"""Tables of costs: their intervals, their effect on results, and how measurements become a table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALL: dict[str, Any] = {
 
 
 def table(path: Path, **io: int) -> Path:
-    """The built-in table; an I/O of an NVMe/TCP initiator costs that instead."""
+    """The built-in table, with other costs for an I/O of an NVMe/TCP initiator."""
     told = yaml.safe_load(LOOPBACK.read_text("utf-8"))
     told["protocols"]["nvme-tcp"]["initiator"]["io"].update(io)
     path.write_text(yaml.safe_dump(told), encoding="utf-8")
@@ -57,7 +57,7 @@ def study(costs: Path | str, **changes: Any) -> Study:
 
 
 def drawn(of: Study) -> list[dict[str, dict[str, int]]]:
-    """Of NVMe/TCP, one for each replicate."""
+    """The costs drawn for NVMe/TCP, one set per replicate."""
     trials = [each for each in plan(of).trials if each.treatment["protocol"] == "nvme-tcp"]
     return [trial_costs(of, "nvme-tcp", each) for each in sorted(trials, key=lambda each: each.replicate)]
 
@@ -73,7 +73,7 @@ def test_draws_leave_the_mean_where_the_table_puts_it_and_as_uncertain(tmp_path:
     for replicates in (2, 3, 10):
         values = [each["initiator"]["io_ns"] for each in drawn(study(costs, design={"replicates": replicates}))]
         assert statistics.fmean(values) == pytest.approx(1000, abs=1)
-        # Over many studies the square of the mean's standard error is that of the figure.
+        # Over many studies, the squared standard error of the mean equals the variance of the figure.
         many = [deviates(seed, "costs", replicates) for seed in range(2000)]
         squares = [statistics.variance(each) / replicates for each in many]
         assert statistics.fmean(squares) == pytest.approx(1.0, abs=0.1)
@@ -201,14 +201,14 @@ def test_a_run_is_not_continued_with_other_costs(real_engine: Path, tmp_path: Pa
         spent = [each.result.cpu_per_io_ns("initiator") for each in kept.attempts(2) if each.result is not None]
     assert len(set(digests)) == 2
     assert all(spent)
-    # The first table is there again: the first run is the one that it belongs to.
+    # The first table is back, and the first run belongs to it.
     table(costs, ns=170)
     assert "Nothing was run" in run(2).output
 
 
 @pytest.mark.usefixtures("real_engine")
 def test_more_replicates_of_drawn_costs_are_another_run(tmp_path: Path) -> None:
-    """What a replicate draws depends on how many there are: those of two studies do not go together."""
+    """The draws of a replicate depend on the number of replicates, so those of two studies cannot be combined."""
     costs, notebook = table(tmp_path / "drew.yaml", ns=5000, low_ns=1000, high_ns=9000), tmp_path / "small.iotax"
     file = tmp_path / "small.yaml"
     for replicates in (2, 3):
@@ -244,7 +244,7 @@ def test_intervals_hold_what_is_unknown_of_the_costs_and_the_report_says_so(real
     assert "drew its costs" in " ".join(report.split())
     assert "Better known costs would settle it, not more replicates" in " ".join(said.split())
     assert "To settle it" not in said
-    # Replicates do not make the costs better known, and their scatter is not a machine's.
+    # Replicates do not make the costs more precise, and their scatter is not that of a machine.
     assert "half of it takes" not in said
     for text in (report, said):
         assert "minimum detectable difference" not in " ".join(text.split())
@@ -266,19 +266,19 @@ def test_more_loads_do_not_make_drawn_costs_better_known(tmp_path: Path) -> None
     pairs = [each for each in pairs if len(each) == 2]
     together = {cell: weight / len(pairs) for each in pairs for cell, weight in each.items()}
     alone, whole = [model.model.contrast(each).standard_error for each in pairs], model.model.contrast(together)
-    # A replicate's six loads share its draw. Were each a draw of its own, it would be two fifths.
+    # The six loads of a replicate share its draw. With independent draws the factor would be 2/5.
     assert (whole.standard_error or 0.0) > 0.5 * statistics.median(each or 0.0 for each in alone)
 
 
 @pytest.fixture
 def measured(real_engine: Path, tmp_path: Path) -> Path:
-    """A notebook of two protocols, measured over loopback sockets for a moment."""
+    """A notebook of a short study with two protocols over loopback sockets."""
     del real_engine
     told = SMALL | {
         "lab": "loopback",
         "topology": {},
         "factors": {"protocol": ["local", "iscsi", "nvme-tcp"], "outstanding": [1, 32]},
-        # Long enough that a disk which stalls leaves no window empty.
+        # Long enough that a stalled disk leaves no window empty.
         "load": {"warmup": "5ms", "runtime": "300ms"},
         "design": {"replicates": 2},
     }
@@ -302,15 +302,15 @@ def test_a_table_is_made_from_a_notebook_and_runs_a_study(measured: Path, tmp_pa
             assert "m.iotax, run 1 (small)" in figures["io"].source
             assert figures["wake"].interval is not None
             assert "fitted to 2 treatments in 2 blocks" in figures["wake"].source
-            # One I/O at a time tells how long waking takes; what it costs after a short sleep keeps its ratio.
+            # One outstanding I/O determines the wake-up delay. The cost after a short sleep keeps its ratio.
             assert figures["wake_delay"].ns > 0
             assert figures["wake_short"].ns == pytest.approx(0.4 * figures["wake"].ns, rel=0.01, abs=1)
-            # One block size does not tell what a KiB costs.
+            # One block size cannot determine the cost of a KiB.
             assert figures["kib"].interval is None
             assert figures["kib"].source.startswith("as in table loopback, since m.iotax")
     assert CostTable.model_validate(yaml.safe_load(text_of(made))) == made
     file = tmp_path / "small.yaml"
-    # Drawn from two short blocks on a busy machine, waking may take long.
+    # Drawn from two short blocks on a busy machine, the cost of a wake can be large.
     told = SMALL | {"lab": {"sim": {"costs": str(costs)}}, "load": SMALL["load"] | {"runtime": "50ms"}}
     file.write_text(yaml.safe_dump(told), encoding="utf-8")
     done = CliRunner().invoke(app, ["run", str(file), str(tmp_path / "sim.iotax"), "--no-report"])
@@ -318,7 +318,7 @@ def test_a_table_is_made_from_a_notebook_and_runs_a_study(measured: Path, tmp_pa
 
 
 def retold(notebook: Path, part_of: Callable[[CpuTime, TrialResult], CpuTime]) -> StudyData:
-    """What was measured over iSCSI, but for what its processors spent."""
+    """The measured data, with other CPU times for iSCSI."""
     with Notebook(notebook) as opened:
         data = study_data(opened)
     attempts = []
@@ -330,7 +330,7 @@ def retold(notebook: Path, part_of: Callable[[CpuTime, TrialResult], CpuTime]) -
 
 
 def made_of(data: StudyData, engine: Path, times: int = 1) -> Made:
-    """`times`: the built-in table's figures, from which the fit begins, are so many times as large."""
+    """`times` multiplies the built-in table's figures, from which the fit starts."""
     told = read_costs("loopback").model_dump(exclude_none=True)
     for sides in told["protocols"].values():
         for cost in (cost for side in sides.values() for cost in side.values()):
@@ -372,7 +372,7 @@ def test_ios_that_take_milliseconds_are_simulated_for_as_long_as_many_of_them_ta
 
     made = made_of(retold(measured, slow), real_engine, times=100)
     assert {check.measured_ns for check in made.checks} == {3_000_000, 5_000_000}
-    # As well as what takes microseconds, whatever the window cuts.
+    # The fit is as good as for costs of microseconds, whatever the window cuts off.
     assert all(abs(check.off) < 0.1 for check in made.checks), made.checks
 
 

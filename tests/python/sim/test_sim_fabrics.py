@@ -1,5 +1,5 @@
-"""Queues of hosts, credits, paths that fail and media of the simulated lab: what a study says of them, what cannot be,
-and what comes of it."""
+"""Host queues, credits, failing paths and media of the simulated lab: how a study sets them, what is refused, and their
+effect."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_full_queue_of_a_lun_and_want_of_credits_are_what_limits(real_engine: Pa
     assert 0.5 < fcp["rate_iops"] / (4 / 200e-6) < 1.0
     assert nvme["rate_iops"] > 3 * fcp["rate_iops"]
     far = {"link_rate": "10Gbit", "link_delay": "250us"}
-    # Waiting counts where it ends, and each I/O waits for milliseconds.
+    # A wait counts when it ends, and each I/O waits for milliseconds.
     load = BASE["load"] | {"block_size": "64KiB", "runtime": "400ms"}
     starved = {"lab": {"sim": WIDE | {"credits": 8}}, "topology": far, "load": load}
     assert {each["limit"] for each in what_if(starved, tmp_path).values()} == {"credits"}
@@ -210,7 +210,7 @@ def test_path_that_fails_leaves_a_dip_and_no_error(real_engine: Path, tmp_path: 
     assert done.exit_code == 0, done.output
     with Notebook(tmp_path / "out.iotax") as notebook:
         rows = list(attempt_rows(notebook, notebook.run(None)))
-    # All outstanding I/Os have soon gone by the failed path: nothing completes until it is noticed.
+    # All outstanding I/Os soon use the failed path, so nothing completes until the failure is detected.
     assert rows
     assert all(2.4e6 < row["longest_gap_ns"] < 4e6 and row["longest_gap_of"] == "all" for row in rows), rows
     assert {row["ios_over_100_ms"] for row in rows} == {0}

@@ -1,4 +1,4 @@
-"""The sim lab: simulated trials from a study file to a report that says so."""
+"""The sim lab: simulated trials, from a study file to a report that says they are simulated."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(of: Study) -> dict[str, TrialResult]:
 
 @pytest.fixture
 def simulated(real_engine: Path, tmp_path: Path) -> Path:
-    """The notebook of the small study, run as a user would; its report stands beside it."""
+    """The notebook of the small study, run as a user would run it; its report is in the same folder."""
     del real_engine
     file, notebook = tmp_path / "small.yaml", tmp_path / "small.iotax"
     file.write_text(yaml.safe_dump(SMALL), encoding="utf-8")
@@ -101,7 +101,7 @@ def test_a_result_says_that_it_is_simulated_and_what_its_processors_spent(real_e
         for role, side in (("initiator", costs.initiator), ("target", costs.target)):
             spent_ns = result.cpu_per_io_ns(role)
             assert spent_ns is not None
-            # Its own work and that of its 4 KiB at least; at most a turn and a wake for each.
+            # At least the cost of the I/O and its 4 KiB; at most also a turn and a wake each time.
             assert side.io.ns + 4 * side.kib.ns <= spent_ns * 1.02
             assert spent_ns <= side.io.ns + side.wake.ns + 4 * (side.turn.ns + side.send.ns) + 6 * side.kib.ns
             part = result.cpu.part(role)
@@ -110,10 +110,10 @@ def test_a_result_says_that_it_is_simulated_and_what_its_processors_spent(real_e
         assert result.simulated is not None
         assert result.simulated.media_busy_ns is None
         for work in (result.simulated.initiators, result.simulated.target):
-            # Of what wakes as the window ends the turn is outside.
+            # A wake at the end of the window may have its turn after it.
             assert work.wakes - 2 <= work.turns <= 4 * result.ios
             assert 0 < work.sends <= 4 * result.ios
-            # Each byte of the window's I/Os, headers besides, within what was under way at its ends.
+            # Each byte of the window's I/Os plus headers, except for I/Os outstanding at its ends.
             moved = result.read.bytes + result.write.bytes
             assert moved - 16 * 4096 < work.bytes < 1.5 * moved
             assert work.segments >= work.bytes // 1448
@@ -134,7 +134,7 @@ def test_media_with_one_server_serve_no_faster_than_it(real_engine: Path) -> Non
     media = {"servers": 1, "service": "100us", "distribution": "exponential"}
     slow = study(lab={"sim": {"media": media}}, load={"outstanding": 8, "warmup": "10ms", "runtime": "200ms"})
     for name, result in run(slow).items():
-        # 2,000 exponential services of 100 µs: 200 ms with a standard deviation of 4.5 ms.
+        # 2,000 exponential service times of 100 µs take 200 ms, with a standard deviation of 4.5 ms.
         assert 1780 < result.ios < 2220, name
 
 
@@ -151,7 +151,7 @@ def test_disks_that_turn_are_as_fast_as_a_seek_and_half_a_turn_allow(real_engine
         asked = study(lab=lab, load=load, factors=factors, topology={"link_rate": "10Gbit"}, design={"replicates": 1})
         return [result.ios / 2 for result in run(asked).values()]
 
-    # 8 disks of 5 ms; over 32 outstanding I/Os each has something to do but for a few per mille of the time.
+    # 8 disks, 5 ms per I/O. With 32 outstanding I/Os each disk is idle for a few per mille of the time.
     for rate in rates():
         assert 1480 < rate < 1660
     for rate in rates(cache="1GiB", data="2GiB"):
@@ -159,8 +159,8 @@ def test_disks_that_turn_are_as_fast_as_a_seek_and_half_a_turn_allow(real_engine
 
 
 def test_parity_has_a_write_turn_on_every_disk_that_it_touches(real_engine: Path) -> None:
-    """Against theory: 4 disks of 3 ms and half a turn of 4 ms do 800 reads a second; a write takes a turn more, on 1, 2
-    or 3 of them."""
+    """Theory: 4 disks with a seek of 3 ms and a revolution of 4 ms do 800 I/Os per second. With parity a write takes
+    one more revolution, on 2 disks for single parity and on 3 for double parity."""
     del real_engine
     load = {"outstanding": 64, "read": "0%", "warmup": "200ms", "runtime": "4s"}
 
@@ -184,7 +184,7 @@ def test_virtual_machines_and_tables_of_costs_are_factors(real_engine: Path) -> 
         f"{costs}/iscsi/{vms}/r1": vms * 8 for vms in (1, 3) for costs in ("esx-3.5", "vsphere-4.0")
     }
     cost = {name: result.cpu_per_io_ns("initiator") or 0.0 for name, result in found.items()}
-    # 33.9 µs more of each I/O, and those under way at the window's ends.
+    # 33.9 µs more for each I/O, except for those outstanding at the window's ends.
     assert cost["esx-3.5/iscsi/1/r1"] - cost["vsphere-4.0/iscsi/1/r1"] == pytest.approx(33_900, rel=0.15)
     assert (
         asked.digest()
@@ -212,7 +212,7 @@ def test_a_hypervisors_part_is_told_apart_and_is_what_its_costs_say(real_engine:
         hypervisor, work = result.cpu.hypervisor, result.simulated
         assert hypervisor is not None
         assert work is not None
-        # Those under way at the window's ends aside.
+        # Except for I/Os outstanding at the window's ends.
         guest_ns = result.cpu_per_io_ns("initiator") or 0.0
         assert guest_ns == pytest.approx(sides.initiator.io.ns, rel=0.1), name
         bytes_ns = work.initiators.bytes / 1024 * sides.hypervisor.kib.ns
@@ -298,7 +298,7 @@ def test_costs_of_a_protocol_that_are_missing_are_named(tmp_path: Path) -> None:
 
 
 def test_versions_of_nfs_are_nearly_as_fast(real_engine: Path) -> None:
-    """A READ of v4.1 is a few words longer than one of v3, and costs the initiator a few instructions more."""
+    """A READ of v4.1 is a few words longer than one of v3, and costs the initiator a few more instructions."""
     del real_engine
     factors = {"protocol": ["nfs3", "nfs4.1"]}
     asked = {"factors": factors, "topology": {"link_rate": "10Gbit"}, "baseline": {"protocol": "nfs3"}}
@@ -414,10 +414,10 @@ def test_the_live_page_and_its_metrics_say_that_they_are_simulated(simulated: Pa
 
 
 def measured_copy(simulated: Path) -> Path:
-    """The same results, as if a lab of machines had measured them."""
+    """The same results, as if a lab with machines had measured them."""
     measured = simulated.with_name("measured.iotax")
     measured.write_bytes(simulated.read_bytes())
-    with sqlite3.connect(measured) as database:  # append-only by its triggers
+    with sqlite3.connect(measured) as database:  # its triggers make it append-only
         for (trigger,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             database.execute(f"DROP TRIGGER {trigger}")
         changed = database.execute("""UPDATE results SET result = replace(result, '"lab":"sim"', '"lab":"vm"')""")
@@ -451,7 +451,7 @@ def test_a_comparison_of_simulations_says_so_first(simulated: Path) -> None:
 
 
 class Simulating:
-    """An engine that is long about it: each half second it has done a tenth."""
+    """A slow engine: it simulates a tenth in each half second."""
 
     log = ""
     deadlines_s: list[float] = []  # noqa: RUF012 - of one test
@@ -485,7 +485,7 @@ def test_a_simulation_says_how_far_it_is_and_how_long_the_rest_takes(monkeypatch
     assert [round(step.fraction, 3) for step in said] == [tenths / 10 for tenths in range(1, 10)]
     assert said[0].text == "simulated 10.0 ms of 100 ms, 4 s left"
     assert said[4].text == "simulated 50.0 ms of 100 ms, 2 s left"
-    # As long as it says something, it may go on.
+    # The deadline moves as long as the engine reports progress.
     first, *others = Simulating.deadlines_s
     assert [deadline - first for deadline in others] == [0.5 * number for number in range(1, 10)]
 
@@ -512,5 +512,5 @@ def test_ten_thousand_connections_take_less_than_four_gib(tmp_path: Path, real_e
     [ran] = [each for each in Notebook(tmp_path / "many.iotax").attempts() if each.result is not None]
     assert ran.result is not None
     assert ran.result.ios > 10_000
-    # The most that any process took which this one waited for; in KiB.
+    # The largest memory use of any child process, in KiB.
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 4 << 20

@@ -1,5 +1,5 @@
-"""Paths by a controller's partner, and takeovers, in the simulated lab: what a study says of them, what cannot be, and
-what comes of it."""
+"""Paths through a controller's partner, and takeovers, in the simulated lab: how a study sets them, what is refused,
+and their effect."""
 
 from __future__ import annotations
 
@@ -208,12 +208,12 @@ def test_thin_interconnect_and_a_survivor_are_what_limits(real_engine: Path, tmp
     busy = {"load": BASE["load"] | {"outstanding": 64, "warmup": "50ms", "runtime": "400ms"}}
     thin = {"lab": {"sim": WIDE | PAIR | {"interconnect_rate": "200Mbit"}}}
     found = what_if(BASE | STATES | busy | thin, tmp_path)
-    # One lane carries the reads of one volume, the other those of the other, in frames with headers.
+    # One direction carries the reads of one volume, the other those of the other volume, in frames with headers.
     assert found["partner/none"]["limit"] == "interconnect"
     assert found["partner/none"]["rate_iops"] == pytest.approx(2 * 200e6 / 8 / 4400, rel=0.05)
     assert found["owner/none"]["utilisation"].get("interconnect") is None
     narrow = {"target_cores": 1, "threads": 1, "interconnect_cpu": "40us"}
-    # One processor and one thread for each controller: the survivor has half of what there was.
+    # Each controller has one processor and one thread, so the survivor has half of the CPU.
     found = what_if(BASE | STATES | busy | {"lab": {"sim": WIDE | PAIR | narrow}}, tmp_path)
     both, survivor, partner = found["owner/none"], found["owner/2"], found["partner/none"]
     assert both["limit"] == survivor["limit"] == partner["limit"] == "target's CPU"
@@ -244,7 +244,7 @@ def test_run_tells_how_busy_each_controller_was_and_who_took_over(real_engine: P
             assert target is not None and target.processors == 2 * len(controllers)
             assert target.busy_ns == sum(each.busy_ns for each in controllers)
             per_io[state] = target.busy_ns / attempt.result.ios
-    # Two messages cross, or more at once, and cost each of two controllers 3 µs.
+    # Two or more messages cross the interconnect, and each costs both controllers 3 µs.
     added_ns = per_io["partner", "none"] - per_io["owner", "none"]
     assert 1_500 < added_ns < 12_500
     assert per_io["owner", 2] == pytest.approx(per_io["owner", "none"], rel=0.02)

@@ -1,4 +1,4 @@
-"""What a table of costs says of measurements, beside them."""
+"""Predictions from a table of costs next to measurements."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_each_assumption_moves_what_it_bears_on(file: Path, real_engine: Path) -
     def cpu(world: dict[str, Any]) -> float:
         return next(each["percent"] for each in world["ratios"] if each["response"] == "cpu")
 
-    # Both sides together: 40 µs of an I/O over NVMe/TCP to 30 over iSCSI.
+    # Both sides together: 40 µs per I/O over NVMe/TCP, 30 µs over iSCSI.
     assert cpu(document["as_it_is"]) == pytest.approx(100 * 40 / 30, rel=0.02)
     assert (document["as_it_is"]["published_met"], document["as_it_is"]["published"]) == (1, 1)
     worlds = {each["name"]: each for each in document["assumptions"]}

@@ -1,5 +1,4 @@
-"""Fabrics with switches and zones of the simulated lab: what a study says of them, what cannot be, and what comes of
-it."""
+"""Fabrics with switches and zones in the simulated lab: how a study sets them, what is refused, and their effect."""
 
 from __future__ import annotations
 
@@ -130,7 +129,7 @@ def test_example_of_slow_drain_shows_what_the_guide_says_of_it(real_engine: Path
         few, many = found[f"{protocol}/8"], found[f"{protocol}/512"]
         assert few["limit"] == "trunk's credits"
         assert many["limit"] == "target's link"
-        # A third of a port for each of four clients, where both ports could be full.
+        # Four clients have a third of a port each, while both ports could be full.
         assert few["rate_iops"] / many["rate_iops"] == pytest.approx(2 / 3, rel=0.03)
 
 

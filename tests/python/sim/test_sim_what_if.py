@@ -78,7 +78,7 @@ def test_a_faster_link_moves_the_limit_elsewhere(real_engine: Path, tmp_path: Pa
 def test_a_larger_mtu_spares_headers(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     for each in asked(LINK_BOUND, tmp_path, "--mtu", "9000"):
-        # 4 KiB take three frames of 1,500 bytes and one of 9,000.
+        # 4 KiB take three frames of 1,500 bytes, or one of 9,000.
         assert 1.01 < each["what_if"]["rate_iops"] / each["as_it_is"]["rate_iops"] < 1.10
 
 

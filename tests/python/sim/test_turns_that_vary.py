@@ -1,4 +1,4 @@
-"""How much turns vary: what that does to a simulation, and how it is found from measurements."""
+"""Variation of turns: its effect on a simulation, and its estimate from measurements."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def costs_at(table: CostTable, treatment: Treatment) -> Mapping[str, Mapping[str
 
 
 def as_simulated(treatments: list[Treatment], table: CostTable, program: Path) -> list[Treatment]:
-    """As if they had been measured on a machine that the table describes."""
+    """The treatments as if measured on a machine that the table describes."""
     found = simulated(treatments, lambda each: costs_at(table, each), program)
     return [
         replace(

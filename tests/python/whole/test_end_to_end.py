@@ -1,4 +1,4 @@
-"""The whole way with the engine itself: studies, faults and the guard over real sockets and files."""
+"""End to end with the real engine: studies, faults and the guard, over real sockets and files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from waits import wait_for
 ROOT = Path(__file__).resolve().parents[3]
 STUDIES = {**builtin_studies(), **{path.stem: path.read_text() for path in (ROOT / "examples").glob("*.yaml")}}
 TRIALS_MAX = 64
-"""A study with more is planned in other tests, not run here."""
+"""Studies with more trials are planned in other tests, but not run here."""
 
 
 def shortened(text: str) -> str:
-    """The same study in a fraction of its time and memory."""
+    """The same study with less time and memory."""
     text = re.sub(r"warmup: \w+", "warmup: 20ms", text)
-    # Beside virtual machines and fuzzers a thread may wait for its processor for a good part of 100 ms.
-    # A database's checkpoint has to end within the window all the same.
+    # With virtual machines and fuzzers on the machine, a thread may wait for its processor for much of 100 ms. A
+    # database's checkpoint still has to end within the window.
     text = re.sub(r"runtime: \w+", "runtime: 600ms", text)
     text = re.sub(r"checkpoint: \w+", "checkpoint: 100ms", text)
     text = re.sub(r"replicates: \d+", "replicates: 1", text)
@@ -41,7 +41,8 @@ def shortened(text: str) -> str:
 
 
 RUNNABLE = ["digests", "files", "generators", "known-tax", "oltp", "patterns", "sim-quick", "slow-drain", "takeover"]
-"""Shipped studies that need nothing but this machine and little time: reading all to find these takes seconds."""
+"""Shipped studies that run on this machine alone in a short time. The list is fixed, because reading all studies takes
+seconds."""
 
 
 def test_every_shipped_study_that_can_run_here_is_run() -> None:
@@ -49,7 +50,7 @@ def test_every_shipped_study_that_can_run_here_is_run() -> None:
     for name, text in sorted(STUDIES.items()):
         study = read_study(name, text, ROOT)
         here = study.lab.vm is None and not any("://" in each.uri for each in study.endpoints().values())
-        # The long form of a study differs from its short one in nothing that is shortened here.
+        # A study's long form differs from its short one only in settings that are shortened here.
         if not here or name.endswith("-full"):
             continue
         if len(plan(read_study(name, shortened(text), ROOT)).trials) <= TRIALS_MAX:
@@ -91,7 +92,7 @@ MARKS = {
     "files": pytest.mark.pictures,
     **dict.fromkeys(SLOW, pytest.mark.slow),
 }
-"""A search takes as long as all others together. One report of real runs has its charts."""
+"""A search takes as long as all other studies together. One report of real runs draws its charts."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=MARKS.get(each, ())) for each in RUNNABLE])
@@ -109,14 +110,14 @@ def test_shipped_studies_run(name: str) -> None:
     study = load_study("study.yaml")[0]
     compared = [attempt.trial.id for attempt in found if attempt.trial.compared]
     assert sorted(compared) == sorted(trial.id for trial in plan(study).trials)
-    # What a search found is run afresh.
+    # The result of a search is confirmed with fresh runs.
     assert any(attempt.trial.role == "confirm" for attempt in found) == (study.search is not None)
     for attempt in found:
         result = attempt.result
         assert result is not None
         assert result.ios > 0
         assert result.checks.errors == 0
-        # fio verifies what only reads.
+        # fio verifies only loads that only read.
         if result.generator == "iotax" or not result.write.ios:
             assert result.verify is not None
             assert result.verify.wrong_blocks == 0
@@ -131,7 +132,7 @@ def test_an_example_for_an_array_that_is_not_there_says_so() -> None:
 
 
 def children(pid: int, command: str) -> list[int]:
-    """The engine processes of a running `iotax`."""
+    """Process ids of the engines of a running `iotax`."""
     found = []
     started = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     for child in itertools.chain.from_iterable(started):
@@ -145,7 +146,7 @@ def children(pid: int, command: str) -> list[int]:
 
 
 def busy_ticks(pid: int) -> int:
-    """Its processor time."""
+    """The process's CPU time, in clock ticks."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return int(user) + int(system)
 
@@ -154,7 +155,7 @@ def running() -> bool:
     try:
         return [each.status for each in attempts("small")] == ["running"]
     except NotebookError:
-        return False  # not begun yet
+        return False  # not started yet
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_kill_9_of_the_runner_leaves_no_process_and_resumes() -> None:
     wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_text()
                              for pid in engines), "the engines to end")  # fmt: skip
     with Notebook(Path("out/small.iotax")) as notebook:
-        # Whoever reads it sees at once that nobody goes on with it.
+        # Readers see at once that no process continues it.
         assert [each.status for each in notebook.attempts()] == ["abandoned"]
 
 
@@ -211,7 +212,7 @@ def test_a_file_with_data_is_kept_until_it_is_named(tmp_path: Path) -> None:
     named = ran("run", "small.yaml", "--no-report", "--destroy", "disk.img")
     assert named.exit_code == 0, named.stdout + named.stderr
     assert disk.read_bytes() != content
-    # What iotax wrote, it may write over.
+    # iotax may overwrite what it wrote itself.
     assert ran("run", "small.yaml", "--no-report", "--new").exit_code == 0
 
 
@@ -227,7 +228,7 @@ def test_a_file_that_is_too_small_is_explained(tmp_path: Path) -> None:
 @pytest.mark.machine
 @pytest.mark.slow
 def test_a_delay_in_the_server_is_found_with_its_size() -> None:
-    """A known tax of 2 ms. The least latency shows it best: a busy machine adds to latencies and takes from none."""
+    """The injected delay is 2 ms. The minimum latency shows it best, because a busy machine only adds to latencies."""
     text = SMALL.replace(
         "protocol: [local, nfs3, iscsi, nvme-tcp]", "protocol: [nfs3, iscsi, nvme-tcp]\n  delay: [0us, 2ms]"
     )

@@ -1,4 +1,5 @@
-"""Proof of the whole: what the server is made to take, the answer finds, over real sockets, by every protocol."""
+"""End-to-end proof: over real sockets and every protocol, the report finds the cost that was injected into the
+server."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:
 
 
 def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
-    """By the median, which a busy machine leaves alone."""
+    """Uses the median, which a busy machine hardly changes."""
     summary = measured(tmp_path, "delay", "2ms", "latency")
     (overall,) = summary.overalls
     assert overall.comparison.verdict is Verdict.WORSE
@@ -58,6 +59,6 @@ def test_an_injected_burn_is_found_as_cpu_of_the_target(tmp_path: Path) -> None:
     for condition in summary.grid.conditions:
         slow, fast = (values[arm, condition] for arm in ("100us", "0s"))
         found_us = slow["cpu_target"].value - fast["cpu_target"].value
-        # With one outstanding I/O the server wakes for each, at both levels.
+        # With one outstanding I/O the server wakes for each I/O, at both levels.
         assert 90 < found_us < 130, condition
         assert abs(slow["cpu_initiator"].value - fast["cpu_initiator"].value) < 25

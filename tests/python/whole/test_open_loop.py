@@ -1,4 +1,4 @@
-"""An open loop over real sockets against a server that cannot bear every rate: 2 ms per I/O, four in flight at most."""
+"""An open loop over real sockets with a server that limits the rate: 2 ms per I/O, at most four outstanding."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(
         result, asked = each.result, each.trial.treatment["rate_iops"]
         assert result is not None
         assert result.open is not None
-        # Of both workers together.
+        # Totals of both workers.
         assert (result.open.rate_iops, result.outstanding.workers) == (asked, 2)
         assert result.open.offered == pytest.approx(asked, rel=0.02)
         if asked == 0:
             assert result.ios == 0
         if asked == 8000:
-            # Four in flight at 2 ms are 2,000 I/Os a second.
+            # Four outstanding I/Os of 2 ms each are 2,000 I/Os per second.
             assert result.ios <= 2100
             assert result.open.achieved < 0.99
             assert 0 < result.open.backlog_peak <= 100
