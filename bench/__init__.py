@@ -1,1 +1,1 @@
-"""Measures the engine against other people's programs, in one run, in turns. README.md says how."""
+"""Compares the engine with third-party programs, in one run, in turns. README.md describes the method."""

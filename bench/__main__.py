@@ -49,14 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _WrongError(Exception):
-    """What was asked for cannot be done here."""
+    """The requested run is not possible on this machine."""
 
 
 def _run(asked: argparse.Namespace, command: str) -> Document:
     usable = os.sched_getaffinity(0)
     if not {asked.target_cpu, asked.initiator_cpu} <= usable or asked.target_cpu == asked.initiator_cpu:
         raise _WrongError(f"two processors of {sorted(usable)} are needed: --target-cpu, --initiator-cpu")
-    # The bench itself keeps off the measured cores where it can.
+    # If possible, the bench itself runs on other cores than the measured ones.
     others = usable - {asked.target_cpu, asked.initiator_cpu}
     if others:
         os.sched_setaffinity(0, others)
@@ -87,10 +87,10 @@ def _run(asked: argparse.Namespace, command: str) -> Document:
 
 
 def _begun(path: Path | None, command: str) -> Document:
-    """What an earlier run of the same command left in its file; else one with no results yet."""
+    """The unfinished document of an earlier run of the same command, or a new one without results."""
     around = environment(find_engine())
     if path is not None and path.exists():
-        with contextlib.suppress(ValueError, TypeError, KeyError):  # some other file
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # another file
             left = Document.read(path)
             if left.is_begun_by(command, around):
                 print(f"going on with {path}, after {len(left.results)} cases", flush=True)

@@ -1,4 +1,4 @@
-"""What it costs to account for an I/O, by itself: crates/runtime/examples/accounting.rs."""
+"""The cost of accounting for an I/O, measured alone: crates/runtime/examples/accounting.rs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _RUNS = 5
 
 
 def accounting_ns(place: Place) -> dict[str, float]:
-    """Nanoseconds an I/O by part, the least of a few runs: other work on the machine only ever adds."""
+    """Nanoseconds per I/O for each part. The minimum of a few runs, because other work on the machine only adds to
+    it."""
     example = build_example("accounting")
     runs = [json.loads(run("taskset", "--cpu-list", str(place.initiator_cpu), example)) for _ in range(_RUNS)]
     return {name: min(one[name] for one in runs) for name in runs[0]}

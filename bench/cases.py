@@ -1,4 +1,4 @@
-"""What is compared with what, and the ratio that is wanted."""
+"""What is compared with what, and the required ratios."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _HUGE = (Read(8, 1 << 20), Write(8, 1 << 20))
 @dataclass(frozen=True)
 class Case:
     group: str
-    """What `--only` chooses by."""
+    """The name that `--only` selects."""
     path: str
     """How the volume is reached."""
     load: Load
     ours: Subject
     theirs: Subject | None = None
     goal: float | None = None
-    """The ratio of rates that is wanted at least."""
+    """The minimum ratio of rates."""
     cpu_goal: bool = False
-    """An I/O is to take either of our sides no more processor time than theirs."""
+    """Whether an I/O must take no more CPU time than theirs on either of our sides."""
     prepare: Callable[[], None] | None = None
-    """Done right before the first pair, so that no side finds another state than the other."""
+    """Runs right before the first pair, so that both sides find the same state."""
 
 
 def cases(file: Path) -> list[Case]:
-    """`file`: a file of the volume's size on a disk's file system, for local I/O."""
+    """`file` is a file of the volume's size on a disk's file system, for local I/O."""
     nvme, iscsi, nfs = both_sides("nvme-tcp"), both_sides("iscsi"), both_sides("nfs3")
     polling = both_sides("nvme-tcp", "iotax, polling", polling="auto")
     local = Sides(LocalFile(file), OurInitiator(options={"direct": False}), "iotax")
@@ -56,7 +56,7 @@ def cases(file: Path) -> list[Case]:
     spdk, spdk_iscsi = Sides(SpdkNvmf(), SpdkPerf()), Sides(SpdkIscsi(), libiscsi)
     nfs_servers: list[tuple[Subject, float]] = [(Sides(Unfs3(), libnfs), 6), (Sides(Ganesha(), libnfs), 12)]
     accounted = both_sides("nvme-tcp", "iotax, verifying", verify=True)
-    # It may have left the page cache by the time that its cases come.
+    # The file may have left the page cache before its cases run.
     cached = partial(read_through, file)
     return [
         Case("nvme", "NVMe/TCP", Read(1), nvme, Sides(SpdkNvmf(polls=False), SpdkPerf()), 1.0),
@@ -106,7 +106,7 @@ def cases(file: Path) -> list[Case]:
             )
             for depth in (32, 128)
         ),
-        # A volume's size: what few blocks there are lie in the processor's cache.
+        # A whole volume; few blocks would stay in the processor's cache.
         *(
             Case(
                 "optimisations",
@@ -129,7 +129,7 @@ def cases(file: Path) -> list[Case]:
 
 
 def nfs41() -> list[Case]:
-    """Our target beside other servers of NFSv4.1, under our initiator: libnfs speaks no minor version 1."""
+    """Our target and other servers of NFSv4.1, with our initiator, because libnfs does not support minor version 1."""
     ours, initiator, path = OurTarget("nfs4.1"), OurInitiator(), "NFSv4.1"
     servers: list[tuple[Target, float, float]] = [(Ganesha(4), 5, 1.1), (Chimera(), 1, 1)]
     return [
@@ -147,7 +147,8 @@ def nfs41() -> list[Case]:
 
 
 def sides_apart() -> list[Case]:
-    """One side of ours against the same side of another's, with the same one opposite: whose share a difference is."""
+    """One of our sides against the same side of another program, with the same opposite side: shows which side causes a
+    difference."""
     perf, libiscsi, libnfs = SpdkPerf(), FioNet("libiscsi"), FioNet("nfs")
     nvme, iscsi, nfs = OurTarget("nvme-tcp"), OurTarget("iscsi"), OurTarget("nfs3")
     initiator = OurInitiator()

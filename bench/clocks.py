@@ -1,4 +1,4 @@
-"""CPU time and waits of processes, and of the machine, as the kernel tells them."""
+"""CPU time and waits of processes and of the machine, as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bench.sample import Usage
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PROCESS_FIELDS = 3
-"""Of a `cpu` line: user, nice, system. Interrupts are not charged to a process where the kernel times them apart:
-our own traffic's would count as somebody else's."""
+"""Fields of a `cpu` line: user, nice, system. Interrupts are left out: if the kernel accounts for them separately, they
+belong to no process, and those of our own traffic would count as foreign load."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ThreadTimes:
 
 @dataclass(frozen=True)
 class Reading:
-    """Everything at one instant; threads by id, so that the sum counts those that began meanwhile."""
+    """All clocks at one instant. Threads are kept by id, so the difference includes threads that started in between."""
 
     at_s: float
     initiator: dict[int, ThreadTimes]
@@ -36,7 +36,7 @@ class Reading:
 
 
 def read(initiator: int, target: int | None) -> Reading:
-    """`initiator` and `target` are process ids; their descendants count with them."""
+    """`initiator` and `target` are process ids; their descendants are included."""
     return Reading(
         at_s=time.monotonic(),
         initiator=_family_times(initiator),
@@ -47,7 +47,7 @@ def read(initiator: int, target: int | None) -> Reading:
 
 
 def usage(before: Reading, after: Reading) -> Usage:
-    """What was spent between two readings."""
+    """Usage between two readings."""
     window_s = after.at_s - before.at_s
     initiator = _spent(before.initiator, after.initiator)
     target = None
@@ -66,15 +66,16 @@ def usage(before: Reading, after: Reading) -> Usage:
 
 
 def machine_busy_s(stat: str) -> float:
-    """Time of processes on all processors, from /proc/stat."""
+    """CPU time of processes on all processors, from /proc/stat."""
     fields = [int(field) for field in stat.splitlines()[0].split()[1:]]
     return sum(fields[:_PROCESS_FIELDS]) * _TICK_S
 
 
 def _spent(before: dict[int, ThreadTimes], after: dict[int, ThreadTimes]) -> ThreadTimes:
-    """CPU and sleeps of all threads of a side, and the most that a thread of it waited for others than its siblings.
+    """CPU time and sleeps of all threads of a side, and the longest wait of one of its threads for other processes.
 
-    A side is pinned to its cores, so its threads wait for each other there: no longer than those others ran.
+    A side is pinned to its cores, so its threads also wait for each other, but at most for as long as the other threads
+    ran.
     """
     zero = ThreadTimes(0.0, 0.0)
     pairs = [(before.get(thread, zero), times) for thread, times in after.items()]
@@ -104,7 +105,7 @@ def _times(process: int) -> dict[int, ThreadTimes]:
 
 
 def voluntary_switches(status: str) -> int:
-    """How often a thread gave its processor up by itself, from /proc/PID/task/TID/status."""
+    """Voluntary context switches of a thread, from /proc/PID/task/TID/status."""
     told = re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)
     if told is None:
         raise ValueError("the kernel does not count context switches")
@@ -112,11 +113,11 @@ def voluntary_switches(status: str) -> int:
 
 
 def descendants(root: int) -> list[int]:
-    """Children of a process, and theirs."""
+    """Process ids of all descendants of a process."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name, in brackets, may hold anything.
+            # The name is in parentheses, and may contain any character.
             parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             continue

@@ -1,4 +1,5 @@
-"""When a sample counts as disturbed, by the limits of studies. The rule looks at the machine, never at the result."""
+"""When a sample counts as disturbed, with the limits of studies. The rule uses the machine's state, never the
+result."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from iotax.analysis.validity import FOREIGN_CORES_MAX, RUN_QUEUE_WAIT_MAX
 
 
 def disturbance(usage: Usage) -> str | None:
-    """Why a sample is left out; None where it counts."""
+    """Why a sample is left out; None if it counts."""
     if usage.run_queue_wait > RUN_QUEUE_WAIT_MAX:
         return f"a thread waited {usage.run_queue_wait:.2f} of the window for a processor"
     if usage.foreign_load > FOREIGN_CORES_MAX:

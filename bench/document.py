@@ -1,4 +1,4 @@
-"""A whole run of the bench as a file, from which its page can be made again."""
+"""A complete run of the bench as a file, from which its page can be generated again."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 @dataclass(frozen=True)
 class Document:
     command: str
-    """That made it."""
+    """The command that made the document."""
     environment: dict[str, Any]
     governor: str | None
-    """Of the processors' frequency; None where the machine does not tell."""
+    """The governor of the CPU frequency; None if the machine does not report one."""
     versions: dict[str, str]
-    """Of the peers, by name."""
+    """Versions of the peers, by name."""
     accounting_ns: dict[str, float]
-    """An I/O, by part; empty where it was not measured."""
+    """Nanoseconds per I/O for each part; empty if not measured."""
     results: list[Result]
     complete: bool = True
-    """Whether the run came to its end; the same command goes on with one that did not."""
+    """Whether the run ended; the same command continues an incomplete run."""
 
     def write(self, path: Path) -> None:
         told = {**vars(self), "results": [result.to_json() for result in self.results]}
-        # The whole of it or what was there: the run may end at any instant.
+        # Writes a new file and renames it, because the run may be killed at any time.
         new = path.with_name(path.name + ".new")
         new.write_text(json.dumps(told, indent=1) + "\n")
         new.replace(path)
 
     def is_begun_by(self, command: str, environment: dict[str, Any]) -> bool:
-        """Whether it is what the same command on the same machine, with the same iotax, has left to be gone on with."""
+        """Whether the same command, on the same machine with the same iotax, left this document incomplete."""
         return not self.complete and (self.command, self.environment) == (command, environment)
 
     @classmethod
@@ -46,5 +46,5 @@ class Document:
 
 
 def governor() -> str | None:
-    """Most virtual machines do not tell."""
+    """The CPU frequency governor. Most virtual machines do not report one."""
     return _GOVERNOR.read_text().strip() if _GOVERNOR.exists() else None

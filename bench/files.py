@@ -17,7 +17,7 @@ _PIECE_BYTES = 1 << 20
 
 @contextlib.contextmanager
 def memory_folder() -> Generator[Path]:
-    """A folder of a file system in memory, for what peers serve: none of theirs is to wait for a disk."""
+    """A folder on a file system in memory for the files of peers, so that none of them waits for a disk."""
     if not _MEMORY.is_dir():
         raise UnavailableError(f"{_MEMORY} is not there")
     with tempfile.TemporaryDirectory(prefix="iotax-bench-", dir=_MEMORY) as folder:
@@ -34,14 +34,14 @@ def write_random(path: Path) -> None:
 
 
 def read_through(path: Path) -> None:
-    """Has all of a file in the page cache."""
+    """Reads a whole file, so that it is in the page cache."""
     with path.open("rb") as file:
         while file.read(_PIECE_BYTES):
             pass
 
 
 def _write(path: Path, piece: bytes) -> None:
-    """On its disk too when this returns: nothing of it is to be written back while something is measured."""
+    """Writes the file through to its disk, so that nothing is written back during a measurement."""
     with path.open("wb") as file:
         for _ in range(VOLUME_BYTES // _PIECE_BYTES):
             file.write(piece)

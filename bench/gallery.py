@@ -27,7 +27,7 @@ STUDIES = (
     "kernel-exact",
     "kernel-releases",
 )
-"""The five published studies, whole where they are simulated; then what no other tool shows."""
+"""The five published studies, in full where they are simulated; then studies that no other tool has."""
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def make(studies: Iterable[str]) -> None:
 
 
 def publish(site: Path) -> None:
-    """A page with each report's question, date and picture, and the reports beside it."""
+    """Writes a page with each report's question, date and picture, and copies the reports next to it."""
     site.mkdir(parents=True, exist_ok=True)
     lines = ["# Gallery of reports", ""]
     if made := {study: folder for study in STUDIES if (folder := newest(study)) is not None}:
@@ -69,7 +69,7 @@ def publish(site: Path) -> None:
 
 
 def newest(study: str) -> Path | None:
-    """The folder of the study's newest report, whichever commit it is of; one that is being made has no picture yet."""
+    """The folder of the study's newest report, of any commit. A report that is still being made has no picture."""
     made = [page for page in MADE.glob(f"*/{study}.html") if page.with_suffix(".png").is_file()]
     return max(made, key=lambda page: page.stat().st_mtime).parent if made else None
 

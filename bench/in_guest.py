@@ -1,12 +1,12 @@
 """How many instructions an I/O takes with more threads of the target, in a guest of four processors.
 
-A virtual machine whose clock counts instructions runs its processors in turn: its time is the sum of what all of them
-execute, 4 ns each. While at least one of them has work, the time that an I/O takes is therefore the instructions that
-all of them spent on it, kernel, load and target together. Where none has, the guest's time goes on as the host's does:
-how much of the window that was at most is told, by how long QEMU's thread slept from the load's begin to its end.
+A virtual machine whose clock counts instructions runs its processors in turn. Its time is the sum of what all of them
+execute, 4 ns per instruction. While at least one processor has work, an I/O takes as much time as all instructions
+spent on it: kernel, load and target together. While none has work, the guest's time advances with the host's. The
+largest possible share of such idle time is reported: it follows from how long QEMU's thread slept during the load.
 
-QEMU older than 8.1 does not start the second processor of such a machine: there the first one, which waits for it,
-uses up the instructions of both. `python -m bench.in_guest` prints a table.
+QEMU before 8.1 does not start the second processor of such a machine. The first one waits for it, and uses the
+instructions of both. `python -m bench.in_guest` prints a table.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ PROTOCOLS = ("nvme-tcp", "iscsi", "nfs3")
 THREADS = (1, 2, 4)
 QEMU_MIN = (8, 1)
 INSTRUCTION_NS = 4
-"""Of the guest's time."""
+"""Guest time per instruction."""
 _PROCESSORS = 4
 _MONITOR_S = 20.0
 _CLIENTS = 4
-"""For all numbers of threads, so that only these differ."""
+"""The same for all numbers of threads, so that only these differ."""
 _DEPTH = 8
 _VOLUME_BYTES = 16 << 20
 _MEMORY_BYTES = 768 << 20
@@ -62,18 +62,18 @@ _END = "kill $(cat /run/serve.pid); until_true 50 sh -c '! kill -0 $(cat /run/se
 
 @dataclass(frozen=True)
 class Counted:
-    """Of all processors of the guest, in the window of one load."""
+    """Totals of all processors of the guest in the window of one load."""
 
     ios: int
     instructions: float
-    """For each I/O, initiator, target and kernel together."""
+    """Per I/O: initiator, target and kernel together."""
     idle_share_max: float
-    """How much of the window that was, at most."""
+    """Largest possible share of the window in which all processors were idle."""
 
 
 @contextmanager
 def guest_of(processors: int) -> Generator[Guest]:
-    """Running. Raises UnavailableError where QEMU cannot."""
+    """A running guest. Raises UnavailableError if QEMU cannot run it."""
     try:
         version = require_qemu()
         if version_of(version) < QEMU_MIN:
@@ -93,7 +93,7 @@ def guest_of(processors: int) -> Generator[Guest]:
 
 
 def version_of(said: str) -> tuple[int, int]:
-    """Of `10.0.2 (Debian …)`."""
+    """Major and minor version from a string such as `10.0.2 (Debian …)`."""
     found = re.match(r"(\d+)\.(\d+)", said)
     if found is None:
         raise UnavailableError(f"QEMU says no version: {said}")
@@ -101,7 +101,7 @@ def version_of(said: str) -> tuple[int, int]:
 
 
 def measure(guest: Guest, protocol: str, direction: str, threads: int, window_s: float) -> Counted:
-    """Raises EngineError where the run fails."""
+    """Counts one load. Raises EngineError if the run fails."""
     thread = _thread(guest)
     said = guest.run(_SERVE.format(document=shlex.quote(json.dumps(_server(protocol, threads)))))
     ready = next(event for event in map(json.loads, said) if event["event"] == "ready")
@@ -120,7 +120,7 @@ def measure(guest: Guest, protocol: str, direction: str, threads: int, window_s:
 
 
 def _thread(guest: Guest) -> Path:
-    """Of all the guest's processors, which take turns on it."""
+    """The one thread of QEMU that runs all the guest's processors in turn: its schedstat file."""
     threads = processor_threads(guest.monitor.execute("query-cpus-fast", timeout_s=_MONITOR_S))
     if len(threads) != 1:
         raise FailedError(f"QEMU runs the guest's processors on {len(threads)} threads")
@@ -128,13 +128,13 @@ def _thread(guest: Guest) -> Path:
 
 
 def _asleep_ns(thread: Path) -> int:
-    """A clock that goes on while it neither runs nor waits for a processor of the host."""
+    """A clock that advances while the thread neither runs nor waits for a processor of the host."""
     ran_ns, waited_ns, _ = map(int, thread.read_text().split())
     return time.monotonic_ns() - ran_ns - waited_ns
 
 
 def _server(protocol: str, threads: int) -> dict[str, Any]:
-    """A volume in memory over one protocol."""
+    """A server's document: a volume in memory over one protocol."""
     return {
         "volumes": [{"name": "v0", "media": "memory", "size_bytes": _VOLUME_BYTES}],
         "exports": [{"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}],

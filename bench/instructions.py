@@ -1,8 +1,8 @@
-"""Instructions that an I/O costs either side in our own code, counted by callgrind.
+"""Instructions per I/O in our own code on either side, counted by callgrind.
 
-They are the same on a busy machine as on a quiet one. Two runs of different length are subtracted, so that set-up does
-not count; the network's part (system calls, the kernel's copies) is not in it at all. `python -m bench.instructions`
-prints them beside the limits of limits.toml.
+They are the same on a busy and on a quiet machine. Two runs of different length are subtracted, so set-up does not
+count. The network's part (system calls, the kernel's copies) is not included. `python -m bench.instructions` prints
+them next to the limits of limits.toml.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _ROUNDS = (50, 150)
 
 
 def limits() -> dict[str, dict[str, int]]:
-    """By the arguments of `io_path` (`nvme-tcp read --depth 1`), then by side."""
+    """Arguments of `io_path` (`nvme-tcp read --depth 1`) → side → limit."""
     return tomllib.loads(_LIMITS.read_text())
 
 
 def count(arguments: str) -> dict[str, float]:
-    """Instructions an I/O by side. Raises UnavailableError without valgrind."""
+    """Instructions per I/O by side. Raises UnavailableError without valgrind."""
     valgrind, example = program("valgrind", "valgrind"), build_example("io_path")
     protocol, direction, *options = arguments.split()
     short, long = (_run(valgrind, [example, protocol, direction, str(rounds), *options]) for rounds in _ROUNDS)
@@ -47,10 +47,10 @@ def _run(valgrind: str, command: list[str | Path]) -> tuple[int, dict[str, int]]
 
 
 def parse(lines: Iterable[str]) -> dict[str, int]:
-    """The instructions within all calls of `io_path::initiator` and `io_path::target`, from callgrind's output.
+    """Instructions within all calls of `io_path::initiator` and `io_path::target`, from callgrind's output.
 
-    A name stands beside its number where it comes first; a call is `cfn=`, then `calls=`, then a line that ends with
-    the instructions of the call and all below it.
+    A name follows its number at its first use. A call is `cfn=`, then `calls=`, then a line that ends with the
+    instructions of the call and everything below it.
     """
     sides: dict[str, str] = {}
     found = dict.fromkeys(_SIDES, 0)

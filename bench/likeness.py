@@ -1,10 +1,10 @@
-"""How like pgbench's I/O the load of `oltp:` is: both on a loop device of this machine, seen by the same tracepoints.
+"""How similar pgbench's I/O and the load of `oltp:` are, on a loop device and with the same tracepoints.
 
     python -m bench.likeness [DIRECTORY]
 
-As root: it makes a loop device of a file, a file system on it, a database of PostgreSQL with half as much memory for
-its buffers as it is large, and runs pgbench; then `iotax-engine` on the bare device. Needs PostgreSQL, e2fsprogs and
-tracefs, and control groups of version 1.
+Run it as root. It makes a loop device of a file, a file system on it, and a PostgreSQL database whose memory for
+buffers is half its size, and runs pgbench. Then it runs `iotax-engine` on the bare device. It needs PostgreSQL,
+e2fsprogs, tracefs, and control groups of version 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from iotax.labs.load import run_task
 SCALE = 16
 DATABASE_BYTES = SCALE * (16 << 20)
 MEMORY_BYTES = DATABASE_BYTES // 2
-"""Of either one's buffers. PostgreSQL's files are cached once more, in what its control group has beside them."""
+"""Buffer memory of either program. The other memory of PostgreSQL's control group caches its files once more."""
 GROUP_BYTES = MEMORY_BYTES + (48 << 20)
 CLIENTS = 4
 WARMUP_S, WINDOW_S = 15, 30
@@ -45,14 +45,14 @@ _EVENT = re.compile(
 
 @dataclass
 class Seen:
-    """What the device was asked in the window."""
+    """The device's requests in the window."""
 
     transactions: int
     duration_s: float
     sizes: dict[str, Counter[int]] = field(default_factory=lambda: {"R": Counter(), "W": Counter()})
     flushes: int = 0
     sequential: Counter[str] = field(default_factory=Counter)
-    """Requests that begin where the one before of their kind ended."""
+    """Requests that start where the previous one of their kind ended."""
     depth_s: float = 0.0
 
     def rows(self) -> Iterator[tuple[str, str]]:
@@ -74,7 +74,7 @@ class Seen:
 
 @contextmanager
 def traced(device: str) -> Generator[list[str]]:
-    """The lines of the device's requests, issued and completed."""
+    """Trace lines of the device's requests, issued and completed."""
     number = Path(device).stat().st_rdev
     lines: list[str] = []
     _TRACING.mkdir()
@@ -197,7 +197,7 @@ def _benched(device: str, data: Path) -> Seen:
 
 
 def engine(device: str, rate_iops: float | None = None) -> Seen:
-    """As fast as it goes, or at so many transactions a second."""
+    """Runs the engine as fast as possible, or at this many transactions per second."""
     document: dict[str, Any] = {
         "task": "run",
         "endpoint": f"local:{device}",

@@ -1,4 +1,4 @@
-"""What is asked of a pair of target and initiator."""
+"""The load on a pair of target and initiator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Load:
     """One connection, one block size, reads or writes, random or sequential."""
 
     direction: Literal["read", "write", "mixed"]
-    """Mixed: half of them reads."""
+    """Mixed means half reads."""
     depth: int
     block_bytes: int = 4096
     random: bool = True
@@ -25,14 +25,14 @@ class Load:
 
     @property
     def fio_rw(self) -> str:
-        """fio's word for it, and SPDK's."""
+        """The name in fio and SPDK."""
         direction = "rw" if self.direction == "mixed" else self.direction
         return f"rand{direction}" if self.random else direction
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of warm-up and of the measured window."""
+    """Warm-up and measured window, in seconds."""
 
     warmup_s: float
     window_s: float

@@ -1,4 +1,4 @@
-"""docs/results/performance.md: a run of the bench, with what is to be known of it."""
+"""docs/results/performance.md: a run of the bench, with the text needed to read it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.table import HEADINGS, accounting, failed, rows, skipped
 from iotax.analysis.validity import FOREIGN_CORES_MAX, RUN_QUEUE_WAIT_MAX
 
 _LIMITS = Path(__file__).with_name("what-limits.md")
-"""The text on what limits the rest: people's, not of one run."""
+"""The handwritten text on what limits the rest; it does not depend on the run."""
 _APART = ("target", "initiator")
 _SECTIONS = (
     ("Measured", [], None),
@@ -51,7 +51,7 @@ def page(document: Document) -> str:
 
 
 def _tables(results: Sequence[Result]) -> list[str]:
-    """Whole pairs apart from single sides."""
+    """A table of whole pairs, and tables of single sides."""
     found = []
     for title, about, group in _SECTIONS:
         chosen = [each for each in results if (each.group if each.group in _APART else None) == group]
@@ -81,7 +81,7 @@ def _machine(document: Document) -> list[str]:
 
 
 def _goals(results: Sequence[Result]) -> list[str]:
-    """Which are met, which are not, and by how much."""
+    """Which goals are met, which are not, and by how much."""
     met, missed, unknown = [], [], []
     for result in results:
         name = f"{result.load}, {result.ours_name} to {result.theirs_name}"

@@ -27,14 +27,14 @@ from iotax.wording.profile import families
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 INSTRUCTIONS_PER_US = 250
-"""The exact clock counts 4 ns for each."""
+"""The exact clock counts 4 ns per instruction."""
 PAGE_PX = (1180, 1010)
 _PANEL_PX = 330
 
 
 def rows(summary: Summary) -> list[dict[str, Any]]:
-    """Thousands of instructions per I/O, of initiator and target together: of each family of layers a part, one after
-    the other; of all together a row without a family, with its 95 % interval."""
+    """Thousands of instructions per I/O, of initiator and target together. Each family of layers has a row; the rows of
+    a bar are contiguous. The total is a row without a family, with its 95 % interval."""
     found = []
     profiles = {(each.arm, each.condition): each for each in cell_profiles(summary.cells)}
     for cell in summary.cells:
@@ -45,7 +45,8 @@ def rows(summary: Summary) -> list[dict[str, Any]]:
         low, high = (cpu.value if end is None else end for end in (cpu.low, cpu.high))
         total, low, high = (us * INSTRUCTIONS_PER_US / 1e3 for us in (cpu.value, low, high))
         found.append({**bar, "family": None, "x": low, "x2": high})
-        # A profile counts up to 0.7 % more than the figure that has an interval: its parts are shares of that.
+        # A profile counts up to 0.7 % more than the figure with the interval, so its parts are shown as shares of that
+        # figure.
         spent, begin = families(profile), 0.0
         for family, count in spent.items():
             end = begin + total * count / profile.instructions
@@ -55,7 +56,7 @@ def rows(summary: Summary) -> list[dict[str, Any]]:
 
 
 def chart(data: list[dict[str, Any]], scheme: str) -> dict[str, Any]:
-    """Bars by protocol, stacked by layer, with error bars; a panel for each number of outstanding I/Os."""
+    """Bars by protocol, stacked by layer, with error bars, in one panel per number of outstanding I/Os."""
     colour = {name: getattr(each, scheme) for name, each in palette.COLOURS.items()}
     kinds = [(name, shade) for name, shade in FAMILY_COLOURS if any(row["family"] == name for row in data)]
     order = list(dict.fromkeys(row["protocol"] for row in data))
@@ -104,7 +105,7 @@ def chart(data: list[dict[str, Any]], scheme: str) -> dict[str, Any]:
 
 
 def photograph(page: Path, output: Path, *, dark: bool) -> None:
-    """The first page of a report as PNG. Ends with the reason where no browser is there."""
+    """Saves the first page of a report as PNG. Exits with the reason if no browser is installed."""
     browser = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if browser is None:
         sys.exit("bench.pictures: Chromium is not installed; the report's picture was not taken")
@@ -131,7 +132,7 @@ def photograph(page: Path, output: Path, *, dark: bool) -> None:
 
 
 def measured(study: str, folder: Path) -> Path:
-    """The notebook of a finished run; a run that is not finished goes on."""
+    """The notebook of a finished run; an unfinished run is resumed."""
     notebook = folder / f"{study}.iotax"
     subprocess.run([sys.executable, "-m", "iotax", "run", study, notebook, "--no-report"], check=True, cwd=ROOT)
     return notebook

@@ -1,4 +1,4 @@
-"""Other programs as children: pinned, waited for, ended."""
+"""Other programs as child processes: started on a core, waited for, ended."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _STOP_S = 5.0
 
 
 class UnavailableError(Exception):
-    """A peer is not there, or did not come up; the message says why."""
+    """A peer is not installed or did not start; the message has the reason."""
 
 
 class FailedError(UnavailableError):
-    """A program that is there failed this time, or did not end; the next may succeed."""
+    """An installed program failed or did not end this time; the next run may succeed."""
 
 
 def program(name: str, package: str) -> str:
@@ -37,7 +37,7 @@ def program(name: str, package: str) -> str:
 
 
 def named(variable: str, what: str) -> Path:
-    """The path that an environment variable gives."""
+    """The path in an environment variable."""
     value = os.environ.get(variable)
     if not value:
         raise UnavailableError(f"{variable} is not set: the path of {what}")
@@ -53,7 +53,7 @@ def free_port() -> int:
 
 
 def run(*command: str | Path, seconds: float = 30) -> str:
-    """Runs a command to its end and gives what it wrote. Raises FailedError where it failed."""
+    """Runs a command to its end and returns its output. Raises FailedError if it failed."""
     name = Path(command[0]).name
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
@@ -68,8 +68,8 @@ def run(*command: str | Path, seconds: float = 30) -> str:
 def running(
     command: Sequence[str | Path], *, cpu: int, log: Path, pipe: bool = False, kill: bool = False
 ) -> Generator[subprocess.Popen[str]]:
-    """A child pinned to `cpu`, its output in `log` (or, with `pipe`, to be read), ended with its whole group and its
-    descendants."""
+    """Runs a child pinned to `cpu`, with its output in `log` or, with `pipe`, in a pipe. At the end, its process group
+    and its descendants are killed."""
     with log.open("ab") as file:
         process = subprocess.Popen(
             ["taskset", "--cpu-list", str(cpu), *command],
@@ -82,7 +82,7 @@ def running(
     try:
         yield process
     finally:
-        # Some leave the group (fio's jobs), and once their parent is gone nobody knows whose they were.
+        # Some descendants leave the group (fio's jobs). Once their parent is gone, they can no longer be found.
         family = _held(clocks.descendants(process.pid))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
@@ -99,7 +99,7 @@ def running(
 
 
 def _held(processes: Sequence[int]) -> list[int]:
-    """Descriptors of those that still run: a number may be another's by the time that it is used."""
+    """pidfds of the processes that still run, because a process id may be reused before it is signalled."""
     found = []
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
@@ -108,7 +108,7 @@ def _held(processes: Sequence[int]) -> list[int]:
 
 
 def wait_for_end(process: subprocess.Popen[str], name: str, seconds: float) -> None:
-    """Raises FailedError where it does not end by itself."""
+    """Raises FailedError if the process does not end by itself."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -116,13 +116,13 @@ def wait_for_end(process: subprocess.Popen[str], name: str, seconds: float) -> N
 
 
 def wait_for_port(process: subprocess.Popen[str], port: int, log: Path, seconds: float = 20.0) -> None:
-    """Until somebody listens there. Raises UnavailableError where nobody does."""
+    """Waits until a server listens on the port. Raises UnavailableError if none does."""
 
     wait_until(lambda: listens(port), process, log, f"{log.stem} does not listen", seconds)
 
 
 def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether a server accepts connections on the port."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
@@ -133,7 +133,7 @@ def wait_until(
 ) -> None:
     deadline = time.monotonic() + seconds
     while not ready():
-        # One that has ended is asked once more: its last words may have come after the first look.
+        # Check a process that has ended once more: its last output may have come after the first check.
         has_ended = process.poll() is not None
         if (has_ended and not ready()) or time.monotonic() > deadline:
             said = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
@@ -142,7 +142,7 @@ def wait_until(
 
 
 def measure_window(initiator: int, target: int | None, timing: Timing) -> Usage:
-    """Waits out the warm-up and gives what was spent in the window after it."""
+    """Waits for the warm-up, and returns the usage in the window after it."""
     time.sleep(timing.warmup_s)
     before = clocks.read(initiator, target)
     time.sleep(timing.window_s)
@@ -151,7 +151,7 @@ def measure_window(initiator: int, target: int | None, timing: Timing) -> Usage:
 
 @contextlib.contextmanager
 def parked(process: int) -> Generator[Callable[[], contextlib.AbstractContextManager[None]]]:
-    """A process stopped while it is not measured: one that polls would take a core from the others."""
+    """Stops a process while it is not measured; a polling process would take a core from the others."""
 
     def signal_group(number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What a run of the bench found, as data."""
+"""The results of a run of the bench, as data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.turns import Failure, Pair, Ratio, counted, ratio
 
 @dataclass(frozen=True)
 class Side:
-    """Medians of one side's samples that count."""
+    """Medians over one side's samples that count."""
 
     name: str
     rate_iops: float
@@ -47,23 +47,23 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Result:
-    """One row: ours and, where they were there, theirs."""
+    """One row: our side and, if it was measured, theirs."""
 
     group: str
     load: str
-    """With the way to the volume before it."""
+    """Prefixed with the path to the volume."""
     ours_name: str
     theirs_name: str | None
     goal: float | None
     pairs: list[Pair]
     alone: list[Sample]
-    """Ours, where there was nobody to compare with."""
+    """Our samples, if there is nothing to compare with."""
     skipped: str | None = None
-    """Why theirs, or both, were not measured."""
+    """Why their side, or both, were not measured."""
     failures: list[Failure] = field(default_factory=list)
-    """Samples that were not had."""
+    """Samples that failed."""
     cpu_goal: bool = False
-    """An I/O is to take either of our sides no more processor time than theirs."""
+    """Whether an I/O must take no more CPU time than theirs on either of our sides."""
 
     @property
     def ours(self) -> Side | None:
@@ -82,14 +82,14 @@ class Result:
 
     @property
     def rate_met(self) -> bool | None:
-        """None where there is no goal, or only disturbed samples, which prove nothing either way."""
+        """None without a goal, or if all samples were disturbed, which prove nothing."""
         if self.goal is None or self.ratio is None or not self.ratio.trusted:
             return None
         return self.ratio.mean >= self.goal
 
     @property
     def cpu_met(self) -> bool | None:
-        """As `rate_met`."""
+        """Like `rate_met`, for CPU time."""
         ours, theirs = self.ours, self.theirs
         if not self.cpu_goal or ours is None or theirs is None or self.ratio is None or not self.ratio.trusted:
             return None
@@ -119,7 +119,7 @@ class Result:
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Result:
-        """What `to_json` gave; what it computed is computed again."""
+        """Reads the output of `to_json`; derived values are computed again."""
         return cls(
             group=told["group"],
             load=told["load"],

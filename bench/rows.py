@@ -1,4 +1,4 @@
-"""Rows of a file of limits, as commands of the bench are asked for them."""
+"""Rows of a limits file that a command line selects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def asked(rows: Iterable[str], module: str, description: str, file: str) -> list[str]:
-    """Those that the command line names, or all. Ends where it names one that is not in the file."""
+    """Rows on the command line, or all. Exits if one is not in the file."""
     known = list(rows)
     parser = argparse.ArgumentParser(f"python -m {module}", description=description)
     parser.add_argument("row", nargs="*", help=f'a row of {file}, such as "{known[0]}"; else all')

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figures:
-    """What an initiator says of its window."""
+    """Figures that an initiator reports for its window."""
 
     rate_iops: float
     latency_p50_us: float | None = None
@@ -17,18 +17,18 @@ class Figures:
 
 @dataclass(frozen=True)
 class Usage:
-    """What the two sides and the machine spent in a window."""
+    """What both sides and the machine used in a window."""
 
     window_s: float
     initiator_cpu_s: float
     target_cpu_s: float | None
-    """None where there is no target."""
+    """None if there is no target."""
     run_queue_wait: float
-    """Of the thread that waited most for a processor, its siblings' turns apart: seconds a second."""
+    """For the thread that waited longest for a processor, without waits for its siblings: seconds per second."""
     foreign_load: float
     """Cores that other processes kept busy."""
     initiator_sleeps: int | None = None
-    """Times that its threads gave their processor up; None where the sides share a process."""
+    """Voluntary context switches of its threads; None if both sides share a process."""
     target_sleeps: int | None = None
 
 
@@ -39,12 +39,12 @@ class Sample:
 
     @property
     def initiator_cpu_us(self) -> float:
-        """An I/O."""
+        """CPU time per I/O."""
         return self._an_io(self.usage.initiator_cpu_s * 1e6)
 
     @property
     def target_cpu_us(self) -> float | None:
-        """An I/O."""
+        """CPU time per I/O."""
         return None if self.usage.target_cpu_s is None else self._an_io(self.usage.target_cpu_s * 1e6)
 
     @property
@@ -69,6 +69,6 @@ class Sample:
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Sample:
-        """What `to_json` gave."""
+        """Reads the output of `to_json`."""
         figures, usage = ({field.name: told[field.name] for field in fields(part)} for part in (Figures, Usage))
         return cls(Figures(**figures), Usage(**usage))

@@ -1,11 +1,12 @@
 """What threads of the target do to one another on the path of an I/O: the cache lines that they share.
 
-Two cores are too few to time four threads, but not to follow them. valgrind runs the engine's server one thread at a
-time and tells each access to memory, and which thread made it. A line is shared where one thread writes it and another
-touches it within the window: on a real machine it moves from cache to cache then, and more threads cost more per I/O.
-It moves at most as often as it is touched, and at most once to each of its threads for each time that it is written.
-The data of a volume in memory are left out, since clients that write the same places share them on any server, and so
-is the kernel's part. `python -m bench.sharing` prints a table.
+Two cores are too few to time four threads, but enough to trace them. valgrind runs the engine's server one thread at a
+time, and reports each memory access and its thread. A line is shared if one thread writes it and another one accesses
+it in the window. On a real machine it then moves from cache to cache, and more threads cost more per I/O. It moves at
+most as often as it is accessed, and at most once to each of its threads for each write.
+
+The data of a volume in memory are left out, because clients that write to the same places share them on any server. The
+kernel's part is left out too. `python -m bench.sharing` prints a table.
 """
 
 from __future__ import annotations
@@ -32,36 +33,37 @@ PROTOCOLS = ("nvme-tcp", "iscsi", "nfs3")
 THREADS = (1, 2, 4)
 MEDIA = ("memory", "file")
 _CLIENTS = 4
-"""For all numbers of threads, so that only these differ."""
+"""The same for all numbers of threads, so that only these differ."""
 _DEPTH = 8
 _VOLUME_BYTES = 16 << 20
 _LINE_BITS = 6
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
-"""For files: their threads do their I/Os themselves, where with epoll others would."""
+"""For files, because there the server's threads do their I/O themselves; elsewhere, with epoll, other threads would."""
 _DEADLINE_S = 120.0
 _LONGER_S = 3.0
-"""Than the window of the trace are those of the loads: the first connects long before the last on a busy machine, and
-what is done to end a connection within the trace would be taken for the I/O's."""
+"""How much longer the loads' windows are than that of the trace. On a busy machine the first load connects long before
+the last one, and the end of a connection within the trace would count as part of the I/O."""
 _PIPE_BYTES = 1 << 16
 _SCHEDULED = re.compile(r"SCHED\[(\d+)\]:\s+acquired lock")
 
 
 @dataclass
 class Trace:
-    """What was touched, by cache line and thread, of lackey's lines so far."""
+    """Memory accesses by cache line and thread, from the lines of valgrind's tool lackey."""
 
     thread: int = 0
-    """Whose accesses come now."""
+    """The thread of the next accesses."""
     left_out: range = range(0)
-    """Addresses."""
+    """Addresses to skip."""
     instructions: dict[int, int] = field(default_factory=dict)
     touched: dict[int, dict[int, int]] = field(default_factory=dict)
-    """How often, by line, then by thread."""
+    """Accesses by line, then by thread."""
     written: dict[int, int] = field(default_factory=dict)
-    """How often, by line."""
+    """Writes by line."""
 
     def follow(self, lines: Iterable[str]) -> None:
-        """`I  0400,3` is an instruction, ` L`, ` S`, ` M` a load, a store, both; valgrind tells whose turn it is."""
+        """`I  0400,3` is an instruction; ` L`, ` S`, ` M` are a load, a store, and both. valgrind reports thread
+        switches."""
         for line in lines:
             kind = line[:2]
             if kind == "I ":
@@ -80,7 +82,7 @@ class Trace:
                 self.thread = int(turn[1])
 
     def moves(self) -> dict[int, int]:
-        """Of each line that one thread wrote and another touched: how often it moved, at most."""
+        """For each line that one thread wrote and another accessed: the largest possible number of moves."""
         found = {}
         for line, times in self.written.items():
             by_thread = self.touched[line]
@@ -91,21 +93,21 @@ class Trace:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Per I/O of the server, in a window of one run."""
+    """Figures per I/O of the server, in a window of one run."""
 
     ios: float
     instructions: float
     moves: float
-    """Of lines that one thread writes and another touches, at most."""
+    """Largest possible number of moves of lines that one thread writes and another accesses."""
     lines: int
-    """How many such lines there are in all."""
+    """Total number of such lines."""
     threads: int
-    """That took part."""
+    """Threads that took part."""
 
 
 def measure(protocol: str, direction: str, threads: int, window_s: float, media: str = "memory") -> Sharing:
-    """With epoll, since valgrind does not know io_uring. `media`: memory or file. Raises UnavailableError without
-    valgrind, EngineError where the run fails."""
+    """Measures with epoll, because valgrind does not support io_uring. `media`: memory or file. Raises UnavailableError
+    without valgrind, EngineError if the run fails."""
     valgrind, engine = program("valgrind", "valgrind"), find_engine()
     with tempfile.TemporaryDirectory(dir=_SHARED_MEMORY) as folder:
         pipe, wrapped = Path(folder, "trace"), Path(folder, "engine")
@@ -140,7 +142,8 @@ def measure(protocol: str, direction: str, threads: int, window_s: float, media:
 
 
 def volume_in(maps: str) -> range:
-    """Where a server's memory volume is mapped, by its /proc/PID/maps. Raises FailedError where it has not just one."""
+    """Where a server's memory volume is mapped, from its /proc/PID/maps. Raises FailedError unless there is exactly
+    one."""
     found = [line.split()[0].split("-") for line in maps.splitlines() if "/memfd:" in line]
     volumes = [range(int(first, 16), int(end, 16)) for first, end in found]
     volumes = [each for each in volumes if len(each) == _VOLUME_BYTES]
@@ -150,7 +153,8 @@ def volume_in(maps: str) -> range:
 
 
 class _Follower:
-    """Reads valgrind's words as they come: it waits for us, so that a window of the trace is one of the run."""
+    """Reads valgrind's output as it arrives. valgrind waits for the reader, so a window of the trace is a window of the
+    run."""
 
     def __init__(self, pipe: Path) -> None:
         self._pipe = pipe
@@ -164,17 +168,17 @@ class _Follower:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Where valgrind never came, the reader still waits for it to open the pipe.
+        # If valgrind never opened the pipe, the reader still waits for that.
         with contextlib.suppress(OSError):
             os.close(os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK))
         self._reader.join()
 
     def leave_out(self, addresses: range) -> None:
-        """Of traces from now on."""
+        """Skips these addresses in later traces."""
         self._left_out = addresses
 
     def trace_for(self, seconds: float) -> tuple[Trace, float]:
-        """The trace of a window that begins now, and its length."""
+        """The trace of a window that starts now, and its length."""
         with self._lock:
             self._trace = trace = Trace(self._thread, self._left_out)
             begun = time.monotonic()
@@ -208,7 +212,7 @@ def _volume(media: str, folder: Path) -> dict[str, Any]:
 
 
 def _server(protocol: str, threads: int, volume: dict[str, Any]) -> dict[str, Any]:
-    """A volume over one protocol."""
+    """A server's document: a volume over one protocol."""
     return {
         "volumes": [volume],
         "exports": [{"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}],
@@ -218,7 +222,7 @@ def _server(protocol: str, threads: int, volume: dict[str, Any]) -> dict[str, An
 
 
 def _load(endpoint: str, direction: str, window_s: float) -> dict[str, Any]:
-    """Of each client: all go to the same places."""
+    """The document of each client's load. All clients use the same places."""
     return {
         "task": "run",
         "endpoint": endpoint,

@@ -1,8 +1,9 @@
-"""Instructions that a simulated I/O costs: the stacks of both sides, and the world around them.
+"""Instructions per simulated I/O: the stacks of both sides, and the simulated world around them.
 
-One core simulates, so they say how fast, on a busy machine as on a quiet one; but not what a core's caches make of
-many loads. Two runs of different length are subtracted, so that the start of a world does not count.
-`python -m bench.simulated` prints them beside the limits of simulated.toml.
+One core simulates, so they determine its speed, on a busy and on a quiet machine. They leave out the effect of a core's
+caches with many loads. Two runs of different length are subtracted, so the start of a world does not count.
+
+`python -m bench.simulated` prints them next to the limits of simulated.toml.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from bench.subjects.raw import build_example
 
 _LIMITS = Path(__file__).with_suffix(".toml")
 _MILLISECONDS = (50, 150)
-"""Of virtual time."""
+"""Virtual time."""
 
 
 def limits() -> dict[str, int]:
-    """By protocol, loads and outstanding I/Os of each: `nvme-tcp 16 4`."""
+    """Protocol, number of loads, and outstanding I/Os of each (`nvme-tcp 16 4`) → limit."""
     return tomllib.loads(_LIMITS.read_text())
 
 
 def count(row: str) -> float:
-    """Instructions of a simulated read of 4 KiB. Raises UnavailableError without valgrind."""
+    """Instructions per simulated read of 4 KiB. Raises UnavailableError without valgrind."""
     valgrind, example = program("valgrind", "valgrind"), build_example("speed", "iotax-sim")
     short, long = (_run(valgrind, [example, *row.split(), str(each)]) for each in _MILLISECONDS)
     return (long[1] - short[1]) / (long[0] - short[0])
@@ -44,7 +45,7 @@ def _run(valgrind: str, command: list[str | Path]) -> tuple[int, int]:
 
 
 def summary(text: str) -> int:
-    """All instructions, from cachegrind's output."""
+    """The total of instructions in cachegrind's output."""
     found = re.search(r"^summary: (\d+)$", text, re.MULTILINE)
     if found is None:
         raise ValueError("no output of cachegrind")

@@ -1,4 +1,4 @@
-"""Results as a table, of the terminal and of the page."""
+"""Results as a table, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADINGS = (
 
 
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """Two rows for a comparison, ours with the ratio; one where ours stands alone."""
+    """Two rows for a comparison, ours with the ratio; one row if there is only ours."""
     found: list[tuple[str, ...]] = []
     for result in results:
         if result.ours is not None:
@@ -74,7 +74,7 @@ def _ratio(result: Result) -> str:
 
 
 def text(document: Document) -> str:
-    """For the terminal."""
+    """Text for the terminal."""
     lines = [HEADINGS, *rows(document.results)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
     table = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
@@ -91,7 +91,7 @@ def skipped(results: Sequence[Result]) -> list[str]:
 
 
 def failed(results: Sequence[Result]) -> list[str]:
-    """Samples that were not had, by reason."""
+    """Failed samples, by reason."""
     return [
         f"{each.load}: {count} of {each.ours_name if side == 'ours' else each.theirs_name} failed: {reason}"
         for each in results
@@ -100,7 +100,7 @@ def failed(results: Sequence[Result]) -> list[str]:
 
 
 def accounting(document: Document) -> list[str]:
-    """What accounting for an I/O costs, as a share of what the load takes for a 4K NVMe/TCP read at depth 32."""
+    """The cost of accounting for an I/O, as a share of the load's CPU time for a 4K NVMe/TCP read at depth 32."""
     if not document.accounting_ns:
         return []
     recorder_ns, ledger_ns = document.accounting_ns["recorder_ns"], document.accounting_ns["ledger_ns"]

@@ -1,4 +1,4 @@
-"""Ours and theirs in turns, and the ratio of the two."""
+"""Measures ours and theirs in turns, and computes their ratio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.subjects.base import Measurable
 
 ATTEMPTS_A_PAIR = 2
 FAILURES_IN_A_ROW = 3
-"""Then the rest is not tried: what fails may have taken its whole time to."""
+"""After this many failures the rest is not tried, because each may have taken its whole time."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Failure:
-    """A sample that was not had; its pair is none."""
+    """A failed sample; it gives no pair."""
 
     side: Literal["ours", "theirs"]
     reason: str
@@ -44,15 +44,15 @@ class Failure:
 
 @dataclass
 class Taken:
-    """What came of the turns."""
+    """The results of the turns."""
 
     pairs: list[Pair] = field(default_factory=list)
     alone: list[Sample] = field(default_factory=list)
-    """Ours, where there is nobody to compare with."""
+    """Our samples, if there is nothing to compare with."""
     failures: list[Failure] = field(default_factory=list)
 
     def has_tried_enough(self, wanted: int) -> bool:
-        """Enough undisturbed, twice as many tried, or none but failures lately."""
+        """Enough undisturbed samples, or twice as many tried, or only failures recently."""
         counted = len(undisturbed(self.pairs)) + sum(disturbance(sample.usage) is None for sample in self.alone)
         tried = len(self.pairs) + len(self.alone) + len(self.failures)
         return counted >= wanted or tried >= ATTEMPTS_A_PAIR * wanted or self._failed_lately >= FAILURES_IN_A_ROW
@@ -71,10 +71,10 @@ class Taken:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Of the undisturbed pairs; of all where there is none, and then `trusted` is false."""
+    """Over the undisturbed pairs. If there is none, over all pairs, and `trusted` is false."""
 
     mean: float
-    """Geometric."""
+    """Geometric mean."""
     least: float
     greatest: float
     pairs: int
@@ -90,7 +90,8 @@ def take_turns(
     pairs: int,
     tell: Callable[[Pair | Sample | Failure], None],
 ) -> Taken:
-    """A B A B, until `pairs` are undisturbed or twice as many were tried. What fails leaves the others as they are."""
+    """A B A B, until `pairs` are undisturbed or twice as many were tried. A failure does not affect the other
+    samples."""
 
     def turn() -> Pair | Failure:
         first = _sample("ours", ours, load, timing)
@@ -105,7 +106,7 @@ def take_turns(
 def take_alone(
     ours: Measurable, load: Load, timing: Timing, samples: int, tell: Callable[[Pair | Sample | Failure], None]
 ) -> Taken:
-    """Where there is nobody to compare with."""
+    """Measures our side alone."""
     return _take(lambda: _sample("ours", ours, load, timing), samples, tell)
 
 
@@ -145,5 +146,5 @@ def ratio(pairs: Sequence[Pair]) -> Ratio:
 
 
 def counted(samples: Sequence[Sample]) -> list[Sample]:
-    """The undisturbed, or all where there is none."""
+    """The undisturbed samples, or all if there is none."""
     return [sample for sample in samples if disturbance(sample.usage) is None] or list(samples)

@@ -1,4 +1,4 @@
-"""Of the peers that are there."""
+"""Versions of the installed peers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.process import UnavailableError, named, program
 
 
 def versions() -> dict[str, str]:
-    """By name; what does not tell its version is left out."""
+    """Name → version; programs that do not report one are left out."""
     found = {}
     for name, package, option in (
         ("fio", "fio", "--version"),
@@ -30,7 +30,7 @@ def versions() -> dict[str, str]:
     with contextlib.suppress(UnavailableError):
         found["Chimera"] = _told(str(named("IOTAX_BENCH_CHIMERA", "chimera")), "-v")
     with contextlib.suppress(UnavailableError):
-        # It tells none itself: that of the fio that it was built with.
+        # It reports none itself, so use that of the fio with which it was built.
         built = named("IOTAX_BENCH_T_IO_URING", "t/io_uring").resolve().parents[1]
         found["t/io_uring, of fio"] = _told(str(built / "fio"), "--version")
     return {name: version for name, version in found.items() if version}

@@ -1,4 +1,4 @@
-"""The seam: a pair of target and initiator that can be put under a load again and again."""
+"""The interface: a pair of target and initiator that can be measured repeatedly under different loads."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class Place:
     target_cpu: int
     initiator_cpu: int
     folder: Path
-    """For logs and files; on a real file system, since io_uring does not read tmpfs at once."""
+    """For logs and files. It is on a real file system, because io_uring does not complete reads of tmpfs at once."""
     spare_cpus: tuple[int, ...] = ()
-    """Others that may be used, for more threads a side."""
+    """Other processors that may be used for more threads per side."""
 
 
 class Measurable(Protocol):
-    """A target that is up."""
+    """A pair whose target is up."""
 
     def measure(self, load: Load, timing: Timing) -> Sample:
-        """Raises FailedError where it fails this time, UnavailableError where it always would."""
+        """Raises FailedError for a failure that may not repeat, and UnavailableError for a permanent one."""
         ...
 
 
 class Subject(Protocol):
-    """A pair that can be brought up."""
+    """A pair that can be started."""
 
     @property
     def name(self) -> str: ...
 
     def up(self, place: Place) -> AbstractContextManager[Measurable]:
-        """Raises UnavailableError where the programs are not there."""
+        """Raises UnavailableError if its programs are not installed."""
         ...
 
 
@@ -49,11 +49,11 @@ class Reached:
     """A target that is up."""
 
     endpoint: str
-    """As iotax writes it; each initiator puts it in its own words."""
+    """In iotax's format; each initiator translates it."""
     pid: int | None
-    """`None` where no process answers: a local file."""
+    """None for a local file, which no process serves."""
     awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-    """Lets a target that polls run; it is stopped otherwise."""
+    """Lets a polling target run; otherwise it is stopped."""
 
 
 class Target(Protocol):
@@ -61,7 +61,7 @@ class Target(Protocol):
     def name(self) -> str: ...
 
     def up(self, place: Place) -> AbstractContextManager[Reached]:
-        """Raises UnavailableError where the programs are not there."""
+        """Raises UnavailableError if its programs are not installed."""
         ...
 
 
@@ -70,22 +70,22 @@ class Initiator(Protocol):
     def name(self) -> str: ...
 
     def find(self) -> Path:
-        """Its program. Raises UnavailableError where it is not there."""
+        """The path of its program. Raises UnavailableError if it is not installed."""
         ...
 
     def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
-        """Raises FailedError where it fails this time."""
+        """Raises FailedError if it fails this time."""
         ...
 
 
 @dataclass(frozen=True)
 class Sides:
-    """A subject put together: any initiator on any target that speaks its protocol."""
+    """A subject composed of any initiator and any target with the same protocol."""
 
     target: Target
     initiator: Initiator
     called: str = ""
-    """Its name, where that is not the names of both sides."""
+    """Its name, if different from the names of both sides."""
 
     @property
     def name(self) -> str:
@@ -100,7 +100,8 @@ class Sides:
 
 @contextlib.contextmanager
 def up_beside(ours: Measurable, theirs: Subject, place: Place) -> Generator[Measurable]:
-    """Theirs, where ours is up already. The same target is brought up once: many take a place or a processor alone."""
+    """Starts their side while ours is up. A target that both use is started once, because many need a port or a
+    processor for themselves."""
     if isinstance(ours, _Standing) and isinstance(theirs, Sides) and ours.target == theirs.target:
         yield replace(ours, initiator=theirs.initiator, program=theirs.initiator.find())
         return
@@ -110,7 +111,7 @@ def up_beside(ours: Measurable, theirs: Subject, place: Place) -> Generator[Meas
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file of the page cache, which no process serves."""
+    """A file in the page cache, which no process serves."""
 
     path: Path
     name: str = "file"
@@ -123,7 +124,7 @@ class LocalFile:
 
 @dataclass(frozen=True)
 class _Standing:
-    """An initiator at a target that is up."""
+    """An initiator and a target that is up."""
 
     target: Target
     initiator: Initiator

@@ -1,4 +1,4 @@
-"""fio as an initiator: of a local file, and through libiscsi or libnfs where it is built with them."""
+"""fio as an initiator: for a local file, and through libiscsi or libnfs if it was built with them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from bench.sample import Figures, Sample
 from bench.subjects.base import Place, Reached
 
 _START_S = 0.3
-"""What fio takes before its first I/O; it runs longer than the window that is read by twice as much."""
+"""Time until fio's first I/O. fio runs longer than the measured window by twice this time."""
 _STOP_S = 20.0
-"""What a job may take to end after its time."""
+"""How long a job may take to end after its runtime."""
 
 
 def run_fio(
     fio: str | Path, engine: Sequence[str], place: Place, target: int | None, load: Load, timing: Timing
 ) -> Sample:
-    """One fio job. Raises FailedError where it fails."""
+    """Runs one fio job. Raises FailedError if it fails."""
     output = place.folder / "fio.json"
     output.unlink(missing_ok=True)
     log = place.folder / "fio.log"
@@ -51,19 +51,19 @@ def run_fio(
 
 
 def _ms(seconds: float) -> str:
-    """fio cuts fractions of seconds off."""
+    """In ms, because fio truncates fractions of seconds."""
     return f"{seconds * 1000:.0f}ms"
 
 
 def parse(text: str, direction: str) -> Figures:
-    """fio's JSON, which notes may stand before."""
+    """Parses fio's JSON, which may follow other messages."""
     try:
         report: dict[str, Any] = json.loads(text[text.index("{") :])
     except ValueError:
         raise FailedError("fio told no figures") from None
     job = report["jobs"][0]
     if direction == "mixed":
-        # It tells quantiles of either direction apart.
+        # fio reports percentiles for each direction separately.
         return Figures(rate_iops=_positive(float(job["read"]["iops"]) + float(job["write"]["iops"])))
     side = job[direction]
     _positive(side["iops"])
@@ -92,7 +92,7 @@ def fio_with(ioengine: str) -> Path:
 
 @dataclass(frozen=True)
 class FioFile:
-    """Of a local file in the page cache."""
+    """fio on a local file in the page cache."""
 
     ioengine: str
 
@@ -110,7 +110,7 @@ class FioFile:
 
 @dataclass(frozen=True)
 class TIoUring:
-    """fio's `t/io_uring`: the least that a program can do to read a file; it tells no latencies."""
+    """fio's `t/io_uring`: the minimum that a program must do to read a file. It reports no latencies."""
 
     name: str = "t/io_uring"
     options: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ _THOUSANDS = {"": 1, "K": 1e3, "M": 1e6}
 
 
 def parse_t_io_uring(text: str) -> Figures:
-    """The median of its lines, one a second, without the first, in which it starts."""
+    """The median of its lines, one per second, without the first, during which it starts."""
     told = re.findall(r"^IOPS=([\d.]+)([KM]?),", text, re.MULTILINE)
     if not told:
         raise FailedError(f"t/io_uring told no rate: {text.strip()[-200:]}")
@@ -167,9 +167,9 @@ class FioNet:
 
 
 def in_fios_words(endpoint: str) -> list[str]:
-    """An iSCSI or NFS endpoint as the options of fio's engine for it."""
+    """An iSCSI or NFS endpoint as options of fio's engine."""
     if endpoint.startswith("iscsi:"):
-        # fio parts file names at colons.
+        # fio splits file names at colons.
         return [f"--filename={endpoint.replace(':', chr(92) + ':')}"]
     url = urlsplit(endpoint)
     folder, _, file = url.path.rpartition("/")

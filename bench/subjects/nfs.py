@@ -1,5 +1,5 @@
-"""NFS servers on files in memory: unfs3 and nfs-ganesha for fio's `nfs` engine (libnfs, NFSv3), nfs-ganesha and Chimera
-for our initiator of NFSv4.1."""
+"""NFS servers on files in memory. unfs3 and nfs-ganesha serve fio's `nfs` engine (libnfs, NFSv3); nfs-ganesha and
+Chimera serve our NFSv4.1 initiator."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class Ganesha:
 
 @dataclass(frozen=True)
 class Chimera:
-    """Its own file system in memory, one thread. It listens on the usual ports of NFS, of every address."""
+    """Chimera with its own file system in memory and one thread. It listens on the standard NFS ports of every
+    address."""
 
     name: str = "Chimera"
 
@@ -96,7 +97,7 @@ def _reached(folder: Path, port: int, mount_port: int, pid: int) -> Reached:
 
 @contextlib.contextmanager
 def _portmapper(place: Place) -> Generator[None]:
-    """nfs-ganesha does not serve NFSv3 where no rpcbind knows of it: the one that runs, or one of our own."""
+    """nfs-ganesha serves NFSv3 only if an rpcbind runs: the machine's, or one started here."""
     if listens(_PORTMAPPER_PORT):
         yield
         return

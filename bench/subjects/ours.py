@@ -18,12 +18,12 @@ from iotax.places.waiting import Engine
 
 _DEADLINE_S = 60.0
 _STARTING_S = 0.2
-"""From the connection to the first window: the load begins 5 ms after `connected`."""
+"""From the connection to the first window; the load starts 5 ms after `connected`."""
 
 
 @dataclass(frozen=True)
 class OurTarget:
-    """`serve`, with all of its protocols on one volume."""
+    """`serve`, with all its protocols on one volume."""
 
     protocol: str
     name: str = "iotax"
@@ -53,7 +53,7 @@ class OurTarget:
                 raise UnavailableError(f"the engine: {error}") from None
             endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
             endpoints["local"] = f"local:{ready['volumes'][0]['path']}"
-            # The volume without a protocol has no target that works.
+            # The local volume has no target process.
             yield Reached(endpoints[self.protocol], None if self.protocol == "local" else server.pid)
 
 
@@ -94,14 +94,14 @@ def both_sides(
     verify: bool = False,
     cores: int = 1,
 ) -> Sides:
-    """Both of our sides. `cores` are of either, each with a thread; the load has a connection for each, with the whole
-    depth."""
+    """Both of our sides. Each has `cores` cores with a thread on each. The load has a connection per core, each with
+    the full depth."""
     target = OurTarget(protocol, driver=driver, polling=polling, cores=cores)
     return Sides(target, OurInitiator(driver=driver, polling=polling, verify=verify, cores=cores), name)
 
 
 def load_document(side: OurInitiator, endpoint: str, load: Load, timing: Timing, cpus: list[int]) -> dict[str, Any]:
-    """The engine's `run` task; its window is a little longer than ours, so that ours lies inside it."""
+    """The engine's `run` task. Its window is slightly longer than the measured one, which lies within it."""
     return {
         "task": "run",
         "endpoint": endpoint,

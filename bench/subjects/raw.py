@@ -1,4 +1,4 @@
-"""The raw limit: our drivers with no protocol between (crates/runtime/examples/raw_limit.rs)."""
+"""The raw limit: our drivers without a protocol (crates/runtime/examples/raw_limit.rs)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @functools.cache
 def build_example(name: str, package: str = "iotax-runtime") -> Path:
-    """Builds an example of a crate and gives its path."""
+    """Builds an example of a crate and returns its path."""
     command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", package, "--example", name]
     built = subprocess.run([*command, "--message-format=json"], cwd=_ROOT, capture_output=True, text=True, check=False)
     if built.returncode:
@@ -31,14 +31,14 @@ def build_example(name: str, package: str = "iotax-runtime") -> Path:
 
 @dataclass(frozen=True)
 class RawLimit:
-    """Requests of 72 bytes, answers of a block and 24: what a read needs at least.
+    """Requests of 72 bytes, replies of a block plus 24 bytes: the minimum for a read.
 
     Both sides are threads of one process.
     """
 
     name: str = "raw limit"
     options: tuple[str, ...] = ()
-    """More of the example's."""
+    """More options of the example."""
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
@@ -79,7 +79,7 @@ class _Raw:
 
 
 def parse(line: str) -> tuple[Figures, float, float]:
-    """Figures, and the CPU time per I/O of either side, µs."""
+    """Figures, and CPU time per I/O of either side in µs."""
     told = json.loads(line)
     figures = Figures(told["rate_iops"], told["latency_p50_ns"] / 1000, told["latency_p99_ns"] / 1000)
     return figures, told["client_cpu_ns_an_io"] / 1000, told["server_cpu_ns_an_io"] / 1000

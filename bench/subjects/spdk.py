@@ -31,7 +31,7 @@ _IQN = "iqn.2026-11.io.iotax.bench:spdk"
 _BLOCK_BYTES = 512
 _MEMORY_MIB = 1536
 _QUEUE = 256
-"""So that no I/O of the deepest load waits in perf itself."""
+"""Large enough that no I/O of the deepest load waits in perf itself."""
 
 
 @contextlib.contextmanager
@@ -64,7 +64,7 @@ def _built(name: str) -> Path:
 
 
 def _require_huge_pages() -> None:
-    """Without them SPDK says no more than that its environment does not start."""
+    """Without huge pages SPDK reports only that its environment does not start."""
     free = free_huge_mib(Path("/proc/meminfo").read_text())
     if free < _MEMORY_MIB:
         raise FailedError(
@@ -74,7 +74,7 @@ def _require_huge_pages() -> None:
 
 
 def free_huge_mib(meminfo: str) -> int:
-    """From /proc/meminfo."""
+    """Free huge pages in MiB, from /proc/meminfo."""
     told = dict(re.findall(r"^(HugePages_Free|Hugepagesize):\s*(\d+)", meminfo, re.MULTILINE))
     return int(told.get("HugePages_Free", 0)) * int(told.get("Hugepagesize", 0)) >> 10
 
@@ -89,7 +89,7 @@ def _listen(host: str, port: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SpdkNvmf:
-    """nvmf_tgt, which polls. It sleeps where `polls` is false."""
+    """nvmf_tgt, which polls; with `polls` false it sleeps."""
 
     polls: bool = True
 
@@ -155,7 +155,7 @@ class SpdkPerf:
         log.unlink(missing_ok=True)
         mode = ["-w", load.fio_rw, *(["-M", "50"] if load.direction == "mixed" else [])]
         command = [
-            # Its words must come as it says them: the window begins with them.
+            # Line-buffered output, because its first line starts the measured window.
             "stdbuf", "--output=L", program, "-q", str(load.depth), "-o", str(load.block_bytes), *mode,
             "-t", str(round(timing.window_s + 0.5)), "-a", str(max(1, round(timing.warmup_s))), "-L",
             "-c", f"[{place.initiator_cpu}]", "-s", str(_MEMORY_MIB), "--iova-mode", "va",
@@ -171,7 +171,7 @@ class SpdkPerf:
 
 
 def transport_id(endpoint: str) -> str:
-    """`nvme-tcp://HOST:PORT/NQN?ns=1` as SPDK writes it."""
+    """`nvme-tcp://HOST:PORT/NQN?ns=1` in SPDK's format."""
     url = urlsplit(endpoint)
     if url.hostname is None or url.port is None:
         raise ValueError(f"{endpoint}: not an address and a port")

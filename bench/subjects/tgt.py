@@ -1,4 +1,4 @@
-"""tgt as an iSCSI target on a file in memory, and libiscsi's `iscsi-perf`, which reads only."""
+"""tgt as an iSCSI target on a file in memory, and libiscsi's `iscsi-perf`, which only reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BLOCK_BYTES = 512
 
 @dataclass(frozen=True)
 class Tgt:
-    """A tgtd of our own on a file of zeros in memory."""
+    """Our own tgtd on a file of zeros in memory."""
 
     name: str = "tgt"
 
@@ -40,7 +40,7 @@ class Tgt:
     def up(self, place: Place) -> Generator[Reached]:
         tgtd, tgtadm = program("tgtd", "tgt"), program("tgtadm", "tgt")
         port, log = free_port(), place.folder / "tgtd.log"
-        # A number of its own, so that a tgtd that runs already is left alone.
+        # Its own number, so that a running tgtd is left alone.
         control = str(1000 + os.getpid() % 30000)
         command = [tgtd, "--foreground", "--control-port", control, "--iscsi", f"portal=127.0.0.1:{port}"]
         with memory_folder() as folder, running(command, cpu=place.target_cpu, log=log, kill=True) as process:
@@ -82,7 +82,7 @@ class IscsiPerf:
         return Path(program("iscsi-perf", "libiscsi-bin"))
 
     def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
-        # Whole seconds only, and no warm-up: its average is over all of it.
+        # It takes whole seconds and has no warm-up; its average covers the whole run.
         seconds = max(1, round(timing.warmup_s + timing.window_s + 0.5))
         log = place.folder / "iscsi-perf.log"
         log.unlink(missing_ok=True)
@@ -97,7 +97,7 @@ class IscsiPerf:
 
 
 def parse_iscsi_perf(text: str) -> Figures:
-    """Its last average; it tells no latency."""
+    """Its last average; it reports no latency."""
     found = re.findall(r"iops average (\d+)", text)
     if not found:
         raise FailedError(f"iscsi-perf told no rate: {text.strip()[-200:]}")

@@ -1,1 +1,1 @@
-"""How far the statistics can be trusted: real runs in which nothing differs, or in which a known cost was put in."""
+"""How far the statistics can be trusted: real runs without any difference, or with a known cost injected."""

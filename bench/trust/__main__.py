@@ -22,7 +22,7 @@ _PILOTS = 3
 _QUICK = "quick study"
 _QUICK_S = 180.0
 _TOLD_S = 60.0
-"""How often the progress is told where there is no terminal."""
+"""Interval of progress messages without a terminal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def _table(kept: Kept) -> list[str]:
 
 
 def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None:
-    """All that is asked and not kept yet, in the time that there is; each run is written down as it ends."""
+    """Runs everything requested that is not stored yet, within the time limit. Stores each run when it ends."""
     chosen = asked.only.split(",") if asked.only else [*(case.key for case in CASES), "precision"]
     began_s = time.monotonic()
     until_s = began_s + asked.minutes * 60 if asked.minutes else float("inf")
@@ -84,7 +84,7 @@ def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None
         if time.monotonic() + each_s > until_s:
             _tell("the time is over")
             return
-        # Cases take turns, so that none meets the quieter hour, and the table is whole wherever it is cut short.
+        # Cases take turns, so that no case gets a quieter hour, and the table is balanced wherever it is cut short.
         case = min(left, key=lambda case: len(kept.runs.get(case.key, [])) / wanted[case.key])
         number = kept.next_number(case.key) + failed[case.key]
         with neighbour(case):
@@ -101,7 +101,7 @@ def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None
 
 
 def _slices(case: Case, design: dict[str, int]) -> dict[str, int]:
-    """Sessions and rounds of one run: a difference of 5 % is not seen in few."""
+    """Sessions and rounds of one run. A difference of 5 % needs many."""
     return {"sessions": design["injected_sessions" if case.injected else "sessions"], "rounds": design["rounds"]}
 
 
@@ -117,7 +117,7 @@ def _tell(text: str) -> None:
 
 
 def _pilot(design: dict[str, int]) -> int:
-    """5 % of what an I/O costs both sides here, in ns."""
+    """5 % of the CPU time per I/O of both sides on this machine, in ns."""
     case: Case = CASES[0]
     runs = [measure(case, number, burn_ns=0, **_slices(case, design)) for number in range(_PILOTS)]
     return round(1e3 * 0.05 * statistics.median(run.base_us["cpu"] for run in runs if run))

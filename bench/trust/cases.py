@@ -1,4 +1,4 @@
-"""What is measured again and again, and the neighbour beside it."""
+"""The cases that are measured repeatedly, and the neighbour that disturbs them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 PROTOCOLS = ("nfs3", "iscsi", "nvme-tcp")
-"""Taken in turns, a run each."""
+"""One per run, in turns."""
 RESPONSES = ("iops", "latency", "cpu")
 DELAYS_US = (2000, 2100)
-"""Both sides wait by the same timers, so that only the difference of their delays tells them apart."""
+"""Both arms wait with the same timers, so only the difference of their delays distinguishes them."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Case:
     key: str
     title: str
     injected: str = ""
-    """What the target adds: burn (processor time) or delay."""
+    """What the target adds: burn (CPU time) or delay."""
     neighbour: bool = False
 
 
@@ -51,7 +51,7 @@ while True:
         pass
     time.sleep(chance.uniform(0.1, 1.5))
 """
-"""Keeps a processor busy about a quarter of the time."""
+"""Keeps a processor busy for about a quarter of the time."""
 
 
 def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int) -> str:
@@ -78,7 +78,7 @@ def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: 
 
 @contextlib.contextmanager
 def neighbour(case: Case) -> Generator[None]:
-    """Where the case asks for it, two processes that come and go, each at its own times."""
+    """If the case requires it, two processes that start and stop work at random times."""
     busy = [
         subprocess.Popen([sys.executable, "-c", _NEIGHBOUR.format(seed=seed)])
         for seed in ((1, 2) if case.neighbour else ())

@@ -1,4 +1,4 @@
-"""Runs as they end, a line of JSON each, so that nothing is lost and the next invocation goes on from there."""
+"""Stores each run when it ends, as a line of JSON, so that nothing is lost and the next call continues there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.trust.precision import Precision
 
 @dataclass
 class Kept:
-    """What was measured so far; `file` is None where nothing is to be kept."""
+    """What was measured so far; if `file` is None, nothing is stored."""
 
     file: Path | None = None
     design: dict[str, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def read(file: Path | None) -> Kept:
     if file is None or not file.exists():
         return kept
     text = file.read_text()
-    if not text.endswith("\n"):  # cut short by a kill: what comes next is a line of its own
+    if not text.endswith("\n"):  # a kill cut it short; the next record must start on a new line
         with file.open("a") as open_file:
             open_file.write("\n")
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""One run of a case, over real sockets: what the analysis says of it, and what is true."""
+"""One run of a case over real sockets: the result of the analysis, and the true value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARMS = 2
 
 @dataclass(frozen=True)
 class Found:
-    """What one run says of one response."""
+    """The result of one run for one response."""
 
     case: str
     number: int
@@ -33,7 +33,7 @@ class Found:
     low: float
     high: float
     truth: float
-    """The ratio that was put in: what it adds, over what this run's baseline shows."""
+    """The injected ratio: the injected cost added to this run's baseline, over the baseline."""
 
     @property
     def covers(self) -> bool:
@@ -48,21 +48,21 @@ class Found:
 class Run:
     found: list[Found]
     slices: list[dict[str, list[list[float]]]]
-    """By session: response → a list for each arm, the logarithms of its slices in the order of rounds."""
+    """Per session: response → for each arm the logarithms of its slices, in the order of rounds."""
     disturbed: float
-    """Share of its trials that are doubtful, by how they ran."""
+    """Share of its trials that are doubtful because of how they ran."""
     base_us: dict[str, float]
     """Response → the baseline's value in µs; CPU is that of both sides."""
 
 
 def measure(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int) -> Run | None:
-    """None where a trial failed."""
+    """None if a trial failed."""
     summary = collected(case.key, study_text(case, number, burn_ns=burn_ns, sessions=sessions, rounds=rounds))
     return None if summary is None else _told(case, number, summary, burn_ns)
 
 
 def collected(name: str, text: str) -> Summary | None:
-    """Runs a study; None where a trial failed. Raises KeyboardInterrupt where the user stopped it."""
+    """Runs a study; None if a trial failed. Raises KeyboardInterrupt if the user stopped it."""
     with tempfile.TemporaryDirectory(prefix="iotax-trust-") as folder:
         study = read_study(f"{name}.yaml", text, Path(folder))
         planned = plan(study)
@@ -129,7 +129,7 @@ def _slices(summary: Summary) -> list[dict[str, list[list[float]]]]:
             logs = slice_logs(run.result, SLICED[response])
             if logs is not None:
                 of.setdefault(response, []).append([logs[at] for at in sorted(logs)])
-    # A slice in which no I/O completed has no logarithm, and its session no pair.
+    # A slice without a completed I/O has no logarithm, so its session has no pair.
     return [
         {response: arms for response, arms in sessions[block].items() if len(arms) == _ARMS}
         for block in sorted(sessions)

@@ -1,4 +1,4 @@
-"""How precise one run of `quick` is, and how much of its time was measured."""
+"""The precision of one run of `quick`, and the share of its time spent measuring."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ RESPONSES = ("iops", "cpu")
 
 @dataclass(frozen=True)
 class Precision:
-    """Half-widths of 95 % intervals of ratios to the baseline, in percent."""
+    """Half-widths of the 95 % intervals of ratios to the baseline, in percent."""
 
     half_widths: dict[str, list[float | None]]
-    """Response → over all loads; one load, median and worst."""
+    """Response → over all loads; median of single loads; worst single load."""
     measured_percent: float | None
     flagged: int
-    """Of so many runs of treatments, those that are doubtful by how they ran."""
+    """Runs that are doubtful because of how they ran, of `runs`."""
     runs: int
 
 
 def measure_quick() -> Precision | None:
-    """None where a trial failed."""
+    """None if a trial failed."""
     summary = collected("quick", builtin_study("quick"))
     if summary is None:
         return None

@@ -1,4 +1,4 @@
-"""Coverage under the noise of real runs: studies made of their sessions, in which the truth is known to be 1."""
+"""Coverage under the noise of real runs: studies composed of their sessions, whose true ratio is known to be 1."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.rounds import polished
 
 Session = Sequence[Sequence[float]]
-"""The logarithms of slices of both arms, in the order of rounds."""
+"""For each arm, the logarithms of its slices in the order of rounds."""
 
 
 def coverage(pool: Sequence[Session], *, sessions: int, draws: int, seed: int) -> float:
-    """How often the interval of B over A holds 1, of 0 to 1.
+    """How often the interval of B over A contains 1, from 0 to 1.
 
-    Each study draws its sessions from the pool, whole, so that what one has in common and the order of its slices stay;
-    which arm is A is drawn as well, so that nothing differs.
+    Each study draws whole sessions from the pool, which keeps what a session's slices have in common, and their order.
+    Which arm is A is random too, so nothing differs.
     """
     rng = np.random.default_rng(seed)
     values = np.array([_values(session) for session in pool])

@@ -1,4 +1,4 @@
-"""The table of docs/results/statistics.md: what the runs showed, with the machine and the date."""
+"""The table of docs/results/statistics.md: the results of the runs, with the machine and the date."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lines(runs: dict[str, list[Run]], environment: dict[str, Any], design: str) 
 
 
 def precision_lines(found: Sequence[Precision]) -> list[str]:
-    """Markdown, a line for each run of `quick`; nothing without one."""
+    """Markdown with a line for each run of `quick`; empty without one."""
     if not found:
         return []
     titles = ("over all loads", "one load, median (worst)")
@@ -106,7 +106,7 @@ def _share(hits: int, of: int) -> str:
 
 
 def put(page: Path, table: Sequence[str]) -> None:
-    """Replaces what stands between the marks. Raises ValueError where the page has none."""
+    """Replaces the text between the marks. Raises ValueError if the page has none."""
     text = page.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
