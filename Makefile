@@ -1,13 +1,13 @@
-# The README's commands: `make run`, `make test`. Everything goes into this checkout: .venv, target, out.
+# The README's commands: `make run`, `make test`. All output goes into this checkout: .venv, target, out.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/release/iotax-engine
 STUDY  ?= quick
-# Tests start iotax hundreds of times: it need not be compiled each time. What is used is compiled as it is first imported.
+# Tests start iotax hundreds of times, so Python keeps the bytecode of what it imported.
 unexport PYTHONDONTWRITEBYTECODE
-# Test binaries are seldom built twice from nearly the same sources where it is these targets that build them.
+# These targets rarely build test binaries twice from similar sources, so incremental compilation does not help.
 test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
 
 .PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics pictures gallery fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
@@ -15,7 +15,7 @@ test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
 run: install
 	@$(BIN)/iotax run $(STUDY)
 
-# Side by side: one compiles, the other downloads.
+# In parallel: one compiles, the other downloads.
 install:
 	@$(MAKE) --no-print-directory --jobs=2 engine $(VENV)/.installed
 
@@ -34,7 +34,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 # Format, lint, types, import rules.
 check: check-rust check-python
 
-# With the fuzz targets; libFuzzer itself, which needs a C++ compiler, is not built for that.
+# Includes the fuzz targets, but does not build libFuzzer, which needs a C++ compiler.
 check-rust:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- --deny warnings
@@ -46,7 +46,7 @@ check-python: $(VENV)/.installed
 	$(BIN)/ty check python bench tests/python
 	$(BIN)/pytest --quiet tests/python/rules/test_import_rules.py
 
-# The quick tests: little processor time, and one test in virtual machines.
+# The quick tests, which take little CPU time, and one test in virtual machines.
 test: test-built
 	@scripts/run-tests here
 
@@ -54,43 +54,43 @@ test: test-built
 test-vm: install test-packages
 	@VM_WORKERS=$${VM_WORKERS:-$$(nproc)} scripts/run-tests vm
 
-# Every test that is not marked `long`.
+# Every test not marked `long`.
 test-all: test-built
 	@scripts/run-tests all
 
-# Compiled before, so that nothing is timed beside a compiler.
+# Compiles the tests first, so that no test runs while a compiler does.
 test-built: install test-packages
 	@cargo test --locked --workspace --quiet --no-run
 
-# What takes too long for every change: coverage of intervals, long fuzzing, every study.
+# Tests that take too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install engine-static test-packages
 	cargo test --locked --workspace --quiet
 	$(BIN)/pytest tests/python -m 'long or not long'
 	SECONDS_EACH=600 scripts/fuzz
 
-# Both of the README's commands on a system that has nothing but what the README asks for (scripts/bare).
+# Both of the README's commands on a system that has only what the README requires (scripts/bare).
 test-bare: test-packages
 	scripts/bare all
 
-# The schemas under schema/ and the reference of studies, made from the code; tests compare.
+# Generates the schemas under schema/ and the reference of studies from the code; tests check that they are current.
 schema: install
 	$(ENGINE) schema > schema/engine.schema.json
 	$(BIN)/python -m iotax.study.schema > schema/study.schema.json
 	$(BIN)/python -m iotax.study.reference > docs/reference/study.md
 
-# A minute for each target, as many at a time as there are processors; SECONDS_EACH=600 for ten.
+# Fuzzes each target for a minute, one target per processor at a time; SECONDS_EACH=600 for ten minutes.
 fuzz:
 	@scripts/fuzz
 
-# Faults from seeds, in virtual time: SEEDS=2000 of each protocol from FIRST=0 on; SEED='…' runs one again, as it was printed.
+# Random faults in virtual time: SEEDS=2000 seeds per protocol from FIRST=0 on; SEED='…', as printed, repeats one.
 sim-test:
 	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" SEED="$(SEED)" scripts/sim-test
 
 test-packages:
 	@scripts/test-packages
 
-# Wheels with the engine and the manual pages inside, in out/wheels: for glibc, whose tag says on which systems it runs by
-# the engine's own symbols, with the engine for hosts beside it; and for musl.
+# Wheels with the engine and the manual pages, in out/wheels: one for glibc, which also has the static engine for hosts,
+# and one for musl. The tag of the former states which systems it supports, from the symbols that the engine uses.
 wheel: install engine-static
 	@rm -rf wheel-data/data && $(BIN)/python -m iotax.cli.manual wheel-data/data/share/man/man1
 	@cp target/static/iotax-engine wheel-data/scripts/iotax-engine-static
@@ -98,17 +98,17 @@ wheel: install engine-static
 	@scripts/musl-wheel out/wheels
 	@ls -l out/wheels
 
-# One file that runs on any Linux of this architecture, whatever its libc: target/static/iotax-engine. The hosts lab copies it
-# to hosts as long as it is of the same build as the engine of `make engine`.
+# The engine as a single file that runs on any Linux of this architecture, with any libc: target/static/iotax-engine.
+# The hosts lab copies it to hosts if it is of the same build as the engine of `make engine`.
 engine-static: engine
 	@scripts/static-engine
 
-# The wheel in an environment of its own, with a study of some seconds.
-# PYTHON=… scripts/try-wheel out/wheels/*musllinux*.whl does the same where Python is built for musl.
+# Installs the wheel into its own environment, and runs a study of a few seconds.
+# PYTHON=… scripts/try-wheel out/wheels/*musllinux*.whl does the same with a Python built for musl.
 try-wheel: wheel
 	scripts/try-wheel "$$(ls -t out/wheels/*manylinux*.whl | head -1)"
 
-# The documentation with search, the reference of commands and the gallery's newest reports, in out/site.
+# The documentation with search, the command reference and the gallery's newest reports, in out/site.
 site: install
 	@scripts/site
 
@@ -123,7 +123,7 @@ pictures: install
 gallery: install
 	@PYTHONPATH=. $(BIN)/python -m bench.gallery $(ARGUMENTS)
 
-# Real runs in which nothing differs, or a known cost; about an hour. The table in docs/results/statistics.md.
+# Real runs without any difference, or with a known cost, for the table in docs/results/statistics.md: about an hour.
 statistics: install
 	@PYTHONPATH=. $(BIN)/python -m bench.trust --page docs/results/statistics.md $(ARGUMENTS)
 

@@ -1,4 +1,4 @@
-//! Every decoder.
+//! Fuzzes every decoder.
 
 use iotax_proto::{
     fcp, iscsi,
@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A PDU of each, each side's.
+/// One PDU of each protocol and side.
 pub fn seeds() -> Vec<Vec<u8>> {
     let all = [
         (0, super::iscsi::streams()),

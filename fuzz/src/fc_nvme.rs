@@ -1,4 +1,4 @@
-//! FC-NVMe sessions, whose I/O queue is connected.
+//! Fuzzes FC-NVMe sessions with a connected I/O queue.
 
 use crate::{
     fc_nvme_support::{Pair, config, target_config},
@@ -28,7 +28,7 @@ pub fn initiator(data: &[u8]) {
     assert_each_once(pair.events.completions.iter().map(|(tag, _)| *tag), ios().len());
 }
 
-/// What the sides say to each other over those I/Os and an orderly end.
+/// The bytes that each side sends during these I/Os and an orderly end.
 pub fn streams() -> (Vec<u8>, Vec<u8>) {
     let mut pair = ready();
     pair.to_target.clear();

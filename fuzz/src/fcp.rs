@@ -1,4 +1,4 @@
-//! FCP sessions, logged in.
+//! Fuzzes FCP sessions after login.
 
 use crate::{
     fcp_support::{FcBackend, Pair, config, target_config},
@@ -26,7 +26,7 @@ pub fn initiator(data: &[u8]) {
     assert_each_once(pair.events.completed.iter().map(|(tag, _)| *tag), ios().len());
 }
 
-/// What the sides say to each other over those I/Os and a logout.
+/// The bytes that each side sends during these I/Os and a logout.
 pub fn streams() -> (Vec<u8>, Vec<u8>) {
     let mut pair = ready();
     pair.to_target.clear();

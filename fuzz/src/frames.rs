@@ -1,12 +1,12 @@
-//! Frames of Fibre Channel that the fuzzer makes up: their CRCs are put right, it would never guess one.
+//! Corrects the CRCs of Fibre Channel frames that the fuzzer generates, because it would never guess one.
 
 use iotax_proto::wire::digest::crc32;
 
-/// Bytes of the encapsulation's header and SOF, of CRC and EOF.
+/// Size in bytes of the encapsulation's header and SOF; `BEHIND` is that of CRC and EOF.
 const BEFORE: usize = 32;
 const BEHIND: usize = 8;
 
-/// The same, with the CRC of each frame whose length is right.
+/// The same bytes, with a correct CRC in each frame whose length is valid.
 pub fn with_crcs(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     let mut at = 1;

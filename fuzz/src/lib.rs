@@ -1,5 +1,5 @@
-//! What the fuzz targets do with their bytes. The peers are those of the tests: honest up to the full feature phase, from
-//! there on what the fuzzer makes up. It has found something where a machine panics or leaves an operation open.
+//! The fuzz targets. Peers come from the tests: they follow the protocol up to the full feature phase, and then send
+//! the fuzzer's bytes. A state machine that panics or leaves an operation open is a finding.
 
 #[path = "../../crates/proto/tests/it/fc_nvme_support/mod.rs"]
 pub mod fc_nvme_support;
@@ -25,7 +25,7 @@ pub mod peers;
 
 use nfs_support::{V3, V41};
 
-/// The codecs, and each side of each protocol, by the names of their corpora.
+/// Name of the corpus, and fuzz target: the codecs, and each side of each protocol.
 pub const TARGETS: [(&str, fn(&[u8])); 13] = [
     ("codecs", codecs::run),
     ("iscsi_target", iscsi::target),

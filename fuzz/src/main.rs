@@ -1,4 +1,4 @@
-//! One binary for all targets: `IOTAX_FUZZ` names the one whose input libFuzzer makes up.
+//! One binary for all fuzz targets: `IOTAX_FUZZ` names the target that receives libFuzzer's input.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! An NFS mount of any version, done.
+//! Fuzzes an NFS connection of any version; the initiator has mounted its export.
 
 use iotax_proto::{Io, Payload};
 
@@ -11,7 +11,7 @@ fn ready<V: Version>() -> Pair<V::Initiator, V::Target> {
     V::pair(Server::new(1 << 16)).ready()
 }
 
-/// Files have no blocks to be aligned to.
+/// I/Os without alignment, because files have no blocks.
 fn ios() -> [Io; 4] {
     let write = |len: usize| Io::Write { offset: 1, data: Payload::from_vec(vec![7; len]), durable: false };
     [write(99), Io::Read { offset: 3, len: 4096 }, write(20 << 10), Io::Flush]
@@ -31,7 +31,7 @@ pub fn initiator<V: Version>(data: &[u8]) {
     assert_each_once(pair.log.completed.iter().map(|(tag, _)| *tag), ios().len());
 }
 
-/// What both sides say to each other from the mount on.
+/// The bytes that each side sends, from the mount on.
 pub fn streams<V: Version>() -> (Vec<u8>, Vec<u8>) {
     let mut pair = ready::<V>();
     submit(&mut pair.mount, pair.now, ios());
@@ -39,7 +39,7 @@ pub fn streams<V: Version>() -> (Vec<u8>, Vec<u8>) {
     (pair.to_server, pair.to_client)
 }
 
-/// The answers to those I/Os alone.
+/// Only the server's replies to these I/Os.
 pub fn answers<V: Version>() -> Vec<u8> {
     let mut pair = ready::<V>();
     pair.to_client.clear();

@@ -1,4 +1,4 @@
-//! An NVMe/TCP I/O queue and an admin queue, connected.
+//! Fuzzes a connected NVMe/TCP I/O queue and a connected admin queue.
 
 use iotax_proto::{
     Initiator, Instant, Target,
@@ -29,7 +29,7 @@ fn host(group: Option<DhGroup>) -> HostConfig {
     HostConfig { secret: secret.clone(), controller: Some(secret), hash: None, group, entropy: Entropy([1; 32]) }
 }
 
-/// A server that asks for authentication.
+/// A server that requires authentication.
 fn guarded() -> Server {
     let HostConfig { secret, controller, hash, group, .. } = host(Some(DhGroup::Null));
     let mut server = Server::new();
@@ -37,7 +37,7 @@ fn guarded() -> Server {
     server
 }
 
-/// A connection that has not said anything, to a server that asks for authentication.
+/// A new connection to a server that requires authentication.
 fn guarded_target(data: &[u8]) {
     let mut server = guarded();
     let mut target = TargetQueue::new(Instant(0), config());
@@ -45,13 +45,13 @@ fn guarded_target(data: &[u8]) {
     assert_eq!(server.subsystem.0.borrow().controller_count(), 0, "no controller is left behind");
 }
 
-/// What a host says until it is let in.
+/// The bytes that a host sends until it is authenticated.
 pub fn authentication_stream() -> Vec<u8> {
     let config = connect_with(|session| session.auth = Some(host(None)));
     admin(&mut guarded(), &config, &TargetConfig::default(), Cut::Never).to_target
 }
 
-/// A controller's messages of authentication.
+/// Gives a host the authentication messages of a controller.
 pub fn authenticate(data: &[u8]) {
     let mut host = Host::new(host(None), "nqn.h", "nqn.s", iotax_proto::nvme::QueueId(0));
     for piece in pieces(data) {
@@ -61,7 +61,7 @@ pub fn authenticate(data: &[u8]) {
     }
 }
 
-/// An admin queue's target where the first byte is odd, else an I/O queue's; one that asks for authentication where it is 2.
+/// The first byte selects the target: an admin queue if odd, an unauthenticated connection if 2, else an I/O queue.
 pub fn target(data: &[u8]) {
     if let [2, data @ ..] = data {
         return guarded_target(data);
@@ -90,7 +90,7 @@ pub fn initiator(data: &[u8]) {
     assert_each_once(events.completions.iter().map(|(tag, _)| *tag), ios().len());
 }
 
-/// What host and controller say to each other over those I/Os.
+/// The bytes that host and controller send during these I/Os.
 pub fn streams() -> (Vec<u8>, Vec<u8>) {
     let mut server = Server::new();
     let (_session, mut pair) = connected(&mut server);
@@ -103,12 +103,12 @@ pub fn streams() -> (Vec<u8>, Vec<u8>) {
     (pair.to_target, pair.to_host)
 }
 
-/// What a host says to an admin queue after Connect.
+/// The bytes that a host sends to an admin queue after Connect.
 pub fn admin_stream() -> Vec<u8> {
     let mut server = Server::new();
     let mut session = admin(&mut server, &connect_config(), &config(), Cut::Never);
     session.host.close(session.now);
     session.run_until(&mut server, |pair| pair.events.is_closed).expect("shut down");
-    // ICReq, Connect's capsule with its data.
+    // Without ICReq, and Connect's capsule with its data.
     session.to_target.split_off(128 + 72 + 1024)
 }

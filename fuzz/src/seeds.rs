@@ -1,4 +1,4 @@
-//! Writes the seed corpora: honest streams, from which the fuzzer starts.
+//! Writes the seed corpora: valid streams, from which the fuzzer starts.
 
 use std::{fs, path::Path};
 
