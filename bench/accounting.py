@@ -12,8 +12,7 @@ _RUNS = 5
 
 
 def accounting_ns(place: Place) -> dict[str, float]:
-    """Nanoseconds per I/O for each part. The minimum of a few runs, because other work on the machine only adds to
-    it."""
+    """Nanoseconds per I/O for each part: the minimum of a few runs, because other work only adds to it."""
     example = build_example("accounting")
     runs = [json.loads(run("taskset", "--cpu-list", str(place.initiator_cpu), example)) for _ in range(_RUNS)]
     return {name: min(one[name] for one in runs) for name in runs[0]}

@@ -38,7 +38,7 @@ class Case:
     goal: float | None = None
     """The minimum ratio of rates."""
     cpu_goal: bool = False
-    """Whether an I/O must take no more CPU time than theirs on either of our sides."""
+    """Whether neither of our sides may take more CPU time per I/O than theirs."""
     prepare: Callable[[], None] | None = None
     """Runs right before the first pair, so that both sides find the same state."""
 
@@ -147,8 +147,7 @@ def nfs41() -> list[Case]:
 
 
 def sides_apart() -> list[Case]:
-    """One of our sides against the same side of another program, with the same opposite side: shows which side causes a
-    difference."""
+    """One of our sides against the same side of another program, each with the same opposite side."""
     perf, libiscsi, libnfs = SpdkPerf(), FioNet("libiscsi"), FioNet("nfs")
     nvme, iscsi, nfs = OurTarget("nvme-tcp"), OurTarget("iscsi"), OurTarget("nfs3")
     initiator = OurInitiator()

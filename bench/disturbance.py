@@ -1,5 +1,4 @@
-"""When a sample counts as disturbed, with the limits of studies. The rule uses the machine's state, never the
-result."""
+"""When a sample counts as disturbed, by the limits of studies. The rule uses the machine's state, not the result."""
 
 from __future__ import annotations
 

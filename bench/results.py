@@ -63,7 +63,7 @@ class Result:
     failures: list[Failure] = field(default_factory=list)
     """Samples that failed."""
     cpu_goal: bool = False
-    """Whether an I/O must take no more CPU time than theirs on either of our sides."""
+    """Whether neither of our sides may take more CPU time per I/O than theirs."""
 
     @property
     def ours(self) -> Side | None:

@@ -62,8 +62,7 @@ class Trace:
     """Writes by line."""
 
     def follow(self, lines: Iterable[str]) -> None:
-        """`I  0400,3` is an instruction; ` L`, ` S`, ` M` are a load, a store, and both. valgrind reports thread
-        switches."""
+        """`I  0400,3` is an instruction; ` L`, ` S`, ` M`: a load, a store, both. valgrind prints thread switches."""
         for line in lines:
             kind = line[:2]
             if kind == "I ":
@@ -142,8 +141,7 @@ def measure(protocol: str, direction: str, threads: int, window_s: float, media:
 
 
 def volume_in(maps: str) -> range:
-    """Where a server's memory volume is mapped, from its /proc/PID/maps. Raises FailedError unless there is exactly
-    one."""
+    """Where a server's memory volume is mapped, by /proc/PID/maps. Raises FailedError unless there is just one."""
     found = [line.split()[0].split("-") for line in maps.splitlines() if "/memfd:" in line]
     volumes = [range(int(first, 16), int(end, 16)) for first, end in found]
     volumes = [each for each in volumes if len(each) == _VOLUME_BYTES]
@@ -153,8 +151,7 @@ def volume_in(maps: str) -> range:
 
 
 class _Follower:
-    """Reads valgrind's output as it arrives. valgrind waits for the reader, so a window of the trace is a window of the
-    run."""
+    """Reads valgrind's output as it arrives. valgrind waits for it, so a window of the trace is one of the run."""
 
     def __init__(self, pipe: Path) -> None:
         self._pipe = pipe

@@ -90,8 +90,7 @@ def take_turns(
     pairs: int,
     tell: Callable[[Pair | Sample | Failure], None],
 ) -> Taken:
-    """A B A B, until `pairs` are undisturbed or twice as many were tried. A failure does not affect the other
-    samples."""
+    """A B A B, until `pairs` are undisturbed or twice as many were tried. A failure affects no other sample."""
 
     def turn() -> Pair | Failure:
         first = _sample("ours", ours, load, timing)

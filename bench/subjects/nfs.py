@@ -66,8 +66,7 @@ class Ganesha:
 
 @dataclass(frozen=True)
 class Chimera:
-    """Chimera with its own file system in memory and one thread. It listens on the standard NFS ports of every
-    address."""
+    """Chimera with its own file system in memory, one thread. It listens on NFS's standard ports, all addresses."""
 
     name: str = "Chimera"
 

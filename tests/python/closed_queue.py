@@ -1,5 +1,4 @@
-"""A closed queue: customers think, request service, wait, and think again. Gives the true values of simulated
-studies."""
+"""A closed queue: customers think, request service, wait, and think again. Gives the truth of simulated studies."""
 
 import math
 from dataclasses import dataclass

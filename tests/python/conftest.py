@@ -121,8 +121,7 @@ def _charts_drawn_where_seen(request: pytest.FixtureRequest, monkeypatch: pytest
 
 @pytest.fixture(scope="session")
 def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake engine, compiled and run by this Python without its site packages, because tests start it thousands of
-    times."""
+    """The fake engine, compiled and run by this Python without site packages: tests start it thousands of times."""
     program = tmp_path_factory.mktemp("fake") / FAKE.name
     shutil.copy(FAKE, program.with_name("engine_that_is_none.py"))
     program.write_text(f"#!{sys.executable} -SE\nimport engine_that_is_none\n")

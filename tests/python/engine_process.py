@@ -14,8 +14,7 @@ def started(
     document: dict[str, Any],
     stderr: int | None = None,
 ) -> subprocess.Popen[str]:
-    """Starts the engine and sends it the document. Its standard input stays open, because closing it would end the
-    engine."""
+    """Starts the engine and sends the document. Standard input stays open, since closing it ends the engine."""
     process = subprocess.Popen(
         [engine, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
     )

@@ -202,8 +202,7 @@ def slices(document, index, ios, duration_ns):
 
 
 def session(document):
-    """For faults, a session counts as one run: die and slow take effect after the connections are up, error:KIND
-    before."""
+    """A session counts as one run: die and slow take effect after the connections are up, error:KIND before."""
     number = next_run()
     faults = known("faults.json")
     fault = faults.get(str(number), faults.get("*", ""))

@@ -16,8 +16,7 @@ _numbers = count(1)
 
 @dataclass
 class Session:
-    """A session on LUN 0 of an endpoint `iscsi://ADDRESS/NAME/0`, as a context manager. It clears the first unit
-    attention."""
+    """A session on LUN 0 of `iscsi://ADDRESS/NAME/0`, as a context manager. Clears the first unit attention."""
 
     endpoint: str
     immediate: bool = True

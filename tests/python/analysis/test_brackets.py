@@ -141,8 +141,7 @@ def test_another_emulated_carrier_is_not_made_good_by_the_ends_opposite() -> Non
 
 
 def test_intervals_at_the_ends_hold_at_once_with_the_others() -> None:
-    """Two arms against the baseline, and one of them also against the baseline's other bound: three contrasts, not
-    two."""
+    """Two arms against the baseline, one of them also against its other bound: three contrasts, not two."""
     summary = measured(fcp=20, fcp_loop=8, nfs3=30)
     model = summary.models["cpu"].model
     cells = model.layout.cells

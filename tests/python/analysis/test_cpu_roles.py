@@ -94,8 +94,7 @@ def test_a_role_that_there_is_none_of_is_refused(asked: object) -> None:
 
 
 def told(data: StudyData, *, factor: float = 1.0) -> StudyData:
-    """The same runs in a guest on a host with 8 processors. The host's own CPU is 40 µs per I/O; for NFS it is `factor`
-    times that."""
+    """The same runs in a guest on a host with 8 processors, whose own CPU is 40 µs per I/O, times `factor` for NFS."""
     attempts = []
     for attempt in data.attempts:
         result = attempt.result

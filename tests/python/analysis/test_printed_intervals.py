@@ -110,8 +110,7 @@ def ratio_of_means(n: int, denominator_sd: float) -> Draw:
 
 
 def cpu(what: str, background: float = 0.03) -> Draw:
-    """An interval of the CPU model with 2 % drift between blocks: a cost, a ratio of costs, an effect, the
-    background."""
+    """An interval of the CPU model with 2 % drift between blocks: cost, ratio of costs, effect, or background."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         model = CpuModel(study3(rng, replicates=5, background=background))

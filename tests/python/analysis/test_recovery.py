@@ -91,8 +91,7 @@ def test_each_event_is_judged_up_to_the_next(some: TrialResult) -> None:
 
 
 def test_intervals_are_as_wide_as_the_rate_asks_for(some: TrialResult) -> None:
-    """At less than one I/O per interval, 22 intervals are combined to have 20 I/Os. With hardly any I/O there is no
-    answer."""
+    """At less than one I/O per interval, 22 are combined to get 20 I/Os. With too few I/Os there is no answer."""
     assert recoveries(disturbed(some, stopped(600, 100, 150, rate=1), 1000)) == [Recovery(0.54)]
     rare = [1 if at % 20 == 0 else 0 for at in range(600)]
     assert recoveries(disturbed(some, rare, 1000)) == []

@@ -149,7 +149,7 @@ def drifting(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def covered(noise: Noise, *, treatments: int, sessions: int, rounds: int, draws: int, seed: int) -> float:
-    """How often a ratio's interval contains the true value if each reconnection changes a treatment by 2 %."""
+    """How often a ratio's interval contains the true value if each new session changes a treatment by 2 %."""
     rng = np.random.default_rng(seed)
     cells = np.tile(np.arange(treatments), sessions).tolist()
     layout = Layout(cells, np.repeat(np.arange(sessions), treatments).tolist())

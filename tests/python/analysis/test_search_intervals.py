@@ -135,8 +135,7 @@ def coverage(kind: str, confirm: int, drift_sd: float, draws: int, seed: int, pe
 
 
 def test_a_knee_whose_fresh_runs_miss_is_withdrawn() -> None:
-    """In block 2 every run meets the objective except the fresh ones. That knee is reported as withdrawn, and not
-    counted."""
+    """In block 2 all runs but the fresh ones meet the objective. Its knee is reported as withdrawn, not counted."""
     rng = np.random.default_rng(5)
     truth = knee(rng, dict.fromkeys(range(1, 10), 1.0))
 

@@ -41,8 +41,7 @@ def sample(rate_iops: float, **usage: float) -> Sample:
 
 
 class Played:
-    """Returns the given samples, or fails with a reason in their place. Records each turn in a list that both sides
-    share."""
+    """Returns the given samples, or fails with a reason in their place. Lists each turn in a shared list."""
 
     def __init__(self, name: str, samples: Sequence[Sample | str], turns: list[str]) -> None:
         self.name, self.samples, self.turns = name, iter(samples), turns

@@ -202,8 +202,7 @@ EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202eb"
 
 
 def test_text_of_files_commands_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Untrusted text comes from a study (question, label, path), a notebook (reason, log) and other programs'
-    results."""
+    """Untrusted text: of a study (question, label, path), a notebook (reason, log), other programs' results."""
     monkeypatch.chdir(tmp_path)
     data = Simulation().data(study(question=f"What {EVIL}?"))
     failed = data.attempts[0].model_copy(update={"status": "failed", "result": None, "reason": EVIL, "log": EVIL})

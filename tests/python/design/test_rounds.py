@@ -77,8 +77,7 @@ def test_what_opens_a_session_closes_the_first_round_of_its_pair(sizes: list[int
 
 @pytest.mark.parametrize(("groups", "size"), [(2, 2), (3, 4), (2, 5), (5, 3), (6, 2), (4, 1)])
 def test_what_is_compared_runs_side_by_side_and_balanced(groups: int, size: int) -> None:
-    """Balanced over one pass through all rounds. Within each group, also over every few rounds, for any order of
-    groups."""
+    """Balanced over one pass through all rounds; within each group, over every few rounds too."""
     orders, within = len(williams(groups)), len(williams(size))
     rows = rounds_of([size] * groups, 2 * math.lcm(orders, max(1, within // 2)), 1, 42)
     assert all(sorted(row) == list(range(groups * size)) for row in rows)

@@ -144,8 +144,7 @@ def test_memory_and_null_answer_all_of_it_without_a_file(traced: Traced) -> None
 
 @dataclass(frozen=True)
 class Disk:
-    """A loop device, and a file on a file system on another loop device. A flush of the file flushes the device beneath
-    it."""
+    """A loop device, and a file on a file system on another loop device, which a flush of the file flushes."""
 
     device: Path
     file: Path

@@ -12,8 +12,7 @@ from .namespaces import Network, need
 
 @pytest.fixture(scope="module")
 def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """A network of `HOSTS` hosts, a constant of the test file. With `FAKES`, each host has a FakeHost's kernel and
-    commands."""
+    """A network of the test file's `HOSTS` hosts. With `FAKES`, they have the kernel and commands of a FakeHost."""
     need()
     folder, count = tmp_path_factory.mktemp("hosts"), request.module.HOSTS
     fakes = {}

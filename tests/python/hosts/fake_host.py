@@ -1,5 +1,4 @@
-"""A fake host: sysfs, procfs, nvme, iscsiadm, mount and sudo are files and scripts, and each command writes to a
-log."""
+"""A fake host: sysfs, procfs, nvme, iscsiadm, mount and sudo are files and scripts, which log each command."""
 
 from __future__ import annotations
 
@@ -80,8 +79,7 @@ DATABASES = ("etc/iscsi/nodes", "var/lib/iscsi/nodes")
 
 
 class FakeHost:
-    """A fake host below `folder`: bin, sys, proc, home, the NFS server's export, and `log`, the list of commands
-    run."""
+    """A fake host below `folder`: bin, sys, proc, home, the NFS server's export, and a `log` of the commands run."""
 
     def __init__(self, folder: Path, *, uid: int = 1000) -> None:
         self.folder, self.home = folder, folder / "home"
@@ -150,8 +148,7 @@ class FakeHost:
         return path
 
     def network(self, *, mtu: int, beyond: int) -> Path:
-        """Adds one interface. `beyond` is the largest frame that reaches the peer. Returns the path of the interface's
-        MTU file."""
+        """Adds one interface. `beyond` is the largest frame that reaches the peer. Returns the file of its MTU."""
         set_mtu = "echo $6 >$SYSFS/class/net/$4/mtu"
         self.add("ip", f'case "$1" in -o) echo "$4 dev eth9 src 10.0.0.1" ;; link) {set_mtu} ;; esac')
         look = 'while [ $# -gt 1 ]; do [ "$1" = -s ] && size=$2; shift; done'
@@ -175,8 +172,7 @@ esac"""
         return table
 
     def fibre_channel(self, wwpn: str, lun: int | None) -> None:
-        """Adds an FC host port that sees one target port, which exposes `lun`. With None, LUN 7 appears after a
-        rescan."""
+        """Adds an FC host port and a target port that exposes `lun`. With None, LUN 7 appears after a rescan."""
         self.write("class/fc_host/host5/speed", "32 Gbit")
         self.write("class/fc_remote_ports/rport-5:0-0/port_name", f"0x{wwpn}")
         self.write("class/fc_remote_ports/rport-5:0-0/port_state", "Online")
@@ -196,8 +192,7 @@ esac"""
             self.write("block/sdq/device/wwid", "naa.600a0980")
 
     def keeps_records(self, folder: str, *, tells: bool) -> None:
-        """Sets the folder of open-iscsi's records, one of DATABASES. `tells`: iscsiadm contains this path, as the real
-        one does."""
+        """Sets the folder of open-iscsi's records (see DATABASES). `tells`: iscsiadm contains it, like a real one."""
         program = self.folder / "bin" / "iscsiadm"
         named = str(self.folder / folder) if tells else f"$FAKE/{folder}"
         program.write_text(program.read_text().replace("$FAKE/records", named))

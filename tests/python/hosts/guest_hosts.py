@@ -169,8 +169,7 @@ class GuestHosts:
             assert time.monotonic() < until_s, f"waited too long for {what}: {found}"
 
     def _reachable(self, role: Role) -> int:
-        """Adds a network device to the guest, and returns the port of this machine that forwards to the guest's
-        sshd."""
+        """Adds a network device to the guest. Returns the local port that forwards to the guest's sshd."""
         guest, mac, address = self.guests[role], f"52:54:00:00:02:{len(role):02x}", "10.0.9.15"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

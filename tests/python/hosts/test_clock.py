@@ -96,8 +96,7 @@ def test_a_host_far_away_keeps_no_other_waiting() -> None:
 
 
 def test_of_hosts_that_are_slow_to_answer_no_more_are_asked_than_can_be_heard() -> None:
-    """A busy controller measures long round trips, so every host looks distant. Probing all of them at once would delay
-    them more."""
+    """A busy controller measures long round trips to all hosts. Probing all of them at once would add to them."""
     wire, heard = Wire(), list[str]()
     compared([Asked(wire, heard, f"h{number}", way_ns=20 * MS) for number in range(200)], wire)
     assert FAR_AT_A_TIME < wire.most <= NEAR_AT_A_TIME + FAR_AT_A_TIME

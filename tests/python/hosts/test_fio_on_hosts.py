@@ -167,8 +167,7 @@ rate_iops=200
 
 
 def switches_of_fio(host: FakeHost) -> int:
-    """Voluntary context switches of the threads of the host's fio. With a given rate a thread yields the CPU before
-    each I/O."""
+    """Voluntary context switches of fio's threads. With a given rate a thread yields the CPU before each I/O."""
     found = subprocess.run(["pgrep", "-f", f"trigger-file={host.home}"], capture_output=True, text=True, check=False)
     switches = 0
     for process in found.stdout.split():

@@ -1,5 +1,4 @@
-"""Targets that require a secret from iotax's own initiators on hosts. It travels over real SSH and stays hidden
-there."""
+"""Targets that require a secret from iotax's own initiators on hosts. The secret goes over SSH and stays hidden."""
 
 from __future__ import annotations
 

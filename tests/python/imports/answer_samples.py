@@ -41,8 +41,7 @@ def fio_at(path: Path, *jobs: dict[str, Any], ended: int = BEGAN + 60) -> Path:
 
 
 def mpstat(path: Path, *busy: tuple[int, float], cpus: int = 8) -> Path:
-    """A monitor file with a sample every 10 s. `busy` has (seconds, busy share in percent), in sequence from BEGAN
-    on."""
+    """A monitor file with a sample every 10 s. `busy` has (seconds, busy share in percent), starting at BEGAN."""
     at, statistics = 0, []
     for seconds, percent in busy:
         for _ in range(seconds // 10):

@@ -282,8 +282,7 @@ def test_a_folder_of_other_files_is_told_in_a_screenful(tmp_path: Path, iotax) -
 
 
 def test_names_with_more_combinations_than_any_study_has_are_refused(tmp_path: Path, iotax) -> None:
-    """A comparison checks each combination, with or without results: 47 files whose names contain three settings give
-    103,823."""
+    """A comparison checks each combination, even without results: 47 files with three settings give 103,823."""
     files = [tmp_path / f"{at}-{at}-{at}.json" for at in range(47)]
     for file in files:
         fio_file(file, fio_job())

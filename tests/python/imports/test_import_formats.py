@@ -192,8 +192,7 @@ def test_elbencho_json_of_a_mix_has_reads_and_writes_apart(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("suffix", ["csv", "json"])
 def test_elbencho_3_0_appends_what_it_measured_with_its_settings(suffix: str) -> None:
-    """Two processes append to one file: writes and reads, then a mix. Its JSON has settings only in the command
-    line."""
+    """Two processes append to one file: writes and reads, then a mix. The JSON's settings are in the command line."""
     measured = FORMATS["elbencho"].read(Path(__file__).parent / "real" / f"elbencho-3.0-29.{suffix}", Notes())
     rates = [tuple(round(side.ios / each.duration_ns * 1e9) for side in (each.read, each.write)) for each in measured]
     assert rates == [
@@ -242,8 +241,7 @@ def test_spdk_perf_percentiles_of_several_cores_are_not_merged(tmp_path: Path) -
 
 
 def test_namespaces_of_spdk_perf_whose_names_are_cut_off_alike_stay_apart(tmp_path: Path) -> None:
-    """Section names are cut to 43 characters, and sections are in the order of the rows. A namespace without I/O has no
-    row."""
+    """Section names are cut to 43 characters; sections are in the order of rows. Without I/O there is no row."""
     name = "TCP (addr:10.0.0.1 subnqn:nqn.2026-11.io.iotax:volume) NSID"
     rows = [
         f"{name} {nsid} from core  0: {rate:.2f} 1.00 500.00 100.00 2000.00" for nsid, rate in ((1, 1000), (3, 500))

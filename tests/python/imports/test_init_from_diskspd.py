@@ -143,8 +143,7 @@ def test_what_is_no_job_of_diskspd_is_refused(tmp_path: Path, iotax, source: str
 def test_threads_that_serve_all_targets_have_their_ios_in_flight_to_each(
     tmp_path: Path, iotax, words: str, workers: int, outstanding: int
 ) -> None:
-    """The importer of results counts them in the same way: 8 threads with 32 I/Os to each of two targets are 512 in
-    all."""
+    """As in imports of results: 8 threads with 32 I/Os to each of two targets are 512 I/Os in all."""
     iotax("init", "mine.yaml", "--from", f"diskspd -b64K {words} -r f1.dat f2.dat")
     load = load_study("mine.yaml")[0].load
     assert (load.workers, load.outstanding) == (workers, outstanding)

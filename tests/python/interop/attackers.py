@@ -37,8 +37,7 @@ class Attack:
 
 
 def attack(by: Attack, endpoint: str, volume_bytes: int, begun: Event, requests: int) -> None:
-    """Sends `requests` requests, up to `depth` of them outstanding, and receives all answers. Sets `begun` after the
-    first."""
+    """Sends requests, up to `depth` of them outstanding, and receives all answers. Sets `begun` after the first."""
     waiting: list[Step] = []
     with contextlib.closing(by.requests(endpoint, volume_bytes)) as steps:
         for send, take in itertools.islice(steps, requests):

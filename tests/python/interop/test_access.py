@@ -1,5 +1,4 @@
-"""Who may log in, and with which proof: iotax's iSCSI target with libiscsi's tools and iotax's initiator, and tgt's
-CHAP."""
+"""Who may log in, and with what proof: iotax's iSCSI target with libiscsi and iotax's initiator, and tgt's CHAP."""
 
 from __future__ import annotations
 

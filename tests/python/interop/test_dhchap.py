@@ -1,5 +1,4 @@
-"""DH-HMAC-CHAP between iotax's NVMe/TCP load and server: who is admitted, what is reported, and that secrets stay
-hidden."""
+"""DH-HMAC-CHAP between iotax's NVMe/TCP load and server: who is admitted, what is reported, hidden secrets."""
 
 from __future__ import annotations
 

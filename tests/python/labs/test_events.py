@@ -171,8 +171,7 @@ def test_it_goes_on_when_whoever_stopped_it_is_killed(sleeper: subprocess.Popen[
 
 
 def test_it_goes_on_when_its_lease_ends(sleeper: subprocess.Popen[bytes]) -> None:
-    """The lease ends the stop although the controller is alive. It counts from each stop, because a load may take long
-    to start."""
+    """The lease ends the stop although the controller lives. It counts from each stop: loads may start late."""
     with contextlib.closing(Freezer(sleeper.pid, 0.5)) as freezer:
         for _ in range(2):
             time.sleep(1)

@@ -117,8 +117,7 @@ def kept(notebook: Path) -> dict[str, float | None]:
 
 
 def test_a_run_keeps_with_each_result_what_its_load_reached_beforehand(engine: FakeEngine, iotax: Iotax) -> None:
-    """The study takes 6 s. That is too short to measure two loads per protocol beforehand, so one of each is
-    measured."""
+    """The study takes 6 s: too short to measure two loads per protocol beforehand, so one of each is measured."""
     done = iotax("run", written(f'a: "{ARRAY}", b: "{OTHER}", c: iscsi', "1, 8"), "n.iotax", "--no-report").output
     assert "Measuring the initiator on iotax's own target, about 2 s." in done
     found = kept(Path("n.iotax"))

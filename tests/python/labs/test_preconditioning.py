@@ -1,5 +1,4 @@
-"""Volumes are filled and overwritten until steady before the first trial; completed steps are recorded and not
-repeated."""
+"""Volumes are filled and overwritten until steady before the first trial. Completed steps are not repeated."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""One start sent to several places: hosts, whose clocks run at the controller's pace, and guests, whose clocks do
-not."""
+"""One start sent to several places: hosts with clocks at the controller's pace, and guests with other clocks."""
 
 from __future__ import annotations
 

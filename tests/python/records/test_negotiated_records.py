@@ -1,5 +1,4 @@
-"""Negotiated settings are a record per protocol, whether an engine, a kernel or an old notebook reported them as
-words."""
+"""Negotiated settings are one record per protocol, even if an engine, kernel or old notebook reported words."""
 
 from __future__ import annotations
 

@@ -288,8 +288,7 @@ class Simulation:
         return _with_facts(measured, trial, of)
 
     def _open(self, rate_iops: float, path: Costs, factor: float, duration_s: float) -> tuple[float, int, int]:
-        """Mean response in µs, I/Os done, I/Os offered. There is one queue, which grows if more is offered than it
-        serves."""
+        """Mean response in µs, I/Os done, I/Os offered. The one queue grows if more is offered than it serves."""
         service_us = path.service_us * factor
         busy = rate_iops * service_us * 1e-6
         offered = int(rate_iops * duration_s)

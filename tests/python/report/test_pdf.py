@@ -1,5 +1,4 @@
-"""The printed report: PDF pages that can be read back. An installed browser makes them, or iotax refuses with the
-reason."""
+"""The printed report: an installed browser makes a PDF that can be read back, or iotax refuses with the reason."""
 
 import re
 import shutil

@@ -367,8 +367,7 @@ def test_initiators_and_targets_do_not_know_each_other() -> None:
 
 
 def test_protocols_are_told_apart_in_their_table_alone() -> None:
-    """`crates/node/src/protocols/mod.rs` has a row for each protocol. Code outside its folder is common to all
-    protocols."""
+    """`crates/node/src/protocols/mod.rs` has a row per protocol. Code outside its folder is common to all."""
     folder = CRATES / "node" / "src" / "protocols"
     rows = re.findall(r"^    (\w+) in (\w+),$", (folder / "mod.rs").read_text(), flags=re.MULTILINE)
     assert {path.stem for path in folder.iterdir() if path.is_dir() or path.name == "toy.rs"} == {at for _, at in rows}

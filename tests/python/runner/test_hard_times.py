@@ -1,5 +1,4 @@
-"""A server keeps running if its standard error fails or peers hold connections. When it ends, its resources are
-free."""
+"""A server survives a failing standard error and peers that hold connections, and frees its resources at its end."""
 
 from __future__ import annotations
 

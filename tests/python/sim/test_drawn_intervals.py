@@ -141,8 +141,7 @@ def test_all_ratios_to_the_baseline_hold_at_once(replicates: int) -> None:
 
 @pytest.mark.parametrize("draws", [300, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_what_loads_share_is_no_dependence_on_the_load(draws: int) -> None:
-    """All loads of a protocol have the same error. A large error must not look like a ratio that depends on the
-    load."""
+    """All loads of a protocol share one error, which must not look like a ratio that depends on the load."""
     alarms = 0
     rng = np.random.default_rng(3)
     for _ in range(draws):

@@ -1,5 +1,4 @@
-"""Host queues, credits, failing paths and media of the simulated lab: how a study sets them, what is refused, and their
-effect."""
+"""Host queues, credits, failing paths and media of the simulated lab: how a study sets them, refusals, effects."""
 
 from __future__ import annotations
 

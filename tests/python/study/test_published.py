@@ -117,8 +117,7 @@ def test_published_figures_stand_at_the_load_that_their_source_had() -> None:
 
 
 def test_utilisation_and_guest_cpu_of_a_source_are_not_set_beside_cpu_per_io() -> None:
-    """Relative utilisation is compared only with relative utilisation. A guest's CPU without its initiator is not
-    compared."""
+    """Relative utilisation is compared only with its like. A guest's CPU without its initiator is not compared."""
     expected = {"tr-3808": {"iops", "latency", "cpu_utilisation_initiator"}, "ip-vs-fc": {"iops"}}
     for name, responses in expected.items():
         study = read_study(name, builtin_studies()[name], Path.cwd())

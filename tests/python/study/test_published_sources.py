@@ -94,8 +94,7 @@ def test_fc_fixed_has_slightly_lower_latency_than_round_robin(figures: dict[int,
 
 
 def test_what_the_source_leaves_out_is_no_bar(figures: dict[int, Published]) -> None:
-    """The source leaves out iSCSI with jumbo frames at 8 KiB: its throughput at 128 outstanding I/Os, and its
-    latency."""
+    """The source leaves out iSCSI with jumbo frames at 8 KiB: throughput at 128 outstanding I/Os, and latency."""
     jumbo = "iSCSI jumbo 1GbE"
     assert [each.of["vms"] for each in figures[16].figures if each.of["protocol"] == jumbo] == [12, 20]
     for number in (18, 24):

@@ -154,7 +154,7 @@ def test_given_time_is_kept_and_used_for_the_narrowest_interval() -> None:
             for rounds in range(2, 60):
                 if sessions * session_ns(treatments, rounds) <= seconds * 1e9:
                     assert shape.reach <= reach(sessions, rounds, 0.1) + 1e-12
-    # Scatter from reconnecting requires more sessions; noise of slices requires more rounds.
+    # Scatter between sessions requires more sessions; noise of slices requires more rounds.
     for treatments in (1, 2, 3, 9):
         on_hosts = best_shape(treatments, 10**11, hosts=True)
         took_ns = on_hosts.sessions * session_ns(treatments, on_hosts.rounds, hosts=True)

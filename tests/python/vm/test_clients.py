@@ -1,5 +1,4 @@
-"""Several initiator guests on one storage guest: one common start, shared or separate volumes, a report that names
-them."""
+"""Several initiator guests on one storage guest: one start, shared or separate volumes, a report that names them."""
 
 from __future__ import annotations
 

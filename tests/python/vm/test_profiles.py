@@ -1,5 +1,4 @@
-"""Profiles of guests: which functions executed a window's instructions, what cannot be profiled, and real kernels with
-the plugin."""
+"""Profiles of guests: functions by instructions, what cannot be profiled, and real kernels with the plugin."""
 
 from __future__ import annotations
 

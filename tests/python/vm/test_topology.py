@@ -1,5 +1,4 @@
-"""Topology: what a protocol does not support, what the guests are configured with, and what their kernels must
-confirm."""
+"""Topology: what a protocol does not support, how guests are configured, and what their kernels must confirm."""
 
 from __future__ import annotations
 

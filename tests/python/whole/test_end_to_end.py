@@ -41,8 +41,7 @@ def shortened(text: str) -> str:
 
 
 RUNNABLE = ["digests", "files", "generators", "known-tax", "oltp", "patterns", "sim-quick", "slow-drain", "takeover"]
-"""Shipped studies that run on this machine alone in a short time. The list is fixed, because reading all studies takes
-seconds."""
+"""Shipped studies that run quickly on this machine alone. The list is fixed, since reading all studies is slow."""
 
 
 def test_every_shipped_study_that_can_run_here_is_run() -> None:

@@ -1,5 +1,4 @@
-"""End-to-end proof: over real sockets and every protocol, the report finds the cost that was injected into the
-server."""
+"""End-to-end proof: over real sockets and every protocol, the report finds the cost injected into the server."""
 
 from __future__ import annotations
 

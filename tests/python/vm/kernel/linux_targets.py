@@ -46,8 +46,7 @@ def fill(endpoint: str, options: dict[str, Any] | None = None) -> None:
 
 
 def holds_what_is_written(endpoint: str, options: dict[str, Any], shapes: list[tuple[int, int]]) -> None:
-    """Runs a verified load of every shape: workers (connections), block size. The volume must hold the pattern
-    already."""
+    """Runs a verified load of every shape: workers (connections), block size. The volume must hold the pattern."""
     for workers, block_size_bytes in shapes:
         document = {
             "task": "run",

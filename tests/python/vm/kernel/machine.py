@@ -70,8 +70,7 @@ class KernelMachine:
             raise
 
     def run(self, script: str, timeout_s: float = 120.0) -> list[str]:
-        """Runs a script in the guest with the tests' functions, and returns its lines. Raises StepFailed with the
-        reason."""
+        """Runs a script in the guest with the tests' functions; returns its lines. Raises StepFailed."""
         return [line for line in self._guest.run(f". /test/lib.sh; {script}", timeout_s) if line]
 
     def alive(self) -> bool:
@@ -122,8 +121,7 @@ class Server:
 
 
 def file_volume(path: Path, size_bytes: int) -> dict[str, Any]:
-    """A volume that outlives its server. The next server finds the clients' data foreign; `destroy` lets it
-    continue."""
+    """A volume that outlives its server. To the next server the data are foreign; `destroy` lets it continue."""
     with path.open("wb") as file:
         file.truncate(size_bytes)
     return {
@@ -137,8 +135,7 @@ def file_volume(path: Path, size_bytes: int) -> dict[str, Any]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Chooses ports below the kernel's ephemeral range; a connection could otherwise take the port of a stopped
-    server."""
+    """Chooses ports below the ephemeral range; a connection could otherwise take the port of a stopped server."""
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(20_000, 32_000)

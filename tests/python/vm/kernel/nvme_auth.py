@@ -57,8 +57,7 @@ def _build(store: Store, release: str, kernel: Package) -> dict[str, bytes]:
 
 
 def _only_the_template(folder: Path) -> None:
-    """Takes crypto/dh.c without its `dh`, which the kernel has, and its helper without the symbols that the kernel
-    exports."""
+    """Takes crypto/dh.c without its `dh`, which the kernel has, and its helper without exported symbols."""
     place = folder / "ffdhe"
     place.mkdir()
     template = (folder / "crypto/dh.c").read_text()

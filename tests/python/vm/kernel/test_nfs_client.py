@@ -65,8 +65,7 @@ def test_holes_and_truncations_read_as_zeros(serve: Serve, machine: KernelMachin
 def test_what_was_unstable_when_the_server_crashed_is_sent_again(
     serve: Serve, machine: KernelMachine, tmp_path: Path
 ) -> None:
-    """The crash loses everything that no COMMIT had made stable: the volume's file is restored to its earlier
-    content."""
+    """The crash loses everything that no COMMIT had made stable: the test restores the volume's earlier content."""
     size_bytes, wsize_bytes = 4 << 20, 64 << 10
     # Every operation takes 4 s, which leaves time between the last WRITE's reply and the COMMIT's.
     server = serve("nfs3", SIZE_BYTES, delay_ns=4_000_000_000)
