@@ -1,7 +1,7 @@
 """`make gallery`: complete reports for the site, from runs of the current commit, in out/gallery/COMMIT.
 
-The published studies in simulation, and the kernel's protocols in virtual machines: half an hour, needs QEMU. A run
-that was interrupted goes on. `make site` shows what is there.
+The published studies in simulation, and the kernel's protocols in virtual machines: half an hour, needs QEMU. An
+interrupted run is resumed. `make site` shows the reports that exist.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`make pictures`: the README's charts and pictures, from runs of the current commit.
 
-Runs `kernel-exact` into out/pictures/COMMIT where it is not there yet (five to twenty minutes), draws the instructions
-per I/O of each kernel protocol, and photographs the first page of the report with Chromium.
+Runs `kernel-exact` into out/pictures/COMMIT if it is not there yet (five to twenty minutes), draws the instructions per
+I/O of each kernel protocol, and takes a picture of the report's first page with Chromium.
 """
 
 from __future__ import annotations

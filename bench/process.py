@@ -69,7 +69,7 @@ def running(
     command: Sequence[str | Path], *, cpu: int, log: Path, pipe: bool = False, kill: bool = False
 ) -> Generator[subprocess.Popen[str]]:
     """Runs a child pinned to `cpu`, with its output in `log` or, with `pipe`, in a pipe. At the end, its process group
-    and its descendants are killed."""
+    and its descendants are ended."""
     with log.open("ab") as file:
         process = subprocess.Popen(
             ["taskset", "--cpu-list", str(cpu), *command],

@@ -59,7 +59,7 @@ class OurTarget:
 
 @dataclass(frozen=True)
 class OurInitiator:
-    """`load`."""
+    """The engine's `load` as an initiator."""
 
     name: str = "iotax"
     driver: str = "auto"

@@ -19,7 +19,7 @@ WAIT_S = 60.0
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory without shared pages, where memory volumes are."""
+    """Resident memory without shared memory, which holds the memory volumes."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return sum(int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "RssFile"))
 

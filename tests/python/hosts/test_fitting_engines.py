@@ -76,7 +76,7 @@ class Old(SshHost):
         self.copied, self.told = copied, list[str]()
 
     async def _reach(self) -> None:
-        """This class stands for the connection."""
+        """Does nothing: this class replaces the connection."""
 
     async def run(self, command: str, *, given: str = "", within_s: float = 0.0) -> str:
         self.told.append(command)

@@ -140,7 +140,7 @@ def test_tr_3808_by_iometer_and_esxtop(tmp_path: Path, answered) -> None:
     assert "cpu_hypervisor" not in cells["NFS", "128"]["values"]
 
 
-# --- NFS against iSCSI, 2018: five patterns by DiskSpd's text, and fio beside it
+# --- NFS against iSCSI, 2018: five patterns in DiskSpd's text format, and fio for comparison
 
 _PATTERNS = {
     "4k-random-read": 180.82,
@@ -183,7 +183,7 @@ def test_nfs_against_iscsi_by_what_diskspd_printed(tmp_path: Path, answered) -> 
             )
 
 
-# --- the CPU of NFS and FC, 2014: held rates, esxtop and the guest's own time
+# --- the CPU of NFS and FC, 2014: fixed rates, esxtop and the guest's own time
 
 
 def test_the_hypervisors_cpu_of_nfs_against_fc(tmp_path: Path, answered, iotax) -> None:

@@ -64,7 +64,7 @@ def rates(found: list[Measured]) -> list[int]:
     return [round((each.read.ios + each.write.ios) / each.duration_ns * 1e9) for each in found]
 
 
-# How many results a file holds
+# Number of results in a file
 
 
 def test_runs_of_fio_that_were_appended_to_one_file_are_results_of_their_own(tmp_path: Path, iotax) -> None:
@@ -169,7 +169,7 @@ def test_histogram_logs_of_clones_are_one_run_unless_they_are_to_be_imported_apa
     assert cells(iotax, "iops") == pytest.approx({"h_clat_hist.1.log": 500, "h_clat_hist.2.log": 500})
 
 
-# When a result ran
+# Times of a result
 
 
 def test_groups_of_fio_follow_one_another_up_to_the_time_of_the_report(tmp_path: Path, iotax) -> None:
