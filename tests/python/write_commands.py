@@ -30,7 +30,7 @@ class Command:
     run: Run
     kind: Literal["change", "read", "flush"]
     durable: bool
-    """When it completes, its change is on stable storage, or the data that it read were there already."""
+    """When it completes, its change is on stable storage, or the data that it read had been there before."""
 
 
 def of_iscsi(session: Session, *, has_cache: bool = True) -> Iterator[Command]:
