@@ -101,7 +101,7 @@ def test_a_result_says_that_it_is_simulated_and_what_its_processors_spent(real_e
         for role, side in (("initiator", costs.initiator), ("target", costs.target)):
             spent_ns = result.cpu_per_io_ns(role)
             assert spent_ns is not None
-            # At least the cost of the I/O and its 4 KiB; at most also a turn and a wake each time.
+            # At least the cost of the I/O and of 4 KiB. At most also a wake, 4 turns with a send each, and 2 KiB more.
             assert side.io.ns + 4 * side.kib.ns <= spent_ns * 1.02
             assert spent_ns <= side.io.ns + side.wake.ns + 4 * (side.turn.ns + side.send.ns) + 6 * side.kib.ns
             part = result.cpu.part(role)
