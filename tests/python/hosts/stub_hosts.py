@@ -16,8 +16,6 @@ from pathlib import Path
 
 import asyncssh
 
-_ANSWER_S = 0.2
-"""Currently unused. Real hosts answer in parallel; here one process answers for all, after the last start command."""
 
 
 class Stub:
