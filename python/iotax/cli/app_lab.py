@@ -6,14 +6,24 @@ from typing import Annotated
 
 import typer
 
-from iotax.cli.options import JsonCommand, JsonFile, PlainCommand, StudyName
+from iotax.cli.options import JsonCommand, JsonFile, PlainCommand, PlainGroup, StudyName
 
 lab = typer.Typer(
-    help="Prepare and inspect the labs in which studies run.", no_args_is_help=True, rich_markup_mode=None
+    cls=PlainGroup,
+    help="Prepare and inspect the labs in which studies run.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
-vm = typer.Typer(help="The lab of virtual machines with real kernels.", no_args_is_help=True, rich_markup_mode=None)
+vm = typer.Typer(
+    cls=PlainGroup,
+    help="The lab of virtual machines with real kernels.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 lab.add_typer(vm, name="vm")
-hosts = typer.Typer(help="The lab of your own hosts, over SSH.", no_args_is_help=True, rich_markup_mode=None)
+hosts = typer.Typer(
+    cls=PlainGroup, help="The lab of your own hosts, over SSH.", no_args_is_help=True, rich_markup_mode=None
+)
 lab.add_typer(hosts, name="hosts")
 
 

@@ -14,12 +14,14 @@ from iotax.cli.options import (
     Long,
     NotebookOption,
     NotebookPath,
+    PlainGroup,
     RunNumber,
     StudyName,
     one_notebook,
 )
 
 sim = typer.Typer(
+    cls=PlainGroup,
     help="Costs for simulated studies (`lab: sim`), and their limits.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from iotax.cli import complete, quantity
 from iotax.cli.exits import Exit, leave
@@ -101,8 +101,22 @@ ToBeDestroyed = Annotated[
 ]
 
 
+_SHORT_HELP = 100
+"""Characters of a command's help in lists of unknown width: on the site, and in shells' completions."""
+
+
+class PlainGroup(TyperGroup):
+    """Lists commands with their whole first sentence."""
+
+    def get_short_help_str(self, limit: int = _SHORT_HELP) -> str:
+        return super().get_short_help_str(limit)
+
+
 class PlainCommand(TyperCommand):
     """Help shows names for values of options and arguments, never Python types."""
+
+    def get_short_help_str(self, limit: int = _SHORT_HELP) -> str:
+        return super().get_short_help_str(limit)
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)
