@@ -17,7 +17,6 @@ from pathlib import Path
 import asyncssh
 
 
-
 class Stub:
     """One host: records when it received its start command, and answers."""
 
