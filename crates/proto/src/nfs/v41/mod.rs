@@ -9,7 +9,8 @@ pub mod sessions;
 pub mod state;
 pub mod target_side;
 
-pub use super::common::MAX_IO_BYTES;
+pub(in crate::nfs) use super::common::MAX_HEAD_LEN;
+pub use super::common::{MAX_CONTROL_LEN, MAX_IO_BYTES};
 pub use codec::{ChannelAttributes, OpCode, SessionId, StateId, Status};
 pub use operations::Operation;
 
@@ -24,11 +25,5 @@ pub const MINOR_VERSION: u32 = 1;
 pub const PROC_NULL: u32 = 0;
 pub const PROC_COMPOUND: u32 = 1;
 
-/// Maximum length of everything except the data of a READ or WRITE (heads, credentials, handles, names, attributes),
-/// and of all other messages of a peer without session.
-pub const MAX_CONTROL_LEN: u32 = 16 << 10;
-/// An upper limit for everything before the data in a COMPOUND of SEQUENCE, PUTFH and WRITE, and in the results of one
-/// with READ.
-pub(crate) const MAX_HEAD_LEN: usize = 4096;
 /// Maximum length of a directory listing in one reply.
 pub const MAX_LISTING_LEN: u32 = 64 << 10;

@@ -1,10 +1,12 @@
 //! I/Os: READ, WRITE and COMMIT. Nothing here allocates or searches in the steady state.
 
-use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::MountStep};
+use super::{Mount, failed, rpc_failed, setup::MountStep};
 use crate::{
-    InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
+    InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
     nfs::{
-        common::{Attributes, PUT_OFF_DELAY, ReadUnderway, Stability, Work},
+        common::{
+            Attributes, CONTROL_TAG, PUT_OFF_DELAY, ReadHead, ReceivesReplies, Replies, Stability, Violations, Work,
+        },
         v3::{
             Procedure,
             results::{PreOp, Results},
@@ -33,36 +35,38 @@ impl IoSlot {
     }
 }
 
-impl Mount {
-    pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
-        if self.step != MountStep::Ready {
-            return Err(Misuse::NoCredit);
-        }
-        let slot = self.slots.get(tag as usize).ok_or(Misuse::BadTag)?;
-        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
-            return Err(Misuse::BadTag);
-        }
-        let Some(work) = Work::of(io, &self.geometry, self.config.stability)? else {
-            self.unsupported.push(tag);
-            return Ok(());
-        };
-        if !self.awaits_something() {
-            self.last_progress = now;
-        }
-        self.slots[tag as usize].work = Some(work);
-        self.outstanding += 1;
-        self.send(tag);
-        Ok(())
+impl ReceivesReplies for Mount {
+    const VIOLATIONS: Violations = Violations {
+        too_long: || misbehaved!("RFC 1813 §3.3: a reply longer than any that was asked for"),
+        malformed,
+        read_too_much: || misbehaved!("RFC 1813 §3.3.6: READ gave more than was asked for"),
+        read_nothing: || misbehaved!("RFC 1813 §3.3.6: READ gave nothing before the end of the file"),
+    };
+
+    fn replies(&mut self) -> &mut Replies {
+        &mut self.replies
     }
 
-    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
-    pub(super) fn next_xid(&mut self, low: u32) -> Xid {
-        self.next_generation = self.next_generation.wrapping_add(1);
-        Xid(self.next_generation << 16 | low)
+    fn awaits(&self, xid: Xid) -> bool {
+        xid == self.control_xid && self.awaits_control()
+    }
+
+    fn work(&mut self, tag: Tag) -> Option<&mut Work> {
+        self.slots[tag as usize].work.as_mut()
+    }
+
+    fn take_control_reply(
+        &mut self,
+        now: Instant,
+        outcome: Result<(), RpcError>,
+        reader: &mut Reader<'_>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        self.process_control_reply(now, outcome, reader, events)
     }
 
     /// Processes a reply to an I/O; false if more bytes are needed.
-    pub(super) fn take_io_reply(
+    fn take_io_reply(
         &mut self,
         now: Instant,
         xid: Xid,
@@ -76,9 +80,8 @@ impl Mount {
             Some(IoSlot { xid: sent, work: Some(work), again_at: None }) if *sent == xid => work,
             _ => return Err(misbehaved!("RFC 5531 §9: a reply to no call")),
         };
-        if let (Work::Read { len, done, .. }, Ok(())) = (work, outcome) {
-            let (left, done) = (len - done, *done);
-            return self.take_read_reply(now, tag, left, done, reader, end, events);
+        if let (Work::Read { .. }, Ok(())) = (work, outcome) {
+            return self.take_read_reply(now, tag, reader, end, events);
         }
         if !end {
             return Ok(false);
@@ -95,60 +98,15 @@ impl Mount {
         Ok(true)
     }
 
-    /// Processes the end of a READ's reply.
-    pub(super) fn read_ended(
-        &mut self,
-        now: Instant,
-        read: ReadUnderway,
-        events: &mut dyn InitiatorEvents,
-    ) -> Result<(), Violation> {
-        if read.left > 0 {
-            return Err(malformed(Garbage));
+    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
+        let slot = &mut self.slots[tag as usize];
+        slot.work = None;
+        if slot.again_at.take().is_some() {
+            self.delayed -= 1;
         }
-        let Some(Work::Read { len, done, .. }) = &mut self.slots[read.tag as usize].work else {
-            unreachable!("data are taken for a read only")
-        };
-        *done += read.count;
-        if done == len {
-            self.complete(now, read.tag, Ok(()), events);
-        } else if read.eof {
-            let error =
-                IoError::Failed { status: 0, refusal: Refusal::Other, what: "the file ended before the range read" };
-            self.complete(now, read.tag, Err(error), events);
-        } else if read.count == 0 {
-            return Err(misbehaved!("RFC 1813 §3.3.6: READ gave nothing before the end of the file"));
-        } else {
-            self.send(read.tag);
-        }
-        Ok(())
-    }
-
-    /// Resends the calls that the server deferred and that are due.
-    pub(super) fn send_delayed(&mut self, now: Instant) {
-        if self.delayed == 0 {
-            return;
-        }
-        for tag in 0..self.slots.len() {
-            if self.slots[tag].again_at.is_some_and(|at| at <= now) {
-                if !self.awaits_something() {
-                    self.last_progress = now;
-                }
-                self.slots[tag].again_at = None;
-                self.delayed -= 1;
-                self.send(tag as Tag);
-            }
-        }
-    }
-
-    pub(super) fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
-        while let Some(tag) = self.unsupported.pop() {
-            events.complete(now, tag, Err(IoError::Unsupported));
-        }
-        for tag in 0..self.slots.len() {
-            if self.slots[tag].work.is_some() {
-                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
-            }
-        }
+        self.outstanding -= 1;
+        events.complete(now, tag, result);
+        self.end_if_drained();
     }
 
     /// Sends a call for the rest of an I/O.
@@ -191,14 +149,68 @@ impl Mount {
             }
         }
     }
+}
 
-    #[allow(clippy::too_many_arguments)] // The rest of the I/O, and the five arguments of every reply.
+impl Mount {
+    pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        if self.step != MountStep::Ready {
+            return Err(Misuse::NoCredit);
+        }
+        let slot = self.slots.get(tag as usize).ok_or(Misuse::BadTag)?;
+        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
+            return Err(Misuse::BadTag);
+        }
+        let Some(work) = Work::of(io, &self.geometry, self.config.stability)? else {
+            self.unsupported.push(tag);
+            return Ok(());
+        };
+        if !self.awaits_something() {
+            self.last_progress = now;
+        }
+        self.slots[tag as usize].work = Some(work);
+        self.outstanding += 1;
+        self.send(tag);
+        Ok(())
+    }
+
+    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
+    pub(super) fn next_xid(&mut self, low: u32) -> Xid {
+        self.next_generation = self.next_generation.wrapping_add(1);
+        Xid(self.next_generation << 16 | low)
+    }
+
+    /// Resends the calls that the server deferred and that are due.
+    pub(super) fn send_delayed(&mut self, now: Instant) {
+        if self.delayed == 0 {
+            return;
+        }
+        for tag in 0..self.slots.len() {
+            if self.slots[tag].again_at.is_some_and(|at| at <= now) {
+                if !self.awaits_something() {
+                    self.last_progress = now;
+                }
+                self.slots[tag].again_at = None;
+                self.delayed -= 1;
+                self.send(tag as Tag);
+            }
+        }
+    }
+
+    pub(super) fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        while let Some(tag) = self.unsupported.pop() {
+            events.complete(now, tag, Err(IoError::Unsupported));
+        }
+        for tag in 0..self.slots.len() {
+            if self.slots[tag].work.is_some() {
+                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
+            }
+        }
+    }
+
     fn take_read_reply(
         &mut self,
         now: Instant,
         tag: Tag,
-        left: u32,
-        done: u32,
         reader: &mut Reader<'_>,
         end: bool,
         events: &mut dyn InitiatorEvents,
@@ -210,21 +222,12 @@ impl Mount {
         };
         match head {
             Ok((count, eof)) => {
-                if count > left {
-                    return Err(misbehaved!("RFC 1813 §3.3.6: READ gave more than was asked for"));
-                }
-                let mut read = ReadUnderway { tag, at: done, left: count, count, eof };
-                read.take(reader.take(reader.remaining()).unwrap_or_default(), events);
-                if end {
-                    self.read_ended(now, read, events)?;
-                } else {
-                    self.incoming = Incoming::ReadData(read);
-                }
+                self.take_read_data(now, tag, ReadHead { count, eof }, reader, end, events)?;
             }
             Err(status) => {
                 self.fail(now, tag, status, events);
                 if !end {
-                    self.incoming = Incoming::Skip;
+                    self.replies.skip_rest();
                 }
             }
         }
@@ -294,17 +297,6 @@ impl Mount {
         } else {
             self.complete(now, tag, Err(failed(status)), events);
         }
-    }
-
-    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
-        let slot = &mut self.slots[tag as usize];
-        slot.work = None;
-        if slot.again_at.take().is_some() {
-            self.delayed -= 1;
-        }
-        self.outstanding -= 1;
-        events.complete(now, tag, result);
-        self.end_if_drained();
     }
 }
 

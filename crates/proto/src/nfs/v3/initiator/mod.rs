@@ -10,16 +10,13 @@ use self::{
     io::IoSlot,
     setup::{MountStep, Templates},
 };
-use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, results::FsInfo, types::Status};
+use super::{results::FsInfo, types::Status};
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
-    nfs::common::{FileHandle, ReadUnderway, Stability, Verifier, reply_head},
-    rpc::{Encoder, Piece, Records, RpcError, Xid, auth::Identity},
-    wire::{Reader, Transmit},
+    nfs::common::{CONTROL_TAG, FileHandle, ReceivesReplies as _, Replies, Stability, Verifier},
+    rpc::{Encoder, RpcError, Xid, auth::Identity},
+    wire::Transmit,
 };
-
-/// Lower half of the xid of all calls except I/Os, which have their tag there.
-const CONTROL_TAG: u32 = 0xffff;
 
 /// Configuration of an initiator: the file to mount, and how to use it.
 #[derive(Clone, Debug)]
@@ -77,10 +74,7 @@ pub enum Root {
 pub struct Mount {
     config: Config,
     transmit: Transmit,
-    records: Records,
-    incoming: Incoming,
-    /// The first bytes of an incomplete reply.
-    held: Vec<u8>,
+    replies: Replies,
     scratch: Encoder,
     identity: Vec<u8>,
     step: MountStep,
@@ -103,14 +97,6 @@ pub struct Mount {
     last_progress: Instant,
 }
 
-/// How to process the rest of the current record.
-#[derive(Debug)]
-enum Incoming {
-    Head,
-    ReadData(ReadUnderway),
-    Skip,
-}
-
 impl Mount {
     /// Starts to mount: the first call is in `transmit`.
     pub fn new(now: Instant, config: Config) -> Self {
@@ -118,9 +104,7 @@ impl Mount {
         let identity = config.identity.encode();
         let mut mount = Self {
             transmit: Transmit::default(),
-            records: Records::new(MAX_IO_BYTES + MAX_CONTROL_LEN),
-            incoming: Incoming::Head,
-            held: Vec::new(),
+            replies: Replies::new(),
             scratch: Encoder::default(),
             identity,
             step: MountStep::Closed,
@@ -153,80 +137,6 @@ impl Mount {
         self.verifier.last()
     }
 
-    fn take_piece(
-        &mut self,
-        now: Instant,
-        piece: Piece<'_>,
-        events: &mut dyn InitiatorEvents,
-    ) -> Result<(), Violation> {
-        if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
-            // The bytes complete a split head and may also contain data, which must not be buffered.
-            let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
-            self.take_piece(now, Piece { bytes: head, end: false }, events)?;
-            return self.take_piece(now, Piece { bytes: rest, end: piece.end }, events);
-        }
-        match &mut self.incoming {
-            Incoming::Head if self.held.is_empty() => {
-                if !self.take_head(now, piece.bytes, piece.end, events)? {
-                    self.hold(piece.bytes)?;
-                }
-            }
-            Incoming::Head => {
-                self.hold(piece.bytes)?;
-                let mut held = core::mem::take(&mut self.held);
-                let taken = self.take_head(now, &held, piece.end, events);
-                if taken != Ok(false) {
-                    held.clear();
-                }
-                self.held = held;
-                taken?;
-            }
-            Incoming::ReadData(read) => {
-                read.take(piece.bytes, events);
-                if piece.end {
-                    let read = *read;
-                    self.read_ended(now, read, events)?;
-                }
-            }
-            Incoming::Skip => {}
-        }
-        if piece.end {
-            self.incoming = Incoming::Head;
-        }
-        Ok(())
-    }
-
-    /// Processes the bytes of a reply so far; false if more are needed.
-    fn take_head(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        end: bool,
-        events: &mut dyn InitiatorEvents,
-    ) -> Result<bool, Violation> {
-        let mut reader = Reader::new(bytes);
-        let Some((xid, outcome)) = reply_head(&mut reader, end)? else { return Ok(false) };
-        if xid.0 & CONTROL_TAG != CONTROL_TAG {
-            return self.take_io_reply(now, xid, outcome, &mut reader, end, events);
-        }
-        if !end {
-            return Ok(false);
-        }
-        if xid != self.control_xid || !self.awaits_control() {
-            return Err(misbehaved!("RFC 5531 §9: a reply to no call"));
-        }
-        self.take_control_reply(now, outcome, &mut reader, events)?;
-        Ok(true)
-    }
-
-    fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
-        if self.held.len() + bytes.len() > MAX_CONTROL_LEN as usize {
-            return Err(misbehaved!("RFC 1813 §3.3: a reply longer than any that was asked for"));
-        }
-        self.held.extend_from_slice(bytes);
-        Ok(())
-    }
-
     fn awaits_something(&self) -> bool {
         self.outstanding > self.delayed || self.awaits_control()
     }
@@ -243,11 +153,7 @@ impl Mount {
 impl Initiator for Mount {
     fn receive(&mut self, now: Instant, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         self.last_progress = now;
-        let mut input = bytes;
-        while let Some(piece) = self.records.next(&mut input)? {
-            self.take_piece(now, piece, events)?;
-        }
-        Ok(())
+        self.receive_replies(now, bytes, events)
     }
 
     fn credits(&self) -> usize {

@@ -70,7 +70,7 @@ impl Mount {
         }
     }
 
-    pub(super) fn take_control_reply(
+    pub(super) fn process_control_reply(
         &mut self,
         now: Instant,
         outcome: Result<(), RpcError>,

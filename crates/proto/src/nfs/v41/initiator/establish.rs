@@ -178,7 +178,7 @@ impl Client {
         );
     }
 
-    pub(super) fn take_control_reply(
+    pub(super) fn process_control_reply(
         &mut self,
         now: Instant,
         outcome: Result<(), RpcError>,

@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 
 use super::{
-    CONTROL_TAG, Client, Incoming, StateId, failed, rpc_failed,
+    Client, StateId, failed, rpc_failed,
     slot_table::{Sequenced, Slots, foreign, is_of_lost_session, lost_session, malformed, result_of, skip_head},
 };
 use crate::{
-    InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
+    InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
     nfs::{
         PROGRAM,
-        common::{PUT_OFF_DELAY, ReadUnderway, Stability, Work},
+        common::{CONTROL_TAG, PUT_OFF_DELAY, ReadHead, ReceivesReplies, Replies, Stability, Violations, Work},
         v41::{
             MINOR_VERSION, PROC_COMPOUND, VERSION,
             codec::{CompoundHead, OpCode, Status},
@@ -60,38 +60,38 @@ struct Failed {
     by_sequence: bool,
 }
 
-impl Client {
-    pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
-        if !self.is_ready() {
-            return Err(Misuse::NoCredit);
-        }
-        let slot = self.ios.get(tag as usize).ok_or(Misuse::BadTag)?;
-        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
-            return Err(Misuse::BadTag);
-        }
-        let Some(work) = Work::of(io, &self.geometry, self.config.stability)? else {
-            self.unsupported.push(tag);
-            return Ok(());
-        };
-        let slot = self.slots.take().ok_or(Misuse::NoCredit)?;
-        if !self.awaits_something() {
-            self.last_progress = now;
-        }
-        let io = &mut self.ios[tag as usize];
-        (io.work, io.slot) = (Some(work), slot);
-        self.outstanding += 1;
-        self.send(tag);
-        Ok(())
+impl ReceivesReplies for Client {
+    const VIOLATIONS: Violations = Violations {
+        too_long: || misbehaved!("RFC 8881 §18: a reply longer than any that was asked for"),
+        malformed,
+        read_too_much: || misbehaved!("RFC 8881 §18.22: READ gave more than was asked for"),
+        read_nothing: || misbehaved!("RFC 8881 §18.22: READ gave nothing before the end of the file"),
+    };
+
+    fn replies(&mut self) -> &mut Replies {
+        &mut self.replies
     }
 
-    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
-    pub(super) fn next_xid(&mut self, low: u32) -> Xid {
-        self.next_generation = self.next_generation.wrapping_add(1);
-        Xid(self.next_generation << 16 | low)
+    fn awaits(&self, xid: Xid) -> bool {
+        xid == self.control_xid && self.awaits_control()
+    }
+
+    fn work(&mut self, tag: Tag) -> Option<&mut Work> {
+        self.ios[tag as usize].work.as_mut()
+    }
+
+    fn take_control_reply(
+        &mut self,
+        now: Instant,
+        outcome: Result<(), RpcError>,
+        reader: &mut Reader<'_>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        self.process_control_reply(now, outcome, reader, events)
     }
 
     /// Processes a reply to an I/O; false if more bytes are needed.
-    pub(super) fn take_io_reply(
+    fn take_io_reply(
         &mut self,
         now: Instant,
         xid: Xid,
@@ -130,7 +130,7 @@ impl Client {
             Results::Foreign => Err(foreign()),
             Results::Failed(refused) => {
                 if !end {
-                    self.incoming = Incoming::Skip;
+                    self.replies.skip_rest();
                 }
                 self.fail(now, tag, refused, events)?;
                 Ok(true)
@@ -147,97 +147,20 @@ impl Client {
         }
     }
 
-    /// Decodes the results that precede those of the I/O's own operation, and its status.
-    #[inline]
-    fn read_results(&mut self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> Result<Results, Garbage> {
-        if self.slots.take_done(slot, code, reader) {
-            return Ok(Results::Done);
+    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
+        let io = &mut self.ios[tag as usize];
+        io.work = None;
+        if io.slot != NO_SLOT {
+            self.slots.give_back(io.slot);
         }
-        if let Err(status) = skip_head(reader)? {
-            return Ok(Results::Failed(Failed { status, by_sequence: true }));
-        }
-        match self.slots.check(slot, reader)? {
-            Sequenced::Done => {}
-            Sequenced::Foreign => return Ok(Results::Foreign),
-            Sequenced::Refused(status) => return Ok(Results::Failed(Failed { status, by_sequence: true })),
-        }
-        for code in [OpCode::PutFh, code] {
-            if let Err(status) = result_of(code, reader)? {
-                return Ok(Results::Failed(Failed { status, by_sequence: false }));
-            }
-        }
-        Ok(Results::Done)
-    }
-
-    /// Processes the end of a READ's reply.
-    pub(super) fn read_ended(
-        &mut self,
-        now: Instant,
-        read: ReadUnderway,
-        events: &mut dyn InitiatorEvents,
-    ) -> Result<(), Violation> {
-        if read.left > 0 {
-            return Err(malformed(Garbage));
-        }
-        let Some(Work::Read { len, done, .. }) = &mut self.ios[read.tag as usize].work else {
-            unreachable!("data are taken for a read only")
-        };
-        *done += read.count;
-        if done == len {
-            self.complete(now, read.tag, Ok(()), events);
-        } else if read.eof {
-            let error =
-                IoError::Failed { status: 0, refusal: Refusal::Other, what: "the file ended before the range read" };
-            self.complete(now, read.tag, Err(error), events);
-        } else if read.count == 0 {
-            return Err(misbehaved!("RFC 8881 §18.22: READ gave nothing before the end of the file"));
-        } else {
-            self.send(read.tag);
-        }
-        Ok(())
-    }
-
-    /// Resends the calls that the server deferred and that are due.
-    pub(super) fn send_delayed(&mut self, now: Instant) {
-        if self.delayed == 0 || !self.has_file() {
-            return;
-        }
-        for tag in 0..self.ios.len() {
-            if self.ios[tag].again_at.is_none_or(|at| at > now) {
-                continue;
-            }
-            if self.ios[tag].slot == NO_SLOT {
-                let Some(slot) = self.slots.take() else {
-                    self.ios[tag].again_at = Some(now + PUT_OFF_DELAY);
-                    continue;
-                };
-                self.ios[tag].slot = slot;
-            }
-            if !self.awaits_something() {
-                self.last_progress = now;
-            }
-            self.ios[tag].again_at = None;
+        if io.again_at.take().is_some() {
             self.delayed -= 1;
-            self.send(tag as Tag);
         }
-    }
-
-    /// Releases the slots of outstanding I/Os, whose session no longer exists.
-    pub(super) fn give_up_slots(&mut self) {
-        for io in self.ios.iter_mut().filter(|io| io.work.is_some()) {
-            io.slot = NO_SLOT;
-        }
-    }
-
-    pub(super) fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
-        while let Some(tag) = self.unsupported.pop() {
-            events.complete(now, tag, Err(IoError::Unsupported));
-        }
-        for tag in 0..self.ios.len() {
-            if self.ios[tag].work.is_some() {
-                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
-            }
-        }
+        self.outstanding -= 1;
+        self.new_sessions = 0;
+        events.complete(now, tag, result);
+        self.renew_if_answered(now);
+        self.leave_if_drained(now);
     }
 
     /// Sends a call for the rest of an I/O.
@@ -286,6 +209,102 @@ impl Client {
             }
         }
     }
+}
+
+impl Client {
+    pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        if !self.is_ready() {
+            return Err(Misuse::NoCredit);
+        }
+        let slot = self.ios.get(tag as usize).ok_or(Misuse::BadTag)?;
+        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
+            return Err(Misuse::BadTag);
+        }
+        let Some(work) = Work::of(io, &self.geometry, self.config.stability)? else {
+            self.unsupported.push(tag);
+            return Ok(());
+        };
+        let slot = self.slots.take().ok_or(Misuse::NoCredit)?;
+        if !self.awaits_something() {
+            self.last_progress = now;
+        }
+        let io = &mut self.ios[tag as usize];
+        (io.work, io.slot) = (Some(work), slot);
+        self.outstanding += 1;
+        self.send(tag);
+        Ok(())
+    }
+
+    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
+    pub(super) fn next_xid(&mut self, low: u32) -> Xid {
+        self.next_generation = self.next_generation.wrapping_add(1);
+        Xid(self.next_generation << 16 | low)
+    }
+
+    /// Decodes the results that precede those of the I/O's own operation, and its status.
+    #[inline]
+    fn read_results(&mut self, slot: u32, code: OpCode, reader: &mut Reader<'_>) -> Result<Results, Garbage> {
+        if self.slots.take_done(slot, code, reader) {
+            return Ok(Results::Done);
+        }
+        if let Err(status) = skip_head(reader)? {
+            return Ok(Results::Failed(Failed { status, by_sequence: true }));
+        }
+        match self.slots.check(slot, reader)? {
+            Sequenced::Done => {}
+            Sequenced::Foreign => return Ok(Results::Foreign),
+            Sequenced::Refused(status) => return Ok(Results::Failed(Failed { status, by_sequence: true })),
+        }
+        for code in [OpCode::PutFh, code] {
+            if let Err(status) = result_of(code, reader)? {
+                return Ok(Results::Failed(Failed { status, by_sequence: false }));
+            }
+        }
+        Ok(Results::Done)
+    }
+
+    /// Resends the calls that the server deferred and that are due.
+    pub(super) fn send_delayed(&mut self, now: Instant) {
+        if self.delayed == 0 || !self.has_file() {
+            return;
+        }
+        for tag in 0..self.ios.len() {
+            if self.ios[tag].again_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            if self.ios[tag].slot == NO_SLOT {
+                let Some(slot) = self.slots.take() else {
+                    self.ios[tag].again_at = Some(now + PUT_OFF_DELAY);
+                    continue;
+                };
+                self.ios[tag].slot = slot;
+            }
+            if !self.awaits_something() {
+                self.last_progress = now;
+            }
+            self.ios[tag].again_at = None;
+            self.delayed -= 1;
+            self.send(tag as Tag);
+        }
+    }
+
+    /// Releases the slots of outstanding I/Os, whose session no longer exists.
+    pub(super) fn give_up_slots(&mut self) {
+        for io in self.ios.iter_mut().filter(|io| io.work.is_some()) {
+            io.slot = NO_SLOT;
+        }
+    }
+
+    pub(super) fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        while let Some(tag) = self.unsupported.pop() {
+            events.complete(now, tag, Err(IoError::Unsupported));
+        }
+        for tag in 0..self.ios.len() {
+            if self.ios[tag].work.is_some() {
+                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
+            }
+        }
+    }
 
     fn take_read_reply(
         &mut self,
@@ -295,27 +314,13 @@ impl Client {
         end: bool,
         events: &mut dyn InitiatorEvents,
     ) -> Result<bool, Violation> {
-        let Some(Work::Read { len, done, .. }) = &self.ios[tag as usize].work else {
-            unreachable!("the caller looked")
-        };
-        let (left, done) = (len - done, *done);
         let head = xdr::boolean(reader).and_then(|eof| Ok((eof, reader.u32_be()?)));
         let (eof, count) = match head {
             Ok(head) => head,
             Err(Garbage) if !end => return Ok(false),
             Err(garbage) => return Err(malformed(garbage)),
         };
-        if count > left {
-            return Err(misbehaved!("RFC 8881 §18.22: READ gave more than was asked for"));
-        }
-        let mut read = ReadUnderway { tag, at: done, left: count, count, eof };
-        read.take(reader.take(reader.remaining()).unwrap_or_default(), events);
-        if end {
-            self.read_ended(now, read, events)?;
-        } else {
-            self.incoming = Incoming::ReadData(read);
-        }
-        Ok(true)
+        self.take_read_data(now, tag, ReadHead { count, eof }, reader, end, events).map(|()| true)
     }
 
     fn take_write_reply(
@@ -373,22 +378,6 @@ impl Client {
         }
         self.renew_if_answered(now);
         Ok(())
-    }
-
-    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
-        let io = &mut self.ios[tag as usize];
-        io.work = None;
-        if io.slot != NO_SLOT {
-            self.slots.give_back(io.slot);
-        }
-        if io.again_at.take().is_some() {
-            self.delayed -= 1;
-        }
-        self.outstanding -= 1;
-        self.new_sessions = 0;
-        events.complete(now, tag, result);
-        self.renew_if_answered(now);
-        self.leave_if_drained(now);
     }
 }
 
