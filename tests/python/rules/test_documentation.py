@@ -145,6 +145,17 @@ def test_studies_that_pages_show_load(tmp_path: Path) -> None:
         load_study(str(path))
 
 
+def test_contributing_says_where_to_change_what() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text.partition("## Where do I change …?")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 10
+    for row in rows:
+        places = re.findall(r"`([^`]+)`", row)
+        assert places
+        assert [each for each in places if not (ROOT / each.removesuffix("/NAME")).exists()] == []
+
+
 WORDS_MAX = 30_000
 """Limit for all pages except measured results."""
 GUIDE_WORDS_MAX = 1_200
