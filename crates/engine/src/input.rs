@@ -27,7 +27,7 @@ pub(crate) fn read_document<T: DeserializeOwned>() -> Result<T, Failure> {
 
 fn parse<T: DeserializeOwned>(line: &str) -> Result<T, Failure> {
     if line.trim().is_empty() {
-        return Err(Failure::usage("no document: its first line must be one JSON object", "standard input"));
+        return Err(Failure::usage("no document: the first line must be a JSON object", "standard input"));
     }
     serde_json::from_str(line)
         .map_err(|error| Failure::usage(error.to_string(), format!("standard input, column {}", error.column())))

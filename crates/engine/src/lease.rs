@@ -67,12 +67,12 @@ impl Lease {
 }
 
 fn give_up(silent: Duration) -> ! {
-    end(format!("heard nothing for {} s: whoever started this is gone", silent.as_secs_f64()))
+    end(format!("received nothing for {} s: the caller is gone", silent.as_secs_f64()))
 }
 
 /// Ends the process because standard input ended before the task: the caller is gone.
 pub(crate) fn input_ended() -> ! {
-    end("standard input ended before the task did: keep it open until the result has come".to_owned())
+    end("standard input ended before the task: keep it open until the result is printed".to_owned())
 }
 
 fn end(message: String) -> ! {

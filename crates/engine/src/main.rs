@@ -22,7 +22,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "iotax-engine", version = version::VERSION, about = "The iotax engine: serves volumes, issues load, measures")]
+#[command(name = "iotax-engine", version = version::VERSION)]
+#[command(about = "The iotax engine: serves volumes, runs loads and measures them")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -30,19 +31,19 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve volumes over NFS, iSCSI and NVMe/TCP; the JSON document comes on the first line of standard input
+    /// Serve volumes over NFS, iSCSI and NVMe/TCP; reads a JSON document from the first line of standard input
     Serve,
-    /// Put load on an endpoint and measure it; the JSON document comes on the first line of standard input
+    /// Run a load on an endpoint and measure it; reads a JSON document from the first line of standard input
     Load,
-    /// Connect several loads and measure them in turns; the JSON document comes on the first line of standard input
+    /// Connect several loads and measure them in turns; reads a JSON document from the first line of standard input
     Session,
-    /// Measure a load in virtual time, on simulated machines; the JSON document comes on the first line of standard input
+    /// Simulate a load in virtual time; reads a JSON document from the first line of standard input
     Simulate,
-    /// Print the PDUs of a capture or a hex dump, one a line
+    /// Print the PDUs of a capture or a hex dump, one per line
     Decode(decode::Arguments),
-    /// Print how fast the processor's time stamp counter runs, as JSON
+    /// Print the frequency of the processor's time stamp counter as JSON
     Clock,
-    /// Print the JSON Schema of the documents and of every line that comes out
+    /// Print the JSON Schema of all documents, commands and output lines
     Schema,
 }
 

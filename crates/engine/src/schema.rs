@@ -27,6 +27,6 @@ mod tests {
     #[test]
     fn checked_in_schema_is_that_of_the_code() {
         let checked_in = include_str!("../../../schema/engine.schema.json");
-        assert_eq!(checked_in.trim_end(), format!("{:#}", all()), "write it anew: make schema");
+        assert_eq!(checked_in.trim_end(), format!("{:#}", all()), "regenerate it: make schema");
     }
 }

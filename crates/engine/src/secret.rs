@@ -23,9 +23,14 @@ pub(crate) fn read(file: Option<&Path>, variable: Option<&str>, place: &str) -> 
         (None, Some(variable)) => match std::env::var(variable) {
             Ok(secret) => Zeroizing::new(secret.into_bytes()),
             // The error itself is not shown, because it could contain the value.
-            Err(_) => return Err(Failure::usage(format!("the environment has no text in {variable}"), place)),
+            Err(_) => {
+                return Err(Failure::usage(
+                    format!("environment variable {variable} is not set, or is not text"),
+                    place,
+                ));
+            }
         },
-        _ => return Err(Failure::usage("needs a file or an environment variable to take the secret from", place)),
+        _ => return Err(Failure::usage("must have either secret_file or secret_env", place)),
     };
     // Editors end files with a newline.
     while secret.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -52,7 +57,7 @@ pub(crate) fn chap(spec: &ChapSpec, place: &str) -> Result<Chap, Failure> {
 fn credentials(user: &str, file: Option<&Path>, variable: Option<&str>, place: &str) -> Result<Credentials, Failure> {
     let secret = read(file, variable, place)?;
     if secret.len() < CHAP_BYTES_MIN {
-        return Err(Failure::usage(format!("a CHAP secret has at least {CHAP_BYTES_MIN} characters"), place));
+        return Err(Failure::usage(format!("a CHAP secret must have at least {CHAP_BYTES_MIN} characters"), place));
     }
     Ok(Credentials { name: user.to_owned(), secret })
 }

@@ -84,32 +84,36 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         .then(|| Loss { per_million: link.lost_per_million.unwrap_or(0), buffer_bytes: link.buffer_bytes });
     let loads = u64::from(document.machines) * u64::from(document.loads) * load.threads as u64;
     for (holds, message, field) in [
-        (link.rate_bits_per_s >= 8, "a link carries something", "link.rate_bits_per_s"),
+        (link.rate_bits_per_s >= 8, "must be at least 8", "link.rate_bits_per_s"),
         (link.mtu_bytes.is_none_or(|mtu| MTU_BYTES.contains(&mtu)), "must be 576 to 9216", "link.mtu_bytes"),
         ((1..=u64::from(LOADS_MAX)).contains(&loads), "machines × loads × threads must be 1 to 10,000", "machines"),
-        ((1..=document.machines).contains(&paths.controllers), "each controller has a machine", "paths.controllers"),
+        (
+            (1..=document.machines).contains(&paths.controllers),
+            "must be 1 to the number of machines",
+            "paths.controllers",
+        ),
         ((1..=PORTS_MAX).contains(&paths.target_ports), "must be 1 to 64", "paths.target_ports"),
         ((1..=PORTS_MAX).contains(&paths.ports), "must be 1 to 64", "paths.ports"),
         (paths.failures.len() <= FAILURES_MAX, "must be at most 64", "paths.failures"),
         (
             paths.failures.iter().all(|each| (1..=paths.ports).contains(&each.path)),
-            "a path that fails is one of the ports",
+            "each path must be 1 to the number of ports",
             "paths.failures",
         ),
         (
             paths.failures.iter().all(|each| each.back_ns.is_none_or(|back_ns| back_ns > each.at_ns)),
-            "what comes back has failed before",
+            "back_ns must be later than at_ns",
             "paths.failures",
         ),
         ((1..=LUNS_MAX).contains(&queues.luns), "must be 1 to 1024", "queues.luns"),
-        (queues.lun_depth != Some(0), "a queue has a place", "queues.lun_depth"),
-        (queues.adapter_depth != Some(0), "a queue has a place", "queues.adapter_depth"),
+        (queues.lun_depth != Some(0), "must be at least 1", "queues.lun_depth"),
+        (queues.adapter_depth != Some(0), "must be at least 1", "queues.adapter_depth"),
         (
             link.credits.is_none_or(|credits| (1..=CREDITS_MAX).contains(&credits)),
             "must be 1 to 65,535",
             "link.credits",
         ),
-        (link.credits.is_none() || link.mtu_bytes.is_none(), "Ethernet has no credits", "link.credits"),
+        (link.credits.is_none() || link.mtu_bytes.is_none(), "must be absent for Ethernet", "link.credits"),
         (
             link.lost_per_million.is_none_or(|lost| (1..=LOST_PER_MILLION_MAX).contains(&lost)),
             "must be 1 to 100,000",
@@ -117,20 +121,28 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         ),
         (
             link.buffer_bytes.is_none_or(|buffer| buffer >= u64::from(*MTU_BYTES.end())),
-            "has room for a frame, 9216 bytes",
+            "must be at least 9216, the size of the largest frame",
             "link.buffer_bytes",
         ),
         (link.coalesce_ns <= COALESCE_NS_MAX, "must be at most 10 ms", "link.coalesce_ns"),
-        (loss.is_none() || link.mtu_bytes.is_some(), "only Ethernet loses segments", "link.lost_per_million"),
+        (
+            loss.is_none() || link.mtu_bytes.is_some(),
+            "only Ethernet loses segments: set mtu_bytes",
+            "link.lost_per_million",
+        ),
         (document.threads > 0, "must be at least 1", "threads"),
         (document.initiators.costs.turn_cv_percent <= 100, "must be 0 to 100", "initiators.costs.turn_cv_percent"),
         (document.target.costs.turn_cv_percent <= 100, "must be 0 to 100", "target.costs.turn_cv_percent"),
         ((1..=CORES_MAX).contains(&document.initiators.cores), "must be 1 to 1024", "initiators.cores"),
         ((1..=CORES_MAX).contains(&document.target.cores), "must be 1 to 1024", "target.cores"),
-        (load.workers > 0 && load.workers as usize >= load.threads, "must be at least the threads", "load.workers"),
-        (document.volume.media == document::Media::Memory, "a simulated volume is memory", "volume.media"),
+        (
+            load.workers > 0 && load.workers as usize >= load.threads,
+            "must be at least the number of threads",
+            "load.workers",
+        ),
+        (document.volume.media == document::Media::Memory, "must be `memory` in a simulation", "volume.media"),
         (document.volume.size_bytes <= SIZE_BYTES_MAX, "must be at most 64 GiB", "volume.size_bytes"),
-        (document.volume.model.is_none(), "a simulated volume's media stand beside it, in `media`", "volume.model"),
+        (document.volume.model.is_none(), "must be absent in a simulation: use `media`", "volume.model"),
     ] {
         if !holds {
             return Err(Failure::usage(message, field));
@@ -172,15 +184,11 @@ fn fabrics(document: &SimulateDocument) -> Result<(), Failure> {
         (paths.switches <= 2, "must be 0, 1 or 2", "paths.switches"),
         (
             paths.switches == 0 || paths.target_ports >= paths.ports,
-            "with switches each path is a fabric, with a port of each controller",
+            "with switches, must be at least `ports`: each path needs its own port of each controller",
             "paths.target_ports",
         ),
-        (paths.switches == 2 || !has_trunk, "a trunk joins two switches", "paths.switches"),
-        (
-            paths.trunk_rate_bits_per_s.is_none_or(|rate| rate >= 8),
-            "a trunk carries something",
-            "paths.trunk_rate_bits_per_s",
-        ),
+        (paths.switches == 2 || !has_trunk, "must be 2 with a trunk", "paths.switches"),
+        (paths.trunk_rate_bits_per_s.is_none_or(|rate| rate >= 8), "must be at least 8", "paths.trunk_rate_bits_per_s"),
         (
             paths.trunk_credits.is_none_or(|credits| (1..=CREDITS_MAX).contains(&credits)),
             "must be 1 to 65,535",
@@ -188,19 +196,19 @@ fn fabrics(document: &SimulateDocument) -> Result<(), Failure> {
         ),
         (
             paths.trunk_credits.is_none() || document.link.mtu_bytes.is_none(),
-            "Ethernet has no credits",
+            "must be absent for Ethernet",
             "paths.trunk_credits",
         ),
-        (paths.zones.is_empty() || paths.switches > 0, "switches keep zones", "paths.zones"),
+        (paths.zones.is_empty() || paths.switches > 0, "zones need switches", "paths.zones"),
         (paths.zones.len() <= ZONES_MAX, "must be at most 10,000", "paths.zones"),
         (
             paths.zones.iter().all(|zone| is_there(&zone.machines, u64::from(document.machines))),
-            "a zone has machines of those that there are",
+            "each zone needs machines, numbered from 1 to `machines`",
             "paths.zones",
         ),
         (
             paths.zones.iter().all(|zone| is_there(&zone.ports, ports)),
-            "a zone has ports of those that there are",
+            "each zone needs ports, numbered from 1 to controllers × target_ports",
             "paths.zones",
         ),
     ] {
@@ -218,32 +226,32 @@ fn partners(document: &SimulateDocument) -> Result<(), Failure> {
     let forwards = to != TowardsSpec::Owner;
     let is_paired = paths.controllers.is_multiple_of(2);
     for (holds, message, field) in [
-        (!forwards || is_paired, "partners are pairs: an even number of controllers", "paths.controllers"),
-        (!forwards || paths.interconnect.is_some(), "partners have an interconnect", "paths.interconnect"),
+        (!forwards || is_paired, "must be even: partners are pairs", "paths.controllers"),
+        (!forwards || paths.interconnect.is_some(), "is required for paths to partners", "paths.interconnect"),
         (
             paths.interconnect.is_none_or(|between| between.rate_bits_per_s >= 8),
-            "an interconnect carries something",
+            "must be at least 8",
             "paths.interconnect.rate_bits_per_s",
         ),
         (
             !forwards || document.protocol.0.about().rpc_programs.is_empty(),
-            "an NFS mount goes to one address, its controller's own",
+            "must be `owner` for NFS: a mount goes to one address, that of the owner",
             "paths.to",
         ),
-        (!forwards || paths.failures.is_empty(), "only paths to owners fail", "paths.failures"),
+        (!forwards || paths.failures.is_empty(), "can be used only if all paths lead to owners", "paths.failures"),
         (
             !forwards || link.lost_per_million.is_none() && link.buffer_bytes.is_none(),
-            "only paths to owners lose segments",
+            "segments can be lost only if all paths lead to owners",
             "link.lost_per_million",
         ),
         (
             to != TowardsSpec::Both || paths.policy == PolicySpec::RoundRobin,
-            "paths to both controllers are used in turn, as round-robin",
+            "must be `round-robin` if paths lead to both controllers",
             "paths.policy",
         ),
         (
             paths.takeover.is_none_or(|gone| is_paired && (1..=paths.controllers).contains(&gone)),
-            "who is taken over is one of a pair of controllers",
+            "must be 1 to the number of controllers, which must be even",
             "paths.takeover",
         ),
     ] {
@@ -447,7 +455,7 @@ fn process(total_ns: u64) -> ProcessCpu {
         max_rss_bytes: 0,
         threads: None,
         events: None,
-        no_events: Some("simulated processors count none".to_owned()),
+        no_events: Some("simulated processors have no counters".to_owned()),
     }
 }
 

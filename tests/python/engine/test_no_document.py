@@ -73,5 +73,5 @@ def test_a_load_whose_input_ends_says_so(real_engine: Path, tmp_path: Path) -> N
 
 def test_the_references_example_of_a_simulation_runs(real_engine: Path) -> None:
     reference = (Path(__file__).parents[3] / "docs" / "reference" / "engine.md").read_text(encoding="utf-8")
-    example = reference.split("## simulate")[1].split("In:\n\n")[1].split("\n\n")[0]
+    example = reference.split("## simulate")[1].split("Input:\n\n")[1].split("\n\n")[0]
     assert events(real_engine, json.loads(example), "simulate")[-1]["event"] == "result"

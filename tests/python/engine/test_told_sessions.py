@@ -215,7 +215,7 @@ def test_a_session_ends_where_nobody_renews_its_lease(told: Any) -> None:
     assert session.process.poll() is None, "renewed"
     failed = session.hear("error")
     assert failed["kind"] == "lost"
-    assert "heard nothing for 1 s" in failed["message"]
+    assert "received nothing for 1 s" in failed["message"]
     assert session.process.wait(timeout=30) == 1
 
 

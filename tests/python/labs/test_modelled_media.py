@@ -74,7 +74,7 @@ def test_the_engine_refuses_a_model_of_other_media_than_memory(real_engine: Path
     volume = Volume(size=1 << 20, media="model", service=1_000_000)
     document = serve_document(volume, driver="auto", threads=1, cpus=[])
     document["volumes"][0] |= {"media": "null", "fill": "zeros"}
-    with pytest.raises(EngineError, match="only a memory volume can behave as other media do"):
+    with pytest.raises(EngineError, match="only a memory volume can have a model"):
         Server(real_engine, volume, document)
     document = serve_document(volume, driver="auto", threads=1, cpus=[])
     document["volumes"][0]["model"]["servers"] = 0

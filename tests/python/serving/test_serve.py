@@ -170,7 +170,7 @@ def test_keep_makes_nothing_and_grows_nothing(real_engine: Path, tmp_path: Path)
     assert not absent.exists()
     status, said = refused(short, "--keep", "--size", "8MiB")
     assert (status, short.stat().st_size) == (4, 4096)
-    assert "has 4096 bytes, the volume 8388608" in said
+    assert "has 4096 bytes, the volume needs 8388608" in said
     assert refused("--keep")[0] == 2
     assert refused(short, "--keep", "--destroy", short)[0] == 2
     assert refused(short, "--destroy", tmp_path / "other")[0] == 2
@@ -183,7 +183,7 @@ def test_a_kept_volume_is_never_filled(real_engine: Path, tmp_path: Path) -> Non
     with Engine(real_engine, "serve", document) as server:
         server.expect("ready", time.monotonic() + 30)
         server.send({"command": "fill", "volume": "v0"})
-        with pytest.raises(Exception, match="what it holds is kept"):
+        with pytest.raises(Exception, match="cannot be filled, because it is served with `keep`"):
             server.event(time.monotonic() + 30)
     assert path.read_bytes() == b"y" * SIZE
 

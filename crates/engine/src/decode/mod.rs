@@ -24,19 +24,20 @@ use crate::failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Which protocol the bytes are
+    /// Protocol of the bytes
     #[arg(long, value_parser = protocol_names())]
     protocol: Protocol,
-    /// A capture file (pcap or pcapng); each direction of each TCP connection is followed
+    /// Capture file (pcap or pcapng); all TCP connections are decoded, each direction separately
     #[arg(long, conflicts_with = "hex")]
     pcap: Option<PathBuf>,
-    /// A text file of hexadecimal bytes (white space, offsets ending in `:` and comments after `#` are passed over); absent: standard input
+    /// Text file of hexadecimal bytes, by default standard input; white space, offsets ending in `:` and comments after
+    /// `#` are ignored
     #[arg(long)]
     hex: Option<PathBuf>,
-    /// The connection negotiated iSCSI header digests
+    /// The PDUs have iSCSI header digests
     #[arg(long)]
     header_digest: bool,
-    /// The connection negotiated iSCSI data digests
+    /// The PDUs have iSCSI data digests
     #[arg(long)]
     data_digest: bool,
 }

@@ -32,7 +32,7 @@ pub(crate) enum Event {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ErrorEvent {
-    /// One of the kinds that docs/reference/engine.md lists
+    /// One of the kinds listed in docs/reference/engine.md
     pub(crate) kind: &'static str,
     pub(crate) message: String,
     #[serde(rename = "where")]
@@ -54,9 +54,9 @@ pub(crate) struct ReadyEvent {
 pub(crate) struct ReadyVolume {
     pub(crate) name: String,
     pub(crate) size_bytes: u64,
-    /// A file that reaches the same bytes without a protocol; null for `null` media
+    /// Path of a file with the volume's bytes, for access without a protocol; null for `null` media
     pub(crate) path: Option<String>,
-    /// Of the file or device behind it
+    /// The file or device that stores the volume; absent for `memory` and `null` media
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<Identity>,
 }
@@ -68,42 +68,46 @@ pub(crate) struct Portal {
     pub(crate) endpoint: String,
 }
 
-/// Answers the `fill` command of a server (`volume`) and ends the `fill` task of a load (`bytes`, `seconds`).
+/// Printed when a fill is complete: that of a server's volume, or the `fill` task of a load.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FilledEvent {
+    /// The server's volume; absent for a load
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) volume: Option<String>,
     pub(crate) bytes: u64,
+    /// Duration of the fill; for a load, since its process started
     pub(crate) seconds: f64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct StatusEvent {
     pub(crate) connections: usize,
-    /// CPU time of the server since it started
+    /// CPU time of the server process since it started
     pub(crate) cpu_ns: u64,
     pub(crate) max_rss_bytes: u64,
-    /// By volume, of those whose media are a model
+    /// Work of modelled media, by volume name; absent if no volume has a `model`
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) modelled: BTreeMap<String, ModelledReport>,
 }
 
-/// What modelled media did since the server started.
+/// Work of modelled media since the server started.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ModelledReport {
-    /// All but those that a cache answered without a disk
+    /// Operations that needed a server or a disk: all except those answered from a cache alone
     pub(crate) operations: u64,
-    /// Of all servers together, with what they were given and have not done yet
+    /// Busy time of all servers together, including accepted work that is not done yet
     pub(crate) busy_ns: u64,
-    /// Operations that waited for their time; how much after it the server told them, in all and at most since the last `status`
+    /// Operations whose completion was delayed until the modelled time
     pub(crate) told: u64,
+    /// How much later than modelled they completed, in total
     pub(crate) late_sum_ns: u64,
+    /// Lateness of the latest of them since the last `status`
     pub(crate) late_max_ns: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ConnectedEvent {
-    /// Of a session: which load
+    /// The load's `id` in a session; absent for a single load
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<String>,
     pub(crate) driver: &'static str,
@@ -111,13 +115,13 @@ pub(crate) struct ConnectedEvent {
     pub(crate) size_bytes: u64,
     pub(crate) block_size_bytes: u32,
     pub(crate) max_io_bytes: u32,
-    /// Vendor, product, serial number, as far as the protocol tells
+    /// Vendor, product and serial number, as far as the protocol reports them
     pub(crate) identity: BTreeMap<&'static str, String>,
-    /// What login, connect or mount agreed on
+    /// Parameters negotiated at login, connect or mount
     pub(crate) negotiated: BTreeMap<&'static str, String>,
 }
 
-/// A session whose connections all stand, and that waits to be told when to start.
+/// All connections of a session are open, and it waits for the `start` command.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ArmedEvent {
     pub(crate) engine_version: &'static str,
@@ -126,56 +130,58 @@ pub(crate) struct ArmedEvent {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ClockEvent {
+    /// The machine's wall clock
     pub(crate) unix_ns: u64,
-    /// How wrong the kernel takes the wall clock to be at most; null where nothing keeps it in step
+    /// The kernel's estimate of the clock's maximum error; null if the clock is not synchronized
     pub(crate) error_ns: Option<u64>,
 }
 
-/// A load knows when it starts: when its warm-up begins. Of a session that is told, it has heard so in time.
+/// The start time is set: that of a load's warm-up, or that of a session whose `start` command arrived in time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct StartedEvent {
     pub(crate) at_unix_ns: u64,
-    /// From this line to the start
+    /// Time from this line to the start
     pub(crate) left_ns: u64,
 }
 
-/// The machine over one slice.
+/// CPU time and traffic of the machine, from the start of a session's first slice to the end of its last.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ObservedEvent {
     pub(crate) engine_version: &'static str,
     pub(crate) window: Window,
-    /// This process, which observed
+    /// The observing process itself
     pub(crate) observer: ProcessCpu,
-    /// By role
+    /// The watched processes, by role
     pub(crate) watched: BTreeMap<String, ProcessCpu>,
     pub(crate) machine: MachineCpu,
-    /// CPU within the window, of one that is long enough to be looked at
+    /// CPU time in intervals of the window; absent if the window is too short for several
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cpu_series: Vec<CpuPoint>,
-    /// Those that moved something
+    /// Network interfaces with traffic
     pub(crate) interfaces: Vec<InterfaceReport>,
-    /// Those that did something, partitions and devices built from others beside those below them
+    /// Disks with I/O; partitions and stacked devices are listed along with the devices below them
     pub(crate) disks: Vec<DiskReport>,
-    /// Every slice that the schedule left time for, of whatever load, where there are several
+    /// Each slice that was measured on schedule, whichever load it had; only with `gap_ns`
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) slices: Vec<ObservedSlice>,
 }
 
-/// The machine over one slice of several.
+/// The machine's CPU time over one slice of a session.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ObservedSlice {
-    /// Place among all slices of the session, from 1
+    /// Position among all slices of the session, from 1
     pub(crate) place: usize,
-    /// Since the session process began
+    /// Since the session process started
     pub(crate) start_ns: u64,
     pub(crate) duration_ns: u64,
-    /// Between the readings of the CPU clocks, to which the busy time is scaled where that is exact
+    /// Time between the readings of the CPU clocks. CPU times of processes are scaled from it to `duration_ns`;
+    /// `machine_busy_ns` is scaled only if `resolution_ns` is 0
     pub(crate) cpu_window_ns: u64,
     pub(crate) machine_busy_ns: u64,
-    /// Of the processes that are watched, by role
+    /// CPU time of the watched processes, by role
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) watched_ns: BTreeMap<String, u64>,
-    /// As a machine's `resolution_ns`
+    /// As `resolution_ns` of `machine`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) resolution_ns: Option<u64>,
 }
@@ -203,11 +209,13 @@ pub(crate) struct DiskReport {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SampleEvent {
-    /// Of a session: which load, and in which round, from 1
+    /// The load's `id` in a session; absent for a single load
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<String>,
+    /// Round of the session, from 1; absent for a single load
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) round: Option<usize>,
+    /// End of the interval
     pub(crate) at_ns: u64,
     pub(crate) phase: &'static str,
     pub(crate) iops: f64,
@@ -223,45 +231,47 @@ pub(crate) struct ProgressEvent {
     pub(crate) total_bytes: u64,
 }
 
-/// How far a simulation is, every half second of real time: in virtual time, its warm-up included.
+/// Progress of a simulation in virtual time, including its warm-up; printed every half second of real time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SimulatingEvent {
     pub(crate) at_ns: u64,
     pub(crate) until_ns: u64,
 }
 
-/// What simulated machines did in the window.
+/// Work of the simulated machines in the window.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SimulatedReport {
-    /// All of them together
+    /// All machines with a load together
     pub(crate) initiators: SiteReport,
+    /// All controllers together
     pub(crate) target: SiteReport,
-    /// Time of the media's servers, added up; null where the volume is memory
+    /// Busy time of the media's servers, summed; null without `media`
     pub(crate) media_busy_ns: Option<u64>,
-    /// Time of places in the machines' queues, added up: one of n places that is full for a second has n seconds. Of all LUNs
-    /// together, and of adapters; absent where queues have no end
+    /// Occupied places × time of all LUN queues: a queue of depth n that is full for a second adds n seconds. Absent
+    /// without `lun_depth`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) luns_busy_ns: Option<u64>,
+    /// The same for adapter queues; absent without `adapter_depth`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) adapters_busy_ns: Option<u64>,
-    /// All trunks between switches together; absent where there is none
+    /// All trunks between switches together; absent without a trunk
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trunks: Option<TrunksReport>,
-    /// Each controller that is there; absent where the document does not say where paths lead to
+    /// Each controller that was not taken over; absent if the document has no `paths.to`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) controllers: Option<Vec<ControllerReport>>,
 }
 
-/// What a simulated controller did in the window.
+/// Work of a simulated controller in the window.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ControllerReport {
-    /// From 1
+    /// Number of the controller, from 1
     pub(crate) controller: u32,
     /// CPU time
     pub(crate) busy_ns: u64,
-    /// For its partner and back
+    /// Bytes forwarded for its partner, in both directions
     pub(crate) forwarded_bytes: u64,
-    /// How long it sent over the interconnect
+    /// Time that it spent sending over the interconnect
     pub(crate) interconnect_ns: u64,
 }
 
@@ -271,41 +281,45 @@ pub(crate) struct TrunksReport {
     pub(crate) to_initiators: LaneReport,
 }
 
-/// One direction of a link.
+/// Use of one direction of a link.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct LaneReport {
     pub(crate) busy_ns: u64,
-    /// Idle with frames to send, because no credits are left
+    /// Idle time with frames to send but without credits
     pub(crate) credits_ns: u64,
-    /// Segments that found no room in front of it
+    /// Segments lost because the buffer in front of it was full
     pub(crate) lost: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct SiteReport {
-    /// Threads that slept and were woken; turns in which they did what had come; sends of what a connection had
+    /// How often a sleeping thread was woken
     pub(crate) wakes: u64,
-    /// How deep those threads slept, added up: 1000 each where it was for 30 µs or longer
+    /// Sum of how deep those threads slept: 1000 for a sleep of 30 µs or longer, less for a shorter one
     pub(crate) wakes_deep_permille: u64,
+    /// Turns: in each, a thread handles everything that has arrived
     pub(crate) turns: u64,
+    /// Sends: each sends all that one connection has to send
     pub(crate) sends: u64,
-    /// Received and sent
+    /// Bytes received and sent
     pub(crate) bytes: u64,
+    /// Segments or frames received and sent
     pub(crate) segments: u64,
-    /// Of the bytes, those sent
+    /// The part of `bytes` that was sent
     pub(crate) sent_bytes: u64,
-    /// How long the machines' ports were busy, added up
+    /// Busy time of the machines' ports for sending, summed
     pub(crate) sent_ns: u64,
+    /// Busy time of the machines' ports for receiving, summed
     pub(crate) received_ns: u64,
-    /// How long the busiest of them was, in the direction that was busier; absent where no zones load them unequally
+    /// Busy time of the busiest port, in its busier direction; absent without zones
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) busiest_port_ns: Option<u64>,
-    /// And how long they were idle with frames to send, because no credits are left
+    /// Idle time of the ports with frames to send but without credits, summed
     pub(crate) credits_ns: u64,
-    /// Segments that they sent and that were lost, and how often a connection waited for its timeout to send one again; none
-    /// where the link loses nothing
+    /// Lost segments that these machines had sent; absent if none was lost
     #[serde(skip_serializing_if = "is_none_at_all")]
     pub(crate) lost: u64,
+    /// How often a connection retransmitted only after its timeout; absent if never
     #[serde(skip_serializing_if = "is_none_at_all")]
     pub(crate) timeouts: u64,
 }
@@ -319,26 +333,27 @@ fn is_none_at_all(count: &u64) -> bool {
 pub(crate) struct CheckedEvent {
     pub(crate) size_bytes: u64,
     pub(crate) block_size_bytes: u32,
-    /// Bytes of an I/O at most; null where nothing limits them
+    /// Maximum size of an I/O; null if unlimited
     pub(crate) max_io_bytes: Option<u32>,
     pub(crate) read_only: bool,
-    /// `zeros`, `pattern`, `foreign`, or `nothing` where a volume can be made
+    /// `zeros`, `pattern` or `foreign`; `nothing` if the path does not exist and a volume can be created there
     pub(crate) holds: &'static str,
-    /// What the foreign data look like, such as `ext4 file system`
+    /// Kind of the foreign data, such as `ext4 file system`
     pub(crate) what: Option<String>,
+    /// Offset of the foreign data
     pub(crate) at_bytes: Option<u64>,
     pub(crate) scanned_bytes: u64,
-    /// Who else uses a local file or device: it cannot be written then
+    /// Who else uses the local file or device, which therefore cannot be written
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held: Option<String>,
-    /// Of a local file or device
+    /// Identity of a local file or device
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<Identity>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ResultEvent {
-    /// Of a session: which load. The figures are those of its slices together
+    /// The load's `id` in a session, whose slices are reported together; absent for a single load
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<String>,
     pub(crate) engine_version: &'static str,
@@ -347,84 +362,85 @@ pub(crate) struct ResultEvent {
     pub(crate) window: Window,
     pub(crate) read: DirectionReport,
     pub(crate) write: DirectionReport,
-    /// Flushes of a load with `fsync`, apart from its reads and writes
+    /// Flushes, which `read` and `write` do not include; absent without `fsync`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sync: Option<DirectionReport>,
-    /// Of each stream, where the load has several
+    /// Results of each stream; absent if the load has no `streams`
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) streams: Vec<StreamReport>,
-    /// Of an open loop
+    /// Rate and lateness of an open loop; absent for a closed loop
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) open: Option<OpenReport>,
-    /// Of a load of transactions: what its database did
+    /// I/Os of the database on the unit; absent without `oltp`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) database: Option<DatabaseReport>,
     pub(crate) cpu: CpuReport,
     pub(crate) series: Vec<SeriesPoint>,
-    /// CPU within the window, of one that is long enough to be looked at
+    /// CPU time in intervals of the window; absent if the window is too short for several
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cpu_series: Vec<CpuPoint>,
     pub(crate) outstanding: Outstanding,
     pub(crate) gaps: GapsReport,
-    /// With `count_ns`
+    /// Completed I/Os by interval; absent without `count_ns`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counted: Option<CountsReport>,
     pub(crate) verify: VerifyReport,
     pub(crate) checks: Checks,
-    /// Of a simulation
+    /// Work of the simulated machines; absent outside simulations
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) simulated: Option<SimulatedReport>,
-    /// Of a session
+    /// Slices of the load in a session; absent for a single load
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) slices: Vec<SliceReport>,
 }
 
-/// Times without a completed I/O, from the window's start to its end.
+/// Periods in which no thread completed an I/O, between the window's start and end.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct GapsReport {
     pub(crate) longest_ns: u64,
-    /// `longest_ns` is an upper bound: of several threads, none of whose common gaps is listed
+    /// true: `longest_ns` is only an upper bound, because none of the common gaps of several threads is listed
     pub(crate) is_bound: bool,
-    /// `listed` has every gap of this length or longer
+    /// `listed` contains every gap of this length or longer
     pub(crate) listed_from_ns: u64,
-    /// (start from the window's start, duration) by start; of a session, from its first slice's start
+    /// Pairs (start, duration) in order of time. Starts count from the window's start, in a session from that of the
+    /// load's first slice
     pub(crate) listed: Vec<(u64, u64)>,
 }
 
-/// I/Os completed in intervals of the window, one after another.
+/// Number of completed I/Os in consecutive intervals of the window.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CountsReport {
     pub(crate) interval_ns: u64,
     pub(crate) ios: Vec<u64>,
 }
 
-/// What a database did on the unit in the window.
+/// I/Os of a database on the unit in the window.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DatabaseReport {
-    /// Without the log
+    /// Size of the database without its log
     pub(crate) size_bytes: u64,
-    /// Of its buffers
+    /// Size of its page buffers
     pub(crate) memory_bytes: u64,
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
-    /// Of pages and of the log
+    /// Writes of pages and of the log
     pub(crate) writes: u64,
     pub(crate) write_bytes: u64,
     pub(crate) log_writes: u64,
     pub(crate) log_write_bytes: u64,
     pub(crate) flushes: u64,
-    /// That ended in the window
+    /// Checkpoints that ended in the window
     pub(crate) checkpoints: u64,
 }
 
-/// One slice of a session's load.
+/// One slice of a load in a session.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SliceReport {
-    /// From 1
+    /// Round of the session, from 1
     pub(crate) round: usize,
-    /// Place among all slices of the session, from 1
+    /// Position among all slices of the session, from 1
     pub(crate) place: usize,
-    /// Since the session process began
+    /// Since the session process started
     pub(crate) start_ns: u64,
     pub(crate) duration_ns: u64,
     pub(crate) ios: u64,
@@ -432,9 +448,10 @@ pub(crate) struct SliceReport {
     pub(crate) latency_sum_ns: u64,
     pub(crate) latency_p50_ns: u64,
     pub(crate) latency_p99_ns: u64,
-    /// I/Os outstanding, over the slice's time: with the mean latency it tells the rate with parts of I/Os at the slice's edges
+    /// Mean number of outstanding I/Os. Divided by the mean latency, it gives a rate that counts I/Os across the
+    /// slice's edges in part
     pub(crate) mean_outstanding: f64,
-    /// Between the readings of the CPU clocks, of which the CPU times are
+    /// Time between the readings of the CPU clocks. CPU times of processes are scaled from it to `duration_ns`
     pub(crate) cpu_window_ns: u64,
     pub(crate) initiator_cpu_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -443,7 +460,7 @@ pub(crate) struct SliceReport {
     pub(crate) run_queue_wait_ns: u64,
 }
 
-/// The machine with no load, over a window like a run's.
+/// Background of the machine: its CPU time while there is no load, over `runtime_ns`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct IdleEvent {
     pub(crate) engine_version: &'static str,
@@ -454,7 +471,7 @@ pub(crate) struct IdleEvent {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Window {
     pub(crate) start_unix_ns: u64,
-    /// Since the load process began
+    /// Since the load process started
     pub(crate) start_ns: u64,
     pub(crate) duration_ns: u64,
 }
@@ -468,7 +485,7 @@ pub(crate) struct DirectionReport {
     pub(crate) latency_min_ns: u64,
     pub(crate) latency_max_ns: u64,
     pub(crate) histogram: Histogram,
-    /// From submission to completion; of an open loop, where the latency above runs from the intended start
+    /// Latency from submission to completion; only in an open loop, whose latency above is from the intended start
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<Latency>,
 }
@@ -481,7 +498,7 @@ pub(crate) struct Latency {
     pub(crate) histogram: Histogram,
 }
 
-/// One of a load's streams.
+/// Results of one stream.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct StreamReport {
     pub(crate) name: String,
@@ -489,7 +506,7 @@ pub(crate) struct StreamReport {
     pub(crate) block_size_bytes: u32,
     pub(crate) read_percent: f64,
     pub(crate) random_percent: f64,
-    /// Of the stream alone
+    /// Rate of this stream alone, in an open loop
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rate_iops: Option<f64>,
     pub(crate) read: DirectionReport,
@@ -498,34 +515,34 @@ pub(crate) struct StreamReport {
     pub(crate) arrived: Option<ArrivedReport>,
 }
 
-/// What an open loop was to do, and what came of it.
+/// Requested rate of an open loop, and the rate achieved.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct OpenReport {
-    /// Asked for, of all workers together
+    /// Requested rate of all workers together
     pub(crate) rate_iops: f64,
     pub(crate) arrivals: ArrivalsSpec,
     pub(crate) backlog_max: u32,
     #[serde(flatten)]
     pub(crate) arrived: ArrivedReport,
-    /// I/Os completed in the window over I/Os offered in it; 1 where none were offered
+    /// Completed I/Os divided by offered I/Os, both in the window; 1 if none was offered
     pub(crate) achieved: f64,
-    /// From when the generator could have submitted an I/O to when it did: its own, not the target's
+    /// From when the generator could have submitted an I/O to when it did: a delay of the generator, not of the target
     pub(crate) lateness: Latency,
 }
 
-/// What came due inside the window.
+/// I/Os that came due inside the window.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ArrivedReport {
     pub(crate) offered: u64,
-    /// Offered, but the backlog was full: never submitted
+    /// Offered I/Os that were never submitted, because the backlog was full
     pub(crate) dropped: u64,
-    /// Most that waited at once, summed over workers
+    /// Maximum number of waiting I/Os, summed over workers
     pub(crate) backlog_peak: u64,
-    /// Waiting still at the window's end
+    /// I/Os still waiting at the window's end
     pub(crate) backlog_end: u64,
 }
 
-/// Sparse pairs (highest value equivalent of the bin, count).
+/// A histogram without its empty bins: pairs of a bin's highest equivalent value and its count.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Histogram {
     pub(crate) unit: &'static str,
@@ -552,34 +569,34 @@ pub(crate) struct ProcessCpu {
     pub(crate) total_ns: u64,
     pub(crate) user_ns: u64,
     pub(crate) system_ns: u64,
-    /// Of it, what guests ran on its threads
+    /// The part of it that its threads spent running guests
     pub(crate) guest_ns: u64,
     pub(crate) run_queue_wait_ns: u64,
     pub(crate) max_rss_bytes: u64,
-    /// Of a virtual machine's process whose threads are named
+    /// Only for a process of a virtual machine whose threads have names
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<Box<VmThreadsCpu>>,
-    /// By the processor's counters
+    /// Counts of the processor's performance counters; null if they were not available
     pub(crate) events: Option<CpuEvents>,
-    /// Why nothing was counted
+    /// Why `events` is null
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_events: Option<String>,
 }
 
-/// What a virtual machine's threads used, by the scheduler's account
+/// CPU time of a virtual machine's threads, by the scheduler's accounting
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct VmThreadsCpu {
-    /// That stand for the guest's processors, its own time included
+    /// vCPU threads, including the guest's own time
     pub(crate) processors_ns: u64,
     /// I/O threads
     pub(crate) io_ns: u64,
-    /// vhost's workers that are threads of the process, as since Linux 6.4
+    /// vhost workers that are threads of the process, as since Linux 6.4
     pub(crate) vhost_ns: u64,
-    /// vhost's workers that are the kernel's own, beside the process
+    /// vhost workers that are kernel threads outside the process
     pub(crate) vhost_apart_ns: u64,
 }
 
-/// What a process's threads did, in user space and in the kernel
+/// Instructions and cycles of a process's threads, in user space and in the kernel
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct CpuEvents {
     pub(crate) user_instructions: u64,
@@ -592,7 +609,7 @@ pub(crate) struct CpuEvents {
 pub(crate) struct MachineCpu {
     pub(crate) cores: Vec<CoreCpu>,
     pub(crate) busy_ns: u64,
-    /// 0 where idle time was read to the nanosecond, waiting for I/O included; absent: ticks of 10 ms
+    /// 0: idle time was read in nanoseconds, and includes waiting for I/O. Absent: it was counted in ticks of 10 ms
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) resolution_ns: Option<u64>,
 }
@@ -608,23 +625,24 @@ pub(crate) struct CoreCpu {
     pub(crate) steal_ns: u64,
     pub(crate) idle_ns: u64,
     pub(crate) iowait_ns: u64,
-    /// Of user and nice time, what guests of this machine ran
+    /// The part of user and nice time that guests of this machine used
     pub(crate) guest_ns: u64,
 }
 
-/// What was used between two looks at the clocks
+/// CPU time between two readings of the clocks
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct CpuPoint {
     /// Start of the interval, from the start of the window
     pub(crate) at_ns: u64,
     pub(crate) duration_ns: u64,
-    /// By role: of processes by their own clocks, of the machine by /proc/stat
+    /// CPU time by role: from the processes' own clocks, and for the machine from /proc/stat
     pub(crate) busy_ns: BTreeMap<String, u64>,
-    /// Of the machine's, what its guests ran
+    /// The part of the machine's CPU time that its guests used
     pub(crate) guest_ns: u64,
-    /// Of a simulation: what the initiators did, and how many I/Os completed
+    /// Only in a simulation: work of the initiators
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) initiators: Option<SiteReport>,
+    /// Only in a simulation: completed I/Os
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ios: Option<u64>,
 }
@@ -647,7 +665,7 @@ pub(crate) struct SeriesPoint {
 pub(crate) struct Outstanding {
     pub(crate) workers: u32,
     pub(crate) per_worker: u32,
-    /// Mean over the window, from the time integral
+    /// Mean over the window, computed from the time integral
     pub(crate) mean: f64,
 }
 
@@ -661,11 +679,11 @@ pub(crate) struct VerifyReport {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Checks {
     pub(crate) errors: u64,
-    /// Between the first and the last thread's first I/Os
+    /// Time between the starts of the first and the last thread
     pub(crate) start_skew_ns: u64,
-    /// Between the readings of the CPU clocks: the window, but for lateness in scheduling
+    /// Time between the readings of the CPU clocks; differs from the window only by scheduling delays
     pub(crate) cpu_window_ns: u64,
-    /// Run-queue wait of initiator and target over the window's length
+    /// Run-queue wait of initiator and target, divided by `cpu_window_ns`
     pub(crate) run_queue_wait: f64,
     pub(crate) clock: &'static str,
 }

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChapSpec, DataSpec, DhChapSpec, DriverChoice, Identity, Polling};
 
-#[allow(clippy::struct_excessive_bools)] // What a user switches on and off.
+#[allow(clippy::struct_excessive_bools)] // switches of the user
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LoadDocument {
     pub(crate) task: Task,
-    /// `nfs://…`, `nfs41://…`, `iscsi://…`, `nvme-tcp://…` or `local:PATH`; not needed by `idle`
+    /// `nfs://…`, `nfs41://…`, `iscsi://…`, `nvme-tcp://…` or `local:PATH`; not needed for `idle`
     pub(crate) endpoint: Option<String>,
     #[serde(default)]
     pub(crate) options: Options,
-    /// Streams of I/O, each with a connection and `outstanding` I/Os of its own
+    /// Number of workers, each with its own connection and `outstanding` I/Os
     #[serde(default = "one_u32")]
     pub(crate) workers: u32,
     #[serde(default = "one_u32")]
@@ -29,20 +29,21 @@ pub(crate) struct LoadDocument {
     pub(crate) read_percent: f64,
     #[serde(default = "hundred")]
     pub(crate) random_percent: f64,
-    /// All workers share one sequential stream: each takes its next block. `random_percent` is 0 then
+    /// All workers share one sequential stream, and each takes its next block; `random_percent` must be 0
     #[serde(default)]
     pub(crate) shared: bool,
-    /// Absent: from the offset to the end of the unit
+    /// Size of the working set; absent: from the offset to the end of the unit
     pub(crate) working_set_bytes: Option<u64>,
     #[serde(default)]
     pub(crate) working_set_offset_bytes: u64,
-    /// What is written
+    /// How far the written data can be reduced
     #[serde(default)]
     pub(crate) data: DataSpec,
-    /// Several patterns side by side; each takes from the load what it does not say itself
+    /// Several patterns side by side; a pattern uses the load's value for each field that it leaves out
     #[serde(default)]
     pub(crate) streams: Vec<StreamSpec>,
-    /// Transactions of a database in place of I/Os: workers are its clients, blocks its pages, the result's reads its transactions
+    /// Database transactions in place of I/Os: workers are clients, blocks are pages, and the result counts
+    /// transactions as reads
     pub(crate) oltp: Option<OltpSpec>,
     #[serde(default)]
     pub(crate) pacing: PacingSpec,
@@ -52,29 +53,30 @@ pub(crate) struct LoadDocument {
     pub(crate) runtime_ns: u64,
     #[serde(default = "second")]
     pub(crate) sample_ns: u64,
-    /// I/Os of the window are counted in intervals of this length, too, of which no line tells while it goes on
+    /// Also count completed I/Os in intervals of this length, at least 1 ms; the counts are only in the result
     pub(crate) count_ns: Option<u64>,
     #[serde(default)]
     pub(crate) seed: u64,
     #[serde(default)]
     pub(crate) verify: bool,
-    /// A write is complete when its data are on stable storage: FUA over SCSI and NVMe, `FILE_SYNC` over NFS, `O_DSYNC` of a file
+    /// A write is complete when its data are on stable storage: FUA over SCSI and NVMe, `FILE_SYNC` over NFS, `O_DSYNC`
+    /// for a file
     #[serde(default)]
     pub(crate) durable: bool,
-    /// After so many writes of a worker that completed, it flushes; 0: never
+    /// Each worker flushes after this many of its writes have completed; 0: never
     #[serde(default)]
     pub(crate) fsync: u32,
-    /// The working set was filled with the pattern before: zeros are wrong data, not blocks that were never written
+    /// The working set was filled with the pattern before, so zeros are wrong data and not never-written blocks
     #[serde(default)]
     pub(crate) filled: bool,
-    /// The endpoint whose foreign data may be overwritten, spelled as in `endpoint`
+    /// Endpoint whose foreign data may be overwritten, spelled as in `endpoint`
     pub(crate) destroy: Option<String>,
-    /// Of a local file or device: the caller has judged this very one, holds it open, locked and claimed; it is not judged again, and
-    /// another that stands in its place is refused
+    /// Identity of a local file or device that the caller has checked and holds open, locked and claimed. Its contents
+    /// are not checked again; any other file or device at the path is rejected
     pub(crate) judged: Option<Identity>,
-    /// Of a `check`: how much is looked at, from the start of the unit; absent: all of it
+    /// For a `check`: number of bytes to read, from the start of the unit; absent: all
     pub(crate) look_bytes: Option<u64>,
-    /// Of a `check`: the path is to hold a file volume of this size, which a server makes
+    /// For a `check`: size of a file volume; the path is also checked for whether a server can create or extend it
     pub(crate) volume_bytes: Option<u64>,
     #[serde(default)]
     pub(crate) driver: DriverChoice,
@@ -83,7 +85,7 @@ pub(crate) struct LoadDocument {
     /// How a thread waits for completions
     #[serde(default)]
     pub(crate) polling: Polling,
-    /// Other processes whose CPU time is read at the window's ends, by role
+    /// Other processes whose CPU time is read at the window's start and end, by role
     #[serde(default)]
     pub(crate) watch_pids: BTreeMap<String, u32>,
 }
@@ -103,13 +105,13 @@ pub(crate) enum PacingSpec {
     /// Each completion starts the next I/O
     #[default]
     Closed,
-    /// I/Os start at a rate, whatever the target does; rate and backlog are those of all workers together
+    /// I/Os start at a rate, whatever the target does. Rate and backlog are those of all workers together
     Open {
-        /// 0: connections stand and nothing is asked of them
+        /// 0: connections are open but idle
         rate_iops: f64,
         #[serde(default)]
         arrivals: ArrivalsSpec,
-        /// I/Os that may wait for a slot; what finds it full is dropped and counted
+        /// Maximum number of I/Os that wait for a free slot; more are dropped and counted
         #[serde(default = "backlog")]
         backlog_max: u32,
     },
@@ -123,22 +125,22 @@ pub(crate) enum ArrivalsSpec {
     Poisson,
 }
 
-/// A database without its bytes, whose transactions read pages one after another and commit durably.
+/// The I/O of a database without its contents: transactions read pages one after another and commit durably.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OltpSpec {
-    /// Of its buffers
+    /// Size of the page buffers
     pub(crate) memory_bytes: u64,
-    /// From the beginning of a checkpoint to that of the next
+    /// Time from the start of a checkpoint to the start of the next
     pub(crate) checkpoint_ns: u64,
 }
 
-/// One pattern of several in a load.
+/// One of several patterns in a load.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StreamSpec {
     pub(crate) name: String,
-    /// Weight among the streams: of the workers, and of an open loop's arrivals
+    /// Weight among the streams, for their share of the workers and of an open loop's arrivals
     #[serde(default = "even")]
     pub(crate) share: f64,
     pub(crate) block_size_bytes: Option<u32>,
@@ -147,11 +149,11 @@ pub(crate) struct StreamSpec {
     pub(crate) shared: Option<bool>,
 }
 
-/// What a connection asks for; what a protocol does not know is refused.
+/// Options of a connection. An option that the protocol does not have is rejected.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
-    /// The IQN or NQN that the load goes by
+    /// IQN or NQN of the load
     pub(crate) initiator: Option<String>,
     pub(crate) header_digest: bool,
     pub(crate) data_digest: bool,
@@ -164,9 +166,9 @@ pub(crate) struct Options {
     pub(crate) max_recv_data_segment_bytes: Option<u32>,
     /// Bypass the page cache of a local file
     pub(crate) direct: Option<bool>,
-    /// iSCSI: who the load proves to be
+    /// iSCSI: the load's credentials
     pub(crate) chap: Option<ChapSpec>,
-    /// NVMe/TCP: how the load proves who it is where a controller asks for it
+    /// NVMe/TCP: the load's secret, used if the controller requires authentication
     pub(crate) dhchap: Option<DhChapSpec>,
     /// NFS credentials
     pub(crate) uid: Option<u32>,

@@ -10,68 +10,72 @@ use iotax_node::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// More than any array has; each disk that turns keeps a few bytes.
+/// More than any array has; each rotating disk needs a few bytes.
 const SERVERS_MAX: u32 = 65_536;
 const MILLION: u32 = 1_000_000;
-/// No operation takes longer.
+/// Maximum time of an operation.
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// Of an empirical distribution: enough for its 99.9th percentile.
+/// Maximum number of empirical times: enough for their 99.9th percentile.
 const TIMES_MAX: usize = 10_000;
-/// What 99 of 100 standard normal values do not exceed.
+/// 99th percentile of the standard normal distribution.
 const NORMAL_P99: f64 = 2.326_347_874;
 
-/// Operations on a volume: a queue, and servers that work on them.
+/// Modelled media: a queue of operations, and servers that execute them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MediaSpec {
-    /// Operations that are worked on at once; the others wait in the order of their coming
+    /// Number of operations executed at once; the others wait in order of arrival
     pub(crate) servers: u32,
-    /// Mean time of an operation
+    /// Mean service time of an operation
     pub(crate) service_ns: u64,
     #[serde(default)]
     pub(crate) distribution: DistributionSpec,
-    /// Of a lognormal one: what 99 % of operations do not exceed, at most 14 times the mean
+    /// For a lognormal distribution: its 99th percentile, more than the mean and at most 14 times the mean
     pub(crate) p99_ns: Option<u64>,
-    /// Of an empirical one: each is as likely as the others, and `service_ns` is not asked; 10,000 at most
+    /// For an empirical distribution: at most 10,000 service times, all equally likely. `service_ns` has no effect
     #[serde(default)]
     pub(crate) times_ns: Vec<u64>,
-    /// Its servers are parts of a flash drive, each with places and a queue of its own; not beside `spindles`
+    /// The servers are parts of a flash drive, each with its own stripes and queue; not with `spindles`
     pub(crate) collect: Option<CollectSpec>,
-    /// Its servers are disks that turn; `service_ns` and `distribution` are not asked then
+    /// The servers are rotating disks; `service_ns` and `distribution` have no effect
     pub(crate) spindles: Option<SpindlesSpec>,
 }
 
-/// Disks that turn, behind a controller with caches. An operation is of the disk where its place lies.
+/// Rotating disks behind a controller with caches. An operation goes to the disk that stores its offset.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SpindlesSpec {
-    /// Mean seek between places that are equally likely
+    /// Mean seek time between random places
     pub(crate) seek_ns: u64,
+    /// Time of one revolution
     pub(crate) turn_ns: u64,
-    /// Of a million reads, those that a cache answers at once
+    /// Number of reads per million that a cache answers at once
     pub(crate) read_hits_ppm: u32,
-    /// A cache answers writes at once; of a disk's operation, what each costs later, in millionths. Absent: writes wait for disks
+    /// A cache completes writes at once. The value is what each later costs its disk, in millionths of an operation.
+    /// Absent: writes wait for their disk
     pub(crate) destage_ppm: Option<u32>,
-    /// RAID with parity; absent: none
+    /// RAID with parity; absent: no parity
     pub(crate) parity: Option<ParitySpec>,
 }
 
-/// A write reads and then writes the block of data and those of parity, each on a disk of its own in the group.
+/// RAID with parity: a write reads the data block and the parity blocks, each on a different disk of the group, and
+/// then writes them.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ParitySpec {
-    /// Disks of a group, parity included; the servers are whole groups
+    /// Disks per group, including parity; `servers` must be a multiple of it
     pub(crate) group: u32,
-    /// Of parity in each stripe: 1 or 2
+    /// Parity disks per stripe, 1 or 2
     pub(crate) disks: u32,
 }
 
-/// A part of a flash drive that collects garbage; what lies there waits meanwhile.
+/// Garbage collection in each part of a flash drive; operations on that part wait meanwhile.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CollectSpec {
-    /// After so much was written to the part
+    /// Bytes written to the part between two collections
     pub(crate) every_bytes: u64,
+    /// Duration of a collection
     pub(crate) pause_ns: u64,
 }
 
@@ -88,15 +92,15 @@ pub(crate) enum DistributionSpec {
     Empirical,
 }
 
-/// How far those who store data can reduce them; absent: not at all.
+/// How far storage can reduce the data; by default not at all.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DataSpec {
-    /// Bytes for each that is left once they are compressed, 1 to 8
+    /// Compression ratio, 1 to 8
     pub(crate) compress: f64,
-    /// Blocks for each that is left where only one of equal ones is kept, 1 to 20
+    /// Deduplication ratio, 1 to 20
     pub(crate) dedupe: f64,
-    /// Of the blocks that repeat in a fill; of writes, each repeats whole
+    /// Size of the blocks that repeat in a fill; in a run, whole writes repeat
     pub(crate) block_size_bytes: u32,
 }
 
@@ -113,7 +117,7 @@ impl DataSpec {
 }
 
 impl MediaSpec {
-    /// What it says as the node knows it; `place` is where it was said.
+    /// The model in the node's terms. `place` is the document's field, for error messages.
     pub(crate) fn model(&self, place: &str) -> Result<MediaModel, Failure> {
         let spindles = self.spindles.as_ref();
         let shares = spindles.map(|disk| disk.read_hits_ppm.max(disk.destage_ppm.unwrap_or_default()));
@@ -125,26 +129,34 @@ impl MediaSpec {
                 "must be at most an hour",
                 "spindles",
             ),
-            (shares.is_none_or(|share| share <= MILLION), "shares are at most a million", "spindles"),
+            (
+                shares.is_none_or(|share| share <= MILLION),
+                "read_hits_ppm and destage_ppm must be at most 1,000,000",
+                "spindles",
+            ),
             (
                 spindles.and_then(|disk| disk.parity).is_none_or(|parity| self.has_groups(parity)),
-                "parity takes 1 or 2 disks of groups that have more, and servers are whole groups",
+                "must have 1 or 2 parity disks in a larger group, and servers must be a multiple of the group",
                 "spindles.parity",
             ),
             (
                 self.collect.is_none_or(|collect| collect.every_bytes > 0 && collect.pause_ns <= HOUR_NS),
-                "must be after some bytes, for an hour at most",
+                "every_bytes must be more than 0, and pause_ns at most an hour",
                 "collect",
             ),
-            (self.collect.is_none() || spindles.is_none(), "disks that turn collect no garbage", "collect"),
+            (
+                self.collect.is_none() || spindles.is_none(),
+                "must be absent with spindles: rotating disks collect no garbage",
+                "collect",
+            ),
             (
                 self.times_ns.len() <= TIMES_MAX && self.times_ns.iter().all(|time_ns| *time_ns <= HOUR_NS),
-                "must be at most 10,000 of an hour at most",
+                "must have at most 10,000 values, each at most an hour",
                 "times_ns",
             ),
             (
                 self.distribution != DistributionSpec::Empirical || !self.times_ns.is_empty(),
-                "an empirical distribution has some",
+                "must not be empty for an empirical distribution",
                 "times_ns",
             ),
         ] {
@@ -160,7 +172,7 @@ impl MediaSpec {
             DistributionSpec::Lognormal => {
                 let sigma = self.sigma().ok_or_else(|| {
                     Failure::usage(
-                        "must be more than the mean, and 14 times as much at most",
+                        "must be more than the mean, and at most 14 times the mean",
                         format!("{place}.p99_ns"),
                     )
                 })?;
@@ -195,8 +207,8 @@ impl MediaSpec {
         (1..=2).contains(&parity.disks) && parity.group > parity.disks && self.servers.is_multiple_of(parity.group)
     }
 
-    /// Of a lognormal distribution with this mean and 99th percentile: the logarithm of their ratio is zσ − σ²/2, with z of the normal
-    /// distribution. None where there is none, which is beyond 14.97 times the mean.
+    /// σ of the lognormal distribution with this mean and 99th percentile: the logarithm of their ratio is zσ − σ²/2,
+    /// with z of the normal distribution. `None` if the ratio is out of range; beyond 14.97, no σ exists.
     #[allow(clippy::cast_precision_loss)] // an hour's nanoseconds are below 2^53
     fn sigma(&self) -> Option<f64> {
         let ratio = self.p99_ns? as f64 / self.service_ns.max(1) as f64;

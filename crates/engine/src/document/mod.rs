@@ -24,27 +24,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure;
 
-/// Which way of doing I/O a driver takes.
+/// The kernel interface for I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DriverChoice {
-    /// `io_uring`, or epoll where `io_uring` is refused
+    /// `io_uring`, or epoll if `io_uring` cannot be used
     #[default]
     Auto,
     IoUring,
     Epoll,
 }
 
-/// How a thread waits when there is nothing to do. Looking takes a processor and spares the time of a sleep and a wake.
+/// How a thread waits for events. Polling occupies a processor and saves the time of a sleep and a wake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Polling {
-    /// It sleeps
+    /// Sleep
     #[default]
     Never,
-    /// It looks for up to 100 µs while news comes that soon, and sleeps where it does not
+    /// Poll for up to 100 µs as long as events arrive that soon; otherwise sleep
     Auto,
-    /// It looks for as long as it runs
+    /// Poll for as long as the thread runs
     Always,
 }
 
@@ -52,20 +52,20 @@ pub(crate) enum Polling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
-    /// Of a file the device number of its file system, of a block device its own
+    /// Device number: that of a file's file system, or that of the block device itself
     pub(crate) device: u64,
-    /// 0 for a block device
+    /// Inode number; 0 for a block device
     pub(crate) inode: u64,
 }
 
-/// CHAP: the initiator's user and secret, and the target's where both must prove themselves.
+/// CHAP: user and secret of the initiator, and those of the target if both must authenticate.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChapSpec {
     pub(crate) user: String,
-    /// A file that holds the secret
+    /// File with the secret
     pub(crate) secret_file: Option<PathBuf>,
-    /// An environment variable that holds the secret
+    /// Environment variable with the secret
     pub(crate) secret_env: Option<String>,
     pub(crate) mutual: Option<CredentialsSpec>,
 }
@@ -78,13 +78,13 @@ pub(crate) struct CredentialsSpec {
     pub(crate) secret_env: Option<String>,
 }
 
-/// DH-HMAC-CHAP: the host's secret, and the controller's where both must prove themselves.
+/// DH-HMAC-CHAP: secret of the host, and that of the controller if both must authenticate.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DhChapSpec {
-    /// A file that holds the secret, `DHHC-1:…:`
+    /// File with the secret, in the form `DHHC-1:…:`
     pub(crate) secret_file: Option<PathBuf>,
-    /// An environment variable that holds the secret
+    /// Environment variable with the secret
     pub(crate) secret_env: Option<String>,
     pub(crate) controller: Option<SecretSpec>,
     /// The only hash allowed; absent: any
@@ -139,19 +139,17 @@ impl From<DriverChoice> for iotax_runtime::DriverChoice {
     }
 }
 
-/// Each has a ring or an epoll descriptor, and an eventfd, of its own.
+/// Each thread has its own ring or epoll descriptor, and an eventfd.
 const THREADS_MAX: usize = 1024;
 
-/// Whether there may be so many threads, and the processors to pin them to are this process's.
+/// Rejects too many threads, and processors that this process may not use.
 pub(crate) fn check_threads(threads: usize, cpus: &[usize]) -> Result<(), Failure> {
     if threads > THREADS_MAX {
         return Err(Failure::usage(format!("must be at most {THREADS_MAX}"), "threads"));
     }
     let usable = iotax_runtime::cpu::usable_cpus().map_err(|error| failure::io(&error, "cpus"))?;
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {
-        Some(cpu) => {
-            Err(Failure::usage(format!("processor {cpu} is none that this process may use: {usable:?}"), "cpus"))
-        }
+        Some(cpu) => Err(Failure::usage(format!("this process may not use processor {cpu}, only {usable:?}"), "cpus")),
         None => Ok(()),
     }
 }

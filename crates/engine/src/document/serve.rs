@@ -24,7 +24,7 @@ pub(crate) struct ServeDocument {
     /// How a thread waits for work
     #[serde(default)]
     pub(crate) polling: Polling,
-    /// The server ends when it receives no line for so long; absent: only where its input ends
+    /// The server exits if it receives no line for this long; absent: no time limit
     pub(crate) lease_ns: Option<u64>,
 }
 
@@ -34,35 +34,36 @@ pub(crate) struct VolumeSpec {
     pub(crate) name: String,
     pub(crate) media: Media,
     pub(crate) size_bytes: u64,
-    /// A memory volume's operations take as long as on media like these
+    /// For a memory volume: modelled media, which determine how long its operations take
     pub(crate) model: Option<MediaSpec>,
-    /// Of a file volume
+    /// Path of a file volume
     pub(crate) path: Option<PathBuf>,
-    /// The path, once more: foreign data there may be overwritten
+    /// The path again: foreign data there may be overwritten
     pub(crate) destroy: Option<PathBuf>,
-    /// Serve what the path holds, whatever it is: it must exist, and is neither filled nor made larger
+    /// Serve the data at the path, whatever they are. The file must exist, and is neither filled nor extended
     #[serde(default)]
     pub(crate) keep: bool,
-    /// What an earlier server had there: another is refused
+    /// Identity of the file or device that an earlier server used; any other is rejected
     pub(crate) expect: Option<Identity>,
     /// Bypass the page cache of a file volume
     #[serde(default = "yes")]
     pub(crate) direct: bool,
     #[serde(default)]
     pub(crate) fill: Fill,
-    /// What it is filled with
+    /// How far the data of a fill can be reduced
     #[serde(default)]
     pub(crate) data: DataSpec,
     /// Seed of the data pattern
     #[serde(default)]
     pub(crate) seed: u64,
-    /// Other programs read and write a memory volume's file; without, it may lie in huge pages, where that fails
+    /// Other programs can read and write a memory volume's file. Otherwise it may be in huge pages, which can only be
+    /// mapped
     #[serde(default)]
     pub(crate) file_io: bool,
-    /// Time that each operation is made to wait
+    /// Delay added to each operation
     #[serde(default)]
     pub(crate) delay_ns: u64,
-    /// CPU time that each operation is made to cost
+    /// CPU time added to each operation
     #[serde(default)]
     pub(crate) burn_ns: u64,
 }
@@ -72,7 +73,7 @@ pub(crate) struct VolumeSpec {
 pub(crate) enum Media {
     Memory,
     File,
-    /// Reads give zeros, writes vanish
+    /// Reads return zeros, writes are discarded
     Null,
 }
 
@@ -81,7 +82,7 @@ pub(crate) enum Media {
 pub(crate) enum Fill {
     #[default]
     Zeros,
-    /// Every block holds the data pattern, written by writer 0
+    /// Every block contains the data pattern, as written by writer 0
     Pattern,
 }
 
@@ -91,13 +92,13 @@ pub(crate) struct ExportSpec {
     pub(crate) protocol: WireProtocol,
     pub(crate) listen: SocketAddr,
     pub(crate) volume: String,
-    /// Initiator groups that may come in; absent: whoever reaches the listener
+    /// Initiator groups that have access; absent: any initiator that reaches the listener
     pub(crate) groups: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) read_only: bool,
-    /// Where to answer portmapper calls for an NFS export
+    /// Address for portmapper calls of an NFSv3 export
     pub(crate) portmap: Option<SocketAddr>,
-    /// Whose rights NFS callers have
+    /// User that NFS callers act as
     #[serde(default)]
     pub(crate) squash: SquashSpec,
 }
@@ -105,12 +106,12 @@ pub(crate) struct ExportSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SquashSpec {
-    /// Their own, root's too
+    /// Their own user, including root
     #[default]
     None,
-    /// Their own, but root becomes nobody
+    /// Their own user, but nobody in place of root
     Root,
-    /// Nobody's
+    /// Nobody
     All,
 }
 
@@ -118,24 +119,25 @@ pub(crate) enum SquashSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GroupSpec {
     pub(crate) name: String,
-    /// IQNs, NQNs, addresses and networks (`127.0.0.0/8`)
+    /// IQNs, NQNs, IP addresses and networks (`127.0.0.0/8`)
     pub(crate) initiators: Vec<String>,
-    /// What its members must prove at an iSCSI login
+    /// CHAP credentials that its members must have at an iSCSI login
     pub(crate) chap: Option<ChapSpec>,
-    /// What its members must prove on every NVMe/TCP queue
+    /// DH-HMAC-CHAP secret that its members must have on every NVMe/TCP queue
     pub(crate) dhchap: Option<DhChapSpec>,
 }
 
-/// A line after the document.
+/// A command on a line after the document.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum ServeCommand {
+    /// Stop the server
     Stop,
-    Fill {
-        volume: String,
-    },
+    /// Restore the data pattern of a volume; answered by `filled`
+    Fill { volume: String },
+    /// Print a `status`
     Status,
-    /// The master is still there
+    /// Renew the lease, which any line does
     Renew,
 }
 

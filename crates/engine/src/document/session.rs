@@ -7,47 +7,49 @@ use serde::Deserialize;
 
 use super::LoadDocument;
 
-/// Loads that are connected once and measured in turns, a slice of time each; or a machine that is only observed.
+/// Loads that are connected once and measured in turns, one slice of time each. Without loads, the session only
+/// observes the machine.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionDocument {
     #[serde(default)]
     pub(crate) loads: Vec<SessionLoad>,
-    /// Each round names loads by their place in `loads`, in the order in which they are measured; null: a load of another
-    /// machine that keeps the same schedule
+    /// For each round, positions in `loads` from 0, in measuring order; null: a slice of a load on another machine that
+    /// follows the same schedule
     #[serde(default)]
     pub(crate) rounds: Vec<Vec<Option<usize>>>,
-    /// Of the first load before the first slice, not measured: what a start disturbs meets no slice
+    /// Unmeasured time of the first load before the first slice, so that starting the session disturbs no slice
     #[serde(default)]
     pub(crate) lead_in_ns: u64,
-    /// From one slice's end to the next one's load, by the clock: a schedule that several machines keep, sending nothing between
-    /// them. A load that is late, since the last one's I/Os took longer, settles for less time; a slice that should be measured by
-    /// then is left out. Absent: as soon as they are answered
+    /// Time from the end of a slice to the start of the next load, by the clock, so that several machines follow one
+    /// schedule without messages. If a load starts late because earlier I/Os took longer, it settles for less time; a
+    /// slice that would be measured late is left out. Absent: the next load starts when all I/Os have completed
     pub(crate) gap_ns: Option<u64>,
-    /// Names what slices write, each by this and its place: later than all that the units hold, and the same on every machine of a
-    /// session, whose clocks may differ. Absent: by the time
+    /// Base of the run numbers in written blocks; each slice adds its position. It must be higher than all run numbers
+    /// in the units, and the same on every machine of a session, whose clocks may differ. Absent: a slice's run number
+    /// is its start time
     pub(crate) run: Option<u64>,
-    /// Load before each slice that is not measured
+    /// Unmeasured load before each slice
     pub(crate) settle_ns: u64,
     pub(crate) slice_ns: u64,
-    /// Intervals of a slice's series; absent: a slice is one
+    /// Interval of a slice's series; absent: the whole slice
     pub(crate) sample_ns: Option<u64>,
     #[serde(default)]
     pub(crate) start: StartSpec,
-    /// Read the machine's CPU time and counters over the slices; of several, which need `gap_ns`, over each as exactly as the
-    /// kernel tells
+    /// Read the machine's CPU time and counters over the slices. Several slices need `gap_ns`; CPU time is then read
+    /// for each slice as exactly as the kernel allows
     pub(crate) observe: Option<ObserveSpec>,
-    /// The session ends when it receives no line for so long; absent: only where its input ends
+    /// The session exits if it receives no line for this long; absent: no time limit
     pub(crate) lease_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StartSpec {
-    /// As soon as all connections stand
+    /// As soon as all connections are open
     #[default]
     Now,
-    /// When a `start` line says
+    /// At the time in a `start` command
     Told,
 }
 
@@ -62,20 +64,20 @@ pub(crate) struct ObserveSpec {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionLoad {
-    /// Names the load in what is said of it
+    /// Name of the load in events
     pub(crate) id: String,
-    /// A `run`; the session's slices stand in place of its warm-up, its window and its samples
+    /// A `run`; the session's slices replace its warm-up, its window and its samples
     pub(crate) load: LoadDocument,
 }
 
-/// A line after the document.
+/// A command on a line after the document.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum SessionCommand {
-    /// Begin when this machine's wall clock shows the time
+    /// Start when this machine's wall clock shows this time
     Start { at_unix_ns: u64 },
-    /// What this machine's wall clock shows
+    /// Print a `clock` with this machine's wall clock
     Clock,
-    /// The master is still there
+    /// Renew the lease, which any line does
     Renew,
 }

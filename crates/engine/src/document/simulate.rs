@@ -5,69 +5,71 @@ use serde::Deserialize;
 
 use super::{LoadDocument, MediaSpec, VolumeSpec, WireProtocol};
 
-/// A load in virtual time: machines that share nothing but links to one server. The answer is that of a `run`.
+/// A load in virtual time, on machines that are connected only by links to the target. The events are those of a `run`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SimulateDocument {
     pub(crate) protocol: WireProtocol,
-    /// A `run`, which every load of every machine runs, all of it; its endpoint is only a name, and `threads` are each load's
+    /// A `run`. Each load of each machine runs all of it on `threads` threads of its own; its endpoint is only a name
     pub(crate) load: LoadDocument,
-    /// Of memory
+    /// A memory volume
     pub(crate) volume: VolumeSpec,
-    /// Absent: the volume's memory takes no time
+    /// Absent: the volume is memory, which takes no time
     pub(crate) media: Option<MediaSpec>,
-    /// Of every machine's port
+    /// Link of every machine's port
     pub(crate) link: LinkSpec,
     pub(crate) initiators: SiteSpec,
     pub(crate) target: SiteSpec,
-    /// Machines with a load
+    /// Number of machines with a load
     #[serde(default = "one")]
     pub(crate) machines: u32,
-    /// How they reach their volumes; absent: each over one port, to one server with one port
+    /// How machines reach their volumes; absent: each by one port, to one controller with one port
     #[serde(default)]
     pub(crate) paths: PathsSpec,
-    /// Of each machine; absent: all commands go at once
+    /// Queues of each machine; absent: unlimited
     #[serde(default)]
     pub(crate) queues: QueuesSpec,
-    /// Loads on each of them, such as virtual machines
+    /// Number of loads on each machine, such as virtual machines
     #[serde(default = "one")]
     pub(crate) loads: u32,
-    /// Of the server
+    /// Number of threads of each controller
     #[serde(default = "one")]
     pub(crate) threads: u32,
-    /// Draws service times; the load's draws the load
+    /// Seed of service times; `load` has its own
     pub(crate) seed: u64,
 }
 
-/// Machines are shared out among controllers in order, and those of a controller among its ports. Each controller is a server with
-/// processors, ports, media and a volume of its own. The first and the second are a pair of partners, the third and the fourth, and so
-/// on.
+/// Machines are distributed over the controllers in order, and the machines of a controller over its ports. Each
+/// controller is a server with its own processors, ports, media and volume. The first and the second controller are
+/// partners, the third and the fourth, and so on.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PathsSpec {
     pub(crate) controllers: u32,
-    /// Of each controller
+    /// Ports of each controller
     pub(crate) target_ports: u32,
-    /// Of each machine with a load
+    /// Ports of each machine with a load; each is a path
     pub(crate) ports: u32,
     pub(crate) policy: PolicySpec,
     pub(crate) failures: Vec<FailureSpec>,
-    /// From a failure until machines know of it, and from its end until they use the path again
+    /// Time from a failure until machines notice it, and from its end until they use the path again
     pub(crate) noticed_ns: u64,
-    /// Between the ports: 0, 1, or 2 with a trunk between them. Each path then has a fabric of its own, and so have the ports of each
-    /// controller, one after the other
+    /// Number of switches between the ports: 0, 1, or 2 with a trunk between them. With switches, each path has its own
+    /// fabric, and the ports of each controller use the fabrics in turn
     pub(crate) switches: u32,
-    /// Of the trunk, in each direction; absent: the links'
+    /// Rate of the trunk in each direction; absent: that of the links
     pub(crate) trunk_rate_bits_per_s: Option<u64>,
-    /// Buffer-to-buffer credits of each end of the trunk; absent: the links'
+    /// Buffer-to-buffer credits of each end of the trunk; absent: those of the links
     pub(crate) trunk_credits: Option<u32>,
-    /// Which machines reach which ports; none: each all. Ethernet's frames then carry the tag of a VLAN
+    /// Which machines can reach which ports; empty: all machines reach all ports. With zones, Ethernet frames have a
+    /// VLAN tag
     pub(crate) zones: Vec<ZoneSpec>,
-    /// To which controllers the paths to a volume lead; where it is given, the answer tells of each controller
+    /// To which controllers the paths to a volume lead. If given, the result reports each controller
     pub(crate) to: Option<TowardsSpec>,
-    /// Between the two controllers of each pair; needed where paths lead to partners
+    /// Link between the two controllers of each pair; required if paths lead to partners
     pub(crate) interconnect: Option<InterconnectSpec>,
-    /// A controller that is gone, from 1: its partner serves its volume too, from that one's media and at that one's address
+    /// Number of a lost controller, from 1. Its partner serves its volume, too, from the lost controller's media and at
+    /// its address
     pub(crate) takeover: Option<u32>,
 }
 
@@ -75,71 +77,71 @@ pub(crate) struct PathsSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TowardsSpec {
-    /// To the volume's own
+    /// To the controller that owns the volume
     #[default]
     Owner,
-    /// To its partner, which forwards what comes over the interconnect, at what receiving and sending costs it
+    /// To the owner's partner, which forwards over the interconnect at its costs of receiving and sending
     Partner,
-    /// As many to each, used in turn, a thousand sends at a time; after a takeover those to the survivor
+    /// Equally many to both, used in turn for 1,000 sends each; after a takeover, only those to the surviving one
     Both,
 }
 
-/// Between two controllers, in each direction
+/// Link between two controllers, in each direction
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InterconnectSpec {
     pub(crate) rate_bits_per_s: u64,
-    /// From one end to the other
+    /// Propagation delay from one end to the other
     pub(crate) delay_ns: u64,
-    /// CPU time of each of the two controllers for each message: what is sent at once, 32 KiB at most
+    /// CPU time of each of the two controllers per message, which is one send of at most 32 KiB
     pub(crate) message_ns: u64,
 }
 
-/// Machines that reach ports, by their numbers from 1 on
+/// Machines that can reach ports; both are numbered from 1
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ZoneSpec {
     pub(crate) machines: Vec<u32>,
-    /// Those of the first controller come first
+    /// The ports of the first controller come first
     pub(crate) ports: Vec<u32>,
 }
 
-/// How sends go by several paths
+/// How sends are distributed over several paths
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum PolicySpec {
-    /// By the first; the others stand by
+    /// Only the first path; the others are standby
     #[default]
     Fixed,
-    /// By each in turn
+    /// All paths in turn
     RoundRobin,
-    /// By the one with the least to do
+    /// The path with the least data queued
     QueueDepth,
-    /// By one of each thread's own
+    /// One path per thread
     Numa,
 }
 
-/// A path fails, on every machine with a load.
+/// Failure of a path, on every machine with a load.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FailureSpec {
-    /// From 1
+    /// Number of the path, from 1
     pub(crate) path: u32,
-    /// After the begin of what is measured
+    /// When it fails, from the start of the window
     pub(crate) at_ns: u64,
-    /// Absent: it does not come back
+    /// When it works again, from the start of the window; absent: never
     pub(crate) back_ns: Option<u64>,
 }
 
-/// Commands that a machine has outstanding at most; the others wait in the order of their coming. Absent: all.
+/// Maximum number of outstanding commands of a machine; the others wait in order of arrival. Absent: unlimited.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct QueuesSpec {
-    /// Among which its workers are shared out; all stand on the one volume
+    /// Number of LUNs over which the machine's workers are distributed; all are on the same volume
     pub(crate) luns: u32,
-    /// At each LUN
+    /// Queue depth of each LUN
     pub(crate) lun_depth: Option<u32>,
-    /// Of its adapter, for all LUNs together
+    /// Queue depth of the adapter, for all LUNs together
     pub(crate) adapter_depth: Option<u32>,
 }
 
@@ -169,23 +171,23 @@ impl Default for PathsSpec {
     }
 }
 
-/// A port and the way behind it.
+/// A port and its link.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkSpec {
     pub(crate) rate_bits_per_s: u64,
-    /// From one end to the other
+    /// Propagation delay from one end to the other
     pub(crate) delay_ns: u64,
-    /// Of Ethernet; absent: Fibre Channel's frames
+    /// MTU of Ethernet; absent: Fibre Channel frames
     pub(crate) mtu_bytes: Option<u32>,
-    /// Buffer-to-buffer credits of a Fibre Channel port; absent: as many as it wants
+    /// Buffer-to-buffer credits of a Fibre Channel port; absent: unlimited
     pub(crate) credits: Option<u32>,
-    /// Interrupt coalescing: from the first that arrives until a thread hears of it, and of all that has come by then
+    /// Interrupt coalescing: all arrivals within this time from the first one cause one interrupt; at most 10 ms
     #[serde(default)]
     pub(crate) coalesce_ns: u64,
-    /// What Ethernet loses: of a million segments so many, as drawn
+    /// Ethernet segments lost at random, per million
     pub(crate) lost_per_million: Option<u32>,
-    /// And what finds more than so many bytes waiting for a port; absent: nothing
+    /// Buffer in front of an Ethernet port; segments beyond it are lost. Absent: unlimited
     pub(crate) buffer_bytes: Option<u64>,
 }
 
@@ -193,34 +195,36 @@ pub(crate) struct LinkSpec {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SiteSpec {
-    /// Of each machine
+    /// Cores of each machine
     pub(crate) cores: u32,
     pub(crate) costs: CostsSpec,
 }
 
-/// CPU time that the work of a thread takes.
+/// CPU time of a thread's work.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_field_names)] // units are part of names
 pub(crate) struct CostsSpec {
-    /// To wake a thread that slept for 30 µs or longer
+    /// Waking a thread that slept for 30 µs or longer
     pub(crate) wake_ns: u64,
-    /// And one that has just fallen asleep; in between, in proportion
+    /// Waking a thread that has just fallen asleep; in between, the cost rises linearly
     pub(crate) wake_short_ns: u64,
-    /// How long it takes until one that slept for 30 µs or longer is at work, besides; in proportion, from nothing
+    /// Additional delay, without CPU time, until a thread that slept for 30 µs or longer runs; proportionally less
+    /// after shorter sleeps
     pub(crate) wake_delay_ns: u64,
-    /// A turn of a thread, in which it does all that has come
+    /// A turn of a thread, in which it handles everything that has arrived
     pub(crate) turn_ns: u64,
-    /// To send what a connection has
+    /// Sending what one connection has, whatever its size
     pub(crate) send_ns: u64,
+    /// Each I/O, in addition
     pub(crate) io_ns: u64,
     /// Each KiB received
     pub(crate) kib_ns: u64,
     /// Each KiB sent
     pub(crate) kib_sent_ns: u64,
-    /// Each segment sent or received
+    /// Each segment or frame sent or received
     pub(crate) segment_ns: u64,
-    /// How much turns vary: the standard deviation of what each takes, of what it costs; at most 100
+    /// Variation of turns: standard deviation of their time, in percent of their cost; at most 100
     #[serde(default)]
     pub(crate) turn_cv_percent: u32,
 }

@@ -32,7 +32,7 @@ pub(super) fn connection(
     let unreachable =
         |why: &str| Failure::new(FailureKind::Unreachable, format!("{host}: {why}"), endpoint.text.clone());
     let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unreachable(&error.to_string()))?;
-    let address = addresses.next().ok_or_else(|| unreachable("the name has no address"))?.ip();
+    let address = addresses.next().ok_or_else(|| unreachable("the name resolves to no address"))?.ip();
     let connection = ConnectionConfig::new(address, instance, Randomness::new(secret::random()?));
     Ok(Some(with_options(document, connection)?))
 }
@@ -71,7 +71,7 @@ pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfi
     }
     let is_database = document.task == Task::Run && document.oltp.is_some();
     if is_database && document.threads > 1 {
-        return Err(Failure::usage("the clients of a database share one thread; say 1", "threads"));
+        return Err(Failure::usage("must be 1: the clients of a database share one thread", "threads"));
     }
     // One more worker writes pages back for the clients.
     let workers = workers + u32::from(is_database);
@@ -158,7 +158,7 @@ pub(super) fn may_destroy(document: &LoadDocument) -> Result<bool, Failure> {
     match (&document.destroy, &document.endpoint) {
         (None, _) => Ok(false),
         (Some(named), Some(endpoint)) if named == endpoint => Ok(true),
-        (Some(named), _) => Err(Failure::usage(format!("names another endpoint: {named}"), "destroy")),
+        (Some(named), _) => Err(Failure::usage(format!("must be the same as `endpoint`, not {named}"), "destroy")),
     }
 }
 

@@ -129,7 +129,7 @@ impl Load {
 
         let finished = self.join()?;
         let TaskOutcome::Run(measured) = finished.outcome else {
-            return Err(failure::internal("a run gave no figures"));
+            return Err(failure::internal("a run returned no results"));
         };
         let (first, last) = finished.began;
         let measured_for = Duration::from_nanos(document.runtime_ns);
@@ -193,7 +193,7 @@ impl Load {
                 let seconds = plan.clock.now().since(Instant(0)).as_secs_f64();
                 output::emit(&Event::Filled(FilledEvent { volume: None, bytes, seconds }));
             }
-            TaskOutcome::Run(_) => return Err(failure::internal("a check or a fill gave figures of a run")),
+            TaskOutcome::Run(_) => return Err(failure::internal("a check or a fill returned the results of a run")),
         }
         Ok(())
     }

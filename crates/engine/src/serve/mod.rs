@@ -130,7 +130,7 @@ fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
     let volume = volumes.iter().find(|volume| volume.spec.name == name);
     let volume = volume.ok_or_else(|| Failure::usage(format!("there is no volume '{name}'"), "volume"))?;
     if volume.spec.keep {
-        return Err(Failure::usage("what it holds is kept", format!("volume {name}")));
+        return Err(Failure::usage("cannot be filled, because it is served with `keep`", format!("volume {name}")));
     }
     let started = std::time::Instant::now();
     fill::fill(volume)?;

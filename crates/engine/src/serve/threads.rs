@@ -87,7 +87,9 @@ impl Threads {
             match starts.recv() {
                 Ok(kind) => driver = kind,
                 // A thread ended before it could serve; its result contains the reason.
-                Err(_) => return Err(first_failure(handles).unwrap_or_else(|| failure::internal("no thread serves"))),
+                Err(_) => {
+                    return Err(first_failure(handles).unwrap_or_else(|| failure::internal("no server thread started")));
+                }
             }
         }
         Ok(Self { driver, wakers, handles: Mutex::new(handles), connections, ended: Mutex::new(Some(ended)) })

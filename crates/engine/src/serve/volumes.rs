@@ -43,21 +43,23 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
     let usage = |message: &str| Err(Failure::usage(message, place()));
     if spec.name.is_empty() || !spec.name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
     {
-        return usage("its name may hold letters, digits, '-', '_' and '.' only");
+        return usage("its name may contain only letters, digits, '-', '_' and '.'");
     }
     if spec.keep
         && (spec.media != document::Media::File || spec.fill != document::Fill::Zeros || spec.destroy.is_some())
     {
-        return usage("only a file volume can be kept, and then it is neither filled nor given away");
+        return usage("`keep` is only for file volumes, without `fill` and `destroy`");
     }
     if spec.model.is_some() && spec.media != document::Media::Memory {
-        return usage("only a memory volume can behave as other media do");
+        return usage("only a memory volume can have a model");
     }
     let modelled = modelled(spec)?;
     let size_bytes = usize::try_from(spec.size_bytes).unwrap_or(usize::MAX);
     let mut growth = None;
     let store = match (spec.media, &spec.path) {
-        (document::Media::Memory | document::Media::Null, _) if size_bytes == 0 => return usage("its size is 0"),
+        (document::Media::Memory | document::Media::Null, _) if size_bytes == 0 => {
+            return usage("its size must be more than 0");
+        }
         (document::Media::Memory | document::Media::Null, Some(_)) => return usage("only a file volume has a path"),
         (document::Media::Memory, _) => {
             let open = if spec.file_io { SharedRegion::plain } else { SharedRegion::new };
@@ -89,7 +91,7 @@ fn open_disk(path: &Path, spec: &document::VolumeSpec) -> Result<Disk, Failure> 
     let place = || format!("volume {}", spec.name);
     let fail = |error: DiskError| failure::disk(&error, place());
     if spec.destroy.as_deref().is_some_and(|named| named != path) {
-        return Err(Failure::usage("names another path than the volume's", format!("{}, destroy", place())));
+        return Err(Failure::usage("must be the same as the volume's path", format!("{}, destroy", place())));
     }
     let options = DiskOptions { read_only: false, direct: spec.direct, claim: true };
     let mut disk = match (Candidate::open(path), spec.expect) {
@@ -113,10 +115,11 @@ fn open_disk(path: &Path, spec: &document::VolumeSpec) -> Result<Disk, Failure> 
     match disk.kind() {
         DiskKind::File if !spec.keep => disk.grow(spec.size_bytes).map_err(fail)?,
         _ if disk.size_bytes() < spec.size_bytes => {
-            let message = format!("{} has {} bytes, the volume {}", path.display(), disk.size_bytes(), spec.size_bytes);
+            let message =
+                format!("{} has {} bytes, the volume needs {}", path.display(), disk.size_bytes(), spec.size_bytes);
             return Err(Failure::new(FailureKind::TooSmall, message, place()));
         }
-        _ if disk.size_bytes() == 0 => return Err(Failure::usage("its size is 0", place())),
+        _ if disk.size_bytes() == 0 => return Err(Failure::usage("its size must be more than 0", place())),
         _ => {}
     }
     Ok(disk)

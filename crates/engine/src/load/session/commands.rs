@@ -51,7 +51,7 @@ impl Commands {
         let in_time = clock.at_unix_ns(at_unix_ns).filter(|at| at.since(now) >= BEGIN_AFTER);
         let at = in_time.ok_or_else(|| {
             let late_ns = WallClock::read().unix_ns.saturating_sub(at_unix_ns);
-            Failure::new(FailureKind::Late, format!("heard of the start {late_ns} ns too late"), "start")
+            Failure::new(FailureKind::Late, format!("the start command came {late_ns} ns too late"), "start")
         })?;
         let left_ns = u64::try_from(at.since(now).as_nanos()).unwrap_or(u64::MAX);
         output::emit(&Event::Started(StartedEvent { at_unix_ns, left_ns }));

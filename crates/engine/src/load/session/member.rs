@@ -90,12 +90,12 @@ impl Member {
         let mut found = None;
         for _ in 0..self.threads.len() {
             let News::Ready { driver, unit } = self.next(OPENING_PERIOD)? else {
-                return Err(failure::internal("a load measured before it began"));
+                return Err(failure::internal("a load reported a measurement before it was ready"));
             };
             self.driver = driver;
             found = unit.or(found);
         }
-        let unit = found.ok_or_else(|| failure::internal("a load connected to nothing"))?;
+        let unit = found.ok_or_else(|| failure::internal("a load is ready, but reported no unit"))?;
         Ok(ConnectedEvent {
             id: Some(self.id.clone()),
             ..report::connected(&self.plan.endpoint.text, self.driver, &unit)
@@ -118,7 +118,7 @@ impl Member {
                 match self.next(DRAINING_PERIOD)? {
                     News::Measured(measured) => break measured,
                     News::Sampled { .. } => {}
-                    News::Ready { .. } => return Err(failure::internal("a load connected twice")),
+                    News::Ready { .. } => return Err(failure::internal("a load reported twice that it is ready")),
                 }
             };
             match &mut together {
@@ -126,7 +126,7 @@ impl Member {
                 None => together = Some(*measured),
             }
         }
-        let measured = together.ok_or_else(|| failure::internal("a slice gave no figures"))?;
+        let measured = together.ok_or_else(|| failure::internal("a slice returned no results"))?;
         Ok((measured, usage))
     }
 

@@ -62,23 +62,27 @@ fn check(document: &SessionDocument) -> Result<(), Failure> {
     let count = document.loads.len();
     let slices = document.rounds.iter().map(Vec::len).sum::<usize>();
     for (holds, message, place) in [
-        (count > 0 || document.observe.is_some(), "must name at least one, or observe the machine".into(), "loads"),
+        (count > 0 || document.observe.is_some(), "needs at least one load, unless `observe` is given".into(), "loads"),
         (count <= LOADS_MAX, format!("must be at most {LOADS_MAX}"), "loads"),
-        (document.rounds.iter().flatten().flatten().all(|load| *load < count), "names no load".into(), "rounds"),
+        (
+            document.rounds.iter().flatten().flatten().all(|load| *load < count),
+            "must contain positions in `loads` or null".into(),
+            "rounds",
+        ),
         (slices <= SLICES_MAX, "too many slices".into(), "rounds"),
         (
             document.gap_ns.is_some() || document.observe.is_none() || slices <= 1,
-            "needs `gap_ns` where the machine is observed over several slices".into(),
+            "`observe` with several slices needs `gap_ns`".into(),
             "rounds",
         ),
         (
             document.gap_ns.is_some() || document.rounds.iter().flatten().all(Option::is_some),
-            "needs `gap_ns` where slices are another machine's".into(),
+            "slices of another machine need `gap_ns`".into(),
             "rounds",
         ),
         (
             document.lead_in_ns == 0 || document.start == StartSpec::Now || document.gap_ns.is_some(),
-            "must be 0 where the start is told, or `gap_ns` said".into(),
+            "must be 0 for the start `told`, unless `gap_ns` is given".into(),
             "lead_in_ns",
         ),
         (document.slice_ns > 0, "must be more than 0".into(), "slice_ns"),
@@ -189,7 +193,8 @@ impl Session {
         }
         for (index, member) in self.members.iter().enumerate() {
             if self.records[index].is_empty() && self.rounds.iter().flatten().any(|load| *load == Some(index)) {
-                let message = "none of its slices was measured in time: I/Os before were still to be answered, or this machine woke late";
+                let message =
+                    "no slice was measured on schedule: earlier I/Os were outstanding, or this machine woke late";
                 return Err(Failure::new(FailureKind::Late, message, &member.id));
             }
         }
