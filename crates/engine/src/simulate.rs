@@ -140,6 +140,8 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
             "must be at least the number of threads",
             "load.workers",
         ),
+        (load.working_set_offset_bytes == 0, "must be absent in a simulation", "load.working_set_offset_bytes"),
+        (load.data == document::DataSpec::default(), "must be absent in a simulation", "load.data"),
         (document.volume.media == document::Media::Memory, "must be `memory` in a simulation", "volume.media"),
         (document.volume.size_bytes <= SIZE_BYTES_MAX, "must be at most 64 GiB", "volume.size_bytes"),
         (document.volume.model.is_none(), "must be absent in a simulation: use `media`", "volume.model"),

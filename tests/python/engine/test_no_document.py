@@ -6,7 +6,7 @@ import contextlib
 import json
 import subprocess
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -71,7 +71,18 @@ def test_a_load_whose_input_ends_says_so(real_engine: Path, tmp_path: Path) -> N
     assert (error["kind"], error["where"], process.returncode) == ("lost", "standard input", 1), error
 
 
-def test_the_references_example_of_a_simulation_runs(real_engine: Path) -> None:
+def example_of_a_simulation() -> dict[str, Any]:
     reference = (Path(__file__).parents[3] / "docs" / "reference" / "engine.md").read_text(encoding="utf-8")
-    example = reference.split("## simulate")[1].split("Input:\n\n")[1].split("\n\n")[0]
-    assert events(real_engine, json.loads(example), "simulate")[-1]["event"] == "result"
+    return json.loads(reference.split("## simulate")[1].split("Input:\n\n")[1].split("\n\n")[0])
+
+
+def test_the_references_example_of_a_simulation_runs(real_engine: Path) -> None:
+    assert events(real_engine, example_of_a_simulation(), "simulate")[-1]["event"] == "result"
+
+
+@pytest.mark.parametrize(("field", "value"), [("working_set_offset_bytes", 4096), ("data", {"compress": 2.0})])
+def test_a_simulation_refuses_what_it_would_ignore(real_engine: Path, field: str, value: object) -> None:
+    document = example_of_a_simulation()
+    document["load"][field] = value
+    error = events(real_engine, document, "simulate")[-1]
+    assert (error["event"], error["kind"], error["where"]) == ("error", "usage", f"load.{field}")

@@ -93,7 +93,7 @@ pub(crate) enum DistributionSpec {
 }
 
 /// How far storage can reduce the data; by default not at all.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DataSpec {
     /// Compression ratio, 1 to 8
