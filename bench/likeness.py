@@ -61,15 +61,15 @@ class Seen:
         for kind, name in (("R", "reads"), ("W", "writes")):
             sizes = self.sizes[kind]
             count = max(1, sizes.total())
-            yield f"{name} a transaction", f"{sizes.total() * each:.2f}"
-            yield f"KiB of {name} a transaction", f"{sum(size * n for size, n in sizes.items()) * each / 1024:.1f}"
+            yield f"{name} per transaction", f"{sizes.total() * each:.2f}"
+            yield f"KiB of {name} per transaction", f"{sum(size * n for size, n in sizes.items()) * each / 1024:.1f}"
             for low, high in ((0, 4096), (4096, 8192), (8192, 65536), (65536, 1 << 30)):
                 share = sum(n for size, n in sizes.items() if low < size <= high)
                 named = f"over {low >> 10} to {high >> 10} KiB" if high < 1 << 30 else f"over {low >> 10} KiB"
                 yield f"{name}, {named}", f"{100 * share / count:.0f} %"
-            yield f"{name} that follow the one before", f"{100 * self.sequential[kind] / count:.0f} %"
-        yield "flushes a transaction", f"{self.flushes * each:.2f}"
-        yield "requests under way, mean", f"{self.depth_s / self.duration_s:.2f}"
+            yield f"sequential {name}", f"{100 * self.sequential[kind] / count:.0f} %"
+        yield "flushes per transaction", f"{self.flushes * each:.2f}"
+        yield "outstanding requests, mean", f"{self.depth_s / self.duration_s:.2f}"
 
 
 @contextmanager

@@ -15,8 +15,12 @@ _LIMITS = Path(__file__).with_name("what-limits.md")
 _APART = ("target", "initiator")
 _SECTIONS = (
     ("Measured", [], None),
-    ("Targets alone", ["The same initiator on both targets: a ratio is the target's.", ""], "target"),
-    ("Initiators alone", ["Both initiators on the same target: a ratio is the initiator's.", ""], "initiator"),
+    ("Targets alone", ["Both targets are tested with the same initiator, so ratios compare targets.", ""], "target"),
+    (
+        "Initiators alone",
+        ["Both initiators are tested on the same target, so ratios compare initiators.", ""],
+        "initiator",
+    ),
 )
 
 
@@ -26,15 +30,14 @@ def page(document: Document) -> str:
         "",
         f"Measured by `{document.command}`; bench/README.md explains the method. Target on one core, initiator on"
         " another,"
-        " one connection, a memory volume; both sides of iotax sleep when idle unless marked as polling. Ratios are"
-        " iotax to the other, in turns in one run: the geometric mean of the undisturbed pairs, the least and the"
-        " greatest;"
-        " figures are medians of the samples that count; sleeps are voluntary context switches. Compare within this"
-        " page only.",
+        " one connection, a memory volume; both sides of iotax sleep when idle unless marked as polling. A ratio"
+        " divides iotax's figure by the other's, measured in turns in one run: the geometric mean, minimum and maximum"
+        " of the undisturbed pairs. Other figures are medians of the undisturbed samples; sleeps are voluntary context"
+        " switches. Compare figures only within this page.",
         "",
-        "A sample is disturbed when a thread of either side waited for others than its siblings more than"
-        f" {RUN_QUEUE_WAIT_MAX:g} of its window, or other processes kept more than {FOREIGN_CORES_MAX:g} cores busy."
-        " Pairs with one are left out, whatever their figures.",
+        "A sample is disturbed if a thread of either side waited for threads of other processes for more than"
+        f" {RUN_QUEUE_WAIT_MAX:g} of its window, or if other processes used more than {FOREIGN_CORES_MAX:g} cores."
+        " Pairs with a disturbed sample are excluded, whatever their figures.",
         "",
         *_machine(document),
         "",
@@ -73,7 +76,7 @@ def _machine(document: Document) -> list[str]:
     machine = document.environment.get("machine", {})
     return [
         f"- machine: {machine.get('cpu_model', 'unknown')}, {machine.get('cpus', '?')} processors"
-        f"{', a virtual machine' if machine.get('hypervisor') else ''}; governor {document.governor or 'not told'};"
+        f"{', a virtual machine' if machine.get('hypervisor') else ''}; governor {document.governor or 'unknown'};"
         f" {machine.get('system', '')}, Linux {machine.get('kernel', '')}",
         f"- iotax {document.environment.get('iotax', '')}, commit {document.environment.get('commit', 'unknown')}",
         *(f"- {name}: {version}" for name, version in document.versions.items()),

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _table(kept: Kept) -> list[str]:
     sessions, injected, rounds = (kept.design.get(key, "?") for key in ("sessions", "injected_sessions", "rounds"))
     told = (
-        f"Each run: {sessions} sessions ({injected} where something is put in) of {rounds} rounds, slices of 50 ms; "
+        f"Each run: {sessions} sessions ({injected} with an injected difference) of {rounds} rounds, slices of 50 ms; "
         "1 outstanding I/O of 4 KiB, 75 % read; NFSv3, iSCSI and NVMe/TCP in turns."
     )
     return [*lines(kept.runs, environment(find_engine()), told), *precision_lines(kept.precisions)]

@@ -25,10 +25,10 @@ class Case:
 
 
 CASES = (
-    Case("quiet", "nothing differs"),
-    Case("disturbed", "nothing differs, beside a neighbour that comes and goes", neighbour=True),
-    Case("burn", "+5 % CPU per I/O put into the target", injected="burn"),
-    Case("delay", "+5 % latency put into the target (2.1 ms for 2 ms)", injected="delay"),
+    Case("quiet", "no difference"),
+    Case("disturbed", "no difference, beside an intermittent load", neighbour=True),
+    Case("burn", "+5 % CPU per I/O injected into the target", injected="burn"),
+    Case("delay", "+5 % latency injected into the target (2.1 ms for 2 ms)", injected="delay"),
 )
 
 _STUDY = """\

@@ -19,12 +19,12 @@ BEGIN, END = "<!-- real runs -->", "<!-- end of real runs -->"
 _NAMES = {"iops": "IOPS", "latency": "mean latency", "cpu": "CPU per I/O"}
 _DRAWS = 2000
 _HEADINGS = (
-    "what was run",
+    "case",
     "response",
     "runs",
     "trials disturbed",
-    "said to differ, % (95 % CI)",
-    "interval holds the truth, % (95 % CI)",
+    "significant difference, % (95 % CI)",
+    "interval contains the truth, % (95 % CI)",
     "coverage, resampled",
     "half-width, median",
 )

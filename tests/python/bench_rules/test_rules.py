@@ -240,7 +240,7 @@ def test_a_page_is_the_same_from_the_file_of_its_run(tmp_path: Path) -> None:
 
 def test_a_page_tells_the_machine_the_rule_and_which_goals_are_met() -> None:
     told = page(document())
-    assert "- machine: Some CPU, 2 processors; governor not told" in told
+    assert "- machine: Some CPU, 2 processors; governor unknown" in told
     assert "more than 0.05 of its window" in told
     assert "accounting of an I/O: 20.0 ns" in told
     met, rest = told.split("Not met, 1:")
