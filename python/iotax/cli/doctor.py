@@ -96,7 +96,7 @@ def _vm() -> Ability:
     if shutil.which("apt-get") is None:
         return Ability(name, "no", "needs Debian or Ubuntu, whose packages the guests are made of")
     kvm = (
-        "QEMU with KVM"
+        "QEMU, with KVM if a guest boots in it (`iotax run` tries)"
         if os.access("/dev/kvm", os.R_OK | os.W_OK)
         else "QEMU, emulated and slower: /dev/kvm cannot be used"
     )
