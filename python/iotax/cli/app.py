@@ -287,7 +287,7 @@ def plan(
     study: StudyName,
     time: TimeBudget = None,
     long: Annotated[
-        bool, typer.Option("--long", help="Also list the trials in run order and explain the design.")
+        bool, typer.Option("--long", help="List the trials in run order and explain the design, instead of the screen.")
     ] = False,
     lab: OtherLab = None,
     document: JsonFile = None,

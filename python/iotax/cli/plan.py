@@ -19,7 +19,7 @@ from iotax.cli.screen import LINES, height
 from iotax.cli.study import planned
 from iotax.design import Plan
 from iotax.design import plan as make_plan
-from iotax.design.describe import CVS, arranged, describe, detectable, happenings
+from iotax.design.describe import CVS, arranged, describe, detectable, happenings, searched, stops
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
 from iotax.study.asked import asked
@@ -45,18 +45,18 @@ def plan(
         if long:
             _print_long(study, made, remarks)
         else:
-            _print_screen(study, made, name, earlier)
+            _print_screen(study, made, earlier)
     if document is not None:
         write_document(document, plan_document(study, made, remarks), Path(name))
 
 
-def _print_screen(study: Study, made: Plan, name: str, earlier: list[str]) -> None:
+def _print_screen(study: Study, made: Plan, earlier: list[str]) -> None:
     """At most `LINES` lines on a terminal of 80 columns, if the study has few factors with short names."""
     out = console()
     settings = dict(line.split(": ", 1) for line in asked(study))
     every, left_out = len(settings), iter(title for title in _LEFT_OUT_FIRST if title in settings)
     while True:
-        parts = _screen(study, made, name, settings, earlier, cut=len(settings) < every)
+        parts = _screen(study, made, settings, earlier, cut=len(settings) < every)
         if sum(height(out, part) for part in parts) <= LINES or (title := next(left_out, None)) is None:
             break
         del settings[title]
@@ -65,7 +65,7 @@ def _print_screen(study: Study, made: Plan, name: str, earlier: list[str]) -> No
 
 
 def _screen(
-    study: Study, made: Plan, name: str, settings: dict[str, str], earlier: list[str], *, cut: bool
+    study: Study, made: Plan, settings: dict[str, str], earlier: list[str], *, cut: bool
 ) -> list[RenderableType]:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
@@ -74,11 +74,12 @@ def _screen(
         table.add_row("Factor", escape(f"{factor}: {', '.join(level.label for level in levels)}."))
     table.add_row("Design", escape(f"{arranged(study)}."))
     table.add_row("Takes", escape(f"{_amount(study, made)}; seed {study.design.seed}."))
-    for line in happenings(study):
-        table.add_row("Event", escape(line))
+    for title, lines in (("Event", happenings(study)), ("Search", searched(study, made)), ("Stops", stops(study))):
+        for line in lines:
+            table.add_row(title, escape(line))
     for title, words in settings.items():
         table.add_row(title, escape(words))
-    whole = f"`iotax plan {name} --long` lists {_listed(study)}{', all settings' * cut} and explains the design."
+    whole = f"--long lists {_listed(study)}{', all settings' * cut} and explains the design."
     detects = [*_detects(study), *(Text(line) for line in earlier)]
     return [Text.assemble((study.name, "bold"), f": {study.question}"), table, *detects, Text(whole, style="dim")]
 

@@ -18,14 +18,14 @@ CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 
 def describe(study: Study, plan: Plan) -> list[str]:
     if study.search is not None:
-        return [*described(study), *_treatments(study), *_order(study, plan), *_search(study, plan)]
+        return [*described(study), *_treatments(study), *_order(study, plan), *searched(study, plan)]
     return [
         *described(study),
         *_treatments(study),
         *_order(study, plan),
         *_rounds(study),
         *happenings(study),
-        *_stop(study),
+        *stops(study),
         *_detectable(study),
         *_blocks(plan),
     ]
@@ -138,9 +138,11 @@ def _neighbours(study: Study) -> str:
     )
 
 
-def _search(study: Study, plan: Plan) -> list[str]:
+def searched(study: Study, plan: Plan) -> list[str]:
+    """The objective of a search, and how many trials it takes; empty without a search."""
     search = study.search
-    assert search is not None
+    if search is None:
+        return []
     objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
     turns = _searched_in_turns(study)
     most = f"{counted(plan.trials_max, 'trial')} at most, about {show_minutes(plan.duration_max_ns / 1e9)}"
@@ -174,7 +176,8 @@ def _searched_in_turns(study: Study) -> str:
     return f" The rates of each step are measured in turns, one of each treatment, {turns}."
 
 
-def _stop(study: Study) -> list[str]:
+def stops(study: Study) -> list[str]:
+    """When the study may end early; empty without a stopping rule."""
     stop = study.design.stop
     if stop is None:
         return []

@@ -173,7 +173,7 @@ class Job:
     @property
     def pauses(self) -> bool:
         """Whether the job waits between its I/Os, so that fewer than `iodepth` are outstanding."""
-        return self.options.get("thinktime", "0").strip("0usmn") != ""
+        return re.fullmatch(r"0*[a-z]*", self.options.get("thinktime", "0")) is None
 
 
 def per_direction(text: str, default: str) -> tuple[str, str]:
