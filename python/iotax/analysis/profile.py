@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from iotax.analysis.summary import CellSummary
 from iotax.records import Profile
 from iotax.records.cpu import Role
 
+MemoryCounts = Literal["copied_bytes", "cache_lines"]
 _CONFIDENCE = 0.95
 
 
@@ -64,7 +65,7 @@ class CellProfile:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of a layer, a function or all instructions, in instructions per I/O, after minus before."""
+    """The difference of a layer, a function or all instructions per I/O, after minus before; or of another count."""
 
     layer: str
     """Empty for all layers."""
@@ -91,6 +92,8 @@ class ProfileChange:
     total: Difference
     layers: list[Difference]
     functions: list[Difference]
+    memory: Mapping[MemoryCounts, Difference] = field(default_factory=dict)
+    """Totals of bytes copied and cache lines fetched per I/O; those that both sides counted."""
     calls: tuple[tuple[Frame, ...], tuple[Frame, ...]] = ((), ())
     """The calls before and after, the same frames in the same places; empty if no run has them."""
 
@@ -133,6 +136,11 @@ def _change(treatment: str, host: str, role: Role, olds: list[Profile], news: li
         _differences(map(_whole, olds), map(_whole, news))[0],
         _differences(map(_by_layer, olds), map(_by_layer, news)),
         _differences(map(_by_function, olds), map(_by_function, news)),
+        {
+            counts: _differences((_sum(each, counts) for each in olds), (_sum(each, counts) for each in news))[0]
+            for counts in get_args(MemoryCounts)
+            if all(any(getattr(each, counts) for each in side) for side in (olds, news))
+        },
         (before, after),
     )
 
@@ -146,7 +154,7 @@ def _by_machine(runs: Sequence[Run]) -> dict[tuple[str, Role], list[Profile]]:
     return found
 
 
-_Counts = Literal["layers", "copied_bytes", "cache_lines"]
+_Counts = Literal["layers", MemoryCounts]
 _PerIo = Mapping[tuple[str, str], float]
 """(layer, function) → instructions per I/O; the function is empty for a whole layer."""
 
@@ -162,6 +170,10 @@ def _by_layer(profile: Profile) -> _PerIo:
 def _by_function(profile: Profile, counts: _Counts = "layers") -> _PerIo:
     layers: Mapping[str, Mapping[str, int]] = getattr(profile, counts)
     return {(layer, name): n / profile.ios for layer, own in layers.items() for name, n in own.items()}
+
+
+def _sum(profile: Profile, counts: MemoryCounts) -> _PerIo:
+    return {("", ""): sum(_by_function(profile, counts).values())}
 
 
 def _differences(before: Iterable[_PerIo], after: Iterable[_PerIo]) -> list[Difference]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from iotax.analysis.profile import Difference, Frame, ProfileChange
+from iotax.analysis.profile import Frame, ProfileChange
 from iotax.cli.change_table import html_table, markdown_table
 from iotax.report.calls import TEXT_PX, Box, boxes, fitting
 from iotax.report.palette import COLOURS
-from iotax.wording.profile import CALLS, COPIES_DIFFER, OWN_INTERVALS, STRINGS, change_lead, difference_cells
+from iotax.wording.profile import CALLS, change_lead, change_note, change_rows, difference_cells, not_zero
 
 _FUNCTIONS_MAX = 30
 _COLUMNS = ("Before", "After", "Change [95 % CI]")
@@ -53,13 +53,13 @@ def sections(changes: Sequence[ProfileChange], before: str, after: str) -> list[
         found += [
             f"<h3>{html.escape(change_lead(each))}</h3>",
             _bars(each, before, after),
-            _html(("Layer", *_COLUMNS), each.layers),
+            html_table(("Layer", *_COLUMNS), change_rows(each), _NUMERIC),
             f"<details><summary>The {_FUNCTIONS_MAX} functions that changed most</summary>",
-            _html(("Function", "Layer", *_COLUMNS), each.functions[:_FUNCTIONS_MAX]),
+            html_table(("Function", "Layer", *_COLUMNS), _functions(each), [at + 1 for at in _NUMERIC]),
             "</details>",
             *_flames(each, before, after),
         ]
-    return [*found, f"<p>{html.escape(' '.join([OWN_INTERVALS, STRINGS, COPIES_DIFFER]))}</p>"]
+    return [*found, f"<p>{html.escape(change_note(changes))}</p>"]
 
 
 def markdown(changes: Sequence[ProfileChange]) -> list[str]:
@@ -67,25 +67,17 @@ def markdown(changes: Sequence[ProfileChange]) -> list[str]:
     lines: list[str] = []
     for each in changes:
         lines += ["", f"<details><summary>{html.escape(change_lead(each))}</summary>", ""]
-        lines += markdown_table(("Layer", *_COLUMNS), _rows(each.layers), _NUMERIC)
-        lines += ["", *markdown_table(("Function", *_COLUMNS), _rows(each.functions[:_FUNCTIONS_MAX]), _NUMERIC)]
+        lines += markdown_table(("Layer", *_COLUMNS), change_rows(each), _NUMERIC)
+        functions = [(name, *cells) for name, _, *cells in _functions(each)]
+        lines += ["", *markdown_table(("Function", *_COLUMNS), functions, _NUMERIC)]
         lines += ["", "</details>"]
     return lines
 
 
-def _rows(differences: Sequence[Difference]) -> list[tuple[str, ...]]:
-    return [(each.function or each.layer, *difference_cells(each)) for each in _told(differences)]
-
-
-def _told(differences: Sequence[Difference]) -> list[Difference]:
-    return [each for each in differences if round(each.before) or round(each.after)]
-
-
-def _html(columns: tuple[str, ...], differences: Sequence[Difference]) -> str:
-    if not any(each.function for each in differences):
-        return html_table(columns, _rows(differences), _NUMERIC)
-    rows = [(each.function, each.layer, *difference_cells(each)) for each in _told(differences)]
-    return html_table(columns, rows, [at + 1 for at in _NUMERIC])
+def _functions(change: ProfileChange) -> list[tuple[str, ...]]:
+    """Function, layer, before, after and difference."""
+    told = filter(not_zero, change.functions[:_FUNCTIONS_MAX])
+    return [(each.function, each.layer, *difference_cells(each)) for each in told]
 
 
 def _bars(change: ProfileChange, before: str, after: str) -> str:

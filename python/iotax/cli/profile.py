@@ -16,17 +16,19 @@ from iotax.cli.fit import fitting
 from iotax.units import counted
 from iotax.wording import title
 from iotax.wording.profile import (
-    COPIES_DIFFER,
     COPIES_WEIGH,
+    MEMORY,
     MEMORY_COUNTS,
-    OWN_INTERVALS,
     STRINGS,
     LayerTable,
     change_lead,
+    change_note,
+    change_rows,
     difference_cells,
     largest,
     largest_changes,
     layer_tables,
+    not_zero,
 )
 
 _FUNCTIONS_MAX = 15
@@ -47,7 +49,8 @@ def print_profiles(out: Console, summary: Summary) -> None:
         for each in table.profiles:
             out.print(Text(f"{title(each.arm)}: {largest(each)}"), soft_wrap=True)
     if profiles:
-        out.print(STRINGS, style="dim", soft_wrap=True, highlight=False)
+        memory = [MEMORY] if any(each.copied_bytes or each.cache_lines for each in profiles) else []
+        out.print(" ".join([STRINGS, *memory]), style="dim", soft_wrap=True, highlight=False)
 
 
 def _parts(table: LayerTable, columns: int) -> list[Table]:
@@ -86,20 +89,23 @@ def print_changes(out: Console, changes: Sequence[ProfileChange]) -> None:
     """Layers, then the functions that differ most."""
     for each in changes:
         out.print(Text(change_lead(each), style="bold"), soft_wrap=True)
-        out.print(_change_table("layer", each.layers))
-        out.print(_change_table("function", each.functions[:_FUNCTIONS_MAX]))
+        out.print(_change_table("layer", change_rows(each)))
+        out.print(_change_table("function", _functions(each)))
     if changes:
-        out.print(Text(" ".join([OWN_INTERVALS, STRINGS, COPIES_DIFFER]), style="dim"), soft_wrap=True)
+        out.print(Text(change_note(changes), style="dim"), soft_wrap=True)
 
 
-def _change_table(name: str, differences: Sequence[Difference]) -> Table:
+def _functions(change: ProfileChange) -> list[tuple[str, ...]]:
+    return [(each.function, *difference_cells(each)) for each in filter(not_zero, change.functions[:_FUNCTIONS_MAX])]
+
+
+def _change_table(name: str, rows: Sequence[tuple[str, ...]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(name)
     for column in ("before", "after", "difference"):
         table.add_column(column, justify="right", no_wrap=True)
-    for each in differences:
-        if round(each.before) or round(each.after):
-            table.add_row(escape(each.function or each.layer), *map(escape, difference_cells(each)))
+    for row in rows:
+        table.add_row(*map(escape, row))
     return table
 
 
@@ -117,14 +123,20 @@ def change_documents(changes: Sequence[ProfileChange]) -> list[dict[str, Any]]:
             "high": each.total.high,
             "layers": [_difference(one) for one in each.layers],
             "functions": [_difference(one) for one in each.functions],
+            "memory": {counts: _interval(one) for counts, one in each.memory.items()},
         }
         for each in changes
     ]
 
 
 def _difference(each: Difference) -> dict[str, Any]:
-    found = {"layer": each.layer, "function": each.function or None, "before": each.before, "after": each.after}
-    return {**found, "difference": each.more, "low": each.low, "high": each.high}
+    return {"layer": each.layer, "function": each.function or None, **_interval(each)}
+
+
+def _interval(each: Difference) -> dict[str, Any]:
+    return {
+        "before": each.before, "after": each.after, "difference": each.more, "low": each.low, "high": each.high,
+    }  # fmt: skip
 
 
 def profile_documents(summary: Summary) -> list[dict[str, Any]]:

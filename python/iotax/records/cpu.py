@@ -153,7 +153,7 @@ class Profile(Record):
     calls: tuple[Call, ...] = ()
     """The same instructions as a tree of calls; a function below half a percent is counted with its caller."""
     copied_bytes: dict[str, dict[str, int]] = Field(default={})
-    """Layer → function that had them copied → bytes that string instructions copied (`rep movs`)."""
+    """Layer → function that had them copied → bytes that the kernel copied, by copying functions or `rep movs`."""
     cache_lines: dict[str, dict[str, int]] = Field(default={})
     """Layer → function → lines of 64 bytes fetched into a modelled cache of 32 KiB, 8 ways."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from iotax.analysis.profile import CellProfile, Difference, ProfileChange
+from iotax.analysis.profile import CellProfile, Difference, MemoryCounts, ProfileChange
 from iotax.wording.names import title
 
 STRINGS = (
@@ -18,12 +18,12 @@ CALLS = (
     "whatever it calls."
 )
 MEMORY = (
-    "String instructions (rep movs) copied these bytes; the function is the one that asked for the copy. Copies of a "
-    "few bytes use other instructions and are not counted. Cache lines have 64 bytes. They are those that a modelled "
-    "data cache (32 KiB, 8 ways, by virtual address) had to fetch. A real processor prefetches and has larger caches "
-    "behind."
+    "The kernel copied these bytes, by copying functions (memcpy, memmove, to and from user space) or by rep movs; the "
+    "function is the one that asked for the copy. Copies within programs, and small ones that the compiler made simple "
+    "moves, are not counted. Cache lines have 64 bytes. They are those that a modelled data cache (32 KiB, 8 ways, by "
+    "virtual address) had to fetch. A real processor prefetches and has larger caches behind."
 )
-MEMORY_COUNTS = {"Bytes copied": "copied_bytes", "Cache lines": "cache_lines"}
+MEMORY_COUNTS: Mapping[str, MemoryCounts] = {"Bytes copied": "copied_bytes", "Cache lines": "cache_lines"}
 """Heading → its name in a profile."""
 MEMORY_MAX = 8
 """Number of functions named."""
@@ -118,6 +118,24 @@ def difference_cells(each: Difference) -> tuple[str, str, str]:
     """Before, after, and the difference with its interval."""
     span = "" if each.low is None or each.high is None else f" [{_more(each.low)}, {_more(each.high)}]"
     return f"{each.before:,.0f}", f"{each.after:,.0f}", f"{_more(each.more)}{span}"
+
+
+def change_rows(change: ProfileChange) -> list[tuple[str, str, str, str]]:
+    """Layers, bytes copied and cache lines, with their differences."""
+    named = [(each.layer, each) for each in change.layers if not_zero(each)]
+    named += [(heading, change.memory[counts]) for heading, counts in MEMORY_COUNTS.items() if counts in change.memory]
+    return [(name, *difference_cells(each)) for name, each in named]
+
+
+def not_zero(each: Difference) -> bool:
+    """Whether it would show a figure."""
+    return bool(round(each.before) or round(each.after))
+
+
+def change_note(changes: Sequence[ProfileChange]) -> str:
+    """What the reader of differences must know."""
+    memory = [MEMORY] if any(each.memory for each in changes) else []
+    return " ".join([OWN_INTERVALS, STRINGS, COPIES_DIFFER, *memory])
 
 
 def _more(instructions: float) -> str:

@@ -229,7 +229,8 @@ def test_a_strangers_profile_with_figures_of_no_measurement_is_named(wrong: Prof
 
 
 def after(data: StudyData, *, scatter: bool) -> StudyData:
-    """The same runs, but an iSCSI I/O takes 2,000 more instructions in one function, and 100 in a new one."""
+    """The same runs, but an iSCSI I/O takes 2,000 more instructions in one function, and 100 in a new one. It copies
+    256 bytes more."""
     attempts = []
     for number, each in enumerate(data.attempts):
         assert each.result is not None
@@ -239,7 +240,8 @@ def after(data: StudyData, *, scatter: bool) -> StudyData:
             layers = {layer: dict(own) for layer, own in found.layers.items()}
             layers["TCP/IP"]["tcp_ack"] += ios * (2000 + (number if scatter else 0))
             layers["copies"] = {"memcpy": 100 * ios}
-            profile = found.model_copy(update={"layers": layers})
+            copied = {"TCP/IP": {"tcp_ack": (4096 + 256) * ios}}
+            profile = found.model_copy(update={"layers": layers, "copied_bytes": copied})
             result = each.result.model_copy(update={"profile": (profile,)})
             attempts.append(each.model_copy(update={"result": result}))
         else:
@@ -283,6 +285,38 @@ def test_compare_names_the_functions_on_the_terminal_and_in_the_json(tmp_path: P
     assert (iscsi["before"], iscsi["after"]) == (pytest.approx(5000), pytest.approx(7100))
     assert iscsi["functions"][0]["function"] == "tcp_ack"
     assert iscsi["functions"][0]["difference"] == pytest.approx(2000)
+
+
+def test_compare_has_the_bytes_copied_and_what_they_include(tmp_path: Path) -> None:
+    old = profiled(apart=False)
+    before, later = (
+        write_notebook(tmp_path / f"{name}.iotax", data)
+        for name, data in (("before", old), ("after", after(old, scatter=False)))
+    )
+    said = ran("compare", before, later, "--long").stdout
+    assert ["Bytes", "copied", "4,096", "4,352", "+256", "[+256,", "+256]"] in [
+        line.split() for line in said.splitlines()
+    ]
+    assert "Copies within programs" in said
+    document = json.loads(ran("compare", before, later, "--json").stdout)
+    [iscsi] = [each for each in document["profiles"] if "iscsi" in each["treatment"]]
+    assert list(iscsi["memory"]) == ["copied_bytes"], "cache lines were not counted"
+    assert iscsi["memory"]["copied_bytes"]["difference"] == pytest.approx(256)
+    for name in ("page.html", "page.md"):
+        ran("compare", before, later, "--output", str(tmp_path / name))
+        assert "Bytes copied" in (tmp_path / name).read_text()
+
+
+def test_what_one_side_did_not_count_is_not_compared() -> None:
+    old = profiled(apart=False)
+    attempts = []
+    for each in old.attempts:
+        assert each.result is not None
+        plain = tuple(one.model_copy(update={"copied_bytes": {}}) for one in each.result.profile)
+        attempts.append(each.model_copy(update={"result": each.result.model_copy(update={"profile": plain})}))
+    found = changes(old, replace(old, attempts=attempts), 2.0).profiles
+    assert found
+    assert all(each.memory == {} for each in found)
 
 
 def test_two_levels_of_one_run_are_compared_by_function(tmp_path: Path) -> None:

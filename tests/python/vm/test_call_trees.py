@@ -23,7 +23,7 @@ STACK, OTHER_STACK, INTERRUPT_STACK = 0xFFFFC90000004000, 0xFFFFC90000008000, 0x
 """The highest addresses of three stacks."""
 NAMES = ("mark", "loop", "send", "copy", "tail", "switch", "asm_interrupt", "handler", "entry", "system_call", "born")
 STEP = 0x1000
-CALL, COPY, NONE = b"\xe8\0\0\0\0", b"\xf3\xa4", b""
+CALL, COPY, RETURN, NONE = b"\xe8\0\0\0\0", b"\xf3\xa4", b"\xc3", b""
 INSTRUCTIONS = 5
 """Instructions in each block."""
 
@@ -51,7 +51,7 @@ class Machine:
 
     def know(self) -> None:
         begins = [0, PROGRAM, *(address_of(name) for name in NAMES)]
-        self.counts.know(begins, [address_of("asm_interrupt"), address_of("born")])
+        self.counts.know(begins, [address_of("asm_interrupt"), address_of("born")], [address_of("tail")])
 
     def mark(self) -> None:
         self.run("mark")
@@ -74,8 +74,8 @@ class Machine:
         for _ in range(count):
             self._access(self.run(name, 0, COPY), 1, STACK, shift)
 
-    def touch(self, name: str, address: int, shift: int = 3) -> None:
-        self._access(self.run(name), 1, address, shift)
+    def touch(self, name: str, address: int, shift: int = 3, code: bytes = NONE) -> None:
+        self._access(self.run(name, code=code), 1, address, shift)
 
     def _access(self, block: Any, kind: int, address: int, shift: int) -> None:
         self._qemu.access_memory(ctypes.c_void_p(block), kind, ctypes.c_uint64(address), ctypes.c_uint32(shift))
@@ -250,6 +250,24 @@ def test_bytes_of_string_instructions_are_of_the_function_that_runs_them(machine
     machine.copy("copy", 2, shift=3)
     machine.mark()
     assert machine.paths()["loop;copy"].copied_bytes == 3 + 2 * 8
+
+
+def test_a_copying_function_copies_what_it_loads_and_others_what_string_instructions_do(machine: Machine) -> None:
+    for name in ("send", "tail"):
+        machine.touch(name, STACK)
+        machine.copy(name, 3)
+    machine.touch("tail", STACK - 0x20, code=RETURN)  # the return address
+    machine.mark()
+    found = machine.paths()
+    assert (found["send"].copied_bytes, found["tail"].copied_bytes) == (3, 8 + 3)
+
+
+def test_loads_that_qemu_reports_to_another_block_are_not_copied(machine: Machine) -> None:
+    block = machine.run("tail")
+    machine.run("send")
+    machine._access(block, 1, STACK, 3)
+    machine.mark()
+    assert machine.paths()["send"].copied_bytes == 0
 
 
 def test_a_window_is_what_ran_between_its_marks(machine: Machine) -> None:

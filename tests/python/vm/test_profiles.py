@@ -133,6 +133,21 @@ def test_interrupts_and_new_threads_have_no_caller() -> None:
     assert code.roots() == [KERNEL, KERNEL + 1, KERNEL + 2]
 
 
+def test_copying_functions_of_either_kernel_are_known_by_name() -> None:
+    names = [
+        "__memcpy",
+        "memcpy_orig",
+        "memmove",
+        "copy_user_enhanced_fast_string",
+        "rep_movs_alternative",
+        "copy_page",
+    ]
+    others = ["memset_orig", "copy_page_to_iter", "copy_user_highpage", "memcmp"]
+    lines = [f"{KERNEL + at:x} T {name}" for at, name in enumerate(names + others)]
+    code = Code(Symbols.parse([*lines, f"{MODULE:x} t memcpy\t[nvme]"]))
+    assert code.copying() == [KERNEL + at for at in range(len(names))]
+
+
 @pytest.mark.parametrize(
     ("name", "module", "layer"),
     [

@@ -31,10 +31,12 @@ MARK = "show_stat"
 _HEADER = struct.Struct("<8Q64x")
 """mark_address, armed, functions, epoch, marks, nodes, lost, cells."""
 _MARK_AT, _ARMED_AT, _FUNCTIONS_AT, _EPOCH_AT, _MARKS_AT = range(0, 40, 8)
-_FUNCTION = np.dtype([("address", "<u8"), ("root", "<u8")])
+_FUNCTION = np.dtype([("address", "<u8"), ("kinds", "<u8")])
+_ROOT, _COPIES = 1, 2
+"""Kinds of functions in that table."""
 _FUNCTIONS_MAX = 1 << 18
 _NODE = np.dtype([("parent", "<u4"), ("function", "<u4"), *((at, "<u8", 3) for at in ("now", "first", "last"))])
-"""Counts are instructions, bytes copied by string instructions, and cache lines."""
+"""Counts are instructions, bytes copied, and cache lines."""
 _NODES_MAX = 1 << 19
 _NODES_AT = _HEADER.size + _FUNCTIONS_MAX * _FUNCTION.itemsize
 _SIZE = _NODES_AT + _NODES_MAX * _NODE.itemsize
@@ -44,6 +46,11 @@ _BEHIND_MAX = 1 << 20
 """An address this far behind a symbol is of no function that it names."""
 _NOBODYS = re.compile(r"asm_(common_interrupt|sysvec_\w+)|ret_from_fork\w*")
 """Interrupts and new threads: the code before them did not call them."""
+_COPYING = re.compile(
+    r"_*(mem(cpy|move)(_erms|_orig)?|copy_user_(generic(_\w+)?|enhanced_fast_string|nocache)|rep_movs_alternative|"
+    r"copy_page(_regs)?|copy_mc_(fragile|enhanced_fast_string))"
+)
+"""The kernel's copying functions in assembly (arch/x86/lib of Linux 6.1 to 6.12): they load only what they copy."""
 _SHOWN = 1 / 200
 """Share of all instructions. A function that runs less, with all that it calls, is counted with its caller."""
 _SMALL = UNNAMED, "others"
@@ -66,7 +73,7 @@ class Node:
     """Address of the function."""
     instructions: int
     copied_bytes: int
-    """Bytes copied by its string instructions."""
+    """Bytes that it copied: loads of copying functions, else of its string instructions."""
     lines: int
     """Cache lines that it fetched into the modelled cache; 0 if the plugin does not model one."""
 
@@ -78,16 +85,17 @@ class Counts:
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _SIZE)
 
-    def know(self, addresses: Sequence[int], roots: Iterable[int]) -> None:
-        """Addresses of functions, ascending; `roots`: those that start a stack of their own. The plugin counts by them
-        from now on. Raises ValueError if there are too many."""
+    def know(self, addresses: Sequence[int], roots: Iterable[int], copying: Iterable[int]) -> None:
+        """Addresses of functions, ascending; `roots`: those that start a stack of their own; `copying`: those that load
+        only what they copy. The plugin counts by them from now on. Raises ValueError if there are too many."""
         if len(addresses) > _FUNCTIONS_MAX:
             raise ValueError(
                 f"the guest's kernel has {len(addresses)} functions, and the plugin takes {_FUNCTIONS_MAX}"
             )
         table: Any = np.zeros(len(addresses), _FUNCTION)
         table["address"] = addresses
-        table["root"] = np.isin(table["address"], np.fromiter(roots, np.uint64))
+        for kind, own in ((_ROOT, roots), (_COPIES, copying)):
+            table["kinds"] |= np.where(np.isin(table["address"], np.fromiter(own, np.uint64)), np.uint64(kind), 0)
         self._map[_HEADER.size : _HEADER.size + table.nbytes] = table.tobytes()
         self._put(_FUNCTIONS_AT, len(addresses))
         self._put(_EPOCH_AT, self._header()[3] + 1)
@@ -213,7 +221,7 @@ class Counted:
     """Layer → function → instructions."""
     calls: tuple[Call, ...]
     copied_bytes: dict[str, dict[str, int]]
-    """Layer → function that had them copied → bytes that string instructions copied."""
+    """Layer → function that had them copied → bytes that the kernel copied."""
     cache_lines: dict[str, dict[str, int]]
     """Layer → function → lines fetched; empty if the plugin models no cache."""
 
@@ -239,8 +247,15 @@ class Code:
 
     def roots(self) -> list[int]:
         """Addresses of functions without a caller."""
-        names = zip(self.kernel.addresses, self.kernel.names, strict=True)
-        return [at for at, (name, module) in names if not module and _NOBODYS.fullmatch(name)]
+        return self._named(_NOBODYS)
+
+    def copying(self) -> list[int]:
+        """Addresses of functions that load only what they copy."""
+        return self._named(_COPYING)
+
+    def _named(self, names: re.Pattern[str]) -> list[int]:
+        functions = zip(self.kernel.addresses, self.kernel.names, strict=True)
+        return [at for at, (name, module) in functions if not module and names.fullmatch(name)]
 
     def counted(self, nodes: Sequence[Node]) -> Counted:
         layers: dict[str, Counter[str]] = {}
@@ -329,7 +344,7 @@ class CountedGuest:
                 f"/proc/kallsyms of the {self._guest.name} guest has no {MARK}: its kernel needs CONFIG_KALLSYMS"
             )
         code = Code(self._symbols, programs)
-        self._counts.know(code.begins(), code.roots())
+        self._counts.know(code.begins(), code.roots(), code.copying())
         self._known = modules, programs
 
     def begin(self) -> None:

@@ -2,8 +2,8 @@
  *
  * Everything that iotax reads stands in one file, which both map (iotax.labs.vm.counted has the same layout). iotax writes
  * where each function begins; from then on the plugin keeps a tree of calls. A node is a function under its callers, and has
- * the instructions that it ran itself, the bytes that its string instructions copied, and, where it was asked, the cache lines
- * that it fetched. iotax also writes the address of a function: each call of it while `armed` is set is a mark. The first mark
+ * the instructions that it ran itself, the bytes that it copied, and, where it was asked, the cache lines that it fetched. A
+ * copying function copies what its instructions load; others copy by string instructions alone. iotax also writes the address of a function: each call of it while `armed` is set is a mark. The first mark
  * copies every count to `first`, each later one to `last`.
  *
  * The guest's kernel is not changed. A `call` stores its return address, and where it stores it tells on which stack the
@@ -33,6 +33,8 @@
 #define STACK_SHIFT 14 /* a thread's stack and that of interrupts have 16 KiB, and are aligned to them */
 /* The modelled cache: 32 KiB in 64 sets of 8 lines of 64 bytes, by virtual address, the least recently used goes. */
 #define LINE_SHIFT 6
+#define LINE (1u << LINE_SHIFT)
+#define ACCESS_MAX 16 /* bytes that one access can have */
 #define SETS 64
 #define WAYS 8
 
@@ -67,16 +69,18 @@ extern size_t data_into(const struct qemu_plugin_insn *, void *, size_t) __asm__
 EXPORT int qemu_plugin_version = PLUGIN_VERSION;
 
 enum { READS = 1, WRITES = 2 }; /* qemu_plugin_mem_rw */
-enum { ROOT = 1, NOBODY = 0 };
+enum { NOBODY = 0 };
+/* Kinds of functions: nobody calls it (interrupts, new threads); all that it loads it stores elsewhere. */
+enum { ROOT = 1, COPIES = 2 };
 
 struct function {
     uint64_t address;
-    uint64_t root; /* nobody calls it: interrupts, new threads */
+    uint64_t kinds;
 };
 
 struct counts {
     uint64_t instructions;
-    uint64_t copied_bytes; /* by string instructions */
+    uint64_t copied_bytes;
     uint64_t lines;
 };
 
@@ -130,6 +134,7 @@ static int interface; /* QEMU's version of it */
 static plugin_id self;
 static int lines_wanted;
 static int lines_counted; /* from when functions are known: a guest would take minutes to boot */
+static int known;         /* whether the code was translated since the kernel's functions were first known */
 static struct cell cells[CELLS_MAX];
 static uint32_t cells_used;
 static uint32_t cell_table[CELLS_MAX * 2]; /* place of a cell, plus one */
@@ -142,6 +147,7 @@ static struct stack *running_on; /* NULL for `loose` */
 static struct cell *current;
 static int entered; /* the kernel, from a program, and nothing was called yet */
 static uint64_t cache[SETS][WAYS];
+static uint64_t recent; /* the line touched last: again, it changes nothing */
 
 static uint64_t mixed(uint64_t value)
 {
@@ -175,7 +181,7 @@ static uint32_t function_of(struct cell *cell)
 
 static uint32_t child(uint32_t parent, uint32_t function)
 {
-    if (file->function[function].root == ROOT)
+    if (file->function[function].kinds & ROOT)
         parent = NOBODY;
     uint64_t mask = NODES_MAX * 2 - 1;
     for (uint64_t at = mixed((uint64_t)parent << 32 | function) & mask;; at = (at + 1) & mask) {
@@ -358,8 +364,9 @@ static void learn(void)
     epoch = file->epoch;
     if (running_on)
         running = refreshed(running_on);
-    if (lines_wanted && !lines_counted) {
-        lines_counted = 1;
+    if (!known) {
+        known = 1;
+        lines_counted = lines_wanted;
         qemu_plugin_reset(self, translate_anew); /* forgets what is translated */
     }
 }
@@ -391,28 +398,36 @@ static void copied(unsigned int cpu, memory_info access, uint64_t address, void 
 {
     (void)cpu;
     (void)address;
-    (void)data;
-    file->node[running->node].now.copied_bytes += 1u << qemu_plugin_mem_size_shift(access);
+    if (data == current) /* QEMU 7.2 reports loads of helpers to others, too */
+        file->node[running->node].now.copied_bytes += 1u << qemu_plugin_mem_size_shift(access);
 }
 
 static void touch(uint64_t line)
 {
-    uint64_t *ways = cache[line % SETS];
-    int at = 0;
-    while (at < WAYS - 1 && ways[at] != line)
-        at++;
-    if (ways[at] != line)
-        file->node[running->node].now.lines++;
-    memmove(ways + 1, ways, at * sizeof *ways);
+    uint64_t *ways = cache[line % SETS], last = ways[0];
+    recent = line;
     ways[0] = line;
+    /* The lines before its place move on by one, into the place that it leaves. */
+    for (int at = 1; last != line; at++) {
+        if (at == WAYS) {
+            file->node[running->node].now.lines++;
+            return;
+        }
+        uint64_t next = ways[at];
+        ways[at] = last;
+        last = next;
+    }
 }
 
 static void touched(unsigned int cpu, memory_info access, uint64_t address, void *data)
 {
     (void)cpu;
     (void)data;
-    uint64_t first = address >> LINE_SHIFT, last = (address + (1u << qemu_plugin_mem_size_shift(access)) - 1) >> LINE_SHIFT;
-    touch(first);
+    uint64_t first = address >> LINE_SHIFT, last = first;
+    if (address % LINE > LINE - ACCESS_MAX)
+        last = (address + (1u << qemu_plugin_mem_size_shift(access)) - 1) >> LINE_SHIFT;
+    if (first != recent)
+        touch(first);
     if (last != first)
         touch(last);
 }
@@ -451,8 +466,8 @@ static size_t bytes_of(const struct qemu_plugin_insn *insn, uint8_t *bytes, size
     return size;
 }
 
-/* The kinds that matter here (Intel's manual, volume 2): E8 and FF /2 call, F3 before A4 and A5 copies. */
-static void watch(struct qemu_plugin_insn *insn, struct cell *cell)
+/* The kinds that matter here (Intel's manual, volume 2): E8 and FF /2 call, C3 returns, F3 before A4 and A5 copies. */
+static void watch(struct qemu_plugin_insn *insn, struct cell *cell, int copies)
 {
     uint8_t code[15] = {0};
     size_t size = bytes_of(insn, code, sizeof code), at = 0;
@@ -463,8 +478,8 @@ static void watch(struct qemu_plugin_insn *insn, struct cell *cell)
     uint8_t operation = at < size ? code[at] : 0, modrm = at + 1 < size ? code[at + 1] : 0;
     if (operation == 0xe8 || (operation == 0xff && (modrm >> 3 & 7) == 2))
         qemu_plugin_register_vcpu_mem_cb(insn, called, 0, WRITES, cell);
-    else if (repeats && (operation == 0xa4 || operation == 0xa5))
-        qemu_plugin_register_vcpu_mem_cb(insn, copied, 0, READS, NULL);
+    else if ((repeats && (operation == 0xa4 || operation == 0xa5)) || (copies && operation != 0xc3))
+        qemu_plugin_register_vcpu_mem_cb(insn, copied, 0, READS, cell);
 }
 
 static void translated(plugin_id id, struct qemu_plugin_tb *block)
@@ -476,13 +491,14 @@ static void translated(plugin_id id, struct qemu_plugin_tb *block)
     struct cell *cell = cell_of(address < KERNEL ? address & PAGE : address, instructions);
     if (cell == NULL)
         return;
+    int copies = cell->address >= KERNEL && known && file->function[function_of(cell)].kinds & COPIES;
     cell->bytes = 0;
     qemu_plugin_register_vcpu_tb_exec_cb(block, executed, 0, cell);
     for (size_t at = 0; at < instructions; at++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(block, at);
         cell->bytes += qemu_plugin_insn_size(insn);
         if (cell->address >= KERNEL)
-            watch(insn, cell);
+            watch(insn, cell, copies);
         if (lines_counted)
             qemu_plugin_register_vcpu_mem_cb(insn, touched, 0, READS | WRITES, NULL);
     }
