@@ -61,6 +61,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tree / "scripts" / "config").chmod(0o755)
     (tree / "Makefile").write_text(MAKEFILE)
     (tree / "Kconfig").write_text("")
+    (tree / "old.c").write_text("int old;\n")
     (tmp_path / "config").write_text("CONFIG_NVME_TCP=m\n")
     git(tree, "init", "--quiet")
     for name, text in (("good", "int main;\n"), ("bad", "error: no such thing\n")):
@@ -107,7 +108,7 @@ def test_a_commit_that_does_not_build_leaves_its_log_and_no_kernel(tree: Path) -
     )
     assert "CC [M]  drivers/nvme/host/tcp.o" in log.read_text()
     assert not list((cache_root() / "kernels").iterdir())
-    assert not list(cache_root().glob(".building-*"))
+    assert not (cache_root() / "kernel-build").exists()
 
 
 def test_a_machine_without_a_compiler_is_told_what_to_install(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,11 +119,40 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(tree: Path, monkey
 
 
 def test_what_a_killed_build_left_is_removed_by_the_next(tree: Path) -> None:
-    left = cache_root() / ".building-killed"
-    left.mkdir()
-    (left / "vmlinux.o").write_bytes(b"large")
+    left = cache_root() / "kernel-build" / "linux" / "vmlinux.o"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half of it")
     built(commit_of(f"{tree}@good"), tree.parent / "config", [])
     assert not left.exists()
+
+
+def test_the_next_commit_changes_its_own_files_in_the_folder_of_the_last(tree: Path) -> None:
+    (tree / "main.c").write_text("int better;\n")
+    (tree / "old.c").unlink()
+    git(tree, "add", "--all")
+    git(tree, "commit", "--quiet", "-m", "better")
+    config, folder = tree.parent / "config", cache_root() / "kernel-build" / "linux"
+    built(commit_of(f"{tree}@good"), config, [])
+    assert (folder / "old.c").is_file()
+    written, object_file = (folder / "scripts" / "config").stat().st_mtime_ns, folder / "same.o"
+    object_file.write_bytes(b"that make keeps")
+    second = built(commit_of(f"{tree}@HEAD"), config, [])
+    assert next((second / "boot").glob("vmlinuz-*")).read_text() == "int better;\n"
+    assert object_file.is_file()
+    assert (folder / "scripts" / "config").stat().st_mtime_ns == written
+    assert (folder / "main.c").stat().st_mtime_ns > written, "or make would keep its object file"
+    assert not (folder / "old.c").exists()
+    config.write_text("CONFIG_NVME_TCP=y\n")
+    built(commit_of(f"{tree}@HEAD"), config, [])
+    assert not object_file.exists(), "made of something else"
+
+
+def test_files_that_the_users_checkout_leaves_out_are_built(tree: Path) -> None:
+    git(tree, "sparse-checkout", "set", "--no-cone", "/Makefile", "/Kconfig")
+    assert not (tree / "main.c").exists()
+    folder = built(commit_of(f"{tree}@good"), tree.parent / "config", [])
+    assert next((folder / "boot").glob("vmlinuz-*")).read_text() == "int main;\n"
+    assert not (tree / "main.c").exists()
 
 
 def test_the_source_of_the_user_is_left_as_it_is(tree: Path) -> None:

@@ -2,20 +2,21 @@
 
 A study writes `kernel: ./linux@v6.6`. Of the distribution's modules only those that the lab may load are built, and no
 drivers of devices that the lab's machines lack. A built kernel stays in the cache, by commit, configuration, modules
-and compiler.
+and compiler. The folder of the last build stays there too: in it the next commit changes its own files, and make builds
+what depends on them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,10 +25,12 @@ from iotax.labs.vm.cache import by_use, cache_root, keep, need_space, new_entry,
 from iotax.labs.vm.fault import VmFault
 
 SUBJECT = "kernel"
-_TOOLS = ("git", "make", "gcc", "ld", "flex", "bison", "bc", "perl", "tar")
-_BUILD_BYTES = 6 << 30
-_SOURCE = ".building-"
-"""Begins the names of folders below the cache in which kernels are built."""
+_TOOLS = ("git", "make", "gcc", "ld", "flex", "bison", "bc", "perl")
+_BUILD_BYTES, _BUILD_AGAIN_BYTES = 6 << 30, 2 << 30
+_FOLDER = "kernel-build"
+"""Below the cache; kernels are built in it, one after another."""
+_MADE_OF = "made-of"
+"""A file in that folder, absent while a kernel is built."""
 _SPARED = 8
 """Kernels that stay in the cache though no run uses them."""
 _REPORT_S = 30.0
@@ -107,17 +110,11 @@ def build(commit: Commit, config: Path, modules: Sequence[str], report: Callable
     `modules` are the names of those that are wanted. For whoever holds the cache's lock. Raises VmFault."""
     if absent := [each for each in _TOOLS if shutil.which(each) is None]:
         raise VmFault(SUBJECT, f"{commit} cannot be built without {', '.join(absent)}; install what is missing")
-    root = cache_root()
-    place = root / "kernels" / f"{commit.short}-{_made_of(config, modules)}"
+    root, made_of = cache_root(), _made_of(config, modules)
+    place = root / "kernels" / f"{commit.short}-{made_of}"
     if not sound(place):
-        for left in root.glob(f"{_SOURCE}*"):  # by a build that was killed: nobody else builds now
-            shutil.rmtree(left, ignore_errors=True)
-        need_space(root, _BUILD_BYTES)
-        with (
-            tempfile.TemporaryDirectory(prefix=_SOURCE, dir=root, ignore_cleanup_errors=True) as folder,
-            new_entry(place) as entry,
-        ):
-            _Build(commit, Path(folder), report).into(entry, config, modules)
+        with _folder(root, made_of) as folder, new_entry(place) as entry:
+            _Build(commit, folder, report).into(entry, config, modules)
         prune(by_use(place.parent)[_SPARED:])
     keep(place)
     return place
@@ -130,15 +127,35 @@ def _made_of(config: Path, modules: Sequence[str]) -> str:
     return hashlib.sha256(config.read_bytes() + chosen.encode()).hexdigest()[:12]
 
 
+@contextlib.contextmanager
+def _folder(root: Path, made_of: str) -> Generator[Path]:
+    """The folder of the last build if that was made of the same, else an empty one. Removed if this build fails."""
+    folder = root / _FOLDER
+    mark = folder / _MADE_OF
+    again = mark.is_file() and mark.read_text() == made_of
+    if not again:
+        shutil.rmtree(folder, ignore_errors=True)
+    need_space(root, _BUILD_AGAIN_BYTES if again else _BUILD_BYTES)
+    folder.mkdir(exist_ok=True)
+    mark.unlink(missing_ok=True)
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    mark.write_text(made_of)
+
+
 class _Build:
-    def __init__(self, commit: Commit, source: Path, report: Callable[[str], None]) -> None:
-        self._commit, self._source, self._report = commit, source, report
+    def __init__(self, commit: Commit, folder: Path, report: Callable[[str], None]) -> None:
+        self._commit, self._source, self._report = commit, folder / "linux", report
+        self._index = folder / "index"
         self._log = cache_root() / f"kernel-{commit.short}.log"
 
     def into(self, entry: Path, config: Path, modules: Sequence[str]) -> None:
         self._report(f"kernel: source of {self._commit}")
-        self._unpack()
         self._log.write_bytes(b"")
+        self._check_out()
         self._configure(config, modules)
         self._make("-j", str(len(os.sched_getaffinity(0))), "bzImage", "modules", said="built")
         release = self._make("-s", "kernelrelease")[-1]
@@ -152,14 +169,20 @@ class _Build:
             (entry / "lib/modules" / release / link).unlink(missing_ok=True)
         self._log.unlink()
 
-    def _unpack(self) -> None:
-        packed = subprocess.Popen(
-            ["git", "-C", self._commit.tree, "archive", "--format=tar", self._commit.digest], stdout=subprocess.PIPE
-        )
-        with packed:
-            unpacked = subprocess.run(["tar", "-x", "-C", self._source], stdin=packed.stdout, check=False)
-        if packed.returncode or unpacked.returncode:
-            raise VmFault(SUBJECT, f"{self._commit} cannot be unpacked: git archive failed")
+    def _check_out(self) -> None:
+        """Writes the files that differ from the commit that was here, with an index of our own: the user's repository
+        stays as it is."""
+        self._source.mkdir(exist_ok=True)
+        known = _git(self._commit, "rev-parse", "--absolute-git-dir").strip()
+        plain = ("-c", "core.sparseCheckout=false", "-c", "core.fsmonitor=false")
+        words = ["git", *plain, f"--git-dir={known}", f"--work-tree={self._source}", "read-tree", "--reset", "-u"]
+        done = subprocess.run(
+            [*words, self._commit.digest], env={**os.environ, "GIT_INDEX_FILE": str(self._index)}, cwd=self._source,
+            capture_output=True, text=True, errors="replace", check=False,
+        )  # fmt: skip
+        if done.returncode:
+            reason = done.stderr.strip().partition("\n")[0]
+            raise VmFault(SUBJECT, f"{self._commit} cannot be checked out: {reason}")
 
     def _configure(self, config: Path, modules: Sequence[str]) -> None:
         """As the distribution's kernel, with the wanted modules only. New choices of the commit get their defaults."""
