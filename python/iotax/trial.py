@@ -250,6 +250,11 @@ class PathUse(Record):
     ios: int
     bytes: int
     """0 where the kernel counts none."""
+    losses: int = 0
+    """How often the load gave it up; counted only by iotax's own initiator, as the next two."""
+    lost: int = 0
+    """I/Os that were outstanding on it then."""
+    down_ns: int = 0
 
 
 class Paths(Record):

@@ -11,10 +11,7 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 use iotax_node::{
     CloseReason, ConnId, Input, ListenerId, LoadConfig, LoadNode, Node, Output, Randomness, RunConfig, Server,
     ServerConfig, ServerNode, TaskConfig,
-    load::{
-        Endpoint, Pacing, TaskOutcome,
-        connector::{self, ConnectionConfig},
-    },
+    load::{Endpoint, Pacing, TaskOutcome, connector::ConnectionConfig},
     pattern::{Pool, Reduction},
     server::{Export, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
@@ -132,8 +129,7 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
     let mut connection = ConnectionConfig::new([127, 0, 0, 1].into(), 77, Randomness::new([1; 32]));
     connection.settings.header_digest = settings.digests;
     connection.settings.data_digest = settings.digests;
-    let control = connector::control(endpoint, &connection, &config).unwrap();
-    LoadNode::remote(config, endpoint, control, &mut |len| Ok(region(len))).unwrap()
+    LoadNode::remote(config, endpoint, &connection, &mut |len| Ok(region(len))).unwrap()
 }
 
 /// Connections have the same id on both sides, because only the load opens them.

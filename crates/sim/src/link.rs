@@ -1,7 +1,7 @@
 //! Links, and connections over them: TCP as its user sees it, two reliable streams of bytes that arrive in pieces of
 //! any size.
 
-use std::{collections::VecDeque, rc::Rc, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 
 use iotax_node::{ConnId, seeded::SeededRng};
 use iotax_proto::{Instant, fc::frame};
@@ -293,6 +293,8 @@ impl Side {
 
 #[derive(Debug)]
 pub(crate) struct Pipe {
+    /// Where it leads.
+    pub(crate) to: SocketAddr,
     /// Number of this connect among those of its host.
     pub(crate) connect: u64,
     /// The ports that it uses; empty: those of its hosts.

@@ -4,10 +4,7 @@ use std::{cell::RefCell, net::IpAddr, rc::Rc};
 
 use iotax_node::{
     Failure, LoadConfig, LoadNode, Randomness,
-    load::{
-        Endpoint,
-        connector::{self, ConnectionConfig},
-    },
+    load::{Endpoint, connector::ConnectionConfig},
 };
 use iotax_proto::{HeapRegion, Region};
 
@@ -18,9 +15,12 @@ use crate::{
 
 /// Configuration of an initiator that connects to a server of the world. `instance` distinguishes loads.
 pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<ConnectionConfig, Failure> {
-    let server = endpoint.unit.host().and_then(|host| host.parse().ok());
-    let server: IpAddr = server.ok_or_else(|| Failure::usage("a host of the world is named by address", "endpoint"))?;
-    Ok(ConnectionConfig::new(server, instance, Randomness::new([5; 32])))
+    let named = || Failure::usage("a host of the world is named by address", "endpoint");
+    let portals = endpoint.unit.portals().iter().map(|portal| portal.host.parse().map_err(|_| named()));
+    let portals: Vec<IpAddr> = portals.collect::<Result<_, _>>()?;
+    let (first, further) = portals.split_first().ok_or_else(named)?;
+    let connection = ConnectionConfig::new(*first, instance, Randomness::new([5; 32]));
+    Ok(ConnectionConfig { further: further.to_vec(), ..connection })
 }
 
 /// Adds a load on a host of its own. It connects by these ways as soon as the world runs, and is started by
@@ -34,9 +34,8 @@ pub fn add_load(
     connection: &ConnectionConfig,
 ) -> Result<(HostId, Rc<RefCell<LoadNode>>), Failure> {
     let [_, _, high, low] = connection.settings.instance.to_be_bytes();
-    let control = connector::control(endpoint, connection, &config)?;
     let mut allocate = |len| Ok(HeapRegion::new(len) as Rc<dyn Region>);
-    let node = Rc::new(RefCell::new(LoadNode::remote(config, endpoint, control, &mut allocate)?));
+    let node = Rc::new(RefCell::new(LoadNode::remote(config, endpoint, connection, &mut allocate)?));
     let host = world.add_host(node.clone(), IpAddr::from([10, 1, high, low]), None, link, Vec::new());
     world.set_ways(host, ways, choice);
     world.settle(host);

@@ -50,7 +50,9 @@ pub struct Volume {
 
 /// The description of a server, from which it is recreated after a crash.
 pub struct Exporter {
-    exports: Vec<(SocketAddr, Volume)>,
+    volumes: Vec<Volume>,
+    /// Each portal, and the number of its volume.
+    portals: Vec<(SocketAddr, usize)>,
     protocol: Protocol,
     pub hosts: Vec<HostId>,
     nodes: Vec<Rc<RefCell<ServerNode>>>,
@@ -87,12 +89,39 @@ impl Exporter {
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
-        let exports: Vec<_> =
-            volumes.iter().map(|(address, volume)| (SocketAddr::new(*address, PORT), *volume)).collect();
+        let portals = volumes.iter().enumerate().map(|(index, (address, _))| (SocketAddr::new(*address, PORT), index));
+        let portals = portals.collect();
+        let volumes = volumes.iter().map(|(_, volume)| *volume).collect();
+        Self::start_with(world, volumes, portals, link, protocol, threads, started_unix_ns)
+    }
+
+    /// Starts a server of one volume with a portal at each of these addresses.
+    pub fn start_portals(
+        world: &mut World,
+        volume: Volume,
+        addresses: &[IpAddr],
+        link: usize,
+        protocol: Protocol,
+        started_unix_ns: u64,
+    ) -> Self {
+        let portals = addresses.iter().map(|address| (SocketAddr::new(*address, PORT), 0)).collect();
+        Self::start_with(world, vec![volume], portals, link, protocol, 1, started_unix_ns)
+    }
+
+    fn start_with(
+        world: &mut World,
+        volumes: Vec<Volume>,
+        portals: Vec<(SocketAddr, usize)>,
+        link: usize,
+        protocol: Protocol,
+        threads: usize,
+        started_unix_ns: u64,
+    ) -> Self {
         let wake_flag = Arc::new(AtomicBool::new(false));
-        let server = server(&exports, protocol, started_unix_ns, &wake_flag);
+        let server = server(&volumes, &portals, protocol, started_unix_ns, &wake_flag);
         let mut exporter = Self {
-            exports,
+            volumes,
+            portals,
             protocol,
             hosts: Vec::new(),
             nodes: Vec::new(),
@@ -102,7 +131,7 @@ impl Exporter {
             burnt_ns: (0..threads).map(|_| Rc::new(Cell::new(0))).collect(),
         };
         exporter.nodes = exporter.make_nodes(threads);
-        let disks = exporter.exports.iter().filter_map(|(_, volume)| match volume.store {
+        let disks = exporter.volumes.iter().filter_map(|volume| match volume.store {
             Store::Disk { disk, .. } => Some(disk),
             Store::Memory => None,
         });
@@ -111,7 +140,7 @@ impl Exporter {
         for node in &exporter.nodes {
             exporter.hosts.push(world.add_host(node.clone(), address, None, link, disks.clone()));
         }
-        for (index, (address, _)) in exporter.exports.iter().enumerate() {
+        for (index, (address, _)) in exporter.portals.iter().enumerate() {
             world.listen(*address, ListenerId(index as u32), &exporter.hosts);
         }
         world.add_wake_flag(Arc::clone(&exporter.wake_flag), &exporter.hosts);
@@ -120,7 +149,7 @@ impl Exporter {
 
     /// The address of its first volume.
     pub fn address(&self) -> SocketAddr {
-        self.exports[0].0
+        self.portals[0].0
     }
 
     /// The endpoint of one of its volumes.
@@ -133,7 +162,7 @@ impl Exporter {
 
     /// Restarts the server after its hosts crashed, with another time of its clock.
     pub fn restart(&mut self, world: &mut World, started_unix_ns: u64) {
-        self.server = server(&self.exports, self.protocol, started_unix_ns, &self.wake_flag);
+        self.server = server(&self.volumes, &self.portals, self.protocol, started_unix_ns, &self.wake_flag);
         self.nodes = self.make_nodes(self.hosts.len());
         for (host, node) in self.hosts.iter().zip(&self.nodes) {
             world.restart(*host, node.clone());
@@ -155,7 +184,7 @@ impl Exporter {
     }
 
     fn make_nodes(&mut self, threads: usize) -> Vec<Rc<RefCell<ServerNode>>> {
-        let memories = self.exports.iter().map(|(_, volume)| match volume.store {
+        let memories = self.volumes.iter().map(|volume| match volume.store {
             Store::Memory => HeapRegion::new(volume.size_bytes as usize) as Rc<dyn Region>,
             Store::Disk { .. } => HeapRegion::new(0) as Rc<dyn Region>,
         });
@@ -180,24 +209,25 @@ impl Exporter {
 }
 
 fn server(
-    volumes: &[(SocketAddr, Volume)],
+    volumes: &[Volume],
+    portals: &[(SocketAddr, usize)],
     protocol: Protocol,
     started_unix_ns: u64,
     wake_flag: &Arc<AtomicBool>,
 ) -> Arc<Server> {
-    let export = |(index, (listen, _)): (usize, &(SocketAddr, Volume))| Export {
+    let export = |(listen, volume): &(SocketAddr, usize)| Export {
         protocol,
-        volume: index,
+        volume: *volume,
         read_only: false,
         listen: *listen,
         groups: None,
         portmap: None,
         squash: Squash::None,
     };
-    let exports: Vec<_> = volumes.iter().enumerate().map(export).collect();
+    let exports: Vec<_> = portals.iter().map(export).collect();
     let portals = plan_portals(&exports).expect("exports at addresses of their own have a plan");
     let mut disks = 0;
-    let volumes = volumes.iter().enumerate().map(|(index, (_, described))| {
+    let volumes = volumes.iter().enumerate().map(|(index, described)| {
         let media = match described.store {
             Store::Memory => Media::Memory,
             Store::Disk { block_size, .. } => {

@@ -469,6 +469,13 @@ impl World {
             .collect()
     }
 
+    /// The connections to one address that both ends have.
+    pub fn connections_to(&self, address: IpAddr) -> Vec<PipeId> {
+        let mut all = self.connections();
+        all.retain(|id| self.pipes[id.slot as usize].pipe.as_ref().is_some_and(|pipe| pipe.to.ip() == address));
+        all
+    }
+
     /// Resets a connection: part of the data in flight in each direction still arrives, and each end learns of the
     /// reset after its own delay.
     pub fn reset(&mut self, pipe: PipeId, after: [Duration; 2]) {

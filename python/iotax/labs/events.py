@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from iotax.engine import EngineError
 from iotax.labs.armed import Freezer
 from iotax.labs.base import Outcome, TrialFailed
 from iotax.records.interruptions import WRONG_DATA, Happened
@@ -33,12 +34,40 @@ class Act(Protocol):
 
 def freezes(happenings: Sequence[Happening], pid: int) -> dict[str, Act]:
     """Freezes a process of ours. It is armed from now on; raises TrialFailed if it cannot be."""
-    longest_s = max(each.lasts_ns for each in happenings) / 1e9
+    if not (freezing := [each for each in happenings if each.do.freeze]):
+        return {}
+    longest_s = max(each.lasts_ns for each in freezing) / 1e9
     try:
         freezer = Freezer(pid, longest_s + _LEASE_S)
     except OSError as error:
         raise TrialFailed(f"the event cannot be undone safely, so it was not begun: {error}") from error
-    return {each.do.words: freezer for each in happenings}
+    return {each.do.words: freezer for each in freezing}
+
+
+class SilentPath:
+    """A path of our own server that falls silent. A server whose lab is gone ends, so this needs no second process."""
+
+    def __init__(self, silence: Callable[[bool], None]) -> None:
+        """`silence`: makes the path silent, or answer again; raises EngineError."""
+        self._silence, self._is_silent = silence, False
+
+    def begin(self) -> None:
+        self._tell(silent=True)
+
+    def end(self) -> None:
+        self._tell(silent=False)
+
+    def _tell(self, *, silent: bool) -> None:
+        try:
+            self._silence(silent)
+        except EngineError as error:
+            raise OSError(str(error)) from error
+        self._is_silent = silent
+
+    def close(self) -> None:
+        if self._is_silent:
+            with contextlib.suppress(OSError):
+                self.end()
 
 
 class Performer:

@@ -6,13 +6,14 @@ from urllib.parse import urlsplit
 
 from iotax.engine import EngineError
 from iotax.protocols import schemes
+from iotax.study.endpoint import one_portal
 
 
 def hint(endpoint: str, error: EngineError) -> str:
     """Empty if there is nothing better than the error itself."""
     if endpoint.startswith("local:"):
         return _of_path(endpoint.removeprefix("local:"), error.kind)
-    parts = urlsplit(endpoint)
+    parts = urlsplit(one_portal(endpoint))
     scheme, _ = schemes().get(parts.scheme, (None, None))
     words = scheme.hints.get(error.kind) if scheme else None
     if not (scheme and words):

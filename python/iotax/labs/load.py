@@ -22,6 +22,7 @@ from iotax.records import CpuUse, Record
 from iotax.study.database import buffers_bytes
 from iotax.study.model import Oltp, Settings
 from iotax.study.rules import ZONE_BYTES
+from iotax.study.topology import Topology
 from iotax.trial import Background, Window
 
 SAMPLE_NS = 500_000_000
@@ -148,7 +149,15 @@ def options(settings: Settings) -> dict[str, Any]:
     asked = connection.model_dump(include=set(protocol.options), exclude_none=True) if protocol else {}
     if not asked.get("initiator"):
         asked.pop("initiator", None)
-    return asked
+    return asked | (_path_options(settings.topology) if protocol and protocol.has_paths else {})
+
+
+def _path_options(topology: Topology) -> dict[str, Any]:
+    """What the engine's initiator is told of its paths."""
+    asked = {"keep_alive_ns": topology.keep_alive, "path_policy": topology.path_policy}
+    if topology.path_retry != Topology().path_retry:
+        asked["path_retry"] = topology.path_retry
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def run_load(

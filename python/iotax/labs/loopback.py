@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.conditioning import filling, overwriting, worked
-from iotax.labs.events import COUNT_NS, Performer, freezes, performed
+from iotax.labs.events import COUNT_NS, Act, Performer, SilentPath, freezes, performed
 from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.feasible import impossible
 from iotax.labs.generators import GENERATORS, Generator, Job
@@ -36,7 +37,7 @@ from iotax.labs.servers import Servers, one_server, volume_uri
 from iotax.labs.session import run_session, session_document
 from iotax.study import Settings, Study
 from iotax.study.connection import Polling
-from iotax.study.events import happenings
+from iotax.study.events import Happening, happenings
 from iotax.study.facts import planned_facts
 from iotax.study.model import Volume
 from iotax.trial import Background, Trial, TrialResult
@@ -300,9 +301,20 @@ class LoopbackLab(Lab):
         if not to_happen:
             return generator.run(job, progress)
         return performed(
-            Performer(to_happen, freezes(to_happen, watch_pids["target"])),
+            Performer(to_happen, self._acts(to_happen, settings, watch_pids["target"])),
             lambda starts: generator.run(replace(job, count_ns=COUNT_NS, starts=starts), progress),
         )
+
+    def _acts(self, to_happen: Sequence[Happening], settings: Settings, pid: int) -> dict[str, Act]:
+        server = self._servers.of(settings)
+        assert server is not None, "events are of the lab's own server"
+        protocol = settings.endpoint.protocol
+        silent = {
+            each.do.words: SilentPath(partial(server.silence, protocol, each.do.path))
+            for each in to_happen
+            if each.do.path is not None
+        }
+        return {**freezes(to_happen, pid), **silent}
 
     def close(self) -> None:
         self._held.close()
@@ -365,8 +377,9 @@ class LoopbackLab(Lab):
             file_io=any(_generator(each).foreign for each in self._settings.values()),
             expect=expect,
             destroy=destroy,
+            paths=settings.topology.paths,
         )
-        return Server(self._program, settings.volume, document)
+        return Server(self._program, settings.volume, document, settings.topology.paths)
 
     def _refill(self, trial: Trial, settings: Settings, server: Server | None, progress: Progress) -> None:
         """Puts the pattern back where the study wants it, the same state before each block or trial, and where another
@@ -413,12 +426,12 @@ class LoopbackLab(Lab):
 
     def _check_memory(self) -> Iterator[CheckItem]:
         """Whether the memory volumes that stand at one time fit: in rounds all, else one after another."""
-        servers: list[tuple[Volume, Polling]] = []
+        servers: list[tuple[Volume, Polling, int]] = []
         for each in self._embedded():
             if each.volume.media in ("memory", "model") and one_server(each) not in servers:
                 servers.append(one_server(each))
         together = self._study.design.slices is not None
-        sizes = [volume.size for volume, _ in servers] or [0]
+        sizes = [volume.size for volume, _, _ in servers] or [0]
         needed, free_bytes = sum(sizes) if together else max(sizes), memory_free_bytes()
         if needed and free_bytes is not None and needed + _SPARE_BYTES > free_bytes:
             several = together and len(servers) > 1

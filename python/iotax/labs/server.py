@@ -9,6 +9,7 @@ from typing import Any
 from iotax.engine import EngineError
 from iotax.labs.media import data_document, done_by, media_document
 from iotax.places.waiting import Engine
+from iotax.protocols import with_paths
 from iotax.records import Record
 from iotax.study.connection import Polling
 from iotax.study.endpoint import EMBEDDED
@@ -25,6 +26,7 @@ _FILL_SEED = 42
 
 class _Portal(Record):
     protocol: str
+    address: str
     endpoint: str
 
 
@@ -45,8 +47,8 @@ class _Ready(Record):
 class Server:
     """A running server for `serve_document`. Raises EngineError if it does not start."""
 
-    def __init__(self, program: Path, volume: Volume, document: dict[str, Any]) -> None:
-        self.volume = volume
+    def __init__(self, program: Path, volume: Volume, document: dict[str, Any], paths: int = 1) -> None:
+        self.volume, self.paths = volume, paths
         self.polling: Polling = document["polling"]
         self._fill_s = _READY_S + volume.size / _FILL_BYTES_PER_S
         self._engine = Engine(program, "serve", document)
@@ -77,10 +79,21 @@ class Server:
         """The volume's endpoint over `protocol`."""
         if protocol == "local":
             return f"local:{self._ready.volumes[0].path}"
-        for portal in self._ready.portals:
-            if portal.protocol == protocol:
-                return portal.endpoint
+        portals = self._portals(protocol)
+        addresses = [each.address for each in portals]
+        return portals[0].endpoint.replace(addresses[0], ",".join(addresses), 1)
+
+    def _portals(self, protocol: str) -> list[_Portal]:
+        """At least one: the paths to the volume over `protocol`."""
+        if found := [each for each in self._ready.portals if each.protocol == protocol]:
+            return found
         raise EngineError("internal", f"the server has no portal for {protocol}", log=self.log)
+
+    def silence(self, protocol: str, path: int, silent: bool) -> None:
+        """Makes a path, from 1, fall silent or answer again. Raises EngineError."""
+        address = self._portals(protocol)[path - 1].address
+        self._engine.send({"command": "silence", "portal": address, "silent": silent})
+        self._engine.expect("silenced", time.monotonic() + _ANSWER_S)
 
     def fill(self) -> None:
         """Puts the pattern back. Raises EngineError."""
@@ -130,10 +143,12 @@ def serve_document(
     expect: dict[str, int] | None = None,
     destroy: bool = False,
     listen: str = "127.0.0.1:0",
+    paths: int = 1,
 ) -> dict[str, Any]:
     """The engine's `serve` document: every embedded protocol for one volume, on loopback, at free ports. With
     `file_io`, other programs may read and write a memory volume's file. `expect` is the identity of what an earlier
-    server had at a file volume's path; `destroy` allows overwriting its data."""
+    server had at a file volume's path; `destroy` allows overwriting its data. `paths`: portals of each
+    protocol that has paths."""
     described = {"name": VOLUME, **volume_document(volume), "file_io": file_io}
     if volume.media == "file":
         described["path"] = volume.path
@@ -142,7 +157,10 @@ def serve_document(
     return {
         "volumes": [described],
         "exports": [
-            {"protocol": protocol, "listen": listen, "volume": VOLUME} for protocol in EMBEDDED if protocol != "local"
+            {"protocol": protocol, "listen": listen, "volume": VOLUME}
+            for protocol in EMBEDDED
+            if protocol != "local"
+            for _ in range(paths if protocol in with_paths() else 1)
         ],
         "driver": driver,
         "threads": threads,

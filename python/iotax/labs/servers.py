@@ -48,7 +48,7 @@ class Servers:
     def of(self, settings: Settings) -> Server | None:
         """The server for these settings, running or dead."""
         asked = one_server(settings)
-        return next((each for each in self._running if (each.volume, each.polling) == asked), None)
+        return next((each for each in self._running if (each.volume, each.polling, each.paths) == asked), None)
 
     def dead(self, wait_s: float = 0.0) -> Server | None:
         """One that ended by itself; `wait_s` is granted to each that may be about to."""
@@ -66,9 +66,9 @@ class Servers:
         server.close()
 
 
-def one_server(settings: Settings) -> tuple[Volume, Polling]:
+def one_server(settings: Settings) -> tuple[Volume, Polling, int]:
     """The settings that treatments with the same server share."""
-    return settings.volume, settings.connection.polling
+    return settings.volume, settings.connection.polling, settings.topology.paths
 
 
 def volume_uri(volume: Volume) -> str:

@@ -12,6 +12,7 @@ from iotax.protocols.table import (
     of_family,
     schemes,
     titles,
+    with_paths,
     without_transport,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "of_family",
     "schemes",
     "titles",
+    "with_paths",
     "without_transport",
 ]

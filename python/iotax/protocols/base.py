@@ -65,6 +65,8 @@ class Protocol:
     """Fields of a study's `connection` for the engine's initiator."""
     kernel_options: frozenset[str] = field(default_factory=frozenset)
     """Fields of a study's `connection` that only a host's kernel receives."""
+    has_paths: bool = False
+    """The engine's initiator reaches one unit through several portals."""
     kernel_module: str = ""
     """Linux modules for the connecting side; empty if hosts do not need them."""
     served_port: int = 0

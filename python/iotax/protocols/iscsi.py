@@ -33,7 +33,7 @@ _SCHEME = Scheme(
     name="iscsi",
     port=3260,
     title="iSCSI",
-    form="iscsi://HOST[:PORT]/IQN/LUN",
+    form="iscsi://HOST[:PORT][,HOST…]/IQN/LUN",
     wrong=_wrong,
     hints={
         "refused": "is the target up, and is it the right port ({usual_port} unless the endpoint names one)?",
@@ -56,6 +56,7 @@ ISCSI = Protocol(
     labs=("loopback", "vm", "hosts", "sim"),
     scheme=_SCHEME,
     options=frozenset({"header_digest", "data_digest", "initiator", "chap"}),
+    has_paths=True,
     kernel_module="iscsi_tcp",
     client=_client,
 )

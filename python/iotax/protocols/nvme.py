@@ -28,7 +28,7 @@ _SCHEME = Scheme(
     name="nvme-tcp",
     port=4420,
     title="NVMe/TCP",
-    form="nvme-tcp://HOST[:PORT]/NQN?ns=N",
+    form="nvme-tcp://HOST[:PORT][,HOST…]/NQN?ns=N",
     wrong=_wrong,
     query=("ns",),
     hints={
@@ -50,6 +50,7 @@ NVME_TCP = Protocol(
     labs=("loopback", "vm", "hosts", "sim"),
     scheme=_SCHEME,
     options=frozenset({"header_digest", "data_digest", "initiator", "dhchap"}),
+    has_paths=True,
     kernel_module="nvme_tcp",
     client=_client,
 )

@@ -47,6 +47,11 @@ def knowing(option: str) -> tuple[str, ...]:
     return tuple(each.name for each in PROTOCOLS if option in each.options)
 
 
+def with_paths() -> tuple[str, ...]:
+    """Protocols of which the engine's initiator reaches one unit through several portals."""
+    return tuple(each.name for each in PROTOCOLS if each.has_paths)
+
+
 def schemes() -> dict[str, tuple[Scheme, Protocol]]:
     """Schemes by name, with their protocol (for NFS: that of iotax's own initiator)."""
     return {

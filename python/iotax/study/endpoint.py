@@ -89,15 +89,16 @@ def _uri(uri: str) -> Endpoint:
     scheme, protocol = _SCHEMES[found]
     form = f"write {forms[found]}"
     _refuse_login(bare, protocol, form)
-    try:
-        parts = urlsplit(bare)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"{error}; {form}") from None
-    if not host:
-        raise ValueError(f"the host is missing; {form}")
-    if port == 0:
-        raise ValueError(f"port 0 cannot be used; {form}")
+    portals = portals_of(bare)
+    if len(portals) > 1 and (kernel or not protocol.has_paths):
+        hint = "; name the others as `portals=`" if kernel and "portals" in scheme.kernel_query else ""
+        raise ValueError(f"one portal stands before the path{hint}; {form}")
+    if len(portals) > PORTALS_MAX:
+        raise ValueError(f"{len(portals)} portals are more than {PORTALS_MAX}; {form}")
+    for portal in portals:
+        _check_portal(portal, form)
+    parts = urlsplit(one_portal(bare))
+    host = parts.hostname or ""
     query = parse_qs(parts.query, keep_blank_values=True)
     if unknown := sorted(set(query) - {*(scheme.kernel_query if kernel else scheme.query)}):
         hint = "" if kernel else scheme.elsewhere.get(unknown[0], "")
@@ -110,6 +111,33 @@ def _uri(uri: str) -> Endpoint:
         return Endpoint(protocol.name, uri)
     _check_kernel(host, parts.path, query, form)
     return Endpoint(kernel_path(uri).protocol, uri)
+
+
+PORTALS_MAX = 8
+
+
+def portals_of(uri: str) -> list[str]:
+    """The portals before the path, each a host with or without a port; empty for a local path."""
+    return uri.partition("://")[2].partition("/")[0].split(",") if "://" in uri else []
+
+
+def one_portal(uri: str) -> str:
+    """The same endpoint through its first portal alone."""
+    scheme, mark, rest = uri.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{authority.partition(',')[0]}{slash}{path}"
+
+
+def _check_portal(portal: str, form: str) -> None:
+    try:
+        parts = urlsplit(f"//{portal}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{error}; {form}") from None
+    if not host:
+        raise ValueError(f"the host is missing; {form}")
+    if port == 0:
+        raise ValueError(f"port 0 cannot be used; {form}")
 
 
 def _refuse_login(uri: str, protocol: Protocol, form: str) -> None:

@@ -33,7 +33,8 @@ class Action(Section):
     freeze: Literal["target"] | None = None
     """The target stops answering, like one that hangs; its connections stay open."""
     fail: Literal["path"] | None = None
-    """A path's cable is pulled, at both ends; in the vm lab."""
+    """A path fails. In the vm lab its cable is pulled at both ends. In the loopback lab its portal falls silent: it \
+neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
     path: Annotated[int, Field(ge=1, le=4)] | None = None
     """Which path fails, from 1."""
 

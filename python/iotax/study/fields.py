@@ -153,6 +153,7 @@ Release: TypeAlias = Annotated[
 """A release of a distribution's kernel, a commit of a kernel's source, or the folder of a kernel."""
 Attach: TypeAlias = Literal["guest", "vduse", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
 PathsTo: TypeAlias = Literal["owner", "partner", "both"]
+PathRetry: TypeAlias = Literal["when-safe", "at-once"]
 PathPolicy: TypeAlias = Literal["fixed", "numa", "round-robin", "queue-depth"]
 Media: TypeAlias = Annotated[
     Literal["memory", "file", "null", "model"],

@@ -25,6 +25,8 @@ class Row:
     """Of an endpoint that the study names itself, on the loopback and the hosts lab."""
     fio: str = ""
     """Where fio makes the load."""
+    fio_here: str = ""
+    """Where it does in the loopback lab, with initiators of its own; in the other labs it uses the kernels' paths."""
     pgbench: str = ""
     """Where a database does."""
     protocols: tuple[str, ...] = ()
@@ -55,6 +57,8 @@ _SIM_NO_SECRETS = "the simulated targets ask for no login; say `lab: loopback`"
 _SIM_MEMORY = "a simulated volume is memory; say `lab: {sim: {media: {servers: 8, service: 100us}}}`"
 _VM_MEMORY = "the vm lab keeps its volume in memory"
 LAID_OUT = "a database is laid out on a volume that no model holds; leave it out"
+_NAMES_PORTALS = "an endpoint names its portals itself, as iscsi://HOST,HOST/IQN/LUN does; leave this out"
+_KERNELS_RETRY = "the kernels send everything again at once; say `lab: loopback`"
 _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""
@@ -210,8 +214,15 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "mtu": Row(loopback=_NO_NETWORK),
         "link_rate": _LINK,
         "link_delay": _LINK,
-        "paths": _LINK,
-        "path_policy": Row(loopback=_NO_NETWORK),
+        "paths": Row(hosts=_REAL_NETWORK, endpoint=_NAMES_PORTALS, fio_here=_FIO_CONNECTS),
+        "path_policy": Row(fio_here=_FIO_CONNECTS),
+        "path_retry": Row(
+            vm=_KERNELS_RETRY,
+            hosts=_KERNELS_RETRY,
+            sim="a simulated path loses nothing: what it carried waits; say `lab: loopback`",
+            fio=_FIO_CONNECTS,
+            harmless=("when-safe",),
+        ),
         "nconnect": _OF_HOSTS_TOO,
         "io_queues": _OF_HOSTS_TOO,
         "queue_depth": Row(loopback=_DISKS, vm=_DISKS, harmless=(None,)),
@@ -223,7 +234,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         ),
         "kernel": _KERNEL,
         "target_kernel": _KERNEL,
-        "keep_alive": _TIMEOUT,
+        "keep_alive": replace(_TIMEOUT, loopback="", fio_here=_FIO_CONNECTS),
         "replacement_timeout": _TIMEOUT,
         "encryption": Row(
             loopback="nothing leaves this machine, so there is no link to encrypt; say `lab: vm`",
@@ -329,7 +340,8 @@ def _reason(study: Study, row: Row) -> str:
     if study.lab.name not in ("vm", "sim") and _only_endpoints(study) and row.endpoint:
         return row.endpoint
     generators = _values(study, "generator")
-    return (row.fio if "fio" in generators else "") or (row.pgbench if "pgbench" in generators else "")
+    fio = row.fio or (row.fio_here if study.lab.name == "loopback" else "")
+    return (fio if "fio" in generators else "") or (row.pgbench if "pgbench" in generators else "")
 
 
 def _unknown_to_all(study: Study, field: str, row: Row) -> str:

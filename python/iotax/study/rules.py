@@ -18,7 +18,7 @@ from iotax.study.rules_generators import broken_by_generators, counted_only
 from iotax.study.rules_rounds import broken_in_rounds
 from iotax.study.rules_sim import broken_in_sim
 from iotax.study.source import Place
-from iotax.study.topology import ON_HOSTS, Topology, refused, refused_in_sim, refused_on_hosts
+from iotax.study.topology import ON_HOSTS, Topology, refused, refused_in_loopback, refused_in_sim, refused_on_hosts
 from iotax.study.varied import combinations as _combinations
 from iotax.study.varied import own_place as _own_place
 from iotax.study.varied import place as _place
@@ -217,6 +217,8 @@ def _topology(study: Study) -> Iterator[tuple[Place, str]]:
                     yield ("factors", "protocol", label, name), reason
         if study.lab.sim is not None:
             yield from _by_treatment(study, _refused_in_sim)
+        else:
+            yield from _by_treatment(study, lambda of: refused_in_loopback(of.endpoint, of.topology))
     else:
         yield from _topology_of_guests(study, study.lab.vm)
 

@@ -38,9 +38,7 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
         yield from _in_guests(study)
     else:
         yield from _of_targets(study)
-        for index, event in enumerate(study.events):
-            if event.do.fail is not None:
-                yield ("events", index, "do"), "loopback has no cable to pull; say `lab: vm`"
+        yield from _of_own_paths(study)
     if {*values(study, "generator")} - {"iotax"}:
         yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
     for index, event in enumerate(study.events):
@@ -56,6 +54,16 @@ def _of_targets(study: Study) -> Iterator[tuple[Place, str]]:
             yield place, "iotax did not start this target, and leaves it alone: leave out `events:` or this level"
         elif endpoint.protocol == "local":
             yield place, "local has no target that could stand still; leave it out"
+
+
+def _of_own_paths(study: Study) -> Iterator[tuple[Place, str]]:
+    treatments = combinations(study, ("protocol", "paths"))
+    settings = [study.settings(each) for each in treatments]
+    for index, event in enumerate(study.events):
+        fewest = min(settings, key=lambda each: each.topology.paths)
+        if event.do.path is not None and event.do.path > fewest.topology.paths:
+            named = f"{fewest.endpoint.protocol} has `paths: {fewest.topology.paths}`"
+            yield ("events", index, "do"), f"there is no path {event.do.path}: {named}"
 
 
 def _in_guests(study: Study) -> Iterator[tuple[Place, str]]:

@@ -7,9 +7,20 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_serializer
 
-from iotax.protocols import knowing, of_family
-from iotax.study.endpoint import Endpoint
-from iotax.study.fields import Attach, BitRate, Duration, Encryption, PathPolicy, PathsTo, Release, Section, Target
+from iotax.protocols import knowing, of_family, with_paths
+from iotax.study.endpoint import Endpoint, portals_of
+from iotax.study.fields import (
+    Attach,
+    BitRate,
+    Duration,
+    Encryption,
+    PathPolicy,
+    PathRetry,
+    PathsTo,
+    Release,
+    Section,
+    Target,
+)
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
 
@@ -19,6 +30,7 @@ _USUAL = {
     "target_kernel": None,
     "encryption": "none",
     "keep_alive": None,
+    "path_retry": "when-safe",
     "replacement_timeout": None,
 }
 _MTU = Annotated[int, Field(ge=576, le=9216)]
@@ -42,10 +54,15 @@ each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on its
     link_delay: Duration = 0
     """One-way delay of each frame."""
     paths: Annotated[int, Field(ge=1, le=4)] = 1
-    """Links between the machines, each with its own address, portal or port."""
+    """Links between the machines, each with its own address, portal or port. In the loopback lab: portals of its \
+server."""
     path_policy: PathPolicy | None = None
     """How I/O is spread over several paths. SCSI (dm-multipath): fixed, round-robin, queue-depth. NVMe: numa, \
 round-robin, queue-depth (Linux 6.11)."""
+    path_retry: PathRetry = "when-safe"
+    """When iotax's own initiators send the writes of a lost path again, in the loopback lab. when-safe: after a login \
+that ends the lost session (iSCSI), or after two keep-alive timeouts (NVMe). at-once: like Linux, although the target \
+may execute the first copy later and undo a newer write."""
     nconnect: Annotated[int, Field(ge=1, le=16)] = 1
     """TCP connections of an NFS mount."""
     io_queues: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -70,7 +87,8 @@ folder of your own kernel, with boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
 connection. A trial with data in plain text fails."""
     keep_alive: Duration | None = None
     """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
-open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never."""
+open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In the loopback lab: silence after \
+which iotax's initiators give a path up, by default after 5s with several paths."""
     replacement_timeout: Duration | None = None
     """How long open-iscsi keeps the I/O of a lost session, in seconds; then dm-multipath uses another path. \
 Default: 120s."""
@@ -219,6 +237,33 @@ def refused_in_sim(protocol: str, topology: Topology, paths_to: PathsTo = "owner
         yield "path_policy", f"several paths need one of {', '.join(_SIM_POLICIES)}"
 
 
+def refused_in_loopback(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[str, str]]:
+    """(field, reason) for all that iotax's own initiators cannot do on this machine."""
+    protocol = endpoint.protocol
+    able = with_paths()
+    paths = topology.paths if endpoint.embedded else max(1, len(portals_of(endpoint.uri)))
+    if topology.paths > 1 and not endpoint.embedded:
+        yield "paths", "an endpoint names its portals itself, as iscsi://HOST,HOST/IQN/LUN does; leave this out"
+    elif paths > 1 and protocol not in able:
+        yield "paths", f"iotax has several paths for {' and '.join(able)}, not for {protocol}"
+    if topology.keep_alive is not None:
+        if protocol not in able:
+            yield "keep_alive", f"{protocol} has none here; it belongs to {' and '.join(able)}"
+        elif topology.keep_alive < _KEEP_ALIVE_MIN_NS:
+            yield "keep_alive", "a target notices less than 100ms too late; say 100ms or more"
+    if paths == 1:
+        if topology.path_policy is not None:
+            yield "path_policy", _NO_CHOICE
+        if topology.path_retry != Topology().path_retry:
+            yield "path_retry", _NO_CHOICE.replace("the policy", "it")
+    elif topology.path_policy == "numa":
+        yield "path_policy", f"iotax's own initiators have {', '.join(_OWN_POLICIES)}"
+    elif topology.path_policy is None and endpoint.embedded and protocol in able:
+        yield "path_policy", f"several paths need one of {', '.join(_OWN_POLICIES)}"
+
+
+_OWN_POLICIES = ("fixed", "round-robin", "queue-depth")
+_KEEP_ALIVE_MIN_NS = 100_000_000
 _FC_FRAMES = "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
 _NO_CHOICE = "one path leaves nothing to choose; say `paths: 2` or more, or leave the policy out"
 _ONE_ADDRESS = "an {protocol} mount goes to one address; `nconnect` gives it several connections"

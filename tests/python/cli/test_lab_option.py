@@ -35,6 +35,7 @@ REFUSED = {
     "kernel-clients-full": "simulated clients share one volume",
     "kernel-path-loss": "the sim lab has `path_failures:`",
     "kernel-patterns": "loads with iotax only",
+    "path-loss": "the sim lab has `path_failures:`",
     "kernel-releases": "a simulation runs no kernel",
     "targets-exact": "the simulated targets are iotax's own",
 }

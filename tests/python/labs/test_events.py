@@ -104,7 +104,10 @@ def is_frozen(pid: int) -> bool:
             {"lab": "vm", "events": [PULL | {"do": {"fail": "path", "path": 2}}]},
             "there is no path 2: nvme-tcp has `paths: 1`",
         ),
-        ({"events": [PULL]}, "events[1].do: loopback has no cable to pull; say `lab: vm`"),
+        (
+            {"events": [PULL | {"do": {"fail": "path", "path": 2}}]},
+            "events[1].do: there is no path 2: nvme-tcp has `paths: 1`",
+        ),
         ({"lab": "vm", "events": [PULL | {"do": {"fail": "path"}}]}, "`path: 1` says which path fails"),
         ({"events": [FREEZE | {"do": {}}]}, "say what happens, one of {freeze: target} and {fail: path, path: 1}"),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
@@ -275,6 +278,59 @@ def test_a_target_that_stands_still_leaves_a_gap(real_engine: Path, tmp_path: Pa
         [event] = each.events
         # I/Os that were in socket buffers when the target stopped may complete a little later.
         assert each.gaps.longest_ns > 0.8 * (event.undone_ns - event.began_ns)
+
+
+@pytest.mark.slow
+def test_a_path_that_falls_silent_is_given_up_and_used_again(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    asked = BASE | {
+        "topology": {"paths": 2, "path_policy": "round-robin", "keep_alive": "500ms"},
+        "load": BASE["load"] | {"runtime": "6s"},
+        "events": [PULL | {"for": "2s"}],
+    }
+    file, path = tmp_path / "study.yaml", tmp_path / "run.iotax"
+    file.write_text(yaml.safe_dump(asked), encoding="utf-8")
+    run = CliRunner().invoke(app, ["run", str(file), str(path), "--no-report"])
+    assert run.exit_code == 0, run.output
+    with Notebook(path) as notebook:
+        attempts = [each for each in notebook.each_attempt(1) if each.status == "done"]
+        assert len(attempts) == 2
+        for done in attempts:
+            assert done.result and done.result.paths, done.reason
+            assert [each.what for each in done.result.events] == ["fail path 1"]
+            first, second = done.result.paths.used
+            assert (first.losses, second.losses) == (1, 0)
+            assert first.ios > 0 and second.ios > 0 and first.down_ns > 1_000_000_000
+            assert done.result.gaps and done.result.gaps.longest_ns > 200 * MS
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"topology": {"paths": 2}}, "several paths need one of fixed, round-robin, queue-depth"),
+        ({"topology": {"paths": 2, "path_policy": "numa"}}, "iotax's own initiators have fixed, round-robin"),
+        ({"topology": {"path_policy": "fixed"}}, "one path leaves nothing to choose"),
+        ({"topology": {"path_retry": "at-once"}}, "one path leaves nothing to choose"),
+        ({"topology": {"keep_alive": "50ms"}}, "say 100ms or more"),
+        (
+            {"factors": {"protocol": ["nfs3", "iscsi"]}, "topology": {"paths": 2, "path_policy": "fixed"}},
+            "iotax has several paths for iscsi and nvme-tcp, not for nfs3",
+        ),
+        (
+            {"factors": {"protocol": ["nfs3", "iscsi"]}, "topology": {"keep_alive": "1s"}},
+            "nfs3 has none here; it belongs to iscsi and nvme-tcp",
+        ),
+        (
+            {"factors": {"protocol": {"a": "iscsi://h,i/iqn.2000-01.x:y/0"}}, "baseline": {"protocol": "a"}}
+            | {"topology": {"paths": 2, "path_policy": "fixed"}},
+            "an endpoint names its portals itself",
+        ),
+    ],
+)
+def test_paths_that_cannot_be_are_refused_with_the_reason(more: dict[str, Any], reason: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        read(**({"events": [], "responses": ["iops"]} | more))
+    assert reason in str(refused.value)
 
 
 def servers_of(pid: int) -> list[int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
+import pytest
+
 from iotax import protocols
 from iotax.report.palette import COLOURS
-from iotax.study.endpoint import parse_endpoint
+from iotax.study.endpoint import one_portal, parse_endpoint, portals_of
 
 TOY = """
 from iotax.protocols import table
@@ -82,7 +85,8 @@ def test_every_form_of_an_endpoint_is_one_that_is_read() -> None:
     for name, (scheme, protocol) in protocols.schemes().items():
         if not scheme.form:
             continue
-        written = scheme.form.partition("[?")[0].replace("HOST[:PORT]", f"h:{scheme.port}").replace("=N", "=1")
+        form = scheme.form.partition("[?")[0].replace("[,HOST…]", "")
+        written = form.replace("HOST[:PORT]", f"h:{scheme.port}").replace("=N", "=1")
         written = (
             written.replace("IQN", "iqn.2026-11.x:y")
             .replace("NQN", "nqn.x")
@@ -91,3 +95,29 @@ def test_every_form_of_an_endpoint_is_one_that_is_read() -> None:
         )
         assert written.startswith(f"{name}://")
         assert parse_endpoint(written).protocol == protocol.name
+
+
+def test_several_portals_are_read_where_the_engine_has_paths() -> None:
+    iscsi = "iscsi://10.0.0.1,[fe80::1]:3261/iqn.2026-11.x:y/0"
+    assert parse_endpoint(iscsi).uri == iscsi
+    assert (portals_of(iscsi), one_portal(iscsi)) == (
+        ["10.0.0.1", "[fe80::1]:3261"],
+        "iscsi://10.0.0.1/iqn.2026-11.x:y/0",
+    )
+    for name, (scheme, protocol) in protocols.schemes().items():
+        assert ("[,HOST…]" in scheme.form) == (scheme.form != "" and protocol.has_paths), name
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "reason"),
+    [
+        ("nfs://a,b/v0/data", "one portal stands before the path; write nfs://"),
+        ("kernel:nvme-tcp://a,b/nqn.x?ns=1", "one portal stands before the path; name the others as `portals=`"),
+        ("iscsi://a,/iqn.2026-11.x:y/0", "the host is missing"),
+        ("iscsi://a,b:0/iqn.2026-11.x:y/0", "port 0 cannot be used"),
+        ("iscsi://a,b,c,d,e,f,g,h,i/iqn.2026-11.x:y/0", "9 portals are more than 8"),
+    ],
+)
+def test_portals_that_cannot_be_are_refused(endpoint: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        parse_endpoint(endpoint)

@@ -36,7 +36,7 @@ SAMPLES: dict[str, Any] = {
     "destage": "25%", "parity": 1, "raid_group": 2, "volumes": "per client", "transactions": 100,
     "compress": 2, "dedupe": "3:1", "dedupe_block": "512B",
     "durable": True, "fsync": 8, "profile": True, "encryption": "ipsec",
-    "keep_alive": "5s", "replacement_timeout": "20s",
+    "keep_alive": "5s", "replacement_timeout": "20s", "path_retry": "at-once",
     "p99": "4ms", "service_times": ["1ms", "3ms"], "collect": "5ms", "collect_every": "64KiB",
 }  # fmt: skip
 """For each field a value that is not its default."""
@@ -51,6 +51,7 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "path": {"volume": {"media": "file"}},
     "fill": {"load": {"verify": False}},
     "path_policy": {"topology": {"paths": 2}},
+    "path_retry": {"topology": {"paths": 2, "path_policy": "fixed"}},
     "volumes": {"load": {"clients": 2}},
     "transactions": {"load": {"generator": "pgbench"}},
     "oltp": {"volume": {"size": "16MiB"}},
@@ -141,7 +142,8 @@ CASES = [(section, field, where) for section in SECTIONS for field in FIELDS[sec
 def test_a_field_is_refused_with_its_reason_or_reaches_what_runs(section: str, field: str, where: str) -> None:
     row = FIELDS[section][field]
     given = study(where, section, field, SAMPLES[field])
-    if (reason := getattr(row, BASED_ON.get(where, where))) or (reason := getattr(row, where)):
+    own = getattr(row, where) or (row.fio_here if where == "fio" else "")
+    if reason := getattr(row, BASED_ON.get(where, where)) or own:
         assert ((section, field), reason) in list(broken_rules(given))
         return
     if (where, field) == ("pgbench", "arrivals"):  # its other value is refused
@@ -160,7 +162,7 @@ def told(of: Study, where: str) -> list[Any]:
 
 
 def _told(settings: Settings, where: str) -> tuple[Any, ...]:
-    served = serve_document(settings.volume, driver="auto", threads=1, cpus=[])
+    served = serve_document(settings.volume, driver="auto", threads=1, cpus=[], paths=settings.topology.paths)
     if settings.load.generator == "fio":
         return (
             served,

@@ -2,12 +2,12 @@
 
 #![allow(clippy::struct_field_names)] // units are part of names
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ArrivalsSpec, Identity, WireProtocol};
+use super::{ArrivalsSpec, Identity, PathPolicySpec, WireProtocol};
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -15,6 +15,7 @@ pub(crate) enum Event {
     Ready(ReadyEvent),
     Filled(FilledEvent),
     Status(StatusEvent),
+    Silenced(SilencedEvent),
     Connected(ConnectedEvent),
     Armed(ArmedEvent),
     Clock(ClockEvent),
@@ -77,6 +78,13 @@ pub(crate) struct FilledEvent {
     pub(crate) bytes: u64,
     /// Duration of the fill; for a load, since its process started
     pub(crate) seconds: f64,
+}
+
+/// A portal has fallen silent, or answers again.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SilencedEvent {
+    pub(crate) portal: SocketAddr,
+    pub(crate) silent: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -386,12 +394,40 @@ pub(crate) struct ResultEvent {
     pub(crate) counted: Option<CountsReport>,
     pub(crate) verify: VerifyReport,
     pub(crate) checks: Checks,
+    /// Work of each path, from the opening of the connections to their end; absent if the endpoint has one portal
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) paths: Option<PathsReport>,
     /// Work of the simulated machines; absent outside simulations
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) simulated: Option<SimulatedReport>,
     /// Slices of the load in a session; absent for a single load
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) slices: Vec<SliceReport>,
+}
+
+/// Work of several paths to the unit.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PathsReport {
+    pub(crate) policy: PathPolicySpec,
+    /// The policy promises every path an equal share
+    pub(crate) even: bool,
+    pub(crate) used: Vec<PathWork>,
+}
+
+/// Work of a path, of all threads together.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PathWork {
+    /// Its portal
+    pub(crate) name: String,
+    /// I/Os that completed over it, and their bytes
+    pub(crate) ios: u64,
+    pub(crate) bytes: u64,
+    /// How often it was lost, counted by the thread that lost it most often
+    pub(crate) losses: u64,
+    /// I/Os that were outstanding on it when it was lost
+    pub(crate) lost: u64,
+    /// How long it was down, in the thread that missed it longest
+    pub(crate) down_ns: u64,
 }
 
 /// Periods in which no thread completed an I/O, between the window's start and end.

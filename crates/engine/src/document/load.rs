@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use iotax_node::load::PathPolicy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +136,47 @@ pub(crate) struct OltpSpec {
     pub(crate) checkpoint_ns: u64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PathPolicySpec {
+    /// The first path that is up
+    Fixed,
+    /// Each path that is up in turn
+    RoundRobin,
+    /// The path with the fewest outstanding I/Os
+    QueueDepth,
+}
+
+impl From<PathPolicy> for PathPolicySpec {
+    fn from(policy: PathPolicy) -> Self {
+        match policy {
+            PathPolicy::Fixed => Self::Fixed,
+            PathPolicy::RoundRobin => Self::RoundRobin,
+            PathPolicy::QueueDepth => Self::QueueDepth,
+        }
+    }
+}
+
+impl From<PathPolicySpec> for PathPolicy {
+    fn from(spec: PathPolicySpec) -> Self {
+        match spec {
+            PathPolicySpec::Fixed => Self::Fixed,
+            PathPolicySpec::RoundRobin => Self::RoundRobin,
+            PathPolicySpec::QueueDepth => Self::QueueDepth,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PathRetry {
+    /// When the target certainly executes nothing more of the lost connection: after a new login (RFC 7143 §6.3.5), or
+    /// after two or three keep-alive timeouts (NVMe base 2.1 §9.6)
+    WhenSafe,
+    /// At once, as kernels do. A target that executes the first copy later can undo a newer write
+    AtOnce,
+}
+
 /// One of several patterns in a load.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -157,6 +199,13 @@ pub(crate) struct Options {
     pub(crate) initiator: Option<String>,
     pub(crate) header_digest: bool,
     pub(crate) data_digest: bool,
+    /// How long the other side of an iSCSI or NVMe/TCP connection may be silent before the path counts as lost. Default:
+    /// 5 s with several portals
+    pub(crate) keep_alive_ns: Option<u64>,
+    /// How a path is chosen for each I/O, if the endpoint names several portals
+    pub(crate) path_policy: Option<PathPolicySpec>,
+    /// When writes of a lost path are sent again
+    pub(crate) path_retry: Option<PathRetry>,
     /// iSCSI `ImmediateData`
     pub(crate) immediate_data: Option<bool>,
     /// iSCSI `InitialR2T`

@@ -137,6 +137,8 @@ pub(crate) enum ServeCommand {
     Fill { volume: String },
     /// Print a `status`
     Status,
+    /// Make a portal fall silent as if its cable were pulled, or answer again; answered by `silenced`
+    Silence { portal: SocketAddr, silent: bool },
     /// Renew the lease, which any line does
     Renew,
 }

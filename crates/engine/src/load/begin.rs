@@ -1,6 +1,9 @@
 //! Turns the document into the configuration of each thread.
 
-use std::{net::ToSocketAddrs as _, time::Duration};
+use std::{
+    net::{IpAddr, ToSocketAddrs as _},
+    time::Duration,
+};
 
 use iotax_node::{
     Randomness,
@@ -13,7 +16,7 @@ use iotax_node::{
 };
 
 use crate::{
-    document::{ArrivalsSpec, LoadDocument, PacingSpec, StreamSpec, Task},
+    document::{ArrivalsSpec, LoadDocument, PacingSpec, PathRetry, StreamSpec, Task},
     secret,
 };
 
@@ -28,13 +31,17 @@ pub(super) fn connection(
     endpoint: &Endpoint,
     instance: u32,
 ) -> Result<Option<ConnectionConfig>, Failure> {
-    let Some(host) = endpoint.unit.host() else { return Ok(None) };
-    let unreachable =
-        |why: &str| Failure::new(FailureKind::Unreachable, format!("{host}: {why}"), endpoint.text.clone());
+    let portals = endpoint.unit.portals().iter().map(|portal| resolve(&portal.host, &endpoint.text));
+    let portals: Vec<IpAddr> = portals.collect::<Result<_, _>>()?;
+    let Some((first, further)) = portals.split_first() else { return Ok(None) };
+    let connection = ConnectionConfig::new(*first, instance, Randomness::new(secret::random()?));
+    Ok(Some(with_options(document, ConnectionConfig { further: further.to_vec(), ..connection })?))
+}
+
+fn resolve(host: &str, endpoint: &str) -> Result<IpAddr, Failure> {
+    let unreachable = |why: &str| Failure::new(FailureKind::Unreachable, format!("{host}: {why}"), endpoint);
     let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unreachable(&error.to_string()))?;
-    let address = addresses.next().ok_or_else(|| unreachable("the name resolves to no address"))?.ip();
-    let connection = ConnectionConfig::new(address, instance, Randomness::new(secret::random()?));
-    Ok(Some(with_options(document, connection)?))
+    Ok(addresses.next().ok_or_else(|| unreachable("the name resolves to no address"))?.ip())
 }
 
 /// Adds the document's options to a connection's configuration.
@@ -43,7 +50,16 @@ pub(crate) fn with_options(
     mut connection: ConnectionConfig,
 ) -> Result<ConnectionConfig, Failure> {
     let asked = &document.options;
-    let ConnectionConfig { settings, options } = &mut connection;
+    let has_paths = !connection.further.is_empty();
+    for (is_given, name) in [(asked.path_policy.is_some(), "path_policy"), (asked.path_retry.is_some(), "path_retry")] {
+        if is_given && !has_paths {
+            return Err(Failure::usage("the endpoint has one portal", format!("options.{name}")));
+        }
+    }
+    connection.policy = asked.path_policy.map_or(connection.policy, Into::into);
+    connection.retries_at_once = asked.path_retry == Some(PathRetry::AtOnce);
+    let ConnectionConfig { settings, options, .. } = &mut connection;
+    settings.keep_alive = asked.keep_alive_ns.map(Duration::from_nanos);
     settings.initiator.clone_from(&asked.initiator);
     (settings.header_digest, settings.data_digest) = (asked.header_digest, asked.data_digest);
     (settings.uid, settings.gid) = (asked.uid, asked.gid);

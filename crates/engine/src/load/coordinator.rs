@@ -20,7 +20,7 @@ use super::{
     window::{Meters, Span, Window},
 };
 use crate::{
-    document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, StartedEvent, Task},
+    document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, ResultEvent, StartedEvent, Task},
     failure, output,
 };
 
@@ -135,6 +135,10 @@ impl Load {
         let measured_for = Duration::from_nanos(document.runtime_ns);
         let span = Span { start, measured: measured_for, start_skew_ns: last.since(first).as_nanos() as u64 };
         let result = report::result(document, plan, self.driver, span, &measured, &usage);
+        let result = ResultEvent {
+            paths: plan.connection.as_ref().and_then(|connection| report::paths(connection.policy, &finished.paths)),
+            ..result
+        };
         output::emit(&Event::Result(Box::new(result)));
         Ok(())
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use iotax_node::load::{Arrived, DirectionResult, Gaps, Latency, Measured, OltpCounts, Sample, Sparse, StreamResult};
+use iotax_node::load::{
+    Arrived, DirectionResult, Gaps, Latency, Measured, OltpCounts, PathPolicy, PathReport, Sample, Sparse, StreamResult,
+};
 use iotax_proto::Instant;
 use iotax_runtime::cpu::{EventCounts, MachineTimes};
 
@@ -14,7 +16,8 @@ use crate::{
     document::{
         self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CountsReport, CpuEvents, CpuReport, DatabaseReport,
         DirectionReport, GapsReport, Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec,
-        ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, StreamReport, VerifyReport, VmThreadsCpu, Window,
+        PathPolicySpec, PathWork, PathsReport, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, StreamReport,
+        VerifyReport, VmThreadsCpu, Window,
     },
     version::VERSION,
 };
@@ -119,9 +122,25 @@ pub(crate) fn figures(
             run_queue_wait,
             clock: "CLOCK_MONOTONIC",
         },
+        paths: None,
         simulated: None,
         slices: Vec::new(),
     }
+}
+
+/// `None` if the endpoint has one portal.
+pub(super) fn paths(policy: PathPolicy, reports: &[PathReport]) -> Option<PathsReport> {
+    let work = |report: &PathReport| PathWork {
+        name: report.portal.clone(),
+        ios: report.counts.completed,
+        bytes: report.counts.bytes,
+        losses: report.losses,
+        lost: report.counts.lost,
+        down_ns: report.down.as_nanos() as u64,
+    };
+    let policy = PathPolicySpec::from(policy);
+    let even = policy == PathPolicySpec::RoundRobin;
+    (!reports.is_empty()).then(|| PathsReport { policy, even, used: reports.iter().map(work).collect() })
 }
 
 fn gaps(gaps: &Gaps, window_start: Instant) -> GapsReport {

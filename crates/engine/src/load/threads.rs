@@ -7,10 +7,7 @@ use std::{
 
 use iotax_node::{
     failure::{Failure, FailureKind},
-    load::{
-        Endpoint, Facts, LoadConfig, LoadNode, Sample, TaskOutcome,
-        connector::{self, ConnectionConfig},
-    },
+    load::{Endpoint, Facts, LoadConfig, LoadNode, PathReport, Sample, TaskOutcome, connector::ConnectionConfig},
 };
 use iotax_proto::{Geometry, Instant};
 use iotax_runtime::{
@@ -73,12 +70,17 @@ pub(super) struct Finished {
     pub(super) geometry: Geometry,
     /// When the first and when the last thread began.
     pub(super) began: (Instant, Instant),
+    /// Only with several paths.
+    pub(super) paths: Vec<PathReport>,
 }
 
 impl Finished {
     /// Adds the measurements of another thread of the same run.
     pub(super) fn merge(&mut self, other: &Self) {
         if let (TaskOutcome::Run(ours), TaskOutcome::Run(theirs)) = (&mut self.outcome, &other.outcome) {
+            ours.merge(theirs);
+        }
+        for (ours, theirs) in self.paths.iter_mut().zip(&other.paths) {
             ours.merge(theirs);
         }
         self.began = (self.began.0.min(other.began.0), self.began.1.max(other.began.1));
@@ -195,10 +197,7 @@ fn make_node(config: LoadConfig, plan: &Plan, driver: &mut DriverConfig) -> Resu
             driver.disks.extend(local.disk());
             LoadNode::local(config, &plan.endpoint, &local.unit(), &mut allocate)
         }
-        (None, Some(connection)) => {
-            let control = connector::control(&plan.endpoint, connection, &config)?;
-            LoadNode::remote(config, &plan.endpoint, control, &mut allocate)
-        }
+        (None, Some(connection)) => LoadNode::remote(config, &plan.endpoint, connection, &mut allocate),
         (None, None) => Err(failure::internal("an endpoint without an address")),
     }
 }
@@ -237,5 +236,6 @@ pub(super) fn drive_once(
     let stopped = || Failure::new(FailureKind::Internal, "stopped before the end", plan.endpoint.text.clone());
     let outcome = node.outcome().ok_or_else(stopped)?.clone()?;
     let began_at = node.began_at().ok_or_else(stopped)?;
-    Ok(Finished { outcome, geometry: node.geometry().ok_or_else(stopped)?.clone(), began: (began_at, began_at) })
+    let geometry = node.geometry().ok_or_else(stopped)?.clone();
+    Ok(Finished { outcome, geometry, began: (began_at, began_at), paths: node.path_reports() })
 }

@@ -8,7 +8,7 @@ mod threads;
 mod volumes;
 
 use std::{
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     sync::{Arc, mpsc},
 };
 
@@ -22,7 +22,8 @@ use iotax_runtime::{Clock, cpu::ProcessClock, driver::listen};
 
 use crate::{
     document::{
-        self, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument, StatusEvent,
+        self, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument, SilencedEvent,
+        StatusEvent,
     },
     failure, input,
     lease::Lease,
@@ -58,7 +59,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     volumes.iter_mut().for_each(OpenVolume::keep);
     let lease = Lease::start(document.lease_ns);
     output::emit(&Event::Ready(ready(&document, &server, &volumes, &threads)));
-    obey(&volumes, &threads, &lease);
+    obey(&server, &volumes, &threads, &lease);
     threads.stop()
 }
 
@@ -99,7 +100,7 @@ fn ready(document: &ServeDocument, server: &Server, volumes: &[OpenVolume], thre
 }
 
 /// Executes the lines from standard input until `stop`, the end of the input, or the end of a thread.
-fn obey(volumes: &[OpenVolume], threads: &Threads, lease: &Lease) {
+fn obey(server: &Server, volumes: &[OpenVolume], threads: &Threads, lease: &Lease) {
     let (sender, commands) = mpsc::channel();
     let ended = sender.clone();
     let heard = lease.clone();
@@ -119,6 +120,7 @@ fn obey(volumes: &[OpenVolume], threads: &Threads, lease: &Lease) {
             Ok(ServeCommand::Stop) => return,
             Ok(ServeCommand::Fill { volume }) => fill_again(volumes, &volume),
             Ok(ServeCommand::Status) => status(volumes, threads),
+            Ok(ServeCommand::Silence { portal, silent }) => silence(server, portal, silent),
             Ok(ServeCommand::Renew) => continue,
             Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
         };
@@ -136,6 +138,13 @@ fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
     fill::fill(volume)?;
     let seconds = started.elapsed().as_secs_f64();
     Ok(Event::Filled(FilledEvent { volume: Some(name.to_owned()), bytes: volume.size_bytes(), seconds }))
+}
+
+fn silence(server: &Server, portal: SocketAddr, silent: bool) -> Result<Event, Failure> {
+    if !server.silence(portal, silent) {
+        return Err(Failure::usage(format!("there is no portal {portal}"), "portal"));
+    }
+    Ok(Event::Silenced(SilencedEvent { portal, silent }))
 }
 
 fn status(volumes: &[OpenVolume], threads: &Threads) -> Result<Event, Failure> {

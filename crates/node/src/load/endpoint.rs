@@ -18,9 +18,24 @@ pub struct Endpoint {
 /// The unit that an endpoint names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
-    Remote { host: String, unit: RemoteUnit },
-    Local { path: String },
+    /// The unit at each of its portals, at least one.
+    Remote(Vec<Portal>),
+    Local {
+        path: String,
+    },
 }
+
+/// A path to a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Portal {
+    /// As the user wrote it.
+    pub text: String,
+    pub host: String,
+    pub unit: RemoteUnit,
+}
+
+/// Maximum number of portals of an endpoint.
+pub const PORTALS_MAX: usize = 8;
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,20 +44,22 @@ impl fmt::Display for Endpoint {
 }
 
 impl Unit {
-    /// The host whose address the driver's side must resolve; `None` for a local path.
-    pub fn host(&self) -> Option<&str> {
+    /// The portals, whose hosts the driver's side must resolve; none for a local path.
+    pub fn portals(&self) -> &[Portal] {
         match self {
-            Self::Remote { host, .. } => Some(host),
-            Self::Local { .. } => None,
+            Self::Remote(portals) => portals,
+            Self::Local { .. } => &[],
         }
+    }
+
+    /// The host of the first portal; `None` for a local path.
+    pub fn host(&self) -> Option<&str> {
+        Some(&self.portals().first()?.host)
     }
 
     /// `None` for a local path.
     pub fn protocol(&self) -> Option<Protocol> {
-        match self {
-            Self::Remote { unit, .. } => Some(unit.protocol()),
-            Self::Local { .. } => None,
-        }
+        Some(self.portals().first()?.unit.protocol())
     }
 }
 
@@ -63,13 +80,28 @@ fn parse(text: &str) -> Result<Unit, String> {
     let (scheme, rest) = text.split_once("://").ok_or_else(forms)?;
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (host, port) = host_and_port(authority)?;
-    let unit = RemoteUnit::parse(scheme, port, path, query);
-    let unit = unit.ok_or_else(|| format!("unknown protocol '{scheme}': {}", forms()))?;
-    if path.is_empty() {
-        return Err("nothing follows the host: what is to be reached there?".to_owned());
+    let mut portals = Vec::new();
+    for portal in authority.split(',') {
+        let (host, port) = host_and_port(portal)?;
+        let unit = RemoteUnit::parse(scheme, port, path, query);
+        let unit = unit.ok_or_else(|| format!("unknown protocol '{scheme}': {}", forms()))?;
+        if path.is_empty() {
+            return Err("nothing follows the host: what is to be reached there?".to_owned());
+        }
+        let portal = Portal { text: portal.to_owned(), host, unit: unit? };
+        if portals.iter().any(|other: &Portal| (&other.host, &other.unit) == (&portal.host, &portal.unit)) {
+            return Err(format!("portal {} is named twice", portal.text));
+        }
+        portals.push(portal);
     }
-    Ok(Unit::Remote { host, unit: unit? })
+    let about = portals[0].unit.protocol().about();
+    if portals.len() > 1 && !about.has_paths {
+        return Err(format!("{} has one portal: iotax has no paths for it", about.title));
+    }
+    if portals.len() > PORTALS_MAX {
+        return Err(format!("{} portals: at most {PORTALS_MAX} are possible", portals.len()));
+    }
+    Ok(Unit::Remote(portals))
 }
 
 fn forms() -> String {
@@ -110,6 +142,23 @@ mod tests {
             assert_eq!((unit(text).host(), unit(text).protocol()), (Some(host), Some(protocol)));
         }
         assert_eq!(unit("local:/dev/sdb"), Unit::Local { path: "/dev/sdb".into() });
+    }
+
+    #[test]
+    fn several_portals_are_paths_to_one_unit() {
+        let unit =
+            Endpoint::parse("nvme-tcp://10.0.0.1:4421,[::1],h/nqn.2026-11.io.iotax:v0?ns=2").expect("paths").unit;
+        let hosts: Vec<_> = unit.portals().iter().map(|portal| portal.host.as_str()).collect();
+        assert_eq!((hosts, unit.protocol()), (vec!["10.0.0.1", "::1", "h"], Some(Protocol::NvmeTcp)));
+        for (text, says) in [
+            ("nfs://a,b/v0/data", "NFS has one portal"),
+            ("iscsi://a,a/iqn.2026-11.io.iotax:v0/0", "portal a is named twice"),
+            ("iscsi://a,/iqn.2026-11.io.iotax:v0/0", "names no host"),
+            ("iscsi://a,b,c,d,e,f,g,h,i/iqn.2026-11.io.iotax:v0/0", "9 portals: at most 8"),
+        ] {
+            let failure = Endpoint::parse(text).expect_err(text);
+            assert!(failure.message.contains(says), "{text}: {failure}");
+        }
     }
 
     #[test]

@@ -142,7 +142,11 @@ impl Initiator for MemoryInitiator {
         self.closing = true;
     }
 
-    fn disconnected(&mut self, _: Instant, _: &mut dyn InitiatorEvents) {}
+    fn disconnected(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        for (tag, _) in self.done.drain(..) {
+            events.complete(now, tag, Err(IoError::ConnectionLost));
+        }
+    }
 }
 
 static ZEROS: [u8; 4096] = [0; 4096];

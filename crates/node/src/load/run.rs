@@ -232,6 +232,11 @@ impl RunTask {
         }
     }
 
+    /// The read of a tag is sent again: its data arrive from the start.
+    pub(super) fn begin_again(&mut self, tag: Tag) {
+        self.slots[tag as usize].check.begin_again();
+    }
+
     #[inline]
     pub(super) fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, recorder: &mut Recorder) {
         let slot = &self.slots[tag as usize];

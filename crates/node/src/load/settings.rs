@@ -1,6 +1,6 @@
 //! Options of a load's connections that are not specific to a protocol, including the user.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use crate::random::Randomness;
 
@@ -12,6 +12,10 @@ pub struct Settings {
     pub address: IpAddr,
     /// Distinguishes this load from others of the same name: it is part of ISIDs, host identifiers and xids. Not 0.
     pub instance: u32,
+    /// Number of the path, from 0 on: the initiator ports of different paths differ.
+    pub path: u32,
+    /// How long the other side may be silent before it counts as lost; `None`: the protocol's default.
+    pub keep_alive: Option<Duration>,
     /// Source of challenges and private exponents, which are new for each connection.
     pub randomness: Randomness,
     /// The IQN or NQN of the load.
@@ -28,6 +32,8 @@ impl Settings {
         Self {
             address,
             instance,
+            path: 0,
+            keep_alive: None,
             randomness,
             initiator: None,
             header_digest: false,
@@ -41,6 +47,7 @@ impl Settings {
     pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
         let options = [
             (self.initiator.is_some(), "initiator"),
+            (self.keep_alive.is_some(), "keep_alive_ns"),
             (self.header_digest, "header_digest"),
             (self.data_digest, "data_digest"),
             (self.uid.is_some(), "uid"),

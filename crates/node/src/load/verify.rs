@@ -74,6 +74,11 @@ impl ReadCheck {
         self.arrived = 0;
     }
 
+    /// The same read is sent again.
+    pub fn begin_again(&mut self) {
+        self.arrived = 0;
+    }
+
     /// Checks bytes of the read, from `at` on.
     pub fn feed(
         &mut self,

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation};
+use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Transmit, Violation};
 
 use super::{
+    fan::Fan,
     fill::FillTask,
     link::Link,
     oltp::{Fault, OltpTask},
@@ -110,6 +111,79 @@ impl Worker {
         self.link.initiator.get().disconnected(now, &mut events);
     }
 
+    // ----------------------------------------------------------------------------------------------- over several paths
+
+    pub(super) fn receive_over(
+        &mut self,
+        path: usize,
+        now: Instant,
+        bytes: &[u8],
+        recorder: Option<&mut Recorder>,
+    ) -> Result<(), Violation> {
+        let AnyInitiator::Fan(fan) = &mut self.link.initiator else { return Ok(()) };
+        fan.receive(now, path, bytes, &mut Events { state: &mut self.state, recorder })?;
+        let sent = fan.send_again(now);
+        self.state.check(sent);
+        Ok(())
+    }
+
+    /// A path is up again.
+    pub(super) fn attach(&mut self, path: usize, now: Instant, initiator: AnyInitiator) {
+        if let AnyInitiator::Fan(fan) = &mut self.link.initiator {
+            self.state.check(fan.attach(now, path, initiator));
+        }
+    }
+
+    /// A path is lost: its I/Os go over another one, some at once.
+    pub(super) fn lose(&mut self, path: usize, now: Instant) {
+        let AnyInitiator::Fan(fan) = &mut self.link.initiator else { return };
+        match fan.lose(now, path) {
+            Ok(begun) => begun.into_iter().for_each(|tag| self.state.begin_again(tag)),
+            Err(misuse) => self.state.check(Err(misuse)),
+        }
+    }
+
+    /// The lost writes of a path may be sent again.
+    pub(super) fn release(&mut self, path: usize, now: Instant) {
+        if let AnyInitiator::Fan(fan) = &mut self.link.initiator {
+            self.state.check(fan.release(now, path));
+        }
+    }
+
+    pub(super) fn path_ended(&mut self, path: usize) {
+        if let AnyInitiator::Fan(fan) = &mut self.link.initiator {
+            fan.ended(path);
+        }
+    }
+
+    /// A path that failed when its time came.
+    pub(super) fn take_failed_path(&mut self) -> Option<(usize, Violation)> {
+        match &mut self.link.initiator {
+            AnyInitiator::Fan(fan) => fan.take_failed(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn each_path_to_send(&mut self, to_send: impl FnMut(usize)) {
+        if let AnyInitiator::Fan(fan) = &mut self.link.initiator {
+            fan.ready_to_send().for_each(to_send);
+        }
+    }
+
+    pub(super) fn transmit_over(&mut self, path: usize) -> Option<&mut Transmit> {
+        match &mut self.link.initiator {
+            AnyInitiator::Fan(fan) => fan.transmit_of(path),
+            _ => None,
+        }
+    }
+
+    pub(super) fn fan(&self) -> Option<&Fan> {
+        match &self.link.initiator {
+            AnyInitiator::Fan(fan) => Some(fan),
+            _ => None,
+        }
+    }
+
     /// Prepares the first turn.
     pub(super) fn begin(&mut self) {
         self.state.slots = self.state.free.len().min(self.link.initiator.get().credits());
@@ -174,6 +248,24 @@ impl Worker {
 
     pub(super) fn close(&mut self, now: Instant) {
         self.link.initiator.get().close(now);
+    }
+}
+
+impl State {
+    fn check(&mut self, done: Result<(), Misuse>) {
+        if let Err(misuse) = done {
+            self.trouble.get_or_insert(Trouble::Misuse(misuse));
+        }
+    }
+
+    /// The data that arrived of a read are void: it is sent again.
+    fn begin_again(&mut self, tag: Tag) {
+        match &mut self.task {
+            Some(Task::Run(task)) => task.begin_again(tag),
+            Some(Task::Oltp(task)) => task.begin_again(),
+            // A scan and a fill overwrite what arrived.
+            Some(Task::Scan(_) | Task::Fill(_)) | None => {}
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     failure::Failure,
     fs::Tree,
     load::{
-        Facts,
+        AfterLoss, Facts,
         link::Control,
         settings::{Settings, Workers},
     },
@@ -29,6 +29,8 @@ pub struct About {
     pub form: &'static str,
     /// The options of `Settings` that it supports, by their names in documents.
     pub common_options: &'static [&'static str],
+    /// Its endpoints may name several portals, which are paths to one unit.
+    pub has_paths: bool,
     /// The same view of a volume at several portals is one target with several paths.
     pub is_multipath: bool,
     /// RPC programs and versions whose port a portmapper reports.
@@ -71,6 +73,10 @@ pub trait Definition {
         workers: Workers,
         endpoint: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure>;
+    /// When nothing of a connection is executed any more after it was lost; `None` unless `About::has_paths`.
+    fn after_loss(_initiator: &Self::Initiator) -> Option<AfterLoss> {
+        None
+    }
     /// What a worker's own connection found and negotiated, in addition to `Control::facts`.
     fn facts(_initiator: &Self::Initiator) -> Facts {
         Facts::default()

@@ -30,7 +30,7 @@ use crate::{
     failure::Failure,
     fs::Tree,
     load::{
-        Facts,
+        AfterLoss, Facts, Fan,
         link::Control,
         local::{DiskInitiator, MemoryInitiator},
         settings::{Settings, Workers},

@@ -84,6 +84,8 @@ macro_rules! protocols {
             $($(#[$when])? $name(Box<<$module::$name as Definition>::Initiator>),)+
             Memory(MemoryInitiator),
             Disk(DiskInitiator),
+            /// Several of them, over paths of one protocol.
+            Fan(Box<Fan>),
         }
 
         impl AnyInitiator {
@@ -92,6 +94,16 @@ macro_rules! protocols {
                     $($(#[$when])? Self::$name(initiator) => initiator.as_mut(),)+
                     Self::Memory(initiator) => initiator,
                     Self::Disk(initiator) => initiator,
+                    Self::Fan(fan) => fan.as_mut(),
+                }
+            }
+
+            pub(crate) fn credits(&self) -> usize {
+                match self {
+                    $($(#[$when])? Self::$name(initiator) => initiator.credits(),)+
+                    Self::Memory(initiator) => initiator.credits(),
+                    Self::Disk(initiator) => initiator.credits(),
+                    Self::Fan(fan) => fan.credits(),
                 }
             }
 
@@ -100,13 +112,21 @@ macro_rules! protocols {
                     $($(#[$when])? Self::$name(initiator) => initiator.poll_timeout(),)+
                     Self::Memory(initiator) => initiator.poll_timeout(),
                     Self::Disk(initiator) => initiator.poll_timeout(),
+                    Self::Fan(fan) => fan.poll_timeout(),
+                }
+            }
+
+            pub(crate) fn after_loss(&self) -> Option<AfterLoss> {
+                match self {
+                    $($(#[$when])? Self::$name(initiator) => $module::$name::after_loss(initiator),)+
+                    Self::Memory(_) | Self::Disk(_) | Self::Fan(_) => None,
                 }
             }
 
             pub(crate) fn facts(&self) -> Facts {
                 match self {
                     $($(#[$when])? Self::$name(initiator) => $module::$name::facts(initiator),)+
-                    Self::Memory(_) | Self::Disk(_) => Facts::default(),
+                    Self::Memory(_) | Self::Disk(_) | Self::Fan(_) => Facts::default(),
                 }
             }
         }
@@ -117,6 +137,7 @@ macro_rules! protocols {
                     $($(#[$when])? Self::$name(_) => stringify!($name),)+
                     Self::Memory(_) => "Memory",
                     Self::Disk(_) => "Disk",
+                    Self::Fan(_) => "Fan",
                 })
             }
         }

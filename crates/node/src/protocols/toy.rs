@@ -58,6 +58,7 @@ impl Definition for Toy {
         scheme: "toy",
         form: "toy://HOST[:PORT]/VOLUME",
         common_options: &[],
+        has_paths: false,
         is_multipath: true,
         rpc_programs: &[],
     };

@@ -81,6 +81,11 @@ impl ServerBackend {
         &self.state.server.config.portals[self.portal]
     }
 
+    #[cold]
+    pub(super) fn has_silent_portal(&self) -> bool {
+        self.state.server.is_silent(self.portal)
+    }
+
     /// Identifies the peer among all peers of this listener; see [`Server`].
     pub(super) fn peer_key(&self) -> (usize, SocketAddr) {
         (self.portal, self.peer)

@@ -13,7 +13,7 @@ use iotax_proto::{Instant, IoId, Origin, Payload, Shares, Transmit, UnitError, V
 use super::{
     arithmetic::Requester,
     backend::{ServerBackend, ThreadState},
-    connection::Connection,
+    connection::{Connection, PortalNews},
     room::Room,
     shared::Server,
 };
@@ -99,6 +99,8 @@ impl ServerNode {
     }
 
     /// Lets the connections handle what others did to them, if anything.
+    #[cold]
+    #[inline(never)]
     fn handle_notifications(&mut self, now: Instant) {
         self.look_at_claims(now);
         let notifications = self.state.server.notifier.count();
@@ -115,10 +117,19 @@ impl ServerNode {
         // This settles all connections, including those above.
         for index in 0..self.connections.len() {
             let conn = ConnId(index as u32);
-            if let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) {
-                connection.handle_notification(now);
-                self.settle(now, conn, Ok(()));
+            let Some(connection) = self.connection(conn) else { continue };
+            let news = connection.look_at_portal();
+            if connection.is_closing {
+                if news == PortalNews::Answers {
+                    self.outputs.push_back(Output::Close { conn });
+                }
+                continue;
             }
+            connection.handle_notification(now);
+            if news == PortalNews::FellSilent {
+                self.backlogged.push(conn);
+            }
+            self.settle(now, conn, Ok(()));
         }
     }
 
@@ -159,7 +170,11 @@ impl ServerNode {
         }
         self.connections[index] = Some(RefCell::new(Box::new(Connection::new(now, backend))));
         self.open += 1;
-        if self.connection(conn).is_some_and(|connection| connection.waits()) {
+        let waits = |connection: &mut Connection| {
+            connection.look_at_portal();
+            connection.waits()
+        };
+        if self.connection(conn).is_some_and(waits) {
             self.backlogged.push(conn);
         }
         self.settle(now, conn, Ok(()));
@@ -188,6 +203,7 @@ impl ServerNode {
     }
 
     #[cold]
+    #[inline(never)]
     fn close(&mut self, now: Instant, conn: ConnId, result: Result<(), Violation>) {
         let Some(connection) = self.connection(conn) else { return };
         connection.is_closing = true;
@@ -195,8 +211,10 @@ impl ServerNode {
         // Queued bytes may take long to leave, or never leave, but the session ends now: its initiator may return
         // before and waits for operations that are still running.
         connection.disconnected(now);
-        let peer = connection.backend.peer;
-        self.outputs.push_back(Output::Close { conn });
+        let (peer, is_silent) = (connection.backend.peer, connection.is_silent);
+        if !is_silent {
+            self.outputs.push_back(Output::Close { conn });
+        }
         if let Err(violation) = result {
             self.notice(peer, violation.to_string());
         }

@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use iotax_proto::{SessionTable, Shared, Shares, nfs::common::Time};
@@ -67,6 +70,8 @@ pub struct Server {
     pub(crate) common: Common,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) arithmetic: Arithmetic,
+    /// Whether a portal is silent, by its number.
+    silent: Vec<AtomicBool>,
     /// Connections of protocols without sessions, by listener and peer: a client that returns from the same port
     /// repeats what was under way.
     pub(super) peers: Guarded<SessionTable<(usize, SocketAddr)>>,
@@ -93,13 +98,31 @@ impl Server {
         }
         let common = Common::new(&config);
         let peers = Guarded::new(SessionTable::new(Shares { all: usize::MAX, of_origin: usize::MAX }));
-        Arc::new(Self { config, exported, common, notifier, arithmetic: Arithmetic::default(), peers })
+        let silent = config.portals.iter().map(|_| AtomicBool::new(false)).collect();
+        Arc::new(Self { config, exported, common, notifier, arithmetic: Arithmetic::default(), silent, peers })
     }
 
     /// `wake` is called when a connection affected others, or released what others wait for. It must make the driver of
     /// every thread give its node `Input::Woken`.
     pub fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.notifier.wake_with(Box::new(wake));
+    }
+
+    /// Makes a portal fall silent, as if its cable were pulled, or answer again. Its connections stay open, and what
+    /// arrives meanwhile is handled afterwards. Replies that are under way still leave. The protocols' timers go on; a
+    /// connection that they end is closed when the portal answers again.
+    /// False if there is no such portal.
+    pub fn silence(&self, portal: SocketAddr, silent: bool) -> bool {
+        let index = self.config.portals.iter().position(|each| each.address == portal);
+        if let Some(index) = index {
+            self.silent[index].store(silent, Ordering::Release);
+            self.notifier.notify();
+        }
+        index.is_some()
+    }
+
+    pub(super) fn is_silent(&self, portal: usize) -> bool {
+        self.silent[portal].load(Ordering::Acquire)
     }
 
     /// Whether any group requires authentication over NVMe/TCP.

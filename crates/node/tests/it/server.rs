@@ -9,10 +9,7 @@ use crate::support::{
 use iotax_node::{
     CloseReason, ConnId, Input, ListenerId, LoadNode, Node, Output, Randomness, Server, ServerConfig, ServerNode,
     TaskConfig,
-    load::{
-        Content, Endpoint, TaskOutcome,
-        connector::{self, ConnectionConfig},
-    },
+    load::{Content, Endpoint, TaskOutcome, connector::ConnectionConfig},
     server::{Export, Protocol, Service, plan_portals},
     volume::{Media, VolumeSpec},
 };
@@ -318,8 +315,8 @@ fn volume_exported_twice_on_a_portal_is_mounted_by_whom_either_admits() {
                 TaskConfig::Fill { destroy: true }
             };
             let config = load(task, 1);
-            let control = connector::control(&endpoint, &connection, &config).expect("settings");
-            let mut load = LoadNode::remote(config, &endpoint, control, &mut crate::support::allocate).expect("config");
+            let mut load =
+                LoadNode::remote(config, &endpoint, &connection, &mut crate::support::allocate).expect("config");
             let mut lab = Lab::new(&mut load, Some(&mut node), &[listen]);
             lab.peer = SocketAddr::from(([127, 0, 0, host], 700));
             lab.run_until(Instant(60_000_000_000), |_, _| false);
@@ -359,8 +356,8 @@ fn exports_that_share_a_portal_are_told_apart_by_name() {
             let endpoint = Endpoint::parse(&server.endpoint(index)).expect("an endpoint");
             let connection = ConnectionConfig::new([127, 0, 0, 1].into(), 1, Randomness::new([2; 32]));
             let config = load(TaskConfig::Fill { destroy: true }, 1);
-            let control = connector::control(&endpoint, &connection, &config).expect("settings");
-            let mut load = LoadNode::remote(config, &endpoint, control, &mut crate::support::allocate).expect("config");
+            let mut load =
+                LoadNode::remote(config, &endpoint, &connection, &mut crate::support::allocate).expect("config");
             Lab::new(&mut load, Some(&mut node), &[listen]).run_until(Instant(60_000_000_000), |_, _| false);
             assert_eq!(load.outcome().expect("ended").is_err(), read_only, "{protocol:?} {index}");
         }

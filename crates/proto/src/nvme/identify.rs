@@ -48,6 +48,8 @@ const VWC_PRESENT: u8 = 1 | 2 << 1;
 const SGLS: u32 = 1 | 1 << 20;
 /// CTRATT: host identifiers have 128 bits.
 const CTRATT: u32 = 1;
+/// CTRATT: any command restarts the keep-alive timer.
+const CTRATT_TBKAS: u32 = 1 << 6;
 /// Attribute and discovery notices that a host may enable.
 pub const OAES_NAMESPACE: u32 = 1 << 8;
 pub const OAES_DISCOVERY: u32 = 1 << 31;
@@ -203,6 +205,10 @@ pub struct ControllerFields {
     pub model: String,
     pub firmware: String,
     pub cntlid: ControllerId,
+    /// Any command restarts the keep-alive timer, not only Keep Alive (TBKAS).
+    pub counts_traffic: bool,
+    /// Command Quiesce Time: within it the controller ends outstanding commands after it has lost the host.
+    pub quiesce_ms: u16,
     /// Power of two, in units of the minimum page size; 0 means no limit.
     pub mdts: u8,
     /// Granularity of Keep Alive in 100 ms; 0 if the command is not supported.
@@ -226,6 +232,8 @@ pub fn parse_controller(bytes: &[u8; LEN]) -> ControllerFields {
         model: ascii::parse(&bytes[24..64]),
         firmware: ascii::parse(&bytes[64..72]),
         cntlid: ControllerId(u16_at(bytes, 78)),
+        counts_traffic: u32_at(bytes, 96) & CTRATT_TBKAS != 0,
+        quiesce_ms: u16_at(bytes, 386),
         mdts: bytes[77],
         kas: u16_at(bytes, 320),
         has_sgl: bytes[536] & 3 != 0,

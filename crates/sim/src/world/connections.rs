@@ -47,7 +47,7 @@ impl World {
         let connect = self.hosts[host].connects;
         let ways = Rc::clone(&self.hosts[host].ways);
         let flows = Side::BOTH.map(|_| Flow { tcp: self.tcp_of(host), ..Flow::default() });
-        let pipe = Pipe { connect, ways, ends: [client, server], flows };
+        let pipe = Pipe { to, connect, ways, ends: [client, server], flows };
         let slot = self.free_pipes.pop().unwrap_or_else(|| {
             self.pipes.push(PipeSlot { generation: 0, pipe: None });
             self.pipes.len() as u32 - 1

@@ -6,6 +6,7 @@ mod fabrics;
 mod faults;
 mod loads;
 mod loss;
+mod multipath;
 mod partners;
 mod receives;
 mod support;

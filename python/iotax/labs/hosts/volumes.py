@@ -24,6 +24,7 @@ from iotax.labs.media import data_document
 from iotax.places import Binary, HostFault
 from iotax.places.host import HostPlace
 from iotax.study import Settings
+from iotax.study.endpoint import one_portal
 from iotax.study.hosts import CLIENT, Host
 from iotax.study.kernel_path import NVME, PREFIX, kernel_path
 from iotax.study.topology import given
@@ -92,7 +93,9 @@ class Volumes:
                 commands |= {"tee": None} if "queue_depth" in told else {}
                 commands |= {"tee" if kind in NVME else "dmsetup": None} if told.get("path_policy") else {}
         peers = [path.address for path in paths if path.address]
-        peers += [urlsplit(uri).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)]
+        peers += [
+            urlsplit(one_portal(uri)).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)
+        ]
         peers += [server.data] if server is not None and "" in uris else []
         commands |= dict.fromkeys(DATABASE_COMMANDS) if any(map(is_database, self._settings)) else {}
         devices = any(path.kind != "nfs" for path in paths) or any(uri.startswith(f"{_LOCAL}/dev/") for uri in uris)

@@ -1,5 +1,6 @@
 //! One thread's share of a load generator as a node: it opens links, waits to begin, runs, drains, and closes in order.
 
+mod paths;
 mod tasks;
 
 use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
@@ -8,6 +9,7 @@ use iotax_proto::{Geometry, Instant, Payload, Transmit};
 
 use super::{
     config::{Allocate, LoadConfig, LocalUnit, TaskConfig},
+    connector::{self, ConnectionConfig},
     endpoint::Endpoint,
     facts::Facts,
     link::{Control, ControlStep, Link},
@@ -23,6 +25,9 @@ use super::{
     verify::Content,
     worker::{Task, Worker},
 };
+pub use paths::PathReport;
+use paths::Paths;
+
 use crate::pattern::{COPIES, Pool};
 use crate::{
     failure::{Failure, FailureKind},
@@ -52,8 +57,10 @@ pub struct LoadNode {
     pool: Rc<Pool>,
     phase: Phase,
     control: Option<ControlLink>,
+    /// In place of `control`, if the endpoint has several portals.
+    paths: Option<Box<Paths>>,
     workers: Vec<Worker>,
-    /// Timeout of each worker's link, as of its last turn.
+    /// Timeout of each worker's link, as of its last turn. The last one is that of `paths`, if there are any.
     timeouts: Vec<Option<Instant>>,
     /// Data of writes: for each worker, at least one payload for each tag.
     buffers: Vec<Vec<Payload>>,
@@ -76,6 +83,8 @@ pub struct LoadNode {
     /// The links stay open after a run, for the next slice, until `release`.
     stays: bool,
     queue: Option<QueuePlace>,
+    /// Other loads, workers or paths may give workers turns.
+    together: bool,
 }
 
 struct ControlLink {
@@ -126,13 +135,19 @@ impl LoadNode {
         Ok(node)
     }
 
-    /// A load on a unit whose protocol begins with `control`, which opens the workers' links.
+    /// A load on a unit that is reached by a protocol.
     pub fn remote(
         config: LoadConfig,
         endpoint: &Endpoint,
-        control: Box<dyn Control<AnyInitiator>>,
+        connection: &ConnectionConfig,
         allocate: &mut Allocate<'_>,
     ) -> Result<Self, Failure> {
+        if !connection.further.is_empty() {
+            let mut node = Self::new(config.clone(), endpoint, allocate)?;
+            node.add_paths(&config, endpoint, connection)?;
+            return Ok(node);
+        }
+        let control = connector::control(endpoint, connection, &config)?;
         let mut node = Self::new(config, endpoint, allocate)?;
         node.control = Some(ControlLink { control, next: None, closing: false, to_ask: true });
         Ok(node)
@@ -153,6 +168,7 @@ impl LoadNode {
             pool: Rc::new(Pool::new(config.reduction)),
             phase: Phase::Opening,
             control: None,
+            paths: None,
             workers: Vec::new(),
             timeouts: Vec::new(),
             buffers: Vec::new(),
@@ -170,6 +186,7 @@ impl LoadNode {
             outcome: None,
             stays: false,
             queue: None,
+            together: false,
             config,
         };
         let (depth, io_bytes) = node.transfer();
@@ -194,6 +211,7 @@ impl LoadNode {
     pub fn queue_at(&mut self, place: QueuePlace) {
         debug_assert!(self.workers.is_empty(), "no worker has begun");
         self.queue = Some(place);
+        self.together = true;
     }
 
     /// Whether every link is open, so that `begin` may be called.
@@ -279,6 +297,9 @@ impl LoadNode {
 
     /// What set-up found and negotiated, once ready.
     pub fn facts(&self) -> Facts {
+        if self.paths.is_some() {
+            return self.path_facts();
+        }
         let mut facts = self.control.as_ref().map(|link| link.control.facts()).unwrap_or_default();
         if let Some(own) = self.workers.first().map(|worker| worker.link.initiator.facts()) {
             facts.identity.extend(own.identity);
@@ -351,6 +372,8 @@ impl LoadNode {
         if let Some(worker) = self.workers.get_mut(index) {
             worker.receive(now, bytes, self.recorder.as_mut());
             self.turn(now, index);
+        } else {
+            self.path_received(now, conn, bytes);
         }
     }
 
@@ -361,7 +384,10 @@ impl LoadNode {
             worker.refill(now);
         }
         if !worker.link.initiator.get().transmit().is_empty() {
-            self.to_send.push(ConnId(index as u32 + 1));
+            match &self.paths {
+                Some(paths) => paths.send(index, worker, &mut self.to_send),
+                None => self.to_send.push(ConnId(index as u32 + 1)),
+            }
         }
         while let Some((tag, disk, op)) = worker.link.initiator.poll_disk() {
             let token = DiskToken((index as u64) << 32 | u64::from(tag));
@@ -394,6 +420,9 @@ impl LoadNode {
         }
         if self.phase == Phase::Finished {
             return;
+        }
+        if self.paths.is_some() {
+            return self.path_closed(now, conn, reason);
         }
         let Some(index) = (conn.0 as usize).checked_sub(1) else {
             return self.control_closed(reason);
@@ -439,6 +468,9 @@ impl LoadNode {
                 let failure = trouble::violation(&violation, &self.place);
                 self.fail(failure);
             }
+        }
+        if self.paths.is_some() {
+            self.paths_timer(now);
         }
         if self.deadline.is_some_and(|at| at <= now) {
             self.overdue();
@@ -565,7 +597,9 @@ impl LoadNode {
         }
     }
 
+    #[cold]
     fn advance_closing(&mut self, now: Instant) {
+        let paths_closed = self.paths.is_none() || self.close_paths(now);
         for (index, worker) in self.workers.iter_mut().enumerate() {
             let conn = ConnId(index as u32 + 1);
             if worker.state.closed && worker.link.to.take().is_some() {
@@ -579,7 +613,7 @@ impl LoadNode {
             link.control.close(now);
             self.step_control(now);
         }
-        if links_closed && self.control.is_none() && !self.open_connections.contains(&true) {
+        if links_closed && paths_closed && self.control.is_none() && !self.open_connections.contains(&true) {
             self.phase = Phase::Finished;
         }
     }
@@ -592,7 +626,9 @@ impl LoadNode {
             }
             Phase::Draining => {
                 let count = self.outstanding();
-                let message = format!("{count} I/Os were not answered within {} s after the run", DRAIN_TIME.as_secs());
+                let after = DRAIN_TIME.as_secs();
+                let down = self.paths_down();
+                let message = format!("{count} I/Os were not answered within {after} s after the run{down}");
                 self.fail(Failure::new(FailureKind::Lost, message, self.place.clone()));
             }
             // The task is done, so a close that is not in order does no harm.
@@ -644,16 +680,17 @@ impl Node for LoadNode {
             Input::Connected { conn } => {
                 if let Some(index) = (conn.0 as usize).checked_sub(1).filter(|index| *index < self.workers.len()) {
                     self.turn(now, index);
+                } else {
+                    self.step_paths(now);
                 }
             }
             Input::Accepted { .. } | Input::Placed { .. } | Input::Woken => {}
         }
-        let together = self.database.is_some() || self.queue.is_some();
-        if together {
+        if self.together {
             self.go_on(now);
         }
         self.advance(now);
-        if together {
+        if self.together {
             self.go_on(now);
         }
         if self.recorder.is_some() {
@@ -675,7 +712,8 @@ impl Node for LoadNode {
 
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
         match (conn.0 as usize).checked_sub(1) {
-            Some(index) => Some(self.workers.get_mut(index)?.link.initiator.get().transmit()),
+            Some(index) if index >= self.workers.len() => self.path_transmit(conn),
+            Some(index) => Some(self.workers[index].link.initiator.get().transmit()),
             // Queued data are for the next connection.
             None => Some(self.control.as_mut().filter(|link| link.next.is_none())?.control.transmit()),
         }

@@ -119,6 +119,7 @@ impl LoadNode {
             let message = format!("the working set of a database is {least} to {most} bytes at pages of {page_bytes}");
             Failure::new(FailureKind::TooSmall, message, place.clone())
         })?;
+        self.together = true;
         Ok(Rc::clone(self.database.insert(Rc::new(RefCell::new(database)))))
     }
 

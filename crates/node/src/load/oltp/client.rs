@@ -218,6 +218,12 @@ impl Database {
         }
     }
 
+    pub(super) fn begin_again(&mut self, index: usize) {
+        if let Some(client) = self.clients.get_mut(index) {
+            client.check.begin_again();
+        }
+    }
+
     /// A client's I/O is done; transactions that end with it are recorded.
     pub(super) fn completed(
         &mut self,

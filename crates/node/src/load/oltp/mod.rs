@@ -317,6 +317,11 @@ impl OltpTask {
         self.database.borrow_mut().data(self.worker, at, bytes)
     }
 
+    /// The client's read is sent again.
+    pub(super) fn begin_again(&mut self) {
+        self.database.borrow_mut().begin_again(self.worker);
+    }
+
     pub(super) fn complete(
         &mut self,
         now: Instant,

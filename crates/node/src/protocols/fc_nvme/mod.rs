@@ -51,6 +51,7 @@ impl Definition for FcNvme {
         scheme: "fc-nvme",
         form: "fc-nvme://HOST[:PORT]/WWPN/NQN?ns=N",
         common_options: &["initiator"],
+        has_paths: false,
         is_multipath: true,
         rpc_programs: &[],
     };

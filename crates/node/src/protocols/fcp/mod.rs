@@ -50,6 +50,7 @@ impl Definition for Fcp {
         scheme: "fcp",
         form: "fcp://HOST[:PORT]/WWPN/LUN",
         common_options: &[],
+        has_paths: false,
         is_multipath: true,
         rpc_programs: &[],
     };

@@ -23,6 +23,8 @@ use crate::{
     secrets::Chap,
 };
 
+/// With several paths, fewer workers than this power of two have different names on all of them.
+const PATH_SHIFT: u32 = 13;
 const INITIATOR: &str = "iqn.2026-11.io.iotax:load";
 
 pub(super) struct Login {
@@ -31,6 +33,7 @@ pub(super) struct Login {
     chap: Option<Chap>,
     randomness: Randomness,
     instance: u32,
+    path: u32,
     workers: Workers,
 }
 
@@ -39,6 +42,7 @@ impl Login {
         let initiator = settings.initiator.as_deref().unwrap_or(INITIATOR);
         let defaults = Wishes::default();
         let digest = |wanted| if wanted { DigestWish::Require } else { DigestWish::Accept };
+        let unnamed = Config::new(initiator, &unit.iqn, unit.lun);
         let config = Config {
             wishes: Wishes {
                 header_digest: digest(settings.header_digest),
@@ -50,17 +54,21 @@ impl Login {
                 max_recv_segment_len: options.max_recv_data_segment_bytes.unwrap_or(defaults.max_recv_segment_len),
                 ..defaults
             },
+            // The target is pinged after half of the time, and lost after the other half.
+            ping_interval: settings.keep_alive.map_or(unnamed.ping_interval, |keep_alive| keep_alive / 2),
+            login_timeout: settings.keep_alive.unwrap_or(unnamed.login_timeout),
             queue_depth: workers.outstanding.clamp(1, 4096) as u16,
-            ..Config::new(initiator, &unit.iqn, unit.lun)
+            ..unnamed
         };
         let to = SocketAddr::new(settings.address, unit.port);
         let (chap, randomness, instance) = (options.chap.clone(), settings.randomness.clone(), settings.instance);
-        Self { to, config, chap, randomness, instance, workers }
+        Self { to, config, chap, randomness, instance, path: settings.path, workers }
     }
 
     pub(super) fn links(&self, now: Instant) -> Vec<Link<Session>> {
         let link = |worker| {
-            let config = Config { isid: isid(self.instance, worker), chap: self.chap(), ..self.config.clone() };
+            let config =
+                Config { isid: isid(self.instance, self.path, worker), chap: self.chap(), ..self.config.clone() };
             Link { initiator: Session::new(now, config), to: Some(self.to) }
         };
         self.workers.numbers().map(link).collect()
@@ -101,9 +109,9 @@ pub(super) fn facts(session: &Session) -> Facts {
     }
 }
 
-/// The random format (RFC 7143 §11.12.5): 24 bits distinguish loads, 16 distinguish workers.
-fn isid(instance: u32, worker: u32) -> [u8; 6] {
+/// The random format (RFC 7143 §11.12.5): 24 bits distinguish loads, 16 distinguish workers and their paths.
+fn isid(instance: u32, path: u32, worker: u32) -> [u8; 6] {
     let [_, a, b, c] = instance.to_be_bytes();
-    let [high, low] = (worker as u16).to_be_bytes();
+    let [high, low] = ((path << PATH_SHIFT) as u16 ^ worker as u16).to_be_bytes();
     [0x80, a, b, c, high, low]
 }

@@ -19,7 +19,7 @@ use super::{About, Definition, Describe, Digests, describe::cut_off, logical_uni
 use crate::{
     failure::Failure,
     load::{
-        Direct, Facts,
+        AfterLoss, Direct, Facts,
         link::Control,
         settings::{Settings, Workers},
     },
@@ -46,8 +46,9 @@ impl Definition for Iscsi {
         name: "iscsi",
         title: "iSCSI",
         scheme: "iscsi",
-        form: "iscsi://HOST[:PORT]/IQN/LUN",
-        common_options: &["initiator", "header_digest", "data_digest"],
+        form: "iscsi://HOST[:PORT][,HOST…]/IQN/LUN",
+        common_options: &["initiator", "keep_alive_ns", "header_digest", "data_digest"],
+        has_paths: true,
         is_multipath: true,
         rpc_programs: &[],
     };
@@ -75,6 +76,10 @@ impl Definition for Iscsi {
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
         let login = connector::Login::new(unit, settings, options, workers);
         Ok(Box::new(Direct::new(move |now| login.links(now))))
+    }
+
+    fn after_loss(session: &Session) -> Option<AfterLoss> {
+        Some(AfterLoss::Login { group: session.portal_group() })
     }
 
     fn facts(session: &Session) -> Facts {

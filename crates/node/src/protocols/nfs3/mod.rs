@@ -56,6 +56,7 @@ impl Definition for Nfs3 {
         scheme: "nfs",
         form: "nfs://HOST[:PORT]/EXPORT/FILE",
         common_options: &["uid", "gid"],
+        has_paths: false,
         is_multipath: false,
         rpc_programs: &[(PROGRAM, VERSION), (MOUNT_PROGRAM, VERSION)],
     };

@@ -48,6 +48,7 @@ impl Definition for Nfs41 {
         scheme: "nfs41",
         form: "nfs41://HOST[:PORT]/EXPORT/FILE",
         common_options: &["uid", "gid"],
+        has_paths: false,
         is_multipath: false,
         rpc_programs: &[],
     };

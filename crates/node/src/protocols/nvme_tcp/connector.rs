@@ -1,6 +1,6 @@
 //! NVMe/TCP: one controller per thread, with an I/O queue per worker.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Transmit, Violation,
@@ -57,6 +57,7 @@ impl Controller {
     ) -> Result<Self, Failure> {
         let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
         let (host, host_id) = host(settings);
+        let defaults = SessionConfig::new(&unit.nqn, host, host_id);
         let config = ConnectConfig {
             digests: Digests { header: settings.header_digest, data: settings.data_digest },
             session: SessionConfig {
@@ -64,8 +65,10 @@ impl Controller {
                 depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
                 io_queues: queues,
                 nsid: Some(unit.nsid),
-                keep_alive: Duration::from_secs(30),
-                ..SessionConfig::new(&unit.nqn, host, host_id)
+                keep_alive: settings.keep_alive.unwrap_or(defaults.keep_alive),
+                io_timeout: settings.keep_alive.unwrap_or(defaults.io_timeout),
+                admin_timeout: settings.keep_alive.unwrap_or(defaults.admin_timeout),
+                ..defaults
             },
         };
         Ok(Self {

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     failure::Failure,
     load::{
+        AfterLoss,
         link::Control,
         settings::{Settings, Workers},
     },
@@ -46,8 +47,9 @@ impl Definition for NvmeTcp {
         name: "nvme-tcp",
         title: "NVMe/TCP",
         scheme: "nvme-tcp",
-        form: "nvme-tcp://HOST[:PORT]/NQN?ns=N",
-        common_options: &["initiator", "header_digest", "data_digest"],
+        form: "nvme-tcp://HOST[:PORT][,HOST…]/NQN?ns=N",
+        common_options: &["initiator", "keep_alive_ns", "header_digest", "data_digest"],
+        has_paths: true,
         is_multipath: true,
         rpc_programs: &[],
     };
@@ -69,6 +71,10 @@ impl Definition for NvmeTcp {
         endpoint: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
         Ok(Box::new(connector::Controller::new(unit, settings, options, workers, endpoint)?))
+    }
+
+    fn after_loss(queue: &IoQueue) -> Option<AfterLoss> {
+        Some(AfterLoss::Time(queue.quiet_after()))
     }
 
     type Target = TargetQueue;

@@ -4,10 +4,7 @@ use std::{cell::Cell, net::SocketAddr, rc::Rc, sync::Arc};
 
 use iotax_node::{
     Failure, LoadNode, Randomness, Server, ServerConfig, ServerNode,
-    load::{
-        Endpoint, LoadConfig, Measured, RunConfig, TaskConfig, TaskOutcome,
-        connector::{self, ConnectionConfig},
-    },
+    load::{Endpoint, LoadConfig, Measured, RunConfig, TaskConfig, TaskOutcome, connector::ConnectionConfig},
     pattern::Pool,
     server::{Export, Group, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
@@ -118,8 +115,7 @@ impl Bench {
         let config = LoadConfig { run: self.runs.get(), ..config };
         let mut connection = ConnectionConfig::new([127, 0, 0, 1].into(), 77, Randomness::new([12; 32]));
         set(&mut connection);
-        let control = connector::control(endpoint, &connection, &config)?;
-        LoadNode::remote(config, endpoint, control, &mut allocate)
+        LoadNode::remote(config, endpoint, &connection, &mut allocate)
     }
 
     /// Drives a load to its end; `each` is called before every step.

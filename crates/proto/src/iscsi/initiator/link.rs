@@ -37,6 +37,8 @@ pub(super) struct Link {
     pub(super) transmit: Transmit,
     pub(super) sender: Sender,
     pub(super) agreed: Agreed,
+    /// Tag of the portal group to which the connection leads (RFC 7143 §13.9).
+    pub(super) portal_group: Option<u16>,
     /// CmdSN of the next command.
     pub(super) cmd_sn: u32,
     /// CmdSN of the last command that the target accepts.
@@ -73,6 +75,7 @@ impl Default for Link {
             transmit: Transmit::default(),
             sender: Sender::default(),
             agreed: Agreed::default(),
+            portal_group: None,
             cmd_sn: 1,
             max_cmd_sn: 1,
             exp_stat_sn: 0,

@@ -82,6 +82,9 @@ impl Login {
         }
         let text = self.text_in.take();
         for (key, value) in pairs(&text)? {
+            if key == "TargetPortalGroupTag" {
+                link.portal_group = value.parse().ok();
+            }
             let known = matches!(key, "TargetPortalGroupTag" | "TargetAlias" | "TargetAddress");
             if !known && !self.security.take(key, value) {
                 self.negotiation.take(key, value, &mut self.text_out)?;

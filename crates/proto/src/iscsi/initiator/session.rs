@@ -99,6 +99,12 @@ impl Session {
         &self.link.agreed
     }
 
+    /// Tag of the portal group to which the session leads: a session of the same initiator port through another portal
+    /// of this group ends this one (RFC 7143 §6.3.5).
+    pub fn portal_group(&self) -> Option<u16> {
+        self.link.portal_group
+    }
+
     /// The logical unit's INQUIRY data, once received.
     pub fn inquiry(&self) -> Option<&scsi::initiator::Inquiry> {
         self.identity.0.as_ref()

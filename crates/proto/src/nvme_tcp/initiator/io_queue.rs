@@ -59,6 +59,7 @@ pub struct IoQueue {
     control: IoControl,
     commands: IoCommands,
     in_capsule_bytes: u32,
+    quiet_after: Duration,
     /// Indexed by tag, which is also the command identifier.
     slots: Vec<IoSlot>,
     outstanding: usize,
@@ -89,6 +90,7 @@ impl IoQueue {
             control: IoControl::new(controller, qid, CommandId(depth)),
             commands: IoCommands::new(controller),
             in_capsule_bytes: controller.in_capsule_bytes,
+            quiet_after: controller.quiet_after,
             slots,
             outstanding: 0,
             reading: None,
@@ -101,6 +103,11 @@ impl IoQueue {
 
     pub fn geometry(&self) -> &Geometry {
         self.commands.geometry()
+    }
+
+    /// See `ControllerInfo`.
+    pub fn quiet_after(&self) -> Duration {
+        self.quiet_after
     }
 
     // --------------------------------------------------------------------------------------------------------- sending

@@ -180,6 +180,8 @@ impl<C: Connection> AdminQueue<C> {
             max_sq_size: property::max_sq_size(cap).min(max_outstanding),
             optional_commands: fields.optional_commands,
             has_disconnect: fields.has_disconnect,
+            quiet_after: (if fields.counts_traffic { 3 } else { 2 }) * self.channel.config().keep_alive
+                + Duration::from_millis(fields.quiesce_ms.into()),
             nsid: self.nsid,
             block_shift: namespace.block_shift,
             nguid: namespace.nguid,

@@ -88,6 +88,9 @@ pub struct ControllerInfo {
     pub optional_commands: u16,
     /// Disconnect is supported.
     pub has_disconnect: bool,
+    /// How long after a host has lost its connections the controller may still execute commands: until it notices by
+    /// its keep-alive timer, two or three timeouts at most, and has ended them (NVMe base 2.1 §9.6).
+    pub quiet_after: Duration,
     pub nsid: u32,
     pub block_shift: u8,
     pub nguid: [u8; 16],

@@ -1,0 +1,695 @@
+//! Several paths to the unit, one for each portal: opens them, and opens a path again when it is lost.
+
+use std::time::Duration;
+
+use iotax_proto::{Geometry, InitiatorEvents, Instant, IoError, Tag, Transmit, Violation};
+
+use super::{
+    super::{
+        config::LoadConfig,
+        connector::{self, ConnectionConfig},
+        endpoint::Endpoint,
+        facts::Facts,
+        fan::{AfterLoss, Fan, PathCounts},
+        link::{Control, ControlStep, Link},
+        trouble,
+        worker::Worker,
+    },
+    ControlLink, LoadNode, Phase, earlier,
+};
+use crate::{
+    failure::{Failure, FailureKind},
+    node::{CloseReason, ConnId, Output},
+    protocols::AnyInitiator,
+};
+
+/// How long a path may take to open.
+const DIAL_TIME: Duration = Duration::from_secs(5);
+/// Pause before the next attempt.
+const REDIAL_PAUSE: Duration = Duration::from_millis(500);
+/// How long sessions may take to log out that were only needed to end earlier ones.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
+/// With more workers, initiator ports on several paths would have the same names.
+const WORKERS_MAX: u32 = 8192;
+
+/// Creates the control for the initiator ports of a path, through the portal with a number.
+type Dial = Box<dyn Fn(usize, usize) -> Result<Box<dyn Control<AnyInitiator>>, Failure>>;
+
+pub(super) struct Paths {
+    dial: Dial,
+    all: Vec<Path>,
+    /// Number of connections of a path: its control, and one per worker.
+    slots: usize,
+    retries_at_once: bool,
+    /// The unit as the first path found it.
+    unit: Option<Unit>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Unit {
+    geometry: Geometry,
+    identity: Vec<(&'static str, String)>,
+}
+
+struct Path {
+    /// Its portal, for messages.
+    portal: String,
+    stage: Stage,
+    control: Option<ControlLink>,
+    /// Links that carry no I/O: not yet, or because they only end those of a lost path.
+    fresh: Vec<Fresh>,
+    /// Which of its two sets of connections it uses. The other set may still be closing.
+    set: usize,
+    after_loss: Option<AfterLoss>,
+    /// When its lost writes may be sent again, if time alone decides.
+    release_at: Option<Instant>,
+    /// The last attempt went through another path's portal and failed.
+    detour_failed: bool,
+    down_since: Option<Instant>,
+    losses: u64,
+    down: Duration,
+    /// Why it is down.
+    why: Option<Failure>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It has no connections and is opened at this time.
+    Down {
+        dial_at: Instant,
+    },
+    /// It opens through the portal with this number: its own, or that of another path.
+    Dialling {
+        through: usize,
+        until: Instant,
+    },
+    Up,
+    /// Sessions that ended those of the lost path log out.
+    Leaving {
+        until: Instant,
+    },
+}
+
+struct Fresh {
+    initiator: AnyInitiator,
+    news: News,
+}
+
+/// Events of a link that carries no I/O.
+#[derive(Default)]
+struct News {
+    geometry: Option<Geometry>,
+    closed: bool,
+}
+
+/// What happened to a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathReport {
+    pub portal: String,
+    /// How often it was lost.
+    pub losses: u64,
+    /// How long it was down.
+    pub down: Duration,
+    pub counts: PathCounts,
+}
+
+impl PathReport {
+    /// Adds that of another thread.
+    pub fn merge(&mut self, other: &Self) {
+        self.losses = self.losses.max(other.losses);
+        self.down = self.down.max(other.down);
+        self.counts.completed += other.counts.completed;
+        self.counts.bytes += other.counts.bytes;
+        self.counts.lost += other.counts.lost;
+    }
+}
+
+impl Path {
+    fn new(portal: &str) -> Self {
+        Self {
+            portal: portal.to_owned(),
+            stage: Stage::Down { dial_at: Instant(0) },
+            control: None,
+            fresh: Vec::new(),
+            set: 0,
+            after_loss: None,
+            release_at: None,
+            detour_failed: false,
+            down_since: None,
+            losses: 0,
+            down: Duration::ZERO,
+            why: None,
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        self.stage == Stage::Up
+    }
+}
+
+impl Paths {
+    fn conn(&self, path: usize, slot: usize) -> ConnId {
+        let set = 2 * path + self.all[path].set;
+        ConnId(((set + 1) * self.slots + slot) as u32)
+    }
+
+    /// Queues the connections over which a worker has bytes to send.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn send(&self, index: usize, worker: &mut Worker, to_send: &mut Vec<ConnId>) {
+        worker.each_path_to_send(|path| to_send.push(self.conn(path, index + 1)));
+    }
+
+    /// Path and slot of a connection that is in use; `None` for those of a path before it was lost.
+    fn place(&self, conn: ConnId) -> Option<(usize, usize)> {
+        let set = (conn.0 as usize / self.slots).checked_sub(1)?;
+        let path = set / 2;
+        (self.all.get(path)?.set == set % 2).then_some((path, conn.0 as usize % self.slots))
+    }
+}
+
+impl LoadNode {
+    /// Prepares the paths to the endpoint's portals. They open at the first input.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_paths(
+        &mut self,
+        config: &LoadConfig,
+        endpoint: &Endpoint,
+        connection: &ConnectionConfig,
+    ) -> Result<(), Failure> {
+        if config.workers > WORKERS_MAX {
+            return Err(Failure::usage(format!("at most {WORKERS_MAX} over several paths"), "workers"));
+        }
+        let portals = endpoint.unit.portals();
+        let slots = config.own_workers as usize + 1;
+        let (depth, _) = self.transfer();
+        for _ in 0..config.own_workers {
+            let fan = Fan::new(portals.len(), connection.policy, depth);
+            self.workers.push(Worker::new(Link { initiator: AnyInitiator::Fan(Box::new(fan)), to: None }, depth));
+            self.timeouts.push(None);
+        }
+        // The last timeout is that of the paths.
+        self.timeouts.push(Some(Instant(0)));
+        self.open_connections.resize(slots * (2 * portals.len() + 1), false);
+        let retries_at_once = connection.retries_at_once;
+        let (endpoint, connection, config) = (endpoint.clone(), connection.clone(), config.clone());
+        self.paths = Some(Box::new(Paths {
+            all: portals.iter().map(|portal| Path::new(&portal.text)).collect(),
+            dial: Box::new(move |path, portal| connector::path_control(&endpoint, &connection, &config, path, portal)),
+            slots,
+            retries_at_once,
+            unit: None,
+        }));
+        Ok(())
+    }
+
+    /// What happened to each path, if there are several.
+    pub fn path_reports(&self) -> Vec<PathReport> {
+        let all = self.paths.iter().flat_map(|paths| paths.all.iter().enumerate());
+        let report = |(index, path): (usize, &Path)| {
+            let mut counts = PathCounts::default();
+            for of_worker in self.workers.iter().filter_map(|worker| Some(worker.fan()?.counts(index))) {
+                counts.completed += of_worker.completed;
+                counts.bytes += of_worker.bytes;
+                counts.lost += of_worker.lost;
+            }
+            PathReport { portal: path.portal.clone(), losses: path.losses, down: path.down, counts }
+        };
+        all.map(report).collect()
+    }
+
+    /// The facts of the first path that is up.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn path_facts(&self) -> Facts {
+        let Some(paths) = &self.paths else { return Facts::default() };
+        let up = paths.all.iter().enumerate().find(|(_, path)| path.is_up());
+        let Some((index, path)) = up else { return Facts::default() };
+        let mut facts = path.control.as_ref().map(|link| link.control.facts()).unwrap_or_default();
+        if let Some(own) = self.workers.first().and_then(|worker| Some(worker.fan()?.initiator(index)?.facts())) {
+            facts.identity.extend(own.identity);
+            facts.negotiated.extend(own.negotiated);
+        }
+        facts.negotiated.push(("paths", paths.all.len().to_string()));
+        facts
+    }
+
+    /// Which paths are down and why, for a message; empty if all are up.
+    pub(super) fn paths_down(&self) -> String {
+        let down = self.paths.iter().flat_map(|paths| &paths.all).filter(|path| !path.is_up());
+        let said = down.map(|path| {
+            let why = path.why.as_ref().map_or("it has not opened", |failure| failure.message.as_str());
+            format!("; the path to {} is down: {why}", path.portal)
+        });
+        said.collect()
+    }
+
+    // ---------------------------------------------------------------------------------------------------------- events
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn path_received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
+        let Some(paths) = &mut self.paths else { return };
+        let Some((path, slot)) = paths.place(conn) else { return };
+        let at = &mut paths.all[path];
+        let received = match slot.checked_sub(1) {
+            None => at.control.as_mut().map_or(Ok(()), |link| {
+                link.to_ask = true;
+                link.control.receive(now, bytes)
+            }),
+            Some(worker) => match at.fresh.get_mut(worker) {
+                Some(fresh) => fresh.initiator.get().receive(now, bytes, &mut fresh.news),
+                None => self.workers[worker].receive_over(path, now, bytes, self.recorder.as_mut()),
+            },
+        };
+        match received {
+            Ok(()) => {
+                if let Some(worker) = slot.checked_sub(1) {
+                    self.turn(now, worker);
+                }
+                self.step_path(now, path);
+            }
+            Err(violation) => self.path_broke(now, path, &violation),
+        }
+        self.schedule_paths();
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn path_closed(&mut self, now: Instant, conn: ConnId, reason: &CloseReason) {
+        let Some(paths) = &mut self.paths else { return };
+        let Some((path, slot)) = paths.place(conn) else { return self.step_paths(now) };
+        let at = &mut paths.all[path];
+        let is_closing = self.phase == Phase::Closing;
+        let stage = at.stage;
+        match slot.checked_sub(1) {
+            None => {
+                let Some(link) = &mut at.control else { return };
+                if let Some(to) = link.next.take() {
+                    self.connect(conn, to);
+                } else if is_closing {
+                    at.control = None;
+                } else if link.control.needs_connection() {
+                    self.path_lost(now, path, trouble::closed(reason, stage != Stage::Up, &self.place));
+                }
+            }
+            Some(worker) => match (stage, at.fresh.get_mut(worker)) {
+                (Stage::Leaving { .. }, Some(fresh)) => fresh.news.closed = true,
+                (Stage::Up, _) if is_closing => self.workers[worker].path_ended(path),
+                (Stage::Up | Stage::Dialling { .. }, _) => {
+                    self.path_lost(now, path, trouble::closed(reason, stage != Stage::Up, &self.place));
+                }
+                _ => {}
+            },
+        }
+        self.step_paths(now);
+    }
+
+    /// A path's connection is established, or the first input came.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn step_paths(&mut self, now: Instant) {
+        let count = self.paths.as_ref().map_or(0, |paths| paths.all.len());
+        for path in 0..count {
+            self.step_path(now, path);
+        }
+        self.schedule_paths();
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn paths_timer(&mut self, now: Instant) {
+        let count = self.paths.as_ref().map_or(0, |paths| paths.all.len());
+        for worker in 0..self.workers.len() {
+            while let Some((path, violation)) = self.workers[worker].take_failed_path() {
+                self.path_broke(now, path, &violation);
+            }
+        }
+        for path in 0..count {
+            self.path_timer(now, path);
+        }
+        self.step_paths(now);
+    }
+
+    fn path_timer(&mut self, now: Instant, path: usize) {
+        let Some(paths) = &mut self.paths else { return };
+        let at = &mut paths.all[path];
+        let mut broken = None;
+        if let Some(link) = &mut at.control
+            && link.control.poll_timeout().is_some_and(|due| due <= now)
+        {
+            link.to_ask = true;
+            broken = link.control.handle_timeout(now).err();
+        }
+        for Fresh { initiator, news } in &mut at.fresh {
+            if initiator.poll_timeout().is_some_and(|due| due <= now) {
+                broken = initiator.get().handle_timeout(now, news).err().or(broken);
+            }
+        }
+        if let Some(violation) = broken {
+            return self.path_broke(now, path, &violation);
+        }
+        if let Stage::Dialling { until, .. } = at.stage
+            && until <= now
+        {
+            let message = format!("it did not open within {} s", DIAL_TIME.as_secs());
+            return self.path_lost(now, path, Failure::new(FailureKind::Unreachable, message, self.place.clone()));
+        }
+        if at.release_at.take_if(|due| *due <= now).is_some() {
+            self.release_writes(now, path);
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------------- steps
+
+    /// Moves a path through its stages as far as possible.
+    fn step_path(&mut self, now: Instant, path: usize) {
+        while self.step_path_once(now, path) {}
+        let Some(paths) = &mut self.paths else { return };
+        for slot in 0..paths.all[path].fresh.len() {
+            if !paths.all[path].fresh[slot].initiator.get().transmit().is_empty() {
+                let conn = paths.conn(path, slot + 1);
+                self.to_send.push(conn);
+            }
+        }
+    }
+
+    /// Whether there may be another step.
+    fn step_path_once(&mut self, now: Instant, path: usize) -> bool {
+        let is_dialled = matches!(self.phase, Phase::Opening | Phase::Ready | Phase::Running | Phase::Draining);
+        let Some(paths) = &self.paths else { return false };
+        let at = &paths.all[path];
+        match at.stage {
+            Stage::Down { dial_at } => {
+                let dials = is_dialled && dial_at <= now && !self.has_connections(path);
+                dials && self.dial(now, path)
+            }
+            Stage::Dialling { through, .. } => {
+                if self.step_path_control(now, path) {
+                    return true;
+                }
+                let Some(paths) = &self.paths else { return false };
+                let fresh = &paths.all[path].fresh;
+                let opened = fresh.len() == self.workers.len() && fresh.iter().all(|each| each.news.geometry.is_some());
+                opened && self.opened(now, path, through)
+            }
+            Stage::Up => self.step_path_control(now, path),
+            Stage::Leaving { until } => {
+                if until > now && at.fresh.iter().any(|fresh| !fresh.news.closed) {
+                    return false;
+                }
+                self.leave(path);
+                self.set_stage(path, Stage::Down { dial_at: now });
+                true
+            }
+        }
+    }
+
+    fn dial(&mut self, now: Instant, path: usize) -> bool {
+        let through = self.portal_for(path);
+        let Some(paths) = &mut self.paths else { return false };
+        let dialled = (paths.dial)(path, through);
+        match dialled {
+            Ok(control) => {
+                let at = &mut paths.all[path];
+                at.control = Some(ControlLink { control, next: None, closing: false, to_ask: true });
+                at.stage = Stage::Dialling { through, until: now + DIAL_TIME };
+            }
+            Err(failure) => self.path_lost(now, path, failure),
+        }
+        true
+    }
+
+    /// The portal through which a path is opened: its own, or that of another path of the same portal group if writes
+    /// wait for a login that ends the lost sessions.
+    fn portal_for(&self, path: usize) -> usize {
+        let Some(paths) = &self.paths else { return path };
+        let at = &paths.all[path];
+        let waits = self.workers.iter().any(|worker| worker.fan().is_some_and(|fan| fan.holds(path)));
+        let Some(AfterLoss::Login { group: Some(group) }) = at.after_loss.filter(|_| waits && !at.detour_failed) else {
+            return path;
+        };
+        let leads_there =
+            |other: &Path| other.is_up() && other.after_loss == Some(AfterLoss::Login { group: Some(group) });
+        paths.all.iter().position(leads_there).unwrap_or(path)
+    }
+
+    fn step_path_control(&mut self, now: Instant, path: usize) -> bool {
+        let Some(paths) = &mut self.paths else { return false };
+        let conn = paths.conn(path, 0);
+        let is_open = self.open_connections[conn.0 as usize];
+        let first = paths.conn(path, 1);
+        let at = &mut paths.all[path];
+        let Some(link) = at.control.as_mut().filter(|link| link.to_ask) else { return false };
+        let step = link.control.step(now);
+        link.to_ask = !matches!(step, ControlStep::Wait);
+        if link.next.is_none() && !link.control.transmit().is_empty() {
+            self.to_send.push(conn);
+        }
+        match step {
+            ControlStep::Wait => return false,
+            ControlStep::Connect(to) if is_open => {
+                link.next = Some(to);
+                self.outputs.push_back(Output::Close { conn });
+            }
+            ControlStep::Connect(to) => self.connect(conn, to),
+            ControlStep::Open(links) => {
+                if !link.control.needs_connection() && is_open {
+                    self.outputs.push_back(Output::Close { conn });
+                }
+                let mut to = Vec::new();
+                for link in links {
+                    to.push(link.to);
+                    at.fresh.push(Fresh { initiator: link.initiator, news: News::default() });
+                }
+                for (worker, to) in (0..).zip(to) {
+                    if let Some(to) = to {
+                        self.connect(ConnId(first.0 + worker), to);
+                    }
+                }
+            }
+            ControlStep::Failed(failure) => self.path_lost(now, path, failure),
+            ControlStep::Closed => {
+                at.control = None;
+                if is_open {
+                    self.outputs.push_back(Output::Close { conn });
+                }
+            }
+        }
+        true
+    }
+
+    /// All links of a path are ready.
+    fn opened(&mut self, now: Instant, path: usize, through: usize) -> bool {
+        let Some(paths) = &mut self.paths else { return false };
+        let at = &mut paths.all[path];
+        let mut identity = at.control.as_ref().map(|link| link.control.facts().identity).unwrap_or_default();
+        let Some(first) = at.fresh.first() else { return false };
+        identity.extend(first.initiator.facts().identity);
+        let Some(geometry) = first.news.geometry.clone() else { return false };
+        let after_loss = first.initiator.after_loss();
+        let unit = Unit { geometry, identity };
+        if let Some(known) = paths.unit.replace(unit.clone()).filter(|known| *known != unit) {
+            let message = format!(
+                "its portals lead to different units: {} through {}, and {} before",
+                unit.describe(),
+                at.portal,
+                known.describe()
+            );
+            self.fail(Failure::new(FailureKind::WrongKind, message, self.place.clone()));
+            return false;
+        }
+        let ends_lost = matches!(after_loss, Some(AfterLoss::Login { .. })) && at.after_loss == after_loss;
+        if through == path {
+            at.after_loss = after_loss;
+            at.stage = Stage::Up;
+            at.detour_failed = false;
+            at.why = None;
+            at.down += at.down_since.take().map_or(Duration::ZERO, |since| now.since(since));
+            let fresh = std::mem::take(&mut at.fresh);
+            for (worker, fresh) in self.workers.iter_mut().zip(fresh) {
+                worker.attach(path, now, fresh.initiator);
+            }
+        } else {
+            at.stage = Stage::Leaving { until: now + LEAVE_TIME };
+            at.fresh.iter_mut().for_each(|fresh| fresh.initiator.get().close(now));
+        }
+        if ends_lost {
+            self.release_writes(now, path);
+        }
+        if self.phase == Phase::Opening && self.paths.as_ref().is_some_and(|paths| paths.all.iter().all(Path::is_up)) {
+            self.workers.iter_mut().for_each(|worker| worker.state.geometry = Some(unit.geometry.clone()));
+        }
+        self.turn_all(now);
+        true
+    }
+
+    /// Nothing more of what the path carried before it was lost is executed.
+    fn release_writes(&mut self, now: Instant, path: usize) {
+        self.workers.iter_mut().for_each(|worker| worker.release(path, now));
+        self.turn_all(now);
+    }
+
+    // ------------------------------------------------------------------------------------------------------------ ends
+
+    fn path_broke(&mut self, now: Instant, path: usize, violation: &Violation) {
+        self.path_lost(now, path, trouble::violation(violation, &self.place));
+    }
+
+    /// A path ended, or did not open. The load goes on over the others, and the path is opened again.
+    fn path_lost(&mut self, now: Instant, path: usize, failure: Failure) {
+        let Some(paths) = &mut self.paths else { return };
+        let at = &mut paths.all[path];
+        if matches!(self.phase, Phase::Closing | Phase::Finished) {
+            self.workers.iter_mut().for_each(|worker| worker.path_ended(path));
+            return self.leave(path);
+        }
+        let broke_rules = matches!(failure.kind, FailureKind::Protocol | FailureKind::Usage | FailureKind::Internal);
+        if self.phase == Phase::Opening || broke_rules {
+            let place = format!("{}, portal {}", failure.place, at.portal);
+            return self.fail(Failure { place, ..failure });
+        }
+        at.why = Some(failure);
+        let was_up = at.is_up();
+        if was_up {
+            at.losses += 1;
+            at.down_since = Some(now);
+            at.release_at = match at.after_loss {
+                Some(AfterLoss::Time(quiet_after)) => Some(now + quiet_after),
+                Some(AfterLoss::Login { .. }) | None => None,
+            };
+        } else if let Stage::Dialling { through, .. } = at.stage {
+            at.detour_failed = through != path;
+        }
+        self.leave(path);
+        let dial_at = if was_up { now } else { now + REDIAL_PAUSE };
+        self.set_stage(path, Stage::Down { dial_at });
+        if was_up {
+            self.workers.iter_mut().for_each(|worker| worker.lose(path, now));
+            if self.paths.as_ref().is_some_and(|paths| paths.retries_at_once) {
+                self.workers.iter_mut().for_each(|worker| worker.release(path, now));
+            }
+            self.turn_all(now);
+        }
+    }
+
+    /// Drops all connections of a path, and uses its other set from now on.
+    fn leave(&mut self, path: usize) {
+        let Some(paths) = &mut self.paths else { return };
+        for slot in 0..paths.slots {
+            let conn = paths.conn(path, slot);
+            if self.open_connections[conn.0 as usize] {
+                self.outputs.push_back(Output::Close { conn });
+            }
+        }
+        let at = &mut paths.all[path];
+        at.set ^= 1;
+        at.control = None;
+        at.fresh.clear();
+    }
+
+    /// Ends the paths in order, once the workers' links are closed. Whether all have ended.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn close_paths(&mut self, now: Instant) -> bool {
+        let Some(paths) = &self.paths else { return true };
+        let count = paths.all.len();
+        for worker in &mut self.workers {
+            worker.state.closed |= worker.fan().is_some_and(Fan::is_closed);
+        }
+        let links_closed = self.workers.iter().all(|worker| worker.state.closed);
+        for path in (0..count).filter(|_| links_closed) {
+            let Some(paths) = &mut self.paths else { break };
+            let connections = (1..paths.slots).map(|slot| paths.conn(path, slot));
+            for conn in connections.filter(|conn| self.open_connections[conn.0 as usize]) {
+                self.outputs.push_back(Output::Close { conn });
+            }
+            let at = &mut paths.all[path];
+            at.down += at.down_since.take().map_or(Duration::ZERO, |since| now.since(since));
+            if let Some(link) = at.control.as_mut().filter(|link| !link.closing) {
+                (link.closing, link.to_ask) = (true, true);
+                link.control.close(now);
+            }
+            if at.is_up() {
+                while self.step_path_control(now, path) {}
+            } else {
+                at.control = None;
+            }
+        }
+        self.paths.as_ref().is_none_or(|paths| paths.all.iter().all(|path| path.control.is_none()))
+    }
+
+    // --------------------------------------------------------------------------------------------------------- helpers
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn path_transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
+        let paths = self.paths.as_mut()?;
+        let (path, slot) = paths.place(conn)?;
+        let at = &mut paths.all[path];
+        let Some(worker) = slot.checked_sub(1) else {
+            return Some(at.control.as_mut().filter(|link| link.next.is_none())?.control.transmit());
+        };
+        match at.fresh.get_mut(worker) {
+            Some(fresh) => Some(fresh.initiator.get().transmit()),
+            None => self.workers.get_mut(worker)?.transmit_over(path),
+        }
+    }
+
+    fn turn_all(&mut self, now: Instant) {
+        (0..self.workers.len()).for_each(|index| self.turn(now, index));
+    }
+
+    fn set_stage(&mut self, path: usize, stage: Stage) {
+        if let Some(paths) = &mut self.paths {
+            paths.all[path].stage = stage;
+        }
+    }
+
+    /// Whether connections of the set that the path uses next are still open.
+    fn has_connections(&self, path: usize) -> bool {
+        let Some(paths) = &self.paths else { return false };
+        (0..paths.slots).any(|slot| self.open_connections[paths.conn(path, slot).0 as usize])
+    }
+
+    /// Updates when the paths need the time.
+    fn schedule_paths(&mut self) {
+        let Some(paths) = &self.paths else { return };
+        let due = paths.all.iter().enumerate().map(|(index, path)| {
+            let stage = match path.stage {
+                Stage::Down { dial_at } => (!self.has_connections(index)).then_some(dial_at),
+                Stage::Dialling { until, .. } | Stage::Leaving { until } => Some(until),
+                Stage::Up => None,
+            };
+            let control = path.control.as_ref().and_then(|link| link.control.poll_timeout());
+            let fresh = path.fresh.iter().filter_map(|fresh| fresh.initiator.poll_timeout()).min();
+            [stage, control, fresh, path.release_at].into_iter().fold(None, earlier)
+        });
+        let due = due.fold(None, earlier).filter(|_| !matches!(self.phase, Phase::Closing | Phase::Finished));
+        if let Some(last) = self.timeouts.last_mut() {
+            *last = due;
+        }
+    }
+}
+
+impl Unit {
+    fn describe(&self) -> String {
+        let serial = self.identity.iter().find(|(name, _)| *name == "serial").map_or("none", |(_, serial)| serial);
+        format!("{} bytes, serial number {serial}", self.geometry.size_bytes)
+    }
+}
+
+impl InitiatorEvents for News {
+    fn ready(&mut self, _: Instant, geometry: &Geometry) {
+        self.geometry = Some(geometry.clone());
+    }
+
+    fn data(&mut self, _: Tag, _: u32, _: &[u8]) {}
+
+    fn complete(&mut self, _: Instant, _: Tag, _: Result<(), IoError>) {}
+
+    fn closed(&mut self, _: Instant) {
+        self.closed = true;
+    }
+}

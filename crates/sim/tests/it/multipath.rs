@@ -1,0 +1,173 @@
+//! A load over several paths: it survives their loss, and no write that was sent again undoes a newer one.
+
+use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
+
+use crate::support::reads;
+use iotax_node::{
+    Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
+    load::{
+        Arrivals, Endpoint, Measured, Open, Pacing, PathPolicy, PathReport, TaskOutcome, connector::ConnectionConfig,
+    },
+    pattern::Reduction,
+    seeded::SeededRng,
+    server::Protocol,
+};
+use iotax_proto::Instant;
+use iotax_sim::{Choice, Exporter, HostId, Link, PipeId, Side, Store, Volume, World, add_load, connection_config};
+
+const PROTOCOLS: [Protocol; 2] = [Protocol::NvmeTcp, Protocol::Iscsi];
+/// Seeds per protocol in every test run; `make sim-test` runs more.
+const SEEDS: u64 = 60;
+/// Too early a retry must be found within this many seeds.
+const CANARY_SEEDS: u64 = 300;
+const SIZE: u64 = 256 << 10;
+const PATHS: u8 = 2;
+const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
+/// Virtual time of the load, and until which everything must have ended.
+const RUNTIME: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(200);
+/// Long enough for a newer write to complete before a login ends the lost session.
+const LATENCY: Duration = Duration::from_millis(10);
+/// Few, so that most of the time passes without work.
+const RATE_IOPS: f64 = 400.0;
+
+struct Paths {
+    world: World,
+    host: HostId,
+    load: Rc<RefCell<LoadNode>>,
+    /// Kept because it owns the server's nodes.
+    _server: Exporter,
+}
+
+impl Paths {
+    fn new(protocol: Protocol, seed: u64, run: RunConfig, adapt: impl FnOnce(&mut ConnectionConfig)) -> Self {
+        let mut world = World::new(seed);
+        let link = Link { latency: LATENCY, ..Link::default() };
+        let links = [world.add_link(link.clone()), world.add_link(link)];
+        let volume = Volume { size_bytes: SIZE, store: Store::Memory, delay_ns: 0, burn_ns: 0 };
+        let addresses: Vec<_> = (0..PATHS).map(portal).collect();
+        let server = Exporter::start_portals(&mut world, volume, &addresses, links[1], protocol, STARTED_UNIX_NS);
+        let portals: Vec<_> = addresses.iter().map(|address| format!("{address}:4000")).collect();
+        let text = server.endpoint(0).text.replacen(&portals[0], &portals.join(","), 1);
+        let endpoint = Endpoint::parse(&text).expect("an endpoint");
+        let mut connection = connection_config(&endpoint, 1).expect("addresses");
+        connection.policy = PathPolicy::RoundRobin;
+        connection.settings.keep_alive = Some(Duration::from_secs(1));
+        adapt(&mut connection);
+        let config = LoadConfig {
+            task: TaskConfig::Run(run),
+            workers: 2,
+            first_worker: 0,
+            own_workers: 2,
+            working_set_bytes: None,
+            working_set_offset_bytes: 0,
+            reduction: Reduction::default(),
+            run: 1,
+        };
+        let (host, load) =
+            add_load(&mut world, links[0], (&[], Choice::First), &endpoint, config, &connection).expect("a load");
+        Self { world, host, load, _server: server }
+    }
+
+    fn run_until(&mut self, limit: Instant, done: impl Fn(&LoadNode) -> bool) -> bool {
+        let load = Rc::clone(&self.load);
+        self.world.run_until(limit, |_| done(&load.borrow()))
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let until = self.world.now() + time;
+        self.run_until(until, |load| load.outcome().is_some());
+    }
+
+    fn begin(&mut self) {
+        assert!(self.run_until(Instant(10_000_000_000), LoadNode::is_ready), "{:?}", self.load.borrow().outcome());
+        self.load.borrow_mut().begin(self.world.now());
+        self.world.settle(self.host);
+    }
+
+    fn end(mut self, limit: Duration) -> (Result<Measured, Failure>, Vec<PathReport>) {
+        let limit = self.world.now() + limit;
+        assert!(self.run_until(limit, |load| load.outcome().is_some()), "the load does not end");
+        let load = self.load.borrow();
+        let outcome = match load.outcome().expect("ended").clone() {
+            Ok(TaskOutcome::Run(measured)) => Ok(*measured),
+            Ok(other) => panic!("{other:?}"),
+            Err(failure) => Err(failure),
+        };
+        (outcome, load.path_reports())
+    }
+}
+
+fn portal(index: u8) -> IpAddr {
+    IpAddr::from([10, 0, index, 1])
+}
+
+fn mixed(runtime: Duration, seed: u64) -> RunConfig {
+    let pacing = Pacing::Open(Open { rate_iops: RATE_IOPS, arrivals: Arrivals::Poisson, backlog_max: 10_000 });
+    RunConfig { read_percent: 50.0, verify: true, seed, pacing, ..reads(2, runtime) }
+}
+
+/// Loses random connections for the whole run: the client learns of it at once, the server perhaps much later, and
+/// bytes in flight may arrive in the meantime.
+fn flapping(protocol: Protocol, seed: u64, retries_at_once: bool) -> (Result<Measured, Failure>, Vec<PathReport>) {
+    let mut paths = Paths::new(protocol, seed, mixed(RUNTIME, seed), |connection| {
+        connection.retries_at_once = retries_at_once;
+    });
+    paths.begin();
+    let mut random = SeededRng::new(seed, "flaps", 0);
+    let end = paths.world.now() + RUNTIME;
+    while paths.world.now() < end && paths.load.borrow().outcome().is_none() {
+        paths.wait(Duration::from_millis(random.below(4_000)));
+        let of = |addresses: &[IpAddr]| addresses.iter().flat_map(|to| paths.world.connections_to(*to)).collect();
+        let path = portal(random.below(PATHS.into()) as u8);
+        let connections: Vec<PipeId> = match random.below(4) {
+            // A frozen target: no path delivers anything for a while.
+            0 => of(&(0..PATHS).map(portal).collect::<Vec<_>>()),
+            _ => of(&[path]),
+        };
+        let late = Duration::from_micros(random.below(6_000_000));
+        let [to_server, to_client] = [(); 2].map(|()| random.below(3) > 0);
+        for pipe in &connections {
+            for (side, stalls) in Side::BOTH.into_iter().zip([to_server, to_client]) {
+                if stalls {
+                    paths.world.stall(*pipe, side, late);
+                }
+            }
+        }
+        paths.wait(Duration::from_micros(random.below(100_000)));
+        // The client learns of the end at once, and the server after everything that it can still receive.
+        if random.below(2) == 0 {
+            for pipe in connections {
+                paths.world.reset(pipe, [Duration::from_micros(random.below(2_000)), late]);
+            }
+        }
+    }
+    paths.world.heal();
+    paths.end(LIMIT)
+}
+
+#[test]
+fn no_read_or_write_fails_and_none_is_undone_while_paths_come_and_go() {
+    for protocol in PROTOCOLS {
+        let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+        let (mut lost, mut losses) = (0, 0);
+        for seed in 0..seeds {
+            let (outcome, reports) = flapping(protocol, seed, false);
+            let measured = outcome.unwrap_or_else(|failure| panic!("{protocol:?} seed {seed}: {failure}"));
+            assert_eq!((measured.read.errors, measured.write.errors), (0, 0), "{protocol:?} seed {seed}");
+            assert!(measured.read.ios > 100 && measured.write.ios > 100, "{protocol:?} seed {seed}");
+            lost += reports.iter().map(|report| report.counts.lost).sum::<u64>();
+            losses += reports.iter().map(|report| report.losses).sum::<u64>();
+        }
+        assert!(losses > 5 * seeds && lost > seeds, "{protocol:?}: {losses} losses, {lost} I/Os");
+    }
+}
+
+/// The checker finds what it is for: writes that are sent again at once are undone by their first copies.
+#[test]
+fn write_that_is_sent_again_too_early_is_found() {
+    for protocol in PROTOCOLS {
+        let undone = |seed: &u64| flapping(protocol, *seed, true).0.is_err();
+        assert!((0..CANARY_SEEDS).any(|seed| undone(&seed)), "{protocol:?}");
+    }
+}

@@ -1,0 +1,151 @@
+"""A load over several portals of one volume, of which one falls silent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine_process import events, ready, started
+
+MIB = 1 << 20
+PROTOCOLS = ("iscsi", "nvme-tcp")
+
+
+class Served:
+    """A server of one volume with two portals for each protocol."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.portals: list[dict[str, Any]] = ready(process)["portals"]
+
+    def addresses(self, protocol: str) -> list[str]:
+        return [each["address"] for each in self.portals if each["protocol"] == protocol]
+
+    def endpoint(self, protocol: str) -> str:
+        first = next(each for each in self.portals if each["protocol"] == protocol)
+        endpoint: str = first["endpoint"]
+        return endpoint.replace(first["address"], ",".join(self.addresses(protocol)))
+
+    def command(self, command: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def silence(self, address: str, silent: bool) -> None:
+        command = {"command": "silence", "portal": address, "silent": silent}
+        assert self.command(command) == {"event": "silenced", "portal": address, "silent": silent}
+
+
+@contextmanager
+def served(engine: Path, size_bytes: int = 8 * MIB) -> Iterator[Served]:
+    document = {
+        "volumes": [{"name": "v0", "media": "memory", "size_bytes": size_bytes, "fill": "pattern", "seed": 1}],
+        "exports": [{"protocol": each, "listen": "127.0.0.1:0", "volume": "v0"} for each in (*PROTOCOLS, *PROTOCOLS)],
+    }
+    with started(engine, "serve", document) as process:
+        yield Served(process)
+        assert process.stdin
+        process.stdin.close()
+
+
+def load(endpoint: str, runtime_ns: int, **options: object) -> dict[str, Any]:
+    return {
+        "task": "run",
+        "endpoint": endpoint,
+        "options": options,
+        "workers": 2,
+        "outstanding": 4,
+        "read_percent": 50,
+        "verify": True,
+        "filled": True,
+        "runtime_ns": runtime_ns,
+    }
+
+
+def result_of(told: list[dict[str, Any]]) -> dict[str, Any]:
+    assert told[-1]["event"] == "result", told[-1]
+    assert (told[-1]["checks"]["errors"], told[-1]["verify"]["wrong_blocks"]) == (0, 0)
+    return told[-1]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("policy", "even"), [("fixed", False), ("round-robin", True), ("queue-depth", False)])
+def test_policy_decides_which_paths_carry_the_load(real_engine: Path, protocol: str, policy: str, even: bool) -> None:
+    with served(real_engine) as server:
+        told = events(real_engine, load(server.endpoint(protocol), 500_000_000, path_policy=policy))
+        paths = result_of(told)["paths"]
+    assert (paths["policy"], paths["even"]) == (policy, even)
+    assert [each["name"] for each in paths["used"]] == server.addresses(protocol)
+    first, second = (each["ios"] for each in paths["used"])
+    if policy == "fixed":
+        assert first > 0 and second == 0
+    else:
+        assert first > 0 and second > 0
+    if even:
+        assert abs(first - second) <= 8, "each worker takes turns"
+    assert [(each["losses"], each["lost"], each["down_ns"]) for each in paths["used"]] == [(0, 0, 0)] * 2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_load_goes_on_over_the_other_path_and_returns(real_engine: Path, protocol: str) -> None:
+    with served(real_engine) as server:
+        asked = load(server.endpoint(protocol), 6_000_000_000, keep_alive_ns=500_000_000)
+        with started(real_engine, "load", asked) as process:
+            assert process.stdout
+            told = []
+            for line in process.stdout:
+                told.append(json.loads(line))
+                if told[-1]["event"] == "started":
+                    time.sleep(0.5)
+                    server.silence(server.addresses(protocol)[0], silent=True)
+                    time.sleep(2)
+                    server.silence(server.addresses(protocol)[0], silent=False)
+        result = result_of(told)
+    first, second = result["paths"]["used"]
+    assert (first["losses"], second["losses"]) == (1, 0)
+    assert first["lost"] > 0 and second["ios"] > 0, "it was in use, and the other carried on"
+    assert first["down_ns"] > 1_000_000_000
+    assert result["gaps"]["longest_ns"] >= 250_000_000, "nothing was noticed at once"
+    # Fixed: the first path is used again as soon as it is back.
+    assert first["ios"] > second["ios"] or first["down_ns"] > 3_000_000_000
+
+
+def test_portal_that_is_silent_from_the_start_is_named(real_engine: Path) -> None:
+    with served(real_engine) as server:
+        silent = server.addresses("iscsi")[1]
+        server.silence(silent, silent=True)
+        told = events(real_engine, load(server.endpoint("iscsi"), 500_000_000, keep_alive_ns=500_000_000))
+    assert told[-1]["event"] == "error"
+    assert told[-1]["where"].endswith(f"portal {silent}")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_portals_of_different_volumes_are_refused(real_engine: Path, protocol: str) -> None:
+    with served(real_engine) as one, served(real_engine, 16 * MIB) as other:
+        mixed = one.endpoint(protocol).replace(one.addresses(protocol)[1], other.addresses(protocol)[0])
+        told = events(real_engine, load(mixed, 500_000_000))
+    assert (told[-1]["event"], told[-1]["kind"]) == ("error", "wrong_kind")
+    assert "its portals lead to different units" in told[-1]["message"]
+
+
+def test_options_of_paths_need_several_portals(real_engine: Path) -> None:
+    with served(real_engine) as server:
+        endpoint = server.endpoint("iscsi").replace("," + server.addresses("iscsi")[1], "")
+        for name, value in (("path_policy", "fixed"), ("path_retry", "at-once")):
+            told = events(real_engine, load(endpoint, 500_000_000, **{name: value}))
+            assert (told[-1]["kind"], told[-1]["where"]) == ("usage", f"options.{name}")
+
+
+def test_portal_that_does_not_exist_cannot_be_silenced(real_engine: Path) -> None:
+    with served(real_engine) as server:
+        answer = server.command({"command": "silence", "portal": "127.0.0.1:1", "silent": True})
+    assert (answer["event"], answer["kind"], answer["where"]) == ("error", "usage", "portal")
