@@ -115,7 +115,8 @@ site: install
 bench: install
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGUMENTS)
 
-# The README's charts and pictures, from a run of the current commit: five to twenty minutes, needs QEMU and Chromium.
+# The charts and pictures of the README and the pages, from runs of the current commit: ten to thirty minutes, needs QEMU
+# and Chromium.
 pictures: install
 	@$(BIN)/python -m bench.pictures $(ARGUMENTS)
 

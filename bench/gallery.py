@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.pictures import ROOT, commit, measured, photograph
+from bench.pictures import PAGE_PX, ROOT, commit, measured, photograph
 from iotax.notebook import Notebook
 from iotax.report import write
 
@@ -51,7 +51,7 @@ def make(studies: Iterable[str]) -> None:
     for study in studies:
         with Notebook(measured(study, folder)) as notebook:
             page = write(notebook, (folder / f"{study}.html").resolve())
-        photograph(page, folder / f"{study}.png", dark=False)
+        photograph(page, folder / f"{study}.png", PAGE_PX, dark=False)
         print(page.relative_to(ROOT), file=sys.stderr)
 
 

@@ -1,12 +1,13 @@
 """`make pictures`: the README's charts and pictures, from runs of the current commit.
 
-Runs `kernel-exact` into out/pictures/COMMIT if it is not there yet (five to twenty minutes), draws the instructions per
-I/O of each kernel protocol, and takes a picture of the report's first page with Chromium.
+Runs `kernel-exact` (five to twenty minutes) and `cpu-cost` (six minutes) into out/pictures/COMMIT if they are not there
+yet. Draws the instructions per I/O of each kernel protocol, and takes pictures of the reports with Chromium.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,8 @@ IMAGES = ROOT / "docs" / "images"
 INSTRUCTIONS_PER_US = 250
 """The exact clock counts 4 ns per instruction."""
 PAGE_PX = (1180, 1010)
+SECTIONS = {"cpu": ("cpu-cost", (1180, 1000)), "sizing": ("sizing", (1180, 900))}
+"""Sections of the report of `cpu-cost`: the name and the size of their pictures."""
 _PANEL_PX = 330
 
 
@@ -104,12 +107,21 @@ def chart(data: list[dict[str, Any]], scheme: str) -> dict[str, Any]:
     }
 
 
-def photograph(page: Path, output: Path, *, dark: bool) -> None:
-    """Saves the first page of a report as PNG. Exits with the reason if no browser is installed."""
+def only(page: Path, section: str) -> Path:
+    """A copy of a report that shows one section alone."""
+    # A report's own policy lets no other style in, so what is not shown is taken out.
+    others = rf'<header\b.*?</header>|<nav\b.*?</nav>|<section id="(?!{section}").*?</section>'
+    output = page.with_name(f"{page.stem}-{section}.html")
+    output.write_text(re.sub(others, "", page.read_text(), flags=re.DOTALL))
+    return output
+
+
+def photograph(page: Path, output: Path, size_px: tuple[int, int], *, dark: bool) -> None:
+    """Saves the top of a page as PNG. Exits with the reason if no browser is installed."""
     browser = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if browser is None:
         sys.exit("bench.pictures: Chromium is not installed; the report's picture was not taken")
-    width, height = PAGE_PX
+    width, height = size_px
     with tempfile.TemporaryDirectory(prefix="iotax-pictures-") as profile:
         subprocess.run(
             [
@@ -154,10 +166,14 @@ def main() -> None:
     with Notebook(measured("kernel-exact", folder)) as notebook:
         data = rows(summarise(study_data(notebook)))
         page = write(notebook, (folder / "kernel-exact.html").resolve())
+    with Notebook(measured("cpu-cost", folder)) as notebook:
+        costs = write(notebook, (folder / "cpu-cost.html").resolve())
     for scheme in ("light", "dark"):
+        for section, (name, size_px) in SECTIONS.items():
+            photograph(only(costs, section), given.output / f"{name}-{scheme}.png", size_px, dark=scheme == "dark")
         svg = renderer.to_svg(chart(data, scheme))
         (given.output / f"instructions-{scheme}.png").write_bytes(renderer.to_png(svg))
-        photograph(page, given.output / f"report-{scheme}.png", dark=scheme == "dark")
+        photograph(page, given.output / f"report-{scheme}.png", PAGE_PX, dark=scheme == "dark")
 
 
 if __name__ == "__main__":
