@@ -149,3 +149,19 @@ def test_portal_that_does_not_exist_cannot_be_silenced(real_engine: Path) -> Non
     with served(real_engine) as server:
         answer = server.command({"command": "silence", "portal": "127.0.0.1:1", "silent": True})
     assert (answer["event"], answer["kind"], answer["where"]) == ("error", "usage", "portal")
+
+
+def test_session_counts_the_work_of_each_path(real_engine: Path) -> None:
+    with served(real_engine) as server:
+        loads = [
+            {"id": each, "load": load(server.endpoint(each), 500_000_000, path_policy="round-robin")}
+            for each in PROTOCOLS
+        ]
+        document = {"loads": loads, "rounds": [[0, 1], [1, 0]], "settle_ns": 20_000_000, "slice_ns": 500_000_000}
+        told = events(real_engine, document, "session")
+    results = [each for each in told if each["event"] == "result"]
+    assert [each["id"] for each in results] == [*PROTOCOLS]
+    for each in results:
+        used = each["paths"]["used"]
+        assert all(path["ios"] > 0 for path in used)
+        assert sum(path["ios"] for path in used) >= sum(part["ios"] for part in each["slices"])

@@ -135,10 +135,7 @@ impl Load {
         let measured_for = Duration::from_nanos(document.runtime_ns);
         let span = Span { start, measured: measured_for, start_skew_ns: last.since(first).as_nanos() as u64 };
         let result = report::result(document, plan, self.driver, span, &measured, &usage);
-        let result = ResultEvent {
-            paths: plan.connection.as_ref().and_then(|connection| report::paths(connection.policy, &finished.paths)),
-            ..result
-        };
+        let result = ResultEvent { paths: report::paths(plan, &finished.paths), ..result };
         output::emit(&Event::Result(Box::new(result)));
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use iotax_node::load::{
-    Arrived, DirectionResult, Gaps, Latency, Measured, OltpCounts, PathPolicy, PathReport, Sample, Sparse, StreamResult,
+    Arrived, DirectionResult, Gaps, Latency, Measured, OltpCounts, PathReport, Sample, Sparse, StreamResult,
 };
 use iotax_proto::Instant;
 use iotax_runtime::cpu::{EventCounts, MachineTimes};
@@ -129,7 +129,7 @@ pub(crate) fn figures(
 }
 
 /// `None` if the endpoint has one portal.
-pub(super) fn paths(policy: PathPolicy, reports: &[PathReport]) -> Option<PathsReport> {
+pub(super) fn paths(plan: &Plan, reports: &[PathReport]) -> Option<PathsReport> {
     let work = |report: &PathReport| PathWork {
         name: report.portal.clone(),
         ios: report.counts.completed,
@@ -138,7 +138,7 @@ pub(super) fn paths(policy: PathPolicy, reports: &[PathReport]) -> Option<PathsR
         lost: report.counts.lost,
         down_ns: report.down.as_nanos() as u64,
     };
-    let policy = PathPolicySpec::from(policy);
+    let policy = PathPolicySpec::from(plan.connection.as_ref()?.policy);
     let even = policy == PathPolicySpec::RoundRobin;
     (!reports.is_empty()).then(|| PathsReport { policy, even, used: reports.iter().map(work).collect() })
 }

@@ -80,10 +80,17 @@ impl Finished {
         if let (TaskOutcome::Run(ours), TaskOutcome::Run(theirs)) = (&mut self.outcome, &other.outcome) {
             ours.merge(theirs);
         }
-        for (ours, theirs) in self.paths.iter_mut().zip(&other.paths) {
-            ours.merge(theirs);
-        }
+        merge(&mut self.paths, other.paths.clone());
         self.began = (self.began.0.min(other.began.0), self.began.1.max(other.began.1));
+    }
+}
+
+/// Adds the work of each path in another thread.
+pub(super) fn merge(ours: &mut Vec<PathReport>, theirs: Vec<PathReport>) {
+    if ours.is_empty() {
+        *ours = theirs;
+    } else {
+        ours.iter_mut().zip(&theirs).for_each(|(ours, theirs)| ours.merge(theirs));
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use iotax_node::{
     failure::Failure,
-    load::{LoadNode, Measured, Sample},
+    load::{LoadNode, Measured, PathReport, Sample},
 };
 use iotax_proto::Instant;
 use iotax_runtime::{Clock, Driver, DriverConfig, Flow};
@@ -23,7 +23,7 @@ use super::{
         report,
         samples::{self, Samples},
         slice::Slice,
-        threads::{Plan, Threads, Unit},
+        threads::{self, Plan, Threads, Unit},
         window::{Meters, Usage},
     },
     LOADS_MAX,
@@ -45,6 +45,8 @@ pub(super) struct Member {
     pub(super) document: LoadDocument,
     pub(super) plan: Arc<Plan>,
     pub(super) driver: &'static str,
+    /// Work of each path until the end of the last slice; empty if there is one.
+    pub(super) paths: Vec<PathReport>,
     threads: Threads<()>,
     orders: Arc<Orders>,
     news: mpsc::Receiver<News>,
@@ -68,7 +70,8 @@ enum News {
         thread: usize,
         samples: Vec<Sample>,
     },
-    Measured(Box<Measured>),
+    /// A slice, and the work of each path so far.
+    Measured(Box<Measured>, Vec<PathReport>),
 }
 
 impl Member {
@@ -82,7 +85,7 @@ impl Member {
             let teller = tells_intervals(&document).then_some(thread);
             move |node: &mut LoadNode, driver| drive(node, driver, &orders, &sender, teller)
         })?;
-        Ok(Self { id, document, plan, driver: "", threads, orders, news })
+        Ok(Self { id, document, plan, driver: "", paths: Vec::new(), threads, orders, news })
     }
 
     /// Waits until every connection is open.
@@ -113,10 +116,14 @@ impl Member {
         self.pass_samples_until(slice.end(), slice.round, &mut samples);
         let usage = window.close()?;
         let mut together: Option<Measured> = None;
+        self.paths.clear();
         for _ in 0..self.threads.len() {
             let measured = loop {
                 match self.next(DRAINING_PERIOD)? {
-                    News::Measured(measured) => break measured,
+                    News::Measured(measured, paths) => {
+                        threads::merge(&mut self.paths, paths);
+                        break measured;
+                    }
                     News::Sampled { .. } => {}
                     News::Ready { .. } => return Err(failure::internal("a load reported twice that it is ready")),
                 }
@@ -213,7 +220,7 @@ fn drive(
             }
         }
         if let Some(measured) = node.take_slice() {
-            let _ = news.send(News::Measured(Box::new(measured)));
+            let _ = news.send(News::Measured(Box::new(measured), node.path_reports()));
         }
         if !ready && node.is_ready() {
             ready = true;

@@ -54,7 +54,8 @@ impl Record {
         let span = Span { start: first_start, measured: measured_for, start_skew_ns: 0 };
         let result = report::result(&member.document, &member.plan, member.driver, span, &measured, &usage);
         let window = Window { start_unix_ns: clock.unix_ns(first_start), ..result.window };
-        Some(ResultEvent { id: Some(member.id.clone()), window, slices: self.slices, ..result })
+        let (id, paths) = (Some(member.id.clone()), report::paths(&member.plan, &member.paths));
+        Some(ResultEvent { id, window, paths, slices: self.slices, ..result })
     }
 }
 
