@@ -19,6 +19,7 @@ from iotax.analysis.responses import (
     DISK_IOPS,
     IOPS,
     LATENCY,
+    LONGEST_GAP,
     P99,
     TRANSACTIONS,
     UTILISATION,
@@ -38,6 +39,7 @@ RESPONSE_OF = {
     **{each.key: each for each in (CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE, *UTILISATION)},
     "transactions": TRANSACTIONS,
     "disk_iops": DISK_IOPS,
+    "longest_gap": LONGEST_GAP,
 }
 """A source's response → ours."""
 

@@ -255,7 +255,7 @@ Responses: TypeAlias = Annotated[
 ]
 """What a study compares. `{cpu_per_io: {of: hypervisor}}` is `cpu_hypervisor`."""
 PublishedResponse: TypeAlias = Annotated[
-    Literal["iops", "bandwidth", "latency", "latency_p99", CpuResponse, "transactions", "disk_iops"],
+    Literal["iops", "bandwidth", "latency", "latency_p99", CpuResponse, "transactions", "disk_iops", "longest_gap"],
     BeforeValidator(_one_response),
 ]
 Rule: TypeAlias = Literal[

@@ -58,7 +58,7 @@ class PublishedFigure(Section):
     relative: Span | None = None
     """Relative to the baseline = 100: a number, or [low, high]."""
     absolute: Span | None = None
-    """In IOPS, MiB/s, µs or percent: a number, or [low, high]."""
+    """In IOPS, MiB/s, µs, ms or percent: a number, or [low, high]."""
     cores: Annotated[int, Field(gt=0)] | None = None
     """Cores that the source gives for `rate_iops`, at the cost in `absolute`."""
     called: str = ""
@@ -74,7 +74,8 @@ class Published(Section):
     """Response: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
 cpu_initiator, cpu_target, cpu_hypervisor and cpu_machine (µs per I/O), cpu_utilisation_initiator, \
 cpu_utilisation_target, cpu_utilisation_hypervisor and cpu_utilisation_machine (percent of the role's processors; \
-relative figures are judged only where rates are equal); of databases transactions (a second) and disk_iops."""
+relative figures are judged only where rates are equal); of databases transactions (a second) and disk_iops; \
+longest_gap (ms)."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
     """One entry for each treatment that the source covers."""
     statistic: Statistic = "geometric mean"

@@ -54,8 +54,7 @@ each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on its
     link_delay: Duration = 0
     """One-way delay of each frame."""
     paths: Annotated[int, Field(ge=1, le=4)] = 1
-    """Links between the machines, each with its own address, portal or port. In the loopback lab: portals of its \
-server."""
+    """Links between the machines, each with its own address, portal or port; in loopback, portals of its server."""
     path_policy: PathPolicy | None = None
     """How I/O is spread over several paths. SCSI (dm-multipath): fixed, round-robin, queue-depth. NVMe: numa, \
 round-robin, queue-depth (Linux 6.11)."""
@@ -87,8 +86,8 @@ folder of your own kernel, with boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
 connection. A trial with data in plain text fails."""
     keep_alive: Duration | None = None
     """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
-open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In the loopback lab: silence after \
-which iotax's initiators give a path up, by default after 5s with several paths."""
+open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In loopback: silence after which \
+iotax's initiators give a path up; 5s by default with several paths."""
     replacement_timeout: Duration | None = None
     """How long open-iscsi keeps the I/O of a lost session, in seconds; then dm-multipath uses another path. \
 Default: 120s."""

@@ -81,7 +81,7 @@ def test_published_figures_fit_the_schema() -> None:
         ("cpu_per_io", "cpu", "s.yaml:9:5: published[1].response: found 'cpu'; one of iops, bandwidth, latency, "
          "latency_p99, cpu_per_io, cpu_initiator, cpu_target, cpu_hypervisor, cpu_machine, "
          "cpu_utilisation_initiator, cpu_utilisation_target, cpu_utilisation_hypervisor, cpu_utilisation_machine, "
-         "transactions, disk_iops is expected"),
+         "transactions, disk_iops, longest_gap is expected"),
         ("cpu_per_io", "transactions", "s.yaml:9:5: published[1].response: only databases have it; say "
          "`oltp: {}` under load, or in the vm lab `generator: pgbench`"),
         ("called", "caled", "s.yaml:13:47: published[1].figures[3].caled: unknown name, did you mean 'called'?; "
