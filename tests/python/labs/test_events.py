@@ -284,9 +284,9 @@ def test_a_target_that_stands_still_leaves_a_gap(real_engine: Path, tmp_path: Pa
 def test_a_path_that_falls_silent_is_given_up_and_used_again(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
     asked = BASE | {
-        "topology": {"paths": 2, "path_policy": "round-robin", "keep_alive": "500ms"},
-        "load": BASE["load"] | {"runtime": "6s"},
-        "events": [PULL | {"for": "2s"}],
+        "topology": {"paths": 2, "path_policy": "round-robin", "keep_alive": "1s"},
+        "load": BASE["load"] | {"runtime": "7s"},
+        "events": [PULL | {"for": "3s"}],
     }
     file, path = tmp_path / "study.yaml", tmp_path / "run.iotax"
     file.write_text(yaml.safe_dump(asked), encoding="utf-8")
@@ -299,9 +299,9 @@ def test_a_path_that_falls_silent_is_given_up_and_used_again(real_engine: Path, 
             assert done.result and done.result.paths, done.reason
             assert [each.what for each in done.result.events] == ["fail path 1"]
             first, second = done.result.paths.used
-            assert (first.losses, second.losses) == (1, 0)
+            assert first.losses >= 1 and first.lost > 0
             assert first.ios > 0 and second.ios > 0 and first.down_ns > 1_000_000_000
-            assert done.result.gaps and done.result.gaps.longest_ns > 200 * MS
+            assert done.result.gaps and done.result.gaps.longest_ns > 400 * MS
 
 
 @pytest.mark.parametrize(

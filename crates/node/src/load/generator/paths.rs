@@ -656,9 +656,10 @@ impl LoadNode {
     /// Updates when the paths need the time.
     fn schedule_paths(&mut self) {
         let Some(paths) = &self.paths else { return };
+        let dials = self.phase != Phase::Closing;
         let due = paths.all.iter().enumerate().map(|(index, path)| {
             let stage = match path.stage {
-                Stage::Down { dial_at } => (!self.has_connections(index)).then_some(dial_at),
+                Stage::Down { dial_at } => (dials && !self.has_connections(index)).then_some(dial_at),
                 Stage::Dialling { until, .. } | Stage::Leaving { until } => Some(until),
                 Stage::Up => None,
             };
@@ -666,7 +667,7 @@ impl LoadNode {
             let fresh = path.fresh.iter().filter_map(|fresh| fresh.initiator.poll_timeout()).min();
             [stage, control, fresh, path.release_at].into_iter().fold(None, earlier)
         });
-        let due = due.fold(None, earlier).filter(|_| !matches!(self.phase, Phase::Closing | Phase::Finished));
+        let due = due.fold(None, earlier).filter(|_| self.phase != Phase::Finished);
         if let Some(last) = self.timeouts.last_mut() {
             *last = due;
         }

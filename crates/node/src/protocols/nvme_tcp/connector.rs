@@ -66,8 +66,6 @@ impl Controller {
                 io_queues: queues,
                 nsid: Some(unit.nsid),
                 keep_alive: settings.keep_alive.unwrap_or(defaults.keep_alive),
-                io_timeout: settings.keep_alive.unwrap_or(defaults.io_timeout),
-                admin_timeout: settings.keep_alive.unwrap_or(defaults.admin_timeout),
                 ..defaults
             },
         };

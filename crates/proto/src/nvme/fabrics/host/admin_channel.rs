@@ -174,6 +174,11 @@ impl<C: Connection> AdminChannel<C> {
         Ok(())
     }
 
+    /// The command that was submitted must be answered within this time, if that is less than what others have.
+    pub(super) fn hurry(&mut self, now: Instant, within: Duration) {
+        self.pending = self.pending.map(|deadline| deadline.min(now + within));
+    }
+
     fn on_answer(&mut self, now: Instant, answer: Answer) -> Result<Option<Event>, Violation> {
         self.pending = None;
         let event = self.advance(now, answer)?;

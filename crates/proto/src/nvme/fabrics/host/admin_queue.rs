@@ -238,6 +238,7 @@ impl<C: Connection> Initiator for AdminQueue<C> {
         if self.keep_alive_at.is_some_and(|at| now >= at) {
             if self.channel.is_idle() {
                 self.channel.submit(now, Sqe::new(admin::KEEP_ALIVE, CommandId(0), 0), 0);
+                self.channel.hurry(now, self.channel.config().keep_alive / 2);
             }
             self.schedule_keep_alive(now);
         }

@@ -37,7 +37,8 @@ pub struct SessionConfig {
     pub io_queues: u16,
     /// `None` selects the first active namespace.
     pub nsid: Option<u32>,
-    /// Zero means none.
+    /// Zero means none. A controller that is silent for so long is lost: Keep Alive is sent after half of it, and must be
+    /// answered within the other half.
     pub keep_alive: Duration,
     /// How long the controller may take to answer during set-up, during shutdown and on the admin queue.
     pub admin_timeout: Duration,
