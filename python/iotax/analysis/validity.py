@@ -8,7 +8,7 @@ from enum import IntEnum
 from iotax.analysis import steady
 from iotax.analysis.common_window import CommonWindow, common_window
 from iotax.analysis.responses import Response, Run
-from iotax.trial import Open
+from iotax.trial import Open, PathUse
 from iotax.units import counted, show_rate, show_share
 
 LITTLE_MAX = 0.05
@@ -427,12 +427,21 @@ def _balance(run: Run) -> tuple[Severity, str]:
         return Severity.UNKNOWN, "no I/O on any path"
     shares = [path.ios / total for path in paths.used]
     text = f"{paths.policy}: " + ", ".join(
-        f"{path.name} {show_share(share, 0)}" for path, share in zip(paths.used, shares, strict=True)
+        f"{path.name} {show_share(share, 0)}{_losses(path)}" for path, share in zip(paths.used, shares, strict=True)
     )
     if run.result.events:
         return Severity.GOOD, f"{text}; {_DISTURBED}"
+    if any(path.losses for path in paths.used):
+        return Severity.DOUBTFUL, f"a path was lost that no event failed; {text}"
     uneven = max(abs(share * len(shares) - 1) for share in shares)
     return (Severity.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Severity.GOOD), text
+
+
+def _losses(path: PathUse) -> str:
+    if not path.losses:
+        return ""
+    how_often = "once" if path.losses == 1 else f"{path.losses} times"
+    return f" (lost {how_often}, down {path.down_ns / 1e9:.1f} s)"
 
 
 def _media(run: Run) -> tuple[Severity, str]:

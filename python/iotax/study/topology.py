@@ -131,7 +131,10 @@ def refused_on_hosts(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[s
     """(field, reason) for all that this path of a host cannot have."""
     path = kernel_path(endpoint.uri.replace(CLIENT, "1")) if endpoint.kernel else None
     for name in given(topology):
-        if path is None:
+        if path is None and name == "path_policy" and len(portals_of(endpoint.uri)) > 1:
+            if topology.path_policy not in _OWN_POLICIES:
+                yield name, _NO_NUMA
+        elif path is None:
             yield name, "only a path of the host's kernel has it: name kernel:nfs://, kernel:iscsi://, …"
         elif name == "mtu" and path.kind in FIBRE_CHANNEL:
             yield name, _FC_FRAMES
@@ -256,12 +259,13 @@ def refused_in_loopback(endpoint: Endpoint, topology: Topology) -> Iterator[tupl
         if topology.path_retry != Topology().path_retry:
             yield "path_retry", _NO_CHOICE.replace("the policy", "it")
     elif topology.path_policy == "numa":
-        yield "path_policy", f"iotax's own initiators have {', '.join(_OWN_POLICIES)}"
+        yield "path_policy", _NO_NUMA
     elif topology.path_policy is None and endpoint.embedded and protocol in able:
         yield "path_policy", f"several paths need one of {', '.join(_OWN_POLICIES)}"
 
 
 _OWN_POLICIES = ("fixed", "round-robin", "queue-depth")
+_NO_NUMA = f"iotax's own initiators have {', '.join(_OWN_POLICIES)}"
 _KEEP_ALIVE_MIN_NS = 100_000_000
 _FC_FRAMES = "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
 _NO_CHOICE = "one path leaves nothing to choose; say `paths: 2` or more, or leave the policy out"

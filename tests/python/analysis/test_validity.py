@@ -7,6 +7,7 @@ from iotax.analysis import Run, Severity, summarise
 from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
 from iotax.analysis.validity import check_run, near_own_target, worst_of
 from iotax.records import CpuUse
+from iotax.records.interruptions import Happened
 from iotax.trial import Client, ModelledMedia, Paths, PathUse
 from iotax.units import show_rate
 from iotax.wording import trust
@@ -296,6 +297,18 @@ def test_a_policy_that_promises_balance_is_held_to_it(run):
     assert (uneven.level, uneven.text) == (Severity.DOUBTFUL, "round-robin: sd0 100 %, sd1 0 %")
     assert finding(changed(run, paths=over("fixed", False, 1000, 0)), "balance").level is Severity.GOOD
     assert finding(changed(run, paths=over("fixed", False, 0, 0)), "balance").level is Severity.UNKNOWN
+
+
+def test_a_path_that_no_event_failed_makes_a_run_doubtful(run):
+    lost = PathUse(name="10.0.0.5", ios=600, bytes=0, losses=2, lost=8, down_ns=1_500_000_000)
+    other = PathUse(name="10.0.1.5", ios=400, bytes=0)
+    paths = Paths(policy="fixed", even=False, used=[lost, other])
+    found = finding(changed(run, paths=paths), "balance")
+    assert found.level is Severity.DOUBTFUL
+    assert "a path was lost that no event failed" in found.text
+    assert "10.0.0.5 60 % (lost 2 times, down 1.5 s), 10.0.1.5 40 %" in found.text
+    failed = Happened(what="fail path 1", asked_ns=0, began_ns=0, undone_ns=1)
+    assert finding(changed(run, paths=paths, events=(failed,)), "balance").level is Severity.GOOD
 
 
 def modelled(late_sum_ns, told=1000):

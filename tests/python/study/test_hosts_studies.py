@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from iotax.design import plan
+from iotax.labs.load import options
 from iotax.study import Study
 from iotax.study.facts import planned_facts
 from iotax.study.read import load_study, read_study
@@ -285,3 +286,15 @@ def test_the_studies_of_the_guides_are_well_formed(tmp_path: Path) -> None:
         given = {**whole, **own, "lab": {"hosts": hosts}, "factors": {"protocol": protocols}}
         given["baseline"] = {"protocol": next(iter(protocols))}
         assert read_study("guide.yaml", yaml.safe_dump(given), tmp_path).lab.hosts is not None
+
+
+def test_hosts_use_several_portals_of_an_endpoint_by_the_study_s_policy() -> None:
+    more: dict[str, Any] = {
+        "factors": {"protocol": {"array": "iscsi://10.0.0.5,10.0.1.5/iqn.2026-11.x:y/0"}},
+        "baseline": {"protocol": "array"},
+    }
+    given = study({"initiators": ["h1"]}, **more, topology={"path_policy": "round-robin"})
+    assert broken(given) == []
+    assert options(given.settings({"protocol": "array"}))["path_policy"] == "round-robin"
+    refused = study({"initiators": ["h1"]}, **more, topology={"path_policy": "numa"})
+    assert broken(refused) == ["iotax's own initiators have fixed, round-robin, queue-depth"]
