@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -16,6 +16,8 @@ from rich.text import Text
 from iotax.analysis import StudyData, Summary, Verdict, summarise
 from iotax.analysis.compare import Tax
 from iotax.analysis.data import Grid
+from iotax.analysis.interruptions import interruptions
+from iotax.analysis.responses import SLOW
 from iotax.cli.console import console
 from iotax.cli.fit import fitting
 from iotax.cli.treatments import COLORS, measured_columns
@@ -219,8 +221,26 @@ def _absolute(summary: Summary) -> tuple[str, list[_Column]]:
                 values[arm] = geometric_mean(some)
         if values:
             columns.append(_Column(name, values, rate=rate))
+    asked = summary.data.study.responses
+    if "slow_ios" in asked:
+        # A study of interruptions shows these in place of the CPU that it does not ask for.
+        if not any(each.startswith("cpu") for each in asked):
+            columns = [each for each in columns if not each.title.startswith("CPU")]
+        columns += _slow(summary, shared)
     over = f", means over {len(shared)} loads" if len(shared) > 1 else f" {under(shared[0])}" if shared else ""
     return f"What each {summary.counts} costs{over}".rstrip(), columns
+
+
+def _slow(summary: Summary, conditions: Sequence[str]) -> list[_Column]:
+    """I/Os per run that took longer, by arm."""
+    counts: dict[str, dict[str, list[float]]] = {over: {} for over in SLOW}
+    for cell in summary.cells:
+        found = interruptions(cell.runs).slow if cell.condition in conditions else {}
+        for over, count in found.items():
+            if count is not None:
+                counts[over].setdefault(cell.arm, []).append(count)
+    columns = [(over, {arm: fmean(some) for arm, some in of_arm.items()}) for over, of_arm in counts.items()]
+    return [_Column(f"I/Os\n{over}", values, bars=False) for over, values in columns if values]
 
 
 def _found(rows: Sequence[search.Row], rows_max: int) -> list[RenderableType]:

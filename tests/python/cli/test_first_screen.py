@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,23 @@ def test_a_verdict_has_its_interval_in_one_line_and_sentences_are_for_long(
     assert any(re.fullmatch(r"NVMe/TCP  CPU per I/O +−\d+ %(  |.*% )\[−\d+, −\d+\] +less *", line) for line in lines)
     assert not any("needs less CPU" in line for line in lines)
     assert any("less CPU per I/O than iSCSI" in line for line in lines_of("show", "n.iotax", "--long"))
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_study_of_interruptions_shows_slow_ios_in_place_of_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    two: dict[str, Any] = {"factors": {"protocol": ["nfs3", "iscsi"]}}
+    for responses, shown, left_out in (
+        (["longest_gap", "slow_ios"], "over 1 s", "CPU"),
+        (["cpu_per_io", "slow_ios"], "CPU", "no such column"),
+        (["iops"], "CPU", "over 1 s"),
+    ):
+        write_notebook(Path("n.iotax"), Simulation(seed=3).data(study(responses=responses, **two)))
+        table = "\n".join(lines_of("show", "n.iotax")[:8])
+        assert shown in table and left_out not in table, responses
+        Path("n.iotax").unlink()
 
 
 @pytest.mark.usefixtures("terminal")
