@@ -33,6 +33,40 @@ pub enum AfterLoss {
     Time(Duration),
 }
 
+/// Postpones timeouts for which this process itself is late, because it was stopped or had no processor: what arrived
+/// meanwhile must be handled first, since it may show that the other side is alive.
+#[derive(Debug, Default)]
+pub(crate) struct Lateness(Option<Instant>);
+
+/// A timeout that is handled later than this is postponed once, by the other time.
+const LATE: Duration = Duration::from_millis(50);
+const GRACE: Duration = Duration::from_millis(5);
+
+impl Lateness {
+    /// When a timeout that is due at this time is handled.
+    pub(crate) fn due(&self, due: Option<Instant>) -> Option<Instant> {
+        due.map(|due| self.0.unwrap_or(due))
+    }
+
+    /// Whether a timeout that is due is handled now.
+    pub(crate) fn is_over(&mut self, now: Instant, due: Instant) -> bool {
+        if self.0.is_none() && now.since(due) >= LATE {
+            self.0 = Some(now + GRACE);
+            return false;
+        }
+        let over = self.0.is_none_or(|until| until <= now);
+        if over {
+            self.0 = None;
+        }
+        over
+    }
+
+    /// The other side gave a sign of life.
+    pub(crate) fn heard(&mut self) {
+        self.0 = None;
+    }
+}
+
 /// Work of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounts {
@@ -62,6 +96,7 @@ pub struct Fan {
 struct Path {
     /// `None` while the path is down.
     initiator: Option<AnyInitiator>,
+    lateness: Lateness,
     under_way: u32,
     /// Writes that it lost and that must wait.
     held: Vec<Tag>,
@@ -104,6 +139,7 @@ impl Fan {
         let mut lost = Lost::default();
         initiator.get().disconnected(now, &mut lost);
         let at = &mut self.paths[path];
+        at.lateness.heard();
         at.under_way = 0;
         at.counts.lost += lost.tags.len() as u64;
         for tag in lost.tags {
@@ -140,8 +176,9 @@ impl Fan {
         bytes: &[u8],
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let Path { initiator, under_way, closed, counts, .. } = &mut self.paths[path];
+        let Path { initiator, lateness, under_way, closed, counts, .. } = &mut self.paths[path];
         let Some(initiator) = initiator else { return Ok(()) };
+        lateness.heard();
         let mut through = Through { requests: &mut self.requests, under_way, counts, closed, events };
         initiator.get().receive(now, bytes, &mut through)
     }
@@ -260,14 +297,14 @@ impl Initiator for Fan {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.paths.iter().filter_map(|path| path.initiator.as_ref()?.poll_timeout()).min()
+        self.paths.iter().filter_map(|path| path.lateness.due(path.initiator.as_ref()?.poll_timeout())).min()
     }
 
     /// A path that fails is in `take_failed`.
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         for (index, path) in self.paths.iter_mut().enumerate() {
-            let Path { initiator: Some(initiator), under_way, closed, counts, .. } = path else { continue };
-            if initiator.poll_timeout().is_some_and(|due| due <= now) {
+            let Path { initiator: Some(initiator), lateness, under_way, closed, counts, .. } = path else { continue };
+            if initiator.poll_timeout().is_some_and(|due| due <= now && lateness.is_over(now, due)) {
                 let mut through = Through { requests: &mut self.requests, under_way, counts, closed, events };
                 if let Err(violation) = initiator.get().handle_timeout(now, &mut through) {
                     self.failed.push((index, violation));
@@ -469,6 +506,23 @@ mod tests {
         fan.requests[1].has_data = true;
         assert_eq!(fan.lose(NOW, 0), Ok(vec![1]));
         assert!(!fan.requests[1].has_data);
+    }
+
+    #[test]
+    fn timeout_for_which_we_are_late_ourselves_waits_for_what_has_arrived() {
+        let mut fan = fan(1, PathPolicy::Fixed, 1);
+        fan.submit(NOW, 0, read(0)).expect("credit");
+        let (late, after) = (NOW + LATE, NOW + LATE + GRACE);
+        let mut done = Completed::default();
+        fan.handle_timeout(late, &mut done).expect("no path fails");
+        assert_eq!((fan.poll_timeout(), done.0.len()), (Some(after), 0));
+        fan.handle_timeout(after, &mut done).expect("no path fails");
+        assert_eq!((fan.poll_timeout(), done.0), (None, vec![(0, true)]));
+        // One that is handled on time does not wait.
+        fan.submit(after, 0, read(0)).expect("credit");
+        let mut done = Completed::default();
+        fan.handle_timeout(after, &mut done).expect("no path fails");
+        assert_eq!(done.0, [(0, true)]);
     }
 
     #[test]

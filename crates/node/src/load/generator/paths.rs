@@ -10,7 +10,7 @@ use super::{
         connector::{self, ConnectionConfig},
         endpoint::Endpoint,
         facts::Facts,
-        fan::{AfterLoss, Fan, PathCounts},
+        fan::{AfterLoss, Fan, Lateness, PathCounts},
         link::{Control, ControlStep, Link},
         trouble,
         worker::Worker,
@@ -56,6 +56,7 @@ struct Path {
     portal: String,
     stage: Stage,
     control: Option<ControlLink>,
+    lateness: Lateness,
     /// Links that carry no I/O: not yet, or because they only end those of a lost path.
     fresh: Vec<Fresh>,
     /// Which of its two sets of connections it uses. The other set may still be closing.
@@ -130,6 +131,7 @@ impl Path {
             portal: portal.to_owned(),
             stage: Stage::Down { dial_at: Instant(0) },
             control: None,
+            lateness: Lateness::default(),
             fresh: Vec::new(),
             set: 0,
             after_loss: None,
@@ -256,6 +258,7 @@ impl LoadNode {
         let received = match slot.checked_sub(1) {
             None => at.control.as_mut().map_or(Ok(()), |link| {
                 link.to_ask = true;
+                at.lateness.heard();
                 link.control.receive(now, bytes)
             }),
             Some(worker) => match at.fresh.get_mut(worker) {
@@ -337,7 +340,7 @@ impl LoadNode {
         let at = &mut paths.all[path];
         let mut broken = None;
         if let Some(link) = &mut at.control
-            && link.control.poll_timeout().is_some_and(|due| due <= now)
+            && link.control.poll_timeout().is_some_and(|due| due <= now && at.lateness.is_over(now, due))
         {
             link.to_ask = true;
             broken = link.control.handle_timeout(now).err();
@@ -585,6 +588,7 @@ impl LoadNode {
         }
         let at = &mut paths.all[path];
         at.set ^= 1;
+        at.lateness.heard();
         at.control = None;
         at.fresh.clear();
     }
@@ -663,7 +667,7 @@ impl LoadNode {
                 Stage::Dialling { until, .. } | Stage::Leaving { until } => Some(until),
                 Stage::Up => None,
             };
-            let control = path.control.as_ref().and_then(|link| link.control.poll_timeout());
+            let control = path.control.as_ref().and_then(|link| path.lateness.due(link.control.poll_timeout()));
             let fresh = path.fresh.iter().filter_map(|fresh| fresh.initiator.poll_timeout()).min();
             [stage, control, fresh, path.release_at].into_iter().fold(None, earlier)
         });
