@@ -32,6 +32,7 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// Makes the checks that are common to all commands: logical unit, reserved bits of the CDB, unit attentions,
     /// reservations.
+    #[inline]
     pub(crate) fn admit(&mut self, entry: &Entry) -> Result<(), Fault> {
         if self.view.is_none() && !entry.always {
             return Err(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into());

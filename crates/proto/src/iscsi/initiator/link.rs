@@ -142,6 +142,7 @@ impl Link {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn header(&mut self, bhs: &Bhs) {
         self.sender.header(&mut self.transmit, bhs);
     }

@@ -145,6 +145,7 @@ macro_rules! pdu {
         impl $name {
             pub const OPCODE: u8 = $opcode;
 
+            #[inline]
             pub fn parse(bhs: &$crate::iscsi::pdu::Bhs) -> Self {
                 let bytes = &bhs.0;
                 Self {
