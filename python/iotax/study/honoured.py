@@ -58,7 +58,7 @@ _SIM_MEMORY = "a simulated volume is memory; say `lab: {sim: {media: {servers: 8
 _VM_MEMORY = "the vm lab keeps its volume in memory"
 LAID_OUT = "a database is laid out on a volume that no model holds; leave it out"
 _NAMES_PORTALS = "an endpoint names its portals itself, as iscsi://HOST,HOST/IQN/LUN does; leave this out"
-_KERNELS_RETRY = "the kernels send everything again at once; say `lab: loopback`"
+_KERNELS_RETRY = "the kernels decide this themselves; say `lab: loopback`"
 _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""

@@ -60,8 +60,8 @@ each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on its
 round-robin, queue-depth (Linux 6.11)."""
     path_retry: PathRetry = "when-safe"
     """When iotax's own initiators send the writes of a lost path again, in the loopback lab. when-safe: after a login \
-that ends the lost session (iSCSI), or after two keep-alive timeouts (NVMe). at-once: like Linux, although the target \
-may execute the first copy later and undo a newer write."""
+that ends the lost session (iSCSI), or after two keep-alive timeouts (NVMe). at-once: like Linux's NVMe, although the \
+target may execute the first copy later and undo a newer write."""
     nconnect: Annotated[int, Field(ge=1, le=16)] = 1
     """TCP connections of an NFS mount."""
     io_queues: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -257,7 +257,7 @@ def refused_in_loopback(endpoint: Endpoint, topology: Topology) -> Iterator[tupl
         if topology.path_policy is not None:
             yield "path_policy", _NO_CHOICE
         if topology.path_retry != Topology().path_retry:
-            yield "path_retry", _NO_CHOICE.replace("the policy", "it")
+            yield "path_retry", _NO_CHOICE
     elif topology.path_policy == "numa":
         yield "path_policy", _NO_NUMA
     elif topology.path_policy is None and endpoint.embedded and protocol in able:
@@ -268,7 +268,7 @@ _OWN_POLICIES = ("fixed", "round-robin", "queue-depth")
 _NO_NUMA = f"iotax's own initiators have {', '.join(_OWN_POLICIES)}"
 _KEEP_ALIVE_MIN_NS = 100_000_000
 _FC_FRAMES = "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
-_NO_CHOICE = "one path leaves nothing to choose; say `paths: 2` or more, or leave the policy out"
+_NO_CHOICE = "one path leaves nothing to choose; say `paths: 2` or more, or leave it out"
 _ONE_ADDRESS = "an {protocol} mount goes to one address; `nconnect` gives it several connections"
 _OWNERS_ADDRESS = "an {protocol} mount goes to one address, that of whoever serves the volume; leave it out"
 _NO_DIGEST = {"iser": "RDMA checks what it carries (RFC 7145 §4)"}

@@ -239,26 +239,30 @@ def test_an_event_that_lasts_is_undone_at_once_when_the_run_ends(sleeper: subpro
     assert state(sleeper.pid) == "S"
 
 
+def results_of(asked: dict[str, Any], folder: Path) -> list[TrialResult]:
+    """Those of a run of the study: one for each of its two protocols."""
+    file, out = folder / "study.yaml", folder / "out.iotax"
+    file.write_text(yaml.safe_dump(asked), encoding="utf-8")
+    run = CliRunner().invoke(app, ["run", str(file), str(out), "--no-report"])
+    assert run.exit_code == 0, run.output
+    with Notebook(out) as notebook:
+        found = [each.result for each in notebook.each_attempt(1) if each.status == "done" and each.result]
+    assert len(found) == 2
+    return found
+
+
 @pytest.mark.slow
 def test_a_run_keeps_what_happened_when(real_engine: Path, tmp_path: Path) -> None:
     del real_engine
-    file, out = tmp_path / "study.yaml", tmp_path / "out.iotax"
-    file.write_text(yaml.safe_dump(BASE), encoding="utf-8")
-    done = CliRunner().invoke(app, ["run", str(file), str(out), "--no-report"])
-    assert done.exit_code == 0, done.output
-    with Notebook(out) as notebook:
-        attempts = [each for each in notebook.each_attempt(1) if each.status == "done"]
-    assert len(attempts) == 2
-    for each in attempts:
-        assert each.result is not None
-        [event] = each.result.events
+    for each in results_of(BASE, tmp_path):
+        [event] = each.events
         assert (event.what, 1000 * MS <= event.asked_ns <= 1200 * MS) == ("freeze target", True)
         assert event.undone_ns - event.began_ns >= 500 * MS
-        assert each.result.counted is not None
-        assert (each.result.counted.interval_ns, len(each.result.counted.ios)) == (10 * MS, 500)
-        assert sum(each.result.counted.ios) == each.result.ios
-        assert each.result.verify is not None
-        assert (each.result.verify.wrong_blocks, each.result.verify.checked_blocks > 0) == (0, True)
+        assert each.counted is not None
+        assert (each.counted.interval_ns, len(each.counted.ios)) == (10 * MS, 500)
+        assert sum(each.counted.ios) == each.ios
+        assert each.verify is not None
+        assert (each.verify.wrong_blocks, each.verify.checked_blocks > 0) == (0, True)
 
 
 @pytest.mark.machine
@@ -288,20 +292,13 @@ def test_a_path_that_falls_silent_is_given_up_and_used_again(real_engine: Path, 
         "load": BASE["load"] | {"runtime": "7s"},
         "events": [PULL | {"for": "3s"}],
     }
-    file, path = tmp_path / "study.yaml", tmp_path / "run.iotax"
-    file.write_text(yaml.safe_dump(asked), encoding="utf-8")
-    run = CliRunner().invoke(app, ["run", str(file), str(path), "--no-report"])
-    assert run.exit_code == 0, run.output
-    with Notebook(path) as notebook:
-        attempts = [each for each in notebook.each_attempt(1) if each.status == "done"]
-        assert len(attempts) == 2
-        for done in attempts:
-            assert done.result and done.result.paths, done.reason
-            assert [each.what for each in done.result.events] == ["fail path 1"]
-            first, second = done.result.paths.used
-            assert first.losses >= 1 and first.lost > 0
-            assert first.ios > 0 and second.ios > 0 and first.down_ns > 1_000_000_000
-            assert done.result.gaps and done.result.gaps.longest_ns > 400 * MS
+    for result in results_of(asked, tmp_path):
+        assert result.paths and result.gaps
+        assert [each.what for each in result.events] == ["fail path 1"]
+        first, second = result.paths.used
+        assert first.losses >= 1 and first.lost > 0
+        assert first.ios > 0 and second.ios > 0 and first.down_ns > 1_000_000_000
+        assert result.gaps.longest_ns > 400 * MS
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ pub(crate) enum PathRetry {
     /// When the target certainly executes nothing more of the lost connection: after a new login (RFC 7143 §6.3.5), or
     /// after two or three keep-alive timeouts (NVMe base 2.1 §9.6)
     WhenSafe,
-    /// At once, as kernels do. A target that executes the first copy later can undo a newer write
+    /// At once, as Linux's NVMe initiator does. A target that executes the first copy later can undo a newer write
     AtOnce,
 }
 

@@ -24,7 +24,7 @@ pub struct ConnectionConfig {
     /// Addresses of the endpoint's other portals, in order.
     pub further: Vec<IpAddr>,
     pub policy: PathPolicy,
-    /// Writes of a lost path are sent again at once, as kernels do, and not only when it is safe: a target that executes
+    /// Writes of a lost path are sent again at once, as Linux's NVMe initiator does, and not only when it is safe: a target that executes
     /// the first copy later can undo a newer write.
     pub retries_at_once: bool,
 }

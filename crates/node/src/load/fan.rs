@@ -77,6 +77,15 @@ pub struct PathCounts {
     pub lost: u64,
 }
 
+impl PathCounts {
+    /// Adds those of another worker or thread.
+    pub fn merge(&mut self, other: Self) {
+        self.completed += other.completed;
+        self.bytes += other.bytes;
+        self.lost += other.lost;
+    }
+}
+
 #[derive(Debug)]
 pub struct Fan {
     paths: Vec<Path>,

@@ -119,9 +119,7 @@ impl PathReport {
     pub fn merge(&mut self, other: &Self) {
         self.losses = self.losses.max(other.losses);
         self.down = self.down.max(other.down);
-        self.counts.completed += other.counts.completed;
-        self.counts.bytes += other.counts.bytes;
-        self.counts.lost += other.counts.lost;
+        self.counts.merge(other.counts);
     }
 }
 
@@ -146,6 +144,11 @@ impl Path {
 
     fn is_up(&self) -> bool {
         self.stage == Stage::Up
+    }
+
+    /// Counts the time since it was lost, if it was.
+    fn ends_down(&mut self, now: Instant) {
+        self.down += self.down_since.take().map_or(Duration::ZERO, |since| now.since(since));
     }
 }
 
@@ -211,11 +214,8 @@ impl LoadNode {
         let all = self.paths.iter().flat_map(|paths| paths.all.iter().enumerate());
         let report = |(index, path): (usize, &Path)| {
             let mut counts = PathCounts::default();
-            for of_worker in self.workers.iter().filter_map(|worker| Some(worker.fan()?.counts(index))) {
-                counts.completed += of_worker.completed;
-                counts.bytes += of_worker.bytes;
-                counts.lost += of_worker.lost;
-            }
+            let of_workers = self.workers.iter().filter_map(|worker| Some(worker.fan()?.counts(index)));
+            of_workers.for_each(|of_worker| counts.merge(of_worker));
             PathReport { portal: path.portal.clone(), losses: path.losses, down: path.down, counts }
         };
         all.map(report).collect()
@@ -509,7 +509,7 @@ impl LoadNode {
             at.stage = Stage::Up;
             at.detour_failed = false;
             at.why = None;
-            at.down += at.down_since.take().map_or(Duration::ZERO, |since| now.since(since));
+            at.ends_down(now);
             let fresh = std::mem::take(&mut at.fresh);
             for (worker, fresh) in self.workers.iter_mut().zip(fresh) {
                 worker.attach(path, now, fresh.initiator);
@@ -610,7 +610,7 @@ impl LoadNode {
                 self.outputs.push_back(Output::Close { conn });
             }
             let at = &mut paths.all[path];
-            at.down += at.down_since.take().map_or(Duration::ZERO, |since| now.since(since));
+            at.ends_down(now);
             if let Some(link) = at.control.as_mut().filter(|link| !link.closing) {
                 (link.closing, link.to_ask) = (true, true);
                 link.control.close(now);
