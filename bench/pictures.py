@@ -1,7 +1,8 @@
 """`make pictures`: the README's charts and pictures, from runs of the current commit.
 
-Runs `kernel-exact` (five to twenty minutes) and `cpu-cost` (six minutes) into out/pictures/COMMIT if they are not there
-yet. Draws the instructions per I/O of each kernel protocol, and takes pictures of the reports with Chromium.
+Runs `kernel-exact` (five to twenty minutes), `cpu-cost` (six minutes) and `sim-quick` into out/pictures/COMMIT if they
+are not there yet. Draws the instructions per I/O of each kernel protocol, and takes pictures of the reports with
+Chromium.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ IMAGES = ROOT / "docs" / "images"
 INSTRUCTIONS_PER_US = 250
 """The exact clock counts 4 ns per instruction."""
 PAGE_PX = (1180, 1010)
-SECTIONS = {"cpu": ("cpu-cost", (1180, 1000)), "sizing": ("sizing", (1180, 900))}
-"""Sections of the report of `cpu-cost`: the name and the size of their pictures."""
+SECTIONS = {
+    "cpu-cost": {"cpu": ("cpu-roles", (1180, 1000)), "cost": ("cpu-cost", (1180, 1060))},
+    "sim-quick": {"load": ("sim-links", (1180, 850))},
+}
+"""Study → sections of its report: the name and the size of their pictures."""
 _PANEL_PX = 330
 
 
@@ -166,11 +170,13 @@ def main() -> None:
     with Notebook(measured("kernel-exact", folder)) as notebook:
         data = rows(summarise(study_data(notebook)))
         page = write(notebook, (folder / "kernel-exact.html").resolve())
-    with Notebook(measured("cpu-cost", folder)) as notebook:
-        costs = write(notebook, (folder / "cpu-cost.html").resolve())
+    for study, sections in SECTIONS.items():
+        with Notebook(measured(study, folder)) as notebook:
+            whole = write(notebook, (folder / f"{study}.html").resolve())
+        for section, (name, size_px) in sections.items():
+            for scheme in ("light", "dark"):
+                photograph(only(whole, section), given.output / f"{name}-{scheme}.png", size_px, dark=scheme == "dark")
     for scheme in ("light", "dark"):
-        for section, (name, size_px) in SECTIONS.items():
-            photograph(only(costs, section), given.output / f"{name}-{scheme}.png", size_px, dark=scheme == "dark")
         svg = renderer.to_svg(chart(data, scheme))
         (given.output / f"instructions-{scheme}.png").write_bytes(renderer.to_png(svg))
         photograph(page, given.output / f"report-{scheme}.png", PAGE_PX, dark=scheme == "dark")

@@ -1,4 +1,5 @@
-"""`make statistics`: A/A runs, quiet and disturbed, and runs with a known cost put in, over real sockets."""
+"""`make statistics`: A/A runs, quiet and disturbed, and runs with a known cost put in: over real sockets here, between
+two hosts over SSH, and over a kernel's paths in a virtual machine."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.trust.cases import CASES, Case, neighbour
+from bench.trust.cases import CASES, LOOPBACK, SLICE_MS, SSH, Case, Hosts, neighbour
 from bench.trust.kept import Kept, read
 from bench.trust.measure import measure
 from bench.trust.precision import measure_quick
@@ -42,25 +43,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             goes_on = f"; the same command goes on from {asked.json}" if asked.json else ""
             print(f"stopped{goes_on}", file=sys.stderr)
             return 130
-    table = _table(kept)
-    print("\n".join(table))
-    if asked.page:
-        put(asked.page, table)
+    for where in SLICE_MS:
+        if table := _table(where, kept):
+            print("\n".join(table))
+            if asked.page:
+                put(asked.page, where, table)
     return 0
 
 
-def _table(kept: Kept) -> list[str]:
+def _table(where: str, kept: Kept) -> list[str]:
     sessions, injected, rounds = (kept.design.get(key, "?") for key in ("sessions", "injected_sessions", "rounds"))
-    told = (
-        f"Each run: {sessions} sessions ({injected} with an injected difference) of {rounds} rounds, slices of 50 ms; "
-        "1 outstanding I/O of 4 KiB, 75 % read; NFSv3, iSCSI and NVMe/TCP in turns."
-    )
-    return [*lines(kept.runs, environment(find_engine()), told), *precision_lines(kept.precisions)]
+    design = f"{sessions} sessions ({injected} with an injected difference) of {rounds} rounds"
+    return [
+        *lines(where, kept.runs, environment(find_engine()), design),
+        *(precision_lines(kept.precisions) if where == LOOPBACK else []),
+    ]
 
 
 def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None:
     """Runs everything requested that is not stored yet, within the time limit. Stores each run when it ends."""
-    chosen = asked.only.split(",") if asked.only else [*(case.key for case in CASES), "precision"]
+    hosts = Hosts(*asked.hosts) if asked.hosts else None
+    usual = {LOOPBACK} | ({SSH} if hosts else set())
+    chosen = (
+        asked.only.split(",") if asked.only else [*(case.key for case in CASES if case.where in usual), "precision"]
+    )
     began_s = time.monotonic()
     until_s = began_s + asked.minutes * 60 if asked.minutes else float("inf")
     kept.add_design(**design)
@@ -73,6 +79,8 @@ def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None
         else:
             kept.add_precision(found)
     cases = [case for case in CASES if case.key in chosen]
+    if hosts is None and any(case.where == SSH for case in cases):
+        sys.exit("cases over SSH need two hosts: --hosts INITIATOR TARGET ADDRESS")
     if any(case.injected == "burn" for case in cases) and "burn_ns" not in kept.design:
         _tell("pilot: what an I/O costs here")
         kept.add_design(burn_ns=_pilot(design))
@@ -88,7 +96,7 @@ def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None
         case = min(left, key=lambda case: len(kept.runs.get(case.key, [])) / wanted[case.key])
         number = kept.next_number(case.key) + failed[case.key]
         with neighbour(case):
-            run = measure(case, number, burn_ns=kept.design.get("burn_ns", 0), **_slices(case, design))
+            run = measure(case, number, burn_ns=kept.design.get("burn_ns", 0), hosts=hosts, **_slices(case, design))
         ran += 1
         if run is None:
             failed[case.key] += 1
@@ -119,7 +127,7 @@ def _tell(text: str) -> None:
 def _pilot(design: dict[str, int]) -> int:
     """5 % of the CPU time per I/O of both sides on this machine, in ns."""
     case: Case = CASES[0]
-    runs = [measure(case, number, burn_ns=0, **_slices(case, design)) for number in range(_PILOTS)]
+    runs = [measure(case, number, burn_ns=0, hosts=None, **_slices(case, design)) for number in range(_PILOTS)]
     return round(1e3 * 0.05 * statistics.median(run.base_us["cpu"] for run in runs if run))
 
 
@@ -131,10 +139,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--injected-sessions", type=int, default=8, help="of a run with a known cost or delay (8)")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--minutes", type=float, help="ends after so long, with the runs that there are by then")
-    parser.add_argument("--only", metavar="CASES", help="of quiet, disturbed, burn, delay, precision, by commas")
+    parser.add_argument(
+        "--only",
+        metavar="CASES",
+        help=f"of {', '.join(case.key for case in CASES)}, precision, by commas "
+        f"(all but those of a virtual machine, and but those over SSH without --hosts)",
+    )
+    parser.add_argument(
+        "--hosts",
+        nargs=3,
+        metavar=("INITIATOR", "TARGET", "ADDRESS"),
+        help="two hosts, as SSH names them, and where the target serves",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keeps every run as it ends, and goes on from them")
     parser.add_argument("--from", dest="read", type=Path, metavar="FILE", help="of --json: measure nothing")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="puts the table into docs/results/statistics.md")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="puts the tables into docs/results/statistics.md")
     return parser
 
 

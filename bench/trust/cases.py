@@ -10,9 +10,21 @@ from dataclasses import dataclass
 
 PROTOCOLS = ("nfs3", "iscsi", "nvme-tcp")
 """One per run, in turns."""
+LOOPBACK, SSH, KERNEL = "loopback", "ssh", "kernel"
+"""Where a case runs: on this machine, between two hosts over SSH, over a kernel's paths in a virtual machine."""
 RESPONSES = ("iops", "latency", "cpu")
 DELAYS_US = (2000, 2100)
 """Both arms wait with the same timers, so only the difference of their delays distinguishes them."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Two hosts by their names in the SSH configuration."""
+
+    initiator: str
+    target: str
+    address: str
+    """On which the target serves."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,7 @@ class Case:
     injected: str = ""
     """What the target adds: burn (CPU time) or delay."""
     neighbour: bool = False
+    where: str = LOOPBACK
 
 
 CASES = (
@@ -29,15 +42,25 @@ CASES = (
     Case("disturbed", "no difference, beside an intermittent load", neighbour=True),
     Case("burn", "+5 % CPU per I/O injected into the target", injected="burn"),
     Case("delay", "+5 % latency injected into the target (2.1 ms for 2 ms)", injected="delay"),
+    Case("ssh", "no difference, two hosts over SSH", where=SSH),
+    Case("kernel", "no difference, a kernel's paths in a virtual machine, counted instructions", where=KERNEL),
 )
+SLICE_MS = {
+    LOOPBACK: 50,
+    # Clocks agree within 0.3 ms, and a slice has to be 200 times as long.
+    SSH: 100,
+    # The guest has one processor, so its clocks may be read later than a tenth of 50 ms, which costs the slice.
+    KERNEL: 250,
+}
+"""A tenth of each slice goes before it, for settling."""
 
 _STUDY = """\
 name: {key}
 question: Is what differs found, and nothing else?
-volume: {{size: 64MiB}}
+{lab}volume: {{size: 64MiB}}
 factors: {factors}
 load: {{block_size: 4KiB, read: 75%, outstanding: 1}}
-{connection}design: {{sessions: {sessions}, rounds: {rounds}, slice: 50ms, settle: 5ms, seed: {seed}}}
+{connection}design: {{sessions: {sessions}, rounds: {rounds}, slice: {slice_ms}ms, settle: {settle_ms}ms, seed: {seed}}}
 baseline: {baseline}
 responses: [iops, latency, cpu_per_io]
 """
@@ -54,8 +77,8 @@ while True:
 """Keeps a processor busy for about a quarter of the time."""
 
 
-def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int) -> str:
-    """The study of run `number`; each has its own order."""
+def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int, hosts: Hosts | None = None) -> str:
+    """The study of run `number`; each has its own order. A case over SSH needs `hosts`."""
     protocol = PROTOCOLS[number % len(PROTOCOLS)]
     connection = f"connection: {{protocol: {protocol}}}\n"
     if case.injected == "burn":
@@ -67,6 +90,9 @@ def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: 
         factors, baseline, connection = f"{{protocol: {{A: {protocol}, B: {protocol}}}}}", "{protocol: A}", ""
     return _STUDY.format(
         key=case.key,
+        lab=_lab(case, hosts),
+        slice_ms=SLICE_MS[case.where],
+        settle_ms=SLICE_MS[case.where] // 10,
         factors=factors,
         baseline=baseline,
         connection=connection,
@@ -74,6 +100,16 @@ def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: 
         rounds=rounds,
         seed=number + 1,
     )
+
+
+def _lab(case: Case, hosts: Hosts | None) -> str:
+    if case.where == KERNEL:
+        return "lab: {vm: {guests: 1, clock: icount}}\n"
+    if case.where == SSH:
+        assert hosts is not None, "a case over SSH names its hosts"
+        served = f"{{name: {hosts.target}, data_address: {hosts.address}}}"
+        return f"lab: {{hosts: {{initiators: [{hosts.initiator}], targets: [{served}]}}}}\n"
+    return ""
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.trust.cases import DELAYS_US, PROTOCOLS, RESPONSES, Case, study_text
+from bench.trust.cases import DELAYS_US, PROTOCOLS, RESPONSES, Case, Hosts, study_text
 from iotax.analysis import Summary, summarise
 from iotax.analysis.rounds import SLICED, slice_logs
 from iotax.analysis.validity import Severity, overall
@@ -55,9 +55,12 @@ class Run:
     """Response → the baseline's value in µs; CPU is that of both sides."""
 
 
-def measure(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int) -> Run | None:
+def measure(
+    case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int, hosts: Hosts | None = None
+) -> Run | None:
     """None if a trial failed."""
-    summary = collected(case.key, study_text(case, number, burn_ns=burn_ns, sessions=sessions, rounds=rounds))
+    text = study_text(case, number, burn_ns=burn_ns, sessions=sessions, rounds=rounds, hosts=hosts)
+    summary = collected(case.key, text)
     return None if summary is None else _told(case, number, summary, burn_ns)
 
 

@@ -1,4 +1,4 @@
-"""The table of docs/results/statistics.md: the results of the runs, with the machine and the date."""
+"""The tables of docs/results/statistics.md, one for each place where cases run: results, machine and date."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from bench.trust.cases import CASES, RESPONSES, Case
+from bench.trust.cases import CASES, KERNEL, LOOPBACK, RESPONSES, SLICE_MS, SSH, Case
 from bench.trust.measure import Run
 from bench.trust.precision import Precision
-from bench.trust.resample import coverage
+from bench.trust.resample import EFFECT, resampled
 
-BEGIN, END = "<!-- real runs -->", "<!-- end of real runs -->"
+_PLACES = {LOOPBACK: "real runs", SSH: "runs over SSH", KERNEL: "runs in a virtual machine"}
 _NAMES = {"iops": "IOPS", "latency": "mean latency", "cpu": "CPU per I/O"}
 _DRAWS = 2000
 _HEADINGS = (
@@ -26,21 +26,28 @@ _HEADINGS = (
     "significant difference, % (95 % CI)",
     "interval contains the truth, % (95 % CI)",
     "coverage, resampled",
+    f"{100 * EFFECT - 100:.0f} % more found, resampled, %",
     "half-width, median",
 )
 
 
-def lines(runs: dict[str, list[Run]], environment: dict[str, Any], design: str) -> list[str]:
-    """Markdown. `runs`: case → its runs."""
+def lines(where: str, runs: dict[str, list[Run]], environment: dict[str, Any], design: str) -> list[str]:
+    """Markdown; empty if nothing ran there. `runs`: case → its runs. `design`: sessions and rounds, in words."""
+    rows = [
+        _row(case, response, runs.get(case.key, [])) for case in CASES if case.where == where for response in RESPONSES
+    ]
+    if not any(rows):
+        return []
     machine = environment.get("machine", {})
     said = [
         f"{datetime.now(tz=UTC):%Y-%m-%d}, {machine.get('cpu_model', 'unknown')}, {machine.get('cpus', '?')} processors"
-        f"{', a virtual machine' if machine.get('hypervisor') else ''}, Linux {machine.get('kernel', '?')}. {design}",
+        f"{', a virtual machine' if machine.get('hypervisor') else ''}, Linux {machine.get('kernel', '?')}. "
+        f"Each run: {design}, slices of {SLICE_MS[where]} ms; 1 outstanding I/O of 4 KiB, 75 % read; NFSv3, iSCSI and "
+        "NVMe/TCP in turns.",
         "",
         f"| {' | '.join(_HEADINGS)} |",
         f"|{'---|' * len(_HEADINGS)}",
     ]
-    rows = [_row(case, response, runs.get(case.key, [])) for case in CASES for response in RESPONSES]
     said += [f"| {' | '.join(row)} |" for row in rows if row]
     return said
 
@@ -79,11 +86,11 @@ def _row(case: Case, response: str, runs: Sequence[Run]) -> list[str] | None:
     rises = response != "iops"
     hits = [each.differs and (not case.injected or (each.ratio > 1) == rises) for each in found]
     widths = [100 * (each.high / each.low) ** 0.5 - 100 for each in found]
-    resampled = "–"
+    covered = detected = "–"
     if not case.injected:
         pool = [session[response] for run in runs for session in run.slices if response in session]
-        sessions = len(runs[0].slices)
-        resampled = f"{100 * coverage(pool, sessions=sessions, draws=_DRAWS, seed=1):.1f} %"
+        drawn = resampled(pool, sessions=len(runs[0].slices), draws=_DRAWS, seed=1)
+        covered, detected = f"{100 * drawn.covers:.1f} %", f"{100 * drawn.detects:.1f}"
     put_in = ""
     if case.injected:
         put_in = f", {100 * statistics.median(each.truth for each in found) - 100:+.1f} %".replace("-", "−")
@@ -94,7 +101,8 @@ def _row(case: Case, response: str, runs: Sequence[Run]) -> list[str] | None:
         f"{100 * statistics.mean(run.disturbed for run in runs):.0f} %",
         _share(sum(hits), len(found)),
         _share(sum(each.covers for each in found), len(found)),
-        resampled,
+        covered,
+        detected,
         f"±{statistics.median(widths):.1f} %",
     ]
 
@@ -105,11 +113,17 @@ def _share(hits: int, of: int) -> str:
     return f"{100 * hits / of:.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
 
 
-def put(page: Path, table: Sequence[str]) -> None:
+def marks(where: str) -> tuple[str, str]:
+    """Around its table in the page."""
+    return f"<!-- {_PLACES[where]} -->", f"<!-- end of {_PLACES[where]} -->"
+
+
+def put(page: Path, where: str, table: Sequence[str]) -> None:
     """Replaces the text between the marks. Raises ValueError if the page has none."""
     text = page.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no place for the table: {BEGIN} … {END}")
+    begin, end = marks(where)
+    before, found, rest = text.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found or not found_end:
+        raise ValueError(f"{page} has no place for the table: {begin} … {end}")
     page.write_text("".join([before, begin, "\n", "\n".join(table), "\n", end, after]))

@@ -16,7 +16,7 @@ import resource
 import shutil
 import sqlite3
 import time
-from collections.abc import Container, Generator
+from collections.abc import Container, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -40,7 +40,7 @@ from iotax.records import Conditioning
 from iotax.redaction import redact
 from iotax.study import Study
 from iotax.study.imported import ImportedStudy, kept_study
-from iotax.trial import Attempt, Background, Connected, Look, Status, Trial, TrialResult
+from iotax.trial import Attempt, Background, Connected, Kept, Look, Status, Trial, TrialResult
 from iotax.version import __version__
 
 FREE_BYTES_MIN = 16 << 20
@@ -51,7 +51,7 @@ _LOCK_PATIENCE_S = 0.5
 ABANDONED = "the run ended without a message (killed, or the machine went down)"
 
 _ATTEMPTS = """
-SELECT s.name, t.id, t.treatment, t.block, t.replicate, t.run_order, a.number, a.started_unix_ns,
+SELECT a.id, s.name, t.id, t.treatment, t.block, t.replicate, t.run_order, a.number, a.started_unix_ns,
        e.status, e.reason, e.ended_unix_ns, e.connected, e.log, r.result
 FROM attempts a JOIN studies s ON s.id = a.study_id JOIN trials t ON t.study_id = a.study_id AND t.id = a.trial_id
 LEFT JOIN endings e ON e.attempt_id = a.id LEFT JOIN results r ON r.attempt_id = a.id
@@ -59,6 +59,12 @@ LEFT JOIN endings e ON e.attempt_id = a.id LEFT JOIN results r ON r.attempt_id =
 _COUNTS = {
     "trials": "SELECT count(*) FROM trials WHERE study_id = ?",
     "attempts": "SELECT count(*) FROM attempts WHERE study_id = ?",
+}
+_SIZES = {
+    "results": """SELECT total(length(CAST(r.result AS BLOB))) FROM results r JOIN attempts a ON a.id = r.attempt_id
+                  WHERE a.study_id = ?""",
+    "kept": """SELECT total(length(CAST(k.kept AS BLOB))) FROM kept k JOIN attempts a ON a.id = k.attempt_id
+               WHERE a.study_id = ?""",
 }
 
 
@@ -214,7 +220,10 @@ class Notebook:
         written = self.is_written()
 
         def told(row: Any) -> Attempt:
-            found = attempt_of(*typed(row, ATTEMPT_TYPES))
+            attempt, *rest = row
+            found = attempt_of(*typed(tuple(rest), ATTEMPT_TYPES))
+            if found.result is None:
+                found = found.model_copy(update={"kept": self._kept(attempt)})
             if found.status == "running" and not written and not self.is_written():
                 return found.model_copy(update={"status": "abandoned", "reason": ABANDONED})
             return found
@@ -222,6 +231,12 @@ class Notebook:
         with _understood(self.path), _spoken(self.path):
             # Row by row, and no name here: an attempt goes when its taker lets go of it.
             yield from map(told, self._database.execute(f"{_ATTEMPTS} WHERE {where}", (value,)))
+
+    def _kept(self, attempt: int) -> tuple[Kept, ...]:
+        if not self._has("kept"):
+            return ()
+        rows = self._rows("SELECT kept FROM kept WHERE attempt_id = ?", attempt, of=(str,))
+        return tuple(sound(Kept.model_validate(each)) for (text,) in rows for each in json.loads(text))
 
     def left(self, run: int) -> list[Trial]:
         """The trials that have no result yet, in run order."""
@@ -300,7 +315,7 @@ class Notebook:
         return self._rows(query, of=(int, str, str, str, int))
 
     def _has(self, table: str) -> bool:
-        """Whether a file of version 1, which no writer of this version has opened yet, has the table."""
+        """Whether a file of an earlier version, which no writer of this version has opened yet, has the table."""
         if self._version != notebook_format.VERSION:
             found = self._rows("SELECT 1 FROM sqlite_master WHERE name = ?", table, of=(int,))
             return bool(found)
@@ -315,10 +330,9 @@ class Notebook:
             )
 
     def _refuse_too_large(self, run: int) -> None:
-        """Of results that would not fit into memory together."""
-        query = """SELECT total(length(CAST(r.result AS BLOB))) FROM results r JOIN attempts a ON a.id = r.attempt_id
-                   WHERE a.study_id = ?"""
-        [(size,)] = self._rows(query, run, of=(float,))
+        """Of results that would not fit into memory together, kept slices among them."""
+        tables = [table for table in _SIZES if self._has(table)]
+        size = sum(size for table in tables for (size,) in self._rows(_SIZES[table], run, of=(float,)))
         if size > (most := notebook_format.RESULTS_BYTES_MAX):
             raise NotebookError(
                 f"{self.path}: the run holds {size / 2**20:,.0f} MiB of results, and {most / 2**20:,.0f} MiB at most "
@@ -473,6 +487,7 @@ class Writer(Notebook):
         result: TrialResult | None = None,
         connected: Connected | None = None,
         log: str = "",
+        kept: Sequence[Kept] = (),
     ) -> None:
         with self._append() as database:
             _insert_ending(
@@ -485,6 +500,9 @@ class Writer(Notebook):
                 connected=connected,
                 log=log,
             )
+            if kept:
+                text = json.dumps([each.model_dump(mode="json") for each in kept])
+                database.execute("INSERT INTO kept (attempt_id, kept) VALUES (?, ?)", (attempt, text))
 
     def add_results(self, session: int, run: int, trials: list[Trial], results: list[TrialResult]) -> None:
         """Writes down trials that were measured elsewhere, each done in one attempt, all of them or none."""

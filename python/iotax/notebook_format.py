@@ -11,10 +11,10 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-VERSION = 2
-_READ = (1, 2)
+VERSION = 3
+_READ = (1, 2, 3)
 """Versions that this one reads; a writer brings an older file up to date. Version 1 lacked some tables until they were
-needed."""
+needed, version 2 lacks `kept`."""
 APPLICATION_ID = 0x696F7461  # "iota"
 VALUE_BYTES_MAX = 64 << 20
 """Of one value. A result has well below 1 MiB."""
@@ -56,9 +56,11 @@ CREATE TABLE preconditionings (
 CREATE TABLE closings (
     session_id INTEGER PRIMARY KEY REFERENCES sessions, study_id INTEGER NOT NULL REFERENCES studies,
     log TEXT NOT NULL);
+CREATE TABLE kept (attempt_id INTEGER PRIMARY KEY REFERENCES attempts, kept TEXT NOT NULL);
 """
 """`revisions`: of runs that were extended. `preconditionings`: of volumes that were brought into a steady state first.
-`closings`: what the lab said as it was left, after the last attempt of an invocation."""
+`closings`: what the lab said as it was left, after the last attempt of an invocation. `kept`: slices of sessions that
+failed."""
 _STATEMENTS = [f"{each.strip()}" for each in _LISTED.split(";") if each.strip()]
 TABLES = {statement.split()[2]: statement for statement in _STATEMENTS}
 """Name → statement that makes it, in an order in which they can be made."""
@@ -114,7 +116,7 @@ def check(database: sqlite3.Connection) -> int:
         raise NotThisFormat("this SQLite file is not an iotax notebook; name another")
     if version not in _READ:
         raise NotThisFormat(
-            f"the notebook has format {version}, this iotax reads {' and '.join(map(str, _READ))}; "
+            f"the notebook has format {version}, this iotax reads {_READ[0]} to {_READ[-1]}; "
             "use the version that wrote it"
         )
     triggers = {name: guard for table in TABLES for name, guard in _guards(table).items()}

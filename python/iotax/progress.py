@@ -28,7 +28,7 @@ class Lines(Listener):
     """A line for each trial that ended, on standard error."""
 
     def ended(self, attempt: Attempt) -> None:
-        said = f"{attempt.trial.id}: {attempt.status}" + (f" ({attempt.reason})" if attempt.reason else "")
+        said = f"{attempt.trial.id}: {attempt.status}" + (f" ({attempt.why})" if attempt.why else "")
         print(visible(said), file=sys.stderr)
 
     def warning(self, message: str) -> None:
@@ -67,8 +67,8 @@ class _Bar(Listener):
         self._draw(f": {sample.rate_iops:,.0f} IOPS")
 
     def ended(self, attempt: Attempt) -> None:
-        if attempt.reason:
-            self._kept.append(f"{attempt.trial.id}: {attempt.status} ({attempt.reason})")
+        if attempt.why:
+            self._kept.append(f"{attempt.trial.id}: {attempt.status} ({attempt.why})")
         elif self._clock is not None:
             self._clock.finish(attempt.trial)
         self._draw()

@@ -23,13 +23,13 @@ from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.design.plan import added
 from iotax.design.rounds import session_of
-from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Sample, Step, TrialFailed
+from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Sample, SlicesEnded, Step, TrialFailed
 from iotax.listener import Ending, Listener
 from iotax.notebook import Writer
 from iotax.preconditioning import precondition
 from iotax.redaction import learn_from
 from iotax.study import Study
-from iotax.trial import Connected, Status, Trial
+from iotax.trial import Connected, Kept, Status, Trial
 from iotax.units import counted
 from iotax.waiting import WAIT_FOR_TARGET_S, waits_s
 
@@ -239,8 +239,16 @@ class _Runner:
             return [[trial] for trial in left]
         return [list(session) for _, session in itertools.groupby(left, lambda trial: session_of(study, trial))]
 
-    def _measure(self, trials: list[Trial]) -> list[Outcome]:
-        progress = _progress(self._listener)
+    def _measure(self, trials: list[Trial], kept: dict[str, list[Kept]]) -> list[Outcome]:
+        """Adds what a session tells of its slices to `kept`, by trial."""
+        told = _progress(self._listener)
+
+        def progress(news: Sample | Step | SlicesEnded) -> None:
+            if isinstance(news, SlicesEnded):
+                kept.setdefault(news.trial, []).append(news.kept)
+            else:
+                told(news)
+
         with self._interrupts.heard():
             if self._writer.study(self._run).design.slices is None:
                 return [self._lab.run(trial, progress) for trial in trials]
@@ -253,10 +261,12 @@ class _Runner:
             self._interrupts.check()
             attempts = [self._writer.begin_attempt(self._session, self._run, trial) for trial in trials]
             self._listener.started(trials, number)
+            kept: dict[str, list[Kept]] = {}
+            left = [kept.setdefault(trial.id, []) for trial in trials]
             try:
-                outcomes = self._measure(trials)
+                outcomes = self._measure(trials, kept)
             except TrialFailed as failed:
-                self._end_all(attempts, "failed", failed.reason, connected=failed.connected, log=failed.log)
+                self._end_all(attempts, left, "failed", failed.reason, connected=failed.connected, log=failed.log)
                 for attempt in attempts:
                     self._listener.ended(self._writer.attempt(attempt))
                 if failed.permanent:
@@ -266,10 +276,10 @@ class _Runner:
                     self._listener.warning(_without(failed.host, failed.reason))
                     number = 0
             except KeyboardInterrupt:
-                self._end_all(attempts, "interrupted", "stopped by the user")
+                self._end_all(attempts, left, "interrupted", "stopped by the user")
                 raise
             except BaseException as error:
-                self._end_all(attempts, "failed", f"{type(error).__name__}: {error}")
+                self._end_all(attempts, left, "failed", f"{type(error).__name__}: {error}")
                 raise
             else:
                 for attempt, outcome in zip(attempts, outcomes, strict=True):
@@ -282,10 +292,17 @@ class _Runner:
         self._failed += [trial.id for trial in trials]
 
     def _end_all(
-        self, attempts: list[int], status: Status, reason: str, connected: Connected | None = None, log: str = ""
+        self,
+        attempts: list[int],
+        left: list[list[Kept]],
+        status: Status,
+        reason: str,
+        connected: Connected | None = None,
+        log: str = "",
     ) -> None:
-        for attempt in attempts:
-            self._writer.end_attempt(attempt, status, reason=reason, connected=connected, log=log)
+        """`left`: the slices that ended, by attempt."""
+        for attempt, kept in zip(attempts, left, strict=True):
+            self._writer.end_attempt(attempt, status, reason=reason, connected=connected, log=log, kept=kept)
 
     def _stays_away(self, trials: list[Trial], failed: TrialFailed, *, again: bool) -> bool:
         """Whether trials go on without the host that failed, which did so `again`. Raises _TargetAway where they cannot
@@ -369,10 +386,10 @@ def _without(host: str, why: str) -> str:
 
 
 def _progress(listener: Listener) -> Progress:
-    def tell(news: Sample | Step) -> None:
+    def tell(news: Sample | Step | SlicesEnded) -> None:
         if isinstance(news, Sample):
             listener.sample(news)
-        else:
+        elif isinstance(news, Step):
             listener.step(news)
 
     return tell

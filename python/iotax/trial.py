@@ -33,6 +33,7 @@ from iotax.records import (
     understood,
 )
 from iotax.records.interruptions import Counts, Gaps, Happened
+from iotax.units import counted
 
 LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
@@ -187,6 +188,8 @@ class Verify(Record):
     checked_blocks: int
     never_written_blocks: int
     wrong_blocks: int
+    read_back_blocks: int = 0
+    """Of the checked ones, those read after the run, in which something happened: all whose write was acknowledged."""
 
 
 class Checks(Record):
@@ -703,6 +706,15 @@ class Connected(Record):
         return self.model_copy(update={"endpoint": endpoint, "negotiated": agreed, "found": self.found | rest})
 
 
+class Kept(Record):
+    """What is left of a session that failed or was stopped: slices that ended before. They do not make a result:
+    treatments have unequal numbers of them, and the machine's CPU is as the load's engine read it."""
+
+    host: str
+    """That measured them; empty for this machine."""
+    slices: tuple[Slice, ...]
+
+
 class Attempt(Record):
     """One try at a trial. A trial that failed is tried again once; every try is kept."""
 
@@ -718,6 +730,18 @@ class Attempt(Record):
     connected: Connected | None = None
     log: str = ""
     """The last lines that the processes wrote on standard error."""
+    kept: tuple[Kept, ...] = ()
+    """Of an attempt without a result that was part of a session."""
+
+    @property
+    def kept_slices(self) -> int:
+        return sum(len(each.slices) for each in self.kept)
+
+    @property
+    def why(self) -> str:
+        """Why it is not `done`, and what is left of it, in words."""
+        left = f"{counted(self.kept_slices, 'slice')} kept" if self.kept else ""
+        return "; ".join(filter(None, (self.reason, left)))
 
 
 class Look(Record):

@@ -21,9 +21,9 @@ import typer.testing
 from hypothesis import settings
 from typer.testing import Result
 
+import needed
 from command_line import ran
 from faked import FAKE, TINY, FakeEngine
-from iotax.engine import EngineError, find_engine
 
 # A busy machine is slow, but not wrong.
 settings.register_profile("iotax", deadline=None)
@@ -140,13 +140,7 @@ def engine(fake_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def real_engine() -> Path:
-    """The real engine. If it is missing the test is skipped, with CI=true it fails."""
-    try:
-        return find_engine()
-    except EngineError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    return needed.engine()
 
 
 @pytest.fixture

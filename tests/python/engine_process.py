@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 def started(
     engine: Path,
-    command: Literal["load", "serve", "session", "simulate"],
+    command: Literal["load", "serve", "session", "simulate", "perform"],
     document: dict[str, Any],
     stderr: int | None = None,
 ) -> subprocess.Popen[str]:

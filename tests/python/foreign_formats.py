@@ -105,7 +105,9 @@ def luks2_second_header() -> dict[int, bytes]:
 
 def drbd() -> dict[int, bytes]:
     """In the last 4 KiB (DRBD 9: drbd_meta_data.h)."""
-    return {SIZE - 4 * KIB: struct.pack(">QQ32sQII", SIZE // 512, 5, b"", 6, 0, 0x8374026D)}
+    # Newer versions of blkid want the size of the bitmap's unit, too.
+    layout = struct.pack(">IiIiIIIiII", 8, 8, 67, -8, 4096, 0, 1, 0, 1, 8)
+    return {SIZE - 4 * KIB: struct.pack(">QQ32sQII", SIZE // 512, 5, b"", 6, 0, 0x8374026D) + layout}
 
 
 _MIRRORED = b"\x53\xef"

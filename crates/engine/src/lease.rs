@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     time::Duration,
@@ -39,12 +39,13 @@ pub(crate) fn within<T>(limit: Duration, wait: impl FnOnce() -> T) -> T {
 pub(crate) struct Lease {
     clock: Clock,
     heard_ns: Arc<AtomicU64>,
+    held: Arc<AtomicBool>,
 }
 
 impl Lease {
     /// Starts a lease: the process ends when no line is received for `lease_ns`.
     pub(crate) fn start(lease_ns: Option<u64>) -> Self {
-        let lease = Self { clock: Clock::start(), heard_ns: Arc::default() };
+        let lease = Self { clock: Clock::start(), heard_ns: Arc::default(), held: Arc::default() };
         if let Some(lease_ns) = lease_ns {
             let watched = lease.clone();
             std::thread::spawn(move || watched.watch(lease_ns));
@@ -56,9 +57,21 @@ impl Lease {
         self.heard_ns.store(self.clock.now().0, Ordering::Relaxed);
     }
 
+    /// From now on it never expires.
+    pub(crate) fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
+    }
+
     fn watch(&self, lease_ns: u64) {
         loop {
             std::thread::sleep(Duration::from_nanos(lease_ns) / LOOKS);
+            if self.is_held() {
+                return;
+            }
             if self.clock.now().0.saturating_sub(self.heard_ns.load(Ordering::Relaxed)) > lease_ns {
                 give_up(Duration::from_nanos(lease_ns));
             }

@@ -11,6 +11,7 @@ mod lease;
 mod load;
 mod log;
 mod output;
+mod perform;
 mod schema;
 mod secret;
 mod serve;
@@ -37,6 +38,8 @@ enum Command {
     Load,
     /// Connect several loads and measure them in turns; reads a JSON document from the first line of standard input
     Session,
+    /// Make an event happen at a given time and undo it; reads a JSON document from the first line of standard input
+    Perform,
     /// Simulate a load in virtual time; reads a JSON document from the first line of standard input
     Simulate,
     /// Print the PDUs of a capture or a hex dump, one per line
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Serve => serve::run(),
         Command::Load => load::run(),
         Command::Session => load::run_session(),
+        Command::Perform => perform::run(),
         Command::Simulate => simulate::run(),
     };
     log::finish();

@@ -4,7 +4,8 @@ use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use crate::document::{
-    Event, LoadDocument, ServeCommand, ServeDocument, SessionCommand, SessionDocument, SimulateDocument,
+    Event, LoadDocument, PerformDocument, ServeCommand, ServeDocument, SessionCommand, SessionDocument,
+    SimulateDocument,
 };
 
 pub(crate) fn all() -> Value {
@@ -15,6 +16,7 @@ pub(crate) fn all() -> Value {
         "load": schema(SchemaGenerator::into_root_schema_for::<LoadDocument>),
         "session": schema(SchemaGenerator::into_root_schema_for::<SessionDocument>),
         "session_command": schema(SchemaGenerator::into_root_schema_for::<SessionCommand>),
+        "perform": schema(SchemaGenerator::into_root_schema_for::<PerformDocument>),
         "simulate": schema(SchemaGenerator::into_root_schema_for::<SimulateDocument>),
         "event": schema(SchemaGenerator::into_root_schema_for::<Event>),
     })

@@ -115,6 +115,7 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
         durable: false,
         flush_after: 0,
         filled: false,
+        read_back: false,
     };
     let config = LoadConfig {
         task: TaskConfig::Run(run),

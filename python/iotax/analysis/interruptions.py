@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from iotax.analysis.recovery import MedianRecovery, median_recovery, recoveries
+from iotax.analysis.recovery import MedianRecovery, Recovery, median_recovery, recoveries
 from iotax.analysis.responses import LONGEST_GAP, SLOW, Run
-from iotax.analysis.summary import Summary
+from iotax.analysis.signed_rank import Shift, shift
+from iotax.analysis.summary import CellSummary, Summary
+from iotax.design.power import each_of, pairs_needed
 
 GAP_MS_MIN = 1000.0
 """A gap this long is shown even if the study did not ask for it,"""
@@ -47,6 +50,54 @@ def interruptions(runs: Sequence[Run]) -> Interruptions:
 def _mean(counts: Sequence[int | None]) -> float | None:
     some = [count for count in counts if count is not None]
     return sum(some) / len(some) if some and len(some) == len(counts) else None
+
+
+@dataclass(frozen=True)
+class Delay:
+    """How much later than with the baseline throughput is back after the same events; negative: sooner."""
+
+    cell: CellSummary
+    seconds: Shift
+    events: int
+    """Pairs of events at the same moment of the same block."""
+    needed: int
+    """Fewer events than these give no interval."""
+
+
+def delays(summary: Summary) -> list[Delay]:
+    """For each treatment beside the baseline of its condition, with intervals that hold together (Bonferroni). Events
+    of a block happen at the same moments of all its runs, so each is compared with its own counterpart. Empty without
+    events, if nothing can be paired, or if replicates were added after results were known."""
+    if summary.data.looks:
+        return []
+    bases = {cell.condition: _by_event(cell) for cell in summary.cells if cell.arm == summary.grid.baseline_arm}
+    others = [cell for cell in summary.cells if cell.arm != summary.grid.baseline_arm]
+    paired = [(cell, _differences(_by_event(cell), bases.get(cell.condition, {}))) for cell in others]
+    compared = [(cell, found) for cell, found in paired if found]
+    confidence = each_of(len(compared), summary.data.confidence)
+    needed = pairs_needed(confidence)
+    return [Delay(cell, shift(found, confidence), len(found), needed) for cell, found in compared]
+
+
+def _by_event(cell: CellSummary) -> dict[tuple[int, int, int], Recovery]:
+    """By block, replicate and the event's place in the run."""
+    return {
+        (run.trial.block, run.trial.replicate, number): each
+        for run in cell.runs
+        for number, each in enumerate(recoveries(run.result))
+    }
+
+
+def _differences(
+    own: Mapping[tuple[int, int, int], Recovery], base: Mapping[tuple[int, int, int], Recovery]
+) -> list[tuple[float, float]]:
+    """Bounds of each difference, in seconds: a recovery that was not seen may take any longer time."""
+    found = []
+    for event in sorted(own.keys() & base.keys()):
+        one, other = own[event], base[event]
+        known = one.seconds - other.seconds
+        found.append((-math.inf if other.is_bound else known, math.inf if one.is_bound else known))
+    return found
 
 
 def asked(summary: Summary) -> bool:

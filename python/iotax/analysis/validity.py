@@ -216,7 +216,8 @@ def _data(run: Run) -> tuple[Severity, str]:
         return Severity.INVALID, f"{counted(verify.wrong_blocks, 'block')} held wrong data"
     if not verify.checked_blocks:
         return Severity.UNKNOWN, "no block was read"
-    return Severity.GOOD, f"{verify.checked_blocks:,} blocks checked"
+    back = f", {verify.read_back_blocks:,} of them read back after the run" if verify.read_back_blocks else ""
+    return Severity.GOOD, f"{verify.checked_blocks:,} blocks checked{back}"
 
 
 def _little(run: Run) -> tuple[Severity, str]:

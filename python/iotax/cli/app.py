@@ -106,6 +106,9 @@ def run(
             help="Continue when hosts stay unreachable; their trials are listed separately and not compared.",
         ),
     ] = False,
+    disturb: Annotated[
+        bool, typer.Option("--disturb", help="Allow the commands of the study's `events:` to run on its hosts.")
+    ] = False,
     live: Annotated[
         str | None,
         typer.Option(
@@ -148,6 +151,7 @@ def run(
         again=again or old_again,
         report=report,
         wait_for_target_s=wait_for_target,
+        disturb=disturb,
         without_lost_hosts=without_lost_hosts,
         live=live,
         otlp=otlp,

@@ -78,7 +78,7 @@ class Display(Listener):
         if attempt.status == "done" and self._clock is not None:
             self._clock.finish(attempt.trial)
         elif attempt.status != "done":
-            self.warning(f"{attempt.trial.id}: attempt {attempt.number} {attempt.status}: {attempt.reason}")
+            self.warning(f"{attempt.trial.id}: attempt {attempt.number} {attempt.status}: {attempt.why}")
 
     def said(self, message: str) -> None:
         self._print(message)

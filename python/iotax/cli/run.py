@@ -41,6 +41,7 @@ def run(
     report: bool,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
     without_lost_hosts: bool = False,
+    disturb: bool = False,
     live: str | None = None,
     otlp: str | None = None,
     quiet: bool = False,
@@ -60,6 +61,8 @@ def run(
     if without_lost_hosts and (study.lab.hosts is None or study.search is not None):
         which = "a search's" if study.lab.hosts is not None else f"the {study.lab.name} lab's"
         leave(Exit.USAGE, f"--without-lost-hosts: {which} trials cannot go on with fewer hosts")
+    if disturb and not any(each.do.command for each in study.events):
+        leave(Exit.USAGE, "--disturb: no event of this study runs a command")
     if quiet:
         display: Display = QuietDisplay(console_on(sys.stderr))
     else:
@@ -77,6 +80,7 @@ def run(
             again=again,
             wait_for_target_s=wait_for_target_s,
             without_lost_hosts=without_lost_hosts,
+            disturb=disturb,
             spoken=spoken,
         )
     _conclude(study, path, summary, document, report=report, quiet=quiet, long=long)
@@ -121,6 +125,7 @@ def measure(
     again: bool = False,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
     without_lost_hosts: bool = False,
+    disturb: bool = False,
     spoken: Callable[[str], str] = str,
 ) -> Ending:
     """Runs the rest of a study into the notebook. Exits with the reason if it cannot start. `listener` is notified of
@@ -135,7 +140,7 @@ def measure(
     try:
         plan = planned(study)
         lab = open_lab(study, plan, list(destroy))
-        lab.without_lost_hosts = without_lost_hosts
+        lab.without_lost_hosts, lab.may_disturb = without_lost_hosts, disturb
         with Writer(path) as writer:
             return run_study(
                 study,

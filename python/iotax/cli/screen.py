@@ -75,7 +75,8 @@ def screen(out: Console, data: StudyData, room: int) -> list[RenderableType]:
     tail = [Text(line, style="dim") for line in said if line]
     if not data.runs:
         return [*head, Text("The study's rules exclude every run: see --long.", style="yellow"), *tail]
-    beside = (recovery.sentence(summary), brief.published(summary))
+    later = recovery.compared(summary) if not disturbed else ""
+    beside = (recovery.sentence(summary), later, brief.published(summary))
     tail = [*(Text(line) for line in beside if line), *tail]
     verdicts = _folded() if disturbed else _verdicts(summary)
     others = sum(height(out, each) for each in (*head, *verdicts, *tail))

@@ -49,7 +49,7 @@ def _show(notebook: Notebook, run: int | None) -> None:
     ]
     if failed := [attempt for attempt in data.attempts if attempt.status != "done"]:
         last = failed[-1]
-        reason = f": {last.reason}" if last.reason else ""
+        reason = f": {last.why}" if last.why else ""
         lines.append(f"{last.trial.id}, attempt {last.number}: {last.status}{reason}")
     for line in lines:
         say(line)
@@ -72,7 +72,7 @@ def _show_long(notebook: Notebook, run: int | None) -> None:
     echo(f"{done} of {len(data.planned)} trials are done.")
     for attempt in data.attempts:
         if attempt.status != "done":
-            reason = f": {attempt.reason}" if attempt.reason else ""
+            reason = f": {attempt.why}" if attempt.why else ""
             echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}{reason}")
             for line in attempt.log.splitlines()[-3:]:
                 echo(f"    {line}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rich.markup import escape
 from rich.text import Text
 
 from iotax.analysis import RESPONSES, CellSummary, Severity, StudyData, Summary, summarise
+from iotax.analysis.interruptions import delays, interruptions
 from iotax.analysis.precision import half_width_percent, precisions
 from iotax.cli.agreed import agreed
 from iotax.cli.console import console
@@ -65,7 +67,8 @@ def print_summary(data: StudyData) -> None:
         for finding in part.findings:
             out.print(Text(finding.sentence), soft_wrap=True)
     print_profiles(out, summary)
-    for line in (*clients.sentences(summary), *link.sentences(data), recovery.sentence(summary)):
+    recoveries = (recovery.sentence(summary), recovery.compared(summary))
+    for line in (*clients.sentences(summary), *link.sentences(data), *recoveries):
         if line:
             out.print(Text(line), soft_wrap=True)
     for line in agreement(summary.sources, "simulated" if data.simulated else "measured"):
@@ -101,7 +104,13 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "trials_excluded": len(data.excluded),
         "trials_with_fewer_hosts": len(data.apart),
         "attempts_not_done": [
-            {"trial": each.trial.id, "attempt": each.number, "status": each.status, "reason": each.reason}
+            {
+                "trial": each.trial.id,
+                "attempt": each.number,
+                "status": each.status,
+                "reason": each.reason,
+                "kept_slices": each.kept_slices,
+            }
             for each in data.attempts
             if each.status != "done"
         ],
@@ -113,6 +122,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "measured_percent": None if data.measuring_share is None else 100 * data.measuring_share,
         "half_widths": _half_widths(summary) if summary and data.runs else {},
         "treatments": [_treatment_document(each, summary) for each in summary.cells] if summary and data.runs else [],
+        "recoveries": _recoveries(summary) if summary and data.runs else [],
         "profiles": profile_documents(summary) if summary and data.runs else [],
         "findings": [
             {"response": each.response_key or None, "sentence": each.sentence}
@@ -151,6 +161,32 @@ def _treatment_document(cell: CellSummary, summary: Summary) -> dict[str, Any]:
             for key, each in cell.ratios.items()
         },
     }
+
+
+def _recoveries(summary: Summary) -> list[dict[str, Any]]:
+    """Of each treatment with events; what is not known, or has no end, is null."""
+    later = {each.cell.cell: each.seconds for each in delays(summary)}
+    found = []
+    for cell in summary.cells:
+        if (own := interruptions(cell.runs).recovery) is None:
+            continue
+        shift = later.get(cell.cell)
+        ends = None if shift is None else {"low": _finite(shift.low), "high": _finite(shift.high)}
+        found.append(
+            {
+                "levels": dict(zip(summary.grid.factors, cell.cell, strict=True)),
+                "events": own.events,
+                "recovered": own.events - own.unrecovered,
+                "median_s": own.seconds,
+                "more_than_s": own.more_than_s,
+                "later_s": ends,
+            }
+        )
+    return found
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None
 
 
 def _half_widths(summary: Summary) -> dict[str, dict[str, float | None]]:

@@ -6,7 +6,7 @@ from iotax.design.conditioning import described
 from iotax.design.doptimal import efficiency
 from iotax.design.fraction import letters
 from iotax.design.plan import Plan, conditions, steps_max
-from iotax.design.power import BLOCKS_ENOUGH, block_reach, detectable_ratio
+from iotax.design.power import BLOCKS_ENOUGH, block_reach, detectable_ratio, each_of, pairs_needed
 from iotax.design.treatments import candidates, fraction_of, matrix, treatments
 from iotax.study import Study
 from iotax.study.events import StudyEvent
@@ -92,13 +92,27 @@ def _order(study: Study, plan: Plan) -> list[str]:
 
 
 def happenings(study: Study) -> list[str]:
-    """When each event happens and how long the load continues after it, one line each."""
-    return [
+    """When each event happens and how long the load continues after it, one line each; then what these events can
+    tell."""
+    told = [
         f"In each run's window, {_moment(event)}: {event.words} for {format_duration(event.lasts)}, then "
         f"{format_duration(study.load.runtime - event.at[1] - event.lasts)} of load at least, in which throughput may "
         "recover."
         for event in sorted(study.events, key=lambda event: event.at)
     ]
+    return [*told, _recoveries_compared(study)] if "recovery_time" in study.responses else told
+
+
+def _recoveries_compared(study: Study) -> str:
+    base = dict(zip(study.levels(), study.baseline_levels(), strict=True))
+    at = [number for number, name in enumerate(study.levels()) if name in study.compared]
+    names = list(study.levels())
+    others = sum(any(each[n].label != base[names[n]].label for n in at) for each in treatments(study))
+    events = study.design.replicates * len(study.events)
+    return (
+        f"Recovery times are compared event by event: {counted(events, 'event')} of each treatment, and an interval "
+        f"takes {pairs_needed(each_of(others))}."
+    )
 
 
 def _moment(event: StudyEvent) -> str:

@@ -53,3 +53,13 @@ def replicates_to_detect(cv: float, ratio: float) -> int:
         middle = (few + enough) // 2
         few, enough = (few, middle) if shown(middle) else (middle, enough)
     return enough
+
+
+def each_of(comparisons: int, together: float = 0.95) -> float:
+    """The confidence of each of so many intervals by which they hold together (Bonferroni)."""
+    return 1 - (1 - together) / max(1, comparisons)
+
+
+def pairs_needed(confidence: float) -> int:
+    """The fewest pairs whose differences, if all have one sign, exclude "no difference" by the signed-rank test."""
+    return 1 + math.ceil(-math.log2(1 - confidence) - 1e-12)

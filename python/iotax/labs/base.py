@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from iotax.records import CpuRole
-from iotax.trial import Background, Connected, Trial, TrialResult
+from iotax.trial import Background, Connected, Kept, Trial, TrialResult
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,15 @@ class Step:
     fraction: float | None = None
 
 
-Progress: TypeAlias = Callable[[Sample | Step], None]
+@dataclass(frozen=True)
+class SlicesEnded:
+    """Slices of a session that ended, told before the session has."""
+
+    trial: str
+    kept: Kept
+
+
+Progress: TypeAlias = Callable[[Sample | Step | SlicesEnded], None]
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,8 @@ class Lab(ABC):
 
     tell: Callable[[str], None] = staticmethod(lambda _: None)
     """Receives the reason for waiting, even if no progress is requested."""
+    may_disturb: bool = False
+    """Whether commands of the study's events may run."""
     without_lost_hosts: bool = False
     """Whether the user allows trials without hosts that stay lost."""
     absent: Mapping[str, str] = {}

@@ -16,8 +16,6 @@ from iotax.records.interruptions import WRONG_DATA, Happened
 from iotax.study.events import Happening
 from iotax.trial import TrialResult
 
-COUNT_NS = 10_000_000
-"""Intervals in which the I/Os of a run with events are counted."""
 _LEASE_S = 10.0
 """Added to the longest freeze of a target: afterwards it continues by itself."""
 
@@ -134,6 +132,13 @@ class Performer:
         return result.model_copy(update={"events": tuple(happened)})
 
 
+def blamed(failed: TrialFailed, *, begun: bool) -> TrialFailed:
+    """The failure, with a reason that says so if wrong data were read after an event."""
+    if failed.kind != "verify" or not begun:
+        return failed
+    return TrialFailed(f"{WRONG_DATA}: {failed.reason}", failed.log, failed.connected, failed.kind, failed.host)
+
+
 def performed(performer: Performer, run: Callable[[Callable[[int], None]], Outcome]) -> Outcome:
     """The outcome of a load with the events that happened during it. `run` is given what to call when the window
     starts. Raises TrialFailed; its reason says whether wrong data were read after an event."""
@@ -141,8 +146,5 @@ def performed(performer: Performer, run: Callable[[Callable[[int], None]], Outco
         try:
             outcome = run(performer.window_starts)
         except TrialFailed as failed:
-            if failed.kind != "verify" or not performer.begun:
-                raise
-            reason = f"{WRONG_DATA}: {failed.reason}"
-            raise TrialFailed(reason, failed.log, failed.connected, failed.kind) from failed
+            raise blamed(failed, begun=performer.begun) from failed
         return replace(outcome, result=performer.told(outcome.result))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,17 @@ from iotax.places.waiting import Engine
 from iotax.protocols import known
 from iotax.records import CpuUse, Record
 from iotax.study.database import buffers_bytes
-from iotax.study.model import Oltp, Settings
+from iotax.study.model import Load, Oltp, Settings
 from iotax.study.rules import ZONE_BYTES
 from iotax.study.topology import Topology
 from iotax.trial import Background, Window
 
 SAMPLE_NS = 500_000_000
 BACKGROUND_NS = 500_000_000
+_COUNT_NS = 10_000_000
+"""Intervals in which the I/Os of a run with events are counted."""
+_READ_BACK_BYTES_PER_S = 512 << 10
+"""Slower than this, reading back counts as hung. The engine itself gives up where nothing comes for 30 s."""
 _SECTOR_BYTES = 512
 
 
@@ -77,8 +81,9 @@ def run_document(
     cpus: list[int],
     watch_pids: dict[str, int],
     permission: Permission = Permission(),
+    events: bool = False,
 ) -> dict[str, Any]:
-    """The engine's `run` task for one treatment."""
+    """The engine's `run` task for one treatment, with what is seen of a run that has events."""
     load = settings.load
     document = {
         "task": "run",
@@ -107,12 +112,25 @@ def run_document(
         **({"durable": True} if load.durable else {}),
         **({"fsync": load.fsync} if load.fsync else {}),
         **permission.said(endpoint),
+        **(_around_events(load) if events else {}),
     }
     if load.oltp is not None:
         return document | {"oltp": oltp_document(settings.working_set_bytes, load.oltp)}
     if load.streams:
         return document | {"streams": _streams(settings)}
     return document | {"shared": True} if load.shared else document
+
+
+def _around_events(load: Load) -> dict[str, Any]:
+    """I/Os are counted in short intervals, and afterwards every written block is read back, where a worker knows what
+    was written last."""
+    known = load.verify and load.oltp is None and not any(each.shared for each in load.accesses())
+    return {"count_ns": _COUNT_NS} | ({"read_back": True} if known else {})
+
+
+def after_s(document: Mapping[str, Any]) -> float:
+    """What a load of the engine may take beyond its window, besides what any takes."""
+    return document["working_set_bytes"] / _READ_BACK_BYTES_PER_S if document.get("read_back") else 0.0
 
 
 def oltp_document(database_bytes: int, oltp: Oltp) -> dict[str, int]:
@@ -173,6 +191,7 @@ def run_load(
     by then."""
     runs_s = (document["warmup_ns"] + document["runtime_ns"]) / 1e9
     timeouts = timeouts or Timeouts(runs_s, CONNECT_S, SILENCE_S)
+    timeouts = replace(timeouts, silence_s=timeouts.silence_s + after_s(document))
 
     def load_starts(at_unix_ns: int) -> None:
         starts(at_unix_ns + document["warmup_ns"])

@@ -23,7 +23,7 @@ from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.conditioning import filling, overwriting, worked
-from iotax.labs.events import COUNT_NS, Act, Performer, SilentPath, freezes, performed
+from iotax.labs.events import Act, Performer, SilentPath, freezes, performed
 from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.feasible import impossible
 from iotax.labs.generators import GENERATORS, Generator, Job
@@ -302,7 +302,7 @@ class LoopbackLab(Lab):
             return generator.run(job, progress)
         return performed(
             Performer(to_happen, self._acts(to_happen, settings, watch_pids["target"])),
-            lambda starts: generator.run(replace(job, count_ns=COUNT_NS, starts=starts), progress),
+            lambda starts: generator.run(replace(job, events=True, starts=starts), progress),
         )
 
     def _acts(self, to_happen: Sequence[Happening], settings: Settings, pid: int) -> dict[str, Act]:

@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from iotax.engine import EngineError
-from iotax.labs.base import Outcome, Progress, Sample, Step, TrialFailed
+from iotax.labs.base import Outcome, Progress, Sample, SlicesEnded, Step, TrialFailed
 from iotax.places import Event, Place
 from iotax.places.here import HERE
 from iotax.places.waiting import Engine
 from iotax.records import CpuRole
-from iotax.trial import Connected, CpuSecond, TrialResult
+from iotax.trial import Connected, CpuSecond, Kept, TrialResult
 from iotax.units import show_minutes, show_time
 
 CONNECT_S = 30.0
@@ -76,6 +76,8 @@ def outcomes_of(
                         starts(int(event["at_unix_ns"]))
                     case "sample":
                         progress(replace(sample_of(event), cores=cores))
+                    case "kept":
+                        progress(slices_ended(event))
                     case "cpu":
                         cores = cores_of(event)
                     case "simulating":
@@ -109,6 +111,15 @@ def sample_of(event: Event) -> Sample:
         trial=str(event.get("id", "")),
         round=int(event.get("round", 0)),
     )
+
+
+def slices_ended(event: Event, host: str = "") -> SlicesEnded:
+    """The engine's `kept` event. Raises EngineError."""
+    try:
+        kept = Kept.model_validate({"host": host, "slices": event.get("slices")})
+    except ValidationError as error:
+        raise EngineError("malformed", malformed(error), host) from error
+    return SlicesEnded(str(event.get("id", "")), kept)
 
 
 def cores_of(event: Event) -> dict[CpuRole, float]:

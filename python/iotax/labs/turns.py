@@ -16,10 +16,10 @@ from typing import Any
 
 from iotax.design.plan import GUEST_TURN_NS, LEAD_IN_NS
 from iotax.design.rounds import with_idle
-from iotax.labs.base import Progress, Sample, TrialFailed
+from iotax.labs.base import Progress, TrialFailed
 from iotax.labs.hosts.clock import Offset, Ours
 from iotax.labs.hosts.measure import Answer, Grouped, Hear, Job, Schedule, Turn, measure
-from iotax.labs.outcomes import sample_of
+from iotax.labs.outcomes import sample_of, slices_ended
 from iotax.places import Event, Place
 from iotax.study.model import Slices
 from iotax.units import counted, show_time
@@ -164,9 +164,10 @@ class Seen:
 def told(progress: Progress) -> Hear:
     """Tells each slice that one machine heard of."""
 
-    def hear(_: str, event: Event) -> None:
+    def hear(host: str, event: Event) -> None:
         if event["event"] == "sample":
-            sample: Sample = sample_of(event)
-            progress(sample)
+            progress(sample_of(event))
+        elif event["event"] == "kept":
+            progress(slices_ended(event, host))
 
     return hear

@@ -131,7 +131,7 @@ class Board:
             self._under_way = None
             self._tally.end(attempt)
             if result is None:
-                reason = f": {attempt.reason}" if attempt.reason else ""
+                reason = f": {attempt.why}" if attempt.why else ""
                 self._warnings.append(redact(f"{attempt.trial.id}: attempt {attempt.number} {attempt.status}{reason}"))
                 return
             self._checks[attempt.trial.id] = checks

@@ -254,6 +254,8 @@ def _loop(summary: Summary) -> Item:
         return Item(ask, "no", "There is no run.")
     if not held and Severity.UNKNOWN in _of(summary, "achieved"):
         return Item(ask, "no", "The files do not say whether a rate was set.")
+    if not held and _of_commands(summary):
+        return Item(ask, "no", "Only the command itself knows whether it keeps a number of I/Os outstanding or a rate.")
     if not held:
         depths = sorted({each for run in summary.data.runs if (each := run.total_outstanding) is not None})
         kept = ", ".join(map(str, depths)) if len(depths) <= _DEPTHS_MAX else f"{depths[0]} to {depths[-1]}"
@@ -274,6 +276,14 @@ def _loop(summary: Summary) -> Item:
         "submission."
     )
     return Item(ask, "yes", text if held == count else f"{text} Closed loops: {count - held} of {count} runs.")
+
+
+def _of_commands(summary: Summary) -> bool:
+    """Whether a command of the user's made the load of any run."""
+    study = summary.data.study
+    if isinstance(study, ImportedStudy):
+        return False
+    return any(study.settings(run.trial.treatment).load.generator == "command" for run in summary.data.runs)
 
 
 def _percentiles(summary: Summary) -> Item:

@@ -78,6 +78,7 @@ class Charts:
     layers: list[Drawing]
     instructions: list[Drawing]
     calls: list[Drawing]
+    around_events: list[Drawing]
     cpu_time: list[Drawing]
     cost: list[Drawing]
     cost_by_factor: list[Drawing]
@@ -140,6 +141,7 @@ def _draw(summary: Summary) -> Charts:
         layers=_some(charts.layers(summary, c) for c in conditions),
         instructions=charts.instructions(summary),
         calls=charts.flame_graphs(summary),
+        around_events=charts.around_events(summary, looks),
         cpu_time=_some(charts.cpu_over_time(summary, looks, c, role) for c in conditions for role in CPU_ROLES),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
@@ -455,7 +457,7 @@ def _environment(summary: Summary) -> list[tuple[str, str]]:
         if key in ("command_line", "engine_path", "import_notes", "not_imported"):
             continue
         if isinstance(value, dict):
-            text = ", ".join(f"{name} {each}" for name, each in value.items())
+            text = ", ".join(f"{name} {_words(each)}" for name, each in value.items())
         elif key.endswith("_bytes") and isinstance(value, int | float):
             text = f"{value / (1 << 30):.1f} GiB"
         else:
@@ -468,9 +470,21 @@ def _environment(summary: Summary) -> list[tuple[str, str]]:
     engines = sorted({run.result.engine_version for run in summary.data.runs})
     if drivers:
         rows.append(("I/O driver of the load", ", ".join(drivers)))
-    if engines and "engine" not in flat and not isinstance(summary.data.study, ImportedStudy):
+    imported = isinstance(summary.data.study, ImportedStudy)
+    if engines and "engine" not in flat and not imported:
         rows.append(("Engine", ", ".join(engines)))
+    made_by = set() if imported else {(run.result.generator, run.result.engine_version) for run in summary.data.runs}
+    others = [(name, version.removeprefix(f"{name}-")) for name, version in sorted(made_by) if name != "iotax"]
+    if named := [f"{name} {version}".strip() for name, version in others]:
+        rows.append(("Load generator", ", ".join(named)))
     return rows
+
+
+def _words(value: object) -> str:
+    """A host's facts: (kernel 6.1, cores 2)."""
+    if not isinstance(value, dict):
+        return str(value)
+    return f"({', '.join(f'{name} {each}' for name, each in value.items())})"
 
 
 def _connections(summary: Summary) -> list[tuple[str, str, list[tuple[str, str]]]]:

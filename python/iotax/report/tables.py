@@ -142,7 +142,8 @@ def interruption_columns(summary: Summary) -> list[Column]:
     base = title(summary.grid.baseline_arm)
     gaps = [Column(LONGEST_GAP.title, LONGEST_GAP.unit), Column("relative", f"{base} = 100")]
     slow = [Column(f"I/Os {over}", "per run") for over in SLOW]
-    back = [Column("Recovery time", "median, s"), Column("Events", "recovered")] if had_events(summary) else []
+    later = Column("Back later", f"s, than {base}")
+    back = [Column("Recovery time", "median, s"), later, Column("Events", "recovered")] if had_events(summary) else []
     return [*gaps, Column("Longest of all runs", LONGEST_GAP.unit), *slow, *back]
 
 
@@ -154,11 +155,15 @@ def interruption_groups(summary: Summary) -> list[Group]:
     """The longest time without a completed I/O, and the number of slow I/Os; empty if the study asked for neither and
     nothing stalled."""
 
+    delays = {each.cell.cell: recovery.delay(each.seconds) for each in interruptions.delays(summary)}
+
     def figures(cell: CellSummary) -> list[Figure]:
         found = interruptions.interruptions(cell.runs)
         longest = "–" if found.longest_ms is None else f"{'≤ ' if found.is_bound else ''}{figure(found.longest_ms)}"
         slow = ["–" if count is None else figure(count) for count in found.slow.values()]
-        back = [recovery.median(found.recovery), recovery.recovered(found.recovery)] if had_events(summary) else []
+        later = delays.get(cell.cell, "–")
+        back = [recovery.median(found.recovery), later, recovery.recovered(found.recovery)]
+        back = back if had_events(summary) else []
         return [*_both(summary, cell, LONGEST_GAP), Figure(longest), *map(Figure, [*slow, *back])]
 
     return by_condition(summary.cells, figures) if interruptions.worth_showing(summary) else []
@@ -466,7 +471,7 @@ def attempt_rows(summary: Summary) -> list[AttemptRow]:
         return f"measured by attempt {number}" if number else "not measured"
 
     return [
-        AttemptRow(a.trial.id, a.number, a.status, redact(a.reason), clock(a.started_unix_ns), redact(a.log), after(a))
+        AttemptRow(a.trial.id, a.number, a.status, redact(a.why), clock(a.started_unix_ns), redact(a.log), after(a))
         for a in summary.data.not_done
     ]
 

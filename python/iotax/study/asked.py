@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from iotax.study.command import Command
 from iotax.study.connection import Chap, DhChap
 from iotax.study.database import memory_bytes, size_bytes
 from iotax.study.fields import Section
@@ -15,6 +16,8 @@ from iotax.units import format_duration, format_ratio, format_size
 _SIM = tuple(name for name in Sim.model_fields if name != "media")
 _SIM_ALWAYS = ("costs", "vms", "cores", "target_cores", "threads", "controllers", "target_ports")
 """Settings listed for every simulated study, given or not."""
+_COMMAND_LETTERS = 60
+"""Of a command, in a line about it."""
 _REFILLED = {
     "never": "never refilled",
     "block": "refilled before each block",
@@ -25,8 +28,8 @@ _REFILLED = {
 def asked(study: Study) -> list[str]:
     """One line for each part of the study; a field that is a factor has all its levels."""
     found = [
-        ("Load", _load(study)),
-        ("Mix", _mix(study)),
+        ("Load", _load(study) if study.load.command is None else _command(study, study.load.command)),
+        ("Mix", _mix(study) if study.load.command is None else ()),
         ("Volume", _volume(study)),
         ("Endpoints", _endpoints(study)),
         ("Preconditioning", _precondition(study)),
@@ -79,6 +82,19 @@ def _load(study: Study) -> Iterator[str]:
     yield {"on": "reads verified", "off": "reads not verified"}.get(said("verify"), "reads verified or not")
     if _given(study, load, "generator"):
         yield f"generator {said('generator')}"
+
+
+def _command(study: Study, command: Command) -> Iterator[str]:
+    said = _Said(study, study.load)
+    yield f"a command, {_first_words(command.run)}, whose result is read as {command.format}"
+    for name in sorted({*command.used()} & {*study.load.__class__.model_fields} - {"warmup", "runtime"}):
+        yield f"{name} {said(name)}"
+    yield f"warm-up {said('warmup')}, measured {said('runtime')}"
+
+
+def _first_words(run: str) -> str:
+    line = next(line.strip() for line in run.splitlines() if line.strip())
+    return line if len(line) <= _COMMAND_LETTERS else f"{line[: _COMMAND_LETTERS - 1]}…"
 
 
 def _mix(study: Study) -> Iterator[str]:

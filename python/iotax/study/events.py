@@ -1,4 +1,4 @@
-"""Events during a run's measured window: a target that freezes, a path that fails, and both come back."""
+"""Events during a run's measured window: a target that freezes, a path that fails, a command on a host, each undone."""
 
 from __future__ import annotations
 
@@ -37,13 +37,23 @@ class Action(Section):
 neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
     path: Annotated[int, Field(ge=1, le=4)] | None = None
     """Which path fails, from 1."""
+    command: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """In the hosts lab: a command for the shell of a host, such as `sudo -n ip link set eth1 down`."""
+    undo: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """The command that undoes it. The host runs it even if iotax is killed or cut off meanwhile."""
+    host: str | None = None
+    """The host, by its name in the lab."""
 
     @model_validator(mode="after")
     def _is_one(self) -> Action:
-        if (self.freeze is None) == (self.fail is None):
-            raise ValueError("say what happens, one of {freeze: target} and {fail: path, path: 1}")
+        if sum(each is not None for each in (self.freeze, self.fail, self.command)) != 1:
+            raise ValueError(
+                "say what happens, one of {freeze: target}, {fail: path, path: 1} and {command: …, undo: …, host: HOST}"
+            )
         if (self.fail is None) != (self.path is None):
             raise ValueError("`path: 1` says which path fails; it belongs to `fail: path`")
+        if any((self.command is None) != (each is None) for each in (self.undo, self.host)):
+            raise ValueError("a command needs `undo:` and `host:`, and nothing else has them")
         return self
 
     @model_serializer(mode="wrap")
@@ -52,7 +62,9 @@ neither answers nor accepts, its connections stay open, and what arrives meanwhi
 
     @property
     def words(self) -> str:
-        """ "freeze target", "fail path 2"."""
+        """ "freeze target", "fail path 2", "ip link set eth1 down on h1"."""
+        if self.command is not None:
+            return f"{self.command} on {self.host}"
         return f"freeze {self.freeze}" if self.fail is None else f"fail {self.fail} {self.path}"
 
 
@@ -65,7 +77,7 @@ class StudyEvent(Section):
     """When, from the start of the measured window: 4s, or [4s, 8s] for a random moment between them, the same for all \
 treatments of a block."""
     do: Action
-    """What: {freeze: target}, or {fail: path, path: 1}."""
+    """What: {freeze: target}, {fail: path, path: 1}, or on hosts {command: …, undo: …, host: HOST}."""
     lasts: Duration = Field(alias="for")
     """How long, until it is undone."""
 

@@ -135,11 +135,11 @@ Share: TypeAlias = Annotated[float, BeforeValidator(parse_share), Field(gt=0, al
 """A weight, which may be written as a percentage."""
 
 Arrivals: TypeAlias = Literal["constant", "poisson"]
-Generator: TypeAlias = Literal["iotax", "fio", "pgbench"]
+Generator: TypeAlias = Literal["iotax", "fio", "pgbench", "command"]
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
-Encryption: TypeAlias = Literal["none", "ipsec", "wireguard"]
+Encryption: TypeAlias = Literal["none", "ipsec", "wireguard", "krb5p"]
 Target: TypeAlias = Literal["kernel", "ganesha", "tgt", "iotax"]
 _RELEASE = r"^(stock|\d[\w.+~-]*|(~|\.{1,2})?/.+)$"
 Release: TypeAlias = Annotated[

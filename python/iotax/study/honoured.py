@@ -29,6 +29,8 @@ class Row:
     """Where it does in the loopback lab, with initiators of its own; in the other labs it uses the kernels' paths."""
     pgbench: str = ""
     """Where a database does."""
+    command: str = ""
+    """Where a command of the user's does."""
     protocols: tuple[str, ...] = ()
     """Those that know it; empty: all."""
     harmless: tuple[Any, ...] = ()
@@ -64,6 +66,8 @@ _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""
 _SIM_DURABLE = "simulated media keep what they are given, and the table of costs has no flushes; leave it out"
 _FIO_FLUSHES = "not every engine of fio writes durably and flushes; leave it to `generator: iotax`"
+_COMMANDS = "a command of your own takes no such setting; write it into `run:`"
+_ONLY_HOSTS = "a command loads paths of hosts; say `lab: {hosts: …}`"
 _EVERYWHERE = Row()
 _KERNEL = Row(
     loopback="this machine runs the kernel that it runs; say `lab: vm`",
@@ -95,6 +99,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             sim="simulated workers have a stream each; leave it out",
             fio="fio's jobs have a stream each; leave it to `generator: iotax`",
             pgbench=_TABLES,
+            command=_COMMANDS,
             harmless=(False,),
         ),
         "outstanding": Row(pgbench="a client has one transaction at a time; say `workers:` for more clients"),
@@ -106,26 +111,29 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "runtime": _EVERYWHERE,
         "transactions": Row(loopback=_DATABASES, hosts=_DATABASES, sim=_DATABASES, fio=_DATABASES, harmless=(None,)),
         "verify": _EVERYWHERE,
-        "durable": Row(sim=_SIM_DURABLE, fio=_FIO_FLUSHES, pgbench=_TABLES, harmless=(False,)),
-        "fsync": Row(sim=_SIM_DURABLE, fio=_FIO_FLUSHES, pgbench=_TABLES, harmless=(0,)),
+        "durable": Row(sim=_SIM_DURABLE, fio=_FIO_FLUSHES, pgbench=_TABLES, command=_COMMANDS, harmless=(False,)),
+        "fsync": Row(sim=_SIM_DURABLE, fio=_FIO_FLUSHES, pgbench=_TABLES, command=_COMMANDS, harmless=(0,)),
         "rate_iops": _EVERYWHERE,
-        "arrivals": _EVERYWHERE,
+        "arrivals": Row(command=_COMMANDS),
         "backlog": Row(
             fio="fio keeps no backlog: what is late, it issues late; leave it to `generator: iotax`",
             pgbench="pgbench keeps no backlog: what is late, it begins late, and counts its delay; leave it out",
+            command=_COMMANDS,
         ),
-        "streams": Row(pgbench=_TABLES),
+        "streams": Row(pgbench=_TABLES, command=_COMMANDS),
         "oltp": Row(
             vm="in the guests pgbench loads a database; say `generator: pgbench`",
             sim="simulated machines have no database; say `lab: loopback`",
             fio="fio has no transactions; leave it to `generator: iotax`",
+            command="a command has no transactions of iotax's; leave it to `generator: iotax`",
             harmless=(None,),
         ),
         "generator": Row(
-            hosts_too=("fio", "pgbench"),
+            hosts_too=("fio", "pgbench", "command"),
             sim="the sim lab loads with iotax only; say `lab: loopback`",
             harmless=("iotax",),
         ),
+        "command": Row(loopback=_ONLY_HOSTS, vm=_ONLY_HOSTS, sim=_ONLY_HOSTS, harmless=(None,)),
     },
     "volume": {
         "size": _EVERYWHERE,
@@ -341,7 +349,8 @@ def _reason(study: Study, row: Row) -> str:
         return row.endpoint
     generators = _values(study, "generator")
     fio = row.fio or (row.fio_here if study.lab.name == "loopback" else "")
-    return (fio if "fio" in generators else "") or (row.pgbench if "pgbench" in generators else "")
+    of_generator = {"fio": fio, "pgbench": row.pgbench, "command": row.command}
+    return next((reason for name, reason in of_generator.items() if reason and name in generators), "")
 
 
 def _unknown_to_all(study: Study, field: str, row: Row) -> str:

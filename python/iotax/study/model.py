@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from iotax.study.command import Command
 from iotax.study.connection import Connection
 from iotax.study.endpoint import EMBEDDED, NAMED, Endpoint, parse_endpoint
 from iotax.study.events import StudyEvent
@@ -269,13 +270,15 @@ workers."""
 database and log fill the working set; `workers` is the number of clients."""
     generator: Generator = "iotax"
     """What issues the I/O: iotax, fio (where it reaches the endpoint) or, in the vm and hosts labs, pgbench with \
-PostgreSQL on the volume. fio measures latency from submission, even in an open loop, and can verify only read-only \
-loads."""
+PostgreSQL on the volume, or in the hosts lab a command. fio measures latency from submission, even in an open loop, \
+and can verify only read-only loads."""
+    command: Command | None = None
+    """For `generator: command`: what to start on each host, and how to read its result."""
 
     @model_serializer(mode="wrap")
     def _without_later_fields(self, handler: Any) -> dict[str, Any]:
         """Unset fields are not written, so that earlier studies keep their digests."""
-        own = {"transactions": None, "oltp": None, "shared": False, "durable": False, "fsync": 0}
+        own = {"transactions": None, "oltp": None, "command": None, "shared": False, "durable": False, "fsync": 0}
         return {name: value for name, value in handler(self).items() if name not in own or value != own[name]}
 
     @property
@@ -285,7 +288,8 @@ loads."""
 
     @property
     def writes(self) -> bool:
-        return self.database or any(each.read < 100 for each in self.accesses())
+        """Whether it may: nobody but the user knows what a command does."""
+        return self.database or self.command is not None or any(each.read < 100 for each in self.accesses())
 
     def accesses(self) -> tuple[Access, ...]:
         """The streams, or the load's own pattern as the only one."""
@@ -496,7 +500,7 @@ SECTIONS: dict[str, type[Section]] = {
 """Sections whose fields may be factors. No two sections share a field name."""
 
 _MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
-_NEVER_FACTORS = {"path", "refill", "transactions", "oltp", "service_times", *REDUCED}
+_NEVER_FACTORS = {"path", "refill", "transactions", "oltp", "command", "service_times", *REDUCED}
 LABELLED = ("protocol", "streams")
 """Factors whose levels may be labels for more than a word or a number."""
 

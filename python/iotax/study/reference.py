@@ -75,6 +75,7 @@ def reference() -> str:
         ("connection: {chap: {mutual: {…}}}", "Secret"),
         ("connection: {dhchap: {…}}", "DhChap"),
         ("connection: {dhchap: {controller: {…}}}", "DhSecret"),
+        ("load: {command: {…}}", "Command"),
         ("load: {streams: {NAME: …}}", "Stream"),
         ("design: {stop: …}", "Stop"),
         ("precondition", "Precondition"),

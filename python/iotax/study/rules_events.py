@@ -14,10 +14,7 @@ from iotax.study.varied import combinations, values
 from iotax.study.varied import place as place_of
 from iotax.units import format_duration
 
-_ELSEWHERE = {
-    "sim": "the sim lab has `path_failures:` under `lab: {sim: …}`; for a frozen target say `lab: loopback` or `vm`",
-    "hosts": "it is not yet done on hosts; say `lab: loopback` or `lab: vm`",
-}
+_IN_SIM = "the sim lab has `path_failures:` under `lab: {sim: …}`; for a frozen target say `lab: loopback` or `vm`"
 
 
 def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
@@ -28,22 +25,46 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
                 "nothing happens to recover from; add `events:`",
             )
         return
-    if (why := _ELSEWHERE.get(study.lab.name)) is not None:
-        yield ("events",), why
+    if study.lab.sim is not None:
+        yield ("events",), _IN_SIM
     if study.design.slices is not None:
         yield ("events",), "an event needs a run of its own; leave out `rounds:` and `sessions:` under design"
     if study.search is not None:
         yield ("events",), "a search looks for a load that nothing disturbs; leave out one of the two"
-    if study.lab.vm is not None:
-        yield from _in_guests(study)
+    if study.lab.hosts is not None:
+        yield from _on_hosts(study)
     else:
-        yield from _of_targets(study)
-        yield from _of_own_paths(study)
+        yield from _of_commands(study)
+        if study.lab.vm is not None:
+            yield from _in_guests(study)
+        else:
+            yield from _of_targets(study)
+            yield from _of_own_paths(study)
     if {*values(study, "generator")} - {"iotax"}:
         yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
     for index, event in enumerate(study.events):
         yield from _in_window(study, index, event)
     yield from _one_at_a_time(study)
+
+
+def _of_commands(study: Study) -> Iterator[tuple[Place, str]]:
+    for index, event in enumerate(study.events):
+        if event.do.command is not None:
+            yield ("events", index, "do"), "commands run on hosts; say `lab: {hosts: …}`"
+
+
+def _on_hosts(study: Study) -> Iterator[tuple[Place, str]]:
+    hosts = study.lab.hosts
+    assert hosts is not None, "a study of hosts"
+    linux = [host for host in hosts.hypervisor_hosts() if host.kind == "linux"]
+    names = [host.name for host in (*hosts.initiator_hosts(), *hosts.target_hosts(), *linux)]
+    for index, event in enumerate(study.events):
+        if event.do.command is None:
+            reason = "on hosts an event is a command of your own: {command: …, undo: …, host: HOST}"
+            yield ("events", index, "do"), reason
+        elif event.do.host not in names:
+            reason = f"{event.do.host} is not a Linux host of this lab; its hosts are {', '.join(names)}"
+            yield ("events", index, "do", "host"), reason
 
 
 def _of_targets(study: Study) -> Iterator[tuple[Place, str]]:

@@ -1,4 +1,4 @@
-"""Rules for each load generator: fio, pgbench, and iotax's own database."""
+"""Rules for each load generator: fio, pgbench, commands of the user's, and iotax's own database."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _OF_IO = {"iops": "transactions", "cpu_per_io": "cpu_per_transaction"}
 def broken_by_generators(study: Study) -> Iterator[tuple[Place, str]]:
     generators = _values(study, "generator")
     yield from _fio(study)
+    yield from _command(study)
     if "pgbench" in generators:
         yield from _pgbench(study)
         return
@@ -51,11 +52,14 @@ def _counts_transactions(study: Study) -> Iterator[tuple[Place, str]]:
 def counted_only(study: Study) -> Iterator[tuple[Place, str]]:
     """Responses without a ratio: most runs have no slow I/O, and some do not recover in time."""
     stop = study.design.stop
-    for word, said in (("slow_ios", "slow_ios is counted"), ("recovery_time", "recovery_time is shown as a median")):
+    for word, said in (
+        ("slow_ios", "slow_ios is counted, not compared"),
+        ("recovery_time", "recovery_time is compared by events, not by runs"),
+    ):
         if study.responses[0] == word:
-            yield ("responses", 0), f"{said}, not compared; name another one first, e.g. longest_gap"
+            yield ("responses", 0), f"{said}; name another one first, e.g. longest_gap"
         if stop is not None and stop.response == word:
-            yield ("design", "stop", "response"), f"{said}, not compared; name another one, e.g. longest_gap"
+            yield ("design", "stop", "response"), f"{said}; name another one, e.g. longest_gap"
 
 
 _OWN_IOS = ("read", "random", "shared", "streams", "outstanding", "durable", "fsync")
@@ -102,8 +106,7 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
     if "rate_iops" in study.levels() or study.load.rate_iops is not None:
         if _values(study, "arrivals") != ["poisson"]:
             yield _place(study, "arrivals"), "pgbench's transactions arrive by chance; say `arrivals: poisson`"
-        if 0 in _values(study, "rate_iops"):
-            yield _place(study, "rate_iops"), "pgbench has no load of 0; leave that to `generator: iotax`"
+        yield from _never_idle(study, "pgbench")
     timed = "runtime" in study.load.model_fields_set or "runtime" in study.levels()
     if study.load.transactions is not None and timed:
         yield _place(study, "runtime"), "the window ends with the last of its transactions; leave one of both out"
@@ -140,6 +143,20 @@ def _databases_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
             )
 
 
+def _never_idle(study: Study, program: str) -> Iterator[tuple[Place, str]]:
+    if 0 in _values(study, "rate_iops"):
+        yield _place(study, "rate_iops"), f"{program} has no load of 0; leave that to `generator: iotax`"
+
+
+def _alone_on_hosts(study: Study, program: str) -> Iterator[tuple[Place, str]]:
+    """It can load only paths of a host's kernel, and leaves data there that iotax does not know."""
+    if len(_values(study, "generator")) > 1:
+        yield _place(study, "generator"), f"on hosts each program leaves other data: give {program} a study of its own"
+    if True in _values(study, "verify"):
+        yield _place(study, "verify"), f"on hosts the data of {program} are not checked; say `verify: false`"
+    yield from _beyond_kernels(study, program, (PREFIX, "local:"))
+
+
 def _beyond_kernels(study: Study, program: str, forms: tuple[str, ...]) -> Iterator[tuple[Place, str]]:
     for label, endpoint in study.endpoints().items():
         if not endpoint.uri.startswith(forms):
@@ -155,8 +172,7 @@ def _fio(study: Study) -> Iterator[tuple[Place, str]]:
     """Settings of fio in general; the lab checks what this machine's fio can reach."""
     if "fio" not in _values(study, "generator"):
         return
-    if 0 in _values(study, "rate_iops"):
-        yield _place(study, "rate_iops"), "fio has no load of 0; leave that to `generator: iotax`"
+    yield from _never_idle(study, "fio")
     if study.lab.vm is not None:
         if True in _values(study, "verify"):
             said = "fio checks data in a pass of its own, too long for a guest; say `verify: false`"
@@ -164,16 +180,39 @@ def _fio(study: Study) -> Iterator[tuple[Place, str]]:
         if max(each or 1 for each in _values(study, "clients")) > 1:
             yield _place(study, "clients"), "fio runs in one guest; say `workers:` for more of its jobs"
     if study.lab.hosts is not None:
-        yield from _fio_of_hosts(study)
+        yield from _alone_on_hosts(study, "fio")
     for name in ("read", "random"):
         if any(percent != int(percent) for percent in _values(study, name)):
             yield _place(study, name), "fio takes whole percents"
 
 
-def _fio_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
-    """fio can load only paths of a host's kernel, and leaves data there that iotax does not know."""
-    if _values(study, "generator") != ["fio"]:
-        yield _place(study, "generator"), "on hosts each program leaves other data: give fio a study of its own"
-    if True in _values(study, "verify"):
-        yield _place(study, "verify"), "on hosts fio's data are not checked; say `verify: false`"
-    yield from _beyond_kernels(study, "fio", (PREFIX, "local:"))
+_TOLD = ("block_size", "read", "random", "outstanding", "workers", "threads", "rate_iops")
+"""Settings of a load that a command hears of by their placeholders alone."""
+
+
+def _command(study: Study) -> Iterator[tuple[Place, str]]:
+    """A command of the user's, which iotax starts and whose result it reads."""
+    place, command = _place(study, "generator"), study.load.command
+    if "command" not in _values(study, "generator"):
+        if command is not None:
+            yield ("load", "command"), "it needs `generator: command`"
+        return
+    if command is None:
+        yield place, "say what to start: `command: {run: …, format: …}` under load"
+        return
+    yield from _never_idle(study, "a command")
+    yield from _alone_on_hosts(study, "a command")
+    used = set(command.used())
+    for name in _TOLD:
+        if name not in used and (name in study.levels() or name in study.load.model_fields_set):
+            yield (
+                _place(study, name),
+                f"the command has no {{{name}}}, so this would change nothing; put it into `run:`, or leave this out",
+            )
+    if study.search is not None and study.search.rate_max is not None and "rate_iops" not in used:
+        yield ("search", "rate_max"), "the command has no {rate_iops}, so it cannot hold the rates of a search"
+    if "seconds" not in used and ("runtime" not in used or (max(_values(study, "warmup")) and "warmup" not in used)):
+        yield (
+            ("load", "command", "run"),
+            "it has no {seconds}, so it does not know how long to run; put it there, or {warmup} and {runtime}",
+        )

@@ -38,8 +38,8 @@ def broken_in_rounds(study: Study) -> Iterator[tuple[Place, str]]:
     if study.lab.hosts is not None:
         yield from _rounds_of_hosts(study, study.lab.hosts)
     yield from _searched_in_rounds(study, slices)
-    if "fio" in _values(study, "generator"):
-        yield place, "fio starts anew for each trial; say `replicates:`"
+    for name in {"fio", "command"} & {*_values(study, "generator")}:
+        yield place, f"{'fio' if name == 'fio' else 'a command'} starts anew for each trial; say `replicates:`"
     if study.volume.refill == "trial":
         yield ("volume", "refill"), "a round has no time to fill the volume before each slice; say `refill: block`"
     for name in study.levels():

@@ -82,8 +82,8 @@ folder of your own kernel, with boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
     target_kernel: Release | None = None
     """The storage guest's kernel, if not that of `kernel`."""
     encryption: Encryption = "none"
-    """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM) or wireguard, with new keys for each \
-connection. A trial with data in plain text fails."""
+    """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM), wireguard, or krb5p (NFS with Kerberos, \
+AES-256), with new keys for each connection. A trial with data in plain text fails."""
     keep_alive: Duration | None = None
     """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
 open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In loopback: silence after which \
@@ -187,7 +187,7 @@ def refused(
         yield "attach", "local I/O has no initiator above which a virtual disk could stand"
     yield from _refused_target(protocol, topology)
     yield from _refused_link(protocol, topology, guests)
-    if topology.encryption != "none" and (reason := _plain(protocol)):
+    if topology.encryption != "none" and (reason := _plain(protocol, topology)):
         yield "encryption", reason
     yield from _refused_paths(protocol, topology, guests)
     if topology.nconnect > 1 and protocol not in _NFS:
@@ -355,13 +355,17 @@ def _refused_link(protocol: str, topology: Topology, guests: int) -> Iterator[tu
             yield name, "both halves stand in one kernel (`guests: 1`), so there is no link to shape"
 
 
-def _plain(protocol: str) -> str | None:
-    """Why nothing can encrypt this protocol's way; None where something can."""
+def _plain(protocol: str, topology: Topology) -> str | None:
+    """Why this encryption cannot have this protocol's way; None where it can."""
     if protocol in _NO_NETWORK:
         return _NO_NETWORK[protocol]
     if protocol not in OVER_TCP:
         made = "FCoE frames are not IP" if protocol == "fcp" else "RDMA in software makes packets that pass by"
         return f"{made}; encryption is for {', '.join(OVER_TCP)}"
+    if topology.encryption == "krb5p" and protocol not in _NFS:
+        return f"Kerberos encrypts calls of NFS; krb5p is for {', '.join(_NFS)}"
+    if topology.encryption == "krb5p" and topology.target != "kernel":
+        return f"{topology.target} has no keys of the lab's realm; say `target: kernel`"
     return None
 
 

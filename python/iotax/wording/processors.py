@@ -69,7 +69,8 @@ def _measured(role: CpuRole, run: Run) -> str:
 def _machines(parts: Sequence[CpuTime]) -> str:
     hosts = any(part.role == "hypervisor" for part in parts)
     guests = ", guests within their hosts and counted once" if hosts else ""
-    meters = listed(list(dict.fromkeys(part.meter or "/proc/stat" for part in parts)))
+    ticks = "/proc/stat (ticks of 10 ms, which may miss shorter work)"
+    meters = listed(list(dict.fromkeys(part.meter or ticks for part in parts)))
     return f"all busy time by {meters}, interrupts and background included{guests}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -11,16 +12,19 @@ import pytest
 from rich.console import Console
 
 from iotax.analysis import StudyData, summarise
+from iotax.analysis.interruptions import delays
 from iotax.analysis.recovery import Recovery, median_recovery, recoveries
 from iotax.analysis.validity import Severity, check_run
 from iotax.cli.screen import screen
+from iotax.cli.summary import run_document
 from iotax.cli.treatments import tables
 from iotax.notebook import Notebook
 from iotax.records.interruptions import WRONG_DATA, Counts, Happened
+from iotax.report.charts.around_events import of_run
 from iotax.report.page import draw, render
 from iotax.rows import attempt_rows
 from iotax.study import Study
-from iotax.trial import Attempt, Open, TrialResult
+from iotax.trial import Attempt, Look, Open, TrialResult
 from iotax.wording import recovery
 from report.factory import QUICK, Simulation, write_notebook
 
@@ -150,9 +154,81 @@ def test_medians_and_bounds_are_shown_and_never_compared(data: StudyData, tmp_pa
     assert "0 of 3" in page
     with Notebook(write_notebook(tmp_path / "n.iotax", told)) as notebook:
         rows = {row["trial"]: row for row in attempt_rows(notebook, notebook.run(1))}
+        document = run_document(notebook, 1)
+    told_of = {each["levels"]["protocol"]: each for each in document["recoveries"]}
+    assert (told_of["nfs3"]["recovered"], told_of["nfs3"]["median_s"], told_of["nfs3"]["more_than_s"]) == (0, None, 2.0)
+    assert told_of["iscsi"]["later_s"] is None, "the baseline"
+    assert told_of["nvme-tcp"]["later_s"] == {"low": None, "high": None}, "too few events"
     row = rows["nfs3/r1"]
     assert (row["events"], row["events_began_ns"], row["recovery_s"]) == ("freeze target", "1000000000", ">2.000")
     assert rows["nvme-tcp/r1"]["recovery_s"] == "0.120"
+
+
+def repeated(data: StudyData, last_of: dict[str, int], times: int) -> StudyData:
+    """So many replicates, each its own block, with recoveries that are 10 ms longer in each further one."""
+    attempts = []
+    for each in data.attempts:
+        if each.trial.block != 1 or each.result is None:
+            continue
+        last = last_of[str(each.trial.treatment["protocol"])]
+        for more in range(times):
+            trial = each.trial.model_copy(
+                update={"id": f"{each.trial.levels}/r{more + 1}", "block": more + 1, "replicate": more + 1}
+            )
+            ios = stopped(400, 100, min(400, last + more))
+            attempts.append(each.model_copy(update={"trial": trial, "result": disturbed(each.result, ios, 1000)}))
+    return replace(data, attempts=attempts)
+
+
+def test_recoveries_are_compared_event_by_event(data: StudyData) -> None:
+    """The baseline's recovery was never seen, so the others are sooner by more than was seen."""
+    summary = summarise(repeated(data, {"iscsi": 400, "nvme-tcp": 112, "nfs3": 150}, 7))
+    [nfs3, nvme_tcp] = delays(summary)
+    assert (nfs3.cell.arm, nvme_tcp.cell.arm) == ("nfs3", "nvme-tcp")
+    # The last recoveries are the longest: 0.56 s, seen for 2 s.
+    assert (nfs3.seconds.low, nfs3.seconds.high) == (-math.inf, pytest.approx(-1.44))
+    assert (nfs3.events, nfs3.needed) == (7, 7)
+    told = "Compared with iSCSI, throughput was back: NFSv3 over 1.44 s sooner, NVMe/TCP over 1.82 s sooner."
+    assert recovery.compared(summary) == told
+    assert told in printed(lambda console: screen(console, summary.data, 40))
+    page = render(summary, draw(summary), "n.iotax")
+    assert "Back later" in page
+    assert [drawing.title for drawing in draw(summary).around_events] == ["NFSv3", "iSCSI", "NVMe/TCP"]
+    assert "Throughput is back at 95 % after 0.150 s (median; 7 of 7 recovered)." in page
+    assert "under −1.44" in page
+
+
+def test_each_events_line_begins_at_its_moment(data: StudyData) -> None:
+    """Two events in a run; each line ends where the next event begins, and a bin never reaches over a begin."""
+    ios = [*[100] * 103, *[0] * 50, *[100] * 97, *[0] * 20, *[100] * 130]
+    told = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 130})
+    run = summarise(told).cells[0].runs[0]
+    run = replace(run, result=disturbed(run.result, ios, 1030, 2500))
+    first, second = of_run(run, 30 * MS)
+    assert [rate for at, rate in first.items() if at < 0] == [10_000] * 34
+    assert [rate for at, rate in first.items() if 0 < at < 0.48] == [0] * 16
+    assert max(first) < 1.47
+    assert min(second) > -1.47
+    assert [rate for at, rate in second.items() if 0 < at < 0.18] == [0] * 6
+
+
+def test_recoveries_that_were_all_seen_have_an_interval(data: StudyData) -> None:
+    summary = summarise(repeated(data, {"iscsi": 130, "nfs3": 150, "nvme-tcp": 130}, 8))
+    said = (
+        "Compared with iSCSI, throughput was back: NFSv3 0.200 s later [0.200, 0.200]; no difference shown for 1 other."
+    )
+    assert recovery.compared(summary) == said
+    same = summarise(repeated(data, {"iscsi": 130, "nfs3": 130, "nvme-tcp": 130}, 8))
+    assert recovery.compared(same) == "No treatment's recovery was shown to take longer or shorter than that of iSCSI."
+
+
+def test_too_few_events_are_not_compared(data: StudyData) -> None:
+    told = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 130})
+    said = "To compare recovery times takes 7 events of each treatment; there are 3."
+    assert recovery.compared(summarise(told)) == said
+    assert recovery.compared(summarise(data)) == ""
+    looked = replace(told, looks=[Look(at_unix_ns=0, results=9, replicates=3, raised_to=6)])
+    assert recovery.compared(summarise(looked)) == ""
 
 
 def test_a_run_with_events_is_not_called_unsteady(data: StudyData) -> None:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from bench.trust.__main__ import main
-from bench.trust.cases import CASES, Case
+from bench.trust.cases import CASES, SLICE_MS, Case, Hosts, study_text
 from bench.trust.kept import read
 from bench.trust.measure import Found, Run, measure
 from bench.trust.precision import Precision
-from bench.trust.resample import coverage
-from bench.trust.table import BEGIN, END, lines, precision_lines, put
+from bench.trust.resample import resampled
+from bench.trust.table import lines, marks, precision_lines, put
+from iotax.study.read import read_study
 
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "statistics.md"
 
@@ -101,7 +102,21 @@ def test_precision_of_quick_is_a_row() -> None:
 def test_resampled_studies_cover_as_often_as_promised() -> None:
     rng = np.random.default_rng(4)
     calm = [(rng.normal(0, 0.1, (2, 6)) + rng.normal(0, 0.02, (2, 1))).tolist() for _ in range(400)]
-    assert 0.93 <= coverage(calm, sessions=5, draws=800, seed=2) <= 0.97
+    assert 0.93 <= resampled(calm, sessions=5, draws=800, seed=2).covers <= 0.97
+
+
+def test_resampled_studies_detect_an_effect_as_often_as_their_noise_allows() -> None:
+    rng = np.random.default_rng(5)
+
+    def detects(scatter: float) -> float:
+        pool = [rng.normal(0, scatter, (2, 6)).tolist() for _ in range(300)]
+        return resampled(pool, sessions=5, draws=800, seed=3).detects
+
+    assert detects(0.005) == 1.0
+    # The standard error of the difference is 0.05 · √(2 / 6 / 5) = 0.013; an effect of 0.049 lies 3.8 of them away, and
+    # Student's t of 4 degrees of freedom asks for 2.8.
+    assert 0.6 <= detects(0.05) <= 0.95
+    assert detects(1.0) <= 0.06
 
 
 def found(number: int, response: str, low: float, high: float, truth: float) -> Found:
@@ -111,7 +126,7 @@ def found(number: int, response: str, low: float, high: float, truth: float) -> 
 def test_table_counts_what_was_found_with_its_sign() -> None:
     rows = [(1.02, 1.08), (1.01, 1.09), (0.99, 1.12), (0.90, 0.97)]
     runs = [Run([found(at, "cpu", low, high, 1.05)], [], 0.25, {}) for at, (low, high) in enumerate(rows)]
-    [row] = [line for line in lines({"burn": runs}, {}, "") if "CPU per I/O, +5.0 %" in line]
+    [row] = [line for line in lines("loopback", {"burn": runs}, {}, "") if "CPU per I/O, +5.0 %" in line]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[2] == "4"
     assert cells[3] == "25 %"
@@ -119,13 +134,32 @@ def test_table_counts_what_was_found_with_its_sign() -> None:
     assert cells[5].startswith("75.0 (")
 
 
-def test_table_stands_in_the_page_between_its_marks(tmp_path: Path) -> None:
-    text = PAGE.read_text()
-    assert text.count(BEGIN) == text.count(END) == 1
+@pytest.mark.parametrize("where", SLICE_MS)
+def test_table_stands_in_the_page_between_its_marks(tmp_path: Path, where: str) -> None:
+    text, (begin, end) = PAGE.read_text(), marks(where)
+    assert text.count(begin) == text.count(end) == 1
     page = tmp_path / "page.md"
     page.write_text(text)
-    put(page, ["| new |"])
-    assert page.read_text().split(BEGIN)[1].split(END)[0].strip() == "| new |"
+    put(page, where, ["| new |"])
+    before, rest = page.read_text().split(begin)
+    assert rest.split(end)[0].strip() == "| new |"
+    assert before == text.split(begin)[0] and rest.split(end)[1] == text.split(end)[1]
     page.write_text("no marks")
     with pytest.raises(ValueError, match="no place"):
-        put(page, [])
+        put(page, where, [])
+
+
+def test_cases_over_ssh_name_their_hosts_and_others_run_without_any() -> None:
+    over_ssh = next(case for case in CASES if case.key == "ssh")
+    text = study_text(over_ssh, 1, burn_ns=0, sessions=2, rounds=4, hosts=Hosts("h1", "h2", "10.0.0.2"))
+    assert "initiators: [h1]" in text and "data_address: 10.0.0.2" in text
+    with pytest.raises(SystemExit, match="--hosts INITIATOR TARGET ADDRESS"):
+        main(["--only", "ssh"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
+def test_every_case_is_a_study_that_its_lab_takes(case: Case) -> None:
+    text = study_text(case, 1, burn_ns=1000, sessions=2, rounds=4, hosts=Hosts("h1", "h2", "10.0.0.2"))
+    # A study that its lab refuses cannot be read.
+    study = read_study(f"{case.key}.yaml", text, Path())
+    assert study.design.sessions == 2

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import needed
 from faked import FakeEngine
 from iotax.analysis import Estimate, Verdict, summarise
 from iotax.analysis.change import changes, differences, level_changes, welch
@@ -116,7 +117,7 @@ def test_a_step_of_git_bisect_judges_by_regressions_alone(
     program.write_text(f'#!/bin/sh\necho "$@" >> {words}\ncase $1 in run) exit {run};; *) exit {compare};; esac\n')
     program.chmod(0o755)
     around = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
-    git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.org"]
+    git = [needed.program("git"), "-c", "user.name=n", "-c", "user.email=n@example.org"]
     subprocess.run([*git, "init", "--quiet"], cwd=tmp_path, check=True)
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "one"], cwd=tmp_path, check=True)
     step = Path(__file__).parents[3] / "examples" / "bisect" / "step"

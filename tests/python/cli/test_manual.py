@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from typer.testing import CliRunner
 
 from iotax.cli.app import app
 from iotax.cli.manual import pages
+from needed import program
 
 
 def commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -39,9 +39,7 @@ def test_every_command_has_a_page_with_all_that_its_help_offers(manual: dict[str
 
 
 def test_groff_reads_every_page_without_a_warning(manual: dict[str, str]) -> None:
-    groff = shutil.which("groff")
-    if groff is None:
-        pytest.skip("groff is not installed")
+    groff = program("groff", "groff-base")
     whole = "".join(manual.values())
     done = subprocess.run(
         [groff, "-man", "-Tutf8", "-Kutf8", "-P-cbou", "-ww"], input=whole.encode(), capture_output=True, check=True

@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from engine_process import ready, started
+from iotax.cli.app import app
 from iotax.cli.run import run
 from iotax.design import plan
-from iotax.labs.base import TrialFailed
+from iotax.labs.base import Sample, TrialFailed
+from iotax.labs.choice import open_lab
 from iotax.labs.loopback import LoopbackLab
-from iotax.notebook import Notebook
+from iotax.listener import Listener
+from iotax.notebook import Notebook, Writer
+from iotax.runner import run_study
 from iotax.study.read import read_study
 
 MIB = 1 << 20
@@ -69,6 +74,45 @@ def test_targets_elsewhere_are_measured_in_rounds(tmp_path: Path, real_engine: P
         measured(tmp_path, named)
         assert server.stdin
         server.stdin.close()
+
+
+def test_slices_before_a_path_failed_are_kept_and_are_no_result(tmp_path: Path, real_engine: Path) -> None:
+    class Kills(Listener):
+        """Kills the server once slices are told; by then a session has told what ended before."""
+
+        heard = 0
+
+        def sample(self, sample: Sample) -> None:
+            self.heard += 1
+            if self.heard == 4:
+                server.kill()
+
+    document = {
+        "volumes": [{"name": "v0", "media": "memory", "size_bytes": 4 * MIB, "fill": "zeros", "seed": 1}],
+        "exports": [{"protocol": each, "listen": "127.0.0.1:0", "volume": "v0"} for each in ("iscsi", "nvme-tcp")],
+    }
+    with started(real_engine, "serve", document) as server:
+        endpoints = {each["protocol"]: each["endpoint"] for each in ready(server)["portals"]}
+        text = STUDY.format(protocols=f'base: "{endpoints["iscsi"]}", nvme: "{endpoints["nvme-tcp"]}"')
+        study = read_study("s", text.replace("rounds: 2", "rounds: 200"), tmp_path)
+        made, path = plan(study), tmp_path / "n.iotax"
+        lab = open_lab(study, made, [*endpoints.values()])
+        with Writer(path) as writer:
+            ending = run_study(
+                study, made, lab, writer, source=text, label="", anew=True, environment={}, listener=Kills(),
+                wait_for_target_s=0,
+            )  # fmt: skip
+    assert ending.away
+    with Notebook(path) as notebook:
+        attempts = notebook.attempts()
+    assert {each.status for each in attempts} == {"failed"}
+    assert all(endpoints["iscsi"] in each.reason or endpoints["nvme-tcp"] in each.reason for each in attempts)
+    assert all(each.result is None for each in attempts)
+    places = sorted(part.place for each in attempts for kept in each.kept for part in kept.slices)
+    assert len(places) >= 4
+    assert places == list(range(1, len(places) + 1))
+    shown = CliRunner().invoke(app, ["show", str(path), "--long"]).output
+    assert all(f"; {sum(len(kept.slices) for kept in each.kept)} slices kept" in shown for each in attempts)
 
 
 def test_file_that_somebody_wrote_to_between_sessions_is_left_alone(tmp_path: Path, real_engine: Path) -> None:

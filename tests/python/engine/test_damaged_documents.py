@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import mutations
 
+CPU = min(os.sched_getaffinity(0))
 TRIES, TRIES_LONG = 10, 400
 """Tries per document."""
 MEMORY_MAX_KIB = 8 << 20
@@ -23,7 +25,7 @@ _LOAD: dict[str, Any] = {
     "task": "run", "endpoint": "local:volume", "options": {"direct": False}, "workers": 2, "outstanding": 4,
     "threads": 1, "block_size_bytes": 4096, "read_percent": 75, "random_percent": 100, "working_set_bytes": 65536,
     "working_set_offset_bytes": 0, "pacing": {"kind": "closed"}, "warmup_ns": 1_000_000, "runtime_ns": 5_000_000,
-    "sample_ns": 1_000_000, "seed": 7, "verify": True, "driver": "auto", "cpus": [0], "watch_pids": {},
+    "sample_ns": 1_000_000, "seed": 7, "verify": True, "driver": "auto", "cpus": [CPU], "watch_pids": {},
 }  # fmt: skip
 _OPEN = {"kind": "open", "rate_iops": 2000, "arrivals": "poisson", "backlog_max": 64}
 _STREAMS = [
@@ -71,7 +73,7 @@ DOCUMENTS: list[tuple[str, dict[str, Any]]] = [
             {"protocol": "nvme-tcp", "listen": "127.0.0.1:0", "volume": "v2"},
         ],
         "groups": [{"name": "lab", "initiators": ["iqn.2026-11.io.iotax:load", "127.0.0.0/8"]}],
-        "driver": "auto", "threads": 1, "cpus": [0], "polling": "never", "lease_ns": 10_000_000_000,
+        "driver": "auto", "threads": 1, "cpus": [CPU], "polling": "never", "lease_ns": 10_000_000_000,
     }),
 ]  # fmt: skip
 """Documents that users' studies send to the engine, by command. Paths are below the test's own folder."""

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 import write_commands
-from bench.process import UnavailableError, program
 from engine_process import ready, started
+from needed import program
 from raw_iscsi import Session
 from raw_nfs import Client
 from raw_nvme import Controller
@@ -82,12 +82,7 @@ class Traced:
 
 @pytest.fixture
 def traced(request: pytest.FixtureRequest, real_engine: Path, tmp_path: Path) -> Iterator[Traced]:
-    try:
-        strace = program("strace", "strace")
-    except UnavailableError as reason:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(reason))
-        pytest.skip(str(reason))
+    strace = program("strace")
     media, direct = request.param
     trace = tmp_path / "trace"
     wrapper = tmp_path / "engine"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from test_guarded_files import Place, lab_of, network_study, served, study_text
 
 from foreign_formats import FORMATS
+from needed import program
 
 WHERE = ("file", "device")
 
@@ -26,10 +26,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
 @pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.blkid])
 def test_others_know_these_bytes_by_the_same_name(tmp_path: Path, name: str) -> None:
     """The test data must be what the formats' own tools write, as far as libblkid can tell."""
-    if shutil.which("blkid") is None:
-        pytest.skip("blkid is not installed (Debian package util-linux)")
+    blkid = program("blkid", "util-linux")
     FORMATS[name].write(tmp_path / "disk")
-    words = ["blkid", "-p", "-o", "value", "-s", "TYPE", tmp_path / "disk"]
+    words = [blkid, "-p", "-o", "value", "-s", "TYPE", tmp_path / "disk"]
     said = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
     assert said == FORMATS[name].blkid
 

@@ -20,7 +20,7 @@ def test_engine_that_is_given_no_document_ends_by_itself(real_engine: Path) -> N
             opened.enter_context(
                 subprocess.Popen([real_engine, task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             )
-            for task in ("serve", "load", "session", "simulate")
+            for task in ("serve", "load", "session", "simulate", "perform")
         ]
         for process in started:
             assert process.stdout is not None

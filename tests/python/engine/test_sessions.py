@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,13 @@ def test_server_that_dies_between_slices_ends_the_session(real_engine: Path, ser
         line = next(each for each in process.stdout if '"sample"' in each)
         assert line
         os.kill(served["pid"], 9)
-        said = list(process.stdout)
-    assert '"kind":"lost"' in said[-1]
+        said = [json.loads(each) for each in process.stdout]
+    assert (said[-1]["event"], said[-1]["kind"]) == ("error", "lost")
     assert process.returncode == 1
+    # Every slice that ended before is there once, in order, whichever load failed.
+    kept = [(part["place"], each["id"]) for each in said if each["event"] == "kept" for part in each["slices"]]
+    assert len(kept) >= 2
+    assert sorted(kept) == [(place, ("nfs3", "iscsi")[(place - 1) % 2]) for place in range(1, len(kept) + 1)]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,8 +24,10 @@ from iotax.study import Study
 from iotax.study.model import Access
 from iotax.study.rules import broken_rules
 from measurements import results_of
+from needed import program
 from waits import wait_for
 
+from .controller import Controller
 from .fake_host import FakeHost
 from .namespaces import Network
 from .test_kernel_paths import SCRIPT as PATHS_SH
@@ -48,17 +47,10 @@ baseline: {{protocol: nfs}}
 """
 
 
-def need_fio() -> None:
-    if shutil.which("fio") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("fio is not installed")
-        pytest.skip("fio is not installed")
-
-
 @pytest.fixture
 def written(network: Network) -> str:
     """The study, with one volume on each host."""
-    need_fio()
+    program("fio")
     for number, name in enumerate(NAMES, start=1):
         with (network.folder / f"fake-{name}/export/data{number}").open("wb") as file:
             file.truncate(8 * MIB)
@@ -73,34 +65,15 @@ def left(network: Network) -> list[object]:
 
 
 @pytest.fixture
-def controller(network: Network, written: str, real_engine: Path, tmp_path: Path) -> Run:
-    return Run(network, written, real_engine, tmp_path)
-
-
-@dataclass(frozen=True)
-class Run:
-    """`iotax run` of the study."""
-
-    network: Network
-    text: str
-    engine: Path
-    folder: Path
-
-    def start(self, text: str) -> subprocess.Popen[str]:
-        (self.folder / "fio.yaml").write_text(text)
-        environment = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
-        environment |= {"HOME": str(self.network.folder / "home"), "IOTAX_ENGINE": str(self.engine)}
-        words = [sys.executable, "-m", "iotax", "run", "fio.yaml", "-n", "fio.iotax", "--no-report"]
-        return subprocess.Popen(
-            words, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+def controller(network: Network, written: str, real_engine: Path, tmp_path: Path) -> Controller:
+    return Controller(network, written, real_engine, tmp_path, "fio")
 
 
 # Must start and end within a window of 2 s, on both hosts.
 @pytest.mark.machine
 @pytest.mark.slow
 def test_fio_loads_every_host_in_the_window_that_engines_observe(
-    controller: Run, network: Network, tmp_path: Path
+    controller: Controller, network: Network, tmp_path: Path
 ) -> None:
     with controller.start(controller.text) as running:
         said, _ = running.communicate(timeout=110)
@@ -118,11 +91,11 @@ def test_fio_loads_every_host_in_the_window_that_engines_observe(
         assert {(part.host, part.role) for part in each.cpu if part.layer == "machine"} >= {
             (name, "initiator") for name in NAMES
         }
-    assert left(network) == []
+    wait_for(lambda: left(network) == [], "the hosts to end fio")
 
 
 @pytest.mark.slow
-def test_a_controller_that_is_killed_leaves_no_fio_running(controller: Run, network: Network) -> None:
+def test_a_controller_that_is_killed_leaves_no_fio_running(controller: Controller, network: Network) -> None:
     with controller.start(controller.text.replace("runtime: 2s", "runtime: 60s")) as running:
         wait_for(lambda: all(network.processes(name, "trigger-file") for name in NAMES), "fio to begin", 60)
         running.kill()
@@ -132,7 +105,7 @@ def test_a_controller_that_is_killed_leaves_no_fio_running(controller: Run, netw
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[FakeHost]:
-    need_fio()
+    program("fio")
     made = FakeHost(tmp_path)
     (tmp_path / "home" / "fio.sh").write_text(FIO.host_script)
     with (tmp_path / "export/data").open("wb") as file:
@@ -229,8 +202,10 @@ def test_clients_of_one_volume_have_parts_of_their_own() -> None:
     study = Study.model_validate(yaml.safe_load(text))
     settings = study.settings({"protocol": "nfs", "rate_iops": 400})
     settings = replace(settings, load=settings.load.model_copy(update={"working_set": 2 * MIB}))
-    job = FIO.host_job(
-        HostJob(settings, "/dev/a:b", {"ENGINE": "libaio", "DIRECT": "1"}, 7, offset_bytes=4 * MIB, longest_s=300)
+    [job] = FIO.host_job(
+        HostJob(
+            settings, "/dev/a:b", {"ENGINE": "libaio", "DIRECT": "1"}, 7, offset_bytes=4 * MIB, longest_s=300, client=1
+        )
     )
     lines = job.splitlines()
     assert {f"offset={4 * MIB}", f"offset_increment={MIB}", f"size={MIB}", "numjobs=2"} <= set(lines)
@@ -283,7 +258,7 @@ def test_a_long_window_has_no_more_rows_than_a_short_one() -> None:
     ("now", "then", "said"),
     [
         ("generator: fio", "generator: fio", ""),
-        ("verify: false, ", "", "on hosts fio's data are not checked; say `verify: false`"),
+        ("verify: false, ", "", "on hosts the data of fio are not checked; say `verify: false`"),
         (
             "kernel:nfs://10.0.0.5/export/data?vers=4.1",
             "nfs://10.0.0.5/export/data",

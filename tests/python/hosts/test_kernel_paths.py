@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from iotax.places import HostFault
 from iotax.study import Study
 from iotax.study.endpoint import parse_endpoint
 from iotax.study.rules import broken_rules
+from waits import wait_for
 
 from .fake_host import FakeHost
 
@@ -200,6 +202,61 @@ def test_entries_of_an_earlier_boot_are_forgotten_and_take_nothing_down(host: Fa
     host.run(SCRIPT, "down")
     assert host.journal == []
     assert not any("disconnect" in line for line in host.log)
+
+
+def kept(host: FakeHost) -> subprocess.Popen[str]:
+    """A study at work on the host, until its standard input ends."""
+    engine = host.folder / "bin" / "engine"
+    engine.write_text("#!/bin/sh\necho at work\nexec cat\n")
+    engine.chmod(0o755)
+    keeper = subprocess.Popen(
+        ["/bin/sh", SCRIPT, "keep", engine],
+        env=host.environment | {"WAIT_S": "600"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert keeper.stdout
+    assert keeper.stdout.readline() == "at work\n"
+    return keeper
+
+
+def test_what_is_still_being_made_when_a_study_is_cut_off_goes_too(host: FakeHost) -> None:
+    """The connection of a controller that is killed ends, but not the script that makes a path."""
+    mount = host.folder / "bin" / "mount"
+    slow = mount.read_text().replace("\n", '\necho >"$FAKE/mounting"; until [ -e "$FAKE/go" ]; do sleep 0.1; done\n', 1)
+    mount.write_text(slow)
+    with kept(host) as keeper:
+        asked = words(NFS, study(NFS).settings({"protocol": "a"}))
+        making = subprocess.Popen(
+            ["/bin/sh", SCRIPT, "up", *asked],
+            env=host.environment | {"WAIT_S": "600"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        wait_for((host.folder / "mounting").exists, "the mount to begin")
+        assert keeper.stdin
+        keeper.stdin.close()
+        (host.folder / "go").touch()
+        said, _ = making.communicate(timeout=120)
+        assert "DEVICE=" in said
+        keeper.wait(timeout=120)
+    assert host.journal == []
+    assert (host.folder / "proc/self/mounts").read_text() == ""
+
+
+def test_nothing_is_made_for_a_study_that_has_ended(host: FakeHost) -> None:
+    with kept(host) as keeper:
+        assert up(host, NFS)[0].returncode == 0
+        keeper.communicate("", timeout=120)
+    assert host.journal == []
+    late, _ = up(host, NFS)
+    assert (late.returncode, late.stderr) == (1, "in_use the study that wants this of the host has ended there\n")
+    assert host.journal == []
+    assert host.run(SCRIPT, "clean").returncode == 0
+    assert list(host.home.glob(".cache/iotax/*")) == []
 
 
 def test_a_record_of_ours_outlives_no_boot(host: FakeHost) -> None:

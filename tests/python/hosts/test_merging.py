@@ -220,3 +220,14 @@ def test_one_client_keeps_its_own_gaps_and_none_of_all_is_known_where_one_measur
     assert merged([Part("a", Offset(0, 7), known)], CpuUse([])).gaps == known.gaps
     parts = [Part("a", Offset(0, 7), known), Part("b", Offset(0, 7), result(0, {100: 10}))]
     assert merged(parts, CpuUse([])).gaps is None
+
+
+def test_flushes_of_all_hosts_are_added_and_percentiles_of_one_host_are_not_those_of_all() -> None:
+    flushes = {"ios": 3, "bytes": 0, "latency_sum_ns": 30, "latency_min_ns": 10, "latency_max_ns": 10}
+    one, other = (result(0, {100: 10}, sync=flushes, percentiles=[(99, value)]) for value in (5, 7))
+    together = merged([Part("a", Offset(0, 2), one), Part("b", Offset(0, 2), other)], CpuUse([]))
+    assert together.sync is not None
+    assert (together.sync.ios, together.sync.latency_sum_ns) == (6, 60)
+    assert together.percentiles == []
+    alone = merged([Part("a", Offset(0, 2), one)], CpuUse([]))
+    assert alone.percentiles == [(99, 5)]

@@ -91,8 +91,6 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     assert result.outstanding.mean <= 12
     assert result.verify is not None and result.verify.checked_blocks > 0 and result.verify.wrong_blocks == 0
     assert result.facts.clients == 3
-    # A few ms on an idle machine; a busy one wakes engines late.
-    assert result.checks.start_skew_ns < 1_000_000_000
     by_part = {(part.host, part.role, part.layer) for part in result.cpu}
     initiators = {(name, "initiator", "process") for name in ("h1", "h2", "h3")}
     machines = {(name, "other", "machine") for name in network.names}

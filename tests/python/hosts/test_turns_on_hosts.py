@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from iotax.design import plan as make_plan
-from iotax.labs.base import Outcome, Sample, TrialFailed
+from iotax.labs.base import Outcome, Sample, SlicesEnded, Step, TrialFailed
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.volumes import Volumes
 from iotax.labs.turns import Seen, Session, Station
@@ -106,6 +106,28 @@ def test_hosts_keep_one_schedule_and_every_slice_counts_all_clients(network: Net
     assert not {7, 14, 21} & set(places)
     assert heard
     assert {len(each.hosts) for each in heard} <= {1, 2}
+
+
+def test_a_host_lost_during_a_session_is_named_and_slices_of_all_hosts_are_kept(network: Network, opened: Open) -> None:
+    text = written(network).replace("slice: 1s", "slice: 500ms")
+    lab = opened(text)
+    lab.prepare(lambda _: None)
+    trials = [each for each in make_plan(read_study("turns", text, Path())).trials if each.block == 1]
+    kept: list[SlicesEnded] = []
+
+    def hear(news: Sample | Step | SlicesEnded) -> None:
+        if isinstance(news, SlicesEnded):
+            kept.append(news)
+            if {each.kept.host for each in kept} == {"h1", "h2"}:
+                network.kill("h2", "session")
+
+    with pytest.raises(TrialFailed, match=r"^h2: the engine there was ended by SIGKILL"):
+        lab.run_rounds(trials, hear)
+    # With two clients, both hosts load in the same slices; those of h1 outlive h2.
+    ended = {(each.trial, each.kept.host, part.place) for each in kept for part in each.kept.slices}
+    assert {host for _, host, _ in ended} == {"h1", "h2"}
+    assert {trial for trial, _, _ in ended} <= {trial.id for trial in trials}
+    assert len(ended) == sum(len(each.kept.slices) for each in kept)
 
 
 def test_a_whole_plot_is_a_session_of_its_own_and_the_study_runs_to_its_report(

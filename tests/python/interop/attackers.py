@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import struct
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -31,21 +30,22 @@ class Attack:
     protocol: str
     depth: int
     """Outstanding requests."""
-    count: int
-    """Requests in all; they take as long as tens of another client's reads."""
     requests: Requests
 
 
-def attack(by: Attack, endpoint: str, volume_bytes: int, begun: Event, requests: int) -> None:
-    """Sends requests, up to `depth` of them outstanding, and receives all answers. Sets `begun` after the first."""
+def attack(by: Attack, endpoint: str, volume_bytes: int, begun: Event, enough: Event) -> None:
+    """Sends requests until `enough` is set, `depth` of them outstanding, and receives all answers. Sets `begun` when
+    that many are outstanding."""
     waiting: list[Step] = []
     with contextlib.closing(by.requests(endpoint, volume_bytes)) as steps:
-        for send, take in itertools.islice(steps, requests):
+        for send, take in steps:
             send()
-            begun.set()
             waiting.append(take)
             if len(waiting) == by.depth:
+                begun.set()
                 waiting.pop(0)()
+            if enough.is_set():
+                break
         for take in waiting:
             take()
 
@@ -176,37 +176,30 @@ ATTACKS = (
         "Dataset Management, 256 ranges of all",
         "nvme-tcp",
         128,
-        128,
         _nvme(0x09, lambda _: struct.pack("<II", 255, 4), _whole_ranges),
     ),
-    Attack("Write Zeroes of 32 MiB", "nvme-tcp", 128, 128, _nvme(0x08, lambda _: struct.pack("<QI", 0, 0xFFFF))),
-    Attack("Get Log Page of 1 MiB, discovery", "nvme-tcp", 30, 400, _log_pages),
+    Attack("Write Zeroes of 32 MiB", "nvme-tcp", 128, _nvme(0x08, lambda _: struct.pack("<QI", 0, 0xFFFF))),
+    Attack("Get Log Page of 1 MiB, discovery", "nvme-tcp", 30, _log_pages),
     Attack(
         "UNMAP of 255 descriptors",
         "iscsi",
         128,
-        128,
         _iscsi(lambda _: struct.pack(">B6xHx", 0x42, 8 + 255 * 16), _unmap),
     ),
-    Attack(
-        "WRITE SAME of 32 MiB", "iscsi", 128, 128, _iscsi(lambda _: cdb_16(0x93, 0, 0, 0xFFFF), lambda _: b"\1" * BLOCK)
-    ),
-    Attack("SANITIZE, block erase", "iscsi", 128, 128, _iscsi(lambda _: bytes([0x48, 2, 0, 0, 0, 0, 0, 0, 0, 0]))),
-    Attack("GET LBA STATUS", "iscsi", 128, 4000, _iscsi(lambda _: struct.pack(">BBQIBB", 0x9E, 0x12, 0, 4096, 0, 0))),
+    Attack("WRITE SAME of 32 MiB", "iscsi", 128, _iscsi(lambda _: cdb_16(0x93, 0, 0, 0xFFFF), lambda _: b"\1" * BLOCK)),
+    Attack("SANITIZE, block erase", "iscsi", 128, _iscsi(lambda _: bytes([0x48, 2, 0, 0, 0, 0, 0, 0, 0, 0]))),
+    Attack("GET LBA STATUS", "iscsi", 128, _iscsi(lambda _: struct.pack(">BBQIBB", 0x9E, 0x12, 0, 4096, 0, 0))),
     Attack(
         "COMPARE AND WRITE of 255 blocks",
         "iscsi",
         16,
-        800,
         _iscsi(lambda _: struct.pack(">BBQ3sBBB", 0x89, 0, 64, bytes(3), 255, 0, 0), lambda _: bytes(510 * BLOCK)),
     ),
-    Attack(
-        "ORWRITE of 256 KiB", "iscsi", 16, 400, _iscsi(lambda _: cdb_16(0x8B, 0, 0, 512), lambda _: bytes(512 * BLOCK))
-    ),
-    Attack("RENAME 1,000 levels deep", "nfs3", 512, 2000, _renames),
-    Attack("READDIR of 4,000 names", "nfs3", 128, 1000, _listings(16, struct.pack(">I", 65536))),
-    Attack("READDIRPLUS of 4,000 names", "nfs3", 128, 1000, _listings(17, struct.pack(">II", 65536, 65536))),
-    Attack("DUMP of all mounts", "nfs3", 256, 4000, _dumps),
-    Attack("MNT by a new name each", "nfs3", 256, 4000, _mounts),
-    Attack("READ of 1 MiB of a sparse file", "nfs3", 64, 800, _sparse_reads),
+    Attack("ORWRITE of 256 KiB", "iscsi", 16, _iscsi(lambda _: cdb_16(0x8B, 0, 0, 512), lambda _: bytes(512 * BLOCK))),
+    Attack("RENAME 1,000 levels deep", "nfs3", 512, _renames),
+    Attack("READDIR of 4,000 names", "nfs3", 128, _listings(16, struct.pack(">I", 65536))),
+    Attack("READDIRPLUS of 4,000 names", "nfs3", 128, _listings(17, struct.pack(">II", 65536, 65536))),
+    Attack("DUMP of all mounts", "nfs3", 256, _dumps),
+    Attack("MNT by a new name each", "nfs3", 256, _mounts),
+    Attack("READ of 1 MiB of a sparse file", "nfs3", 64, _sparse_reads),
 )

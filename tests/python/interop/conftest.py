@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -17,20 +16,6 @@ from engine_process import events, ready, started
 
 ROOT = Path(__file__).parents[3]
 ENGINE = Path(os.environ.get("IOTAX_ENGINE", ROOT / "target" / "release" / "iotax-engine"))
-PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-
-
-def program(name: str, package: str) -> str:
-    """The path of a third-party program. If it is missing the test is skipped, with CI=true it fails."""
-    return shutil.which(name, path=PATH) or missing(f"{name} is not installed", package)
-
-
-def missing(what: str, package: str) -> NoReturn:
-    """Skips the test; with CI=true it fails instead."""
-    reason = f"{what} (Debian package {package})"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def guarded(protocol: str, **group: Any) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import ENGINE, all_that_is_said, guarded, program
+from needed import program
+
+from .conftest import ENGINE, all_that_is_said, guarded
 
 Load = Callable[..., list[dict[str, Any]]]
 Serve = Callable[[dict[str, Any]], dict[str, Any]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import missing, program
+from needed import missing, program
 
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
 SIZE_BYTES = 32 << 20
@@ -50,7 +50,7 @@ def qemu(tool: str, url: str) -> str:
         "Unknown protocol"
         in run(program("qemu-img", "qemu-utils"), "info", f"{scheme}://127.0.0.1:1/x/0", check=False).stderr
     ):
-        missing(f"qemu has no {scheme}", "qemu-block-extra")
+        missing(f"qemu has no {scheme} (Debian package qemu-block-extra)")
     return path
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ENGINE, program
+from needed import program
+
+from .conftest import ENGINE
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import ROOT, program
+from needed import program
+
+from .conftest import ROOT
 
 pytestmark = pytest.mark.slow
 

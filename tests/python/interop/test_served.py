@@ -6,10 +6,9 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from needed import program
 from serving.test_serve import Start
 from serving.test_serve import start as start  # noqa: PLC0414 - a fixture
-
-from .conftest import program
 
 
 def test_libiscsi_and_libnfs_find_what_is_printed(start: Start, tmp_path: Path) -> None:

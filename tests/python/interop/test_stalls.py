@@ -1,6 +1,7 @@
 """Peers that request as much work as they can from a running server, next to a reader that is served all the time.
 
-crates/node/tests/it/turns.rs limits the work of one turn; these tests show that connections take turns.
+crates/node/tests/it/turns.rs limits the work of one turn; these tests show that connections take turns. The attack
+lasts until the reader has its answers, so a busy machine makes a test longer, but cannot make it fail.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .attackers import ATTACKS, Attack, attack
 
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
 VOLUME_BYTES = 32 << 20
-READS_MIN = 10
+READS = 20
 
 
 @pytest.mark.parametrize("driver", ["io_uring", "epoll"])
@@ -38,12 +39,12 @@ def test_reads_are_answered_between_the_pieces_of_long_work(
         }
     )
     endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
-    begun = threading.Event()
+    begun, enough = threading.Event(), threading.Event()
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            attack(by, endpoints[by.protocol], VOLUME_BYTES, begun, by.count)
+            attack(by, endpoints[by.protocol], VOLUME_BYTES, begun, enough)
         except BaseException as error:
             failed.append(error)
             begun.set()
@@ -52,10 +53,12 @@ def test_reads_are_answered_between_the_pieces_of_long_work(
     with Controller(endpoints["nvme-tcp"]) as reader:
         attacker.start()
         assert begun.wait(60)
-        reads = 0
-        while attacker.is_alive() and reads < 20 * READS_MIN:
-            assert reader.io.run(0x02, 1, struct.pack("<QI", 8 * reads, 7), read_bytes=4096) == (0, 0)
-            reads += 1
-    attacker.join(60)
+        try:
+            for number in range(READS):
+                assert reader.io.run(0x02, 1, struct.pack("<QI", 8 * number, 7), read_bytes=4096) == (0, 0)
+                assert not failed, failed
+            assert attacker.is_alive()
+        finally:
+            enough.set()
+            attacker.join(60)
     assert not failed and not attacker.is_alive(), failed
-    assert reads >= READS_MIN, f"{reads} reads while {by.name} went on"

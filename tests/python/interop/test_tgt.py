@@ -16,8 +16,7 @@ import pytest
 
 from iotax.engine import EngineError
 from iotax.labs.hints import hint
-
-from .conftest import program
+from needed import program
 
 IQN = "iqn.2026-11.io.iotax.test:tgt"
 SIZE_BYTES = 64 << 20

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from needed import program
+
 from .capture import Recording, Relay
-from .conftest import ENGINE, program
+from .conftest import ENGINE
 
 # Each protocol's port and name in tshark.
 PORTS = {"nfs3": (2049, "rpc"), "iscsi": (3260, "iscsi"), "nvme-tcp": (4420, "nvme-tcp")}

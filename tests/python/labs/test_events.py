@@ -18,6 +18,7 @@ from iotax.cli.app import app
 from iotax.labs.armed import Freezer
 from iotax.labs.base import TrialFailed
 from iotax.labs.events import Performer, freezes
+from iotax.labs.load import run_document
 from iotax.notebook import Notebook
 from iotax.records import CpuUse
 from iotax.study import Study
@@ -109,9 +110,12 @@ def is_frozen(pid: int) -> bool:
             "events[1].do: there is no path 2: nvme-tcp has `paths: 1`",
         ),
         ({"lab": "vm", "events": [PULL | {"do": {"fail": "path"}}]}, "`path: 1` says which path fails"),
-        ({"events": [FREEZE | {"do": {}}]}, "say what happens, one of {freeze: target} and {fail: path, path: 1}"),
+        (
+            {"events": [FREEZE | {"do": {}}]},
+            "say what happens, one of {freeze: target}, {fail: path, path: 1} and {command: …",
+        ),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
-        ({"responses": ["recovery_time"]}, "recovery_time is shown as a median, not compared"),
+        ({"responses": ["recovery_time"]}, "recovery_time is compared by events, not by runs"),
     ],
 )
 def test_events_that_cannot_be_are_refused_with_the_reason(more: dict[str, Any], reason: str) -> None:
@@ -262,7 +266,8 @@ def test_a_run_keeps_what_happened_when(real_engine: Path, tmp_path: Path) -> No
         assert (each.counted.interval_ns, len(each.counted.ios)) == (10 * MS, 500)
         assert sum(each.counted.ios) == each.ios
         assert each.verify is not None
-        assert (each.verify.wrong_blocks, each.verify.checked_blocks > 0) == (0, True)
+        assert (each.verify.wrong_blocks, each.verify.read_back_blocks > 0) == (0, True)
+        assert each.verify.checked_blocks > each.verify.read_back_blocks, "reads of the run are checked as well"
 
 
 @pytest.mark.machine
@@ -299,6 +304,28 @@ def test_a_path_that_falls_silent_is_given_up_and_used_again(real_engine: Path, 
         assert first.losses >= 1 and first.lost > 0
         assert first.ios > 0 and second.ios > 0 and first.down_ns > 1_000_000_000
         assert result.gaps.longest_ns > 400 * MS
+        assert result.verify and result.verify.read_back_blocks > 0
+
+
+def test_commands_are_allowed_only_where_there_are_some(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(BASE), encoding="utf-8")
+    run = CliRunner().invoke(app, ["run", str(file), str(tmp_path / "n.iotax"), "--disturb"])
+    assert run.exit_code == 2
+    assert "--disturb: no event of this study runs a command" in run.output
+
+
+def test_what_was_written_is_read_back_where_it_is_known() -> None:
+    def asked(**load: Any) -> bool:
+        study = Study.model_validate(BASE | {"load": BASE["load"] | load})
+        settings = study.settings({"protocol": "iscsi"})
+        given = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={}, events=True)
+        assert given["count_ns"] == 10 * MS
+        return given.get("read_back", False)
+
+    assert asked()
+    assert not asked(verify=False)
+    assert not asked(shared=True, random=0)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import needed
 from faked import FakeEngine
 from iotax.cli.run import run
 from iotax.cli.study import open_lab, planned
@@ -45,9 +45,7 @@ MIXED = (
 
 @pytest.fixture
 def fio() -> Fio:
-    if shutil.which("fio") is None:
-        assert os.environ.get("CI") != "true", "fio is not installed"
-        pytest.skip("fio is not installed")
+    needed.program("fio")
     return find_fio()
 
 

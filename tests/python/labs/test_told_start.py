@@ -116,6 +116,8 @@ def measured(*places: Somewhere) -> list[Answer]:
     return wait_for(measure(jobs, warmup_ns=20 * MS, runtime_ns=80 * MS, sample_ns=80 * MS))
 
 
+# A pace is told from real time: a pause of this process as long as the window makes all paces alike.
+@pytest.mark.machine
 def test_a_clock_with_a_pace_of_its_own_is_compared_again_at_the_start_and_its_pace_is_told() -> None:
     ahead_ns = 3_600_000_000_000
     slow, quick = (

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def begun(path: Path, study: Study) -> Iterator[tuple[Writer, int, int, Trial]]:
 def test_rows_cannot_be_changed_or_removed(begun: tuple[Writer, int, int, Trial], path: Path) -> None:
     writer, session, run, trial = begun
     writer.end_attempt(writer.begin_attempt(session, run, trial), "failed", reason="x")
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         for table in ("studies", "sessions", "trials", "attempts", "endings"):
             column = "study" if table == "studies" else next(iter(database.execute(f"PRAGMA table_info({table})")))[1]
             for change in (f"DELETE FROM {table}", f"UPDATE {table} SET {column} = {column}"):

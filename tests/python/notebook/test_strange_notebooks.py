@@ -188,7 +188,7 @@ def test_a_value_larger_than_any_is_refused(path: Path, monkeypatch: pytest.Monk
 
 def test_a_notebook_of_version_1_is_read_and_brought_up_to_date_by_a_writer(path: Path) -> None:
     """Version 1 lacked tables that were added later."""
-    later = ("revisions", "preconditionings", "closings")
+    later = ("revisions", "preconditionings", "closings", "kept")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         for table in later:
             database.execute(f"DROP TABLE {table}")

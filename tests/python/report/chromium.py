@@ -1,11 +1,12 @@
 """Chromium for tests of the page; what it would request from the machine and the network is turned off."""
 
 import os
-import shutil
 import warnings
 from pathlib import Path
 
 import pytest
+
+from needed import program
 
 webdriver = pytest.importorskip("selenium.webdriver")
 
@@ -22,22 +23,11 @@ QUIET = (
 )
 
 
-def missing(program: str) -> None:
-    """Skips the test; with CI=true it fails instead."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{program} is not installed")
-    pytest.skip(f"{program} is not installed")
-
-
 def start(profile: Path, environment: dict[str, str] | None = None) -> "webdriver.Chrome":
     """Starts a browser that keeps its log. `environment` is added to the test's own."""
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if program is None:
-        missing("chromium")
-    if driver is None:
-        missing("chromedriver")
+    driver = program("chromedriver", "chromium-driver")
     options = webdriver.ChromeOptions()
-    options.binary_location = program
+    options.binary_location = program("chromium")
     for argument in (*QUIET, f"--user-data-dir={profile}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})

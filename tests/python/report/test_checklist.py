@@ -150,6 +150,9 @@ def test_a_loop_is_stated_as_far_as_its_latency_is(paced: StudyData, closed: Stu
     assert [answer(data, ask) for data in (paced, closed)] == ["yes", "yes"]
     assert answer(changed(paced, unpaced), ask) == "partly"
     assert answer(replace(closed, attempts=[]), ask) == "no"
+    load = closed.study.load.model_copy(update={"generator": "command"})
+    by_command = replace(closed, study=closed.study.model_copy(update={"load": load}))
+    assert answer(by_command, ask) == "no", "only the command knows"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from iotax.cli.app import app
 from iotax.outputs import PDF_MARK, OutputRefused, judge
 from iotax.report.pdf import PROGRAMS
-from report import chromium
+from needed import program
 from report.factory import Simulation, study, write_notebook
 
 A4_PT = 842.0
@@ -45,9 +45,8 @@ def test_the_report_is_printed_with_page_numbers_and_vector_charts(notebook, tmp
 
 
 def test_no_page_but_the_last_is_half_empty(notebook, tmp_path):
-    for program in ("chromium", "pdftotext"):
-        if shutil.which(program) is None:
-            chromium.missing(program)
+    program("chromium")
+    program("pdftotext", "poppler-utils")
     pdf = tmp_path / "quick.pdf"
     assert CliRunner().invoke(app, ["report", str(notebook), "--pdf", str(pdf)]).exit_code == 0
     words = subprocess.run(["pdftotext", "-bbox", pdf, "-"], check=True, capture_output=True, text=True).stdout

@@ -231,3 +231,23 @@ def test_modelled_media_have_a_column_where_runs_have_them():
     assert [key for key in checked(modelled) if key not in checked(plain)] == ["media"]
     for summary in (plain, modelled):
         assert {len(row.marks) for row in validity_rows(summary)} == {len(checked(summary))}
+
+
+def test_another_load_generator_is_named_with_its_version(tmp_path) -> None:
+    data = Simulation().data(study(**SWEEP))
+
+    def by(name: str, version: str) -> StudyData:
+        made = {"generator": name, "engine_version": version}
+        attempts = [
+            each.model_copy(update={"result": each.result.model_copy(update=made)}) if each.result else each
+            for each in data.attempts
+        ]
+        return replace(data, attempts=attempts)
+
+    for number, (made, said) in enumerate(
+        ((data, None), (by("fio", "fio-3.33"), "fio 3.33"), (by("table", ""), "table"))
+    ):
+        (folder := tmp_path / str(number)).mkdir()
+        page, _ = written(made, folder)
+        found = re.search(r"Load generator</dt>\s*<dd>([^<]*)</dd>", page)
+        assert (found and found[1].strip()) == said

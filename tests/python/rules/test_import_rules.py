@@ -127,8 +127,13 @@ def test_generators_are_told_apart_in_their_table_alone() -> None:
     folder = PACKAGE / "labs" / "generators"
     outside = [path for path in modules_of("labs") if not path.is_relative_to(folder)]
     assert importers_of({"iotax.labs.generators.fio", "iotax.labs.generators.iotax"}, outside) == []
-    named = [path for path in outside for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.Constant) and node.value in set(GENERATORS) - {"iotax"}]  # fmt: skip
+    named = []
+    for path in outside:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        # The engine's lines have a key `command`.
+        keys = {key for node in nodes if isinstance(node, ast.Dict) for key in node.keys if key}
+        named += [path for node in nodes if isinstance(node, ast.Constant) and node not in keys
+                  and node.value in set(GENERATORS) - {"iotax"}]  # fmt: skip
     assert named == []
 
 
@@ -248,7 +253,11 @@ SHARED_NAMES = {
         "service": "what a server offers over a protocol",
     },
     "sim": {"paths": "paths between machines"},
-    "engine": {"simulate": "the task `simulate`", "threads": "the threads of a task"},
+    "engine": {
+        "perform": "the task `perform`",
+        "simulate": "the task `simulate`",
+        "threads": "the threads of a task",
+    },
     "runtime": {},
 }
 """Per crate: file names that several files share, and what these files contain. Any other name belongs to one file."""

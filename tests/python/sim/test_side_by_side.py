@@ -96,7 +96,8 @@ def test_as_many_as_processors_run_at_a_time_and_few_are_begun_ahead(held: Held)
     assert beside.outcome(some[1], lambda _: None).result == "t1"
     # The second outcome was requested; up to four simulations ahead of it may have started.
     wait_for(lambda: len(held.begun) == 6 and held.running == 0, "those ahead to have ended")
-    assert held.begun == ["t0", "t1", "t2", "t3", "t4", "t5"]
+    # Two threads may begin theirs in either order.
+    assert sorted(held.begun) == ["t0", "t1", "t2", "t3", "t4", "t5"]
     assert held.most == 2
     beside.close()
 

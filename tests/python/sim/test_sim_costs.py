@@ -310,8 +310,13 @@ def test_a_table_is_made_from_a_notebook_and_runs_a_study(measured: Path, tmp_pa
             assert figures["kib"].source.startswith("as in table loopback, since m.iotax")
     assert CostTable.model_validate(yaml.safe_load(text_of(made))) == made
     file = tmp_path / "small.yaml"
-    # Drawn from two short blocks on a busy machine, the cost of a wake can be large.
-    told = SMALL | {"lab": {"sim": {"costs": str(costs)}}, "load": SMALL["load"] | {"runtime": "50ms"}}
+    # A single replicate takes the figures themselves. From the intervals of two blocks on a busy machine, one could
+    # draw a wake-up so slow that no I/O completes.
+    told = SMALL | {
+        "lab": {"sim": {"costs": str(costs)}},
+        "load": SMALL["load"] | {"runtime": "500ms"},
+        "design": {"replicates": 1},
+    }
     file.write_text(yaml.safe_dump(told), encoding="utf-8")
     done = CliRunner().invoke(app, ["run", str(file), str(tmp_path / "sim.iotax"), "--no-report"])
     assert done.exit_code == 0, done.output

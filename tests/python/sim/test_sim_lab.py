@@ -10,6 +10,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -417,7 +418,7 @@ def measured_copy(simulated: Path) -> Path:
     """The same results, as if a lab with machines had measured them."""
     measured = simulated.with_name("measured.iotax")
     measured.write_bytes(simulated.read_bytes())
-    with sqlite3.connect(measured) as database:  # its triggers make it append-only
+    with closing(sqlite3.connect(measured)) as database, database:  # its triggers make it append-only
         for (trigger,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             database.execute(f"DROP TRIGGER {trigger}")
         changed = database.execute("""UPDATE results SET result = replace(result, '"lab":"sim"', '"lab":"vm"')""")
@@ -509,7 +510,8 @@ def test_ten_thousand_connections_take_less_than_four_gib(tmp_path: Path, real_e
     (tmp_path / "many.yaml").write_text(yaml.safe_dump(document))
     words = [sys.executable, "-m", "iotax", "run", "many.yaml", "-n", "many.iotax", "--no-report"]
     subprocess.run(words, cwd=tmp_path, env=os.environ | {"IOTAX_ENGINE": str(real_engine)}, check=True)
-    [ran] = [each for each in Notebook(tmp_path / "many.iotax").attempts() if each.result is not None]
+    with Notebook(tmp_path / "many.iotax") as notebook:
+        [ran] = [each for each in notebook.attempts() if each.result is not None]
     assert ran.result is not None
     assert ran.result.ios > 10_000
     # The largest memory use of any child process, in KiB.

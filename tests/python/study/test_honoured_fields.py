@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
+from iotax.labs.generators.base import HostJob
+from iotax.labs.generators.command.generator import COMMAND
 from iotax.labs.generators.fio.job import Target, run_job
 from iotax.labs.generators.pgbench import client_options, server_options
 from iotax.labs.load import run_document
@@ -15,6 +18,7 @@ from iotax.labs.sim.lab import simulate_document
 from iotax.labs.vm.database import window
 from iotax.labs.vm.topology import environment
 from iotax.study import Settings, Study
+from iotax.study.command import PLACEHOLDERS
 from iotax.study.database import scale
 from iotax.study.honoured import FIELDS
 from iotax.study.model import LABS, SECTIONS
@@ -37,6 +41,7 @@ SAMPLES: dict[str, Any] = {
     "compress": 2, "dedupe": "3:1", "dedupe_block": "512B",
     "durable": True, "fsync": 8, "profile": True, "encryption": "ipsec",
     "keep_alive": "5s", "replacement_timeout": "20s", "path_retry": "at-once",
+    "command": {"run": "x {device} {seconds}", "format": "fio"},
     "p99": "4ms", "service_times": ["1ms", "3ms"], "collect": "5ms", "collect_every": "64KiB",
 }  # fmt: skip
 """For each field a value that is not its default."""
@@ -55,6 +60,7 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "volumes": {"load": {"clients": 2}},
     "transactions": {"load": {"generator": "pgbench"}},
     "oltp": {"volume": {"size": "16MiB"}},
+    "command": {"load": {"generator": "command", "verify": False}},
     "shared": {"load": {"random": "0%"}},
     "durable": {"load": {"read": "50%"}},
     "fsync": {"load": {"read": "50%"}},
@@ -86,6 +92,7 @@ WHERE: dict[str, tuple[str, Any]] = {
     ),
     "sim": ("sim", ["iscsi", "nvme-tcp"]),
     "pgbench": ("vm", ["nvme-tcp", "iscsi"]),
+    "command": ({"hosts": {"initiators": ["h1", "h2"]}}, {"a": "kernel:nfs://h/export/file"}),
 }
 
 OF_NFS = ("uid", "gid")
@@ -118,8 +125,11 @@ def study(where: str, section: str, field: str, value: Any, *, beside: bool = Tr
         "factors": {"protocol": protocols},
         "baseline": {"protocol": baseline}, "load": {}, "connection": {}, "topology": {},
     }  # fmt: skip
-    if where in ("fio", "pgbench"):
+    if where in ("fio", "pgbench", "command"):
         document["load"]["generator"] = where
+    if where == "command":
+        run = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        document["load"] |= {"verify": False, "command": {"run": run, "format": "fio"}}
     for name, fields in BESIDE.get(field, {}).items() if beside else ():
         document[name] |= fields
     document[section] |= {field: value}
@@ -133,9 +143,15 @@ def test_every_field_stands_in_the_table() -> None:
     }
 
 
-BASED_ON = {"fio": "loopback", "endpoint": "loopback", "pgbench": "vm"}
+BASED_ON = {"fio": "loopback", "endpoint": "loopback", "pgbench": "vm", "command": "hosts"}
 """The lab behind names that are not labs."""
-CASES = [(section, field, where) for section in SECTIONS for field in FIELDS[section] for where in WHERE]
+CASES = [
+    (section, field, where)
+    for section in SECTIONS
+    for field in FIELDS[section]
+    for where in WHERE
+    if where != "command" or section == "load"  # nothing else differs from other loads of hosts
+]
 
 
 @pytest.mark.parametrize(("section", "field", "where"), CASES)
@@ -146,7 +162,7 @@ def test_a_field_is_refused_with_its_reason_or_reaches_what_runs(section: str, f
     if reason := getattr(row, BASED_ON.get(where, where)) or own:
         assert ((section, field), reason) in list(broken_rules(given))
         return
-    if (where, field) == ("pgbench", "arrivals"):  # its other value is refused
+    if (where, field) in (("pgbench", "arrivals"), ("command", "verify")):  # the other value is refused
         return
     if field == "protocol":  # it is a factor here, and each level is its own endpoint
         return
@@ -174,6 +190,11 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
         options = server_options(settings), client_options(settings, 1), load.generator, load.workers, load.verify
         length = load.warmup, window(load, "/dev/sda", ""), scale(load, settings.volume)
         return *options, *length, *_guests(settings)
+    if settings.load.command is not None:
+        load = settings.load.model_copy(update={"working_set": settings.load.working_set or settings.volume.size})
+        given = replace(settings, load=load)
+        job = HostJob(given, "/dev/sda", {}, seed=1, offset_bytes=0, longest_s=1, client=1)
+        return (*COMMAND.host_job(job), load.clients)
     asked = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={})
     if where == "vm":
         return asked | {"options": {}}, *_guests(settings)

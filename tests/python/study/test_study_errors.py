@@ -57,7 +57,7 @@ bad.yaml:10:3: factors.outstanding: a factor has a list of levels, found 5; writ
 bad.yaml:11:3: factors.read: empty: give at least one
 bad.yaml:12:8: load.red: unknown name, did you mean 'read'?; load has block_size, read, random, shared, outstanding, \
 workers, threads, clients, working_set, warmup, runtime, transactions, verify, durable, fsync, \
-rate_iops, arrivals, backlog, streams, oltp, generator
+rate_iops, arrivals, backlog, streams, oltp, generator, command
 bad.yaml:12:18: load.runtime: found '10 parsecs': not a duration; write it as 500ms, 2s or 5min
 bad.yaml:12:39: load.read: found '101%': a percentage lies between 0% and 100%
 bad.yaml:13:10: design.replicates: found 0: 1 is the least

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
-
-from iotax.engine import EngineError, find_engine
+import needed
 from iotax.labs.vm.qemu import PROGRAM
 
 _PACKAGES = {PROGRAM: "qemu-system-x86", "apt-get": "apt", "cc": "build-essential", "nm": "binutils"}
@@ -18,15 +13,5 @@ _PACKAGES = {PROGRAM: "qemu-system-x86", "apt-get": "apt", "cc": "build-essentia
 def require(*programs: str) -> Path:
     """Returns the engine, if it, QEMU, apt and these programs are installed."""
     for program in (PROGRAM, "apt-get", *programs):
-        if shutil.which(program) is None:
-            missing(f"{program} is not there (package {_PACKAGES.get(program, program)})")
-    try:
-        return find_engine()
-    except EngineError as error:
-        missing(str(error))
-
-
-def missing(reason: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+        needed.program(program, _PACKAGES.get(program, ""))
+    return needed.engine()

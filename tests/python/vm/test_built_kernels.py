@@ -15,6 +15,7 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.kernel import is_commit, is_folder, own_kernel
 from iotax.labs.vm.topology import _same
 from iotax.labs.vm.tree import Commit, build, commit_of, version_of
+from needed import program
 
 MAKEFILE = """\
 VERSION = 6
@@ -41,7 +42,7 @@ CONFIG = (
 
 def git(tree: Path, *words: str) -> str:
     known = ["-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", tree, *known, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run([program("git"), "-C", tree, *known, *words], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 

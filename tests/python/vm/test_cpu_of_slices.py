@@ -1,18 +1,24 @@
-"""CPU of a machine in short slices, compared with the kernel's own account of task run time."""
+"""CPU of a machine in short slices, compared with the kernel's own account of task run time, and with instructions that
+QEMU counts: those of processes, kernel threads and interrupts."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from iotax.cli.app import app
 from iotax.labs.hosts.measure import Job, Schedule, Turn, measure
 from iotax.labs.turns import Seen
 from iotax.labs.vm.guests import Guest, Guests
 from iotax.labs.vm.image import build
+from iotax.notebook import Notebook
 from iotax.places.guest import ENGINE
 from iotax.places.waiting import wait_for
+from iotax.trial import TrialResult
 
 from .needed import require
 
@@ -22,6 +28,18 @@ MS = 1_000_000
 SLICES = 24
 OFF_CORES = 0.03
 """On a busier machine, less of the load runs while the clocks are read."""
+NS_PER_INSTRUCTION = 4
+STUDY = """\
+name: rates
+question: What do a kernel's paths spend at a known rate?
+lab: {{vm: {{guests: 1, clock: icount{profile}}}}}
+topology: {{kernel: "{kernel}"}}
+volume: {{size: 16MiB}}
+factors: {{protocol: [nvme-tcp, nfs3], rate_iops: [100, 500, 1500]}}
+load: {{read: 75%, outstanding: 64{window}}}
+design: {{{design}, seed: 1}}
+baseline: {{protocol: nvme-tcp, rate_iops: 100}}
+"""
 BURN = """
 exec >/dev/null 2>&1 </dev/null
 [ -p /tmp/never ] || mkfifo /tmp/never
@@ -91,3 +109,36 @@ def test_short_slices_find_what_tasks_burn_from_little_to_most_of_a_processor(gu
         found, burned = busy_and_burned(guest, steps)
         print(f"{steps} steps: {found - idle_found:.3f} cores in slices, {burned - idle_burned:.3f} by the scheduler")
         assert found - idle_found == pytest.approx(burned - idle_burned, abs=OFF_CORES)
+
+
+def measured(folder: Path, text: str) -> dict[tuple[object, ...], TrialResult]:
+    file, notebook = folder / "rates.yaml", folder / "rates.iotax"
+    file.write_text(text)
+    done = CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"])
+    assert done.exit_code == 0, done.output
+    with Notebook(notebook) as opened:
+        return {tuple(each.trial.treatment.values()): each.result for each in opened.attempts() if each.result}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kernel", ["stock", "6.12"])
+def test_short_slices_find_what_kernel_paths_spend_in_processes_threads_and_interrupts(
+    tmp_path: Path, kernel: str
+) -> None:
+    """A load at a known rate is the burn; the truth is the number of instructions that QEMU counts in its windows."""
+    for folder in (truth := tmp_path / "counted", found := tmp_path / "slices"):
+        folder.mkdir()
+    of = {"kernel": kernel}
+    windows = {"profile": ", profile: true", "window": ", warmup: 250ms, runtime: 1s", "design": "replicates: 1"}
+    slices = {"profile": "", "window": "", "design": "sessions: 1, rounds: 4, slice: 500ms, settle: 20ms"}
+    counted = measured(truth, STUDY.format(**of, **windows))
+    sliced = measured(found, STUDY.format(**of, **slices))
+    assert counted.keys() == sliced.keys() and len(counted) == 6
+    for treatment, whole in counted.items():
+        instructions = sum(sum(layer.values()) for part in whole.profile for layer in part.layers.values())
+        truth_cores = NS_PER_INSTRUCTION * instructions / whole.window.duration_ns
+        [both] = [part for part in sliced[treatment].cpu if part.role == "both"]
+        assert both.background_ns is not None
+        cores = (both.busy_ns - both.background_ns) / sliced[treatment].window.duration_ns
+        print(f"{kernel} {treatment}: {cores:.4f} cores in slices, {truth_cores:.4f} by instructions")
+        assert cores == pytest.approx(truth_cores, abs=OFF_CORES)

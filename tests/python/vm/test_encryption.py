@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +66,9 @@ def test_every_protocol_over_tcp_may_be_encrypted(protocol: str) -> None:
         ("{protocol: iscsi, encryption: ipsec, attach: nvme}", "vm", "over none of the guests' links"),
         ("{protocol: iscsi, encryption: ipsec}", "loopback", "there is no link to encrypt; say `lab: vm`"),
         ("{protocol: iscsi, encryption: ipsec}", "sim", "the tables of costs know no encryption"),
-        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard is expected"),
+        ("{protocol: iscsi, encryption: krb5p}", "vm", "Kerberos encrypts calls of NFS; krb5p is for nfs3, nfs4.1"),
+        ("{protocol: nfs3, encryption: krb5p, target: ganesha}", "vm", "ganesha has no keys of the lab's realm"),
+        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard, krb5p is expected"),
     ],
 )
 def test_what_cannot_be_encrypted_is_refused_by_name(setup: str, lab: str, expected: str) -> None:
@@ -143,6 +146,8 @@ class FakeGuest:
         self.ran.append(script)
         if "wireguard_public" in script:
             return [f"PUBLIC={self.name}="]
+        if "krb5p" in script and "SECRET" in script:
+            return ["KEYTAB first=", "a word of a tool", "KEYTAB second="]
         if "encrypted_bytes" in script:
             self.readings += 1
             moved = [f"BYTES {self.moves * self.readings}"] * script.count("bytes_of")
@@ -191,6 +196,18 @@ def test_each_end_of_a_tunnel_is_told_whom_it_meets_on_which_link() -> None:
     assert several.storage.ran[-1] == "E; PEERS='0=one= 1=one='; encryption_up 1"
 
 
+def test_the_storage_makes_the_keys_of_kerberos_and_each_initiator_is_given_its_own() -> None:
+    guests = FakeGuests(FakeGuest("one"), FakeGuest("two"))
+    study = parse("{a: {protocol: nfs3, encryption: krb5p}}\n  clients: [1, 2]", more="volume: {size: 16MiB}\n")
+    links(guests).encrypt(study.settings({"protocol": "a", "clients": 2}), "ENCRYPTION=krb5p; ")
+    [made] = guests.storage.ran
+    assert re.fullmatch(r"ENCRYPTION=krb5p; SECRET=[0-9a-f]{64}; encryption_up 1", made)
+    assert [guest.ran for guest in guests.initiators] == [
+        [f"ENCRYPTION=krb5p; CLIENT={number}; KEYTAB={key}=; encryption_up 2"]
+        for number, key in enumerate(("first", "second"))
+    ]
+
+
 def test_a_trial_whose_data_passed_by_in_plain_text_fails() -> None:
     guests = FakeGuests(FakeGuest("initiator", encrypts=100, moves=100))
     of = links(guests)
@@ -221,19 +238,32 @@ WRITE = (
 )
 
 
-@pytest.fixture(scope="module")
-def encrypting() -> Iterator[Guests]:
-    image = build(require(), lambda _: None, contents=Contents(encryption=("ipsec", "wireguard")))
-    assert not {"ipsec", "wireguard"} & {*image.unavailable}
+def booted(contents: Contents) -> Guests:
+    image = build(require(), lambda _: None, contents=contents)
+    assert not {*contents.encryption} & {*image.unavailable}
     both = Guests(image, accelerator="tcg", clock="host", volume_bytes=16 << 20)
     both["storage"].run("volume_up 1048576")
+    return both
+
+
+@pytest.fixture(scope="module")
+def encrypting() -> Iterator[Guests]:
+    both = booted(Contents(encryption=("ipsec", "wireguard")))
+    yield both
+    both.close()
+
+
+@pytest.fixture(scope="module")
+def kerberised() -> Iterator[Guests]:
+    """With a kernel whose NFS server answers calls of krb5p."""
+    both = booted(Contents(kernel="6.12", encryption=("krb5p",)))
     yield both
     both.close()
 
 
 @dataclass
-class Nvme:
-    """NVMe/TCP between real guests, encrypted or not."""
+class Reached:
+    """A protocol between real guests, encrypted or not."""
 
     guests: Guests
     asked: Settings
@@ -245,7 +275,22 @@ class Nvme:
         return environment(self.asked, guests=2)
 
     def facts(self) -> dict[str, str]:
-        return facts_of(self.guests["initiator"].run(f"{self.told}facts_of nvme-tcp"))
+        return facts_of(self.guests["initiator"].run(f"{self.told}facts_of {self.protocol}"))
+
+    @property
+    def protocol(self) -> str:
+        return self.asked.endpoint.protocol
+
+    def up(self) -> None:
+        self.links.encrypt(self.asked, self.told)
+        self.guests["storage"].run(f"{self.told}step {self.protocol} target_up")
+        said = self.guests["initiator"].run(f"{self.told}step {self.protocol} initiator_up")
+        self.device = said[-1].removeprefix("DEVICE=")
+
+    def down(self) -> None:
+        self.guests["initiator"].run(f"{self.told}step {self.protocol} initiator_down")
+        self.guests["storage"].run(f"{self.told}step {self.protocol} target_down")
+        self.links.end()
 
     def write(self, capture: Path) -> bytes:
         """Writes the pattern, and returns QEMU's capture of the link during the write."""
@@ -259,22 +304,35 @@ class Nvme:
 
 @pytest.fixture
 def connect(encrypting: Guests) -> Iterator[Any]:
-    up: list[Nvme] = []
+    up: list[Reached] = []
 
-    def connected(encryption: str) -> Nvme:
-        path = Nvme(encrypting, settings(encryption), Links(encrypting, encrypting["storage"]))
+    def connected(encryption: str) -> Reached:
+        path = Reached(encrypting, settings(encryption), Links(encrypting, encrypting["storage"]))
         up.append(path)
-        path.links.encrypt(path.asked, path.told)
-        encrypting["storage"].run(f"{path.told}step nvme-tcp target_up")
-        said = encrypting["initiator"].run(f"{path.told}step nvme-tcp initiator_up")
-        path.device = said[-1].removeprefix("DEVICE=")
+        path.up()
         return path
 
     yield connected
     for path in up:
-        encrypting["initiator"].run(f"{path.told}step nvme-tcp initiator_down")
-        encrypting["storage"].run(f"{path.told}step nvme-tcp target_down")
-        path.links.end()
+        path.down()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("protocol", ["nfs3", "nfs4.1"])
+def test_nobody_reads_a_pattern_that_kerberos_encrypts(kerberised: Guests, protocol: str, tmp_path: Path) -> None:
+    for encryption in ("none", "krb5p"):
+        asked = settings(encryption, protocol)
+        path = Reached(kerberised, asked, Links(kerberised, kerberised["storage"]))
+        path.up()
+        with path.links.watched([[path.device]]):
+            captured = path.write(tmp_path / f"{encryption}.pcap")
+        facts = path.facts()
+        path.down()
+        assert len(captured) > 65536
+        assert (PATTERN in captured) == (encryption == "none")
+        assert mismatches(asked, facts) == []
+        assert facts["encryption"] == encryption
+        assert encryption == "none" or "cts(cbc(" in facts["cipher"]
 
 
 @pytest.mark.timeout(400)

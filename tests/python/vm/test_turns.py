@@ -12,8 +12,9 @@ import pytest
 from iotax.design import Plan, plan
 from iotax.design.describe import describe
 from iotax.design.rounds import session_of
+from iotax.engine import EngineError
 from iotax.labs import turns as turns_of
-from iotax.labs.base import TrialFailed
+from iotax.labs.base import SlicesEnded, TrialFailed
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.measure import Answer
 from iotax.labs.vm.guests import Guests
@@ -136,6 +137,20 @@ def session(slices: int) -> tuple[Session, turns_of.Session, dict[Any, Answer]]:
     }
     kept = turns_of.Session(["nvme"], found.rounds, found.slices, [])
     return found, kept, answers
+
+
+def test_slices_are_told_by_machine_and_a_line_that_has_none_is_malformed() -> None:
+    heard: list[object] = []
+    hear = turns_of.told(heard.append)
+    _, _, answers = session(slices=2)
+    parts = (next(iter(answers.values())).result or {})["nvme"]["slices"]
+    hear("initiator", {"event": "kept", "id": "nvme", "slices": parts})
+    [told] = heard
+    assert isinstance(told, SlicesEnded)
+    assert (told.trial, told.kept.host, len(told.kept.slices)) == ("nvme", "initiator", 2)
+    with pytest.raises(EngineError, match="does not fit its own interface: slices"):
+        hear("storage", {"event": "kept", "id": "nvme", "slices": [{"round": 1}]})
+    assert heard == [told]
 
 
 def test_each_slice_has_what_both_guests_spent_in_it_and_idle_paths_are_taken_off() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +14,10 @@ import pytest
 
 from command_line import ran
 from iotax.design import plan
-from iotax.engine import EngineError, find_engine
 from iotax.notebook import Notebook, NotebookError
 from iotax.study.read import builtin_studies, load_study, read_study
 from iotax.trial import Attempt
+from needed import engine, program
 from waits import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -87,12 +86,7 @@ baseline: {protocol: iscsi}
 @pytest.fixture(autouse=True)
 def _engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    try:
-        find_engine()
-    except EngineError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    engine()
 
 
 def attempts(name: str) -> list[Attempt]:
@@ -111,8 +105,8 @@ MARKS = {
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=MARKS.get(each, ())) for each in RUNNABLE])
 def test_shipped_studies_run(name: str) -> None:
-    if name == "generators" and shutil.which("fio") is None:
-        pytest.skip("fio is not installed")
+    if name == "generators":
+        program("fio")
     Path("study.yaml").write_text(shortened(STUDIES[name]))
     with Path("scratch.img").open("wb") as file:
         file.truncate(64 << 20)

@@ -21,7 +21,10 @@ pub(crate) enum Event {
     Clock(ClockEvent),
     Started(StartedEvent),
     Observed(Box<ObservedEvent>),
+    Began(HappenedEvent),
+    Undone(HappenedEvent),
     Sample(SampleEvent),
+    Kept(KeptEvent),
     Cpu(CpuPoint),
     Progress(ProgressEvent),
     Simulating(SimulatingEvent),
@@ -150,6 +153,13 @@ pub(crate) struct StartedEvent {
     pub(crate) at_unix_ns: u64,
     /// Time from this line to the start
     pub(crate) left_ns: u64,
+}
+
+/// An event of `perform`: it begins now, and its command has succeeded; or its undo has ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct HappenedEvent {
+    /// By the machine's wall clock
+    pub(crate) at_unix_ns: u64,
 }
 
 /// CPU time and traffic of the machine, from the start of a session's first slice to the end of its last.
@@ -469,6 +479,15 @@ pub(crate) struct DatabaseReport {
     pub(crate) checkpoints: u64,
 }
 
+/// Slices that ended since the load's last event of this kind. The `result` has them too; of a session that fails they
+/// are what is left.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct KeptEvent {
+    /// The load's `id`
+    pub(crate) id: String,
+    pub(crate) slices: Vec<SliceReport>,
+}
+
 /// One slice of a load in a session.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SliceReport {
@@ -710,6 +729,8 @@ pub(crate) struct VerifyReport {
     pub(crate) checked_blocks: u64,
     pub(crate) never_written_blocks: u64,
     pub(crate) wrong_blocks: u64,
+    /// Of the checked blocks, those that were read after the run
+    pub(crate) read_back_blocks: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

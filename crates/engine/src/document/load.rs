@@ -70,6 +70,9 @@ pub(crate) struct LoadDocument {
     /// The working set was filled with the pattern before, so zeros are wrong data and not never-written blocks
     #[serde(default)]
     pub(crate) filled: bool,
+    /// After the run, read every block whose write was acknowledged, and check it. Needs `verify`
+    #[serde(default)]
+    pub(crate) read_back: bool,
     /// Endpoint whose foreign data may be overwritten, spelled as in `endpoint`
     pub(crate) destroy: Option<String>,
     /// Identity of a local file or device that the caller has checked and holds open, locked and claimed. Its contents

@@ -3,6 +3,7 @@
 mod event;
 mod load;
 mod media;
+mod perform;
 mod protocol;
 mod serve;
 mod session;
@@ -11,6 +12,7 @@ mod simulate;
 pub(crate) use event::*;
 pub(crate) use load::*;
 pub(crate) use media::*;
+pub(crate) use perform::*;
 pub(crate) use protocol::WireProtocol;
 pub(crate) use serve::*;
 pub(crate) use session::*;

@@ -1,6 +1,6 @@
 //! The document of `iotax-engine session`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -53,12 +53,15 @@ pub(crate) enum StartSpec {
     Told,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ObserveSpec {
     /// Processes whose CPU time is read, by role
     #[serde(default)]
     pub(crate) watch_pids: BTreeMap<String, u32>,
+    /// A FIFO at which a program of this machine waits. The engine writes a line into it when the settling time begins,
+    /// so that the program starts with the loads of other machines
+    pub(crate) release: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -137,6 +137,7 @@ pub(crate) fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
                 durable: document.durable,
                 flush_after: document.fsync,
                 filled: document.filled,
+                read_back: document.read_back,
             };
             run.check()?;
             TaskConfig::Run(run)

@@ -18,7 +18,7 @@ use crate::{
 };
 use iotax_node::failure::Failure;
 
-pub(crate) use session::run as run_session;
+pub(crate) use session::{Commands, run as run_session};
 
 pub(crate) fn run() -> Result<(), Failure> {
     let document: LoadDocument = input::read_document()?;

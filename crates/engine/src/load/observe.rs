@@ -1,10 +1,19 @@
 //! Measures the machine over one slice of a session: CPU time by core and by process, and the traffic of interfaces and
 //! disks.
 
-use std::{collections::BTreeMap, thread::JoinHandle, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Write as _},
+    os::unix::fs::FileTypeExt as _,
+    path::Path,
+    thread::JoinHandle,
+    time::Duration,
+};
 
-use iotax_node::failure::Failure;
+use iotax_node::failure::{Failure, FailureKind};
 use iotax_runtime::{Clock, counters::MachineCounts};
+use rustix::fs::{Mode, OFlags};
 
 use super::{
     report,
@@ -31,8 +40,14 @@ pub(super) struct Observer {
 impl Observer {
     /// `tells`: report each reading at once, and not only at the end.
     pub(super) fn start(spec: &ObserveSpec, slice: Slice, clock: Clock, tells: bool) -> Result<Self, Failure> {
-        let watch_pids = spec.watch_pids.clone();
-        let body = move || observe(&watch_pids, slice, clock, tells);
+        let spec = spec.clone();
+        let body = move || {
+            if let Some(waits_at) = &spec.release {
+                std::thread::sleep(slice.begin_at.since(clock.now()));
+                release(waits_at)?;
+            }
+            observe(&spec.watch_pids, slice, clock, tells)
+        };
         let thread = std::thread::Builder::new().name("observe".to_owned()).spawn(body).map_err(failure::internal)?;
         Ok(Self { thread })
     }
@@ -40,6 +55,19 @@ impl Observer {
     pub(super) fn result(self) -> Result<ObservedEvent, Failure> {
         self.thread.join().unwrap_or_else(|_| Err(failure::internal("the observer panicked")))
     }
+}
+
+/// Starts the program that waits at a FIFO. Fails, and does not wait itself, if none does.
+fn release(waits_at: &Path) -> Result<(), Failure> {
+    let open = || -> io::Result<File> {
+        let fifo =
+            File::from(rustix::fs::open(waits_at, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
+        if fifo.metadata()?.file_type().is_fifo() { Ok(fifo) } else { Err(io::Error::other("not a FIFO")) }
+    };
+    open().and_then(|mut fifo| fifo.write_all(b"\n")).map_err(|error| {
+        let message = format!("the program that should start now does not wait: {error}");
+        Failure::new(FailureKind::Lost, message, waits_at.display().to_string())
+    })
 }
 
 fn observe(

@@ -114,6 +114,7 @@ pub(crate) fn figures(
             checked_blocks: measured.verify.checked_blocks,
             never_written_blocks: measured.verify.never_written_blocks,
             wrong_blocks: measured.verify.wrong_blocks,
+            read_back_blocks: measured.verify.read_back_blocks,
         },
         checks: Checks {
             errors: measured.read.errors + measured.write.errors + measured.flush.errors + measured.errors_outside,

@@ -67,6 +67,7 @@ impl TaskConfig {
     }
 }
 
+#[allow(clippy::struct_excessive_bools)] // each is a setting of the user's
 #[derive(Clone, Debug)]
 pub struct RunConfig {
     /// I/Os that each worker keeps under way.
@@ -95,6 +96,8 @@ pub struct RunConfig {
     pub flush_after: u32,
     /// The working set was filled with the pattern before, so zeros in it are wrong.
     pub filled: bool,
+    /// After the run, every block is read whose write was acknowledged.
+    pub read_back: bool,
 }
 
 /// Allocates zeroed memory of a size in bytes, aligned for direct I/O, at an address that does not change.
@@ -131,6 +134,14 @@ impl RunConfig {
             }
             if !self.writes() {
                 return Err(Failure::usage("a load that only reads makes nothing durable", "read_percent"));
+            }
+        }
+        if self.read_back {
+            if !self.verify {
+                return Err(Failure::usage("blocks that are read back are checked: verify must be true", "read_back"));
+            }
+            if self.oltp.is_some() || self.all_streams().iter().any(|stream| stream.shared.is_some()) {
+                return Err(Failure::usage("no worker knows which block another one wrote last", "read_back"));
             }
         }
         if let Some(oltp) = &self.oltp {

@@ -92,6 +92,15 @@ impl Ledger {
         self.set(offset, entry(sequence));
     }
 
+    /// The first block from byte `from` of the unit on whose last write was acknowledged: where it begins, and where the
+    /// block after it does.
+    pub fn written_from(&self, from: u64) -> Option<(u64, u64)> {
+        let first = self.index(from).unwrap_or(0);
+        let is_known = |entry: &u32| !matches!(*entry, UNTOUCHED | UNKNOWN);
+        let at = first + self.last.get(first..)?.iter().position(is_known)?;
+        Some((self.offset_of(at), self.offset_of(at + 1)))
+    }
+
     pub fn failed(&mut self, offset: u64) {
         self.set(offset, UNKNOWN);
     }
@@ -148,6 +157,14 @@ impl Ledger {
             Shift::Divide(size) => within % size,
         };
         self.copy(u64::from(last)) == Some(copied.number) && at / BLOCK_BYTES as u64 == u64::from(copied.at)
+    }
+
+    fn offset_of(&self, index: usize) -> u64 {
+        self.zone_offset
+            + match self.block_shift {
+                Shift::By(bits) => (index as u64) << bits,
+                Shift::Divide(size) => index as u64 * size,
+            }
     }
 
     fn index(&self, offset: u64) -> Option<usize> {

@@ -20,6 +20,7 @@ pub mod pacing;
 pub mod queue;
 mod stream;
 
+mod read_back;
 pub mod recorder;
 mod run;
 mod scan;

@@ -16,7 +16,7 @@ use super::{
     verdict::Wrong,
     verify::{ReadCheck, Tally},
 };
-use crate::pattern::Pool;
+use crate::pattern::{BLOCK_BYTES, Pool};
 
 /// A worker's writes have different bodies over at least this many bytes: storage that compresses neighbouring data
 /// together, in records of 128 KiB as in file systems, finds no equal ones.
@@ -218,8 +218,11 @@ impl RunTask {
         self.pacer.next_due()
     }
 
+    /// Completes the count of arrivals, once.
     pub(super) fn finish(&mut self, slots: usize) {
-        self.arrived = self.pacer.finish(slots);
+        if self.arrived.is_none() {
+            self.arrived = self.pacer.finish(slots);
+        }
     }
 
     pub(super) fn data(&mut self, tag: Tag, at: u32, bytes: &[u8]) {
@@ -230,6 +233,29 @@ impl RunTask {
         if let Err(wrong) = slot.check.feed(&self.pool, &self.ledger, &mut self.tally, at, bytes) {
             self.found_wrong(wrong);
         }
+    }
+
+    /// Begins to read the first block at or after byte `from` whose write was acknowledged. Returns the read, and where
+    /// to go on.
+    #[cold]
+    pub(super) fn read_back(&mut self, tag: Tag, from: u64) -> Option<(Io, u64)> {
+        let (offset, after) = self.ledger.written_from(from)?;
+        let slot = &mut self.slots[tag as usize];
+        slot.offset = offset;
+        slot.check.begin(offset, self.block_size);
+        Some((Io::Read { offset, len: self.block_size }, after))
+    }
+
+    /// Ends the read that `read_back` began, and returns its offset.
+    #[cold]
+    pub(super) fn has_read_back(&mut self, tag: Tag) -> u64 {
+        let slot = &self.slots[tag as usize];
+        let offset = slot.offset;
+        self.tally.read_back_blocks += u64::from(self.block_size) / BLOCK_BYTES as u64;
+        if let Err(wrong) = slot.check.finish() {
+            self.found_wrong(wrong);
+        }
+        offset
     }
 
     /// The read of a tag is sent again: its data arrive from the start.

@@ -15,12 +15,15 @@ pub struct Tally {
     /// Pattern blocks (512 bytes) compared, including those counted below.
     pub checked_blocks: u64,
     pub never_written_blocks: u64,
+    /// Of the compared ones, those that were read after the run.
+    pub read_back_blocks: u64,
     pub wrong_blocks: u64,
 }
 
 impl Tally {
     pub fn merge(&mut self, other: Self) {
         self.checked_blocks += other.checked_blocks;
+        self.read_back_blocks += other.read_back_blocks;
         self.never_written_blocks += other.never_written_blocks;
         self.wrong_blocks += other.wrong_blocks;
     }
@@ -307,7 +310,7 @@ mod tests {
         assert_eq!(classify(&ours, &bytes, 65536), Content::Pattern, "by whoever reads it");
         for piece in [1, 7, 48, 100, 512, 4096, 65536] {
             let tally = feed_in_pieces(&pool, &bytes, 65536, piece).expect("right");
-            assert_eq!(tally, Tally { checked_blocks: 128, never_written_blocks: 0, wrong_blocks: 0 });
+            assert_eq!(tally, Tally { checked_blocks: 128, ..Tally::default() });
         }
     }
 
@@ -332,7 +335,7 @@ mod tests {
             let tally = feed_in_pieces(&pool, &bytes, 65536, piece).expect("right");
             assert_eq!(
                 tally,
-                Tally { checked_blocks: 8, never_written_blocks: 1, wrong_blocks: 0 },
+                Tally { checked_blocks: 8, never_written_blocks: 1, ..Tally::default() },
                 "pieces of {piece}"
             );
         }

@@ -10,6 +10,7 @@ use super::{
     link::Link,
     oltp::{Fault, OltpTask},
     queue::QueuePlace,
+    read_back::{self, ReadBackTask},
     recorder::Recorder,
     run::RunTask,
     scan::ScanTask,
@@ -24,6 +25,7 @@ const ERRORS_MAX: u64 = 100;
 pub(super) enum Task {
     Run(Box<RunTask>),
     Oltp(OltpTask),
+    ReadBack(ReadBackTask),
     Scan(ScanTask),
     Fill(FillTask),
 }
@@ -239,6 +241,28 @@ impl Worker {
         }
     }
 
+    /// The run is over and what it has written is to be read back.
+    pub(super) fn begin_read_back(&mut self) {
+        self.finish();
+        if let Some(Task::Run(run)) = self.state.task.take_if(|task| matches!(task, Task::Run(_))) {
+            self.state.task = Some(Task::ReadBack(ReadBackTask::new(run)));
+        }
+    }
+
+    /// Blocks that were read back so far; whether there are no more.
+    pub(super) fn read_back(&self) -> (u64, bool) {
+        match &self.state.task {
+            Some(Task::ReadBack(task)) => (task.done, task.is_over() && self.state.outstanding == 0),
+            _ => (0, true),
+        }
+    }
+
+    pub(super) fn end_read_back(&mut self) {
+        if let Some(Task::ReadBack(task)) = self.state.task.take_if(|task| matches!(task, Task::ReadBack(_))) {
+            self.state.task = Some(Task::Run(task.into_run()));
+        }
+    }
+
     /// Completes the count of an open loop's arrivals.
     pub(super) fn finish(&mut self) {
         if let Some(Task::Run(task)) = &mut self.state.task {
@@ -263,6 +287,7 @@ impl State {
         match &mut self.task {
             Some(Task::Run(task)) => task.begin_again(tag),
             Some(Task::Oltp(task)) => task.begin_again(),
+            Some(Task::ReadBack(task)) => task.begin_again(tag),
             // A scan and a fill overwrite what arrived.
             Some(Task::Scan(_) | Task::Fill(_)) | None => {}
         }
@@ -274,7 +299,7 @@ impl Task {
         match self {
             Self::Run(task) => task.collect(now, slots),
             Self::Oltp(task) => task.collect(now),
-            Self::Scan(_) | Self::Fill(_) => {}
+            Self::ReadBack(_) | Self::Scan(_) | Self::Fill(_) => {}
         }
     }
 
@@ -282,6 +307,7 @@ impl Task {
         match self {
             Self::Run(task) => task.next(now, tag, able_since),
             Self::Oltp(task) => task.next(now, tag),
+            Self::ReadBack(task) => task.next(tag),
             Self::Scan(task) => task.next(tag),
             Self::Fill(task) => task.next(tag),
         }
@@ -346,6 +372,7 @@ impl Events<'_> {
     #[cold]
     fn other_data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
         match &mut self.state.task {
+            Some(Task::ReadBack(task)) => task.data(tag, offset, bytes),
             Some(Task::Scan(task)) => task.data(tag, offset, bytes),
             Some(Task::Oltp(task)) => {
                 if let Err(wrong) = task.data(offset, bytes) {
@@ -365,6 +392,13 @@ impl Events<'_> {
                 Ok(()) => {}
                 Err(Fault::Failed(error, offset)) => _ = state.trouble.get_or_insert(Trouble::Io(error, offset)),
                 Err(Fault::Wrong(wrong)) => _ = state.trouble.get_or_insert(Trouble::Wrong(wrong)),
+            },
+            Some(Task::ReadBack(task)) => match task.complete(tag, result) {
+                Ok(()) => {}
+                Err(read_back::Fault::Failed(error, at)) => {
+                    _ = state.trouble.get_or_insert(Trouble::Io(error, Some(at)));
+                }
+                Err(read_back::Fault::Wrong(wrong)) => _ = state.trouble.get_or_insert(Trouble::Wrong(wrong)),
             },
             Some(Task::Scan(task)) => match result {
                 Ok(()) => task.complete(tag),

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 use crate::support::{Heap, Lab, RUN, allocate, load};
 use iotax_node::{
     DiskId, FailureKind, LoadNode, TaskConfig,
-    load::{Content, Cursor, Endpoint, LocalUnit, Measured, RunConfig, TaskOutcome},
+    load::{Arrivals, Content, Cursor, Endpoint, LocalUnit, Measured, Open, Pacing, RunConfig, TaskOutcome},
     pattern::{self, Pool, Reduction},
 };
 use iotax_proto::{Geometry, Instant, Region};
@@ -102,6 +102,54 @@ fn writes_repeat_as_the_ratio_says_and_are_verified() {
         // A quarter of 256 blocks are unique; the rest are some of 32 copies.
         let (all, distinct) = distinct(&heap);
         assert!((256 / 4 - 20 + 28..=256 / 4 + 20 + 32).contains(&distinct), "{distinct} of {all}");
+    }
+}
+
+#[test]
+fn every_written_block_is_read_back_after_the_run() {
+    for on_disk in [false, true] {
+        for workers in [1, 3] {
+            let (heap, unit) = if on_disk { disk() } else { memory() };
+            let pacing = Pacing::Open(Open { rate_iops: 4000.0, arrivals: Arrivals::Constant, backlog_max: 64 });
+            let config = RunConfig { read_percent: 0.0, read_back: true, pacing, ..RUN };
+            let measured = run(config, workers, &unit, on_disk.then(|| heap.clone())).expect("right data");
+            let mut bytes = vec![0; SIZE];
+            heap.copy_out(0, &mut bytes);
+            let written = bytes.as_chunks::<4096>().0.iter().filter(|block| **block != [0; 4096]).count() as u64;
+            assert!((20..250).contains(&written), "{written}");
+            assert_eq!(measured.verify.read_back_blocks, 8 * written);
+            assert_eq!(measured.verify.checked_blocks, 8 * written);
+            assert_eq!((measured.read.ios, measured.verify.wrong_blocks), (0, 0), "not counted as load");
+        }
+    }
+}
+
+#[test]
+fn write_that_is_lost_after_its_last_read_is_found() {
+    let (heap, unit) = memory();
+    let config = RunConfig { read_percent: 0.0, read_back: true, outstanding: 1, ..RUN };
+    let mut node = node(TaskConfig::Run(config), 1, &unit);
+    let mut lab = Lab::new(&mut node, None, &[]);
+    let mut began = None;
+    lab.run_until(LIMIT, |node, now| {
+        node.begin(now);
+        if now >= *began.get_or_insert(now) + RUN.warmup + RUN.runtime {
+            heap.copy_in(SIZE - 4096, &[0; 4096]);
+        }
+        false
+    });
+    let failure = node.outcome().expect("finished").clone().expect_err("wrong data");
+    assert_eq!(failure.kind, FailureKind::Verify);
+    assert!(failure.message.contains("zeros: the write was lost"), "{failure}");
+}
+
+#[test]
+fn what_nobody_can_check_is_not_read_back() {
+    for config in [
+        RunConfig { read_back: true, verify: false, ..RUN },
+        RunConfig { read_back: true, random_percent: 0.0, shared: Some(Cursor::default()), ..RUN },
+    ] {
+        assert_eq!(config.check().expect_err("refused").place, "read_back");
     }
 }
 

@@ -35,6 +35,21 @@ fn run_over_every_protocol_reads_what_was_written() {
 }
 
 #[test]
+fn written_blocks_are_read_back_over_every_protocol() {
+    for protocol in PROTOCOLS {
+        let mut bench = Bench::new();
+        bench.fill();
+        let config = RunConfig { read_percent: 0.0, read_back: true, filled: true, ..RUN };
+        let measured = bench.run(protocol, config, 2).unwrap_or_else(|failure| panic!("{protocol:?}: {failure}"));
+        let verify = measured.verify;
+        assert!(verify.read_back_blocks > 8 * 100 && verify.read_back_blocks <= SIZE as u64 / 512, "{protocol:?}");
+        assert_eq!((verify.checked_blocks, verify.wrong_blocks), (verify.read_back_blocks, 0), "{protocol:?}");
+        assert!(measured.write.ios * 8 >= verify.read_back_blocks, "{protocol:?}");
+        assert_eq!(bench.node.connections(), 0, "{protocol:?}: every connection is closed");
+    }
+}
+
+#[test]
 fn every_block_size_in_pieces_of_every_size() {
     for protocol in [Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme] {
         run_in_pieces(protocol, &[(512, 1), (8192, 100), (65_536, 10_000), (262_144, 100_000)]);

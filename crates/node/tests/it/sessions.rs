@@ -60,6 +60,16 @@ fn slices_of_a_session_are_measured_one_by_one() {
 }
 
 #[test]
+fn what_a_slice_wrote_is_read_back_before_the_next() {
+    let rewrite =
+        |memory: &Heap, slice: usize| volume::fill(memory, &Pool::default(), 0, SIZE as u64, 50 + slice as u64);
+    for slice in slices(Protocol::NvmeTcp, RunConfig { read_back: true, ..RUN }, 3, rewrite) {
+        let verify = slice.verify;
+        assert!(verify.read_back_blocks > 8 * 20 && verify.wrong_blocks == 0, "{verify:?}");
+    }
+}
+
+#[test]
 fn what_others_wrote_between_slices_is_no_loss() {
     for protocol in PROTOCOLS {
         let rewrite =

@@ -165,6 +165,7 @@ impl Agent {
             durable: false,
             flush_after: 0,
             filled: false,
+            read_back: false,
         };
         LoadConfig {
             task: TaskConfig::Run(run),

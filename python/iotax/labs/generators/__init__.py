@@ -2,11 +2,12 @@
 interface, which is all that labs know."""
 
 from iotax.labs.generators.base import Generator, Job
+from iotax.labs.generators.command.generator import COMMAND
 from iotax.labs.generators.fio.generator import FIO
 from iotax.labs.generators.iotax import IOTAX
 from iotax.labs.generators.pgbench import PGBENCH
 
-GENERATORS: dict[str, Generator] = {each.name: each for each in (IOTAX, FIO, PGBENCH)}
+GENERATORS: dict[str, Generator] = {each.name: each for each in (IOTAX, FIO, PGBENCH, COMMAND)}
 """Generators by name, as in a study's `generator:`."""
 
 __all__ = ["GENERATORS", "Generator", "Job"]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.labs.base import CheckItem, Outcome, Progress
+from iotax.labs.base import CheckItem, Outcome, Progress, TrialFailed
 from iotax.labs.load import Permission
 from iotax.records import CpuUse
 from iotax.study import Settings
 from iotax.study.model import Load
-from iotax.trial import TrialResult
+from iotax.trial import TrialResult, Window
 
 PATTERN = "iotax's"
 """The contents of a volume that iotax filled and wrote."""
@@ -36,8 +36,8 @@ class Job:
     """Role → another process whose CPU belongs to the result."""
     program: Path
     """iotax's engine."""
-    count_ns: int | None = None
-    """I/Os are counted in intervals of this length, too, by a generator that tells when its window starts."""
+    events: bool = False
+    """Something happens in the run; only for a generator that tells when its window starts."""
     starts: Callable[[int], None] = lambda _: None
     """Hears of that, in ns of the wall clock."""
 
@@ -57,6 +57,8 @@ class HostJob:
     """Start of its part of the volume."""
     longest_s: int
     """When it ends by itself."""
+    client: int
+    """The host's number, from 1."""
 
 
 class Generator(ABC):
@@ -73,6 +75,9 @@ class Generator(ABC):
     """(Debian's package, program) that the vm lab runs in its guests, from `guest_job` to `guest_result`; None for
     generators that it runs in another way."""
 
+    released: bool = False
+    """Whether on a host it waits at a FIFO, `start` in the folder that `load_ready` says as RUN, until the window's
+    settling time begins."""
     host_script: str = ""
     """The script on a host of the hosts lab (`load_ready`, `load_begin`, `load_end`, `down_using`), from `host_job` to
     `host_result`; empty for generators that run in another way."""
@@ -108,8 +113,8 @@ class Generator(ABC):
         """The result from the program's output, without CPU. Raises TrialFailed."""
         raise NotImplementedError
 
-    def host_job(self, job: HostJob) -> str:
-        """Arguments of `load_begin`."""
+    def host_job(self, job: HostJob) -> tuple[str, ...]:
+        """Arguments of `load_begin`, behind the device."""
         raise NotImplementedError
 
     def host_result(
@@ -119,8 +124,7 @@ class Generator(ABC):
         *,
         endpoint: str,
         cpu: CpuUse,
-        start_unix_ns: int,
-        duration_ns: int,
+        window: Window,
     ) -> TrialResult:
         """The window's result from the lines of `load_end`. Raises TrialFailed."""
         raise NotImplementedError
@@ -128,6 +132,24 @@ class Generator(ABC):
     @abstractmethod
     def run(self, job: Job, progress: Progress) -> Outcome:
         """Runs the load to its end. Raises TrialFailed."""
+
+
+class Elsewhere(Generator):
+    """A generator of other labs than this machine's."""
+
+    elsewhere: str
+    """Why it does not run here, and what to say instead."""
+
+    def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:
+        del asked, driver
+        return [CheckItem("error", self.name, self.elsewhere)]
+
+    def threads(self, load: Load) -> int:
+        return load.threads
+
+    def run(self, job: Job, progress: Progress) -> Outcome:
+        del job, progress
+        raise TrialFailed(self.elsewhere)
 
 
 def said_of(lines: Iterable[str], word: str) -> list[str]:

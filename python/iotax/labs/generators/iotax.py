@@ -34,8 +34,7 @@ class Iotax(Generator):
 
 def document(job: Job) -> dict[str, object]:
     """The engine's task for it."""
-    counted = {"count_ns": job.count_ns} if job.count_ns is not None else {}
-    return counted | run_document(
+    return run_document(
         job.settings,
         job.endpoint,
         seed=job.seed,
@@ -43,6 +42,7 @@ def document(job: Job) -> dict[str, object]:
         cpus=job.cpus,
         watch_pids=job.watch_pids,
         permission=job.permission,
+        events=job.events,
     )
 
 

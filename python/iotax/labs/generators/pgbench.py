@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from iotax.imports.pgbench_log import Transaction, grouped, transaction_of
-from iotax.labs.base import CheckItem, Outcome, Progress, TrialFailed
-from iotax.labs.generators.base import Generator, Job, said_of
+from iotax.labs.base import TrialFailed
+from iotax.labs.generators.base import Elsewhere, said_of
 from iotax.records import CpuUse
 from iotax.study.database import memory_bytes, size_bytes, wal_bytes
-from iotax.study.model import Load, Settings
+from iotax.study.model import Settings
 from iotax.trial import (
     Checks,
     Database,
@@ -26,30 +26,19 @@ from iotax.trial import (
     percentile,
 )
 
-_ELSEWHERE = "the database runs in the guests of the vm lab; say `lab: vm`"
 _DIGITS = 3
 _SAMPLE_US = 500_000
 _BUFFERS_SHARE = 4
 """A quarter of its memory for the database's own buffers, as PostgreSQL's manual begins (shared_buffers)."""
 
 
-class PgBench(Generator):
+class PgBench(Elsewhere):
     """Its clients share its threads."""
 
     name = "pgbench"
     foreign = True
     database = True
-
-    def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:
-        del asked, driver
-        return [CheckItem("error", self.name, _ELSEWHERE)]
-
-    def threads(self, load: Load) -> int:
-        return load.threads
-
-    def run(self, job: Job, progress: Progress) -> Outcome:
-        del job, progress
-        raise TrialFailed(_ELSEWHERE)
+    elsewhere = "the database runs in guests or on hosts; say `lab: vm` or `lab: {hosts: …}`"
 
 
 PGBENCH = PgBench()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from iotax.labs.base import TrialFailed
@@ -24,7 +24,7 @@ from iotax.places import Event, HostFault
 from iotax.places.host import HostPlace
 from iotax.records import CpuUse
 from iotax.study import Settings
-from iotax.trial import Connected, TrialResult
+from iotax.trial import Connected, TrialResult, Window
 
 STEP_S = 300.0
 """Time for a program's start or end, and for its report."""
@@ -63,8 +63,10 @@ class Beside(ABC):
                 on = of[each.host]
                 result = self._result(settings, on, each, said[each.host])
                 connected = Connected(driver=result.driver, endpoint=on.attached.endpoint)
+                notes = result.origin.notes if result.origin else ()
+                result = result.model_copy(update={"origin": None})
                 told = {"result": result.model_dump(mode="json"), "connected": connected.model_dump(mode="json")}
-                found.append(replace(each, **told))
+                found.append(replace(each, log="\n".join([each.log, *notes]), **told))
             else:
                 found.append(each)
         return found
@@ -82,8 +84,8 @@ class Beside(ABC):
         """Raises HostFault if the host lacks something."""
 
     @abstractmethod
-    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
-        """Brings up everything but the window itself."""
+    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> Mapping[str, str]:
+        """Brings up everything but the window itself. Host → FIFO, where its program waits for the window to begin."""
 
     @abstractmethod
     def _script(self, settings: Settings) -> Script: ...
@@ -116,27 +118,33 @@ class Programs(Beside):
     async def ready(self, on: Member, settings: Settings) -> None:
         await self._does(on, settings, "load_ready", on.attached.device)
 
-    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
-        await each_of([self._begin(settings, each, seed) for each in members])
+    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> Mapping[str, str]:
+        waiting = await each_of([self._begin(settings, each, seed) for each in members])
+        return {on.place.name: fifo for on, fifo in zip(members, waiting, strict=True) if fifo}
 
     def _script(self, settings: Settings) -> Script:
         generator = _generator(settings)
         return Script(generator.name, generator.host_script)
 
-    async def _begin(self, settings: Settings, on: Member, seed: int) -> None:
-        found = await self._does(on, settings, "load_ready", on.attached.device)
+    async def _begin(self, settings: Settings, on: Member, seed: int) -> str:
+        """The FIFO that the program waits at; empty if it is at work."""
+        said = await self._does(on, settings, "load_ready", on.attached.device)
+        found = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
         zone = zone_bytes(settings, on.sharing)
         load = settings.load.model_copy(update={"working_set": zone})
         job = HostJob(
             settings=replace(settings, load=load),
             path=on.attached.device,
-            found=dict(line.split(" ", 1) for line in found.splitlines() if " " in line),
+            found=found,
             seed=seed + on.index,
             offset_bytes=zone * on.index if on.sharing > 1 else 0,
             # The report of the window's end may come some time later.
             longest_s=round(_AROUND_S + (settings.load.warmup + 1.1 * settings.load.runtime) / 1e9),
+            client=on.index + 1,
         )
-        await self._does(on, settings, "load_begin", on.attached.device, _generator(settings).host_job(job))
+        generator = _generator(settings)
+        await self._does(on, settings, "load_begin", on.attached.device, *generator.host_job(job))
+        return f"{found['RUN']}/start" if generator.released else ""
 
     async def _end(self, settings: Settings, on: Member, answer: Answer) -> list[str]:
         start_ns, end_ns = _edges_ns(answer)
@@ -153,8 +161,7 @@ class Programs(Beside):
                 settings,
                 endpoint=on.attached.endpoint,
                 cpu=CpuUse.model_validate({"machine": Observed.model_validate(answer.observed).machine}),
-                start_unix_ns=start_ns,
-                duration_ns=end_ns - start_ns,
+                window=Window(start_unix_ns=start_ns, start_ns=0, duration_ns=end_ns - start_ns),
             )
         except TrialFailed as failed:
             raise TrialFailed(f"{answer.host}: {failed.reason}", failed.log, host=answer.host) from failed

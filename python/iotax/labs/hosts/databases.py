@@ -8,7 +8,7 @@ the same clock and shows which transactions lie within it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 import numpy as np
@@ -69,7 +69,7 @@ class Databases(Beside):
             await self._stop(settings, on)
             raise
 
-    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> None:
+    async def begin(self, settings: Settings, members: Sequence[Member], seed: int) -> Mapping[str, str]:
         """Every client of every host is connected then."""
         self._window = _Window(self, members, settings)
         memory, server = memory_bytes(settings.load, settings.volume), server_options(settings)
@@ -78,6 +78,7 @@ class Databases(Beside):
             clients = settings.load.workers, client_options(settings, seed + number)
             steps.append(self._does(on, settings, "database_begin", on.attached.device, memory, server, *clients))
         await each_of(steps)
+        return {}
 
     def hear(self, host: str, event: Event) -> None:
         if self._window is not None:

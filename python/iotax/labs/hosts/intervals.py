@@ -9,7 +9,7 @@ from typing import Any
 
 from iotax.labs.base import HostSample, Progress, Sample
 from iotax.labs.hosts.merge import HostSeries, ObservedSecond, cpu_series
-from iotax.labs.outcomes import sample_of
+from iotax.labs.outcomes import sample_of, slices_ended
 from iotax.records import CpuRole
 
 
@@ -22,7 +22,9 @@ class SessionNews:
         self._latest: dict[str, dict[str, Sample]] = {name: {} for name in clients}
 
     def hear(self, host: str, event: dict[str, Any]) -> None:
-        """Takes any event; passes on samples only."""
+        """Takes any event; passes on samples and slices only."""
+        if event["event"] == "kept":
+            self._progress(slices_ended(event, host))
         if event["event"] != "sample":
             return
         sample = sample_of(event)

@@ -18,7 +18,9 @@ from iotax.design.plan import HOST_TURN_NS, trial_seed
 from iotax.design.rounds import session_of, session_rounds
 from iotax.engine import engine_version
 from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
+from iotax.labs.events import blamed
 from iotax.labs.hosts.beside import Beside, Member
+from iotax.labs.hosts.happens import Happens, disturbing, happens_of
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals, SessionNews
@@ -40,7 +42,7 @@ from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import Asked, Survey, with_companions
 from iotax.labs.hosts.turns import SERVER, HostSession, Told
 from iotax.labs.hosts.volumes import Reached, Volumes
-from iotax.labs.load import SAMPLE_NS, Permission, of_client, run_document
+from iotax.labs.load import SAMPLE_NS, Permission, after_s, of_client, run_document
 from iotax.labs.media import done_by, with_media
 from iotax.labs.outcomes import malformed
 from iotax.labs.server import serve_document
@@ -160,7 +162,7 @@ class HostsLab(Lab):
                 replace(each, kind="warning", message=f"{each.message}: {said}") if each.kind == "error" else each
                 for each in volumes
             ]
-        return [*found, *volumes, *self._joined()]
+        return [*found, *disturbing(self.study, "warning"), *volumes, *self._joined()]
 
     def connect(self) -> None:
         """Connects to every host and copies the engine there. Raises HostFault."""
@@ -182,8 +184,8 @@ class HostsLab(Lab):
     def prepare(self, progress: Progress) -> None:
         self.tell = lambda said: progress(Step(said))
         progress(Step(f"connecting to {counted(len(self._places()), 'host')}"))
-        findings = wait_for(self._check_hosts())
-        if any(each.kind == "error" for each in findings):
+        findings = [*([] if self.may_disturb else disturbing(self.study, "refused")), *wait_for(self._check_hosts())]
+        if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
         try:
             # First, since a LUN may have to be mapped before anybody can look at it.
@@ -287,8 +289,11 @@ class HostsLab(Lab):
         progress(Step(f"measuring {trial.id} on {counted(len(places), 'host')}"))
         seed = trial_seed(self.study, trial)
         beside = self._volumes.beside(settings)
+        happens = happens_of(self.study, trial, self._places(), self._binary.remote)
         jobs = [
-            Job(place, self._binary.remote) if beside else self._load_job(place, settings, each, index, seed)
+            Job(place, self._binary.remote)
+            if beside
+            else self._load_job(place, settings, each, index, seed, events=happens is not None)
             for (index, place), each in zip(taking_part, reached, strict=True)
         ]
         for index, place in enumerate(self._targets):
@@ -306,7 +311,7 @@ class HostsLab(Lab):
                 answers = self._measured_beside(beside, settings, members, seed, jobs)
             else:
                 heard = Intervals([place.name for place in places], self._observed(settings, jobs), progress)
-                answers = self._measured(jobs, heard.hear, **_window(settings))
+                answers = self._measured(jobs, heard.hear, happens, **_window(settings))
             after = wait_for(self._modelled(settings))
         except HostFault as fault:
             raise _failed(fault) from fault
@@ -316,7 +321,8 @@ class HostsLab(Lab):
                 raise
             raise TrialFailed(f"{ending}; then {failed.reason}", failed.log, failed.connected) from failed
         outcome = with_media(self._outcome(settings, answers, reached), before, after)
-        return replace(outcome, result=outcome.result.model_copy(update={"left_out": left_out}))
+        told = {"left_out": left_out, "events": happens.told() if happens else ()}
+        return replace(outcome, result=outcome.result.model_copy(update=told))
 
     @_seldom_collected()
     def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
@@ -568,10 +574,12 @@ class HostsLab(Lab):
         endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
         return _Serving(agent, volume, polling, ready["pid"], endpoints)
 
-    def _load_job(self, place: HostPlace, settings: Settings, reached: Reached, index: int, seed: int) -> Job:
+    def _load_job(
+        self, place: HostPlace, settings: Settings, reached: Reached, index: int, seed: int, *, events: bool
+    ) -> Job:
         """Raises TrialFailed."""
         try:
-            document, secrets = handed_over(place.name, self._load(settings, reached, index, seed))
+            document, secrets = handed_over(place.name, self._load(settings, reached, index, seed, events=events))
         except HostFault as fault:
             raise _failed(fault) from fault
         return Job(place, reached.program, document, secrets=secrets)
@@ -584,7 +592,9 @@ class HostsLab(Lab):
         serving.agent.send({"command": "status"})
         return done_by(await serving.agent.expect("status", _ANSWER_S))
 
-    def _load(self, settings: Settings, reached: Reached, index: int, seed: int) -> dict[str, Any]:
+    def _load(
+        self, settings: Settings, reached: Reached, index: int, seed: int, *, events: bool = False
+    ) -> dict[str, Any]:
         document = run_document(
             settings,
             reached.endpoint,
@@ -593,6 +603,7 @@ class HostsLab(Lab):
             cpus=[],
             watch_pids={},
             permission=reached.permission,
+            events=events,
         )
         return of_client(document, settings, index, sharing=self._sharing(settings))
 
@@ -601,7 +612,15 @@ class HostsLab(Lab):
         return 1 if CLIENT in settings.endpoint.uri else len(self._clients(settings))
 
     def _measured(
-        self, jobs: list[Job], hear: Hear | None = None, *, warmup_ns: int, runtime_ns: int, sample_ns: int
+        self,
+        jobs: list[Job],
+        hear: Hear | None = None,
+        happens: Happens | None = None,
+        /,
+        *,
+        warmup_ns: int,
+        runtime_ns: int,
+        sample_ns: int,
     ) -> list[Answer]:
         """Raises TrialFailed."""
 
@@ -616,19 +635,22 @@ class HostsLab(Lab):
                     warmup_ns=warmup_ns,
                     runtime_ns=runtime_ns,
                     sample_ns=sample_ns,
+                    after_s=max((after_s(job.load) for job in jobs if job.load), default=0.0),
+                    further=[happens] if happens else [],
                 )
 
         try:
             return wait_for(work())
         except HostFault as fault:
-            raise _failed(fault) from fault
+            raise blamed(_failed(fault), begun=happens is not None and happens.begun) from fault
 
     def _measured_beside(
         self, beside: Beside, settings: Settings, members: Sequence[Member], seed: int, jobs: list[Job]
     ) -> list[Answer]:
         """Raises TrialFailed and HostFault; none of its programs runs then."""
         try:
-            wait_for(beside.begin(settings, members, seed))
+            waiting = wait_for(beside.begin(settings, members, seed))
+            jobs = [replace(job, release=waiting.get(job.place.name)) for job in jobs]
             answers = self._measured(jobs, beside.hear, **_window(settings))
             return wait_for(beside.results(settings, members, answers))
         except (HostFault, TrialFailed):

@@ -52,6 +52,8 @@ class Job:
     """Variables that the load has its secrets by; of a host (`HostPlace.start`)."""
     turns: Turn | None = None
     """The tasks of a session, in place of `load`."""
+    release: str | None = None
+    """A FIFO of the host at which a program waits for the window's settling time to begin."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,15 @@ async def measure(
     sample_ns: int,
     schedule: Schedule | None = None,
     ours: Ours | None = None,
+    after_s: float = 0.0,
+    further: Sequence[Group] = (),
 ) -> list[Answer]:
     """An answer for each job. Raises EngineError for the first host that fails; the others are ended then. `hear`
     receives the events between start and answers; `grouped` says which process talks to which hosts, by default this
-    one. `ours` is the clock to compare with, if that is repeated."""
-    groups = await _grouped(jobs, Window(warmup_ns, runtime_ns, sample_ns, schedule), grouped)
+    one. `ours` is the clock to compare with, if that is repeated. `after_s`: what a load may take beyond the window.
+    `further` groups start with the others, and have no jobs."""
+    window = Window(warmup_ns, runtime_ns, sample_ns, schedule, after_s)
+    groups = [*await _grouped(jobs, window, grouped), *further]
     ours = ours or Ours()
     try:
         await each_of([group.arm() for group in groups])
@@ -169,6 +175,8 @@ class Window:
     runtime_ns: int
     sample_ns: int
     schedule: Schedule | None = None
+    after_s: float = 0.0
+    """What a load may take beyond it."""
 
     @property
     def measures_ns(self) -> int:
@@ -236,8 +244,7 @@ class Directly(Group):
         self._ready = await each_of([self._started(each, at_ns, sent_ns) for each in self._ready])
 
     async def answers(self, hear: Hear | None) -> list[Answer]:
-        measures_ns = self._window.measures_ns
-        return await each_of([_answer(each, self._ours, self._ahead_s, measures_ns, hear) for each in self._ready])
+        return await each_of([_answer(each, self._ours, self._ahead_s, self._window, hear) for each in self._ready])
 
     async def end(self) -> None:
         await asyncio.gather(*(agent.end() for agent in self._running))
@@ -283,7 +290,7 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Arm
         "loads": [{"id": name, "load": load} for name, load in turns.loads.items()],
         "rounds": turns.rounds,
         "start": "told",
-        "observe": {"watch_pids": _watched(job)},
+        "observe": {"watch_pids": _watched(job)} | ({"release": job.release} if job.release else {}),
     } | ({"lease_ns": LEASE_NS} if job.place.leased else {})
     command = f"{job.program} session"
     if job.secrets and isinstance(job.place, HostPlace):
@@ -309,11 +316,12 @@ def _off(off_ns: int) -> str:
     return f"{abs(off_ns) / 1e6:.0f} ms {'later' if off_ns > 0 else 'earlier'}"
 
 
-async def _answer(ready: _Ready, ours: Ours, ahead_s: float, measures_ns: int, hear: Hear | None) -> Answer:
+async def _answer(ready: _Ready, ours: Ours, ahead_s: float, window: Window, hear: Hear | None) -> Answer:
     host = ready.job.place.name
     heard = None if hear is None else functools.partial(hear, host)
     slower = 1 if ready.begins_ns is None else _SLOWER_MAX
-    observed = await ready.agent.expect("observed", ahead_s + slower * measures_ns / 1e9 + SILENCE_S, heard)
+    measures_ns, silence_s = window.measures_ns, window.after_s + SILENCE_S
+    observed = await ready.agent.expect("observed", ahead_s + slower * measures_ns / 1e9 + silence_s, heard)
     pace = None if ready.begins_ns is None else measures_ns / max(1, ours.now_ns() - ready.begins_ns)
     if ready.job.turns is not None:
         heard_of = [await ready.agent.expect("result", SILENCE_S) for _ in range(ready.job.turns.measured)]

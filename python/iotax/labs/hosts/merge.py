@@ -13,6 +13,7 @@ from iotax.labs.hosts.clock import Offset
 from iotax.merged import merged_directions, merged_gaps, merged_latencies
 from iotax.records import CpuRole, CpuTime, CpuUse, Record
 from iotax.records.cpu import ProcessCpu, Role
+from iotax.records.interruptions import Counts
 from iotax.trial import (
     Arrived,
     Checks,
@@ -52,12 +53,16 @@ def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
     first = min(parts, key=lambda part: part.started_ns)
     last_ns = max(part.started_ns for part in parts)
     one = first.result
+    syncs = [each.sync for each in results if each.sync is not None]
     return one.model_copy(
         update={
             "endpoint": " ".join(dict.fromkeys(each.endpoint for each in results)),
             "window": one.window.model_copy(update={"start_unix_ns": first.started_ns}),
             "read": merged_directions([each.read for each in results]),
             "write": merged_directions([each.write for each in results]),
+            "sync": merged_directions(syncs) if syncs else None,
+            # Percentiles of several hosts do not add up.
+            "percentiles": one.percentiles if len(parts) == 1 else [],
             "streams": [_parts(each) for each in zip(*(each.streams for each in results), strict=True)],
             "open": _open([each.open for each in results if each.open is not None]),
             "cpu": cpu,
@@ -70,6 +75,7 @@ def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
                 mean=sum(each.outstanding.mean for each in results),
             ),
             "gaps": _gaps(parts, first.started_ns),
+            "counted": _counted(parts),
             "verify": _verify([each.verify for each in results if each.verify is not None]),
             "database": _database([each.database for each in results if each.database is not None]),
             "checks": _checks([each.checks for each in results], last_ns - first.started_ns),
@@ -107,6 +113,16 @@ def _gaps(parts: Sequence[Part], first_ns: int) -> Gaps | None:
         return max((gaps for gaps, _ in known), key=lambda gaps: gaps.longest_ns).model_copy(update={"of": "client"})
     errors_ns = sorted(part.offset.error_ns for part in parts)[-2:]
     return merged_gaps(known, sum(errors_ns))
+
+
+def _counted(parts: Sequence[Part]) -> Counts | None:
+    """I/Os of all clients per interval. None if their clocks run at different paces; they differ by less than an
+    interval otherwise."""
+    known = [part.result.counted for part in parts if part.result.counted is not None and part.pace is None]
+    if not known or len(known) < len(parts):
+        return None
+    ios = [sum(each) for each in zip(*(counts.ios for counts in known), strict=False)]
+    return Counts(interval_ns=known[0].interval_ns, ios=ios)
 
 
 def _parts(parts: Sequence[StreamResult]) -> StreamResult:

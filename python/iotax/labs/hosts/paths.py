@@ -161,7 +161,7 @@ class Paths:
         """Takes down what an earlier study left, and removes everything that iotax copied; returns what it was. Raises
         HostFault, also if a study is running."""
         said = ""
-        if await place.run(f"ls {FOLDER}/path-* {FOLDER}/using-* {FOLDER}/lock-* 2>/dev/null || true"):
+        if await place.run(f"ls {FOLDER}/path-* {FOLDER}/using-* {FOLDER}/lock-* {FOLDER}/work-* 2>/dev/null || true"):
             await PATHS.install(place)
             said = await self._script(place, "clean")
         copied = " ".join(f"{FOLDER}/{name}" for name in ("engine-*", "*-*.sh"))

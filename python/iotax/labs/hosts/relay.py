@@ -48,6 +48,7 @@ class Errand(NamedTuple):
     watch_pids: Mapping[str, int] | None
     secrets: Mapping[str, str] | None
     turns: Turn | None
+    release: str | None
 
 
 def _answering(
@@ -143,7 +144,15 @@ class Relay(HostAgent):
     async def arm(self, errands: Sequence[Errand], window: Window) -> None:
         await self._end_group()
         jobs = [
-            Job(self._places[each.host], each.program, each.load, each.watch_pids, each.secrets, each.turns)
+            Job(
+                self._places[each.host],
+                each.program,
+                each.load,
+                each.watch_pids,
+                each.secrets,
+                each.turns,
+                each.release,
+            )
             for each in errands
         ]
         self._ours = Ours()

@@ -265,7 +265,7 @@ class ByRelay(Group):
 
     async def arm(self) -> None:
         errands = [
-            Errand(each.place.name, each.program, each.load, each.watch_pids, each.secrets, each.turns)
+            Errand(each.place.name, each.program, each.load, each.watch_pids, each.secrets, each.turns, each.release)
             for each in self.jobs
         ]
         # Hosts that are slow fail by their own limits, within it.

@@ -259,7 +259,7 @@ class Volumes:
     ) -> list[CheckItem]:
         """`whole` holds the identities that were looked at from end to end, and by which host."""
         place, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
-        progress(Step(f"{place.name}: checking what data {uri} holds"))
+        progress(Step(f"checking what data {uri} holds on {place.name}"))
         # The user gives permission for the endpoint as the study names it.
         named, label = settings.endpoint.uri, f"{settings.label} on {place.name}"
         destroy = named in self._destroy

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from iotax.labs.base import Outcome, Progress, Sample, Step
+from iotax.labs.base import Outcome, Progress, Sample, SlicesEnded, Step
 from iotax.labs.proc import memory_free_bytes
 from iotax.places.waiting import Engine
 from iotax.trial import Trial
@@ -41,7 +41,7 @@ def at_once(volumes_bytes: int) -> int:
 
 @dataclass
 class _Job:
-    news: SimpleQueue[Sample | Step | None] = field(default_factory=SimpleQueue)
+    news: SimpleQueue[Sample | Step | SlicesEnded | None] = field(default_factory=SimpleQueue)
     """Its progress; None once it has ended."""
     future: Future[Outcome] | None = None
 

@@ -45,12 +45,24 @@ class Links:
             _End(self._storage, environment, 1),
             *(_End(guest, own, 2) for guest, own in initiators),
         ]
+        if self._kind == "krb5p":
+            self._with_kerberos()
+            return
         if self._kind == "ipsec":
             said = [f"SECRET={secrets.token_hex(_SECRET_BYTES)}; "] * len(self._ends)
         else:
             said = _peers([_public_key(end) for end in self._ends], settings.topology.paths)
         for end, word in zip(self._ends, said, strict=True):
             end.guest.run(f"{end.environment}{word}encryption_up {end.host}")
+
+    def _with_kerberos(self) -> None:
+        """The storage makes all keys, and each initiator is given its own."""
+        storage, *initiators = self._ends
+        secret = f"SECRET={secrets.token_hex(_SECRET_BYTES)}; "
+        made = storage.guest.run(f"{storage.environment}{secret}encryption_up {storage.host}")
+        keytabs = [line.removeprefix("KEYTAB ") for line in made if line.startswith("KEYTAB ")]
+        for end, keytab in zip(initiators, keytabs, strict=True):
+            end.guest.run(f"{end.environment}KEYTAB={keytab}; encryption_up {end.host}")
 
     def end(self) -> None:
         """The links are in plain text again. Raises VmFault and StepFailed."""

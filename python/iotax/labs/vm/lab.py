@@ -21,7 +21,6 @@ from iotax.design.plan import trial_seed
 from iotax.design.rounds import session_of, session_rounds
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
-from iotax.labs.events import COUNT_NS
 from iotax.labs.generators import GENERATORS
 from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
 from iotax.labs.media import data_document, done_by, with_media
@@ -323,13 +322,13 @@ class VmLab(Lab):
             guests[role].run("caches_drop")
         seed = trial_seed(self._study, trial)
         watched = datastore.watched(next(iter(connected.daemons), None))
+        to_happen = happenings(self._study.events, self._study.design.seed, trial.block, trial.replicate)
+        endpoint = f"local:{connected.paths[0]}"
         document = run_document(
-            settings, f"local:{connected.paths[0]}", seed=seed, driver="auto", cpus=[], watch_pids=watched
+            settings, endpoint, seed=seed, driver="auto", cpus=[], watch_pids=watched, events=bool(to_happen)
         )
         # The storage is the lab's own.
         document |= {"options": {}, "destroy": document["endpoint"]}
-        if to_happen := happenings(self._study.events, self._study.design.seed, trial.block, trial.replicate):
-            document["count_ns"] = COUNT_NS
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
         target: Role | None = None if self._in_one_guest(protocol) or protocol == "local" else "storage"

@@ -20,7 +20,7 @@ from iotax.labs.vm.packages import Store
 from iotax.labs.vm.qemu import PROGRAM, require_qemu
 from iotax.places.guest import Port
 from iotax.places.waiting import wait_for
-from vm.needed import missing
+from needed import missing
 
 from .clients import IQN, Serve
 

@@ -1,6 +1,7 @@
-//! Handles the lines after a session's document: when to start, requests for the clock, and renewals of the lease.
+//! Handles the lines after the document of a session or an event: when to start, requests for the clock, and renewals
+//! of the lease.
 
-use std::sync::mpsc;
+use std::{sync::mpsc, time::Duration};
 
 use iotax_node::failure::{Failure, FailureKind};
 use iotax_proto::Instant;
@@ -14,18 +15,23 @@ use crate::{
     output,
 };
 
-pub(super) struct Commands {
+pub(crate) struct Commands {
     starts: mpsc::Receiver<u64>,
+    gone: mpsc::Receiver<()>,
+    lease: Lease,
 }
 
 impl Commands {
     /// Answers lines as they arrive. The end of the input ends the process, because the caller is gone.
-    pub(super) fn follow(lease_ns: Option<u64>) -> Self {
+    pub(crate) fn follow(lease_ns: Option<u64>) -> Self {
         let (sender, starts) = mpsc::channel();
+        let (left, gone) = mpsc::channel();
         let lease = Lease::start(lease_ns);
+        let renewed = lease.clone();
         input::follow(move |line| {
-            lease.renew();
+            renewed.renew();
             match line.map(serde_json::from_str) {
+                None if renewed.is_held() => _ = left.send(()),
                 None => lease::input_ended(),
                 // A session that has ended receives nothing more.
                 Some(Ok(SessionCommand::Start { at_unix_ns })) => _ = sender.send(at_unix_ns),
@@ -40,11 +46,21 @@ impl Commands {
                 }
             }
         });
-        Self { starts }
+        Self { starts, gone, lease }
+    }
+
+    /// From now on silence does not show that the caller is gone, and the end of the input does not end the process.
+    pub(crate) fn hold(&self) {
+        self.lease.hold();
+    }
+
+    /// After `hold`: waits so long, and returns whether the input ended meanwhile.
+    pub(crate) fn is_gone_within(&self, limit: Duration) -> bool {
+        self.gone.recv_timeout(limit) != Err(mpsc::RecvTimeoutError::Timeout)
     }
 
     /// Waits for the start command. Returns the clock, labelled by the wall clock as it is set now, and the start.
-    pub(super) fn start(&self, clock: Clock) -> Result<(Clock, Option<Instant>), Failure> {
+    pub(crate) fn start(&self, clock: Clock) -> Result<(Clock, Option<Instant>), Failure> {
         let at_unix_ns = self.starts.recv().map_err(failure::internal)?;
         let clock = clock.with_wall_of_now();
         let now = clock.now();

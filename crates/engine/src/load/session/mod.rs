@@ -16,7 +16,8 @@ use iotax_node::failure::{Failure, FailureKind};
 use iotax_proto::Instant;
 use iotax_runtime::{Clock, disk::Candidate};
 
-use self::{commands::Commands, member::Member, record::Record};
+pub(crate) use self::commands::Commands;
+use self::{member::Member, record::Record};
 use super::{
     begin,
     coordinator::writes,
@@ -28,8 +29,8 @@ use super::{
 };
 use crate::{
     document::{
-        ArmedEvent, Event, LoadDocument, ObserveSpec, ObservedEvent, ObservedSlice, SampleEvent, SessionDocument,
-        StartSpec, Task,
+        ArmedEvent, Event, KeptEvent, LoadDocument, ObserveSpec, ObservedEvent, ObservedSlice, SampleEvent,
+        SessionDocument, StartSpec, Task,
     },
     failure, input, output,
     version::VERSION,
@@ -54,7 +55,10 @@ pub(crate) fn run() -> Result<(), Failure> {
         output::emit(&Event::Armed(ArmedEvent { engine_version: VERSION, pid: std::process::id() }));
         (session.clock, session.begin_at) = commands.start(session.clock)?;
     }
-    session.measure()?;
+    if let Err(failure) = session.measure() {
+        session.tell_slices();
+        return Err(failure);
+    }
     session.release()
 }
 
@@ -183,9 +187,13 @@ impl Session {
                 };
                 let Some(slice) = in_time else { continue };
                 let usage = match self.rounds[round][turn] {
-                    Some(index) => self.measure_load(index, &slice, &mut told_at)?,
+                    Some(index) => self.measure_load(index, &slice, told_at)?,
                     None => self.observe_slice(&slice)?,
                 };
+                if self.has_several_slices() && told_at.elapsed() >= TELL_PERIOD {
+                    told_at = WallInstant::now();
+                    self.tell_slices();
+                }
                 if self.gap.is_some() && self.observe.is_some() && slice.is_whole(usage.duration_ns) {
                     seen.push(observed_slice(&slice, usage));
                 }
@@ -204,10 +212,9 @@ impl Session {
         Ok(())
     }
 
-    fn measure_load(&mut self, index: usize, slice: &Slice, told_at: &mut WallInstant) -> Result<Usage, Failure> {
+    fn measure_load(&mut self, index: usize, slice: &Slice, told_at: WallInstant) -> Result<Usage, Failure> {
         let (measured, usage) = self.members[index].measure(slice, &self.meters)?;
         if let Some(last) = measured.series.last().filter(|_| told_at.elapsed() >= TELL_PERIOD) {
-            *told_at = WallInstant::now();
             let id = Some(self.members[index].id.clone());
             let sample = SampleEvent { id, round: Some(slice.round), at_ns: slice.end().0, ..report::sample(last) };
             output::emit(&Event::Sample(sample));
@@ -216,6 +223,16 @@ impl Session {
             self.records[index].add(slice, measured, usage.clone());
         }
         Ok(usage)
+    }
+
+    /// Tells the slices that ended since the last call, so that they outlive a session that fails.
+    fn tell_slices(&mut self) {
+        for (member, record) in self.members.iter().zip(&mut self.records) {
+            let slices = record.untold().to_vec();
+            if !slices.is_empty() {
+                output::emit(&Event::Kept(KeptEvent { id: member.id.clone(), slices }));
+            }
+        }
     }
 
     /// Observes this machine while the load of another machine works.

@@ -20,6 +20,8 @@ use crate::document::{ResultEvent, SliceReport, Window};
 pub(super) struct Record {
     whole: Option<Whole>,
     slices: Vec<SliceReport>,
+    /// How many of them were told already.
+    told: usize,
 }
 
 struct Whole {
@@ -46,6 +48,12 @@ impl Record {
 
     pub(super) fn is_empty(&self) -> bool {
         self.whole.is_none()
+    }
+
+    /// The slices since the last call.
+    pub(super) fn untold(&mut self) -> &[SliceReport] {
+        let from = std::mem::replace(&mut self.told, self.slices.len());
+        &self.slices[from..]
     }
 
     /// All slices together; `None` if there were none.

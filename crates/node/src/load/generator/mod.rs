@@ -79,6 +79,8 @@ pub struct LoadNode {
     begin_at: Option<Instant>,
     began_at: Option<Instant>,
     deadline: Option<Instant>,
+    /// Blocks that were read back after the run.
+    read_back: u64,
     outcome: Option<Result<TaskOutcome, Failure>>,
     /// The links stay open after a run, for the next slice, until `release`.
     stays: bool,
@@ -96,12 +98,48 @@ struct ControlLink {
     to_ask: bool,
 }
 
+impl ControlLink {
+    /// Takes its next step: queues what that sends and closes, and returns what is left to do. None: nothing now, but it
+    /// is to be asked again.
+    fn step(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        is_open: bool,
+        to_send: &mut Vec<ConnId>,
+        outputs: &mut VecDeque<Output>,
+    ) -> Option<ControlStep<AnyInitiator>> {
+        let step = self.control.step(now);
+        self.to_ask = !matches!(step, ControlStep::Wait);
+        if self.next.is_none() && !self.control.transmit().is_empty() {
+            to_send.push(conn);
+        }
+        let closes = match &step {
+            ControlStep::Connect(_) | ControlStep::Closed => is_open,
+            ControlStep::Open(_) => is_open && !self.control.needs_connection(),
+            ControlStep::Wait | ControlStep::Failed(_) => false,
+        };
+        if closes {
+            outputs.push_back(Output::Close { conn });
+        }
+        match step {
+            ControlStep::Connect(to) if is_open => {
+                self.next = Some(to);
+                None
+            }
+            step => Some(step),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Opening,
     /// Every worker of this thread may submit; waits for `begin`.
     Ready,
     Running,
+    /// After a run, with `read_back`.
+    ReadingBack,
     Draining,
     Closing,
     Finished,
@@ -183,6 +221,7 @@ impl LoadNode {
             begin_at: None,
             began_at: None,
             deadline: None,
+            read_back: 0,
             outcome: None,
             stays: false,
             queue: None,
@@ -323,7 +362,7 @@ impl LoadNode {
         match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {
             Some(Task::Scan(task)) => (task.scanned_bytes, task.total_bytes),
             Some(Task::Fill(task)) => (task.done_bytes, task.total_bytes),
-            Some(Task::Run(_) | Task::Oltp(_)) | None => (0, 0),
+            Some(Task::Run(_) | Task::Oltp(_) | Task::ReadBack(_)) | None => (0, 0),
         }
     }
 
@@ -380,7 +419,7 @@ impl LoadNode {
     /// After any event of a worker: submits I/Os, and updates what it has to send and when it is due.
     fn turn(&mut self, now: Instant, index: usize) {
         let worker = &mut self.workers[index];
-        if self.phase == Phase::Running {
+        if matches!(self.phase, Phase::Running | Phase::ReadingBack) {
             worker.refill(now);
         }
         if !worker.link.initiator.get().transmit().is_empty() {
@@ -498,10 +537,16 @@ impl LoadNode {
                 Phase::Running => self.advance_running(now),
                 Phase::Draining => {
                     if self.outstanding() == 0 {
-                        if self.stays {
-                            return self.end_slice();
+                        if matches!(&self.config.task, TaskConfig::Run(run) if run.read_back) {
+                            self.begin_read_back(now);
+                        } else if self.end_run(now) {
+                            return;
                         }
-                        self.start_closing(now);
+                    }
+                }
+                Phase::ReadingBack => {
+                    if self.has_read_back(now) && self.end_run(now) {
+                        return;
                     }
                 }
                 Phase::Closing => self.advance_closing(now),
@@ -514,32 +559,14 @@ impl LoadNode {
     }
 
     fn step_control(&mut self, now: Instant) {
+        let is_open = self.open_connections[CONTROL.0 as usize];
         let Some(link) = self.control.as_mut().filter(|link| link.to_ask) else { return };
-        let step = link.control.step(now);
-        link.to_ask = !matches!(step, ControlStep::Wait);
-        if link.next.is_none() && !link.control.transmit().is_empty() {
-            self.to_send.push(CONTROL);
-        }
-        match step {
-            ControlStep::Wait => {}
-            ControlStep::Connect(to) if self.open_connections[CONTROL.0 as usize] => {
-                link.next = Some(to);
-                self.outputs.push_back(Output::Close { conn: CONTROL });
-            }
-            ControlStep::Connect(to) => self.connect(CONTROL, to),
-            ControlStep::Open(links) => {
-                if !link.control.needs_connection() && self.open_connections[CONTROL.0 as usize] {
-                    self.outputs.push_back(Output::Close { conn: CONTROL });
-                }
-                self.open(links);
-            }
-            ControlStep::Failed(failure) => self.fail(failure),
-            ControlStep::Closed => {
-                self.control = None;
-                if self.open_connections[CONTROL.0 as usize] {
-                    self.outputs.push_back(Output::Close { conn: CONTROL });
-                }
-            }
+        match link.step(now, CONTROL, is_open, &mut self.to_send, &mut self.outputs) {
+            None | Some(ControlStep::Wait) => {}
+            Some(ControlStep::Connect(to)) => self.connect(CONTROL, to),
+            Some(ControlStep::Open(links)) => self.open(links),
+            Some(ControlStep::Failed(failure)) => self.fail(failure),
+            Some(ControlStep::Closed) => self.control = None,
         }
     }
 
@@ -577,6 +604,45 @@ impl LoadNode {
                 None => self.start_closing(now),
             }
         }
+    }
+
+    /// Returns whether it was a slice of a session, which goes on with the next.
+    fn end_run(&mut self, now: Instant) -> bool {
+        if self.stays {
+            self.end_slice();
+        } else {
+            self.start_closing(now);
+        }
+        self.stays
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_read_back(&mut self, now: Instant) {
+        self.phase = Phase::ReadingBack;
+        self.read_back = 0;
+        self.deadline = Some(now + DRAIN_TIME);
+        self.workers.iter_mut().for_each(Worker::begin_read_back);
+        (0..self.workers.len()).for_each(|index| self.turn(now, index));
+    }
+
+    /// Whether every written block was read back. The deadline is for each block that is.
+    #[cold]
+    #[inline(never)]
+    fn has_read_back(&mut self, now: Instant) -> bool {
+        let (mut blocks, mut over) = (0, true);
+        for worker in &self.workers {
+            let (done, is_over) = worker.read_back();
+            (blocks, over) = (blocks + done, over && is_over);
+        }
+        if blocks > self.read_back {
+            self.read_back = blocks;
+            self.deadline = Some(now + DRAIN_TIME);
+        }
+        if over {
+            self.workers.iter_mut().for_each(Worker::end_read_back);
+        }
+        over
     }
 
     fn end_slice(&mut self) {
@@ -629,6 +695,12 @@ impl LoadNode {
                 let after = DRAIN_TIME.as_secs();
                 let down = self.paths_down();
                 let message = format!("{count} I/Os were not answered within {after} s after the run{down}");
+                self.fail(Failure::new(FailureKind::Lost, message, self.place.clone()));
+            }
+            Phase::ReadingBack => {
+                let after = DRAIN_TIME.as_secs();
+                let down = self.paths_down();
+                let message = format!("no written block was read back for {after} s after the run{down}");
                 self.fail(Failure::new(FailureKind::Lost, message, self.place.clone()));
             }
             // The task is done, so a close that is not in order does no harm.
@@ -727,7 +799,7 @@ impl Node for LoadNode {
             Phase::Ready if !matches!(self.config.task, TaskConfig::Run(_)) => Some(Instant(0)),
             Phase::Ready => self.begin_at,
             Phase::Running => self.recorder.as_ref().and_then(Recorder::next_edge),
-            Phase::Draining | Phase::Closing => self.deadline,
+            Phase::ReadingBack | Phase::Draining | Phase::Closing => self.deadline,
             Phase::Finished => return None,
         };
         earlier(earlier(workers, control), phase)

@@ -445,22 +445,11 @@ impl LoadNode {
         let first = paths.conn(path, 1);
         let at = &mut paths.all[path];
         let Some(link) = at.control.as_mut().filter(|link| link.to_ask) else { return false };
-        let step = link.control.step(now);
-        link.to_ask = !matches!(step, ControlStep::Wait);
-        if link.next.is_none() && !link.control.transmit().is_empty() {
-            self.to_send.push(conn);
-        }
-        match step {
-            ControlStep::Wait => return false,
-            ControlStep::Connect(to) if is_open => {
-                link.next = Some(to);
-                self.outputs.push_back(Output::Close { conn });
-            }
-            ControlStep::Connect(to) => self.connect(conn, to),
-            ControlStep::Open(links) => {
-                if !link.control.needs_connection() && is_open {
-                    self.outputs.push_back(Output::Close { conn });
-                }
+        match link.step(now, conn, is_open, &mut self.to_send, &mut self.outputs) {
+            None => {}
+            Some(ControlStep::Wait) => return false,
+            Some(ControlStep::Connect(to)) => self.connect(conn, to),
+            Some(ControlStep::Open(links)) => {
                 let mut to = Vec::new();
                 for link in links {
                     to.push(link.to);
@@ -472,13 +461,8 @@ impl LoadNode {
                     }
                 }
             }
-            ControlStep::Failed(failure) => self.path_lost(now, path, failure),
-            ControlStep::Closed => {
-                at.control = None;
-                if is_open {
-                    self.outputs.push_back(Output::Close { conn });
-                }
-            }
+            Some(ControlStep::Failed(failure)) => self.path_lost(now, path, failure),
+            Some(ControlStep::Closed) => at.control = None,
         }
         true
     }

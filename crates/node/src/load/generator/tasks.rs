@@ -188,7 +188,7 @@ impl LoadNode {
                 TaskOutcome::Checked { content: task.content().clone(), scanned_bytes: task.scanned_bytes }
             }
             Some(Task::Fill(task)) => TaskOutcome::Filled { bytes: task.done_bytes },
-            Some(Task::Run(_) | Task::Oltp(_)) | None => {
+            Some(Task::Run(_) | Task::Oltp(_) | Task::ReadBack(_)) | None => {
                 let mut tally = Tally::default();
                 let mut arrived: Vec<Option<Arrived>> = vec![None; self.all_streams.len()];
                 for (index, worker) in self.workers.iter_mut().enumerate() {

@@ -37,6 +37,7 @@ pub const RUN: RunConfig = RunConfig {
     durable: false,
     flush_after: 0,
     filled: false,
+    read_back: false,
 };
 
 pub fn load(task: TaskConfig, workers: u32) -> LoadConfig {

@@ -58,5 +58,6 @@ pub(crate) fn reads(outstanding: u32, runtime: Duration) -> RunConfig {
         durable: false,
         flush_after: 0,
         filled: false,
+        read_back: false,
     }
 }

@@ -18,9 +18,7 @@ load_ready() {
 }
 
 load_begin() {
-    [ ! -e "$USING" ] || down_using
-    rm -rf "$RUN" && mkdir -p "$RUN" || die "disk_full $RUN cannot be made"
-    { echo "$WITH"; echo "$1"; } >"$USING" || die "disk_full the journal $USING cannot be written: nothing was begun"
+    using "$1"
     echo "$2" >"$RUN/job" || die "disk_full $RUN/job cannot be written"
     if [ -b "$1" ] && [ "$(id -u)" != 0 ]; then set -- sudo -n; else set --; fi
     (

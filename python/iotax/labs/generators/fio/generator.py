@@ -68,9 +68,9 @@ class FioGenerator(Generator):
             started_unix_ns=started_unix_ns,
         )
 
-    def host_job(self, job: HostJob) -> str:
+    def host_job(self, job: HostJob) -> tuple[str, ...]:
         target = Target(job.found["ENGINE"], (f"filename={escaped(job.path)}", f"direct={job.found['DIRECT']}"))
-        return logged_job(
+        text = logged_job(
             job.settings,
             target,
             seed=job.seed,
@@ -78,6 +78,7 @@ class FioGenerator(Generator):
             step_ms=step_ms(job.settings.load.runtime),
             longest_s=job.longest_s,
         )
+        return (text,)
 
     def host_result(
         self,
@@ -86,12 +87,11 @@ class FioGenerator(Generator):
         *,
         endpoint: str,
         cpu: CpuUse,
-        start_unix_ns: int,
-        duration_ns: int,
+        window: Window,
     ) -> TrialResult:
         output = read_output("\n".join(said_of(said, "JSON")))
         raise_errors(output)
-        begin_ms, end_ms = start_unix_ns / 1e6, (start_unix_ns + duration_ns) / 1e6
+        begin_ms, end_ms = window.start_unix_ns / 1e6, (window.start_unix_ns + window.duration_ns) / 1e6
         return result_from(
             directions(said_of(said, "ROW"), groups(settings), begin_ms, end_ms),
             settings,
@@ -99,9 +99,9 @@ class FioGenerator(Generator):
             engine=str(output["jobs"][0]["job options"].get("ioengine") or output["global options"]["ioengine"]),
             endpoint=endpoint,
             cpu=cpu,
-            cpu_window_ns=duration_ns,
+            cpu_window_ns=window.duration_ns,
             checked_bytes=None,
-            window=Window(start_unix_ns=start_unix_ns, start_ns=0, duration_ns=duration_ns),
+            window=window,
         )
 
     def run(self, job: Job, progress: Progress) -> Outcome:

@@ -59,12 +59,11 @@ database_holds() {
         echo OURS || :
 }
 
-# using DEVICE: the journal, before anything is begun. It says what else is set back.
-using() {
-    [ ! -e "$USING" ] || down_using
-    mkdir -p "$RUN" || die "disk_full $RUN cannot be made"
-    { echo "$WITH"; echo "$1"; for _each in $DIRTY; do content "$PROCFS/sys/vm/$_each"; done; } >"$USING" ||
-        die "disk_full the journal $USING cannot be written: nothing was begun"
+# database_using DEVICE: the journal says what else is set back.
+database_using() {
+    set -- "$1"
+    for _each in $DIRTY; do set -- "$@" "$(content "$PROCFS/sys/vm/$_each")"; done
+    using "$@"
     [ "$(id -u)" != 0 ] || chown postgres "$RUN"
 }
 DIRTY="dirty_bytes dirty_background_bytes dirty_ratio dirty_background_ratio"
@@ -81,7 +80,7 @@ files_up() {
 }
 
 database_build() {
-    using "$1"
+    database_using "$1"
     if on_disk "$1"; then
         # By path: busybox has one of its own, which its own timeout would take.
         (WAIT_S=600 && root "making a file system on $1" "$(command -v mke2fs || echo mke2fs)" -q -t ext4 -F -b 4096 -m 0 -L $LABEL -J size=8 \
@@ -101,7 +100,7 @@ database_build() {
 }
 
 database_begin() {
-    using "$1"
+    database_using "$1"
     files_up "$1"
     group_of_memory
     [ "$LIMIT" != memory.max ] || grep -qw memory "$CGROUPS/cgroup.subtree_control" ||

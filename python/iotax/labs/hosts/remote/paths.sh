@@ -75,6 +75,14 @@ note() {
 # remember KIND WORDS...: what `down` puts back, written before it is changed.
 remember() { echo "PUT BACK $*" >>"$JOURNAL" || die "disk_full the journal $JOURNAL cannot be written: nothing was changed"; }
 
+# using DEVICE LINES...: called by a script that uses a path, before it begins anything. Ends what was left, makes a new folder
+# $RUN, and writes the journal.
+using() {
+    [ ! -e "$USING" ] || down_using
+    rm -rf "$RUN" && mkdir -p "$RUN" || die "disk_full $RUN cannot be made"
+    { for _each in "$WITH" "$@"; do echo "$_each"; done; } >"$USING" || die "disk_full the journal $USING cannot be written: nothing was begun"
+}
+
 fact() { [ -z "$2" ] || echo "FACT $1=$2"; }
 content() { cat "$1" 2>/dev/null; }
 
@@ -704,38 +712,74 @@ up() {
     }
 }
 
-lock() {
+# Two locks, each this shell's alone: what it starts must not keep them, so that is given neither (8>&- 9>&-). Descriptor 9 is the
+# study's, held as long as the study is at work here. Descriptor 8 is held by whoever makes or takes down anything: a study that is
+# cut off may leave a script that still makes something, and what takes everything down waits for its end.
+STUDY=$FOLDER/lock-$(uname -n)
+WORK=$FOLDER/work-$(uname -n)
+
+# lockable FILE KIND: KIND of failure where it cannot be written.
+lockable() {
     command -v flock >/dev/null 2>&1 || die "missing flock is not installed on this host (util-linux)"
-    mkdir -p "$FOLDER" && touch "$FOLDER/lock-$(uname -n)" || die "denied $FOLDER cannot be written"
-    exec 9>"$FOLDER/lock-$(uname -n)"
-    flock -n 9 || die "in_use another study of iotax uses this host"
+    mkdir -p "$FOLDER" && touch "$1" || die "$2 $FOLDER cannot be written"
+}
+
+lock() {
+    lockable "$STUDY" denied
+    exec 9>"$STUDY"
+    # Whoever looks whether it is held holds it for a moment.
+    until_true 1 flock -n 9 || die "in_use another study of iotax uses this host"
+}
+
+# making COMMAND...: alone, and only while its study is at work: later, nobody would take down what it makes.
+making() {
+    lockable "$WORK" disk_full
+    exec 8>"$WORK"
+    flock 8
+    [ ! -e "$STUDY" ] || ! flock -n "$STUDY" true || die "in_use the study that wants this of the host has ended there"
+    ("$@") 8>&-
+}
+
+# down_alone: what makes something for long, such as a database, ends when what it uses is taken down.
+down_alone() {
+    lockable "$WORK" denied
+    exec 8>"$WORK"
+    until_true "$WAIT_S" flock -n 8 || (down) 8>&- 9>&-
+    flock 8
+    (down) 8>&- 9>&-
 }
 
 clean() {
     lock
-    down || exit 1
-    rm -f "$FOLDER/lock-$(uname -n)"
+    down_alone || exit 1
+    rm -f "$STUDY" "$WORK"
 }
 
 keep() {
     lock
     # A session that hangs up must not keep this from ending in order.
     trap '' HUP TERM PIPE
-    (down) >&2
-    # The lock is this shell's alone: what it starts must not keep it.
+    (down_alone) >&2
     (trap - HUP TERM PIPE; exec "$1" session) 9>&-
-    (down) >&2 9>&-
+    down_alone >&2
+    # Before the other lock, so that whoever waits for that one finds that the study has ended.
+    exec 9>&-
 }
 
 command=$1
 shift
 case "$command" in
-up | down | clean | keep) "$command" "$@" ;;
+clean | keep) "$command" "$@" ;;
+up) making up "$@" ;;
+down) down_alone ;;
 with)
     WITH=$1
     shift
     . "$WITH"
-    "$@"
+    case "$1" in
+    *_begin | *_build) making "$@" ;;
+    *) "$@" ;;
+    esac
     ;;
 *) die "usage paths.sh up|down|clean|keep|with" ;;
 esac

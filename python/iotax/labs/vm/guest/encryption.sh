@@ -1,12 +1,14 @@
-# Encryption of the links under test: ENCRYPTION is ipsec or wireguard, empty where there is none. A protocol's addresses stay the same:
-# under WireGuard a tunnel has them, and the link below it has others.
+# Encryption of the links under test: ENCRYPTION is ipsec, wireguard or krb5p (kerberos.sh), empty where there is none. A protocol's
+# addresses stay the same: under WireGuard a tunnel has them, and the link below it has others.
 IP=/usr/bin/ip # busybox has an ip of its own that knows no IPsec
 CIPHER="rfc4106(gcm(aes))"
 WG_KEY=/run/wireguard.key$IN_STORAGE
 
-# encryption_up HOST: SECRET is for ipsec, PEERS (NUMBER=KEY of the other end of each link) for wireguard.
+# encryption_up HOST: SECRET is for ipsec and krb5p, KEYTAB for an initiator with krb5p, PEERS (NUMBER=KEY of the other end of each
+# link) for wireguard.
 encryption_up() {
     [ $1 = 2 ] || ! elsewhere || { in_storage encryption_up 1; return; }
+    [ "$ENCRYPTION" != krb5p ] || { kerberos_up $1; return; }
     for path in $(paths); do ${ENCRYPTION}_up $path $1 $((3 - $1)); done
 }
 
@@ -56,6 +58,7 @@ wireguard_up() {
 encryption_down() {
     [ $1 = 2 ] || ! elsewhere || { in_storage encryption_down 1; return; }
     case "$ENCRYPTION" in
+    krb5p) kerberos_down $1 ;;
     ipsec) $IP xfrm policy flush && $IP xfrm state flush || die "ip xfrm flush" ;;
     wireguard)
         for path in $(paths); do
@@ -76,6 +79,8 @@ encrypted() {
     *)
         if policy_is $_own $_other out && policy_is $_other $_own in; then
             echo ipsec $_device $(security_bytes $_own $_other) $(security_bytes $_other $_own)
+        elif by_kerberos; then
+            echo krb5p $_device $(called_bytes)
         else
             echo none $_device 0 0
         fi
@@ -109,4 +114,8 @@ encryption_facts() {
     [ "$ENCRYPTION" != ipsec ] || fact cipher "$(awk -v cipher="$CIPHER" \
         '/^name/ { name = $3 } /^driver/ { driver = $3 } /^priority/ && name == cipher && $3 > most { most = $3; best = driver }
          END { print best }' /proc/crypto)"
+    # The kernel takes no driver that may sleep.
+    [ "$ENCRYPTION" != krb5p ] || fact cipher "$(awk \
+        '/^name/ { name = $3 } /^driver/ { driver = $3 } /^priority/ { of = $3 }
+         /^async/ && name == "cts(cbc(aes))" && $3 == "no" && of > most { most = of; best = driver } END { print best }' /proc/crypto)"
 }

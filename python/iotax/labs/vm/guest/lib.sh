@@ -16,6 +16,7 @@ own_names
 
 . /lab/net.sh
 . /lab/encryption.sh
+. /lab/kerberos.sh
 . /lab/facts.sh
 
 die() {

@@ -3,8 +3,12 @@
 NFSD=/proc/fs/nfsd
 [ -z "$FILE_SYSTEM" ] || . /lab/database.sh
 
-# export_of NUMBER FOLDER MODE: a line of /etc/exports.
-export_of() { echo "$2 *(rw,$3,no_root_squash,no_subtree_check,insecure,fsid=$(($1 + 1)))"; }
+# export_of NUMBER FOLDER MODE: a line of /etc/exports. With Kerberos the initiator is its machine, nobody's user: it may what root may.
+export_of() {
+    _security=sec=sys
+    [ "$ENCRYPTION" != krb5p ] || _security=sec=krb5p,anonuid=0,anongid=0
+    echo "$2 *(rw,$3,$_security,no_root_squash,no_subtree_check,insecure,fsid=$(($1 + 1)))"
+}
 
 exports() {
     if [ -z "$FILE_SYSTEM" ]; then
@@ -62,12 +66,22 @@ nfs_initiator_up() {
     mkdir -p $_mount
     _options="vers=$1,proto=tcp,hard,noatime"
     [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=${MOUNT_PORT:-20048},port=2049"
+    [ "$ENCRYPTION" != krb5p ] || _options="$_options,sec=krb5p"
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
     _own=$(own_volume) _export=/volume
     _file=data${_own#0}
     [ -z "$FILE_SYSTEM" ] || _export=$(folder_of $_own) _file=data
-    until_true 20 sh -c "mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1" ||
-        die "mount -o $_options: $(cat /run/mount.log)"
+    if [ "$ENCRYPTION" = krb5p ]; then
+        # A server that cannot decrypt a call answers none: the mount would try again for minutes.
+        timeout -k 5 $KERBEROS_S mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1 || {
+            _why=$(cat /run/mount.log)
+            case "$(uname -r)" in 6.1.*) _why="$_why; the server of Linux 6.1.0-56 answers no call of krb5p: say kernel: \"6.12\"" ;; esac
+            die "mount -o $_options within $KERBEROS_S s: $_why"
+        }
+    else
+        until_true 20 sh -c "mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1" ||
+            die "mount -o $_options: $(cat /run/mount.log)"
+    fi
     _file=$_mount/$_file
     [ -e $_file ] || die "mounted, but the volume's file is not there"
     echo "DEVICE=$_file"

@@ -1,0 +1,148 @@
+//! `iotax-engine perform`: makes one event happen at a time of this machine's wall clock, and undoes it.
+//!
+//! Both are shell commands of the user's. A second process holds the undo from before the event begins: it undoes as
+//! soon as this process is gone without having done so, for whatever reason.
+
+use std::{
+    io::{Read as _, Write as _},
+    os::unix::process::CommandExt as _,
+    process::{Child, ChildStderr, Command, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use iotax_node::failure::{Failure, FailureKind};
+use iotax_runtime::{Clock, clock::WallClock};
+
+use crate::{
+    document::{ArmedEvent, Event, HappenedEvent, PerformDocument},
+    failure, input,
+    load::Commands,
+    output,
+    version::VERSION,
+};
+
+/// Maximum time for a command. One that takes longer is killed.
+const COMMAND_TIME: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(5);
+/// The end of what a failed command said that is repeated.
+const SAID_BYTES_MAX: usize = 300;
+/// Something that it left behind may still hold its standard error.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// `begun` comes before the event begins, `done` when it has been undone.
+const GUARDIAN: &str = r#"read -r _ || exit 0; read -r _ || eval "$1""#;
+
+pub(crate) fn run() -> Result<(), Failure> {
+    let document: PerformDocument = input::read_document()?;
+    let mut guardian = Guardian::start(&document.undo)?;
+    output::emit(&Event::Armed(ArmedEvent { engine_version: VERSION, pid: std::process::id() }));
+    let commands = Commands::follow(document.lease_ns);
+    let (clock, begins) = commands.start(Clock::start())?;
+    if let Some(begins) = begins {
+        std::thread::sleep(begins.since(clock.now()));
+    }
+    // What is done here may cut off the way to the caller, so silence shows nothing any more.
+    commands.hold();
+    guardian.tell("begun")?;
+    let (began, began_unix_ns) = (Instant::now(), WallClock::read().unix_ns);
+    let mut done = shell(&document.begin, "begin");
+    if done.is_ok() {
+        output::emit(&Event::Began(HappenedEvent { at_unix_ns: began_unix_ns }));
+        let left = Duration::from_nanos(document.lasts_ns).saturating_sub(began.elapsed());
+        if commands.is_gone_within(left) {
+            done = Err(Failure::new(FailureKind::Lost, "the caller is gone, so the event was undone early", "stdin"));
+        }
+    }
+    // A command that failed may have done a part of it.
+    shell(&document.undo, "undo").map_err(|failure| Failure {
+        message: format!("{}. It is tried once more. If that fails too, run it yourself", failure.message),
+        ..failure
+    })?;
+    let undone_unix_ns = WallClock::read().unix_ns;
+    guardian.tell("done")?;
+    done?;
+    output::emit(&Event::Undone(HappenedEvent { at_unix_ns: undone_unix_ns }));
+    Ok(())
+}
+
+/// The process that undoes the event if nobody else does.
+struct Guardian(Child);
+
+impl Guardian {
+    /// It has a process group of its own, so that no signal to ours reaches it.
+    fn start(undo: &str) -> Result<Self, Failure> {
+        let child = Command::new("sh")
+            .args(["-c", GUARDIAN, "iotax-undo", undo])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        child.map(Self).map_err(|error| failure::io(&error, "sh"))
+    }
+
+    fn tell(&mut self, word: &str) -> Result<(), Failure> {
+        let input = self.0.stdin.as_mut().expect("it was made with one");
+        writeln!(input, "{word}").map_err(|error| {
+            let message = format!("the process that would undo the event is gone: {error}");
+            Failure::new(FailureKind::Lost, message, "undo")
+        })
+    }
+}
+
+/// Runs a command of the user's to its end. What it leaves behind in the background is not waited for.
+fn shell(command: &str, place: &str) -> Result<(), Failure> {
+    let child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn();
+    let mut child = child.map_err(|error| failure::io(&error, place))?;
+    let said = child.stderr.take().map(drained);
+    let until = Instant::now() + COMMAND_TIME;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|error| failure::io(&error, place))? {
+            break status;
+        }
+        if Instant::now() >= until {
+            end_group(&mut child);
+            let message = format!("`{command}` did not end within {} s", COMMAND_TIME.as_secs());
+            return Err(Failure::new(FailureKind::Lost, message, place));
+        }
+        std::thread::sleep(LOOK);
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let said = said.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    Err(Failure::new(FailureKind::Io, format!("`{command}` failed ({status}): {}", last_line(&said)), place))
+}
+
+/// Kills the command with everything that it started.
+fn end_group(child: &mut Child) {
+    _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
+    _ = child.kill();
+    _ = child.wait();
+}
+
+/// Reads all of its standard error, so that it never waits for us, and gives the end of it.
+fn drained(mut stderr: ChildStderr) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, said) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut kept, mut part) = (Vec::new(), [0; SAID_BYTES_MAX]);
+        while let Ok(read @ 1..) = stderr.read(&mut part) {
+            kept.extend_from_slice(&part[..read]);
+            kept.drain(..kept.len().saturating_sub(SAID_BYTES_MAX));
+        }
+        sender.send(kept)
+    });
+    said
+}
+
+fn last_line(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no word").to_owned()
+}

@@ -1,0 +1,1 @@
+"""A load generator that the study describes."""
