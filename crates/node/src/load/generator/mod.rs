@@ -1,9 +1,10 @@
 //! One thread's share of a load generator as a node: it opens links, waits to begin, runs, drains, and closes in order.
 
+mod connections;
 mod paths;
 mod tasks;
 
-use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use iotax_proto::{Geometry, Instant, Payload, Transmit};
 
@@ -12,7 +13,7 @@ use super::{
     connector::{self, ConnectionConfig},
     endpoint::Endpoint,
     facts::Facts,
-    link::{Control, ControlStep, Link},
+    link::{ControlStep, Link},
     local::{DiskInitiator, MemoryInitiator},
     oltp::Database,
     pacing::Pacing,
@@ -25,6 +26,7 @@ use super::{
     verify::Content,
     worker::{Task, Worker},
 };
+use connections::{Connections, ControlLink};
 pub use paths::PathReport;
 use paths::Paths;
 
@@ -66,10 +68,7 @@ pub struct LoadNode {
     buffers: Vec<Vec<Payload>>,
     /// Data of the copies, for all workers.
     copies: Vec<Payload>,
-    outputs: VecDeque<Output>,
-    /// Connections with bytes to send.
-    to_send: Vec<ConnId>,
-    open_connections: Vec<bool>,
+    connections: Connections,
     recorder: Option<Recorder>,
     /// Only for a run of transactions.
     database: Option<Rc<RefCell<Database>>>,
@@ -87,49 +86,6 @@ pub struct LoadNode {
     queue: Option<QueuePlace>,
     /// Other loads, workers or paths may give workers turns.
     together: bool,
-}
-
-struct ControlLink {
-    control: Box<dyn Control<AnyInitiator>>,
-    /// Where to connect once the current connection is closed.
-    next: Option<SocketAddr>,
-    closing: bool,
-    /// It may have a next step: something happened to it, or its last step was not `Wait`.
-    to_ask: bool,
-}
-
-impl ControlLink {
-    /// Takes its next step: queues what that sends and closes, and returns what is left to do. None: nothing now, but it
-    /// is to be asked again.
-    fn step(
-        &mut self,
-        now: Instant,
-        conn: ConnId,
-        is_open: bool,
-        to_send: &mut Vec<ConnId>,
-        outputs: &mut VecDeque<Output>,
-    ) -> Option<ControlStep<AnyInitiator>> {
-        let step = self.control.step(now);
-        self.to_ask = !matches!(step, ControlStep::Wait);
-        if self.next.is_none() && !self.control.transmit().is_empty() {
-            to_send.push(conn);
-        }
-        let closes = match &step {
-            ControlStep::Connect(_) | ControlStep::Closed => is_open,
-            ControlStep::Open(_) => is_open && !self.control.needs_connection(),
-            ControlStep::Wait | ControlStep::Failed(_) => false,
-        };
-        if closes {
-            outputs.push_back(Output::Close { conn });
-        }
-        match step {
-            ControlStep::Connect(to) if is_open => {
-                self.next = Some(to);
-                None
-            }
-            step => Some(step),
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +143,7 @@ impl LoadNode {
         }
         let control = connector::control(endpoint, connection, &config)?;
         let mut node = Self::new(config, endpoint, allocate)?;
-        node.control = Some(ControlLink { control, next: None, closing: false, to_ask: true });
+        node.control = Some(ControlLink::new(control));
         Ok(node)
     }
 
@@ -211,9 +167,7 @@ impl LoadNode {
             timeouts: Vec::new(),
             buffers: Vec::new(),
             copies: Vec::new(),
-            outputs: VecDeque::new(),
-            to_send: Vec::new(),
-            open_connections: vec![false; config.own_workers as usize + 1],
+            connections: Connections::new(config.own_workers as usize + 1),
             recorder: None,
             database: None,
             all_streams,
@@ -381,7 +335,7 @@ impl LoadNode {
         let (depth, _) = self.transfer();
         for link in links {
             if let Some(to) = link.to {
-                self.connect(ConnId(self.workers.len() as u32 + 1), to);
+                self.connections.connect(ConnId(self.workers.len() as u32 + 1), to);
             }
             self.timeouts.push(link.initiator.poll_timeout());
             let mut worker = Worker::new(link, depth);
@@ -390,21 +344,12 @@ impl LoadNode {
         }
     }
 
-    fn connect(&mut self, conn: ConnId, to: SocketAddr) {
-        self.open_connections[conn.0 as usize] = true;
-        self.outputs.push_back(Output::Connect { conn, to });
-    }
-
     // ---------------------------------------------------------------------------------------------------------- a turn
 
     fn received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
         let Some(index) = (conn.0 as usize).checked_sub(1) else {
-            if let Some(link) = &mut self.control {
-                link.to_ask = true;
-                if let Err(violation) = link.control.receive(now, bytes) {
-                    let failure = trouble::violation(&violation, &self.place);
-                    self.fail(failure);
-                }
+            if let Some(Err(violation)) = self.control.as_mut().map(|link| link.receive(now, bytes)) {
+                self.fail(trouble::violation(&violation, &self.place));
             }
             return;
         };
@@ -424,13 +369,13 @@ impl LoadNode {
         }
         if !worker.link.initiator.get().transmit().is_empty() {
             match &self.paths {
-                Some(paths) => paths.send(index, worker, &mut self.to_send),
-                None => self.to_send.push(ConnId(index as u32 + 1)),
+                Some(paths) => paths.send(index, worker, &mut self.connections.to_send),
+                None => self.connections.to_send.push(ConnId(index as u32 + 1)),
             }
         }
         while let Some((tag, disk, op)) = worker.link.initiator.poll_disk() {
             let token = DiskToken((index as u64) << 32 | u64::from(tag));
-            self.outputs.push_back(Output::Disk { token, disk, op });
+            self.connections.outputs.push_back(Output::Disk { token, disk, op });
         }
         let due = if self.phase == Phase::Running { worker.next_due() } else { None };
         self.timeouts[index] = earlier(worker.link.initiator.poll_timeout(), due);
@@ -454,7 +399,7 @@ impl LoadNode {
     }
 
     fn closed(&mut self, now: Instant, conn: ConnId, reason: &CloseReason) {
-        if let Some(open) = self.open_connections.get_mut(conn.0 as usize) {
+        if let Some(open) = self.connections.open.get_mut(conn.0 as usize) {
             *open = false;
         }
         if self.phase == Phase::Finished {
@@ -480,7 +425,7 @@ impl LoadNode {
     fn control_closed(&mut self, reason: &CloseReason) {
         let Some(link) = &mut self.control else { return };
         if let Some(to) = link.next.take() {
-            self.connect(CONTROL, to);
+            self.connections.connect(CONTROL, to);
         } else if self.phase == Phase::Closing {
             self.control = None;
         } else if link.control.needs_connection() {
@@ -502,10 +447,8 @@ impl LoadNode {
         if let Some(link) = &mut self.control
             && link.control.poll_timeout().is_some_and(|at| at <= now)
         {
-            link.to_ask = true;
-            if let Err(violation) = link.control.handle_timeout(now) {
-                let failure = trouble::violation(&violation, &self.place);
-                self.fail(failure);
+            if let Err(violation) = link.handle_timeout(now) {
+                self.fail(trouble::violation(&violation, &self.place));
             }
         }
         if self.paths.is_some() {
@@ -559,14 +502,12 @@ impl LoadNode {
     }
 
     fn step_control(&mut self, now: Instant) {
-        let is_open = self.open_connections[CONTROL.0 as usize];
-        let Some(link) = self.control.as_mut().filter(|link| link.to_ask) else { return };
-        match link.step(now, CONTROL, is_open, &mut self.to_send, &mut self.outputs) {
-            None | Some(ControlStep::Wait) => {}
-            Some(ControlStep::Connect(to)) => self.connect(CONTROL, to),
-            Some(ControlStep::Open(links)) => self.open(links),
-            Some(ControlStep::Failed(failure)) => self.fail(failure),
-            Some(ControlStep::Closed) => self.control = None,
+        let Some(link) = &mut self.control else { return };
+        match link.step(now, CONTROL, &mut self.connections) {
+            ControlStep::Wait | ControlStep::Connect(_) => {}
+            ControlStep::Open(links) => self.open(links),
+            ControlStep::Failed(failure) => self.fail(failure),
+            ControlStep::Closed => self.control = None,
         }
     }
 
@@ -669,17 +610,15 @@ impl LoadNode {
         for (index, worker) in self.workers.iter_mut().enumerate() {
             let conn = ConnId(index as u32 + 1);
             if worker.state.closed && worker.link.to.take().is_some() {
-                self.outputs.push_back(Output::Close { conn });
+                self.connections.outputs.push_back(Output::Close { conn });
             }
         }
         let links_closed = self.workers.iter().all(|worker| worker.state.closed);
         if let Some(link) = self.control.as_mut().filter(|link| links_closed && !link.closing) {
-            link.closing = true;
-            link.to_ask = true;
-            link.control.close(now);
+            link.close(now);
             self.step_control(now);
         }
-        if links_closed && paths_closed && self.control.is_none() && !self.open_connections.contains(&true) {
+        if links_closed && paths_closed && self.control.is_none() && !self.connections.open.contains(&true) {
             self.phase = Phase::Finished;
         }
     }
@@ -720,11 +659,7 @@ impl LoadNode {
     }
 
     fn finish(&mut self) {
-        for (conn, open) in self.open_connections.iter().enumerate() {
-            if *open {
-                self.outputs.push_back(Output::Close { conn: ConnId(conn as u32) });
-            }
-        }
+        (0..self.connections.open.len()).for_each(|conn| self.connections.close(ConnId(conn as u32)));
         self.phase = Phase::Finished;
     }
 
@@ -775,19 +710,18 @@ impl Node for LoadNode {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.connections.outputs.pop_front()
     }
 
     fn poll_transmit(&mut self) -> Option<ConnId> {
-        self.to_send.pop()
+        self.connections.to_send.pop()
     }
 
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
         match (conn.0 as usize).checked_sub(1) {
             Some(index) if index >= self.workers.len() => self.path_transmit(conn),
             Some(index) => Some(self.workers[index].link.initiator.get().transmit()),
-            // Queued data are for the next connection.
-            None => Some(self.control.as_mut().filter(|link| link.next.is_none())?.control.transmit()),
+            None => self.control.as_mut()?.transmit(),
         }
     }
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, FailureKind},
-    node::{CloseReason, ConnId, Output},
+    node::{CloseReason, ConnId},
     protocols::AnyInitiator,
 };
 
@@ -196,7 +196,7 @@ impl LoadNode {
         }
         // The last timeout is that of the paths.
         self.timeouts.push(Some(Instant(0)));
-        self.open_connections.resize(slots * (2 * portals.len() + 1), false);
+        self.connections.open.resize(slots * (2 * portals.len() + 1), false);
         let retries_at_once = connection.retries_at_once;
         let (endpoint, connection, config) = (endpoint.clone(), connection.clone(), config.clone());
         self.paths = Some(Box::new(Paths {
@@ -257,9 +257,8 @@ impl LoadNode {
         let at = &mut paths.all[path];
         let received = match slot.checked_sub(1) {
             None => at.control.as_mut().map_or(Ok(()), |link| {
-                link.to_ask = true;
                 at.lateness.heard();
-                link.control.receive(now, bytes)
+                link.receive(now, bytes)
             }),
             Some(worker) => match at.fresh.get_mut(worker) {
                 Some(fresh) => fresh.initiator.get().receive(now, bytes, &mut fresh.news),
@@ -290,7 +289,7 @@ impl LoadNode {
             None => {
                 let Some(link) = &mut at.control else { return };
                 if let Some(to) = link.next.take() {
-                    self.connect(conn, to);
+                    self.connections.connect(conn, to);
                 } else if is_closing {
                     at.control = None;
                 } else if link.control.needs_connection() {
@@ -342,8 +341,7 @@ impl LoadNode {
         if let Some(link) = &mut at.control
             && link.control.poll_timeout().is_some_and(|due| due <= now && at.lateness.is_over(now, due))
         {
-            link.to_ask = true;
-            broken = link.control.handle_timeout(now).err();
+            broken = link.handle_timeout(now).err();
         }
         for Fresh { initiator, news } in &mut at.fresh {
             if initiator.poll_timeout().is_some_and(|due| due <= now) {
@@ -373,7 +371,7 @@ impl LoadNode {
         for slot in 0..paths.all[path].fresh.len() {
             if !paths.all[path].fresh[slot].initiator.get().transmit().is_empty() {
                 let conn = paths.conn(path, slot + 1);
-                self.to_send.push(conn);
+                self.connections.to_send.push(conn);
             }
         }
     }
@@ -416,7 +414,7 @@ impl LoadNode {
         match dialled {
             Ok(control) => {
                 let at = &mut paths.all[path];
-                at.control = Some(ControlLink { control, next: None, closing: false, to_ask: true });
+                at.control = Some(ControlLink::new(control));
                 at.stage = Stage::Dialling { through, until: now + DIAL_TIME };
             }
             Err(failure) => self.path_lost(now, path, failure),
@@ -438,31 +436,25 @@ impl LoadNode {
         paths.all.iter().position(leads_there).unwrap_or(path)
     }
 
+    /// Whether its control may have another step.
     fn step_path_control(&mut self, now: Instant, path: usize) -> bool {
         let Some(paths) = &mut self.paths else { return false };
-        let conn = paths.conn(path, 0);
-        let is_open = self.open_connections[conn.0 as usize];
-        let first = paths.conn(path, 1);
+        let (conn, first) = (paths.conn(path, 0), paths.conn(path, 1));
         let at = &mut paths.all[path];
-        let Some(link) = at.control.as_mut().filter(|link| link.to_ask) else { return false };
-        match link.step(now, conn, is_open, &mut self.to_send, &mut self.outputs) {
-            None => {}
-            Some(ControlStep::Wait) => return false,
-            Some(ControlStep::Connect(to)) => self.connect(conn, to),
-            Some(ControlStep::Open(links)) => {
-                let mut to = Vec::new();
-                for link in links {
-                    to.push(link.to);
-                    at.fresh.push(Fresh { initiator: link.initiator, news: News::default() });
-                }
-                for (worker, to) in (0..).zip(to) {
+        let Some(link) = &mut at.control else { return false };
+        match link.step(now, conn, &mut self.connections) {
+            ControlStep::Wait => return false,
+            ControlStep::Connect(_) => {}
+            ControlStep::Open(links) => {
+                for (worker, Link { initiator, to }) in (0..).zip(links) {
+                    at.fresh.push(Fresh { initiator, news: News::default() });
                     if let Some(to) = to {
-                        self.connect(ConnId(first.0 + worker), to);
+                        self.connections.connect(ConnId(first.0 + worker), to);
                     }
                 }
             }
-            Some(ControlStep::Failed(failure)) => self.path_lost(now, path, failure),
-            Some(ControlStep::Closed) => at.control = None,
+            ControlStep::Failed(failure) => self.path_lost(now, path, failure),
+            ControlStep::Closed => at.control = None,
         }
         true
     }
@@ -565,10 +557,7 @@ impl LoadNode {
     fn leave(&mut self, path: usize) {
         let Some(paths) = &mut self.paths else { return };
         for slot in 0..paths.slots {
-            let conn = paths.conn(path, slot);
-            if self.open_connections[conn.0 as usize] {
-                self.outputs.push_back(Output::Close { conn });
-            }
+            self.connections.close(paths.conn(path, slot));
         }
         let at = &mut paths.all[path];
         at.set ^= 1;
@@ -589,15 +578,11 @@ impl LoadNode {
         let links_closed = self.workers.iter().all(|worker| worker.state.closed);
         for path in (0..count).filter(|_| links_closed) {
             let Some(paths) = &mut self.paths else { break };
-            let connections = (1..paths.slots).map(|slot| paths.conn(path, slot));
-            for conn in connections.filter(|conn| self.open_connections[conn.0 as usize]) {
-                self.outputs.push_back(Output::Close { conn });
-            }
+            (1..paths.slots).for_each(|slot| self.connections.close(paths.conn(path, slot)));
             let at = &mut paths.all[path];
             at.ends_down(now);
             if let Some(link) = at.control.as_mut().filter(|link| !link.closing) {
-                (link.closing, link.to_ask) = (true, true);
-                link.control.close(now);
+                link.close(now);
             }
             if at.is_up() {
                 while self.step_path_control(now, path) {}
@@ -617,7 +602,7 @@ impl LoadNode {
         let (path, slot) = paths.place(conn)?;
         let at = &mut paths.all[path];
         let Some(worker) = slot.checked_sub(1) else {
-            return Some(at.control.as_mut().filter(|link| link.next.is_none())?.control.transmit());
+            return at.control.as_mut()?.transmit();
         };
         match at.fresh.get_mut(worker) {
             Some(fresh) => Some(fresh.initiator.get().transmit()),
@@ -638,7 +623,7 @@ impl LoadNode {
     /// Whether connections of the set that the path uses next are still open.
     fn has_connections(&self, path: usize) -> bool {
         let Some(paths) = &self.paths else { return false };
-        (0..paths.slots).any(|slot| self.open_connections[paths.conn(path, slot).0 as usize])
+        (0..paths.slots).any(|slot| self.connections.is_open(paths.conn(path, slot)))
     }
 
     /// Updates when the paths need the time.
