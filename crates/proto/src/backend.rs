@@ -196,6 +196,11 @@ pub trait Target<B: Backend + ?Sized> {
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation>;
     /// Whether the peer has logged out or was rejected. If so, close the connection once `transmit` is flushed.
     fn is_closing(&self) -> bool;
+    /// Applies what other connections did to this one: its tasks or the whole session may have ended, and so may tasks
+    /// that it waits for.
+    fn handle_notification(&mut self, now: Instant, backend: &mut B) {
+        let _ = (now, backend);
+    }
     /// Ends the session because the transport is lost. Outstanding operations are aborted.
     fn disconnected(&mut self, now: Instant, backend: &mut B);
 }

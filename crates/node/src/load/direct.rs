@@ -1,28 +1,33 @@
 //! The control of a protocol that needs no connections other than the workers' own.
 
+use std::net::SocketAddr;
+
 use iotax_proto::{Instant, Transmit, Violation};
 
 use super::{
     facts::Facts,
     link::{Control, ControlStep, Link},
+    settings::Workers,
 };
 
-/// Opens the links that `open` creates at once, and ends as soon as it is closed.
+/// Opens a link for each worker at once, and ends as soon as it is closed.
 pub(crate) struct Direct<F> {
-    /// `None` once the links are open.
-    open: Option<F>,
+    to: SocketAddr,
+    /// `None` once their links are open.
+    workers: Option<Workers>,
+    initiator: F,
     closing: bool,
     nothing: Transmit,
 }
 
 impl<F> Direct<F> {
-    /// What the workers' connections found and negotiated, their initiators report.
-    pub(crate) fn new(open: F) -> Self {
-        Self { open: Some(open), closing: false, nothing: Transmit::default() }
+    /// `initiator` creates that of the worker with a number. It also reports what the connection found and negotiated.
+    pub(crate) fn new(to: SocketAddr, workers: Workers, initiator: F) -> Self {
+        Self { to, workers: Some(workers), initiator, closing: false, nothing: Transmit::default() }
     }
 }
 
-impl<I, F: FnOnce(Instant) -> Vec<Link<I>>> Control<I> for Direct<F> {
+impl<I, F: Fn(Instant, u32) -> I> Control<I> for Direct<F> {
     fn receive(&mut self, _: Instant, _: &[u8]) -> Result<(), Violation> {
         Ok(())
     }
@@ -43,7 +48,9 @@ impl<I, F: FnOnce(Instant) -> Vec<Link<I>>> Control<I> for Direct<F> {
         if self.closing {
             return ControlStep::Closed;
         }
-        self.open.take().map_or(ControlStep::Wait, |open| ControlStep::Open(open(now)))
+        let Some(workers) = self.workers.take() else { return ControlStep::Wait };
+        let link = |worker| Link { initiator: (self.initiator)(now, worker), to: Some(self.to) };
+        ControlStep::Open(workers.numbers().map(link).collect())
     }
 
     fn close(&mut self, _: Instant) {

@@ -1,6 +1,6 @@
 //! The interface of a protocol to the server and the load generator.
 
-use std::{fmt, net::SocketAddr};
+use std::fmt;
 
 use iotax_proto::{Initiator, Instant, Target, nvme::auth::Worked};
 
@@ -50,6 +50,18 @@ impl Given for () {
     }
 }
 
+/// An export of a protocol; clones refer to the same one.
+pub trait ExportedUnit: Clone + fmt::Debug + Send + Sync {
+    /// `index` is that of the export in `config`.
+    fn new(config: &ServerConfig, index: usize) -> Self;
+    /// What follows the address in its endpoint for a load.
+    fn path(&self) -> String;
+    /// Its files, if it exports files.
+    fn tree(&self) -> Option<&Guarded<Tree>> {
+        None
+    }
+}
+
 /// A protocol. Most protocols need only the methods without a default.
 pub trait Definition {
     const ABOUT: About;
@@ -86,23 +98,12 @@ pub trait Definition {
 
     /// The server's side of one connection.
     type Target: Target<ServerBackend>;
-    /// An export of this protocol; clones refer to the same one.
-    type Exported: Clone + fmt::Debug + Send + Sync;
+    type Exported: ExportedUnit;
     /// State that all its exports and portals share.
     type Common: fmt::Debug + Send + Sync;
 
     fn common(config: &ServerConfig) -> Self::Common;
-    /// `index` is that of the export in `config`.
-    fn export(config: &ServerConfig, index: usize) -> Self::Exported;
-    /// The endpoint of the export for a load.
-    fn endpoint(exported: &Self::Exported, address: SocketAddr) -> String;
-    /// The export's files, if it exports files.
-    fn tree(_exported: &Self::Exported) -> Option<&Guarded<Tree>> {
-        None
-    }
     fn accept(now: Instant, backend: &ServerBackend) -> Self::Target;
-    /// Handles what other connections did to this one (`Notifier`).
-    fn handle_notification(_target: &mut Self::Target, _now: Instant, _backend: &mut ServerBackend) {}
     /// Arithmetic that the connection requested is done.
     fn worked(_target: &mut Self::Target, _now: Instant, _worked: Worked, _backend: &mut ServerBackend) {}
     /// Whether the connection will carry no I/O.

@@ -13,8 +13,7 @@ use iotax_proto::{
     rpc::{Credentials, Peer, auth::Identity},
 };
 
-use super::{Exported as Any, Protocol};
-
+use super::{Exported as Any, ExportedUnit, Protocol};
 use crate::{
     fs::{Limits, Tree, VolumeFile},
     load::settings::Settings,
@@ -54,8 +53,8 @@ impl FileCommon {
     }
 }
 
-impl FileExport {
-    pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
+impl ExportedUnit for FileExport {
+    fn new(config: &ServerConfig, index: usize) -> Self {
         let export = &config.exports[index];
         let volume = &config.volumes[export.volume];
         let time = Time::from_nanos(config.started_unix_ns);
@@ -69,13 +68,12 @@ impl FileExport {
         Self { path: format!("/{}", volume.name), tree: Guarded::new(tree), file, file_id }
     }
 
-    /// Path of the volume's file, from the export's name on.
-    pub(super) fn volume_path(&self) -> String {
+    fn path(&self) -> String {
         format!("{}/{VOLUME_FILE}", self.path)
     }
 
-    pub(super) fn tree(&self) -> &Guarded<Tree> {
-        &self.tree
+    fn tree(&self) -> Option<&Guarded<Tree>> {
+        Some(&self.tree)
     }
 }
 

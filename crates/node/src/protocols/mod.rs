@@ -39,7 +39,7 @@ use crate::{
     server::{Guarded, ServerBackend, ServerConfig},
 };
 use any_control::any_control;
-pub use definition::{About, Definition, Given};
+pub use definition::{About, Definition, ExportedUnit, Given};
 pub use describe::{Describe, Digests};
 
 table::protocols! {

@@ -2,7 +2,7 @@
 
 use iotax_proto::nvme::{Namespace, Subsystem, SubsystemConfig, fabrics::host::ControllerInfo};
 
-use super::{Exported as Any, query::number};
+use super::{Exported as Any, ExportedUnit, query::number};
 use crate::{
     load::settings::Settings,
     server::{Guarded, ServerConfig, identity},
@@ -18,7 +18,7 @@ pub struct NvmSubsystem {
 
 impl NvmSubsystem {
     /// `tune` sets what depends on the transport.
-    pub(super) fn new(config: &ServerConfig, index: usize, tune: impl FnOnce(&mut SubsystemConfig)) -> Self {
+    pub(super) fn tuned(config: &ServerConfig, index: usize, tune: impl FnOnce(&mut SubsystemConfig)) -> Self {
         let export = &config.exports[index];
         let volume = &config.volumes[export.volume];
         let unit = unit_of(export.volume, export.read_only);
@@ -39,6 +39,16 @@ impl NvmSubsystem {
             Any::FcNvme(exported) => Some(&exported.subsystem),
             _ => None,
         }
+    }
+}
+
+impl ExportedUnit for NvmSubsystem {
+    fn new(config: &ServerConfig, index: usize) -> Self {
+        Self::tuned(config, index, |_| {})
+    }
+
+    fn path(&self) -> String {
+        format!("/{}?ns=1", self.name)
     }
 }
 

@@ -152,7 +152,7 @@ macro_rules! protocols {
             pub(crate) fn new(protocol: Protocol, config: &ServerConfig, index: usize) -> Self {
                 match protocol {
                     $($(#[$when])? Protocol::$name => {
-                        Self::$name($module::$name::export(config, index))
+                        Self::$name(ExportedUnit::new(config, index))
                     })+
                 }
             }
@@ -160,14 +160,14 @@ macro_rules! protocols {
             pub(crate) fn endpoint(&self, address: SocketAddr) -> String {
                 match self {
                     $($(#[$when])? Self::$name(exported) => {
-                        $module::$name::endpoint(exported, address)
+                        format!("{}://{address}{}", $module::$name::ABOUT.scheme, exported.path())
                     })+
                 }
             }
 
             pub(crate) fn tree(&self) -> Option<&Guarded<Tree>> {
                 match self {
-                    $($(#[$when])? Self::$name(exported) => $module::$name::tree(exported),)+
+                    $($(#[$when])? Self::$name(exported) => exported.tree(),)+
                 }
             }
         }
@@ -197,15 +197,6 @@ macro_rules! protocols {
                     $($(#[$when])? Protocol::$name => {
                         Self::$name(Box::new($module::$name::accept(now, backend)))
                     })+
-                }
-            }
-
-            pub(crate) fn handle_notification(&mut self, now: Instant, backend: &mut ServerBackend) {
-                match self {
-                    $($(#[$when])? Self::$name(target) => {
-                        $module::$name::handle_notification(target, now, backend);
-                    })+
-                    Self::Portmap(_) => {}
                 }
             }
 
@@ -299,6 +290,13 @@ macro_rules! protocols {
                 match self {
                     $($(#[$when])? Self::$name(target) => Target::<ServerBackend>::is_closing(target.as_ref()),)+
                     Self::Portmap(target) => Target::<ServerBackend>::is_closing(target.as_ref()),
+                }
+            }
+
+            fn handle_notification(&mut self, now: Instant, backend: &mut ServerBackend) {
+                match self {
+                    $($(#[$when])? Self::$name(target) => target.handle_notification(now, backend),)+
+                    Self::Portmap(_) => {}
                 }
             }
 

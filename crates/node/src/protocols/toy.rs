@@ -11,12 +11,12 @@ use iotax_proto::{
     Target, Transmit, UnitError, UnitId, UnitOp, Violation,
 };
 
-use super::{About, Definition, Describe, Digests, Exported as Any, describe::cut_off, query::no_query};
+use super::{About, Definition, Describe, Digests, Exported as Any, ExportedUnit, describe::cut_off, query::no_query};
 use crate::{
     failure::Failure,
     load::{
         Direct,
-        link::{Control, Link},
+        link::Control,
         settings::{Settings, Workers},
     },
     server::{ServerBackend, ServerConfig},
@@ -51,6 +51,18 @@ pub struct Exported {
     unit: UnitId,
 }
 
+impl ExportedUnit for Exported {
+    fn new(config: &ServerConfig, index: usize) -> Self {
+        let export = &config.exports[index];
+        let volume = config.volumes[export.volume].name.clone();
+        Self { volume, unit: unit_of(export.volume, export.read_only) }
+    }
+
+    fn path(&self) -> String {
+        format!("/{}", self.volume)
+    }
+}
+
 impl Definition for Toy {
     const ABOUT: About = About {
         name: "toy",
@@ -80,8 +92,8 @@ impl Definition for Toy {
         _: &str,
     ) -> Result<Box<dyn Control<ToyInitiator>>, Failure> {
         let to = SocketAddr::new(settings.address, unit.port);
-        let link = move |_| Link { initiator: ToyInitiator::new(workers.outstanding as usize), to: Some(to) };
-        Ok(Box::new(Direct::new(move |_| workers.numbers().map(link).collect())))
+        let initiator = move |_, _| ToyInitiator::new(workers.outstanding as usize);
+        Ok(Box::new(Direct::new(to, workers, initiator)))
     }
 
     type Target = ToyTarget;
@@ -89,16 +101,6 @@ impl Definition for Toy {
     type Common = ();
 
     fn common(_: &ServerConfig) {}
-
-    fn export(config: &ServerConfig, index: usize) -> Exported {
-        let export = &config.exports[index];
-        let volume = config.volumes[export.volume].name.clone();
-        Exported { volume, unit: unit_of(export.volume, export.read_only) }
-    }
-
-    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
-        format!("toy://{address}/{}", exported.volume)
-    }
 
     fn accept(_: Instant, backend: &ServerBackend) -> ToyTarget {
         let mut exports = backend.portal().exports.iter().map(|export| &backend.state.server.exported[*export]);

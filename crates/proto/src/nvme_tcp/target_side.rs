@@ -110,11 +110,6 @@ impl TargetQueue {
         self.queue.worked(now, worked, &mut self.connection, backend);
     }
 
-    /// Applies what other hosts did to this queue.
-    pub fn handle_notification<B: NvmeBackend + ?Sized>(&mut self, now: Instant, backend: &mut B) {
-        self.queue.handle_notification(now, &mut self.connection, backend);
-    }
-
     #[inline]
     fn on_step<B: NvmeBackend + ?Sized>(
         &mut self,
@@ -277,6 +272,10 @@ impl<B: NvmeBackend + ?Sized> Target<B> for TargetQueue {
 
     fn is_closing(&self) -> bool {
         self.queue.is_closing()
+    }
+
+    fn handle_notification(&mut self, now: Instant, backend: &mut B) {
+        self.queue.handle_notification(now, &mut self.connection, backend);
     }
 
     fn disconnected(&mut self, _now: Instant, backend: &mut B) {

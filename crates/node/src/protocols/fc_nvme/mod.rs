@@ -1,6 +1,6 @@
-//! NVMe over Fibre Channel. Here its frames are sent over a stream socket, without an adapter or a fabric.
+//! NVMe over Fibre Channel. Each worker logs in from an initiator port of its own, with an association and its one I/O
+//! queue. Here its frames are sent over a stream socket, without an adapter or a fabric.
 
-mod connector;
 mod service;
 
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ use iotax_proto::{
     fc_nvme::{
         PortName,
         decode::describe,
-        initiator::Session,
+        initiator::{Config as Login, Session},
         target_side::{Config, Connection},
     },
-    nvme::auth::Worked,
+    nvme::{auth::Worked, fabrics::host::SessionConfig},
 };
 
 use super::{
     About, Definition, Describe, Digests,
-    fibre_channel::{Frames, PORT, wwpn},
-    nvm_subsystem::namespace,
+    fibre_channel::{Frames, PORT, initiator_port, negotiated, wwpn},
+    nvm_subsystem::{host, identity, namespace},
 };
 use crate::{
     failure::Failure,
@@ -74,12 +74,26 @@ impl Definition for FcNvme {
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        let login = connector::Login::new(unit, settings, workers);
-        Ok(Box::new(Direct::new(move |now| login.links(now))))
+        let (host, host_id) = host(settings);
+        let session = SessionConfig {
+            // A queue has at least two entries (NVMe base 2.1 §3.3.3.1).
+            depth: workers.outstanding.clamp(2, 4096) as u16,
+            nsid: Some(unit.nsid),
+            ..SessionConfig::new(&unit.nqn, host, host_id)
+        };
+        let (instance, target) = (settings.instance, unit.target);
+        let session =
+            move |now, worker| Session::new(now, Login::new(initiator_port(instance, worker), target, session.clone()));
+        Ok(Box::new(Direct::new(SocketAddr::new(settings.address, unit.port), workers, session)))
     }
 
     fn facts(session: &Session) -> Facts {
-        connector::facts(session)
+        let mut facts = Facts { negotiated: session.target().map_or(Vec::new(), negotiated), ..Facts::default() };
+        if let Some(info) = session.controller() {
+            facts.identity = identity(info);
+            facts.negotiated.push(("max_transfer_bytes", info.max_transfer_bytes.to_string()));
+        }
+        facts
     }
 
     type Target = Connection;
@@ -88,20 +102,8 @@ impl Definition for FcNvme {
 
     fn common(_: &ServerConfig) {}
 
-    fn export(config: &ServerConfig, index: usize) -> Exported {
-        Exported::new(config, index)
-    }
-
-    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
-        format!("fc-nvme://{address}/{}/{}?ns=1", exported.port_name, exported.subsystem.name)
-    }
-
     fn accept(now: Instant, _: &ServerBackend) -> Connection {
         Connection::new(now, Config::default())
-    }
-
-    fn handle_notification(target: &mut Connection, now: Instant, backend: &mut ServerBackend) {
-        target.handle_notification(now, backend);
     }
 
     fn worked(target: &mut Connection, now: Instant, worked: Worked, backend: &mut ServerBackend) {

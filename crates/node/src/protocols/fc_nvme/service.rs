@@ -11,7 +11,7 @@ use iotax_proto::{
 };
 
 use crate::{
-    protocols::{Exported as Any, nvm_subsystem::NvmSubsystem},
+    protocols::{Exported as Any, ExportedUnit, nvm_subsystem::NvmSubsystem},
     server::{Guarded, ServerBackend, ServerConfig, identity},
 };
 
@@ -22,14 +22,14 @@ const CONTROLLERS_OF_ORIGIN_MAX: u16 = 1024;
 /// The target port of an export, and the subsystem behind it.
 #[derive(Clone, Debug)]
 pub struct Exported {
-    pub(super) port_name: PortName,
+    port_name: PortName,
     node_name: PortName,
     pub(in crate::protocols) subsystem: NvmSubsystem,
     logins: Guarded<Logins>,
 }
 
-impl Exported {
-    pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
+impl ExportedUnit for Exported {
+    fn new(config: &ServerConfig, index: usize) -> Self {
         let (node, port) = identity::fibre_channel_names(&config.volumes[config.exports[index].volume].name);
         let tune = |subsystem: &mut SubsystemConfig| {
             subsystem.max_controllers = CONTROLLERS_MAX;
@@ -39,9 +39,13 @@ impl Exported {
         Self {
             port_name: PortName(port),
             node_name: PortName(node),
-            subsystem: NvmSubsystem::new(config, index, tune),
+            subsystem: NvmSubsystem::tuned(config, index, tune),
             logins: Guarded::new(Logins::default()),
         }
+    }
+
+    fn path(&self) -> String {
+        format!("/{}{}", self.port_name, self.subsystem.path())
     }
 }
 

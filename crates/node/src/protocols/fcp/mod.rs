@@ -1,6 +1,6 @@
-//! FCP, SCSI over Fibre Channel. Here its frames are sent over a stream socket, without an adapter or a fabric.
+//! FCP, SCSI over Fibre Channel. Each worker logs in from an initiator port of its own. Here its frames are sent over a
+//! stream socket, without an adapter or a fabric.
 
-mod connector;
 mod service;
 
 use std::net::SocketAddr;
@@ -10,15 +10,15 @@ use iotax_proto::{
     fcp::{
         PortName,
         decode::describe,
-        initiator::Session,
+        initiator::{Config as Login, Session},
         target_side::{Config, Connection},
     },
 };
 
 use super::{
     About, Definition, Describe, Digests,
-    fibre_channel::{Frames, PORT, wwpn},
-    logical_unit::parse_lun,
+    fibre_channel::{Frames, PORT, initiator_port, negotiated, wwpn},
+    logical_unit::{identity_facts, parse_lun},
     query::no_query,
 };
 use crate::{
@@ -74,12 +74,17 @@ impl Definition for Fcp {
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        let login = connector::Login::new(unit, settings, workers);
-        Ok(Box::new(Direct::new(move |now| login.links(now))))
+        let (instance, target, lun) = (settings.instance, unit.target, unit.lun);
+        let session = move |now, worker| {
+            let queue_depth = workers.outstanding.clamp(1, 4096) as u16;
+            Session::new(now, Login { queue_depth, ..Login::new(initiator_port(instance, worker), target, lun) })
+        };
+        Ok(Box::new(Direct::new(SocketAddr::new(settings.address, unit.port), workers, session)))
     }
 
     fn facts(session: &Session) -> Facts {
-        connector::facts(session)
+        let negotiated = session.target().map_or(Vec::new(), negotiated);
+        Facts { identity: identity_facts(session.inquiry(), session.serial()), negotiated }
     }
 
     type Target = Connection;
@@ -88,20 +93,8 @@ impl Definition for Fcp {
 
     fn common(_: &ServerConfig) {}
 
-    fn export(config: &ServerConfig, index: usize) -> Exported {
-        Exported::new(config, index)
-    }
-
-    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
-        format!("fcp://{address}/{}/0", exported.port_name)
-    }
-
     fn accept(now: Instant, _: &ServerBackend) -> Connection {
         Connection::new(now, Config::default())
-    }
-
-    fn handle_notification(target: &mut Connection, now: Instant, backend: &mut ServerBackend) {
-        target.handle_notification(now, backend);
     }
 
     fn describe(_: Digests) -> Box<dyn Describe> {

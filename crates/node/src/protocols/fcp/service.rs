@@ -11,21 +11,21 @@ use iotax_proto::{
 };
 
 use crate::{
-    protocols::{Exported as Any, logical_unit::logical_unit},
+    protocols::{Exported as Any, ExportedUnit, logical_unit::logical_unit},
     server::{Guarded, ServerBackend, ServerConfig, identity},
 };
 
 /// The target port of an export.
 #[derive(Clone, Debug)]
 pub struct Exported {
-    pub(super) port_name: PortName,
+    port_name: PortName,
     node_name: PortName,
     device: Guarded<Device>,
     logins: Guarded<Logins>,
 }
 
-impl Exported {
-    pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
+impl ExportedUnit for Exported {
+    fn new(config: &ServerConfig, index: usize) -> Self {
         let (node, port) = identity::fibre_channel_names(&config.volumes[config.exports[index].volume].name);
         Self {
             port_name: PortName(port),
@@ -33,6 +33,10 @@ impl Exported {
             device: Guarded::new(Device::new(Identity::default(), [logical_unit(config, index)])),
             logins: Guarded::new(Logins::default()),
         }
+    }
+
+    fn path(&self) -> String {
+        format!("/{}/0", self.port_name)
     }
 }
 

@@ -1,7 +1,5 @@
 //! iSCSI: each worker has a session with an ISID of its own.
 
-use std::net::SocketAddr;
-
 use iotax_proto::{
     Instant,
     iscsi::{
@@ -13,11 +11,7 @@ use iotax_proto::{
 
 use super::{Options, Unit};
 use crate::{
-    load::{
-        Facts,
-        link::Link,
-        settings::{Settings, Workers},
-    },
+    load::{Facts, settings::Settings},
     protocols::logical_unit::identity_facts,
     random::Randomness,
     secrets::Chap,
@@ -28,17 +22,15 @@ const PATH_SHIFT: u32 = 13;
 const INITIATOR: &str = "iqn.2026-11.io.iotax:load";
 
 pub(super) struct Login {
-    to: SocketAddr,
     config: Config,
     chap: Option<Chap>,
     randomness: Randomness,
     instance: u32,
     path: u32,
-    workers: Workers,
 }
 
 impl Login {
-    pub(super) fn new(unit: &Unit, settings: &Settings, options: &Options, workers: Workers) -> Self {
+    pub(super) fn new(unit: &Unit, settings: &Settings, options: &Options, outstanding: u32) -> Self {
         let initiator = settings.initiator.as_deref().unwrap_or(INITIATOR);
         let defaults = Wishes::default();
         let digest = |wanted| if wanted { DigestWish::Require } else { DigestWish::Accept };
@@ -57,21 +49,16 @@ impl Login {
             // The target is pinged after half of the time, and lost after the other half.
             ping_interval: settings.keep_alive.map_or(unnamed.ping_interval, |keep_alive| keep_alive / 2),
             login_timeout: settings.keep_alive.unwrap_or(unnamed.login_timeout),
-            queue_depth: workers.outstanding.clamp(1, 4096) as u16,
+            queue_depth: outstanding.clamp(1, 4096) as u16,
             ..unnamed
         };
-        let to = SocketAddr::new(settings.address, unit.port);
         let (chap, randomness, instance) = (options.chap.clone(), settings.randomness.clone(), settings.instance);
-        Self { to, config, chap, randomness, instance, path: settings.path, workers }
+        Self { config, chap, randomness, instance, path: settings.path }
     }
 
-    pub(super) fn links(&self, now: Instant) -> Vec<Link<Session>> {
-        let link = |worker| {
-            let config =
-                Config { isid: isid(self.instance, self.path, worker), chap: self.chap(), ..self.config.clone() };
-            Link { initiator: Session::new(now, config), to: Some(self.to) }
-        };
-        self.workers.numbers().map(link).collect()
+    pub(super) fn session(&self, now: Instant, worker: u32) -> Session {
+        let isid = isid(self.instance, self.path, worker);
+        Session::new(now, Config { isid, chap: self.chap(), ..self.config.clone() })
     }
 
     /// The initiator's side of CHAP: each session sends the target a new challenge.

@@ -74,8 +74,9 @@ impl Definition for Iscsi {
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        let login = connector::Login::new(unit, settings, options, workers);
-        Ok(Box::new(Direct::new(move |now| login.links(now))))
+        let login = connector::Login::new(unit, settings, options, workers.outstanding);
+        let to = SocketAddr::new(settings.address, unit.port);
+        Ok(Box::new(Direct::new(to, workers, move |now, worker| login.session(now, worker))))
     }
 
     fn after_loss(session: &Session) -> Option<AfterLoss> {
@@ -92,20 +93,8 @@ impl Definition for Iscsi {
 
     fn common(_: &ServerConfig) {}
 
-    fn export(config: &ServerConfig, index: usize) -> Exported {
-        Exported::new(config, index)
-    }
-
-    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
-        format!("iscsi://{address}/{}/0", exported.name)
-    }
-
     fn accept(now: Instant, _: &ServerBackend) -> Connection {
         Connection::new(now, Config::default())
-    }
-
-    fn handle_notification(target: &mut Connection, now: Instant, backend: &mut ServerBackend) {
-        target.handle_notification(now, backend);
     }
 
     fn describe(digests: Digests) -> Box<dyn Describe> {

@@ -14,7 +14,7 @@ use iotax_proto::{
 };
 
 use crate::{
-    protocols::{Exported as Any, Protocol, logical_unit::logical_unit},
+    protocols::{Exported as Any, ExportedUnit, Protocol, logical_unit::logical_unit},
     secrets::Chap,
     server::{Group, Guarded, ServerBackend, ServerConfig, Service, identity},
 };
@@ -25,18 +25,22 @@ const PORTAL_GROUP: u16 = 1;
 /// The target of an export.
 #[derive(Clone, Debug)]
 pub struct Exported {
-    pub(super) name: String,
+    name: String,
     device: Guarded<Device>,
     sessions: Guarded<Sessions>,
 }
 
-impl Exported {
-    pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
+impl ExportedUnit for Exported {
+    fn new(config: &ServerConfig, index: usize) -> Self {
         Self {
             name: identity::iscsi_name(&config.volumes[config.exports[index].volume].name),
             device: Guarded::new(Device::new(Identity::default(), [logical_unit(config, index)])),
             sessions: Guarded::new(Sessions::default()),
         }
+    }
+
+    fn path(&self) -> String {
+        format!("/{}/0", self.name)
     }
 }
 

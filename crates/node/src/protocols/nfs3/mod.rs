@@ -3,8 +3,6 @@
 mod connector;
 mod describer;
 
-use std::net::SocketAddr;
-
 use iotax_proto::{
     Instant,
     nfs::{
@@ -26,13 +24,12 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    fs::Tree,
     load::{
         Facts,
         link::Control,
         settings::{Settings, Workers},
     },
-    server::{Guarded, ServerBackend, ServerConfig},
+    server::{ServerBackend, ServerConfig},
 };
 
 #[derive(Debug)]
@@ -94,18 +91,6 @@ impl Definition for Nfs3 {
 
     fn common(config: &ServerConfig) -> FileCommon {
         FileCommon::new(config)
-    }
-
-    fn export(config: &ServerConfig, index: usize) -> FileExport {
-        FileExport::new(config, index)
-    }
-
-    fn endpoint(exported: &FileExport, address: SocketAddr) -> String {
-        format!("nfs://{address}{}", exported.volume_path())
-    }
-
-    fn tree(exported: &FileExport) -> Option<&Guarded<Tree>> {
-        Some(exported.tree())
     }
 
     fn accept(now: Instant, backend: &ServerBackend) -> Connection {

@@ -4,8 +4,6 @@ mod connector;
 mod options;
 mod service;
 
-use std::net::SocketAddr;
-
 use iotax_proto::{
     Instant,
     nvme::{QueueId, auth::Worked},
@@ -85,20 +83,8 @@ impl Definition for NvmeTcp {
         Common::new()
     }
 
-    fn export(config: &ServerConfig, index: usize) -> NvmSubsystem {
-        NvmSubsystem::new(config, index, |_| {})
-    }
-
-    fn endpoint(exported: &NvmSubsystem, address: SocketAddr) -> String {
-        format!("nvme-tcp://{address}/{}?ns=1", exported.name)
-    }
-
     fn accept(now: Instant, _: &ServerBackend) -> TargetQueue {
         TargetQueue::new(now, TargetConfig::default())
-    }
-
-    fn handle_notification(target: &mut TargetQueue, now: Instant, backend: &mut ServerBackend) {
-        target.handle_notification(now, backend);
     }
 
     fn worked(target: &mut TargetQueue, now: Instant, worked: Worked, backend: &mut ServerBackend) {

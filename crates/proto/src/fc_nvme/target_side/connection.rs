@@ -311,14 +311,6 @@ impl Connection {
         }
     }
 
-    /// Applies what other logins and hosts did to this one.
-    pub fn handle_notification<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
-        self.look(now, backend);
-        if let Some(association) = &mut self.association {
-            association.handle_notification(now, &mut self.link, backend);
-        }
-    }
-
     /// Checks whether the login, or what an abort waits for, is over.
     #[inline]
     fn look<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
@@ -409,6 +401,13 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
 
     fn is_closing(&self) -> bool {
         self.lifetime.is_closed()
+    }
+
+    fn handle_notification(&mut self, now: Instant, backend: &mut B) {
+        self.look(now, backend);
+        if let Some(association) = &mut self.association {
+            association.handle_notification(now, &mut self.link, backend);
+        }
     }
 
     fn disconnected(&mut self, _now: Instant, backend: &mut B) {

@@ -160,25 +160,6 @@ impl Connection {
         image.login.close();
     }
 
-    /// Applies what other logins did to this one: its tasks or the whole login may have ended, and so may tasks that it
-    /// waits for.
-    #[inline]
-    pub fn handle_notification<B: FcpBackend>(&mut self, now: Instant, backend: &mut B) {
-        if self.opening.is_some() {
-            return self.look_at_opening(now, backend);
-        }
-        let Some(image) = &mut self.image else { return };
-        if image.login.is_ended() {
-            self.end_image(backend);
-            self.lifetime.close();
-            return;
-        }
-        image.manager.end_purged(&mut self.link, backend);
-        if image.manager.awaits() {
-            image.manager.answer_awaited(now, &mut self.link);
-        }
-    }
-
     /// Checks whether another login has ended this one before it started, or whether the logins that it waits for are
     /// over.
     #[cold]
@@ -244,6 +225,23 @@ impl<B: FcpBackend> Target<B> for Connection {
 
     fn is_closing(&self) -> bool {
         self.lifetime.is_closed()
+    }
+
+    #[inline]
+    fn handle_notification(&mut self, now: Instant, backend: &mut B) {
+        if self.opening.is_some() {
+            return self.look_at_opening(now, backend);
+        }
+        let Some(image) = &mut self.image else { return };
+        if image.login.is_ended() {
+            self.end_image(backend);
+            self.lifetime.close();
+            return;
+        }
+        image.manager.end_purged(&mut self.link, backend);
+        if image.manager.awaits() {
+            image.manager.answer_awaited(now, &mut self.link);
+        }
     }
 
     fn disconnected(&mut self, _now: Instant, backend: &mut B) {

@@ -233,22 +233,6 @@ impl Connection {
         }
     }
 
-    /// Applies what other sessions did to this one: its tasks or the whole session may have ended, and so may tasks
-    /// that it waits for.
-    #[inline]
-    pub fn handle_notification<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
-        let Phase::Full(full) = &mut self.phase else { return self.look_at_login(now, backend) };
-        if full.is_ended() {
-            return self.end_session(backend);
-        }
-        if let Some(session) = &mut full.session {
-            session.manager.end_purged(&mut self.link, backend);
-        }
-        if full.awaits() && full.answer_awaited(now, &mut self.link) == Flow::Close {
-            self.end_session(backend);
-        }
-    }
-
     /// Checks whether a waiting login, or what it waits for, is over.
     #[cold]
     fn look_at_login<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
@@ -362,6 +346,20 @@ impl<B: IscsiBackend> Target<B> for Connection {
 
     fn is_closing(&self) -> bool {
         matches!(self.phase, Phase::Closed)
+    }
+
+    #[inline]
+    fn handle_notification(&mut self, now: Instant, backend: &mut B) {
+        let Phase::Full(full) = &mut self.phase else { return self.look_at_login(now, backend) };
+        if full.is_ended() {
+            return self.end_session(backend);
+        }
+        if let Some(session) = &mut full.session {
+            session.manager.end_purged(&mut self.link, backend);
+        }
+        if full.awaits() && full.answer_awaited(now, &mut self.link) == Flow::Close {
+            self.end_session(backend);
+        }
     }
 
     fn disconnected(&mut self, _now: Instant, backend: &mut B) {

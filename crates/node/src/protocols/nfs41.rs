@@ -1,34 +1,35 @@
-//! NFSv4.1: one port, without portmapper and mount protocol.
-
-mod connector;
+//! NFSv4.1: one port, without portmapper and mount protocol. Each worker has a connection and a client of its own.
 
 use std::net::SocketAddr;
 
 use iotax_proto::{
     Instant,
     nfs::v41::{
+        MINOR_VERSION,
         decode::describe,
-        initiator::Client,
+        initiator::{Client, Config as ClientConfig},
         target_side::{Config, Connection},
     },
-    rpc::Peer,
+    rpc::{Peer, Xid},
 };
 
 use super::{
     About, Definition, Describe, Digests,
-    file_export::{FileCommon, FileExport},
+    file_export::{FileCommon, FileExport, identity},
     query::no_query,
 };
 use crate::{
     failure::Failure,
-    fs::Tree,
     load::{
         Direct, Facts,
         link::Control,
         settings::{Settings, Workers},
     },
-    server::{Guarded, ServerBackend, ServerConfig},
+    server::{ServerBackend, ServerConfig},
 };
+
+/// The calls of each worker start at different xids.
+const XIDS_OF_WORKER: u32 = 1 << 16;
 
 #[derive(Debug)]
 pub struct Nfs41;
@@ -72,12 +73,32 @@ impl Definition for Nfs41 {
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        let opening = connector::Opening::new(unit, settings, workers);
-        Ok(Box::new(Direct::new(move |now| opening.links(now))))
+        let (instance, identity, file) = (settings.instance, identity(settings), unit.file.clone());
+        let client = move |now, worker| {
+            let config = ClientConfig {
+                file: file.clone(),
+                identity: identity.clone(),
+                owner: format!("iotax {instance:08x} {worker}").into_bytes(),
+                depth: workers.outstanding as usize,
+                first_xid: Xid(instance.wrapping_add(worker + 1).wrapping_mul(XIDS_OF_WORKER)),
+                ..ClientConfig::default()
+            };
+            Client::new(now, config)
+        };
+        Ok(Box::new(Direct::new(SocketAddr::new(settings.address, unit.port), workers, client)))
     }
 
     fn facts(client: &Client) -> Facts {
-        connector::facts(client)
+        let channel = client.channel();
+        let negotiated = [
+            ("minor_version", u64::from(MINOR_VERSION)),
+            ("slots", channel.max_requests.into()),
+            ("max_request_bytes", channel.max_request.into()),
+            ("max_response_bytes", channel.max_response.into()),
+            ("lease_seconds", client.lease().as_secs()),
+        ];
+        let negotiated = negotiated.map(|(name, value)| (name, value.to_string())).to_vec();
+        Facts { identity: Vec::new(), negotiated }
     }
 
     type Target = Connection;
@@ -86,18 +107,6 @@ impl Definition for Nfs41 {
 
     fn common(config: &ServerConfig) -> FileCommon {
         FileCommon::new(config)
-    }
-
-    fn export(config: &ServerConfig, index: usize) -> FileExport {
-        FileExport::new(config, index)
-    }
-
-    fn endpoint(exported: &FileExport, address: SocketAddr) -> String {
-        format!("nfs41://{address}{}", exported.volume_path())
-    }
-
-    fn tree(exported: &FileExport) -> Option<&Guarded<Tree>> {
-        Some(exported.tree())
     }
 
     fn accept(now: Instant, backend: &ServerBackend) -> Connection {
