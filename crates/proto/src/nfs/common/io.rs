@@ -1,14 +1,22 @@
-//! An I/O on a file, as the initiators of all versions track it.
+//! The I/Os on a file, as the initiators of all versions track them.
+
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::{
-    Geometry, InitiatorEvents, Io, IoError, Misuse, Refusal, Tag, Violation,
+    Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
     rpc::{Garbage, HeadError, RpcError, Xid, message::decode_reply},
     wire::{Payload, Reader},
 };
-use core::time::Duration;
 
 /// `IoError::Failed::status` of a flush that detected a server restart: writes since the last flush may be lost.
 pub const STATUS_VERIFIER_CHANGED: u32 = u32::MAX;
+
+/// `IoError::Failed::status` of a call that RPC rejected. It is outside the range of `nfsstat3` and `nfsstat4`.
+const STATUS_RPC_FAILED: u32 = u32::MAX - 1;
+
+/// Lower half of the xid of all calls except I/Os, which have their tag there.
+pub(in crate::nfs) const CONTROL_TAG: u32 = 0xffff;
 
 /// Delay before a call is resent that the server asked to repeat later.
 pub(in crate::nfs) const PUT_OFF_DELAY: Duration = Duration::from_millis(100);
@@ -65,6 +73,148 @@ fn check_range(file: &Geometry, offset: u64, len: usize) -> Result<(), Misuse> {
     let end = offset.checked_add(len as u64).ok_or(Misuse::BadRange)?;
     let fits = len > 0 && len <= file.max_io_bytes as usize && end <= file.size_bytes;
     if fits { Ok(()) } else { Err(Misuse::BadRange) }
+}
+
+/// The calls of one connection: I/Os in the slots of their tags, and one control call. `S` is a slot of a session; `()`
+/// in version 3.
+#[derive(Debug)]
+pub(in crate::nfs) struct Calls<S> {
+    pub(in crate::nfs) control_xid: Xid,
+    /// A control call that keeps an idle connection open is outstanding.
+    pub(in crate::nfs) pinging: bool,
+    pub(in crate::nfs) slots: Vec<IoSlot<S>>,
+    pub(in crate::nfs) outstanding: usize,
+    /// Number of outstanding I/Os whose call the server deferred.
+    pub(in crate::nfs) delayed: usize,
+    /// Operations that NFS does not support, which must be completed as such.
+    unsupported: Vec<Tag>,
+    next_generation: u32,
+    pub(in crate::nfs) verifier: Verifier,
+    pub(in crate::nfs) last_progress: Instant,
+}
+
+/// An outstanding I/O, in the slot of its tag.
+#[derive(Debug, Default)]
+pub(in crate::nfs) struct IoSlot<S> {
+    pub(in crate::nfs) xid: Xid,
+    pub(in crate::nfs) work: Option<Work>,
+    /// When to resend the call, after the server deferred it.
+    pub(in crate::nfs) again_at: Option<Instant>,
+    pub(in crate::nfs) session_slot: S,
+}
+
+impl<S: Default> Calls<S> {
+    /// `verifier` is the write verifier that an earlier connection saw. Of `first_xid` only the upper half is used.
+    pub(in crate::nfs) fn new(now: Instant, depth: usize, first_xid: Xid, verifier: Option<[u8; 8]>) -> Self {
+        assert!(depth < CONTROL_TAG as usize, "tags and control calls share the xid's lower half");
+        Self {
+            control_xid: Xid::default(),
+            pinging: false,
+            slots: (0..depth).map(|_| IoSlot::default()).collect(),
+            outstanding: 0,
+            delayed: 0,
+            unsupported: Vec::with_capacity(depth),
+            next_generation: first_xid.0 >> 16,
+            verifier: Verifier::new(verifier),
+            last_progress: now,
+        }
+    }
+
+    /// Number of I/Os that `accept` takes.
+    pub(in crate::nfs) fn credits(&self) -> usize {
+        self.slots.len() - self.outstanding - self.unsupported.len()
+    }
+
+    pub(in crate::nfs) fn is_idle(&self) -> bool {
+        self.outstanding == 0 && !self.pinging
+    }
+
+    pub(in crate::nfs) fn is_drained(&self) -> bool {
+        self.is_idle() && self.unsupported.is_empty()
+    }
+
+    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
+    pub(in crate::nfs) fn next_xid(&mut self, low: u32) -> Xid {
+        self.next_generation = self.next_generation.wrapping_add(1);
+        Xid(self.next_generation << 16 | low)
+    }
+
+    /// Checks an I/O. `None` if NFS does not support it; `complete_unsupported` completes it.
+    #[inline]
+    pub(in crate::nfs) fn accept(
+        &mut self,
+        tag: Tag,
+        io: Io,
+        file: &Geometry,
+        stability: Stability,
+    ) -> Result<Option<Work>, Misuse> {
+        let slot = self.slots.get(tag as usize).ok_or(Misuse::BadTag)?;
+        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
+            return Err(Misuse::BadTag);
+        }
+        let work = Work::of(io, file, stability)?;
+        if work.is_none() {
+            self.unsupported.push(tag);
+        }
+        Ok(work)
+    }
+
+    #[inline]
+    pub(in crate::nfs) fn begin(&mut self, tag: Tag, work: Work, session_slot: S) {
+        let slot = &mut self.slots[tag as usize];
+        (slot.work, slot.session_slot) = (Some(work), session_slot);
+        self.outstanding += 1;
+    }
+
+    #[inline]
+    pub(in crate::nfs) fn end(&mut self, tag: Tag) {
+        self.slots[tag as usize].work = None;
+        self.resume(tag);
+        self.outstanding -= 1;
+    }
+
+    /// Puts the call of an I/O off.
+    pub(in crate::nfs) fn delay(&mut self, tag: Tag, until: Instant) {
+        self.slots[tag as usize].again_at = Some(until);
+        self.delayed += 1;
+    }
+
+    /// The call of an I/O is no longer put off, if it was.
+    #[inline]
+    pub(in crate::nfs) fn resume(&mut self, tag: Tag) {
+        if self.slots[tag as usize].again_at.take().is_some() {
+            self.delayed -= 1;
+        }
+    }
+
+    /// When the first call that was put off is due.
+    pub(in crate::nfs) fn again_at(&self) -> Option<Instant> {
+        if self.delayed > 0 { self.slots.iter().filter_map(|slot| slot.again_at).min() } else { None }
+    }
+
+    /// When `complete_unsupported` is due.
+    pub(in crate::nfs) fn unsupported_at(&self) -> Option<Instant> {
+        if self.unsupported.is_empty() { None } else { Some(self.last_progress) }
+    }
+
+    pub(in crate::nfs) fn complete_unsupported(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        while let Some(tag) = self.unsupported.pop() {
+            events.complete(now, tag, Err(IoError::Unsupported));
+        }
+    }
+}
+
+/// The result of a WRITE.
+pub(in crate::nfs) struct Written {
+    pub(in crate::nfs) count: u32,
+    pub(in crate::nfs) committed: Stability,
+    pub(in crate::nfs) verifier: [u8; 8],
+}
+
+impl Written {
+    pub(in crate::nfs) fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Ok(Self { count: reader.u32_be()?, committed: Stability::decode(reader)?, verifier: reader.array()? })
+    }
 }
 
 /// A READ whose data are arriving.
@@ -124,6 +274,17 @@ impl Verifier {
         }
         Ok(())
     }
+}
+
+/// The error of an I/O whose call RPC rejected.
+pub(in crate::nfs) fn rpc_failed(error: RpcError) -> IoError {
+    let what = match error {
+        RpcError::Authentication(_) => "the server refused the credential",
+        RpcError::GarbageArguments => "the server could not decode the call",
+        RpcError::SystemError => "the server failed",
+        _ => "the server does not serve the call",
+    };
+    IoError::Failed { status: STATUS_RPC_FAILED, refusal: error.refusal(), what }
 }
 
 /// Parses the head of a reply. `end` means that the record is complete. `None` if more bytes are needed.

@@ -14,10 +14,12 @@ pub use attributes::{
     Attributes, CreateHow, FileType, NodeKind, PathConf, SetAttributes, SetTime, Space, Time, access,
 };
 pub use handles::Handles;
-pub(in crate::nfs) use io::{PUT_OFF_DELAY, ReadUnderway, Verifier, Work, reply_head};
+pub(in crate::nfs) use io::{
+    CONTROL_TAG, Calls, IoSlot, PUT_OFF_DELAY, ReadUnderway, Work, Written, reply_head, rpc_failed,
+};
 pub use io::{STATUS_VERIFIER_CHANGED, Stability};
 pub use names::{Caller, Export, ExportAccess, ExportId, FileId, Listed, ListingEnd, NameSpace, OpenFile, Squash};
-pub(in crate::nfs) use replies::{CONTROL_TAG, ReadHead, ReceivesReplies, Replies, Violations};
+pub(in crate::nfs) use replies::{FileClient, ReadHead, Replies, Violations};
 
 /// Maximum length of a name in a directory.
 pub const MAX_NAME_LEN: usize = 255;

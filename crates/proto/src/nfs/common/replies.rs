@@ -1,17 +1,16 @@
-//! The replies that an initiator receives, whatever its version: assembles heads, and passes a READ's data on as they
-//! arrive.
+//! An initiator of any version: assembles the heads of the replies that it receives, passes a READ's data on as they
+//! arrive, and sends the rest of an I/O of which the server did only a part.
 
 use alloc::vec::Vec;
 
-use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, ReadUnderway, Work, reply_head};
+use super::{
+    CONTROL_TAG, Calls, MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, ReadUnderway, Stability, Work, Written, reply_head,
+};
 use crate::{
     InitiatorEvents, Instant, IoError, Refusal, Tag, Violation,
     rpc::{Garbage, Piece, Records, RpcError, Xid},
     wire::Reader,
 };
-
-/// Lower half of the xid of all calls except I/Os, which have their tag there.
-pub(in crate::nfs) const CONTROL_TAG: u32 = 0xffff;
 
 /// The replies of one connection.
 #[derive(Debug)]
@@ -43,6 +42,8 @@ pub(in crate::nfs) struct Violations {
     pub(in crate::nfs) malformed: fn(Garbage) -> Violation,
     pub(in crate::nfs) read_too_much: fn() -> Violation,
     pub(in crate::nfs) read_nothing: fn() -> Violation,
+    pub(in crate::nfs) write_less_stable: fn() -> Violation,
+    pub(in crate::nfs) write_wrong_count: fn() -> Violation,
 }
 
 impl Replies {
@@ -56,13 +57,16 @@ impl Replies {
     }
 }
 
-/// An initiator that receives replies. `receive` calls the other methods.
-pub(in crate::nfs) trait ReceivesReplies {
+/// An initiator of any version. `receive_replies` calls the methods that process a reply.
+pub(in crate::nfs) trait FileClient {
     const VIOLATIONS: Violations;
+    type SessionSlot: Default;
 
+    fn calls(&self) -> &Calls<Self::SessionSlot>;
+    fn calls_mut(&mut self) -> &mut Calls<Self::SessionSlot>;
     fn replies(&mut self) -> &mut Replies;
-    /// Whether a reply to the control call `xid` is due.
-    fn awaits(&self, xid: Xid) -> bool;
+    /// Whether a reply to a control call is due.
+    fn awaits_control(&self) -> bool;
     /// Processes a reply to an I/O; false if more bytes are needed.
     fn take_io_reply(
         &mut self,
@@ -81,11 +85,32 @@ pub(in crate::nfs) trait ReceivesReplies {
         reader: &mut Reader<'_>,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation>;
-    /// The outstanding I/O with this tag.
-    fn work(&mut self, tag: Tag) -> Option<&mut Work>;
     fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents);
     /// Sends the call for what is left of an I/O.
     fn send(&mut self, tag: Tag);
+
+    /// Whether any reply is due.
+    fn awaits_something(&self) -> bool {
+        self.calls().outstanding > self.calls().delayed || self.awaits_control()
+    }
+
+    /// Restarts the timeout before a call if no reply is due.
+    #[inline]
+    fn begins_to_wait(&mut self, now: Instant) {
+        if !self.awaits_something() {
+            self.calls_mut().last_progress = now;
+        }
+    }
+
+    /// Fails all I/Os because the connection is lost.
+    fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        self.calls_mut().complete_unsupported(now, events);
+        for tag in 0..self.calls().slots.len() {
+            if self.calls().slots[tag].work.is_some() {
+                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
+            }
+        }
+    }
 
     fn receive_replies(
         &mut self,
@@ -160,7 +185,7 @@ pub(in crate::nfs) trait ReceivesReplies {
         if !end {
             return Ok(false);
         }
-        if !self.awaits(xid) {
+        if xid != self.calls().control_xid || !self.awaits_control() {
             return Err(misbehaved!("RFC 5531 §9: a reply to no call"));
         }
         self.take_control_reply(now, outcome, &mut reader, events)?;
@@ -186,7 +211,9 @@ pub(in crate::nfs) trait ReceivesReplies {
         end: bool,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let Some(Work::Read { len, done, .. }) = self.work(tag) else { unreachable!("the I/O is a read") };
+        let Some(Work::Read { len, done, .. }) = &self.calls().slots[tag as usize].work else {
+            unreachable!("the I/O is a read")
+        };
         if head.count > *len - *done {
             return Err((Self::VIOLATIONS.read_too_much)());
         }
@@ -209,7 +236,7 @@ pub(in crate::nfs) trait ReceivesReplies {
         if read.left > 0 {
             return Err((Self::VIOLATIONS.malformed)(Garbage));
         }
-        let Some(Work::Read { len, done, .. }) = self.work(read.tag) else {
+        let Some(Work::Read { len, done, .. }) = &mut self.calls_mut().slots[read.tag as usize].work else {
             unreachable!("data are taken for a read only")
         };
         *done += read.count;
@@ -223,6 +250,37 @@ pub(in crate::nfs) trait ReceivesReplies {
             return Err((Self::VIOLATIONS.read_nothing)());
         } else {
             self.send(read.tag);
+        }
+        Ok(())
+    }
+
+    /// Processes the result of a WRITE: completes it, or sends the rest.
+    fn take_written(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        written: Written,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let Written { count, committed, verifier } = written;
+        let calls = self.calls_mut();
+        if committed == Stability::Unstable {
+            calls.verifier.note(verifier);
+        }
+        let Some(Work::Write { data, done, stability, .. }) = &mut calls.slots[tag as usize].work else {
+            unreachable!("the I/O is a write")
+        };
+        if committed < *stability {
+            return Err((Self::VIOLATIONS.write_less_stable)());
+        }
+        if count == 0 || count as usize > data.len() - *done as usize {
+            return Err((Self::VIOLATIONS.write_wrong_count)());
+        }
+        *done += count;
+        if *done as usize == data.len() {
+            self.complete(now, tag, Ok(()), events);
+        } else {
+            self.send(tag);
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! I/Os: READ, WRITE and COMMIT. Nothing here allocates or searches in the steady state.
 
-use super::{Mount, failed, rpc_failed, setup::MountStep};
+use super::{Mount, failed, setup::MountStep};
 use crate::{
     InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
     nfs::{
         common::{
-            Attributes, CONTROL_TAG, PUT_OFF_DELAY, ReadHead, ReceivesReplies, Replies, Stability, Violations, Work,
+            Attributes, CONTROL_TAG, Calls, FileClient, IoSlot, PUT_OFF_DELAY, ReadHead, Replies, Violations, Work,
+            Written, rpc_failed,
         },
         v3::{
             Procedure,
@@ -20,39 +21,31 @@ use crate::{
     wire::Reader,
 };
 
-/// An outstanding I/O, in the slot of its tag.
-#[derive(Debug, Default)]
-pub(super) struct IoSlot {
-    xid: Xid,
-    work: Option<Work>,
-    /// When to resend the call, after the server answered `Jukebox`.
-    again_at: Option<Instant>,
-}
-
-impl IoSlot {
-    pub(super) fn again_at(&self) -> Option<Instant> {
-        self.again_at
-    }
-}
-
-impl ReceivesReplies for Mount {
+impl FileClient for Mount {
     const VIOLATIONS: Violations = Violations {
         too_long: || misbehaved!("RFC 1813 §3.3: a reply longer than any that was asked for"),
         malformed,
         read_too_much: || misbehaved!("RFC 1813 §3.3.6: READ gave more than was asked for"),
         read_nothing: || misbehaved!("RFC 1813 §3.3.6: READ gave nothing before the end of the file"),
+        write_less_stable: || misbehaved!("RFC 1813 §3.3.7: WRITE less stable than was asked for"),
+        write_wrong_count: || misbehaved!("RFC 1813 §3.3.7: WRITE of nothing, or of more than was sent"),
     };
+    type SessionSlot = ();
+
+    fn calls(&self) -> &Calls<()> {
+        &self.calls
+    }
+
+    fn calls_mut(&mut self) -> &mut Calls<()> {
+        &mut self.calls
+    }
 
     fn replies(&mut self) -> &mut Replies {
         &mut self.replies
     }
 
-    fn awaits(&self, xid: Xid) -> bool {
-        xid == self.control_xid && self.awaits_control()
-    }
-
-    fn work(&mut self, tag: Tag) -> Option<&mut Work> {
-        self.slots[tag as usize].work.as_mut()
+    fn awaits_control(&self) -> bool {
+        self.calls.pinging || self.step.awaits_reply()
     }
 
     fn take_control_reply(
@@ -76,8 +69,8 @@ impl ReceivesReplies for Mount {
         events: &mut dyn InitiatorEvents,
     ) -> Result<bool, Violation> {
         let tag = xid.0 & CONTROL_TAG;
-        let work = match self.slots.get(tag as usize) {
-            Some(IoSlot { xid: sent, work: Some(work), again_at: None }) if *sent == xid => work,
+        let work = match self.calls.slots.get(tag as usize) {
+            Some(IoSlot { xid: sent, work: Some(work), again_at: None, .. }) if *sent == xid => work,
             _ => return Err(misbehaved!("RFC 5531 §9: a reply to no call")),
         };
         if let (Work::Read { .. }, Ok(())) = (work, outcome) {
@@ -99,20 +92,15 @@ impl ReceivesReplies for Mount {
     }
 
     fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
-        let slot = &mut self.slots[tag as usize];
-        slot.work = None;
-        if slot.again_at.take().is_some() {
-            self.delayed -= 1;
-        }
-        self.outstanding -= 1;
+        self.calls.end(tag);
         events.complete(now, tag, result);
         self.end_if_drained();
     }
 
     /// Sends a call for the rest of an I/O.
     fn send(&mut self, tag: Tag) {
-        let xid = self.next_xid(tag);
-        let slot = &mut self.slots[tag as usize];
+        let xid = self.calls.next_xid(tag);
+        let slot = &mut self.calls.slots[tag as usize];
         slot.xid = xid;
         match slot.work.as_ref().expect("a slot with work") {
             Work::Read { offset, len, done } => {
@@ -156,53 +144,24 @@ impl Mount {
         if self.step != MountStep::Ready {
             return Err(Misuse::NoCredit);
         }
-        let slot = self.slots.get(tag as usize).ok_or(Misuse::BadTag)?;
-        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
-            return Err(Misuse::BadTag);
+        if let Some(work) = self.calls.accept(tag, io, &self.geometry, self.config.stability)? {
+            self.begins_to_wait(now);
+            self.calls.begin(tag, work, ());
+            self.send(tag);
         }
-        let Some(work) = Work::of(io, &self.geometry, self.config.stability)? else {
-            self.unsupported.push(tag);
-            return Ok(());
-        };
-        if !self.awaits_something() {
-            self.last_progress = now;
-        }
-        self.slots[tag as usize].work = Some(work);
-        self.outstanding += 1;
-        self.send(tag);
         Ok(())
-    }
-
-    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
-    pub(super) fn next_xid(&mut self, low: u32) -> Xid {
-        self.next_generation = self.next_generation.wrapping_add(1);
-        Xid(self.next_generation << 16 | low)
     }
 
     /// Resends the calls that the server deferred and that are due.
     pub(super) fn send_delayed(&mut self, now: Instant) {
-        if self.delayed == 0 {
+        if self.calls.delayed == 0 {
             return;
         }
-        for tag in 0..self.slots.len() {
-            if self.slots[tag].again_at.is_some_and(|at| at <= now) {
-                if !self.awaits_something() {
-                    self.last_progress = now;
-                }
-                self.slots[tag].again_at = None;
-                self.delayed -= 1;
+        for tag in 0..self.calls.slots.len() {
+            if self.calls.slots[tag].again_at.is_some_and(|at| at <= now) {
+                self.begins_to_wait(now);
+                self.calls.resume(tag as Tag);
                 self.send(tag as Tag);
-            }
-        }
-    }
-
-    pub(super) fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
-        while let Some(tag) = self.unsupported.pop() {
-            events.complete(now, tag, Err(IoError::Unsupported));
-        }
-        for tag in 0..self.slots.len() {
-            if self.slots[tag].work.is_some() {
-                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
             }
         }
     }
@@ -241,32 +200,13 @@ impl Mount {
         reader: &mut Reader<'_>,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let WriteDone { count, committed, verifier } = match write_done(reader).map_err(malformed)? {
-            Ok(done) => done,
+        match written(reader).map_err(malformed)? {
+            Ok(written) => self.take_written(now, tag, written, events),
             Err(status) => {
                 self.fail(now, tag, status, events);
-                return Ok(());
+                Ok(())
             }
-        };
-        if committed == Stability::Unstable {
-            self.verifier.note(verifier);
         }
-        let Some(Work::Write { data, done, stability, .. }) = &mut self.slots[tag as usize].work else {
-            unreachable!("the caller looked")
-        };
-        if committed < *stability {
-            return Err(misbehaved!("RFC 1813 §3.3.7: WRITE less stable than was asked for"));
-        }
-        if count == 0 || count as usize > data.len() - *done as usize {
-            return Err(misbehaved!("RFC 1813 §3.3.7: WRITE of nothing, or of more than was sent"));
-        }
-        *done += count;
-        if *done as usize == data.len() {
-            self.complete(now, tag, Ok(()), events);
-        } else {
-            self.send(tag);
-        }
-        Ok(())
     }
 
     fn take_commit_reply(
@@ -278,7 +218,7 @@ impl Mount {
     ) -> Result<(), Violation> {
         match Results::decode(Procedure::Commit, reader).map_err(malformed)? {
             Ok(Results::Commit { verifier, .. }) => {
-                let result = self.verifier.flushed(verifier);
+                let result = self.calls.verifier.flushed(verifier);
                 self.complete(now, tag, result, events);
                 Ok(())
             }
@@ -292,8 +232,7 @@ impl Mount {
 
     fn fail(&mut self, now: Instant, tag: Tag, status: Status, events: &mut dyn InitiatorEvents) {
         if status == Status::Jukebox {
-            self.slots[tag as usize].again_at = Some(now + PUT_OFF_DELAY);
-            self.delayed += 1;
+            self.calls.delay(tag, now + PUT_OFF_DELAY);
         } else {
             self.complete(now, tag, Err(failed(status)), events);
         }
@@ -313,14 +252,8 @@ fn read_head(reader: &mut Reader<'_>) -> Result<Result<(u32, bool), Status>, Gar
     if count == data_len { Ok(Ok((count, eof))) } else { Err(Garbage) }
 }
 
-/// The fields of a WRITE's results that are needed here.
-struct WriteDone {
-    count: u32,
-    committed: Stability,
-    verifier: [u8; 8],
-}
-
-fn write_done(reader: &mut Reader<'_>) -> Result<Result<WriteDone, Status>, Garbage> {
+/// What is needed of a WRITE's results.
+fn written(reader: &mut Reader<'_>) -> Result<Result<Written, Status>, Garbage> {
     if let Err(status) = Status::decode(reader)? {
         return Ok(Err(status));
     }
@@ -330,7 +263,7 @@ fn write_done(reader: &mut Reader<'_>) -> Result<Result<WriteDone, Status>, Garb
     if xdr::boolean(reader)? {
         reader.skip(Attributes::ENCODED_LEN)?;
     }
-    Ok(Ok(WriteDone { count: reader.u32_be()?, committed: Stability::decode(reader)?, verifier: reader.array()? }))
+    Written::decode(reader).map(Ok)
 }
 
 fn malformed(_: Garbage) -> Violation {

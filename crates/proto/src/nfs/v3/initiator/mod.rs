@@ -6,15 +6,12 @@ mod setup;
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
-use self::{
-    io::IoSlot,
-    setup::{MountStep, Templates},
-};
+use self::setup::{MountStep, Templates};
 use super::{results::FsInfo, types::Status};
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
-    nfs::common::{CONTROL_TAG, FileHandle, ReceivesReplies as _, Replies, Stability, Verifier},
-    rpc::{Encoder, RpcError, Xid, auth::Identity},
+    nfs::common::{Calls, FileClient as _, FileHandle, Replies, Stability},
+    rpc::{Encoder, Xid, auth::Identity},
     wire::Transmit,
 };
 
@@ -80,27 +77,15 @@ pub struct Mount {
     step: MountStep,
     /// `close` was called before the file was ready.
     closing: bool,
-    /// A NULL call that keeps an idle connection open is outstanding.
-    pinging: bool,
-    control_xid: Xid,
     info: Option<FsInfo>,
     geometry: Geometry,
     templates: Templates,
-    slots: Vec<IoSlot>,
-    outstanding: usize,
-    /// Number of slots whose call the server deferred.
-    delayed: usize,
-    /// Operations that NFS does not support, which must be completed as such.
-    unsupported: Vec<Tag>,
-    next_generation: u32,
-    verifier: Verifier,
-    last_progress: Instant,
+    calls: Calls<()>,
 }
 
 impl Mount {
     /// Starts to mount: the first call is in `transmit`.
     pub fn new(now: Instant, config: Config) -> Self {
-        assert!(config.depth < CONTROL_TAG as usize, "tags and control calls share the xid's lower half");
         let identity = config.identity.encode();
         let mut mount = Self {
             transmit: Transmit::default(),
@@ -109,18 +94,10 @@ impl Mount {
             identity,
             step: MountStep::Closed,
             closing: false,
-            pinging: false,
-            control_xid: Xid::default(),
             info: None,
             geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
             templates: Templates::default(),
-            slots: (0..config.depth).map(|_| IoSlot::default()).collect(),
-            outstanding: 0,
-            delayed: 0,
-            unsupported: Vec::with_capacity(config.depth),
-            next_generation: config.first_xid.0 >> 16,
-            verifier: Verifier::new(config.verifier),
-            last_progress: now,
+            calls: Calls::new(now, config.depth, config.first_xid, config.verifier),
             config,
         };
         mount.begin_setup();
@@ -134,30 +111,22 @@ impl Mount {
 
     /// The last write verifier, for the `Config::verifier` of a later connection.
     pub fn verifier(&self) -> Option<[u8; 8]> {
-        self.verifier.last()
-    }
-
-    fn awaits_something(&self) -> bool {
-        self.outstanding > self.delayed || self.awaits_control()
-    }
-
-    fn awaits_control(&self) -> bool {
-        self.pinging || self.step.awaits_reply()
+        self.calls.verifier.last()
     }
 
     fn is_idle(&self) -> bool {
-        self.step == MountStep::Ready && self.outstanding == 0 && !self.pinging
+        self.step == MountStep::Ready && self.calls.is_idle()
     }
 }
 
 impl Initiator for Mount {
     fn receive(&mut self, now: Instant, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
-        self.last_progress = now;
+        self.calls.last_progress = now;
         self.receive_replies(now, bytes, events)
     }
 
     fn credits(&self) -> usize {
-        if self.step == MountStep::Ready { self.slots.len() - self.outstanding - self.unsupported.len() } else { 0 }
+        if self.step == MountStep::Ready { self.calls.credits() } else { 0 }
     }
 
     fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
@@ -169,23 +138,15 @@ impl Initiator for Mount {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if !self.unsupported.is_empty() {
-            return Some(self.last_progress);
-        }
-        let silence = (self.awaits_something() || self.is_idle()).then(|| self.last_progress + self.config.timeout);
-        let again = if self.delayed > 0 { self.slots.iter().filter_map(IoSlot::again_at).min() } else { None };
-        match (silence, again) {
-            (Some(silence), Some(again)) => Some(silence.min(again)),
-            (silence, again) => silence.or(again),
-        }
+        let timeout = self.calls.last_progress + self.config.timeout;
+        let silence = (self.awaits_something() || self.is_idle()).then_some(timeout);
+        [self.calls.unsupported_at(), silence, self.calls.again_at()].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
-        while let Some(tag) = self.unsupported.pop() {
-            events.complete(now, tag, Err(IoError::Unsupported));
-        }
+        self.calls.complete_unsupported(now, events);
         self.send_delayed(now);
-        if now >= self.last_progress + self.config.timeout {
+        if now >= self.calls.last_progress + self.config.timeout {
             if self.awaits_something() {
                 return Err(Violation::timed_out("RFC 5531 §9: no reply to a call"));
             }
@@ -198,9 +159,7 @@ impl Initiator for Mount {
     }
 
     fn close(&mut self, now: Instant) {
-        if !self.awaits_something() {
-            self.last_progress = now;
-        }
+        self.begins_to_wait(now);
         self.begin_close();
     }
 
@@ -210,20 +169,7 @@ impl Initiator for Mount {
     }
 }
 
-/// `IoError::Failed::status` of a call that RPC rejected. It is outside the range of `nfsstat3`.
-const STATUS_RPC_FAILED: u32 = u32::MAX - 1;
-
 /// The error of an I/O for a status, with the texts of `Status`.
 fn failed(status: Status) -> IoError {
     IoError::Failed { status: status as u32, refusal: status.refusal(), what: setup::text(status) }
-}
-
-fn rpc_failed(error: RpcError) -> IoError {
-    let what = match error {
-        RpcError::Authentication(_) => "the server refused the credential",
-        RpcError::GarbageArguments => "the server could not decode the call",
-        RpcError::SystemError => "the server failed",
-        _ => "the server does not serve the call",
-    };
-    IoError::Failed { status: STATUS_RPC_FAILED, refusal: error.refusal(), what }
 }

@@ -8,7 +8,7 @@ use crate::{
     InitiatorEvents, Instant, Refusal, Violation,
     nfs::{
         PROGRAM,
-        common::{CreateHow, FileHandle, FileType, SetAttributes, Stability, access},
+        common::{CONTROL_TAG, CreateHow, FileHandle, FileType, SetAttributes, Stability, access},
         mount::{self, MountError, MountProcedure, decode_mounted},
         v3::{
             MAX_IO_BYTES, Procedure, VERSION,
@@ -77,7 +77,7 @@ impl Mount {
         reader: &mut Reader<'_>,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        if core::mem::take(&mut self.pinging) {
+        if core::mem::take(&mut self.calls.pinging) {
             self.end_if_drained();
             return Ok(());
         }
@@ -162,14 +162,14 @@ impl Mount {
     }
 
     pub(super) fn end_if_drained(&mut self) {
-        if self.step == MountStep::Draining && self.outstanding == 0 && self.unsupported.is_empty() && !self.pinging {
+        if self.step == MountStep::Draining && self.calls.is_drained() {
             self.leave();
         }
     }
 
     pub(super) fn ping(&mut self, now: Instant) {
-        self.pinging = true;
-        self.last_progress = now;
+        self.calls.pinging = true;
+        self.calls.last_progress = now;
         self.call(&Arguments::Null);
     }
 
@@ -261,8 +261,8 @@ impl Mount {
     }
 
     fn control_call(&mut self, (program, version): (u32, u32), procedure: u32) {
-        self.control_xid = self.next_xid(super::CONTROL_TAG);
-        encode_call(self.scratch.begin_record(), self.control_xid, program, version, procedure, &self.identity);
+        self.calls.control_xid = self.calls.next_xid(CONTROL_TAG);
+        encode_call(self.scratch.begin_record(), self.calls.control_xid, program, version, procedure, &self.identity);
     }
 }
 

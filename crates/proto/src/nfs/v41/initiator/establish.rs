@@ -12,7 +12,7 @@ use crate::{
     InitiatorEvents, Instant, Refusal, Violation,
     nfs::{
         PROGRAM,
-        common::FileType,
+        common::{CONTROL_TAG, FileType},
         v41::{
             MINOR_VERSION, PROC_COMPOUND, VERSION,
             codec::{
@@ -193,7 +193,7 @@ impl Client {
         if let Some(slot) = slot {
             self.slots.give_back(slot);
         }
-        if core::mem::take(&mut self.pinging) {
+        if core::mem::take(&mut self.calls.pinging) {
             return match sequenced {
                 Ok(()) | Err(Status::Delay) => {
                     self.renew_if_answered(now);
@@ -443,7 +443,7 @@ impl Client {
     }
 
     pub(super) fn leave_if_drained(&mut self, now: Instant) {
-        if self.step == Step::Draining && self.outstanding == 0 && self.unsupported.is_empty() && !self.pinging {
+        if self.step == Step::Draining && self.calls.is_drained() {
             self.leave(now);
         }
     }
@@ -499,15 +499,15 @@ impl Client {
     }
 
     pub(super) fn renew_if_answered(&mut self, now: Instant) {
-        if self.step == Step::Lost && self.outstanding == self.delayed && !self.pinging {
+        if self.step == Step::Lost && self.calls.outstanding == self.calls.delayed && !self.calls.pinging {
             self.give_up_slots();
             self.begin_step(now, Step::Exchange);
         }
     }
 
     pub(super) fn ping(&mut self, now: Instant) {
-        self.pinging = true;
-        self.last_progress = now;
+        self.calls.pinging = true;
+        self.calls.last_progress = now;
         self.call(true, &[]);
     }
 
@@ -531,10 +531,10 @@ impl Client {
 
     /// Sends a COMPOUND, with SEQUENCE first if it is `in_session`.
     fn call(&mut self, in_session: bool, operations: &[Operation<'_>]) {
-        self.control_xid = self.next_xid(super::CONTROL_TAG);
+        self.calls.control_xid = self.calls.next_xid(CONTROL_TAG);
         let slot = if in_session { self.slots.take() } else { None };
         let encoder = self.scratch.begin_record();
-        encode_call(encoder, self.control_xid, PROGRAM, VERSION, PROC_COMPOUND, &self.identity);
+        encode_call(encoder, self.calls.control_xid, PROGRAM, VERSION, PROC_COMPOUND, &self.identity);
         let count = operations.len() as u32 + u32::from(in_session);
         CompoundHead { tag: b"", minor: MINOR_VERSION, operations: count }.encode(encoder);
         if in_session {

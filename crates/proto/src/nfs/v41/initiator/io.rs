@@ -3,14 +3,17 @@
 use alloc::vec::Vec;
 
 use super::{
-    Client, StateId, failed, rpc_failed,
+    Client, StateId, failed,
     slot_table::{Sequenced, Slots, foreign, is_of_lost_session, lost_session, malformed, result_of, skip_head},
 };
 use crate::{
     InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
     nfs::{
         PROGRAM,
-        common::{CONTROL_TAG, PUT_OFF_DELAY, ReadHead, ReceivesReplies, Replies, Stability, Violations, Work},
+        common::{
+            CONTROL_TAG, Calls, FileClient, IoSlot, PUT_OFF_DELAY, ReadHead, Replies, Stability, Violations, Work,
+            Written, rpc_failed,
+        },
         v41::{
             MINOR_VERSION, PROC_COMPOUND, VERSION,
             codec::{CompoundHead, OpCode, Status},
@@ -25,24 +28,8 @@ use crate::{
     wire::Reader,
 };
 
-/// An outstanding I/O, in the slot of its tag.
-#[derive(Debug, Default)]
-pub(super) struct IoSlot {
-    xid: Xid,
-    /// The session slot; `NO_SLOT` if the I/O waits for a slot of a new session.
-    slot: u32,
-    work: Option<Work>,
-    /// When to resend the call, after the server answered `Delay`.
-    again_at: Option<Instant>,
-}
-
+/// The session slot of an I/O that waits for a slot of a new session.
 const NO_SLOT: u32 = u32::MAX;
-
-impl IoSlot {
-    pub(super) fn again_at(&self) -> Option<Instant> {
-        self.again_at
-    }
-}
 
 /// The results of an I/O's COMPOUND that precede those of its own operation.
 enum Results {
@@ -60,24 +47,31 @@ struct Failed {
     by_sequence: bool,
 }
 
-impl ReceivesReplies for Client {
+impl FileClient for Client {
     const VIOLATIONS: Violations = Violations {
         too_long: || misbehaved!("RFC 8881 §18: a reply longer than any that was asked for"),
         malformed,
         read_too_much: || misbehaved!("RFC 8881 §18.22: READ gave more than was asked for"),
         read_nothing: || misbehaved!("RFC 8881 §18.22: READ gave nothing before the end of the file"),
+        write_less_stable: || misbehaved!("RFC 8881 §18.32: WRITE less stable than was asked for"),
+        write_wrong_count: || misbehaved!("RFC 8881 §18.32: WRITE of nothing, or of more than was sent"),
     };
+    type SessionSlot = u32;
+
+    fn calls(&self) -> &Calls<u32> {
+        &self.calls
+    }
+
+    fn calls_mut(&mut self) -> &mut Calls<u32> {
+        &mut self.calls
+    }
 
     fn replies(&mut self) -> &mut Replies {
         &mut self.replies
     }
 
-    fn awaits(&self, xid: Xid) -> bool {
-        xid == self.control_xid && self.awaits_control()
-    }
-
-    fn work(&mut self, tag: Tag) -> Option<&mut Work> {
-        self.ios[tag as usize].work.as_mut()
+    fn awaits_control(&self) -> bool {
+        self.calls.pinging || self.step.awaits_reply() && self.step_again_at.is_none()
     }
 
     fn take_control_reply(
@@ -101,8 +95,10 @@ impl ReceivesReplies for Client {
         events: &mut dyn InitiatorEvents,
     ) -> Result<bool, Violation> {
         let tag = xid.0 & CONTROL_TAG;
-        let (slot, work) = match self.ios.get(tag as usize) {
-            Some(IoSlot { xid: sent, slot, work: Some(work), again_at: None }) if *sent == xid => (*slot, work),
+        let (slot, work) = match self.calls.slots.get(tag as usize) {
+            Some(IoSlot { xid: sent, session_slot, work: Some(work), again_at: None }) if *sent == xid => {
+                (*session_slot, work)
+            }
             _ => return Err(misbehaved!("RFC 5531 §9: a reply to no call")),
         };
         if let Err(error) = outcome {
@@ -139,24 +135,23 @@ impl ReceivesReplies for Client {
             Results::Done if !end => Ok(false),
             Results::Done if code == OpCode::Commit => {
                 let verifier = reader.array().map_err(|short| malformed(short.into()))?;
-                let flushed = self.verifier.flushed(verifier);
+                let flushed = self.calls.verifier.flushed(verifier);
                 self.complete(now, tag, flushed, events);
                 Ok(true)
             }
-            Results::Done => self.take_write_reply(now, tag, reader, events).map(|()| true),
+            Results::Done => {
+                let written = Written::decode(reader).map_err(malformed)?;
+                self.take_written(now, tag, written, events).map(|()| true)
+            }
         }
     }
 
     fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
-        let io = &mut self.ios[tag as usize];
-        io.work = None;
-        if io.slot != NO_SLOT {
-            self.slots.give_back(io.slot);
+        self.calls.end(tag);
+        let slot = self.calls.slots[tag as usize].session_slot;
+        if slot != NO_SLOT {
+            self.slots.give_back(slot);
         }
-        if io.again_at.take().is_some() {
-            self.delayed -= 1;
-        }
-        self.outstanding -= 1;
         self.new_sessions = 0;
         events.complete(now, tag, result);
         self.renew_if_answered(now);
@@ -165,10 +160,11 @@ impl ReceivesReplies for Client {
 
     /// Sends a call for the rest of an I/O.
     fn send(&mut self, tag: Tag) {
-        let xid = self.next_xid(tag);
-        let io = &mut self.ios[tag as usize];
+        let xid = self.calls.next_xid(tag);
+        let io = &mut self.calls.slots[tag as usize];
         io.xid = xid;
-        let (slot, seqid, highest) = (io.slot, self.slots.next(io.slot), self.slots.highest());
+        let slot = io.session_slot;
+        let (seqid, highest) = (self.slots.next(slot), self.slots.highest());
         let sequence_at = self.templates.sequence_at;
         let put = |call: &mut [u8]| {
             call[4..8].copy_from_slice(&xid.0.to_be_bytes());
@@ -216,29 +212,13 @@ impl Client {
         if !self.is_ready() {
             return Err(Misuse::NoCredit);
         }
-        let slot = self.ios.get(tag as usize).ok_or(Misuse::BadTag)?;
-        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
-            return Err(Misuse::BadTag);
+        if let Some(work) = self.calls.accept(tag, io, &self.geometry, self.config.stability)? {
+            let slot = self.slots.take().ok_or(Misuse::NoCredit)?;
+            self.begins_to_wait(now);
+            self.calls.begin(tag, work, slot);
+            self.send(tag);
         }
-        let Some(work) = Work::of(io, &self.geometry, self.config.stability)? else {
-            self.unsupported.push(tag);
-            return Ok(());
-        };
-        let slot = self.slots.take().ok_or(Misuse::NoCredit)?;
-        if !self.awaits_something() {
-            self.last_progress = now;
-        }
-        let io = &mut self.ios[tag as usize];
-        (io.work, io.slot) = (Some(work), slot);
-        self.outstanding += 1;
-        self.send(tag);
         Ok(())
-    }
-
-    /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
-    pub(super) fn next_xid(&mut self, low: u32) -> Xid {
-        self.next_generation = self.next_generation.wrapping_add(1);
-        Xid(self.next_generation << 16 | low)
     }
 
     /// Decodes the results that precede those of the I/O's own operation, and its status.
@@ -265,44 +245,31 @@ impl Client {
 
     /// Resends the calls that the server deferred and that are due.
     pub(super) fn send_delayed(&mut self, now: Instant) {
-        if self.delayed == 0 || !self.has_file() {
+        if self.calls.delayed == 0 || !self.has_file() {
             return;
         }
-        for tag in 0..self.ios.len() {
-            if self.ios[tag].again_at.is_none_or(|at| at > now) {
+        for tag in 0..self.calls.slots.len() {
+            let io = &mut self.calls.slots[tag];
+            if io.again_at.is_none_or(|at| at > now) {
                 continue;
             }
-            if self.ios[tag].slot == NO_SLOT {
+            if io.session_slot == NO_SLOT {
                 let Some(slot) = self.slots.take() else {
-                    self.ios[tag].again_at = Some(now + PUT_OFF_DELAY);
+                    io.again_at = Some(now + PUT_OFF_DELAY);
                     continue;
                 };
-                self.ios[tag].slot = slot;
+                io.session_slot = slot;
             }
-            if !self.awaits_something() {
-                self.last_progress = now;
-            }
-            self.ios[tag].again_at = None;
-            self.delayed -= 1;
+            self.begins_to_wait(now);
+            self.calls.resume(tag as Tag);
             self.send(tag as Tag);
         }
     }
 
     /// Releases the slots of outstanding I/Os, whose session no longer exists.
     pub(super) fn give_up_slots(&mut self) {
-        for io in self.ios.iter_mut().filter(|io| io.work.is_some()) {
-            io.slot = NO_SLOT;
-        }
-    }
-
-    pub(super) fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
-        while let Some(tag) = self.unsupported.pop() {
-            events.complete(now, tag, Err(IoError::Unsupported));
-        }
-        for tag in 0..self.ios.len() {
-            if self.ios[tag].work.is_some() {
-                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
-            }
+        for io in self.calls.slots.iter_mut().filter(|io| io.work.is_some()) {
+            io.session_slot = NO_SLOT;
         }
     }
 
@@ -323,35 +290,6 @@ impl Client {
         self.take_read_data(now, tag, ReadHead { count, eof }, reader, end, events).map(|()| true)
     }
 
-    fn take_write_reply(
-        &mut self,
-        now: Instant,
-        tag: Tag,
-        reader: &mut Reader<'_>,
-        events: &mut dyn InitiatorEvents,
-    ) -> Result<(), Violation> {
-        let WriteDone { count, committed, verifier } = WriteDone::decode(reader).map_err(malformed)?;
-        if committed == Stability::Unstable {
-            self.verifier.note(verifier);
-        }
-        let Some(Work::Write { data, done, stability, .. }) = &mut self.ios[tag as usize].work else {
-            unreachable!("the caller looked")
-        };
-        if committed < *stability {
-            return Err(misbehaved!("RFC 8881 §18.32: WRITE less stable than was asked for"));
-        }
-        if count == 0 || count as usize > data.len() - *done as usize {
-            return Err(misbehaved!("RFC 8881 §18.32: WRITE of nothing, or of more than was sent"));
-        }
-        *done += count;
-        if *done as usize == data.len() {
-            self.complete(now, tag, Ok(()), events);
-        } else {
-            self.send(tag);
-        }
-        Ok(())
-    }
-
     fn fail(
         &mut self,
         now: Instant,
@@ -362,7 +300,7 @@ impl Client {
         let Failed { status, by_sequence } = refused;
         let is_lost = by_sequence && is_of_lost_session(status);
         if by_sequence {
-            self.slots.take_back(self.ios[tag as usize].slot);
+            self.slots.take_back(self.calls.slots[tag as usize].session_slot);
             if status != Status::Delay && !is_lost {
                 return Err(lost_session(status));
             }
@@ -371,26 +309,12 @@ impl Client {
             self.complete(now, tag, Err(failed(status)), events);
             return Ok(());
         }
-        self.ios[tag as usize].again_at = Some(if is_lost { now } else { now + PUT_OFF_DELAY });
-        self.delayed += 1;
+        self.calls.delay(tag, if is_lost { now } else { now + PUT_OFF_DELAY });
         if is_lost {
             return self.lose_session(now, status);
         }
         self.renew_if_answered(now);
         Ok(())
-    }
-}
-
-/// The fields of a WRITE's results that are needed here.
-struct WriteDone {
-    count: u32,
-    committed: Stability,
-    verifier: [u8; 8],
-}
-
-impl WriteDone {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
-        Ok(Self { count: reader.u32_be()?, committed: Stability::decode(reader)?, verifier: reader.array()? })
     }
 }
 

@@ -8,19 +8,15 @@ mod slot_table;
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
-use self::{
-    establish::Step,
-    io::{IoSlot, Templates},
-    slot_table::Slots,
-};
+use self::{establish::Step, io::Templates, slot_table::Slots};
 use super::{
     MAX_CONTROL_LEN, MAX_IO_BYTES,
     codec::{ChannelAttributes, StateId, Status},
 };
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation,
-    nfs::common::{CONTROL_TAG, ReceivesReplies as _, Replies, Stability, Verifier},
-    rpc::{Encoder, RpcError, Xid, auth::Identity},
+    nfs::common::{Calls, FileClient as _, Replies, Stability},
+    rpc::{Encoder, Xid, auth::Identity},
     wire::Transmit,
 };
 
@@ -84,9 +80,6 @@ pub struct Client {
     was_ready: bool,
     /// New sessions since the last completed I/O.
     new_sessions: u32,
-    /// A SEQUENCE that keeps session and lease alive is outstanding.
-    pinging: bool,
-    control_xid: Xid,
     control_slot: Option<u32>,
     /// The client ID that the server assigned.
     id: Option<u64>,
@@ -97,21 +90,13 @@ pub struct Client {
     handle: Vec<u8>,
     geometry: Geometry,
     templates: Templates,
-    ios: Vec<IoSlot>,
-    outstanding: usize,
-    /// Number of I/Os whose call the server deferred.
-    delayed: usize,
-    /// Operations that NFS does not support, which must be completed as such.
-    unsupported: Vec<Tag>,
-    next_generation: u32,
-    verifier: Verifier,
-    last_progress: Instant,
+    /// A ping is a SEQUENCE, which keeps session and lease alive.
+    calls: Calls<u32>,
 }
 
 impl Client {
     /// Starts to establish a session: the first call is in `transmit`.
     pub fn new(now: Instant, config: Config) -> Self {
-        assert!(config.depth < CONTROL_TAG as usize, "tags and control calls share the xid's lower half");
         let identity = config.identity.encode();
         let mut client = Self {
             transmit: Transmit::default(),
@@ -125,8 +110,6 @@ impl Client {
             closing: false,
             was_ready: false,
             new_sessions: 0,
-            pinging: false,
-            control_xid: Xid::default(),
             control_slot: None,
             id: None,
             slots: Slots::default(),
@@ -136,13 +119,7 @@ impl Client {
             handle: Vec::new(),
             geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
             templates: Templates::default(),
-            ios: (0..config.depth).map(|_| IoSlot::default()).collect(),
-            outstanding: 0,
-            delayed: 0,
-            unsupported: Vec::with_capacity(config.depth),
-            next_generation: config.first_xid.0 >> 16,
-            verifier: Verifier::new(config.verifier),
-            last_progress: now,
+            calls: Calls::new(now, config.depth, config.first_xid, config.verifier),
             config,
         };
         client.begin_step(now, Step::Exchange);
@@ -161,15 +138,7 @@ impl Client {
 
     /// The last write verifier, for the `Config::verifier` of a later connection.
     pub fn verifier(&self) -> Option<[u8; 8]> {
-        self.verifier.last()
-    }
-
-    fn awaits_something(&self) -> bool {
-        self.outstanding > self.delayed || self.awaits_control()
-    }
-
-    fn awaits_control(&self) -> bool {
-        self.pinging || self.step.awaits_reply() && self.step_again_at.is_none()
+        self.calls.verifier.last()
     }
 
     fn is_ready(&self) -> bool {
@@ -182,27 +151,23 @@ impl Client {
     }
 
     fn is_idle(&self) -> bool {
-        self.is_ready() && self.outstanding == 0 && !self.pinging
+        self.is_ready() && self.calls.is_idle()
     }
 
     /// When to send the next SEQUENCE: after half of the lease at the latest, so that one may be lost.
     fn ping_at(&self) -> Instant {
-        self.last_progress + (self.lease / 2).min(self.config.timeout)
+        self.calls.last_progress + (self.lease / 2).min(self.config.timeout)
     }
 }
 
 impl Initiator for Client {
     fn receive(&mut self, now: Instant, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
-        self.last_progress = now;
+        self.calls.last_progress = now;
         self.receive_replies(now, bytes, events)
     }
 
     fn credits(&self) -> usize {
-        if !self.is_ready() {
-            return 0;
-        }
-        let left = self.ios.len() - self.outstanding - self.unsupported.len();
-        left.min(self.slots.free())
+        if self.is_ready() { self.calls.credits().min(self.slots.free()) } else { 0 }
     }
 
     fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
@@ -214,27 +179,21 @@ impl Initiator for Client {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if !self.unsupported.is_empty() {
-            return Some(self.last_progress);
-        }
-        let silence = self.awaits_something().then(|| self.last_progress + self.config.timeout);
+        let silence = self.awaits_something().then(|| self.calls.last_progress + self.config.timeout);
         let ping = self.is_idle().then(|| self.ping_at());
-        let waits = self.delayed > 0 && self.has_file();
-        let again = if waits { self.ios.iter().filter_map(IoSlot::again_at).min() } else { None };
-        [silence, ping, again, self.step_again_at].into_iter().flatten().min()
+        let again = self.calls.again_at().filter(|_| self.has_file());
+        [self.calls.unsupported_at(), silence, ping, again, self.step_again_at].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
-        while let Some(tag) = self.unsupported.pop() {
-            events.complete(now, tag, Err(IoError::Unsupported));
-        }
+        self.calls.complete_unsupported(now, events);
         self.send_delayed(now);
         if self.step_again_at.is_some_and(|at| at <= now) {
             self.step_again_at = None;
-            self.last_progress = now;
+            self.calls.last_progress = now;
             self.send_step();
         }
-        if self.awaits_something() && now >= self.last_progress + self.config.timeout {
+        if self.awaits_something() && now >= self.calls.last_progress + self.config.timeout {
             return Err(Violation::timed_out("RFC 5531 §9: no reply to a call"));
         }
         if self.is_idle() && now >= self.ping_at() {
@@ -245,9 +204,7 @@ impl Initiator for Client {
     }
 
     fn close(&mut self, now: Instant) {
-        if !self.awaits_something() {
-            self.last_progress = now;
-        }
+        self.begins_to_wait(now);
         self.begin_close(now);
     }
 
@@ -257,20 +214,7 @@ impl Initiator for Client {
     }
 }
 
-/// `IoError::Failed::status` of a call that RPC rejected. It is outside the range of `nfsstat4`.
-const STATUS_RPC_FAILED: u32 = u32::MAX - 1;
-
 /// The error of an I/O for a status.
 fn failed(status: Status) -> IoError {
     IoError::Failed { status: status as u32, refusal: status.refusal(), what: status.text() }
-}
-
-fn rpc_failed(error: RpcError) -> IoError {
-    let what = match error {
-        RpcError::Authentication(_) => "the server refused the credential",
-        RpcError::GarbageArguments => "the server could not decode the call",
-        RpcError::SystemError => "the server failed",
-        _ => "the server does not serve the call",
-    };
-    IoError::Failed { status: STATUS_RPC_FAILED, refusal: error.refusal(), what }
 }
