@@ -10,7 +10,7 @@ from typing import Any
 
 from iotax.analysis import Summary
 from iotax.report import font, palette, renderer
-from iotax.report.charts.vega import FONT_PX, Spec, chosen, layer, word
+from iotax.report.charts.vega import FONT_PX, Spec, chosen, layer, number, word
 from iotax.report.palette import Look, ref
 from iotax.wording import figure, title
 
@@ -163,6 +163,21 @@ def shape(looks: dict[str, Look], arms: Sequence[str]) -> Spec:
 def dots(rows: Sequence[Spec], channels: Spec, size: int = 34) -> Spec:
     """Points with a rim in the page's colour, so that touching points stay distinct."""
     return layer("point", rows, channels, size=size, filled=True, opacity=0.8, stroke=ref("page"), strokeWidth=0.6)
+
+
+def percents(values: Iterable[float]) -> tuple[float, Spec]:
+    """How far an axis of percents reaches above and below 0, and its channel."""
+    reach = max(2.0, *map(abs, values)) * 1.1
+    scale = Scale([-reach, reach])
+    scale.low, scale.high = -reach, reach
+    words = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
+    return reach, number("y", scale.vega, axis(None, scale, labelExpr=words))
+
+
+def boundaries(firsts: Mapping[str, int], top: float) -> tuple[list[Spec], list[Spec]]:
+    """What separates the parts of a row of points, and their names at the `top`, by the place of each one's first."""
+    labels = [{"x": first - 0.4, "y": top, "text": name} for name, first in firsts.items()]
+    return [{"x": first - 0.5} for first in firsts.values() if first > 1], labels
 
 
 def parted(edges: Sequence[Spec], labels: Sequence[Spec], x: Spec, y: Spec, width_px: int) -> list[Spec]:

@@ -5,13 +5,13 @@ from iotax.report.charts.base import (
     PANEL_PX,
     WIDE_PX,
     Drawing,
-    Scale,
     arm_titles,
-    axis,
+    boundaries,
     colour,
     dots,
     file_name,
     parted,
+    percents,
     shape,
 )
 from iotax.report.charts.vega import Spec, layer, number, picture
@@ -47,19 +47,13 @@ def _draw(summary: Summary, looks: dict[str, Look], response: Response, width_px
         text = f"run {place}: {names[arm]}, {summary.grid.condition(cell)}, block {run.trial.block}: {signed(off)}"
         rows.append({"x": place, "y": 100 * off, "arm": arm, "block": run.trial.block, "say": text})
     arms = [arm for arm in summary.grid.arms if any(r["arm"] == arm for r in rows)]
-    reach = max(2.0, *(abs(r["y"]) for r in rows)) * 1.1
-    scale = Scale([-reach, reach])
-    scale.low, scale.high = -reach, reach
-    edges, labels = [], []
-    for block in dict.fromkeys(r["block"] for r in rows):
-        places = [r["x"] for r in rows if r["block"] == block]
-        labels.append({"x": min(places) - 0.4, "y": reach, "text": f"block {block}"})
-        if min(places) > 1:
-            edges.append({"x": min(places) - 0.5})
+    reach, y = percents(r["y"] for r in rows)
+    firsts: dict[str, int] = {}
+    for row in rows:
+        firsts.setdefault(f"block {row['block']}", row["x"])
+    edges, labels = boundaries(firsts, reach)
     places_axis = {"title": "Runs in run order", "tickMinStep": 1, "format": "d", "tickCount": 8}
     x = number("x", {"domain": [0.3, len(rows) + 0.7], "nice": False}, places_axis)
-    percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
-    y = number("y", scale.vega, axis(None, scale, labelExpr=percent))
     layers = [
         layer("rule", [{"y": 0}], {"y": y}, color=ref("axis")),
         dots(rows, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=44),

@@ -10,13 +10,13 @@ from iotax.report.charts.base import (
     PANEL_PX,
     WIDE_PX,
     Drawing,
-    Scale,
     arm_titles,
-    axis,
+    boundaries,
     colour,
     dots,
     file_name,
     parted,
+    percents,
     shape,
 )
 from iotax.report.charts.vega import Spec, layer, number, picture
@@ -68,15 +68,14 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[ArmRounds], widt
                     "say": say,
                 }
             )
-    reach = max(2.0, *(abs(point["y"]) for point in points)) * 1.1
-    scale = Scale([-reach, reach])
-    scale.low, scale.high = -reach, reach
-    edges, labels = _sessions(at, reach)
+    reach, y = percents(point["y"] for point in points)
+    firsts: dict[str, int] = {}
+    for (session, _), place in at.items():
+        firsts.setdefault(f"session {session}", place)
+    edges, labels = boundaries(firsts, reach)
     x = number(
         "x", {"domain": [0.3, len(at) + 0.7], "nice": False}, {"title": "Round", "labels": False, "ticks": False}
     )
-    percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
-    y = number("y", scale.vega, axis(None, scale, labelExpr=percent))
     arms = [arm.arm for arm in found]
     layers = [
         layer("rule", [{"y": 0}], {"y": y}, color=ref("axis")),
@@ -84,14 +83,3 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[ArmRounds], widt
         dots(points, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=36),
     ]
     return picture([*layers, *parted(edges, labels, x, y, width_px)], width_px, HEIGHT_PX, heading)
-
-
-def _sessions(at: dict[tuple[int, int], int], top: float) -> tuple[list[Spec], list[Spec]]:
-    """Boundaries between sessions, and their names."""
-    edges, labels = [], []
-    for session in dict.fromkeys(session for session, _ in at):
-        first = min(x for (each, _), x in at.items() if each == session)
-        labels.append({"x": first - 0.4, "y": top, "text": f"session {session}"})
-        if first > 1:
-            edges.append({"x": first - 0.5})
-    return edges, labels
