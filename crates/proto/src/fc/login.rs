@@ -206,7 +206,7 @@ pub struct ProcessLogin<D> {
 
 /// A login that is answered when earlier logins of its initiator port are over.
 #[derive(Debug)]
-pub struct Opening<D> {
+pub(super) struct Opening<D> {
     pub(super) login: ProcessLogin<D>,
     pub(super) wait: Wait,
     /// The header of the PRLI, and the answer to it.
@@ -242,11 +242,6 @@ impl<D> ProcessLogin<D> {
 }
 
 impl<D> Opening<D> {
-    /// Whether the initiator port has logged in elsewhere meanwhile.
-    pub fn is_ended(&self) -> bool {
-        self.login.is_ended()
-    }
-
     /// Like [`ProcessLogin::open`]. Calls `notify_others` so that an earlier login of the port ends now, not at its
     /// next periodic check.
     pub(super) fn begin(
@@ -258,10 +253,5 @@ impl<D> Opening<D> {
     ) -> Option<Self> {
         let (login, waits_for) = ProcessLogin::open(initiator, grant)?;
         Some(Self { login, wait: Wait::begin(now, waits_for, notify_others), header, process })
-    }
-
-    /// Closes the login when its connection is over.
-    pub fn close(self) {
-        self.login.close();
     }
 }

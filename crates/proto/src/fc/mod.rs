@@ -3,6 +3,7 @@
 
 pub mod decode;
 pub mod els;
+pub mod exchanges;
 pub mod frame;
 pub mod framer;
 pub mod lifetime;
@@ -13,7 +14,7 @@ pub mod sequence;
 
 pub use self::frame::Special;
 pub use self::lifetime::Silence;
-pub use self::login::{LoginGrant, LoginRefusal, Logins, Opening, ProcessLogin};
+pub use self::login::{LoginGrant, LoginRefusal, Logins, ProcessLogin};
 pub use frame::{Header, OxId, PortId, PortName, RxId};
 pub use framer::{Fragment, Framer};
 pub use lifetime::Lifetime;

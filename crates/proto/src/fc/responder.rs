@@ -1,10 +1,11 @@
 //! The responder's side of logins. It is fabric port and target port at once.
 
 use super::{
-    LoginGrant, LoginRefusal, Opening, Port, ProcessLogin,
+    LoginGrant, LoginRefusal, Port, ProcessLogin,
     els::{self, Process, Rejection, command},
     frame::{Header, PortId, PortName, Special},
     link::Link,
+    login::Opening,
 };
 use crate::{Instant, Refusal, Violation, WaitOutcome};
 
@@ -17,6 +18,8 @@ pub struct Responder<D> {
     /// Set by the Special Frame; `None` if the port is not admitted.
     grant: Option<LoginGrant<D>>,
     stage: Stage,
+    /// Set by PRLI, until earlier logins of the initiator port are over.
+    opening: Option<Opening<D>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ pub enum Asked {
 impl<D: Clone> Responder<D> {
     /// `port` has our limits. The Special Frame sets its names.
     pub fn new(port: Port) -> Self {
-        Self { port, initiator: PortName::default(), grant: None, stage: Stage::Special }
+        Self { port, initiator: PortName::default(), grant: None, stage: Stage::Special, opening: None }
     }
 
     pub fn initiator(&self) -> PortName {
@@ -132,25 +135,38 @@ impl<D: Clone> Responder<D> {
         process: Process,
         link: &mut Link,
         notify_others: impl FnOnce(),
-    ) -> Result<Opening<D>, Violation> {
+    ) -> Result<(), Violation> {
         let grant = self.grant.clone().expect("who is not let in does not get as far as PRLI");
         self.stage = Stage::Done;
-        Opening::begin(now, self.initiator, grant, (*header, process), notify_others)
-            .ok_or_else(|| refuse(header, Rejection::INSUFFICIENT_RESOURCES, link))
+        self.opening = Opening::begin(now, self.initiator, grant, (*header, process), notify_others);
+        if self.opening.is_some() { Ok(()) } else { Err(refuse(header, Rejection::INSUFFICIENT_RESOURCES, link)) }
+    }
+
+    /// Whether a process login waits.
+    #[inline]
+    pub fn is_opening(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    /// Whether the initiator port has logged in elsewhere while its process login waits.
+    pub fn is_ended(&self) -> bool {
+        self.opening.as_ref().is_some_and(|opening| opening.login.is_ended())
+    }
+
+    /// Closes the waiting login, if there is one, because its connection is over.
+    pub fn close(&mut self) {
+        if let Some(opening) = self.opening.take() {
+            opening.login.close();
+        }
     }
 
     /// Returns the waiting login when it may start, so that commands may come. Rejects it if that takes too long.
-    pub fn opened(
-        &mut self,
-        now: Instant,
-        opening: &mut Option<Opening<D>>,
-        link: &mut Link,
-    ) -> Result<Option<ProcessLogin<D>>, Violation> {
-        let outcome = opening.as_mut().map_or(WaitOutcome::Waits, |opening| opening.wait.outcome(now));
+    pub fn opened(&mut self, now: Instant, link: &mut Link) -> Result<Option<ProcessLogin<D>>, Violation> {
+        let outcome = self.opening.as_mut().map_or(WaitOutcome::Waits, |opening| opening.wait.outcome(now));
         if outcome == WaitOutcome::Waits {
             return Ok(None);
         }
-        let Some(Opening { login, header, process, .. }) = opening.take() else { return Ok(None) };
+        let Some(Opening { login, header, process, .. }) = self.opening.take() else { return Ok(None) };
         if outcome == WaitOutcome::TooLong {
             login.close();
             return Err(refuse(&header, Rejection::BUSY, link));

@@ -3,8 +3,11 @@
 
 use alloc::vec::Vec;
 
-use super::frame::{DATA_LEN_MAX, Header, f_ctl, r_ctl};
-use crate::Violation;
+use super::{
+    Link,
+    frame::{DATA_LEN_MAX, Header, f_ctl, r_ctl},
+};
+use crate::{Payload, Violation};
 
 /// The header of an FC-4's command, which starts an exchange.
 pub fn command_header(kind: u8) -> Header {
@@ -17,6 +20,13 @@ pub fn data_header(kind: u8, from_target: bool) -> Header {
         | f_ctl::RELATIVE_OFFSET
         | if from_target { f_ctl::EXCHANGE_CONTEXT } else { f_ctl::SEQUENCE_INITIATIVE };
     Header { r_ctl: r_ctl::SOLICITED_DATA, kind, f_ctl, ..Header::default() }
+}
+
+/// Sends the data of a command that the target requests with `ready`, in a frame with `header`.
+pub fn send_requested(kind: u8, header: &Header, ready: TransferReady, data: &Payload, link: &mut Link) {
+    let (ox_id, rx_id, parameter) = (header.ox_id, header.rx_id, ready.offset);
+    let frame = Header { ox_id, rx_id, parameter, ..data_header(kind, false) };
+    link.send_payload(frame, data.slice(ready.offset as usize, ready.len as usize));
 }
 
 /// The header of a sequence that ends an exchange: `COMMAND_STATUS` or `EXTENDED_STATUS`.

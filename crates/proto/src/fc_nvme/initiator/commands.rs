@@ -1,16 +1,17 @@
-//! I/Os as exchanges. Each tag has a slot; its number is the OX_ID and the command identifier. Also the other commands
-//! of a queue, which are sent one at a time in an exchange of their own.
+//! I/Os as exchanges, whose OX_ID is the command identifier. Also the other commands of a queue, which are sent one at a
+//! time in an exchange of their own.
 
 use alloc::vec::Vec;
-use core::{mem, time::Duration};
+use core::time::Duration;
 
 use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Transmit, Violation,
     fc::{
-        Header, Link, OxId, RxId, els,
-        frame::{f_ctl, kind},
-        login::{is_command, unexpected},
-        sequence::{Moved, TransferReady, data_header},
+        Header, Link, OxId,
+        exchanges::Exchanges,
+        frame::kind,
+        login::unexpected,
+        sequence::{Moved, TransferReady, send_requested},
     },
     fc_nvme::{Command, ConnectionId},
     nvme::{
@@ -24,20 +25,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Commands {
     encoder: IoCommands,
-    slots: Vec<Slot>,
-    outstanding: usize,
+    exchanges: Exchanges<Transfer, AbortedFor>,
     /// I/Os that this controller does not support. They are completed at the next opportunity.
     unsupported: Vec<u16>,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    transfer: Transfer,
-    moved: Moved,
-    begun: Instant,
-    rx_id: RxId,
-    /// ABTS was sent, for this reason.
-    aborted: Option<AbortedFor>,
 }
 
 /// Why an exchange is aborted.
@@ -50,10 +40,8 @@ pub(super) enum AbortedFor {
 }
 
 /// The data of an outstanding command.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Transfer {
-    #[default]
-    Free,
     None,
     In(u32),
     Out(Payload),
@@ -61,12 +49,7 @@ enum Transfer {
 
 impl Commands {
     pub(super) fn new(controller: &ControllerInfo, depth: u16) -> Self {
-        Self {
-            encoder: IoCommands::new(controller),
-            slots: (0..depth).map(|_| Slot::default()).collect(),
-            outstanding: 0,
-            unsupported: Vec::new(),
-        }
+        Self { encoder: IoCommands::new(controller), exchanges: Exchanges::new(depth), unsupported: Vec::new() }
     }
 
     pub(super) fn geometry(&self) -> &Geometry {
@@ -74,11 +57,11 @@ impl Commands {
     }
 
     pub(super) fn outstanding(&self) -> usize {
-        self.outstanding
+        self.exchanges.outstanding()
     }
 
     pub(super) fn credits(&self) -> usize {
-        self.slots.len() - self.outstanding
+        self.exchanges.slots.len() - self.outstanding()
     }
 
     #[inline]
@@ -93,8 +76,7 @@ impl Commands {
         if self.credits() == 0 {
             return Err(Misuse::NoCredit);
         }
-        let slot = self.slots.get_mut(tag as usize).filter(|slot| matches!(slot.transfer, Transfer::Free));
-        let slot = slot.ok_or(Misuse::BadTag)?;
+        self.exchanges.check_free(tag)?;
         let transfer = if self.encoder.is_supported(&io) {
             let (mut sqe, moves) = self.encoder.encode(CommandId(tag as u16), io)?;
             let (len, transfer) = match moves {
@@ -109,27 +91,26 @@ impl Commands {
             self.unsupported.push(tag as u16);
             Transfer::None
         };
-        *slot = Slot { transfer, begun: now, ..Slot::default() };
-        self.outstanding += 1;
+        self.exchanges.begin(now, tag, transfer);
         Ok(())
     }
 
     /// When the oldest I/O that the controller does not support was submitted, if one waits for its completion.
     pub(super) fn unsupported_since(&self) -> Option<Instant> {
-        self.unsupported.first().map(|tag| self.slots[usize::from(*tag)].begun)
+        self.unsupported.first().map(|tag| self.exchanges.slots[usize::from(*tag)].begun)
     }
 
     pub(super) fn complete_unsupported(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
         while let Some(tag) = self.unsupported.pop() {
-            self.complete(now, tag.into(), Err(IoError::Unsupported), events);
+            self.exchanges.complete(now, tag.into(), Err(IoError::Unsupported), events);
         }
     }
 
     /// Checks a frame of a read's data and returns the tag of its command.
     #[inline]
     pub(super) fn data_begin(&mut self, header: &Header, len: u32) -> Result<Tag, Violation> {
-        let (tag, slot) = self.find(header)?;
-        let read_len = if let Transfer::In(len) = slot.transfer { len } else { 0 };
+        let (tag, slot) = self.exchanges.find(header)?;
+        let read_len = if let Some(Transfer::In(len)) = slot.command { len } else { 0 };
         slot.moved.arrive(header, len, read_len)?;
         Ok(tag)
     }
@@ -141,15 +122,15 @@ impl Commands {
         ready: TransferReady,
         link: &mut Link,
     ) -> Result<(), Violation> {
-        let (_, slot) = self.find(header)?;
-        let Transfer::Out(data) = &slot.transfer else {
+        let (_, slot) = self.exchanges.find(header)?;
+        let Some(Transfer::Out(data)) = &slot.command else {
             return Err(misbehaved!("FC-NVMe-2 NVMe_XFER_RDY: an NVMe_XFER_RDY for a command without data"));
         };
         slot.moved.ask(ready, data.len())?;
         slot.rx_id = header.rx_id;
         // Data that the target requested before it received the ABTS are not sent.
         if slot.aborted.is_none() {
-            send_data(header, ready, data, link);
+            send_requested(kind::NVME, header, ready, data, link);
         }
         Ok(())
     }
@@ -163,36 +144,30 @@ impl Commands {
         cqe: Option<&Cqe>,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let (tag, slot) = self.find(header)?;
+        let (tag, slot) = self.exchanges.find(header)?;
         if cqe.is_some_and(|cqe| u32::from(cqe.cid.0) != tag) {
             return Err(misbehaved!("FC-NVMe-2 NVMe_ERSP: an answer to another command than its exchange's").at(88));
         }
         let status = cqe.map_or(Status::SUCCESS, |cqe| cqe.status);
-        let wanted = match &slot.transfer {
-            Transfer::In(len) => *len,
-            Transfer::Out(data) => data.len() as u32,
-            Transfer::Free | Transfer::None => 0,
+        let wanted = match &slot.command {
+            Some(Transfer::In(len)) => *len,
+            Some(Transfer::Out(data)) => data.len() as u32,
+            Some(Transfer::None) | None => 0,
         };
         if status.is_success() && slot.moved.bytes < wanted {
             return Err(misbehaved!("FC-NVMe-2 NVMe_RSP: a command succeeded before all of its data were moved"));
         }
-        self.complete(now, tag, status.into_result(), events);
+        self.exchanges.complete(now, tag, status.into_result(), events);
         Ok(())
     }
 
     /// Sends an ABTS for an exchange, and drops what has not been sent. False if the exchange is not outstanding.
     pub(super) fn abort(&mut self, why: AbortedFor, now: Instant, tag: Tag, link: &mut Link) -> bool {
-        let is_sent = |slot: &&mut Slot| !matches!(slot.transfer, Transfer::Free) && slot.aborted.is_none();
-        let Some(slot) = self.slots.get_mut(tag as usize).filter(is_sent) else { return false };
-        (slot.aborted, slot.begun) = (Some(why), now);
-        let ox_id = OxId(tag as u16);
-        link.forget(ox_id);
-        link.send(els::abts(ox_id, slot.rx_id), &[]);
-        true
+        self.exchanges.abort(why, now, tag, link)
     }
 
     pub(super) fn abort_all(&mut self, now: Instant, link: &mut Link) {
-        for tag in 0..self.slots.len() {
+        for tag in 0..self.exchanges.slots.len() {
             self.abort(AbortedFor::Association, now, tag as Tag, link);
         }
     }
@@ -200,44 +175,24 @@ impl Commands {
     /// Processes the answer to an ABTS. Whether it was accepted or not, the target no longer knows the exchange.
     pub(super) fn aborted(&mut self, now: Instant, header: &Header, events: &mut dyn InitiatorEvents) {
         // The response may have crossed the ABTS.
-        let Ok((tag, slot)) = self.find(header) else { return };
+        let Ok((tag, slot)) = self.exchanges.find(header) else { return };
         let error = match slot.aborted {
             None => return,
             Some(AbortedFor::Caller) => IoError::Aborted,
             Some(AbortedFor::Association) => IoError::ConnectionLost,
         };
-        self.complete(now, tag, Err(error), events);
+        self.exchanges.complete(now, tag, Err(error), events);
     }
 
     /// Whether a command is older than `timeout`.
     pub(super) fn is_overdue(&self, now: Instant, timeout: Duration) -> bool {
-        let is_late = |slot: &Slot| !matches!(slot.transfer, Transfer::Free) && now.since(slot.begun) >= timeout;
-        self.outstanding > 0 && self.slots.iter().any(is_late)
+        self.outstanding() > 0 && self.exchanges.slots.iter().any(|slot| slot.is_late(now, timeout))
     }
 
     /// Fails all outstanding commands because the connection is lost.
     pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
         self.unsupported.clear();
-        for tag in 0..self.slots.len() {
-            if !matches!(self.slots[tag].transfer, Transfer::Free) {
-                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
-            }
-        }
-    }
-
-    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
-        drop(mem::take(&mut self.slots[tag as usize].transfer));
-        self.outstanding -= 1;
-        events.complete(now, tag, result);
-    }
-
-    /// The outstanding command that a frame belongs to.
-    #[inline]
-    fn find(&mut self, header: &Header) -> Result<(Tag, &mut Slot), Violation> {
-        let slot = self.slots.get_mut(usize::from(header.ox_id.0));
-        let slot = slot.filter(|slot| !matches!(slot.transfer, Transfer::Free));
-        let slot = slot.filter(|_| is_command(header.ox_id) && header.has(f_ctl::EXCHANGE_CONTEXT));
-        Ok((header.ox_id.0.into(), slot.ok_or_else(unexpected)?))
+        self.exchanges.fail_all(now, now, &IoError::ConnectionLost, events);
     }
 }
 
@@ -349,7 +304,7 @@ impl Channel {
     ) -> Result<(), Violation> {
         let asked = self.asked.as_mut().ok_or_else(unexpected)?;
         asked.moved.ask(ready, asked.out.len())?;
-        send_data(header, ready, &asked.out, link);
+        send_requested(kind::NVME, header, ready, &asked.out, link);
         Ok(())
     }
 
@@ -365,11 +320,4 @@ impl Channel {
         }
         Ok(Answer { cqe, data })
     }
-}
-
-/// Sends the data that the target requests.
-pub(super) fn send_data(header: &Header, ready: TransferReady, data: &Payload, link: &mut Link) {
-    let (ox_id, rx_id, parameter) = (header.ox_id, header.rx_id, ready.offset);
-    let frame = Header { ox_id, rx_id, parameter, ..data_header(kind::NVME, false) };
-    link.send_payload(frame, data.slice(ready.offset as usize, ready.len as usize));
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Endings, Instant, IoId, Payload, Target, Transmit, UnitError, Violation,
     fc::{
-        Fragment, Framer, Header, Lifetime, Link, Opening, OxId, PortId, ProcessLogin, RxId, Special,
+        Fragment, Framer, Header, Lifetime, Link, OxId, PortId, ProcessLogin, RxId, Special,
         els::{self, Process, Rejection},
         frame::{kind, r_ctl},
         responder::{Asked, Responder, reject},
@@ -37,8 +37,6 @@ pub struct Connection {
     link: Link,
     responder: Responder<()>,
     lifetime: Lifetime,
-    /// Set by PRLI, until earlier logins of the initiator port are over.
-    opening: Option<Opening<()>>,
     /// Set by the answer to PRLI.
     login: Option<ProcessLogin<()>>,
     association: Option<Box<Association>>,
@@ -73,7 +71,6 @@ impl Connection {
             link: Link::new(PortId::FABRIC, PortId::default()),
             responder: Responder::new(config.port),
             lifetime: Lifetime::new(now, config.login_timeout, config.silence),
-            opening: None,
             login: None,
             association: None,
             associations: 0,
@@ -200,8 +197,8 @@ impl Connection {
             Asked::Process(Process { kind: kind::NVME, parameters }) if parameters & service::INITIATOR != 0 => {
                 let accepted = Process { kind: kind::NVME, parameters: service::TARGET };
                 let notify_others = || backend.notify_others();
-                self.opening = Some(self.responder.accept(now, header, accepted, &mut self.link, notify_others)?);
-                self.login = self.responder.opened(now, &mut self.opening, &mut self.link)?;
+                self.responder.accept(now, header, accepted, &mut self.link, notify_others)?;
+                self.login = self.responder.opened(now, &mut self.link)?;
             }
             Asked::Process(_) => reject(header, Rejection::NOT_SUPPORTED, &mut self.link),
             Asked::Logout => self.leave(now, backend),
@@ -303,9 +300,7 @@ impl Connection {
         if let Some(mut association) = self.association.take() {
             association.end(&mut self.link, backend);
         }
-        if let Some(opening) = self.opening.take() {
-            opening.close();
-        }
+        self.responder.close();
         if let Some(login) = self.login.take() {
             login.close();
         }
@@ -314,7 +309,7 @@ impl Connection {
     /// Checks whether the login, or what an abort waits for, is over.
     #[inline]
     fn look<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
-        if self.opening.is_some() {
+        if self.responder.is_opening() {
             self.look_at_opening(now, backend);
         }
         if self.login.as_ref().is_some_and(ProcessLogin::is_ended) {
@@ -330,8 +325,8 @@ impl Connection {
     /// over.
     #[cold]
     fn look_at_opening<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
-        let is_ended = self.opening.as_ref().is_some_and(Opening::is_ended);
-        match self.responder.opened(now, &mut self.opening, &mut self.link) {
+        let is_ended = self.responder.is_ended();
+        match self.responder.opened(now, &mut self.link) {
             Ok(login) if !is_ended => self.login = login,
             Ok(login) => {
                 self.login = login;
@@ -345,7 +340,7 @@ impl Connection {
     /// Schedules a check soon if a response waits.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
-        if self.opening.is_some() || !self.aborts.is_empty() {
+        if self.responder.is_opening() || !self.aborts.is_empty() {
             self.lifetime.look_by(now + ABORT_POLL);
         }
     }
@@ -384,7 +379,7 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let own = self.lifetime.poll_timeout(self.opening.is_some() || self.login.is_some())?;
+        let own = self.lifetime.poll_timeout(self.responder.is_opening() || self.login.is_some())?;
         let queues = self.association.as_ref().and_then(|association| association.poll_timeout());
         Some(queues.map_or(own, |due| due.min(own)))
     }

@@ -1,15 +1,14 @@
-//! I/Os as exchanges. Each tag has a slot; its number is the OX_ID.
+//! I/Os as exchanges.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
     fc::{
-        Header, Link, OxId, RxId, els,
-        frame::{f_ctl, kind, r_ctl},
-        login::is_command,
-        sequence::{Moved, TransferReady, data_header},
+        Header, Link, OxId, RxId,
+        exchanges::Exchanges,
+        frame::{kind, r_ctl},
+        sequence::{Moved, TransferReady, send_requested},
     },
     fcp::iu::{Command, ResponseIu, response_code},
     scsi::initiator::{self, CommandOutcome, Job},
@@ -27,22 +26,15 @@ const INVALID_OPCODE: u32 = 0x05_2000;
 pub(super) struct Commands {
     lun: u64,
     geometry: Geometry,
-    slots: Vec<Exchange>,
-    outstanding: usize,
+    exchanges: Exchanges<Tried, AbortedFor>,
     /// The data of WRITE SAME.
     zero_block: Payload,
 }
 
-#[derive(Debug, Default)]
-struct Exchange {
-    /// The command, while it is outstanding.
-    job: Option<Job>,
-    begun: Instant,
-    /// ABTS was sent, for this reason.
-    aborted: Option<AbortedFor>,
+#[derive(Debug)]
+struct Tried {
+    job: Job,
     tries: u8,
-    rx_id: RxId,
-    moved: Moved,
 }
 
 /// Why an exchange is aborted.
@@ -65,31 +57,24 @@ pub(super) enum Overdue {
 impl Commands {
     pub(super) fn new(lun: u64, geometry: Geometry, depth: u16) -> Self {
         let zero_block = Payload::from_vec(alloc::vec![0; geometry.block_size as usize]);
-        Self {
-            lun,
-            geometry,
-            slots: (0..depth.clamp(1, 4096)).map(|_| Exchange::default()).collect(),
-            outstanding: 0,
-            zero_block,
-        }
+        Self { lun, geometry, exchanges: Exchanges::new(depth.clamp(1, 4096)), zero_block }
     }
 
     pub(super) fn outstanding(&self) -> usize {
-        self.outstanding
+        self.exchanges.outstanding()
     }
 
     pub(super) fn credits(&self) -> usize {
-        self.slots.len().min(OUTSTANDING_MAX) - self.outstanding
+        self.exchanges.slots.len().min(OUTSTANDING_MAX) - self.outstanding()
     }
 
     pub(super) fn submit(&mut self, now: Instant, tag: Tag, io: Io, link: &mut Link) -> Result<(), Misuse> {
         if self.credits() == 0 {
             return Err(Misuse::NoCredit);
         }
-        let slot = self.slots.get_mut(tag as usize).filter(|slot| slot.job.is_none()).ok_or(Misuse::BadTag)?;
+        self.exchanges.check_free(tag)?;
         let job = Job::new(io, &self.geometry, &self.zero_block)?;
-        *slot = Exchange { job: Some(job), begun: now, ..Exchange::default() };
-        self.outstanding += 1;
+        self.exchanges.begin(now, tag, Tried { job, tries: 0 });
         self.send(tag, link);
         Ok(())
     }
@@ -97,8 +82,8 @@ impl Commands {
     /// Checks a frame of `FCP_DATA` and returns the tag of its command.
     #[inline]
     pub(super) fn data(&mut self, header: &Header, len: u32) -> Result<Tag, Violation> {
-        let (tag, slot) = self.find(header)?;
-        let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
+        let (tag, slot) = self.exchanges.find(header)?;
+        let read_len = slot.command.as_ref().map_or(0, |command| command.job.read_len);
         slot.moved.arrive(header, len, read_len)?;
         Ok(tag)
     }
@@ -110,19 +95,13 @@ impl Commands {
         ready: TransferReady,
         link: &mut Link,
     ) -> Result<(), Violation> {
-        let (_, slot) = self.find(header)?;
-        let Some(data) = slot.job.as_ref().and_then(|job| job.data.clone()) else {
+        let (_, slot) = self.exchanges.find(header)?;
+        let Some(data) = slot.command.as_ref().and_then(|command| command.job.data.as_ref()) else {
             return Err(misbehaved!("FCP-4 FCP_XFER_RDY: FCP_XFER_RDY for a command without data"));
         };
         slot.moved.ask(ready, data.len())?;
         slot.rx_id = header.rx_id;
-        let frame = Header {
-            ox_id: header.ox_id,
-            rx_id: header.rx_id,
-            parameter: ready.offset,
-            ..data_header(kind::FCP, false)
-        };
-        link.send_payload(frame, data.slice(ready.offset as usize, ready.len as usize));
+        send_requested(kind::FCP, header, ready, data, link);
         Ok(())
     }
 
@@ -135,8 +114,8 @@ impl Commands {
         link: &mut Link,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let (tag, slot) = self.find(header)?;
-        let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
+        let (tag, slot) = self.exchanges.find(header)?;
+        let (read_len, tries) = slot.command.as_ref().map_or((0, 0), |command| (command.job.read_len, command.tries));
         let result = match initiator::outcome(response.status, response.sense) {
             _ if response.code.is_some_and(|code| code != response_code::COMPLETE) => {
                 let code = response.code.unwrap_or_default();
@@ -148,99 +127,67 @@ impl Commands {
                 Err(IoError::Failed { status: 0, refusal: Refusal::Other, what })
             }
             CommandOutcome::Good => Ok(()),
-            CommandOutcome::Retry(_) if slot.tries < TRIES_MAX && slot.aborted.is_none() => {
+            CommandOutcome::Retry(_) if tries < TRIES_MAX && slot.aborted.is_none() => {
                 self.send(tag, link);
                 return Ok(());
             }
             CommandOutcome::Failed(IoError::Failed { status: INVALID_OPCODE, .. }) => Err(IoError::Unsupported),
             CommandOutcome::Retry(error) | CommandOutcome::Failed(error) => Err(error),
         };
-        self.complete(now, tag, result, events);
+        self.exchanges.complete(now, tag, result, events);
         Ok(())
     }
 
     /// Sends an ABTS for an exchange, and drops what has not been sent. False if the exchange is not outstanding.
     pub(super) fn abort(&mut self, now: Instant, tag: Tag, link: &mut Link) -> bool {
-        self.abort_for(AbortedFor::Caller, now, tag, link)
-    }
-
-    fn abort_for(&mut self, why: AbortedFor, now: Instant, tag: Tag, link: &mut Link) -> bool {
-        let slot = self.slots.get_mut(tag as usize);
-        let Some(slot) = slot.filter(|slot| slot.job.is_some() && slot.aborted.is_none()) else { return false };
-        (slot.aborted, slot.begun) = (Some(why), now);
-        let ox_id = OxId(tag as u16);
-        link.forget(ox_id);
-        link.send(els::abts(ox_id, slot.rx_id), &[]);
-        true
+        self.exchanges.abort(AbortedFor::Caller, now, tag, link)
     }
 
     /// Processes the answer to an ABTS. Whether it was accepted or not, the target no longer knows the exchange. If it
     /// was accepted, the target does nothing more for it.
     pub(super) fn aborted(&mut self, now: Instant, header: &Header, link: &mut Link, events: &mut dyn InitiatorEvents) {
         // The response may have crossed the ABTS.
-        let Ok((tag, slot)) = self.find(header) else { return };
+        let Ok((tag, slot)) = self.exchanges.find(header) else { return };
+        let tries = slot.command.as_ref().map_or(0, |command| command.tries);
         match slot.aborted {
             None => {}
-            Some(AbortedFor::Time) if header.r_ctl == r_ctl::BA_ACC && slot.tries < TRIES_MAX => {
+            Some(AbortedFor::Time) if header.r_ctl == r_ctl::BA_ACC && tries < TRIES_MAX => {
                 (slot.aborted, slot.begun) = (None, now);
                 self.send(tag, link);
             }
-            Some(_) => self.complete(now, tag, Err(IoError::Aborted), events),
+            Some(_) => self.exchanges.complete(now, tag, Err(IoError::Aborted), events),
         }
     }
 
     /// Completes all commands that were sent before a task management function.
     pub(super) fn reset(&mut self, now: Instant, events: &mut dyn InitiatorEvents, begun_by: Instant) {
-        for tag in 0..self.slots.len() {
-            if self.slots[tag].job.is_some() && self.slots[tag].begun <= begun_by {
-                self.complete(now, tag as Tag, Err(IoError::Aborted), events);
-            }
-        }
+        self.exchanges.fail_all(now, begun_by, &IoError::Aborted, events);
     }
 
     /// Aborts commands that are older than `timeout`.
     pub(super) fn overdue(&mut self, now: Instant, timeout: Duration, link: &mut Link) -> Overdue {
-        for tag in 0..self.slots.len() {
-            let slot = &self.slots[tag];
-            if slot.job.is_none() || now.since(slot.begun) < timeout {
-                continue;
-            }
-            if slot.aborted.is_some() {
+        for tag in 0..self.exchanges.slots.len() {
+            let slot = &self.exchanges.slots[tag];
+            if slot.is_late(now, timeout) && slot.aborted.is_some() {
                 return Overdue::Abort;
             }
-            self.abort_for(AbortedFor::Time, now, tag as Tag, link);
+            if slot.is_late(now, timeout) {
+                self.exchanges.abort(AbortedFor::Time, now, tag as Tag, link);
+            }
         }
         Overdue::No
     }
 
     /// Fails all outstanding commands because the connection is lost.
     pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
-        for tag in 0..self.slots.len() {
-            if self.slots[tag].job.is_some() {
-                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
-            }
-        }
-    }
-
-    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
-        self.slots[tag as usize].job = None;
-        self.outstanding -= 1;
-        events.complete(now, tag, result);
-    }
-
-    /// The outstanding command that a frame belongs to.
-    #[inline]
-    fn find(&mut self, header: &Header) -> Result<(Tag, &mut Exchange), Violation> {
-        let slot = self.slots.get_mut(usize::from(header.ox_id.0)).filter(|slot| slot.job.is_some());
-        let slot = slot.filter(|_| is_command(header.ox_id) && header.has(f_ctl::EXCHANGE_CONTEXT));
-        Ok((header.ox_id.0.into(), slot.ok_or(misbehaved!("FC-FS-5 OX_ID: no exchange has this OX_ID").at(48))?))
+        self.exchanges.fail_all(now, now, &IoError::ConnectionLost, events);
     }
 
     fn send(&mut self, tag: Tag, link: &mut Link) {
-        let slot = &mut self.slots[tag as usize];
-        let job = slot.job.as_ref().expect("what is sent is outstanding");
-        slot.tries += 1;
+        let slot = &mut self.exchanges.slots[tag as usize];
         (slot.moved, slot.rx_id) = (Moved::default(), RxId::UNASSIGNED);
+        let Tried { job, tries } = slot.command.as_mut().expect("what is sent is outstanding");
+        *tries += 1;
         let data_len = job.data.as_ref().map_or(0, |data| data.len() as u32);
         let command = Command {
             lun: self.lun,

@@ -7,7 +7,7 @@ use super::{Config, FcpBackend, image::Image, ports};
 use crate::{
     Instant, IoId, Origin, Payload, Shared, Target, Transmit, UnitError, Violation, Wait,
     fc::{
-        Fragment, Framer, Header, Lifetime, Link, Opening, PortId, Special,
+        Fragment, Framer, Header, Lifetime, Link, PortId, Special,
         els::{Process, Rejection},
         frame::{DATA_LEN_MAX, kind, r_ctl},
         responder::{Asked, Responder, reject},
@@ -23,8 +23,6 @@ pub struct Connection {
     link: Link,
     responder: Responder<Rc<dyn Shared<Device>>>,
     lifetime: Lifetime,
-    /// Set by PRLI, until earlier logins of the initiator port are over.
-    opening: Option<Opening<Rc<dyn Shared<Device>>>>,
     /// Set by the answer to PRLI.
     image: Option<Box<Image>>,
     /// The current frame, while there is no image.
@@ -40,7 +38,6 @@ impl Connection {
             link: Link::new(PortId::FABRIC, PortId::default()),
             responder: Responder::new(config.port),
             lifetime: Lifetime::new(now, config.login_timeout, config.silence),
-            opening: None,
             image: None,
             header: Header::default(),
             unit: Vec::new(),
@@ -134,14 +131,14 @@ impl Connection {
         }
         let accepted = Process { kind: kind::FCP, parameters: service::TARGET | service::READ_XFER_RDY_DISABLED };
         let notify_others = || backend.notify_others();
-        self.opening = Some(self.responder.accept(now, header, accepted, &mut self.link, notify_others)?);
+        self.responder.accept(now, header, accepted, &mut self.link, notify_others)?;
         self.open(now)
     }
 
     /// Starts the waiting login if it may start.
     #[cold]
     fn open(&mut self, now: Instant) -> Result<(), Violation> {
-        let Some(login) = self.responder.opened(now, &mut self.opening, &mut self.link)? else { return Ok(()) };
+        let Some(login) = self.responder.opened(now, &mut self.link)? else { return Ok(()) };
         let port = self.responder.port();
         let ports = ports(self.responder.initiator(), port.port_name, port.node_name);
         let origin = Origin::of_address(login.grant.address);
@@ -152,9 +149,7 @@ impl Connection {
 
     /// Ends the login: its tasks and its nexus.
     fn end_image<B: FcpBackend>(&mut self, backend: &mut B) {
-        if let Some(opening) = self.opening.take() {
-            opening.close();
-        }
+        self.responder.close();
         let Some(mut image) = self.image.take() else { return };
         image.manager.end(image.login.ending(), &mut self.link, backend);
         image.login.close();
@@ -164,8 +159,7 @@ impl Connection {
     /// over.
     #[cold]
     fn look_at_opening<B: FcpBackend>(&mut self, now: Instant, backend: &mut B) {
-        let is_ended = self.opening.as_ref().is_some_and(Opening::is_ended);
-        if is_ended || self.open(now).is_err() {
+        if self.responder.is_ended() || self.open(now).is_err() {
             self.end_image(backend);
             self.lifetime.close();
         }
@@ -174,7 +168,7 @@ impl Connection {
     /// Schedules a check soon if a response waits.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
-        if self.opening.is_some() || self.image.as_ref().is_some_and(|image| image.manager.awaits()) {
+        if self.responder.is_opening() || self.image.as_ref().is_some_and(|image| image.manager.awaits()) {
             self.lifetime.look_by(now + Wait::POLL);
         }
     }
@@ -213,7 +207,7 @@ impl<B: FcpBackend> Target<B> for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.lifetime.poll_timeout(self.opening.is_some() || self.image.is_some())
+        self.lifetime.poll_timeout(self.responder.is_opening() || self.image.is_some())
     }
 
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
@@ -229,7 +223,7 @@ impl<B: FcpBackend> Target<B> for Connection {
 
     #[inline]
     fn handle_notification(&mut self, now: Instant, backend: &mut B) {
-        if self.opening.is_some() {
+        if self.responder.is_opening() {
             return self.look_at_opening(now, backend);
         }
         let Some(image) = &mut self.image else { return };
