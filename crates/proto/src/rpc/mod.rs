@@ -3,6 +3,7 @@
 
 pub mod auth;
 pub mod client;
+pub mod decode;
 pub mod message;
 pub mod portmap;
 pub mod record;

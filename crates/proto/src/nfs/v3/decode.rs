@@ -10,7 +10,7 @@ use crate::{
         mount::{self, MAX_EXPORT_PATH_LEN, MountProcedure},
     },
     rpc::{
-        Call, Credentials, HeadError,
+        Call, decode,
         message::decode_reply,
         portmap::{self, Mapping},
         record::first_record,
@@ -23,17 +23,7 @@ use crate::{
 ///
 /// A reply does not name its procedure; see `describe_reply`.
 pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
-    let (used, record) = first_record(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN)?;
-    let mut reader = Reader::new(&record);
-    let text = match Call::decode(&mut reader) {
-        Ok(call) => describe_call(&call, &mut reader),
-        Err(HeadError::Answer { xid, error }) => format!("call xid {xid:#010x}: {error}"),
-        Err(HeadError::WrongDirection) => describe_unknown_reply(&record)?,
-        Err(HeadError::Short | HeadError::Malformed) => {
-            return Err(malformed!("RFC 5531 §9: a record too short for a message"));
-        }
-    };
-    Ok((used, text))
+    decode::describe(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN, describe_call, describe_unknown_results)
 }
 
 /// Describes the record at the start of `bytes` as the reply to a call of NFS procedure `procedure`.
@@ -56,7 +46,7 @@ pub fn describe_reply(procedure: Procedure, bytes: &[u8]) -> Result<(usize, Stri
 }
 
 fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
-    let what = match (call.program, call.version) {
+    match (call.program, call.version) {
         (PROGRAM, VERSION) => match Procedure::from_number(call.procedure) {
             Some(procedure) => match Arguments::decode(procedure, reader) {
                 Ok(arguments) => format!("NFS {arguments:?}"),
@@ -78,30 +68,16 @@ fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
             (procedure, _) => format!("PORTMAP procedure {procedure}"),
         },
         (program, version) => format!("program {program} version {version} procedure {}", call.procedure),
-    };
-    let who = match Credentials::decode(call.credential) {
-        Ok(who) => format!("uid {} gid {}", who.uid, who.gid),
-        Err(_) => format!("credential flavor {}", call.credential.flavor),
-    };
-    format!("call xid {:#010x} {who} {what}", call.xid)
+    }
 }
 
-/// Describes a reply whose procedure is unknown. All results except those of NULL start with a status.
-fn describe_unknown_reply(record: &[u8]) -> Result<String, Violation> {
-    let mut reader = Reader::new(record);
-    let (xid, outcome) =
-        decode_reply(&mut reader).map_err(|_| malformed!("RFC 5531 §9: a reply that does not decode"))?;
-    Ok(match outcome {
-        Err(error) => format!("reply xid {xid:#010x}: {error}"),
-        Ok(()) if reader.remaining() == 0 => format!("reply xid {xid:#010x}: success, no results"),
-        Ok(()) => {
-            let len = reader.remaining();
-            match Status::decode(&mut reader) {
-                Ok(Err(status)) => format!("reply xid {xid:#010x}: {len} bytes of results, status {status:?}"),
-                _ => format!("reply xid {xid:#010x}: {len} bytes of results"),
-            }
-        }
-    })
+/// Describes the results of an unknown procedure. All results except those of NULL start with a status.
+fn describe_unknown_results(reader: &mut Reader<'_>) -> String {
+    let len = reader.remaining();
+    match Status::decode(reader) {
+        Ok(Err(status)) => format!("{len} bytes of results, status {status:?}"),
+        _ => format!("{len} bytes of results"),
+    }
 }
 
 #[cfg(test)]

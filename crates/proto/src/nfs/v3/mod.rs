@@ -11,7 +11,6 @@ pub mod target_side;
 pub mod types;
 
 pub use self::types::Procedure;
-pub(in crate::nfs) use super::common::MAX_HEAD_LEN;
 pub use super::common::{MAX_CONTROL_LEN, MAX_IO_BYTES};
 pub use arguments::{Arguments, FileRange, Place};
 pub use results::{Failure, Results, Wcc};

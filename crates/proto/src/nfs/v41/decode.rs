@@ -12,9 +12,7 @@ use crate::{
     Violation,
     nfs::PROGRAM,
     rpc::{
-        Call, Credentials, Garbage, HeadError,
-        message::decode_reply,
-        record::first_record,
+        Call, Garbage, decode,
         xdr::{self, padding},
     },
     wire::Reader,
@@ -23,30 +21,18 @@ use crate::{
 /// Describes the record at the start of `bytes`, including its mark. Returns the length of the record and the text.
 /// Results have no lengths, so only the first result of a reply is described, which is usually that of SEQUENCE.
 pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
-    let (used, record) = first_record(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN)?;
-    let mut reader = Reader::new(&record);
-    let text = match Call::decode(&mut reader) {
-        Ok(call) => describe_call(&call, &mut reader),
-        Err(HeadError::Answer { xid, error }) => format!("call xid {xid:#010x}: {error}"),
-        Err(HeadError::WrongDirection) => describe_reply(&record)?,
-        Err(HeadError::Short | HeadError::Malformed) => {
-            return Err(malformed!("RFC 5531 §9: a record too short for a message"));
-        }
+    let results = |reader: &mut Reader<'_>| {
+        describe_results(reader).unwrap_or_else(|Garbage| String::from("results that do not decode"))
     };
-    Ok((used, text))
+    decode::describe(bytes, MAX_IO_BYTES + MAX_CONTROL_LEN, describe_call, results)
 }
 
 fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
-    let what = match (call.program, call.version, call.procedure) {
+    match (call.program, call.version, call.procedure) {
         (PROGRAM, VERSION, PROC_NULL) => String::from("NFS NULL"),
         (PROGRAM, VERSION, PROC_COMPOUND) => describe_compound(reader),
         (program, version, procedure) => format!("program {program} version {version} procedure {procedure}"),
-    };
-    let who = match Credentials::decode(call.credential) {
-        Ok(who) => format!("uid {} gid {}", who.uid, who.gid),
-        Err(_) => format!("credential flavor {}", call.credential.flavor),
-    };
-    format!("call xid {:#010x} {who} {what}", call.xid)
+    }
 }
 
 fn describe_compound(reader: &mut Reader<'_>) -> String {
@@ -72,20 +58,6 @@ fn describe_operation(minor: u32, reader: &mut Reader<'_>) -> Result<String, Gar
         reader.skip(padding(len))?;
     }
     Ok(if operation == Operation::Unserved { String::from(code.text()) } else { format!("{operation:?}") })
-}
-
-fn describe_reply(record: &[u8]) -> Result<String, Violation> {
-    let mut reader = Reader::new(record);
-    let (xid, outcome) =
-        decode_reply(&mut reader).map_err(|_| malformed!("RFC 5531 §9: a reply that does not decode"))?;
-    Ok(match outcome {
-        Err(error) => format!("reply xid {xid:#010x}: {error}"),
-        Ok(()) if reader.remaining() == 0 => format!("reply xid {xid:#010x}: success, no results"),
-        Ok(()) => match describe_results(&mut reader) {
-            Ok(text) => format!("reply xid {xid:#010x}: {text}"),
-            Err(Garbage) => format!("reply xid {xid:#010x}: results that do not decode"),
-        },
-    })
 }
 
 fn describe_results(reader: &mut Reader<'_>) -> Result<String, Garbage> {

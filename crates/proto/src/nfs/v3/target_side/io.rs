@@ -2,12 +2,12 @@
 
 use slab::Slab;
 
-use super::{Connection, Incoming, Reached};
+use super::{Connection, Reached};
 use crate::{
     Instant, IoId, Started, UnitError, UnitOp,
     nfs::{
         NfsBackend,
-        common::{Attributes, ExportId, FileHandle, FileId, FileType, OpenFile, Stability},
+        common::{Attributes, ExportId, FileHandle, FileId, FileType, OpenFile, Stability, WriteUnderway},
         v3::{
             MAX_IO_BYTES, Procedure,
             arguments::{FileRange, WriteHead},
@@ -15,41 +15,9 @@ use crate::{
             types::Status,
         },
     },
-    rpc::{Credentials, Piece, RpcError, Xid, message::encode_success, xdr::padding},
+    rpc::{Credentials, RpcError, Xid, message::encode_success, xdr::padding},
     wire::{Payload, Transmit},
 };
-
-/// A WRITE whose data are arriving.
-#[derive(Debug)]
-pub(super) struct WriteUnderway {
-    id: IoId,
-    xid: Xid,
-    len: u32,
-    placed: u32,
-}
-
-impl WriteUnderway {
-    /// Accepts data. Bytes after the data (padding) are dropped.
-    pub(super) fn place<B: NfsBackend + ?Sized>(&mut self, bytes: &[u8], backend: &mut B) {
-        let bytes = &bytes[..bytes.len().min((self.len - self.placed) as usize)];
-        if !bytes.is_empty() {
-            backend.place(self.id, self.placed, bytes);
-            self.placed += bytes.len() as u32;
-        }
-    }
-
-    /// Memory for those of the next `len` bytes that are data, if they need not be examined.
-    pub(super) fn memory<B: NfsBackend + ?Sized>(&self, len: u32, backend: &B) -> Option<Payload> {
-        let len = len.min(self.len - self.placed);
-        if len == 0 { None } else { backend.memory(self.id, self.placed, len) }
-    }
-
-    /// The next `len` bytes are in the memory that `memory` returned.
-    pub(super) fn on_placed(&mut self, len: u32) {
-        assert!(len <= self.len - self.placed, "more than the data that were to come");
-        self.placed += len;
-    }
-}
 
 /// The data of a call that its reply needs.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +79,7 @@ impl Connection {
         who: &Credentials,
         head: &WriteHead,
         backend: &mut B,
-    ) -> Option<WriteUnderway> {
+    ) -> Option<WriteUnderway<Xid>> {
         let WriteHead { ref file, offset, count, stability, data_len } = *head;
         let opened = if count == data_len && count <= MAX_IO_BYTES && offset.checked_add(count.into()).is_some() {
             self.open(file, who, true, backend)
@@ -137,35 +105,28 @@ impl Connection {
         };
         let durable = stability != Stability::Unstable;
         match backend.start(now, id, open.unit, UnitOp::Write { offset, len: count, durable }) {
-            Started::NeedData => return Some(WriteUnderway { id, xid, len: count, placed: 0 }),
-            Started::Done(result) => self.complete_io(id, result, backend),
+            Started::NeedData => return Some(WriteUnderway::new(id, count, xid)),
+            Started::Done(result) => self.answer_io(id, result, backend),
             Started::Queued => {}
         }
         None
     }
 
-    /// Processes more of a WRITE's record, and executes the WRITE at the end of the record.
-    pub(super) fn take_data<B: NfsBackend + ?Sized>(&mut self, now: Instant, piece: Piece<'_>, backend: &mut B) {
-        if let Incoming::WriteData(write) = &mut self.incoming {
-            write.place(piece.bytes, backend);
-        }
-        if piece.end
-            && let Incoming::WriteData(write) = core::mem::replace(&mut self.incoming, Incoming::Head)
-        {
-            self.end_write(now, &write, backend);
-        }
-    }
-
     /// Executes a WRITE at the end of its record.
-    pub(super) fn end_write<B: NfsBackend + ?Sized>(&mut self, now: Instant, write: &WriteUnderway, backend: &mut B) {
-        let WriteUnderway { id, xid, len, placed } = *write;
-        if placed < len {
+    pub(super) fn finish_write<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        write: &WriteUnderway<Xid>,
+        backend: &mut B,
+    ) {
+        let id = write.id;
+        if write.left() > 0 {
             self.ios.end(id);
             backend.abort(id, None);
-            return self.rpc.reply_error(xid, RpcError::GarbageArguments);
+            return self.rpc.reply_error(write.call, RpcError::GarbageArguments);
         }
         match backend.finish(now, id) {
-            Started::Done(result) => self.complete_io(id, result, backend),
+            Started::Done(result) => self.answer_io(id, result, backend),
             Started::Queued => {}
             Started::NeedData => unreachable!("all data were placed"),
         }
@@ -188,14 +149,14 @@ impl Connection {
             return self.reply_failure(xid, Procedure::Commit, Status::Jukebox);
         };
         match backend.start(now, id, open.unit, UnitOp::Flush) {
-            Started::Done(result) => self.complete_io(id, result, backend),
+            Started::Done(result) => self.answer_io(id, result, backend),
             Started::Queued => {}
             Started::NeedData => unreachable!("a flush takes no data"),
         }
     }
 
     /// Answers a call whose operation the backend has completed.
-    pub(super) fn complete_io<B: NfsBackend + ?Sized>(
+    pub(super) fn answer_io<B: NfsBackend + ?Sized>(
         &mut self,
         id: IoId,
         result: Result<Option<Payload>, UnitError>,

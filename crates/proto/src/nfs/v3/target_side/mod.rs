@@ -4,70 +4,37 @@
 mod files;
 mod io;
 
-use alloc::vec::Vec;
-
-use self::io::{IoTable, WriteUnderway};
+use self::io::IoTable;
 use super::{
-    MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, Procedure, VERSION,
+    MAX_CONTROL_LEN, MAX_IO_BYTES, Procedure, VERSION,
     arguments::{Arguments, FileRange, WriteHead},
     results::Failure,
     types::Status,
 };
+pub use crate::nfs::common::ServerConfig as Config;
 use crate::{
-    Instant, IoId, Target, UnitError, Violation,
+    Instant, IoId, UnitError, Violation,
     nfs::{
         Admissions, NfsBackend, PROGRAM,
-        common::{ExportAccess, ExportId, FileHandle, FileId, Handles},
+        common::{ExportAccess, ExportId, FileHandle, FileId, FileServer, Receiving, Rest, WriteUnderway},
         mount,
     },
-    rpc::{
-        Call, Credentials, Encoder, Garbage, HeadError, Peer, Piece, RpcError, Server, Xid, auth::LastCaller,
-        message::encode_success,
-    },
-    wire::{Payload, Reader, Transmit},
+    rpc::{Call, Credentials, Encoder, Garbage, RpcError, Server, Xid, auth::LastCaller, message::encode_success},
+    wire::{Payload, Reader},
 };
 
-/// Settings of a connection.
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub peer: Peer,
-    pub handles: Handles,
-    /// Maximum READs, WRITEs and COMMITs queued in the backend. Further ones get `Jukebox`.
-    pub max_outstanding: u32,
-}
-
-impl Config {
-    /// `handles` contains the server's key, which no peer must be able to guess.
-    pub fn new(handles: Handles) -> Self {
-        Self { peer: Peer::default(), handles, max_outstanding: 4096 }
-    }
-}
-
-/// A connection of a client.
+/// A connection of a client. `common::server` makes it a `Target`.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
     rpc: Server,
-    incoming: Incoming,
-    /// The first bytes of an incomplete record.
-    held: Vec<u8>,
+    /// A WRITE whose data are arriving is answered with its xid.
+    receiving: Receiving<Xid>,
     /// The entries of a directory listing.
     listing: Encoder,
     ios: IoTable,
     last_caller: LastCaller,
     admissions: Admissions,
-}
-
-/// How to process the rest of the current record.
-#[derive(Debug)]
-enum Incoming {
-    /// The head of a call. If it is a WRITE, its data are processed as they arrive.
-    Head,
-    /// A call that is executed when it is complete.
-    Call,
-    WriteData(WriteUnderway),
-    /// The rest of a WRITE that has been answered.
-    Skip,
 }
 
 impl Connection {
@@ -77,134 +44,94 @@ impl Connection {
         Self {
             config,
             rpc: Server::new(now, MAX_IO_BYTES + MAX_CONTROL_LEN),
-            incoming: Incoming::Head,
-            held: Vec::new(),
+            receiving: Receiving::new(),
             listing: Encoder::default(),
             ios,
             last_caller: LastCaller::default(),
             admissions,
         }
     }
-
-    fn take_piece<B: NfsBackend + ?Sized>(
-        &mut self,
-        now: Instant,
-        piece: Piece<'_>,
-        backend: &mut B,
-    ) -> Result<(), Violation> {
-        if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
-            // The bytes complete a split head and may also contain data, which must not be buffered.
-            let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
-            self.take_piece(now, Piece { bytes: head, end: false }, backend)?;
-            return self.take_piece(now, Piece { bytes: rest, end: piece.end }, backend);
-        }
-        match &self.incoming {
-            Incoming::Head | Incoming::Call if self.held.is_empty() => {
-                if !self.take_head(now, piece.bytes, piece.end, backend)? {
-                    self.hold(piece.bytes)?;
-                }
-            }
-            Incoming::Head | Incoming::Call => {
-                self.hold(piece.bytes)?;
-                let mut held = core::mem::take(&mut self.held);
-                let taken = self.take_head(now, &held, piece.end, backend);
-                if taken != Ok(false) {
-                    held.clear();
-                }
-                self.held = held;
-                taken?;
-            }
-            Incoming::WriteData(_) => self.take_data(now, piece, backend),
-            Incoming::Skip => {}
-        }
-        if piece.end {
-            self.incoming = Incoming::Head;
-        }
-        Ok(())
-    }
-
-    /// Processes the bytes of a record so far; false if more are needed.
-    fn take_head<B: NfsBackend + ?Sized>(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        end: bool,
-        backend: &mut B,
-    ) -> Result<bool, Violation> {
-        if end {
-            self.take_call(now, bytes, backend)?;
-            return Ok(true);
-        }
-        match self.incoming {
-            Incoming::Head => Ok(self.take_write_head(now, bytes, backend)),
-            _ => Ok(false),
-        }
-    }
-
-    fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
-        if self.held.len() + bytes.len() > MAX_CONTROL_LEN as usize {
-            return Err(misbehaved!("RFC 1813 §3.3: a call longer than any procedure's"));
-        }
-        self.held.extend_from_slice(bytes);
-        Ok(())
-    }
 }
 
-impl<B: NfsBackend + ?Sized> Target<B> for Connection {
-    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
-        self.rpc.heard(now);
-        let mut input = bytes;
-        while !input.is_empty()
-            && !self.rpc.transmit.is_full()
-            && let Some(piece) = self.rpc.records.next(&mut input)?
-        {
-            self.take_piece(now, piece, backend)?;
+impl FileServer for Connection {
+    const WRITE: (u32, u32, u32) = (PROGRAM, VERSION, Procedure::Write as u32);
+    const TOO_LONG: fn() -> Violation = || misbehaved!("RFC 1813 §3.3: a call longer than any procedure's");
+    type Write = Xid;
+
+    fn rpc(&self) -> &Server {
+        &self.rpc
+    }
+
+    fn parts(&mut self) -> (&mut Server, &mut Receiving<Xid>) {
+        (&mut self.rpc, &mut self.receiving)
+    }
+
+    fn execute<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        call: &Call<'_>,
+        mut reader: Reader<'_>,
+        record: &[u8],
+        backend: &mut B,
+    ) -> Result<(), RpcError> {
+        match (call.program, call.version) {
+            (PROGRAM, VERSION) => self.nfs_call(now, call, &mut reader, record, backend),
+            (mount::PROGRAM, mount::VERSION) => {
+                let handles = self.config.handles;
+                mount::serve(now, call, &mut reader, &mut self.rpc, &mut self.admissions, &handles, backend)
+            }
+            (PROGRAM, _) => Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION }),
+            (mount::PROGRAM, _) => Err(RpcError::ProgramMismatch { low: mount::VERSION, high: mount::VERSION }),
+            _ => Err(RpcError::ProgramUnavailable),
         }
-        Ok(bytes.len() - input.len())
     }
 
-    #[inline]
-    fn place(&mut self, at_least: usize, backend: &mut B) -> Option<Payload> {
-        let left = self.rpc.records.plain_data();
-        let Incoming::WriteData(write) = &self.incoming else { return None };
-        if (left as usize) < at_least {
-            return None;
-        }
-        write.memory(left, backend).filter(|place| place.len() >= at_least)
+    fn begin_record<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        call: &Call<'_>,
+        reader: &mut Reader<'_>,
+        _bytes: &[u8],
+        backend: &mut B,
+    ) -> Option<Rest<Xid>> {
+        let who = match self.last_caller.decode(call.credential) {
+            Ok(who) => *who,
+            Err(status) => {
+                self.rpc.reply_error(call.xid, RpcError::Authentication(status as u32));
+                return Some(Rest::Skip);
+            }
+        };
+        let head = WriteHead::decode(reader).ok()?;
+        let write = self.begin_write(now, call.xid, &who, &head, backend);
+        Some(write.map_or(Rest::Skip, Rest::WriteData))
     }
 
-    fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
-        self.rpc.heard(now);
-        let end = self.rpc.records.skip(len as u32);
-        if let Incoming::WriteData(write) = &mut self.incoming {
-            write.on_placed(len as u32);
-        }
-        self.take_piece(now, Piece { bytes: &[], end }, backend)
+    /// Bytes after the data (padding) are dropped.
+    fn write_data<B: NfsBackend + ?Sized>(
+        write: &mut WriteUnderway<Xid>,
+        bytes: &[u8],
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        write.place(bytes, backend);
+        Ok(())
     }
 
-    fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
-        self.complete_io(id, result, backend);
+    fn end_write<B: NfsBackend + ?Sized>(&mut self, now: Instant, write: WriteUnderway<Xid>, backend: &mut B) {
+        self.finish_write(now, &write, backend);
     }
 
-    fn transmit(&mut self) -> &mut Transmit {
-        &mut self.rpc.transmit
+    fn complete_io<B: NfsBackend + ?Sized>(
+        &mut self,
+        _now: Instant,
+        id: IoId,
+        result: Result<Option<Payload>, UnitError>,
+        backend: &mut B,
+    ) {
+        self.answer_io(id, result, backend);
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        Some(self.rpc.poll_timeout())
-    }
-
-    fn handle_timeout(&mut self, now: Instant, _backend: &mut B) -> Result<(), Violation> {
-        self.rpc.handle_timeout(now)
-    }
-
-    fn is_closing(&self) -> bool {
-        false // NFS clients close the connection without notice.
-    }
-
-    fn disconnected(&mut self, _now: Instant, backend: &mut B) {
+    fn abort_all<B: NfsBackend + ?Sized>(&mut self, backend: &mut B) {
         self.ios.abort_all(backend);
-        self.incoming = Incoming::Skip;
     }
 }
 
@@ -218,66 +145,6 @@ struct Reached {
 }
 
 impl Connection {
-    /// Executes a complete call.
-    fn take_call<B: NfsBackend + ?Sized>(
-        &mut self,
-        now: Instant,
-        record: &[u8],
-        backend: &mut B,
-    ) -> Result<(), Violation> {
-        let mut reader = Reader::new(record);
-        let Some(call) = self.rpc.take_call(&mut reader)? else { return Ok(()) };
-        let result = match (call.program, call.version) {
-            (PROGRAM, VERSION) => self.nfs_call(now, &call, &mut reader, record, backend),
-            (mount::PROGRAM, mount::VERSION) => {
-                let handles = self.config.handles;
-                mount::serve(now, &call, &mut reader, &mut self.rpc, &mut self.admissions, &handles, backend)
-            }
-            (PROGRAM, _) => Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION }),
-            (mount::PROGRAM, _) => Err(RpcError::ProgramMismatch { low: mount::VERSION, high: mount::VERSION }),
-            _ => Err(RpcError::ProgramUnavailable),
-        };
-        if let Err(error) = result {
-            self.rpc.reply_error(call.xid, error);
-        }
-        Ok(())
-    }
-
-    /// Starts a WRITE whose record is incomplete; false if more bytes are needed.
-    fn take_write_head<B: NfsBackend + ?Sized>(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> bool {
-        let mut reader = Reader::new(bytes);
-        let call = match Call::decode(&mut reader) {
-            Ok(call) => call,
-            Err(HeadError::Short) => return false,
-            Err(_) => {
-                self.incoming = Incoming::Call;
-                return false;
-            }
-        };
-        let is_write = (call.program, call.version, call.procedure) == (PROGRAM, VERSION, Procedure::Write as u32);
-        if !is_write {
-            self.incoming = Incoming::Call;
-            return false;
-        }
-        let who = match self.last_caller.decode(call.credential) {
-            Ok(who) => *who,
-            Err(status) => {
-                self.rpc.reply_error(call.xid, RpcError::Authentication(status as u32));
-                self.incoming = Incoming::Skip;
-                return true;
-            }
-        };
-        let Ok(head) = WriteHead::decode(&mut reader) else { return false };
-        self.incoming = match self.begin_write(now, call.xid, &who, &head, backend) {
-            Some(mut write) => {
-                write.place(&bytes[reader.position()..], backend);
-                Incoming::WriteData(write)
-            }
-            None => Incoming::Skip,
-        };
-        true
-    }
-
     fn nfs_call<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
@@ -307,7 +174,7 @@ impl Connection {
                 }
                 if let Some(mut write) = self.begin_write(now, call.xid, &who, &head, backend) {
                     write.place(data, backend);
-                    self.end_write(now, &write, backend);
+                    self.finish_write(now, &write, backend);
                 }
             }
             Procedure::Commit => {

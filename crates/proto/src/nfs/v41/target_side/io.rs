@@ -6,14 +6,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use slab::Slab;
 
 use super::{
-    CHECKED, Connection, Incoming, MAX_CONTROL_LEN,
+    CHECKED, Connection, MAX_CONTROL_LEN,
     work::{Place, Reached, Step, Work, with_shared},
 };
 use crate::{
     Instant, IoId, Started, UnitError, UnitOp, Violation,
     nfs::{
         NfsBackend,
-        common::{FileType, OpenFile, Stability},
+        common::{FileType, OpenFile, Rest, Stability, WriteUnderway},
         v41::{
             MAX_IO_BYTES,
             codec::{OpCode, StateId, Status},
@@ -22,7 +22,7 @@ use crate::{
             state::FileKey,
         },
     },
-    rpc::{Encoder, Piece, xdr::padding},
+    rpc::{Encoder, xdr::padding},
     wire::{Payload, Reader, Transmit},
 };
 
@@ -35,46 +35,25 @@ enum Begun {
     Step(Step),
 }
 
-/// A WRITE whose data are arriving.
+/// The COMPOUND of a WRITE whose data are arriving.
 #[derive(Debug)]
-pub(super) struct WriteUnderway {
-    id: IoId,
+pub(in crate::nfs) struct Interrupted {
     work: Box<Work>,
-    len: u32,
-    placed: u32,
     /// Bytes of padding received.
     padded: usize,
-    is_too_long: bool,
 }
 
-impl WriteUnderway {
-    /// Accepts data. Operations after the data are kept until the WRITE has ended.
-    pub(super) fn place<B: NfsBackend + ?Sized>(&mut self, bytes: &[u8], backend: &mut B) {
-        let (data, after) = bytes.split_at(bytes.len().min((self.len - self.placed) as usize));
-        if !data.is_empty() {
-            backend.place(self.id, self.placed, data);
-            self.placed += data.len() as u32;
-        }
-        let pad = after.len().min(padding(self.len as usize) - self.padded);
+impl Interrupted {
+    /// Keeps the operations after the `len` bytes of data until the WRITE has ended. Drops the padding before them.
+    pub(super) fn hold(&mut self, len: u32, after: &[u8]) -> Result<(), Violation> {
+        let pad = after.len().min(padding(len as usize) - self.padded);
         self.padded += pad;
         let operations = &after[pad..];
         if self.work.rest.len() + operations.len() > MAX_CONTROL_LEN as usize {
-            self.is_too_long = true;
-        } else {
-            self.work.rest.extend_from_slice(operations);
+            return Err(misbehaved!("RFC 8881 §16.2: more behind the data of a WRITE than any operations"));
         }
-    }
-
-    /// Memory for those of the next `len` bytes that are data, if they need not be examined.
-    pub(super) fn memory<B: NfsBackend + ?Sized>(&self, len: u32, backend: &B) -> Option<Payload> {
-        let len = len.min(self.len - self.placed);
-        if len == 0 { None } else { backend.memory(self.id, self.placed, len) }
-    }
-
-    /// The next `len` bytes are in the memory that `memory` returned.
-    pub(super) fn on_placed(&mut self, len: u32) {
-        assert!(len <= self.len - self.placed, "more than the data that were to come");
-        self.placed += len;
+        self.work.rest.extend_from_slice(operations);
+        Ok(())
     }
 }
 
@@ -179,12 +158,10 @@ impl Connection {
         mut work: Box<Work>,
         head: &WriteHead,
         backend: &mut B,
-    ) -> Result<WriteUnderway, Option<Box<Work>>> {
+    ) -> Result<WriteUnderway<Interrupted>, Option<Box<Work>>> {
         work.begin_write_result();
         match self.start_write(now, &mut work, head, backend) {
-            Ok(Begun::NeedsData(id)) => {
-                Ok(WriteUnderway { id, work, len: head.len, placed: 0, padded: 0, is_too_long: false })
-            }
+            Ok(Begun::NeedsData(id)) => Ok(WriteUnderway::new(id, head.len, Interrupted { work, padded: 0 })),
             // The backend takes no data, so the WRITE fails, and the operations after it are not executed.
             Ok(Begun::Step(Step::Queued(id))) => {
                 self.ios.park(id, work);
@@ -240,30 +217,16 @@ impl Connection {
         }
     }
 
-    /// Processes more of a WRITE's record, and executes the WRITE at the end of the record.
-    pub(super) fn take_data<B: NfsBackend + ?Sized>(
+    /// Executes a WRITE at the end of its record.
+    pub(super) fn finish_write<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
-        piece: Piece<'_>,
+        write: WriteUnderway<Interrupted>,
         backend: &mut B,
-    ) -> Result<(), Violation> {
-        let Incoming::WriteData(write) = &mut self.incoming else { return Ok(()) };
-        write.place(piece.bytes, backend);
-        if write.is_too_long {
-            return Err(misbehaved!("RFC 8881 §16.2: more behind the data of a WRITE than any operations"));
-        }
-        if piece.end
-            && let Incoming::WriteData(write) = core::mem::replace(&mut self.incoming, Incoming::Head)
-        {
-            self.end_write(now, write, backend);
-        }
-        Ok(())
-    }
-
-    /// Executes a WRITE at the end of its record.
-    fn end_write<B: NfsBackend + ?Sized>(&mut self, now: Instant, write: WriteUnderway, backend: &mut B) {
-        let WriteUnderway { id, mut work, len, placed, padded, .. } = write;
-        let outcome = if placed < len || padded < padding(len as usize) {
+    ) {
+        let is_incomplete = write.left() > 0 || write.call.padded < padding(write.len() as usize);
+        let WriteUnderway { id, call: Interrupted { mut work, .. }, .. } = write;
+        let outcome = if is_incomplete {
             self.ios.end(id);
             backend.abort(id, None);
             Err(Status::BadXdr)
@@ -297,7 +260,7 @@ impl Connection {
     }
 
     /// Continues a COMPOUND whose operation the backend has completed.
-    pub(super) fn complete_io<B: NfsBackend + ?Sized>(
+    pub(super) fn continue_work<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
         id: IoId,
@@ -311,11 +274,11 @@ impl Connection {
     }
 
     /// Ends all waiting COMPOUNDs because the connection is lost.
-    pub(super) fn abort_all<B: NfsBackend + ?Sized>(&mut self, backend: &mut B) {
-        if let Incoming::WriteData(write) = core::mem::replace(&mut self.incoming, Incoming::Skip) {
+    pub(super) fn give_up_all<B: NfsBackend + ?Sized>(&mut self, backend: &mut B) {
+        if let Rest::WriteData(write) = core::mem::replace(&mut self.receiving.rest, Rest::Skip) {
             self.ios.end(write.id);
             backend.abort(write.id, None);
-            self.give_up(write.work, backend);
+            self.give_up(write.call.work, backend);
         }
         for (id, Outstanding { work, .. }) in core::mem::take(&mut self.ios.slots) {
             backend.abort(id as IoId, None);
