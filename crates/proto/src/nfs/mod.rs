@@ -1,5 +1,5 @@
-//! NFS over TCP: what all versions share (`common`), the MOUNT protocol, version 3 (`v3`) and version 4.1 (`v41`). See
-//! README.md.
+//! NFS over TCP: what all versions share (`common`, `file_server`), the MOUNT protocol, version 3 (`v3`) and version
+//! 4.1 (`v41`). See README.md.
 //!
 //! `NfsBackend` is what an NFS target needs from the server in addition to `Backend`: exports, attributes, a name
 //! space. It does not use XDR.
@@ -16,6 +16,7 @@ use crate::{
 };
 
 pub mod common;
+mod file_server;
 pub mod mount;
 pub mod v3;
 pub mod v41;

@@ -446,10 +446,9 @@ impl LoadNode {
         }
         if let Some(link) = &mut self.control
             && link.control.poll_timeout().is_some_and(|at| at <= now)
+            && let Err(violation) = link.handle_timeout(now)
         {
-            if let Err(violation) = link.handle_timeout(now) {
-                self.fail(trouble::violation(&violation, &self.place));
-            }
+            self.fail(trouble::violation(&violation, &self.place));
         }
         if self.paths.is_some() {
             self.paths_timer(now);

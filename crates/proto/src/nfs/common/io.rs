@@ -103,7 +103,7 @@ pub(in crate::nfs) struct IoSlot<S> {
     pub(in crate::nfs) session_slot: S,
 }
 
-impl<S: Default> Calls<S> {
+impl<S: Copy + Default> Calls<S> {
     /// `verifier` is the write verifier that an earlier connection saw. Of `first_xid` only the upper half is used.
     pub(in crate::nfs) fn new(now: Instant, depth: usize, first_xid: Xid, verifier: Option<[u8; 8]>) -> Self {
         assert!(depth < CONTROL_TAG as usize, "tags and control calls share the xid's lower half");
@@ -121,19 +121,23 @@ impl<S: Default> Calls<S> {
     }
 
     /// Number of I/Os that `accept` takes.
+    #[inline]
     pub(in crate::nfs) fn credits(&self) -> usize {
         self.slots.len() - self.outstanding - self.unsupported.len()
     }
 
+    #[inline]
     pub(in crate::nfs) fn is_idle(&self) -> bool {
         self.outstanding == 0 && !self.pinging
     }
 
+    #[inline]
     pub(in crate::nfs) fn is_drained(&self) -> bool {
         self.is_idle() && self.unsupported.is_empty()
     }
 
     /// Returns a new xid whose lower half is `low`. The upper half distinguishes calls with the same tag.
+    #[inline]
     pub(in crate::nfs) fn next_xid(&mut self, low: u32) -> Xid {
         self.next_generation = self.next_generation.wrapping_add(1);
         Xid(self.next_generation << 16 | low)
@@ -167,10 +171,12 @@ impl<S: Default> Calls<S> {
     }
 
     #[inline]
-    pub(in crate::nfs) fn end(&mut self, tag: Tag) {
-        self.slots[tag as usize].work = None;
+    pub(in crate::nfs) fn end(&mut self, tag: Tag) -> S {
         self.resume(tag);
         self.outstanding -= 1;
+        let slot = &mut self.slots[tag as usize];
+        slot.work = None;
+        slot.session_slot
     }
 
     /// Puts the call of an I/O off.
@@ -188,13 +194,15 @@ impl<S: Default> Calls<S> {
     }
 
     /// When the first call that was put off is due.
+    #[inline]
     pub(in crate::nfs) fn again_at(&self) -> Option<Instant> {
         if self.delayed > 0 { self.slots.iter().filter_map(|slot| slot.again_at).min() } else { None }
     }
 
-    /// When `complete_unsupported` is due.
-    pub(in crate::nfs) fn unsupported_at(&self) -> Option<Instant> {
-        if self.unsupported.is_empty() { None } else { Some(self.last_progress) }
+    /// Whether `complete_unsupported` is due.
+    #[inline]
+    pub(in crate::nfs) fn has_unsupported(&self) -> bool {
+        !self.unsupported.is_empty()
     }
 
     pub(in crate::nfs) fn complete_unsupported(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {

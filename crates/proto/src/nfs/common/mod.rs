@@ -6,7 +6,6 @@ mod handles;
 mod io;
 mod names;
 mod replies;
-mod server;
 
 pub use self::attributes::FileError;
 pub use self::handles::FileHandle;
@@ -21,8 +20,6 @@ pub(in crate::nfs) use io::{
 pub use io::{STATUS_VERIFIER_CHANGED, Stability};
 pub use names::{Caller, Export, ExportAccess, ExportId, FileId, Listed, ListingEnd, NameSpace, OpenFile, Squash};
 pub(in crate::nfs) use replies::{FileClient, ReadHead, Replies, Violations};
-pub use server::Config as ServerConfig;
-pub(in crate::nfs) use server::{FileServer, Receiving, Rest, WriteUnderway};
 
 /// Maximum length of a name in a directory.
 pub const MAX_NAME_LEN: usize = 255;

@@ -60,7 +60,7 @@ impl Replies {
 /// An initiator of any version. `receive_replies` calls the methods that process a reply.
 pub(in crate::nfs) trait FileClient {
     const VIOLATIONS: Violations;
-    type SessionSlot: Default;
+    type SessionSlot: Copy + Default;
 
     fn calls(&self) -> &Calls<Self::SessionSlot>;
     fn calls_mut(&mut self) -> &mut Calls<Self::SessionSlot>;
@@ -90,6 +90,7 @@ pub(in crate::nfs) trait FileClient {
     fn send(&mut self, tag: Tag);
 
     /// Whether any reply is due.
+    #[inline]
     fn awaits_something(&self) -> bool {
         self.calls().outstanding > self.calls().delayed || self.awaits_control()
     }

@@ -138,9 +138,15 @@ impl Initiator for Mount {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
+        if self.calls.has_unsupported() {
+            return Some(self.calls.last_progress);
+        }
         let timeout = self.calls.last_progress + self.config.timeout;
         let silence = (self.awaits_something() || self.is_idle()).then_some(timeout);
-        [self.calls.unsupported_at(), silence, self.calls.again_at()].into_iter().flatten().min()
+        match (silence, self.calls.again_at()) {
+            (Some(silence), Some(again)) => Some(silence.min(again)),
+            (silence, again) => silence.or(again),
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {

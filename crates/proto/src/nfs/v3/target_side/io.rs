@@ -7,7 +7,8 @@ use crate::{
     Instant, IoId, Started, UnitError, UnitOp,
     nfs::{
         NfsBackend,
-        common::{Attributes, ExportId, FileHandle, FileId, FileType, OpenFile, Stability, WriteUnderway},
+        common::{Attributes, ExportId, FileHandle, FileId, FileType, OpenFile, Stability},
+        file_server::WriteUnderway,
         v3::{
             MAX_IO_BYTES, Procedure,
             arguments::{FileRange, WriteHead},

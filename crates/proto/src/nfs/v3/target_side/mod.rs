@@ -11,19 +11,20 @@ use super::{
     results::Failure,
     types::Status,
 };
-pub use crate::nfs::common::ServerConfig as Config;
+pub use crate::nfs::file_server::Config;
 use crate::{
     Instant, IoId, UnitError, Violation,
     nfs::{
         Admissions, NfsBackend, PROGRAM,
-        common::{ExportAccess, ExportId, FileHandle, FileId, FileServer, Receiving, Rest, WriteUnderway},
+        common::{ExportAccess, ExportId, FileHandle, FileId},
+        file_server::{FileServer, Receiving, Rest, WriteUnderway},
         mount,
     },
     rpc::{Call, Credentials, Encoder, Garbage, RpcError, Server, Xid, auth::LastCaller, message::encode_success},
     wire::{Payload, Reader},
 };
 
-/// A connection of a client. `common::server` makes it a `Target`.
+/// A connection of a client. `file_server` makes it a `Target`.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,

@@ -147,8 +147,7 @@ impl FileClient for Client {
     }
 
     fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
-        self.calls.end(tag);
-        let slot = self.calls.slots[tag as usize].session_slot;
+        let slot = self.calls.end(tag);
         if slot != NO_SLOT {
             self.slots.give_back(slot);
         }

@@ -13,7 +13,8 @@ use crate::{
     Instant, IoId, Started, UnitError, UnitOp, Violation,
     nfs::{
         NfsBackend,
-        common::{FileType, OpenFile, Rest, Stability, WriteUnderway},
+        common::{FileType, OpenFile, Stability},
+        file_server::{Rest, WriteUnderway},
         v41::{
             MAX_IO_BYTES,
             codec::{OpCode, StateId, Status},

@@ -20,18 +20,18 @@ use super::{
     operations::{SequenceArguments, WriteHead},
     sessions::Session,
 };
-pub use crate::nfs::common::ServerConfig as Config;
+pub use crate::nfs::file_server::Config;
 use crate::{
     Instant, IoId, UnitError, Violation,
     nfs::{
         Admissions, NfsBackend, PROGRAM,
-        common::{FileServer, Receiving, Rest, WriteUnderway},
+        file_server::{FileServer, Receiving, Rest, WriteUnderway},
     },
     rpc::{Call, Credentials, Encoder, Garbage, RpcError, Server, auth::LastCaller, xdr},
     wire::{Payload, Reader},
 };
 
-/// A connection of a client. `common::server` makes it a `Target`.
+/// A connection of a client. `file_server` makes it a `Target`.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,

@@ -2,10 +2,12 @@
 
 use alloc::vec::Vec;
 
-use super::{Handles, MAX_CONTROL_LEN, MAX_HEAD_LEN};
+use super::{
+    NfsBackend,
+    common::{Handles, MAX_CONTROL_LEN, MAX_HEAD_LEN},
+};
 use crate::{
     Instant, IoId, Target, UnitError, Violation,
-    nfs::NfsBackend,
     rpc::{Call, HeadError, Peer, Piece, RpcError, Server},
     wire::{Payload, Reader, Transmit},
 };
