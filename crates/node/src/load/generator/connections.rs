@@ -46,7 +46,7 @@ pub(super) struct ControlLink {
     pub(super) next: Option<SocketAddr>,
     pub(super) closing: bool,
     /// It may have a next step: something happened to it, or its last step was not `Wait`.
-    to_ask: bool,
+    pub(super) to_ask: bool,
 }
 
 impl ControlLink {
@@ -74,18 +74,13 @@ impl ControlLink {
         if self.next.is_none() { Some(self.control.transmit()) } else { None }
     }
 
-    /// Takes its next step on `conn`. The caller has to act on `Open`, `Failed` and `Closed` only. `Wait`: there is no
-    /// step until something happens to it.
-    #[inline]
+    /// Takes its next step on `conn`, if it is `to_ask`. The caller has to act on `Open`, `Failed` and `Closed` only.
     pub(super) fn step(
         &mut self,
         now: Instant,
         conn: ConnId,
         connections: &mut Connections,
     ) -> ControlStep<AnyInitiator> {
-        if !self.to_ask {
-            return ControlStep::Wait;
-        }
         let step = self.control.step(now);
         self.to_ask = !matches!(step, ControlStep::Wait);
         if self.next.is_none() && !self.control.transmit().is_empty() {

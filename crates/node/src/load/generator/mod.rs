@@ -501,7 +501,7 @@ impl LoadNode {
     }
 
     fn step_control(&mut self, now: Instant) {
-        let Some(link) = &mut self.control else { return };
+        let Some(link) = self.control.as_mut().filter(|link| link.to_ask) else { return };
         match link.step(now, CONTROL, &mut self.connections) {
             ControlStep::Wait | ControlStep::Connect(_) => {}
             ControlStep::Open(links) => self.open(links),

@@ -441,7 +441,7 @@ impl LoadNode {
         let Some(paths) = &mut self.paths else { return false };
         let (conn, first) = (paths.conn(path, 0), paths.conn(path, 1));
         let at = &mut paths.all[path];
-        let Some(link) = &mut at.control else { return false };
+        let Some(link) = at.control.as_mut().filter(|link| link.to_ask) else { return false };
         match link.step(now, conn, &mut self.connections) {
             ControlStep::Wait => return false,
             ControlStep::Connect(_) => {}
