@@ -182,10 +182,13 @@ impl Initiator for Client {
         if self.calls.has_unsupported() {
             return Some(self.calls.last_progress);
         }
-        let silence = self.awaits_something().then(|| self.calls.last_progress + self.config.timeout);
-        let ping = self.is_idle().then(|| self.ping_at());
+        let silence = if self.awaits_something() {
+            Some(self.calls.last_progress + self.config.timeout)
+        } else {
+            self.is_idle().then(|| self.ping_at())
+        };
         let again = if self.has_file() { self.calls.again_at() } else { None };
-        [silence, ping, again, self.step_again_at].into_iter().flatten().min()
+        [silence, again, self.step_again_at].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
