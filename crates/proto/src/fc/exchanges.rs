@@ -85,10 +85,16 @@ impl<C, A> Exchanges<C, A> {
         events.complete(now, tag, result);
     }
 
-    /// Fails all outstanding commands that began at `begun_by` or earlier.
-    pub fn fail_all(&mut self, now: Instant, begun_by: Instant, error: &IoError, events: &mut dyn InitiatorEvents) {
+    /// Fails the outstanding commands of which `which` is true. Clocks can step back: one may have begun after `now`.
+    pub fn fail(
+        &mut self,
+        now: Instant,
+        error: &IoError,
+        events: &mut dyn InitiatorEvents,
+        which: impl Fn(&Exchange<C, A>) -> bool,
+    ) {
         for tag in 0..self.slots.len() {
-            if self.slots[tag].command.is_some() && self.slots[tag].begun <= begun_by {
+            if self.slots[tag].command.is_some() && which(&self.slots[tag]) {
                 self.complete(now, tag as Tag, Err(error.clone()), events);
             }
         }

@@ -192,7 +192,7 @@ impl Commands {
     /// Fails all outstanding commands because the connection is lost.
     pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
         self.unsupported.clear();
-        self.exchanges.fail_all(now, now, &IoError::ConnectionLost, events);
+        self.exchanges.fail(now, &IoError::ConnectionLost, events, |_| true);
     }
 }
 

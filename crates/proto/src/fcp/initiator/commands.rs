@@ -161,7 +161,7 @@ impl Commands {
 
     /// Completes all commands that were sent before a task management function.
     pub(super) fn reset(&mut self, now: Instant, events: &mut dyn InitiatorEvents, begun_by: Instant) {
-        self.exchanges.fail_all(now, begun_by, &IoError::Aborted, events);
+        self.exchanges.fail(now, &IoError::Aborted, events, |exchange| exchange.begun <= begun_by);
     }
 
     /// Aborts commands that are older than `timeout`.
@@ -180,7 +180,7 @@ impl Commands {
 
     /// Fails all outstanding commands because the connection is lost.
     pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
-        self.exchanges.fail_all(now, now, &IoError::ConnectionLost, events);
+        self.exchanges.fail(now, &IoError::ConnectionLost, events, |_| true);
     }
 
     fn send(&mut self, tag: Tag, link: &mut Link) {
