@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from iotax.units import (
     COMPRESS_MAX,
@@ -140,7 +142,39 @@ Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
 Encryption: TypeAlias = Literal["none", "ipsec", "wireguard", "krb5p"]
-Target: TypeAlias = Literal["kernel", "ganesha", "tgt", "iotax"]
+TARGETS = ("kernel", "ganesha", "tgt", "iotax")
+OWN_TARGETS = ("nvmf_tgt",)
+"""Programs that a user builds and a study names by their path."""
+_OWN_TARGET = rf"^(~|\.{{1,2}})?/(.*/)?({'|'.join(OWN_TARGETS)})$"
+
+
+def _known_target(value: object) -> object:
+    if isinstance(value, str) and (value in TARGETS or re.match(_OWN_TARGET, value)):
+        return value
+    expected = ", ".join([*TARGETS, *(f"./PATH/{name}" for name in OWN_TARGETS)])
+    raise PydanticCustomError("literal_error", "a target is expected", {"expected": expected})
+
+
+Target: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_known_target),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": list(TARGETS)},
+                {"type": "string", "pattern": _OWN_TARGET, "examples": ["./spdk/build/bin/nvmf_tgt"]},
+            ]
+        }
+    ),
+]
+"""The kernel's target, a program of the distribution, iotax's own, or the path of a program that the user built."""
+
+
+def kind_of(target: Target) -> str:
+    """The name of a target's program, without its path."""
+    return target.rpartition("/")[2]
+
+
 _RELEASE = r"^(stock|\d[\w.+~-]*|(~|\.{1,2})?/.+)$"
 Release: TypeAlias = Annotated[
     str,

@@ -82,7 +82,7 @@ def read_study(name: str, text: str, folder: Path) -> Study:
     problems += _factor_problems(document)
     _settle_endpoints(document, folder, problems)
     _settle_secrets(document.data, folder)
-    _settle_kernels(document.data, folder)
+    _settle_paths(document.data, folder)
     study: Study | None = None
     try:
         study = Study.model_validate(document.data)
@@ -200,11 +200,11 @@ def _settle_secrets(section: object, folder: Path) -> None:
             _settle_secrets(value, folder)
 
 
-def _settle_kernels(section: object, folder: Path) -> None:
-    """Makes the folder of every `kernel:` and `target_kernel:` absolute: of factors, settings and the baseline."""
+def _settle_paths(section: object, folder: Path) -> None:
+    """Makes the path of every kernel and target absolute: of factors, settings and the baseline."""
     if isinstance(section, list):
         for each in section:
-            _settle_kernels(each, folder)
+            _settle_paths(each, folder)
     if not isinstance(section, dict):
         return
 
@@ -213,10 +213,10 @@ def _settle_kernels(section: object, folder: Path) -> None:
         return str(Path(os.path.normpath(folder / Path(value).expanduser()))) if named else value
 
     for name, value in section.items():
-        if name in ("kernel", "target_kernel"):
+        if name in ("kernel", "target_kernel", "target"):
             section[name] = [absolute(each) for each in value] if isinstance(value, list) else absolute(value)
         else:
-            _settle_kernels(value, folder)
+            _settle_paths(value, folder)
 
 
 def _settle_setup(document: Document, setup: dict, place: Place, folder: Path, problems: list[Problem]) -> None:

@@ -20,6 +20,7 @@ from iotax.study.fields import (
     Release,
     Section,
     Target,
+    kind_of,
 )
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
@@ -74,7 +75,8 @@ setting), iscsi and fcp in the sim lab (default: no limit)."""
 Other values: the hypervisor, which gives the guest a disk behind this controller (a datastore)."""
     target: Target = "kernel"
     """The target. kernel: knfsd, LIO or nvmet. Other values: a program in the storage guest: ganesha (NFS), tgt \
-(iSCSI), or iotax (nfs3, nfs4.1, iscsi, nvme-tcp)."""
+(iSCSI), iotax (nfs3, nfs4.1, iscsi, nvme-tcp), or the path of your own build of SPDK's nvmf_tgt (nvme-tcp), which \
+runs in interrupt mode."""
     kernel: Release = "stock"
     """Linux release of both guests: "6.12" is the newest such kernel in the package lists, "6.1.0-56" an exact \
 version; stock is the distribution's default. ./linux@v6.6: a commit that the lab builds. ./linux/tar-install: the \
@@ -283,12 +285,13 @@ SERVED: dict[str, tuple[str, ...]] = {
     "ganesha": ("nfs3", "nfs4.1"),
     "tgt": ("iscsi",),
     "iotax": ("nfs3", "nfs4.1", "iscsi", "nvme-tcp"),
+    "nvmf_tgt": ("nvme-tcp",),
 }
 """What each target beside the kernel's serves in the vm lab."""
 
 
 def _refused_target(protocol: str, topology: Topology) -> Iterator[tuple[str, str]]:
-    target = topology.target
+    target = kind_of(topology.target)
     if target == "kernel":
         return
     if protocol not in SERVED[target]:

@@ -1,4 +1,5 @@
-"""Builds small ELF64 files: a kernel module with a .modinfo section, a program with a dynamic section."""
+"""Builds small ELF64 files: a kernel module with a .modinfo section, a program with a dynamic section, one with
+functions."""
 
 from __future__ import annotations
 
@@ -38,6 +39,27 @@ def program(needed: list[str], loader: str | None = None) -> bytes:
     if loader:
         segments.append(_segment(3, interpreter_at, base + interpreter_at, len(interpreter)))
     return _header(segments=count) + b"".join(segments) + strings + interpreter + dynamic
+
+
+def with_functions(*functions: tuple[str, int, int], exported: bool = False) -> bytes:
+    """A program with these functions (name, offset in the file, size), whose one segment is loaded at 0x10000."""
+    base, size = 0x10000, 0x4000
+    names, entries = b"\0", [bytes(24)]
+    for name, offset, length in functions:
+        entries.append(struct.pack("<IBBHQQ", len(names), 0x12, 0, 1, base + offset, length))
+        names += name.encode() + b"\0"
+    entries.append(struct.pack("<IBBHQQ", 1, 0x12, 0, 0, 0, 0))  # of a library
+    entries.append(struct.pack("<IBBHQQ", 1, 0x11, 0, 1, base + 8, 8))  # data
+    symbols = b"".join(entries)
+    titles = (b".dynsym", b".dynstr") if exported else (b".symtab", b".strtab")
+    sections = b"\0" + b"".join(title + b"\0" for title in (*titles, b".shstrtab"))
+    at = 64 + 56
+    table = [_section(0, 0, 0)]
+    for title, data in ((titles[0], symbols), (titles[1], names), (b".shstrtab", sections)):
+        table.append(_section(sections.index(b"\0" + title + b"\0") + 1, at, len(data)))
+        at += len(data)
+    header = _header(segments=1, sections_at=at, sections=len(table), names_index=3)
+    return header + _segment(1, 0, base, size) + symbols + names + sections + b"".join(table)
 
 
 def with_note(name: str, type_: int) -> bytes:

@@ -19,6 +19,8 @@ from .needed import require
 
 KERNEL = 0xFFFFFFFF81000000
 PROGRAM = 0x400000
+TOLD_APART = {"serve": 0x500010, "answer": 0x500050}
+"""Functions of another program, on one page."""
 STACK, OTHER_STACK, INTERRUPT_STACK = 0xFFFFC90000004000, 0xFFFFC90000008000, 0xFFFFC9000000C000
 """The highest addresses of three stacks."""
 NAMES = ("mark", "loop", "send", "copy", "tail", "switch", "asm_interrupt", "handler", "entry", "system_call", "born")
@@ -50,8 +52,9 @@ class Machine:
         self._blocks: dict[tuple[str, int, bytes], Any] = {}
 
     def know(self) -> None:
-        begins = [0, PROGRAM, *(address_of(name) for name in NAMES)]
-        self.counts.know(begins, [address_of("asm_interrupt"), address_of("born")], [address_of("tail")])
+        begins = [0, PROGRAM, *TOLD_APART.values(), *(address_of(name) for name in NAMES)]
+        roots = [address_of("asm_interrupt"), address_of("born")]
+        self.counts.know(begins, roots, [address_of("tail")], TOLD_APART.values())
 
     def mark(self) -> None:
         self.run("mark")
@@ -83,7 +86,7 @@ class Machine:
     def paths(self) -> dict[str, Node]:
         """Path of callers and function → its node in the window."""
         nodes = self.counts.window()
-        names = {address_of(name): name for name in NAMES} | {PROGRAM: "program"}
+        names = {address_of(name): name for name in (*NAMES, *TOLD_APART)} | {PROGRAM: "program"}
         found: list[str] = []
         for node in nodes:
             above = found[node.caller] + ";" if node.caller >= 0 else ""
@@ -92,6 +95,8 @@ class Machine:
 
 
 def address_of(name: str) -> int:
+    if name in TOLD_APART:
+        return TOLD_APART[name]
     return PROGRAM if name == "program" else KERNEL + STEP * NAMES.index(name)
 
 
@@ -234,6 +239,24 @@ def test_calls_that_began_before_functions_were_known_have_their_callers(tmp_pat
     machine.run("tail")
     assert blocks(machine) == {"loop;send;copy": 1, "loop;send;copy;tail": 1}
     machine.counts.close()
+
+
+def test_functions_of_a_program_are_told_apart_and_call_the_kernel(machine: Machine) -> None:
+    machine.run("serve")
+    machine.call("entry", STACK - 0x20)
+    machine.call("system_call", STACK - 0x40)
+    machine.run("copy")
+    machine.run("answer")
+    machine.run("answer", part=1)
+    machine.run("program")
+    assert blocks(machine) == {
+        "serve": 1,
+        "serve;entry": 1,
+        "serve;entry;system_call": 1,
+        "serve;entry;system_call;copy": 1,
+        "answer": 2,
+        "program": 1,
+    }
 
 
 def test_depth_beyond_the_limit_loses_no_instruction(machine: Machine) -> None:

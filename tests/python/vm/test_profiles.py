@@ -9,12 +9,13 @@ import pytest
 
 from iotax.design import plan
 from iotax.labs.base import CheckItem, Step
-from iotax.labs.vm.counted import Code, Node, Program, Symbols
+from iotax.labs.vm.counted import Code, Node, Symbols
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.lab import VmLab
 from iotax.labs.vm.layers import LAYERS, UNNAMED, layer_of
 from iotax.labs.vm.plugin import Plugin, counting_plugin
+from iotax.labs.vm.programs import Program
 from iotax.labs.vm.qemu import PROGRAM, Machine, arguments
 from iotax.notebook import Notebook
 from iotax.records import Profile
@@ -71,13 +72,11 @@ def test_an_address_belongs_to_the_function_before_it_under_its_plainest_name() 
 
 def test_every_instruction_of_a_window_stands_in_one_layer() -> None:
     programs = tuple(
-        map(
-            Program.parse,
-            [
-                "MAP 1000 2000 tgtd /usr/sbin/tgtd",
-                "MAP 3000 4000 sh /usr/bin/busybox",
-                "MAP 5000 6000 qemu-storage-da -",
-            ],
+        Program.parse(line, named="tgtd", sources={})
+        for line in (
+            "MAP 1000 2000 00001000 tgtd /usr/sbin/tgtd",
+            "MAP 3000 4000 00000000 sh /usr/bin/busybox",
+            "MAP 5000 6000 00000000 qemu-storage-da -",
         )
     )
     code = Code(symbols(), programs, target="tgtd")

@@ -67,7 +67,16 @@ def settings(setup: str) -> Settings:
         ("{protocol: nvme-tcp, attach: nvme, mtu: 9000}", "over none of the guests' links"),
         ("{protocol: fc-nvme, target_kernel: stock}", "fc-nvme runs over a loop within one kernel"),
         ("{protocol: local, target_kernel: stock}", "local I/O crosses no network"),
-        ("{protocol: iscsi, target: scst}", "found 'scst'; one of kernel, ganesha, tgt, iotax is expected"),
+        (
+            "{protocol: iscsi, target: scst}",
+            "found 'scst'; one of kernel, ganesha, tgt, iotax, ./PATH/nvmf_tgt is expected",
+        ),
+        ("{protocol: nvme-tcp, target: nvmf_tgt}", "./PATH/nvmf_tgt is expected"),
+        ("{protocol: nvme-tcp, target: ./spdk/build}", "./PATH/nvmf_tgt is expected"),
+        (
+            "{protocol: iscsi, target: ./nvmf_tgt}",
+            "nvmf_tgt serves nvme-tcp here, not iscsi; it has kernel, tgt, iotax",
+        ),
         ("{protocol: iscsi, kernel: 6.12}", 'a release stands in quotes, as "6.12"'),
         ("{protocol: iscsi, mtuu: 9000}", "unknown name, did you mean 'mtu'?"),
         ("{protocol: iscsy}", "unknown protocol 'iscsy', did you mean 'iscsi'?"),
@@ -77,6 +86,15 @@ def test_what_a_protocol_cannot_have_is_refused(setup: str, expected: str) -> No
     with pytest.raises(StudyError) as caught:
         settings(setup)
     assert expected in str(caught.value)
+
+
+def test_a_target_of_ones_own_is_found_from_the_studys_folder() -> None:
+    asked = settings("{protocol: nvme-tcp, target: ./spdk/bin/nvmf_tgt}")
+    assert asked.topology.target == "/studies/spdk/bin/nvmf_tgt"
+    told = environment(asked, 1)
+    assert "SERVER=nvmf_tgt; SERVER_PROGRAM=/opt/nvmf_tgt-" in told
+    assert mismatches(asked, {"target": "nvmf_tgt"}) == []
+    assert mismatches(asked, {"target": "kernel"}) == ["target is kernel on the target's port, nvmf_tgt was asked for"]
 
 
 def test_a_virtual_disk_above_the_guests_kernel_leaves_it_all_that_its_initiator_can() -> None:

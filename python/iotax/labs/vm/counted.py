@@ -24,15 +24,16 @@ import numpy as np
 
 from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.layers import COPIES, LAB, LOAD, TARGET_PROGRAM, UNNAMED, VIRTUAL_DISK, layer_of
+from iotax.labs.vm.programs import Program
 from iotax.records import Call
-from iotax.study.fields import Target
+from iotax.study.fields import Target, kind_of
 
 MARK = "show_stat"
 _HEADER = struct.Struct("<8Q64x")
 """mark_address, armed, functions, epoch, marks, nodes, lost, cells."""
 _MARK_AT, _ARMED_AT, _FUNCTIONS_AT, _EPOCH_AT, _MARKS_AT = range(0, 40, 8)
 _FUNCTION = np.dtype([("address", "<u8"), ("kinds", "<u8")])
-_ROOT, _COPIES = 1, 2
+_ROOT, _COPIES, _TOLD_APART = 1, 2, 4
 """Kinds of functions in that table."""
 _FUNCTIONS_MAX = 1 << 18
 _NODE = np.dtype([("parent", "<u4"), ("function", "<u4"), *((at, "<u8", 3) for at in ("now", "first", "last"))])
@@ -55,8 +56,9 @@ _SHOWN = 1 / 200
 """Share of all instructions. A function that runs less, with all that it calls, is counted with its caller."""
 _SMALL = UNNAMED, "others"
 """Functions without a caller that ran less."""
-_PROCESSES: Mapping[Target, str] = {"kernel": "", "ganesha": "ganesha.nfsd", "tgt": "tgtd", "iotax": "loader"}
-"""Names of target programs. The image's own loader starts the engine, and its name is that of the process."""
+_PROCESSES = {"kernel": "", "ganesha": "ganesha.nfsd", "tgt": "tgtd", "iotax": "loader", "nvmf_tgt": "reactor_0"}
+"""Names of the processes of targets. The image's own loader starts the engine, and its name is that of the process;
+SPDK names its main thread."""
 _DISK = "qemu-storage-da"
 """The name as the kernel truncates it."""
 _SYMBOLS_S = 120.0
@@ -85,16 +87,19 @@ class Counts:
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _SIZE)
 
-    def know(self, addresses: Sequence[int], roots: Iterable[int], copying: Iterable[int]) -> None:
+    def know(
+        self, addresses: Sequence[int], roots: Iterable[int], copying: Iterable[int], told_apart: Iterable[int]
+    ) -> None:
         """Addresses of functions, ascending; `roots`: those that start a stack of their own; `copying`: those that load
-        only what they copy. The plugin counts by them from now on. Raises ValueError if there are too many."""
+        only what they copy; `told_apart`: those of programs that are not one function. The plugin counts by them from
+        now on. Raises ValueError if there are too many."""
         if len(addresses) > _FUNCTIONS_MAX:
             raise ValueError(
                 f"the guest's kernel has {len(addresses)} functions, and the plugin takes {_FUNCTIONS_MAX}"
             )
         table: Any = np.zeros(len(addresses), _FUNCTION)
         table["address"] = addresses
-        for kind, own in ((_ROOT, roots), (_COPIES, copying)):
+        for kind, own in ((_ROOT, roots), (_COPIES, copying), (_TOLD_APART, told_apart)):
             table["kinds"] |= np.where(np.isin(table["address"], np.fromiter(own, np.uint64)), np.uint64(kind), 0)
         self._map[_HEADER.size : _HEADER.size + table.nbytes] = table.tobytes()
         self._put(_FUNCTIONS_AT, len(addresses))
@@ -198,22 +203,6 @@ def _plainness(name: str) -> tuple[int, int, str]:
 
 
 @dataclass(frozen=True)
-class Program:
-    """A piece of a process's address space that holds code."""
-
-    begin: int
-    end: int
-    process: str
-    file: str
-
-    @classmethod
-    def parse(cls, line: str) -> Program:
-        """`MAP BEGIN END PROCESS FILE` of a guest."""
-        _, begin, end, process, file = line.split(" ", 4)
-        return cls(int(begin, 16), int(end, 16), process, file)
-
-
-@dataclass(frozen=True)
 class Counted:
     """Instructions of a guest in a window."""
 
@@ -238,7 +227,7 @@ class Code:
 
     def begins(self) -> list[int]:
         """Addresses of functions, ascending; code after the last address of a function starts another."""
-        programs = itertools.chain.from_iterable((each.begin, each.end) for each in self.programs)
+        programs = itertools.chain.from_iterable(each.begins() for each in self.programs)
         kernel = self.kernel.addresses
         ends = [
             at + _BEHIND_MAX for at, next_at in itertools.pairwise([*kernel, 1 << 64]) if next_at - at > _BEHIND_MAX
@@ -252,6 +241,10 @@ class Code:
     def copying(self) -> list[int]:
         """Addresses of functions that load only what they copy."""
         return self._named(_COPYING)
+
+    def told_apart(self) -> list[int]:
+        """Addresses of the functions of programs, and of what stands between them."""
+        return [at for each in self.programs if each.functions for at in each.begins() if at != each.end]
 
     def _named(self, names: re.Pattern[str]) -> list[int]:
         functions = zip(self.kernel.addresses, self.kernel.names, strict=True)
@@ -313,7 +306,7 @@ class Code:
         for each in self.programs:
             if each.begin <= address < each.end:
                 layer = {self.target: TARGET_PROGRAM, _DISK: VIRTUAL_DISK}.get(each.process, LAB)
-                return layer, f"{each.process}: {Path(each.file).name}"
+                return layer, each.function_at(address)
         return LOAD, "iotax-engine"
 
 
@@ -326,15 +319,21 @@ def _used_names(found: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
 class CountedGuest:
     """A guest whose instructions a plugin counts."""
 
-    def __init__(self, guest: Guest, counts: Path) -> None:
-        self._guest, self._counts = guest, Counts(counts)
+    def __init__(self, guest: Guest, counts: Path, sources: Mapping[str, str]) -> None:
+        """`sources`: path in the guest → path on this host of every program and library of its image."""
+        self._guest, self._counts, self._sources = guest, Counts(counts), sources
         self._known: tuple[list[str], tuple[Program, ...]] | None = None
         self._symbols = Symbols([], [])
 
-    def learn(self) -> None:
+    def learn(self, served_by: Target) -> None:
         """Reads which functions are where. Raises ValueError if the kernel does not tell."""
         modules = self._guest.run("cut -d ' ' -f 1,6 /proc/modules")
-        programs = tuple(Program.parse(line) for line in self._guest.run("code_maps") if line.startswith("MAP "))
+        process = _PROCESSES[kind_of(served_by)]
+        programs = tuple(
+            Program.parse(line, named=process, sources=self._sources)
+            for line in self._guest.run("code_maps")
+            if line.startswith("MAP ")
+        )
         if (modules, programs) == self._known:
             return
         if self._known is None or modules != self._known[0]:
@@ -344,7 +343,7 @@ class CountedGuest:
                 f"/proc/kallsyms of the {self._guest.name} guest has no {MARK}: its kernel needs CONFIG_KALLSYMS"
             )
         code = Code(self._symbols, programs)
-        self._counts.know(code.begins(), code.roots(), code.copying())
+        self._counts.know(code.begins(), code.roots(), code.copying(), code.told_apart())
         self._known = modules, programs
 
     def begin(self) -> None:
@@ -357,7 +356,7 @@ class CountedGuest:
     def counted(self, served_by: Target) -> Counted:
         """The counts of the window that ended. Raises ValueError."""
         programs = self._known[1] if self._known else ()
-        return Code(self._symbols, programs, _PROCESSES[served_by]).counted(self._counts.window())
+        return Code(self._symbols, programs, _PROCESSES[kind_of(served_by)]).counted(self._counts.window())
 
     def close(self) -> None:
         self._counts.close()

@@ -1,5 +1,5 @@
-"""Reads the parts of ELF files that the image builder needs: required libraries, the loader, notes, a module's
-description. Little-endian ELF64 only, as laid out in System V ABI (gabi) chapters 4 and 5."""
+"""Reads the parts of ELF files that the lab needs: required libraries, the loader, notes, a module's description, the
+functions of a program. Little-endian ELF64 only, as laid out in System V ABI (gabi) chapters 4 and 5."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_NOTE = 1, 2, 3, 4
 _DT_NEEDED, _DT_STRTAB, _DT_RUNPATH = 1, 5, 29
+_FUNCTION, _INDIRECT_FUNCTION = 2, 10
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,17 @@ class Program:
     loader: str | None
     runpath: tuple[str, ...] = ()
     """Folders in which it looks for its libraries first."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a program or library."""
+
+    offset: int
+    """Where its code starts in the file."""
+    size: int
+    """In bytes; 0 if the compiler did not say."""
+    name: str
 
 
 def is_elf(data: bytes) -> bool:
@@ -55,6 +67,24 @@ def read_program(data: bytes) -> Program:
     )
     folders = _text(data, strings + runpath).split(":") if runpath is not None else []
     return Program(tuple(_text(data, strings + each) for each in needed), loader, tuple(folders))
+
+
+def functions(data: bytes) -> list[Function]:
+    """The functions that the symbol table names; of a stripped program those that it exports. Raises ValueError for
+    bytes that are not an ELF64 file."""
+    loads = [(address, offset, size) for kind, offset, address, size in _segments(data) if kind == _PT_LOAD]
+    symbols, names = _section(data, ".symtab"), _section(data, ".strtab")
+    if not symbols:
+        symbols, names = _section(data, ".dynsym"), _section(data, ".dynstr")
+    found = []
+    for name_at, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", symbols):
+        if info & 0xF not in (_FUNCTION, _INDIRECT_FUNCTION) or section == 0:
+            continue
+        for address, offset, length in loads:
+            if address <= value < address + length:
+                found.append(Function(value - address + offset, size, _text(names, name_at)))
+                break
+    return found
 
 
 def notes(data: bytes) -> set[tuple[str, int]]:

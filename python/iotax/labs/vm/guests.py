@@ -44,6 +44,7 @@ class Guest:
         self.name = machine.name
         self.counts = counts_file(machine, folder) if machine.plugin else None
         """What a plugin counts of its instructions, if one does."""
+        self.image = image
         self._process = Process(machine, image, folder)
         self._port: Port | None = None
         self._monitor: Qmp | None = None

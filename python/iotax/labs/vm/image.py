@@ -31,8 +31,6 @@ from iotax.places.guest import ENGINE
 _IMAGE_BYTES = 200 << 20
 _IMAGES_SPARED = 3
 """Comparing two builds of the engine alternates between their images."""
-_ENGINE_FOLDER = str(Path(ENGINE).parent.relative_to("/"))
-"""Starts the engine in a guest."""
 KERNEL, PACKED_KERNEL = "vmlinux", "vmlinuz"
 """Kernel of a built image; boot loaders take the second."""
 
@@ -52,6 +50,8 @@ class Image:
     """Name → version of every package that gave something."""
     unavailable: dict[str, str]
     """Protocols and controllers that this image has not, with the reason."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Path in a guest → file on this host, of every program and library."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class Contents:
     """The release that a study names, the distribution's stock one, a kernel's folder, or a commit of its source."""
     servers: tuple[str, ...] = ()
     """Targets that are programs of the distribution."""
+    own_targets: tuple[str, ...] = ()
+    """Paths of targets that the user built."""
     fc_nvme: bool = True
     """Whether the module that it needs is built."""
     database: bool = False
@@ -136,6 +138,7 @@ class _Ingredients:
     parts: dict[str, recipe.Part] = field(default_factory=lambda: recipe.ALWAYS)
     unavailable: dict[str, str] = field(default_factory=dict)
     """Parts whose programs cannot be had, with the reason."""
+    own_targets: tuple[Path, ...] = ()
 
 
 def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Contents, report: Report) -> _Ingredients:
@@ -164,7 +167,7 @@ def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Cont
         for source, wanted in ((FCLOOP, contents.fc_nvme), (VDUSE, recipe.VDUSE in parts))
         if any(name not in tree for name in source.names)
     }
-    return _Ingredients(packages, kernels, release, built, parts, unavailable)
+    return _Ingredients(packages, kernels, release, built, parts, unavailable, tuple(map(Path, contents.own_targets)))
 
 
 def _absence(store: Store, part: recipe.Part) -> str | None:
@@ -203,7 +206,8 @@ def _key(engine: Path, made_of: _Ingredients) -> str:
         digest.update(f"{path} {len(data)}\n".encode() + data)
     for source in ("image", "cpio", "elf", "kernel", "libraries", "modules"):
         digest.update(Path(__file__).with_name(f"{source}.py").read_bytes())
-    digest.update(engine.read_bytes())
+    for program in (engine, *made_of.own_targets):
+        digest.update(f"{program}\n".encode() + own_program(program))
     for each in made_of.built.values():
         digest.update(b"".join(each.modules.values()) or each.reason.encode())
     return digest.hexdigest()[:24]
@@ -233,14 +237,16 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
     with (entry / "initramfs").open("wb") as out:
         image = CpioWriter(out)
         _skeleton(image)
-        used = _programs(image, store, packages, made_of.parts)
+        used, sources = _programs(image, store, packages, made_of.parts)
         for module in modules:
             image.file(f"usr/lib/modules/{release}/{module.path}", module.data)
         for name, text in index_files(modules).items():
             image.file(f"usr/lib/modules/{release}/{name}", text.encode())
         for path, data in _guest_files():
             image.file("init" if path == "init" else f"lab/{path}", data, 0o755 if path == "init" else 0o644)
-        _engine(image, engine)
+        sources |= _run_here(image, engine, "iotax-engine", ENGINE)
+        for program in made_of.own_targets:
+            sources |= _run_here(image, program, program.name, own_target(program))
         image.close()
     packed = _find_kernel(kernels, release)
     (entry / PACKED_KERNEL).write_bytes(packed)
@@ -251,6 +257,7 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
         "packages": {name: each.version for name, each in sorted(used.items())}
         | {each.name: each.version for each in kernels},
         "unavailable": unavailable | made_of.unavailable,
+        "sources": sources,
     }
     (entry / "image.json").write_text(json.dumps(described, indent=1))
 
@@ -291,15 +298,21 @@ def _skeleton(image: CpioWriter) -> None:
 
 def _programs(
     image: CpioWriter, store: Store, packages: dict[str, Package], wanted: dict[str, recipe.Part]
-) -> dict[str, Package]:
-    """Writes programs, plain files and libraries; the packages that they came from."""
-    parts = wanted.values()
+) -> tuple[dict[str, Package], dict[str, str]]:
+    """Writes programs, plain files and libraries; the packages that they came from, and the file behind each program
+    and library."""
+    parts, sources = wanted.values(), dict[str, str]()
+
+    def put(name: str, path: Path) -> None:
+        image.file(name, path.read_bytes(), 0o755)
+        sources[f"/{name}"] = str(path)
+
     programs = [
         (packages[package], name) for package, name in dict.fromkeys(each for p in parts for each in p.programs)
     ]
     found = [(package, _program(package, name)) for package, name in programs]
     for _, path in found:
-        image.file(f"usr/{path.parent.name}/{path.name}", path.read_bytes(), 0o755)
+        put(f"usr/{path.parent.name}/{path.name}", path)
     for package, name in dict.fromkeys(each for p in parts for each in (*p.files, *_in_trees(p, packages))):
         path = packages[package].root / name
         data = path.read_bytes()
@@ -308,11 +321,11 @@ def _programs(
         image.file(name, data, 0o755 if is_elf(data) else 0o644)
     loaded = [(packages[package], packages[package].root / name) for p in parts for package, name in p.libraries]
     for package, path in loaded:
-        image.file(str(path.relative_to(package.root)), path.read_bytes(), 0o755)
+        put(str(path.relative_to(package.root)), path)
     libraries = package_closure(store, found + loaded)
     for target, (_, path) in libraries.items():
-        image.file(target, path.read_bytes(), 0o755)
-    return packages | {each.name: each for each, _ in libraries.values()}
+        put(target, path)
+    return packages | {each.name: each for each, _ in libraries.values()}, sources
 
 
 def _in_trees(part: recipe.Part, packages: dict[str, Package]) -> Iterable[tuple[str, str]]:
@@ -341,21 +354,39 @@ def _found(package: Package, name: str) -> Path | None:
     return None
 
 
-def _engine(image: CpioWriter, engine: Path) -> None:
-    """The engine with this host's loader and libraries, which need not be those of the guest's packages."""
-    data = engine.read_bytes()
+def own_program(program: Path) -> bytes:
+    """A program of this host. Raises VmFault if it cannot run in a guest."""
+    try:
+        data = program.read_bytes()
+    except OSError as fault:
+        raise VmFault(program.name, f"{program} cannot be read: {fault.strerror}") from fault
     if not is_elf(data):
-        raise VmFault("engine", f"{engine} is not an x86-64 program, so it cannot run in a guest")
-    image.file(f"{_ENGINE_FOLDER}/iotax-engine", without_symbols(data), 0o755)
+        raise VmFault(program.name, f"{program} is not an x86-64 program, so it cannot run in a guest")
+    return data
+
+
+def own_target(program: Path) -> str:
+    """What starts a target that the user built; its folder in a guest has the program's name and a digest of its
+    place."""
+    return f"/opt/{program.name}-{hashlib.sha256(str(program).encode()).hexdigest()[:8]}/run"
+
+
+def _run_here(image: CpioWriter, program: Path, name: str, start: str) -> dict[str, str]:
+    """Writes a program of this host under a name of its own, its loader and libraries, which need not be those of the
+    guest's packages, and the script `start`, which starts it. The file behind the program and each library."""
+    data, folder = own_program(program), Path(start).parent
+    files = {f"{folder}/{name}": str(program)}
+    image.file(f"{folder}/{name}".removeprefix("/"), without_symbols(data), 0o755)
     loader = read_program(data).loader
-    if loader is None:
-        start = f'exec /{_ENGINE_FOLDER}/iotax-engine "$@"'
-    else:
-        for name, path in host_closure(engine).items():
-            image.file(f"{_ENGINE_FOLDER}/{name}", path.read_bytes(), 0o755)
-        image.file(f"{_ENGINE_FOLDER}/loader", Path(loader).read_bytes(), 0o755)
-        start = f'exec /{_ENGINE_FOLDER}/loader --library-path /{_ENGINE_FOLDER} /{_ENGINE_FOLDER}/iotax-engine "$@"'
-    image.file(ENGINE.removeprefix("/"), f"#!/bin/sh\n{start}\n".encode(), 0o755)
+    command = f"{folder}/{name}"
+    if loader is not None:
+        for library, path in host_closure(program).items():
+            image.file(f"{folder}/{library}".removeprefix("/"), path.read_bytes(), 0o755)
+            files[f"{folder}/{library}"] = str(path)
+        image.file(f"{folder}/loader".removeprefix("/"), Path(loader).read_bytes(), 0o755)
+        command = f"{folder}/loader --library-path {folder} {folder}/{name}"
+    image.file(start.removeprefix("/"), f'#!/bin/sh\nexec {command} "$@"\n'.encode(), 0o755)
+    return files
 
 
 def _find_kernel(kernels: list[Package], release: str) -> bytes:

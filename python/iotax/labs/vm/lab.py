@@ -332,7 +332,7 @@ class VmLab(Lab):
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
         target: Role | None = None if self._in_one_guest(protocol) or protocol == "local" else "storage"
-        self._profiling.learn(*filter(None, (role, target)))
+        self._profiling.learn(settings.topology.target, *filter(None, (role, target)))
         used, moved = self._path_uses(connected), self._bytes(connected)
         with self._profiling.counting(target):
             before = self._read(guests["storage"])

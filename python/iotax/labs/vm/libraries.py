@@ -49,21 +49,24 @@ def package_closure(store: Store, programs: list[Library]) -> dict[str, Library]
 
 
 def host_closure(program: Path) -> dict[str, Path]:
-    """Name → file of every library that a program of this host loads from the standard places."""
+    """Name → file of every library that a program of this host loads from the standard places or its own."""
     found: dict[str, Path] = {}
-    todo = [program]
+    todo, own = [program], list[str]()
     while todo:
-        for name in read_program(todo.pop().read_bytes()).needed:
+        file = todo.pop()
+        read = read_program(file.read_bytes())
+        own += [folder.replace("$ORIGIN", str(file.parent)) for folder in read.runpath]
+        for name in read.needed:
             if name in found or name.startswith("ld-linux"):
                 continue
-            for folder in FOLDERS:
+            for folder in (*own, *FOLDERS):
                 path = Path("/") / folder / name
                 if path.is_file():
                     found[name] = path
                     todo.append(path)
                     break
             else:
-                raise VmFault("engine", f"{program} needs {name}, which is in none of this host's library folders")
+                raise VmFault(program.name, f"{program} needs {name}, which is in none of this host's library folders")
     return found
 
 

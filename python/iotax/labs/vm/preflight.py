@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -12,13 +13,14 @@ from iotax.labs.proc import memory_free_bytes
 from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.image import Contents
+from iotax.labs.vm.image import Contents, own_program
 from iotax.labs.vm.kernel import is_commit, is_folder, own_kernel
 from iotax.labs.vm.packages import STOCK, Store, require_tools
 from iotax.labs.vm.qemu import require_qemu
 from iotax.labs.vm.tree import commit_of, version_of
 from iotax.protocols import without_transport
 from iotax.study import Settings
+from iotax.study.fields import kind_of
 
 _QUEUE_DEPTH_SINCE = (6, 11)
 _GUEST_BYTES = 512 << 20
@@ -30,7 +32,9 @@ def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
     protocols = list(dict.fromkeys(each.endpoint.protocol for each in settings))
     found: list[CheckItem] = []
     clients = clients_of(settings)
-    for look in (_qemu, _packages, lambda: _kernel(settings), lambda: _memory(volume_bytes, clients)):
+    looks = (_qemu, _packages, lambda: _kernel(settings), lambda: _memory(volume_bytes, clients))
+    own = tuple(functools.partial(_own_target, path) for path in _own_targets(settings))
+    for look in (*looks, *own):
         try:
             found.append(look())
         except VmFault as fault:
@@ -61,6 +65,7 @@ def contents(settings: list[Settings], release: str) -> Contents:
     return Contents(
         kernel=release,
         servers=tuple(sorted({each.topology.target for each in asked} & {*recipe.SERVERS})),
+        own_targets=_own_targets(asked),
         # Every study of the stock kernel shares its image.
         fc_nvme=release == STOCK or any(each.endpoint.protocol == "fc-nvme" for each in asked),
         database=any(GENERATORS[each.load.generator].database for each in asked),
@@ -72,6 +77,10 @@ def contents(settings: list[Settings], release: str) -> Contents:
         encryption=tuple(sorted({each.topology.encryption for each in asked} & {*recipe.ENCRYPTION})),
         vduse=any(each.topology.attach == "vduse" for each in asked),
     )
+
+
+def _own_targets(settings: list[Settings]) -> tuple[str, ...]:
+    return tuple(sorted({each.topology.target for each in settings if "/" in each.topology.target}))
 
 
 def require_memory(volume_bytes: int, clients: int = 1) -> int:
@@ -122,6 +131,11 @@ def _kernel(settings: list[Settings]) -> CheckItem:
                 "say numa or round-robin",
             )
     return CheckItem("ok", "kernel", ", ".join(packages.values()))
+
+
+def _own_target(path: str) -> CheckItem:
+    own_program(Path(path))
+    return CheckItem("ok", kind_of(path), path)
 
 
 def _named(store: Store, release: str) -> str:

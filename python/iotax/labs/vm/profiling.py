@@ -38,7 +38,9 @@ class Profiling:
     def booted(self, guests: Guests) -> None:
         """New guests are up."""
         self._guests = {
-            role: CountedGuest(guest, guest.counts) for role in _ROLES if (guest := guests[role]).counts is not None
+            role: CountedGuest(guest, guest.counts, guest.image.sources)
+            for role in _ROLES
+            if (guest := guests[role]).counts is not None
         }
 
     def close(self) -> None:
@@ -60,12 +62,12 @@ class Profiling:
         finally:
             guest.end()
 
-    def learn(self, *roles: Role) -> None:
+    def learn(self, target: Target, *roles: Role) -> None:
         """Reads the functions of these guests, if they are counted."""
         try:
             for role in roles:
                 if role in self._guests:
-                    self._guests[role].learn()
+                    self._guests[role].learn(target)
         except ValueError as fault:
             self.missing = str(fault)
             return

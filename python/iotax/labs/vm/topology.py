@@ -11,11 +11,13 @@ from typing import Any
 
 from iotax.labs.generators import GENERATORS
 from iotax.labs.server import volume_document
+from iotax.labs.vm.image import own_target
 from iotax.labs.vm.kernel import is_commit, is_folder, release_in
 from iotax.labs.vm.packages import STOCK
 from iotax.labs.vm.tree import commit_of
 from iotax.protocols import of_family
 from iotax.study import Settings
+from iotax.study.fields import kind_of
 from iotax.study.model import format_level
 from iotax.study.topology import Topology
 from iotax.trial import Paths, PathUse
@@ -48,7 +50,8 @@ def environment(settings: Settings, guests: int) -> str:
         f"KEEP_ALIVE={_seconds(topology.keep_alive)}",
         f"REPLACEMENT_TIMEOUT={_seconds(topology.replacement_timeout)}",
         f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
-        f"SERVER={topology.target if topology.target != 'kernel' else ''}",
+        f"SERVER={kind_of(topology.target) if topology.target != 'kernel' else ''}",
+        f"SERVER_PROGRAM={own_target(Path(topology.target)) if '/' in topology.target else ''}",
         f"ONE_GUEST={1 if guests == 1 else ''}",
         f"FILE_SYSTEM={1 if GENERATORS[settings.load.generator].database else ''}",
         f"CLIENTS={settings.load.clients or 1}",
@@ -80,6 +83,7 @@ def facts_of(lines: Iterable[str]) -> dict[str, str]:
 def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
     """What was asked for and the guests' kernels do not have. A default that they do not report does not matter."""
     asked = {name: getattr(settings.topology, name) for name in Topology.model_fields if name != "attach"}
+    asked["target"] = kind_of(settings.topology.target)
     asked |= {name: getattr(settings.connection, name) for name in _DIGESTS}
     if "target_kernel" in facts:
         asked["target_kernel"] = settings.topology.kernels.storage

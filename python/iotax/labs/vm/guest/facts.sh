@@ -49,6 +49,7 @@ owner_of() {
     [ -n "$_process" ] || { echo kernel; return; }
     case "$(tr '\0' ' ' </proc/$_process/cmdline)" in
     *iotax-engine*) echo iotax-engine ;;
+    *nvmf_tgt*) echo nvmf_tgt ;; # its main thread, which names the process, is reactor_0
     *) cat /proc/$_process/comm ;;
     esac
 }

@@ -52,13 +52,13 @@ step() {
     "$2"
 }
 
-# code_maps: MAP BEGIN END PROCESS FILE of every piece of code of every process, but of this script's own.
+# code_maps: MAP BEGIN END OFFSET PROCESS FILE of every piece of code of every process, but of this script's own.
 code_maps() {
     for _maps in /proc/[0-9]*/maps; do
         _process=${_maps%/maps}
         [ "$_process" != "/proc/$$" ] || continue
         _name=$(cat $_process/comm 2>/dev/null) || continue
-        awk -v name="$_name" '$2 ~ /x/ { split($1, at, "-"); gsub(" ", "_", name); print "MAP", at[1], at[2], name, $6 ? $6 : "-" }' \
+        awk -v name="$_name" '$2 ~ /x/ { split($1, at, "-"); gsub(" ", "_", name); print "MAP", at[1], at[2], $3, name, $6 ? $6 : "-" }' \
             $_maps 2>/dev/null
     done
 }

@@ -9,7 +9,8 @@
  * The guest's kernel is not changed. A `call` stores its return address, and where it stores it tells on which stack the
  * processor is and which earlier calls have returned. Code that runs at a return address has returned, too. (The loads of
  * `ret` would tell it sooner, but QEMU 7.2 reports others' loads for them.) A jump into another function takes the place of
- * the function that it left, as a tail call does. Programs have no stack here: each is one function.
+ * the function that it left, as a tail call does. Programs have no stack here: a function of one has no caller, and most
+ * programs are one function.
  *
  * Only functions that QEMU's plugin interface has had from version 1 on; declared here, since few distributions package its
  * header (docs.qemu.org, "TCG Plugins"). One thread runs all processors under -icount, so nothing here locks.
@@ -70,8 +71,9 @@ EXPORT int qemu_plugin_version = PLUGIN_VERSION;
 
 enum { READS = 1, WRITES = 2 }; /* qemu_plugin_mem_rw */
 enum { NOBODY = 0 };
-/* Kinds of functions: nobody calls it (interrupts, new threads); all that it loads it stores elsewhere. */
-enum { ROOT = 1, COPIES = 2 };
+/* Kinds of functions: nobody calls it (interrupts, new threads); all that it loads it stores elsewhere; it is one of a
+ * program whose functions are told apart. */
+enum { ROOT = 1, COPIES = 2, TOLD_APART = 4 };
 
 struct function {
     uint64_t address;
@@ -134,7 +136,6 @@ static int interface; /* QEMU's version of it */
 static plugin_id self;
 static int lines_wanted;
 static int lines_counted; /* from when functions are known: a guest would take minutes to boot */
-static int known;         /* whether the code was translated since the kernel's functions were first known */
 static struct cell cells[CELLS_MAX];
 static uint32_t cells_used;
 static uint32_t cell_table[CELLS_MAX * 2]; /* place of a cell, plus one */
@@ -364,11 +365,8 @@ static void learn(void)
     epoch = file->epoch;
     if (running_on)
         running = refreshed(running_on);
-    if (!known) {
-        known = 1;
-        lines_counted = lines_wanted;
-        qemu_plugin_reset(self, translate_anew); /* forgets what is translated */
-    }
+    lines_counted = lines_wanted;
+    qemu_plugin_reset(self, translate_anew); /* forgets what is translated: it may be told apart now */
 }
 
 static void executed(unsigned int cpu, void *data)
@@ -482,16 +480,22 @@ static void watch(struct qemu_plugin_insn *insn, struct cell *cell, int copies)
         qemu_plugin_register_vcpu_mem_cb(insn, copied, 0, READS, cell);
 }
 
+/* Of most programs only pages are told apart: each time that one starts it has other addresses. */
+static uint64_t place_of(uint64_t address)
+{
+    if (address >= KERNEL || (epoch && file->function[function_at(address)].kinds & TOLD_APART))
+        return address;
+    return address & PAGE;
+}
+
 static void translated(plugin_id id, struct qemu_plugin_tb *block)
 {
     (void)id;
     size_t instructions = qemu_plugin_tb_n_insns(block);
-    uint64_t address = qemu_plugin_tb_vaddr(block);
-    /* Of a program only its pages are told apart: each time that it starts it has other addresses. */
-    struct cell *cell = cell_of(address < KERNEL ? address & PAGE : address, instructions);
+    struct cell *cell = cell_of(place_of(qemu_plugin_tb_vaddr(block)), instructions);
     if (cell == NULL)
         return;
-    int copies = cell->address >= KERNEL && known && file->function[function_of(cell)].kinds & COPIES;
+    int copies = cell->address >= KERNEL && epoch && file->function[function_of(cell)].kinds & COPIES;
     cell->bytes = 0;
     qemu_plugin_register_vcpu_tb_exec_cb(block, executed, 0, cell);
     for (size_t at = 0; at < instructions; at++) {
