@@ -22,9 +22,10 @@ def kernel_module(**info: str | list[str]) -> bytes:
     return header + modinfo + names + b"".join(sections)
 
 
-def program(needed: list[str], loader: str | None = None) -> bytes:
+def program(needed: list[str], loader: str | None = None, runpath: str = "") -> bytes:
     """A program that needs these libraries; its one segment is loaded at 0x1000."""
-    strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
+    names = [*needed, runpath] if runpath else needed
+    strings = b"\0" + b"".join(name.encode() + b"\0" for name in names)
     offsets = [strings.index(b"\0" + name.encode() + b"\0") + 1 for name in needed]
     interpreter = (loader or "").encode() + b"\0"
     count = 2 + bool(loader)
@@ -33,6 +34,8 @@ def program(needed: list[str], loader: str | None = None) -> bytes:
     dynamic_at = interpreter_at + len(interpreter)
     base = 0x1000
     dynamic = b"".join(struct.pack("<QQ", 1, offset) for offset in offsets)
+    if runpath:
+        dynamic += struct.pack("<QQ", 29, strings.index(b"\0" + runpath.encode() + b"\0") + 1)
     dynamic += struct.pack("<QQ", 5, base + strings_at) + struct.pack("<QQ", 0, 0)
     size = dynamic_at + len(dynamic)
     segments = [_segment(1, 0, base, size), _segment(2, dynamic_at, base + dynamic_at, len(dynamic))]

@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from iotax.labs.vm.cache import cache_root, need_space, new_entry
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import read_modinfo, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.image import Contents, _Ingredients, _ingredients, _modules
+from iotax.labs.vm.image import Contents, _Ingredients, _ingredients, _modules, _run_here, own_program
 from iotax.labs.vm.kernel import own_kernel, unpacked
 from iotax.labs.vm.libraries import host_closure
 from iotax.labs.vm.modules import ModuleTree, index_files
@@ -310,6 +311,35 @@ def test_the_libraries_of_a_real_program_are_those_that_ldd_names() -> None:
         pytest.skip("this Python is static or loads libraries of its own")
     named = {line.split()[0] for line in said.splitlines() if "=> /" in line}
     assert set(host_closure(python)) == named
+
+
+def test_a_program_of_this_host_comes_with_its_libraries_and_their_files() -> None:
+    program = Path(shutil.which("sh") or "/bin/sh").resolve()
+    out = io.BytesIO()
+    image = CpioWriter(out)
+    files = _run_here(image, program, "served", "/opt/served/run")
+    image.close()
+    assert files["/opt/served/served"] == str(program)
+    assert files["/opt/served/libc.so.6"].endswith("libc.so.6")
+    written = out.getvalue()
+    assert b"exec /opt/served/loader --library-path /opt/served /opt/served/served" in written
+    for name in ("opt/served/served", "opt/served/libc.so.6", "opt/served/loader"):
+        assert name.encode() + b"\0" in written
+
+
+def test_what_cannot_run_in_a_guest_is_named(tmp_path: Path) -> None:
+    with pytest.raises(VmFault, match="nvmf_tgt cannot be read: No such file"):
+        own_program(tmp_path / "nvmf_tgt")
+    (tmp_path / "nvmf_tgt").write_text("#!/bin/sh")
+    with pytest.raises(VmFault, match="nvmf_tgt is not an x86-64 program"):
+        own_program(tmp_path / "nvmf_tgt")
+
+
+def test_libraries_beside_a_program_are_found_where_it_looks(tmp_path: Path) -> None:
+    (tmp_path / "libown.so").write_bytes(program([]))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "served").write_bytes(program(["libown.so"], runpath="$ORIGIN/.."))
+    assert host_closure(tmp_path / "bin" / "served") == {"libown.so": tmp_path / "bin" / ".." / "libown.so"}
 
 
 @pytest.mark.parametrize(

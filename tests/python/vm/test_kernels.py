@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -81,6 +83,7 @@ def test_a_kernel_of_ones_own_boots_from_its_folder(tmp_path: Path, engine: Path
     assert release in repr(attempt.connected)
 
 
+@pytest.mark.smoke
 def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, STUDY) as study:
         said, _ = study.communicate(timeout=380)
@@ -175,6 +178,27 @@ def test_every_target_carries_verified_data_and_is_found_on_its_port(tmp_path: P
         assert result.verify.checked_blocks > 0
         assert result.cpu.target is not None
         assert result.cpu.target.net_ns > 0
+
+
+@pytest.mark.long
+def test_a_target_that_the_user_built_carries_verified_data(tmp_path: Path, engine: Path) -> None:
+    built = os.environ.get("IOTAX_BENCH_SPDK")
+    if built is None:
+        pytest.skip("IOTAX_BENCH_SPDK names no build of SPDK")
+    labels = f"    spdk: {{protocol: nvme-tcp, target: {built}/bin/nvmf_tgt}}\n    knfsd: nfs3\n"
+    asked = re.sub(r"(?m)^    \S.*\n", "", TARGETS).replace("  protocol:\n", f"  protocol:\n{labels}")
+    with start(tmp_path, engine, asked) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
+    found, result = attempts["spdk"].connected, attempts["spdk"].result
+    assert found is not None
+    assert found.found["target"] == "nvmf_tgt"
+    assert result is not None
+    assert result.verify is not None
+    assert result.verify.wrong_blocks == 0
+    assert result.verify.checked_blocks > 0
 
 
 RELEASES = """name: releases

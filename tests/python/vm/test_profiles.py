@@ -308,6 +308,20 @@ def test_real_kernels_are_profiled_and_cost_the_same(tmp_path: Path, engine: Pat
         assert instructions_per_io(with_profile[protocol]) == pytest.approx(instructions_per_io(result), rel=0.02)
 
 
+@pytest.mark.timeout(400)
+def test_the_functions_of_a_target_that_is_a_program_are_named(tmp_path: Path, engine: Path) -> None:
+    require("cc")
+    asked = study(1, "").replace("{protocol: []}", "{protocol: {iscsi: {protocol: iscsi, target: iotax}}}")
+    [profile] = run(tmp_path, engine, asked)["iscsi"].profile
+    functions = profile.layers["target program"]
+    assert max(functions.values()) < 0.25 * sum(functions.values())
+    named = [name for name in functions if name.endswith(" [iotax-engine]") and not name.startswith("other code")]
+    assert any("iotax_proto::iscsi::target_side" in name for name in named)
+    assert sum(functions[name] for name in named) > 0.7 * sum(functions.values())
+    # The load generator is the same program, but a process of its own.
+    assert set(profile.layers["load generator"]) == {"iotax-engine"}
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_initiator_and_target_of_two_guests_have_a_profile_each(tmp_path: Path, engine: Path) -> None:

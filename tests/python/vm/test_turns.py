@@ -180,7 +180,7 @@ def test_a_slice_in_which_the_target_was_not_read_is_left_out_and_the_others_sta
     assert target.net_ns == 160 * MS
 
 
-@pytest.mark.smoke
+@pytest.mark.machine
 @pytest.mark.timeout(400)
 def test_real_kernels_take_turns_on_one_volume(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, TURNS) as study:
