@@ -1,11 +1,15 @@
 # SPDK's NVMe target, the user's own build: SERVER_PROGRAM starts it. It sleeps while nothing comes (interrupt mode), since
-# polling would count as work. Without huge pages, of which a guest has none to spare.
+# polling would count as work. It has no huge pages and small pools, because a guest has little memory.
 target_up() {
     net_up 1
+    mkdir -p /var/tmp # where it locks its processor
     rm -f /run/nvmf_tgt.log
     cat >/run/nvmf_tgt.json <<EOF
 {"subsystems": [
+  {"subsystem": "iobuf", "config": [
+    {"method": "iobuf_set_options", "params": {"small_pool_count": 2048, "large_pool_count": 256}}]},
   {"subsystem": "bdev", "config": [
+    {"method": "bdev_set_options", "params": {"bdev_io_pool_size": 8192, "bdev_io_cache_size": 256}},
     {"method": "bdev_aio_create", "params": {"name": "volume", "filename": "$VOLUME", "block_size": 512}}]},
   {"subsystem": "nvmf", "config": [
     {"method": "nvmf_create_transport", "params": {"trtype": "TCP"}},
@@ -20,7 +24,7 @@ EOF
         >/run/nvmf_tgt.log 2>&1 </dev/null &
     echo $! >/run/nvmf_tgt.pid
     until_true 60 nvmf_listens_or_ended
-    nvmf_listens || die "nvmf_tgt does not serve: $(tail -n 5 /run/nvmf_tgt.log)"
+    nvmf_listens || die "nvmf_tgt does not serve: $(tail -n 12 /run/nvmf_tgt.log)"
 }
 
 nvmf_listens() { grep -q ':1144 00000000:0000 0A' /proc/net/tcp; } # port 4420
