@@ -201,7 +201,11 @@ def _lab(study: Study) -> Iterator[str]:
         yield f"sim ({', '.join([*own, f'media {kept}'])})"
         return
     name, lab = study.lab.name, getattr(study.lab, study.lab.name)
-    own = ", ".join(f"{field} {getattr(lab, field)}" for field in type(lab).model_fields)
+    values = {field: getattr(lab, field) for field in type(lab).model_fields}
+    switches = {True: "on", False: "off"}
+    own = ", ".join(
+        f"{field} {switches[value] if isinstance(value, bool) else value}" for field, value in values.items()
+    )
     yield f"{name} ({own})"
 
 
