@@ -9,6 +9,7 @@
 #[cfg(test)]
 extern crate self as iotax_node;
 
+mod access;
 mod errno;
 pub mod failure;
 pub mod fs;
@@ -22,6 +23,7 @@ pub mod seeded;
 pub mod server;
 pub mod volume;
 
+pub use access::Access;
 pub use failure::{Failure, FailureKind};
 pub use load::{LoadConfig, LoadNode, RunConfig, TaskConfig};
 pub use node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output};

@@ -20,6 +20,8 @@ pub enum Refusal {
     ReadOnly,
     /// No space is left, or a quota is reached.
     Full,
+    /// The unit cannot be accessed over this path now. The request was not executed; another path may execute it.
+    Inaccessible,
     /// The status means none of these.
     Other,
 }

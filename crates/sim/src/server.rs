@@ -12,7 +12,7 @@ use std::{
 };
 
 use iotax_node::{
-    DiskId, ListenerId, Server, ServerConfig, ServerNode,
+    Access, DiskId, ListenerId, Server, ServerConfig, ServerNode,
     load::Endpoint,
     server::{Export, Protocol, Squash, plan_portals},
     volume::{Media, VolumeSpec},
@@ -167,6 +167,14 @@ impl Exporter {
         for (host, node) in self.hosts.iter().zip(&self.nodes) {
             world.restart(*host, node.clone());
         }
+    }
+
+    /// Sets how the volume can be accessed at an address of the server.
+    ///
+    /// # Panics
+    /// If there is no such address, or its protocol cannot report it.
+    pub fn set_access(&self, address: IpAddr, access: Access) {
+        self.server.set_access(SocketAddr::new(address, PORT), access).expect("a portal that reports its access");
     }
 
     pub fn nodes(&self) -> &[Rc<RefCell<ServerNode>>] {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ArrivalsSpec, Identity, PathPolicySpec, WireProtocol};
+use super::{AnaSpec, ArrivalsSpec, Identity, PathPolicySpec, WireProtocol};
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -16,6 +16,7 @@ pub(crate) enum Event {
     Filled(FilledEvent),
     Status(StatusEvent),
     Silenced(SilencedEvent),
+    Ana(AnaEvent),
     Connected(ConnectedEvent),
     Armed(ArmedEvent),
     Clock(ClockEvent),
@@ -88,6 +89,13 @@ pub(crate) struct FilledEvent {
 pub(crate) struct SilencedEvent {
     pub(crate) portal: SocketAddr,
     pub(crate) silent: bool,
+}
+
+/// The controllers of a portal have another ANA state.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct AnaEvent {
+    pub(crate) portal: SocketAddr,
+    pub(crate) state: AnaSpec,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -438,6 +446,8 @@ pub(crate) struct PathWork {
     pub(crate) lost: u64,
     /// How long it was down, in the thread that missed it longest
     pub(crate) down_ns: u64,
+    /// I/Os that the target refused on it, because its ANA state gave no access. They were sent again over another path
+    pub(crate) refused: u64,
 }
 
 /// Periods in which no thread completed an I/O, between the window's start and end.

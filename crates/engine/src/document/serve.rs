@@ -2,8 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+use iotax_node::Access;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ChapSpec, DataSpec, DhChapSpec, DriverChoice, Identity, MediaSpec, Polling, WireProtocol};
 
@@ -139,8 +140,30 @@ pub(crate) enum ServeCommand {
     Status,
     /// Make a portal fall silent as if its cable were pulled, or answer again; answered by `silenced`
     Silence { portal: SocketAddr, silent: bool },
+    /// Set the ANA state of an NVMe/TCP portal: how its controllers reach the volume; answered by `ana`
+    Ana { portal: SocketAddr, state: AnaSpec },
     /// Renew the lease, which any line does
     Renew,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AnaSpec {
+    Optimized,
+    /// I/O works; initiators prefer optimized paths
+    NonOptimized,
+    /// I/O is refused
+    Inaccessible,
+}
+
+impl From<AnaSpec> for Access {
+    fn from(spec: AnaSpec) -> Self {
+        match spec {
+            AnaSpec::Optimized => Self::Optimized,
+            AnaSpec::NonOptimized => Self::NonOptimized,
+            AnaSpec::Inaccessible => Self::Inaccessible,
+        }
+    }
 }
 
 fn one() -> usize {

@@ -138,6 +138,7 @@ pub(super) fn paths(plan: &Plan, reports: &[PathReport]) -> Option<PathsReport> 
         losses: report.losses,
         lost: report.counts.lost,
         down_ns: report.down.as_nanos() as u64,
+        refused: report.counts.refused,
     };
     let policy = PathPolicySpec::from(plan.connection.as_ref()?.policy);
     let even = policy == PathPolicySpec::RoundRobin;

@@ -14,7 +14,7 @@ use std::{
 
 use iotax_node::{
     failure::Failure,
-    server::{Portal, Server, ServerConfig, plan_portals},
+    server::{NoAccess, Portal, Server, ServerConfig, plan_portals},
     volume::ModelledWork,
 };
 use iotax_proto::Instant;
@@ -22,8 +22,8 @@ use iotax_runtime::{Clock, cpu::ProcessClock, driver::listen};
 
 use crate::{
     document::{
-        self, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument, SilencedEvent,
-        StatusEvent,
+        self, AnaEvent, AnaSpec, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand,
+        ServeDocument, SilencedEvent, StatusEvent,
     },
     failure, input,
     lease::Lease,
@@ -121,6 +121,7 @@ fn obey(server: &Server, volumes: &[OpenVolume], threads: &Threads, lease: &Leas
             Ok(ServeCommand::Fill { volume }) => fill_again(volumes, &volume),
             Ok(ServeCommand::Status) => status(volumes, threads),
             Ok(ServeCommand::Silence { portal, silent }) => silence(server, portal, silent),
+            Ok(ServeCommand::Ana { portal, state }) => set_ana(server, portal, state),
             Ok(ServeCommand::Renew) => continue,
             Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
         };
@@ -145,6 +146,14 @@ fn silence(server: &Server, portal: SocketAddr, silent: bool) -> Result<Event, F
         return Err(Failure::usage(format!("there is no portal {portal}"), "portal"));
     }
     Ok(Event::Silenced(SilencedEvent { portal, silent }))
+}
+
+fn set_ana(server: &Server, portal: SocketAddr, state: AnaSpec) -> Result<Event, Failure> {
+    match server.set_access(portal, state.into()) {
+        Ok(()) => Ok(Event::Ana(AnaEvent { portal, state })),
+        Err(NoAccess::NoPortal) => Err(Failure::usage(format!("there is no portal {portal}"), "portal")),
+        Err(NoAccess::NotReported) => Err(Failure::usage("the portal's protocol has no ANA states", "portal")),
+    }
 }
 
 fn status(volumes: &[OpenVolume], threads: &Threads) -> Result<Event, Failure> {

@@ -27,6 +27,8 @@ pub struct ConnectionConfig {
     /// Writes of a lost path are sent again at once, as Linux's NVMe initiator does, and not only when it is safe: a target that executes
     /// the first copy later can undo a newer write.
     pub retries_at_once: bool,
+    /// A canary: paths are used although the target says that they are not accessible.
+    pub ignores_access: bool,
 }
 
 /// If a connection with several paths has no `keep_alive`: a silent path is lost after this time.
@@ -40,6 +42,7 @@ impl ConnectionConfig {
             further: Vec::new(),
             policy: PathPolicy::default(),
             retries_at_once: false,
+            ignores_access: false,
         }
     }
 }
@@ -70,7 +73,7 @@ pub(super) fn path_control(
     if let Some(name) = unknown.or_else(|| options.given_to_others(unit.protocol())) {
         return Err(Failure::usage(format!("{} has no such option", about.title), format!("options.{name}")));
     }
-    let mut settings = Settings { path: path as u32, ..settings.clone() };
+    let mut settings = Settings { path: path as u32, has_paths: !further.is_empty(), ..settings.clone() };
     if let Some(address) = portal.checked_sub(1).and_then(|index| further.get(index)) {
         settings.address = *address;
     }

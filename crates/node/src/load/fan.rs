@@ -4,14 +4,19 @@
 //! A read is sent again at once. A write must not overtake a newer one: the target may still execute the first copy
 //! when the second is long done, and a later write to the same block would be undone. So a write of a lost path waits
 //! until that cannot happen any more; see `AfterLoss`.
+//!
+//! Of the paths that are up, those with the best access are used. An I/O that the target refuses because its path is not
+//! accessible was not executed. It is sent again over another path, a write too.
 
 use std::{collections::VecDeque, time::Duration};
 
-use iotax_proto::{Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Transmit, Violation};
+use iotax_proto::{
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation,
+};
 
-use crate::protocols::AnyInitiator;
+use crate::{access::Access, protocols::AnyInitiator};
 
-/// How an I/O's path is chosen among those that are up.
+/// How an I/O's path is chosen among those that are up and have the best access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathPolicy {
     /// The first.
@@ -75,6 +80,8 @@ pub struct PathCounts {
     pub bytes: u64,
     /// I/Os that were under way when it was lost.
     pub lost: u64,
+    /// I/Os that the target refused, because the unit was not accessible over it.
+    pub refused: u64,
 }
 
 impl PathCounts {
@@ -83,6 +90,7 @@ impl PathCounts {
         self.completed += other.completed;
         self.bytes += other.bytes;
         self.lost += other.lost;
+        self.refused += other.refused;
     }
 }
 
@@ -94,8 +102,13 @@ pub struct Fan {
     turn: usize,
     /// By tag.
     requests: Vec<Request>,
-    /// Requests of lost paths that any path may send.
+    /// Requests of lost paths, and refused ones, that any path may send.
     again: VecDeque<Tag>,
+    /// Reads that were refused after data of them had arrived: these are void.
+    begun: Vec<Tag>,
+    /// The access of the paths in use; `None` if there is none.
+    best: Option<Access>,
+    ignores_access: bool,
     /// Paths on which the peer broke a rule or fell silent during `handle_timeout`.
     failed: Vec<(usize, Violation)>,
     nothing: Transmit,
@@ -105,6 +118,11 @@ pub struct Fan {
 struct Path {
     /// `None` while the path is down.
     initiator: Option<AnyInitiator>,
+    access: Access,
+    /// The target says when the access changes, so refused I/Os may wait for that.
+    is_watched: bool,
+    /// I/Os were refused since `take_refused`.
+    is_refused: bool,
     lateness: Lateness,
     under_way: u32,
     /// Writes that it lost and that must wait.
@@ -122,23 +140,62 @@ struct Request {
 }
 
 impl Fan {
-    pub(crate) fn new(paths: usize, policy: PathPolicy, outstanding: u32) -> Self {
+    pub(crate) fn new(paths: usize, policy: PathPolicy, outstanding: u32, ignores_access: bool) -> Self {
         Self {
             paths: (0..paths).map(|_| Path::default()).collect(),
             policy,
             turn: 0,
             requests: vec![Request::default(); outstanding as usize],
             again: VecDeque::new(),
+            begun: Vec::new(),
+            best: None,
+            ignores_access,
             failed: Vec::new(),
             nothing: Transmit::default(),
         }
     }
 
-    /// The path is up: `initiator` is ready.
-    pub(crate) fn attach(&mut self, now: Instant, path: usize, initiator: AnyInitiator) -> Result<(), Misuse> {
-        debug_assert!(self.paths[path].initiator.is_none(), "a path that was down");
-        self.paths[path].initiator = Some(initiator);
+    /// The path is up: `initiator` is ready. `access` is `None` if the target does not say it.
+    pub(crate) fn attach(
+        &mut self,
+        now: Instant,
+        path: usize,
+        initiator: AnyInitiator,
+        access: Option<Access>,
+    ) -> Result<(), Misuse> {
+        let at = &mut self.paths[path];
+        debug_assert!(at.initiator.is_none(), "a path that was down");
+        at.initiator = Some(initiator);
+        at.is_watched = access.is_some();
+        at.is_refused = false;
+        self.set_access(now, path, access.unwrap_or_default())
+    }
+
+    /// The access over a path changed.
+    pub(crate) fn set_access(&mut self, now: Instant, path: usize, access: Access) -> Result<(), Misuse> {
+        self.paths[path].access = access;
+        self.choose_best();
         self.send_again(now)
+    }
+
+    /// Whether I/Os of the path were refused since the last call. It is not used until `set_access`.
+    pub(crate) fn take_refused(&mut self, path: usize) -> bool {
+        std::mem::take(&mut self.paths[path].is_refused)
+    }
+
+    /// The refused reads that begin again: the data that arrived of them are void.
+    pub(crate) fn take_begun(&mut self) -> Vec<Tag> {
+        std::mem::take(&mut self.begun)
+    }
+
+    fn choose_best(&mut self) {
+        let up = self.paths.iter().filter(|path| path.initiator.is_some());
+        let usable = up.map(|path| path.access).filter(|access| self.ignores_access || *access != Access::Inaccessible);
+        self.best = usable.min();
+    }
+
+    fn is_usable(&self, path: &Path) -> bool {
+        path.initiator.is_some() && (self.best == Some(path.access) || self.ignores_access)
     }
 
     /// The path is lost. Returns the reads that begin again: the data that arrived of them are void.
@@ -147,6 +204,7 @@ impl Fan {
         let Some(mut initiator) = self.paths[path].initiator.take() else { return Ok(begun) };
         let mut lost = Lost::default();
         initiator.get().disconnected(now, &mut lost);
+        self.choose_best();
         let at = &mut self.paths[path];
         at.lateness.heard();
         at.under_way = 0;
@@ -185,11 +243,18 @@ impl Fan {
         bytes: &[u8],
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let Path { initiator, lateness, under_way, closed, counts, .. } = &mut self.paths[path];
+        let Path { initiator, is_watched, is_refused, lateness, under_way, closed, counts, .. } = &mut self.paths[path];
         let Some(initiator) = initiator else { return Ok(()) };
         lateness.heard();
-        let mut through = Through { requests: &mut self.requests, under_way, counts, closed, events };
-        initiator.get().receive(now, bytes, &mut through)
+        let (requests, again, begun) = (&mut self.requests, &mut self.again, &mut self.begun);
+        let refused = Refused { is_watched: *is_watched, is_refused, again, begun };
+        let mut through = Through { requests, under_way, counts, closed, refused, events };
+        let received = initiator.get().receive(now, bytes, &mut through);
+        if *is_refused {
+            self.paths[path].access = Access::Inaccessible;
+            self.choose_best();
+        }
+        received
     }
 
     /// Sends what waits, as far as the paths' credit allows.
@@ -249,7 +314,7 @@ impl Fan {
         let count = self.paths.len();
         match self.policy {
             PathPolicy::Fixed => {
-                let first = self.paths.iter().position(|path| path.initiator.is_some())?;
+                let first = self.paths.iter().position(|path| self.is_usable(path))?;
                 (self.credits_of(first) > 0).then_some(first)
             }
             PathPolicy::RoundRobin => {
@@ -263,8 +328,10 @@ impl Fan {
         }
     }
 
+    /// 0 unless the path may be used.
     fn credits_of(&self, path: usize) -> usize {
-        self.paths[path].initiator.as_ref().map_or(0, AnyInitiator::credits)
+        let path = &self.paths[path];
+        path.initiator.as_ref().filter(|_| self.is_usable(path)).map_or(0, AnyInitiator::credits)
     }
 }
 
@@ -277,7 +344,7 @@ impl Initiator for Fan {
     fn credits(&self) -> usize {
         let credits = match self.policy {
             PathPolicy::Fixed => {
-                let first = self.paths.iter().position(|path| path.initiator.is_some());
+                let first = self.paths.iter().position(|path| self.is_usable(path));
                 first.map_or(0, |path| self.credits_of(path))
             }
             PathPolicy::RoundRobin | PathPolicy::QueueDepth => {
@@ -312,9 +379,12 @@ impl Initiator for Fan {
     /// A path that fails is in `take_failed`.
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         for (index, path) in self.paths.iter_mut().enumerate() {
-            let Path { initiator: Some(initiator), lateness, under_way, closed, counts, .. } = path else { continue };
+            let Path { initiator, is_watched, is_refused, lateness, under_way, closed, counts, .. } = path;
+            let Some(initiator) = initiator else { continue };
             if initiator.poll_timeout().is_some_and(|due| due <= now && lateness.is_over(now, due)) {
-                let mut through = Through { requests: &mut self.requests, under_way, counts, closed, events };
+                let (requests, again, begun) = (&mut self.requests, &mut self.again, &mut self.begun);
+                let refused = Refused { is_watched: *is_watched, is_refused, again, begun };
+                let mut through = Through { requests, under_way, counts, closed, refused, events };
                 if let Err(violation) = initiator.get().handle_timeout(now, &mut through) {
                     self.failed.push((index, violation));
                 }
@@ -352,7 +422,30 @@ struct Through<'a> {
     under_way: &'a mut u32,
     counts: &'a mut PathCounts,
     closed: &'a mut bool,
+    refused: Refused<'a>,
     events: &'a mut dyn InitiatorEvents,
+}
+
+/// Where refused I/Os of a path go.
+struct Refused<'a> {
+    is_watched: bool,
+    is_refused: &'a mut bool,
+    again: &'a mut VecDeque<Tag>,
+    begun: &'a mut Vec<Tag>,
+}
+
+impl Through<'_> {
+    /// The target did not execute the I/O (`Refusal::Inaccessible`): it is sent again.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, tag: Tag) {
+        self.counts.refused += 1;
+        *self.refused.is_refused = true;
+        self.refused.again.push_back(tag);
+        if std::mem::take(&mut self.requests[tag as usize].has_data) {
+            self.refused.begun.push(tag);
+        }
+    }
 }
 
 impl InitiatorEvents for Through<'_> {
@@ -365,6 +458,11 @@ impl InitiatorEvents for Through<'_> {
 
     fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>) {
         *self.under_way -= 1;
+        if let Err(IoError::Failed { refusal: Refusal::Inaccessible, .. }) = &result
+            && self.refused.is_watched
+        {
+            return self.refuse(tag);
+        }
         let io = self.requests[tag as usize].io.take();
         self.counts.completed += 1;
         self.counts.bytes += io.map_or(0, |io| match io {
@@ -432,9 +530,9 @@ mod tests {
     }
 
     fn fan(paths: usize, policy: PathPolicy, depth: u32) -> Fan {
-        let mut fan = Fan::new(paths, policy, depth);
+        let mut fan = Fan::new(paths, policy, depth, false);
         for path in 0..paths {
-            fan.attach(NOW, path, memory(depth)).expect("nothing to send");
+            fan.attach(NOW, path, memory(depth), None).expect("nothing to send");
         }
         fan
     }
@@ -485,7 +583,7 @@ mod tests {
         fan.lose(NOW, 0).expect("nothing to send");
         fan.submit(NOW, 0, read(0)).expect("credit");
         assert_eq!(under_way(&fan), [0, 1]);
-        fan.attach(NOW, 0, memory(4)).expect("nothing to send");
+        fan.attach(NOW, 0, memory(4), None).expect("nothing to send");
         fan.submit(NOW, 1, read(1)).expect("credit");
         assert_eq!(under_way(&fan), [1, 1]);
     }
@@ -542,8 +640,89 @@ mod tests {
         fan.lose(NOW, 1).expect("it waits");
         assert_eq!((fan.credits(), completed(&mut fan)), (0, vec![]));
         assert_eq!(fan.submit(NOW, 1, read(1)), Err(Misuse::NoCredit));
-        fan.attach(NOW, 1, memory(2)).expect("credit");
+        fan.attach(NOW, 1, memory(2), None).expect("credit");
         assert_eq!(completed(&mut fan), [(0, true)]);
+    }
+
+    /// The target refuses an I/O that is under way on a path.
+    fn refuse(fan: &mut Fan, path: usize, tag: Tag) -> Vec<(Tag, bool)> {
+        let mut completed = Completed::default();
+        let Path { is_watched, is_refused, under_way, closed, counts, .. } = &mut fan.paths[path];
+        let (requests, again, begun) = (&mut fan.requests, &mut fan.again, &mut fan.begun);
+        let refused = Refused { is_watched: *is_watched, is_refused, again, begun };
+        let mut through = Through { requests, under_way, counts, closed, refused, events: &mut completed };
+        let error = IoError::Failed { status: 0x302, refusal: Refusal::Inaccessible, what: "no access" };
+        through.complete(NOW, tag, Err(error));
+        fan.receive(NOW, path, &[], &mut Completed::default()).expect("nothing");
+        completed.0
+    }
+
+    fn watched(policy: PathPolicy, access: [Access; 2]) -> Fan {
+        let mut fan = Fan::new(2, policy, 8, false);
+        for (path, access) in access.into_iter().enumerate() {
+            fan.attach(NOW, path, memory(4), Some(access)).expect("nothing to send");
+        }
+        fan
+    }
+
+    #[test]
+    fn paths_with_the_best_access_are_used_and_none_without_access() {
+        use Access::{Inaccessible, NonOptimized, Optimized};
+        for (access, used) in [
+            ([Optimized, Optimized], [true, true]),
+            ([NonOptimized, Optimized], [false, true]),
+            ([NonOptimized, Inaccessible], [true, false]),
+            ([NonOptimized, NonOptimized], [true, true]),
+            ([Inaccessible, Inaccessible], [false, false]),
+        ] {
+            for policy in [PathPolicy::Fixed, PathPolicy::RoundRobin, PathPolicy::QueueDepth] {
+                let mut fan = watched(policy, access);
+                let usable = used.iter().filter(|used| **used).count();
+                let credits = if policy == PathPolicy::Fixed { 4 * usable.min(1) } else { 4 * usable };
+                assert_eq!(fan.credits(), credits, "{policy:?} {access:?}");
+                (0..4).for_each(|tag| assert_eq!(fan.submit(NOW, tag, read(tag)).is_ok(), usable > 0));
+                let carries: Vec<bool> = under_way(&fan).iter().map(|count| *count > 0).collect();
+                let expected = if policy == PathPolicy::Fixed && usable == 2 { [true, false] } else { used };
+                assert_eq!(carries, expected, "{policy:?} {access:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn refused_writes_are_sent_again_over_another_path_and_the_first_is_used_when_it_has_access_again() {
+        let mut fan = watched(PathPolicy::Fixed, [Access::Optimized, Access::NonOptimized]);
+        (0..3).for_each(|tag| fan.submit(NOW, tag, write(tag)).expect("credit"));
+        assert_eq!(under_way(&fan), [3, 0]);
+        assert_eq!(refuse(&mut fan, 0, 1), [], "its caller hears nothing");
+        fan.send_again(NOW).expect("credit");
+        assert_eq!((under_way(&fan), fan.counts(0).refused, fan.holds(0)), (vec![2, 1], 1, false));
+        assert_eq!((fan.take_refused(0), fan.take_refused(0), fan.take_refused(1)), (true, false, false));
+        fan.submit(NOW, 4, write(4)).expect("credit");
+        assert_eq!(under_way(&fan), [2, 2]);
+        fan.set_access(NOW, 0, Access::Optimized).expect("nothing to send");
+        fan.submit(NOW, 5, write(5)).expect("credit");
+        assert_eq!(under_way(&fan), [3, 2]);
+        assert_eq!(completed(&mut fan), [(0, true), (1, true), (2, true), (4, true), (5, true)]);
+    }
+
+    #[test]
+    fn refused_io_waits_without_any_access_and_a_read_begins_again() {
+        let mut fan = watched(PathPolicy::RoundRobin, [Access::Optimized, Access::Inaccessible]);
+        fan.submit(NOW, 0, read(0)).expect("credit");
+        fan.requests[0].has_data = true;
+        assert_eq!((refuse(&mut fan, 0, 0), fan.take_begun()), (vec![], vec![0]));
+        fan.send_again(NOW).expect("it waits");
+        assert_eq!((under_way(&fan), fan.credits(), completed(&mut fan)), (vec![0, 0], 0, vec![]));
+        fan.set_access(NOW, 1, Access::NonOptimized).expect("credit");
+        assert_eq!((under_way(&fan), completed(&mut fan)), (vec![0, 1], vec![(0, true)]));
+    }
+
+    #[test]
+    fn refused_io_fails_if_the_target_does_not_say_when_there_is_access_again() {
+        let mut fan = fan(2, PathPolicy::Fixed, 2);
+        fan.submit(NOW, 0, read(0)).expect("credit");
+        assert_eq!(refuse(&mut fan, 0, 0), [(0, false)]);
+        assert_eq!((fan.take_refused(0), fan.counts(0).refused), (false, 0));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use iotax_proto::{Instant, Transmit, Violation};
 
 use super::facts::Facts;
-use crate::failure::Failure;
+use crate::{access::Access, failure::Failure};
 
 /// A worker's own path to its unit: one connection, or none. `I` is the initiator, of one protocol or of any.
 #[derive(Debug)]
@@ -29,6 +29,12 @@ pub trait Control<I> {
     fn needs_connection(&self) -> bool;
     /// What it found and negotiated, once the links are open.
     fn facts(&self) -> Facts;
+    /// How the unit can be accessed over this path, as far as it is known; `None` if the target does not say.
+    fn access(&self) -> Option<Access> {
+        None
+    }
+    /// Asks for the access again, because an I/O was refused. Until it is known, it is `Inaccessible`.
+    fn check_access(&mut self, _now: Instant) {}
 }
 
 #[derive(Debug)]

@@ -14,6 +14,8 @@ pub struct Settings {
     pub instance: u32,
     /// Number of the path, from 0 on: the initiator ports of different paths differ.
     pub path: u32,
+    /// There are other paths, so that this one need not be used.
+    pub has_paths: bool,
     /// How long the other side may be silent before it counts as lost; `None`: the protocol's default.
     pub keep_alive: Option<Duration>,
     /// Source of challenges and private exponents, which are new for each connection.
@@ -33,6 +35,7 @@ impl Settings {
             address,
             instance,
             path: 0,
+            has_paths: false,
             keep_alive: None,
             randomness,
             initiator: None,

@@ -47,6 +47,7 @@ fn refused(refusal: Refusal, otherwise: FailureKind) -> FailureKind {
         Refusal::InUse => FailureKind::InUse,
         Refusal::ReadOnly => FailureKind::ReadOnly,
         Refusal::Full => FailureKind::DiskFull,
+        Refusal::Inaccessible => FailureKind::Unreachable,
         Refusal::Other => otherwise,
     }
 }
@@ -91,6 +92,7 @@ mod tests {
             (Refusal::InUse, FailureKind::InUse),
             (Refusal::ReadOnly, FailureKind::ReadOnly),
             (Refusal::Full, FailureKind::DiskFull),
+            (Refusal::Inaccessible, FailureKind::Unreachable),
         ];
         for (refusal, kind) in cases {
             assert_eq!(violation(&Violation::refused(refusal, "no such file; read-only"), "there").kind, kind);

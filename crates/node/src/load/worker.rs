@@ -16,7 +16,7 @@ use super::{
     scan::ScanTask,
     verdict::Wrong,
 };
-use crate::protocols::AnyInitiator;
+use crate::{access::Access, protocols::AnyInitiator};
 
 /// Number of I/Os that may fail before a run is given up.
 const ERRORS_MAX: u64 = 100;
@@ -124,15 +124,31 @@ impl Worker {
     ) -> Result<(), Violation> {
         let AnyInitiator::Fan(fan) = &mut self.link.initiator else { return Ok(()) };
         fan.receive(now, path, bytes, &mut Events { state: &mut self.state, recorder })?;
+        fan.take_begun().into_iter().for_each(|tag| self.state.begin_again(tag));
         let sent = fan.send_again(now);
         self.state.check(sent);
         Ok(())
     }
 
     /// A path is up again.
-    pub(super) fn attach(&mut self, path: usize, now: Instant, initiator: AnyInitiator) {
+    pub(super) fn attach(&mut self, path: usize, now: Instant, initiator: AnyInitiator, access: Option<Access>) {
         if let AnyInitiator::Fan(fan) = &mut self.link.initiator {
-            self.state.check(fan.attach(now, path, initiator));
+            self.state.check(fan.attach(now, path, initiator, access));
+        }
+    }
+
+    /// The access over a path changed.
+    pub(super) fn set_access(&mut self, path: usize, now: Instant, access: Access) {
+        if let AnyInitiator::Fan(fan) = &mut self.link.initiator {
+            self.state.check(fan.set_access(now, path, access));
+        }
+    }
+
+    /// Whether the target refused I/Os of the path since the last call.
+    pub(super) fn take_refused(&mut self, path: usize) -> bool {
+        match &mut self.link.initiator {
+            AnyInitiator::Fan(fan) => fan.take_refused(path),
+            _ => false,
         }
     }
 

@@ -3,9 +3,12 @@
 use iotax_proto::{Instant, Transmit, Violation};
 
 use super::AnyInitiator;
-use crate::load::{
-    Facts,
-    link::{Control, ControlStep, Link},
+use crate::{
+    access::Access,
+    load::{
+        Facts,
+        link::{Control, ControlStep, Link},
+    },
 };
 
 struct Wrapped<I> {
@@ -60,5 +63,13 @@ impl<I> Control<AnyInitiator> for Wrapped<I> {
 
     fn facts(&self) -> Facts {
         self.control.facts()
+    }
+
+    fn access(&self) -> Option<Access> {
+        self.control.access()
+    }
+
+    fn check_access(&mut self, now: Instant) {
+        self.control.check_access(now);
     }
 }

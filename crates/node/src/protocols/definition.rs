@@ -6,6 +6,7 @@ use iotax_proto::{Initiator, Instant, Target, nvme::auth::Worked};
 
 use super::Describe;
 use crate::{
+    access::Access,
     failure::Failure,
     fs::Tree,
     load::{
@@ -59,6 +60,10 @@ pub trait ExportedUnit: Clone + fmt::Debug + Send + Sync {
     /// Its files, if it exports files.
     fn tree(&self) -> Option<&Guarded<Tree>> {
         None
+    }
+    /// Sets how it can be accessed through a portal; false if the protocol cannot report it.
+    fn set_access(&self, _port: u16, _access: Access) -> bool {
+        false
     }
 }
 

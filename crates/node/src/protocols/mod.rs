@@ -27,6 +27,7 @@ use iotax_proto::{
 };
 
 use crate::{
+    access::Access,
     failure::Failure,
     fs::Tree,
     load::{

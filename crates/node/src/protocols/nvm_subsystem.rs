@@ -1,9 +1,10 @@
 //! An export as an NVM subsystem, and the identity of a host, for any transport of NVMe.
 
-use iotax_proto::nvme::{Namespace, Subsystem, SubsystemConfig, fabrics::host::ControllerInfo};
+use iotax_proto::nvme::{AnaState, Namespace, Subsystem, SubsystemConfig, fabrics::host::ControllerInfo};
 
 use super::{Exported as Any, ExportedUnit, query::number};
 use crate::{
+    access::Access,
     load::settings::Settings,
     server::{Guarded, ServerConfig, identity},
     volume::unit_of,
@@ -49,6 +50,16 @@ impl ExportedUnit for NvmSubsystem {
 
     fn path(&self) -> String {
         format!("/{}?ns=1", self.name)
+    }
+
+    fn set_access(&self, port: u16, access: Access) -> bool {
+        let state = match access {
+            Access::Optimized => AnaState::Optimized,
+            Access::NonOptimized => AnaState::NonOptimized,
+            Access::Inaccessible => AnaState::Inaccessible,
+        };
+        self.shared.lock().set_access(port, state);
+        true
     }
 }
 

@@ -165,6 +165,12 @@ macro_rules! protocols {
                 }
             }
 
+            pub(crate) fn set_access(&self, port: u16, access: Access) -> bool {
+                match self {
+                    $($(#[$when])? Self::$name(exported) => exported.set_access(port, access),)+
+                }
+            }
+
             pub(crate) fn tree(&self) -> Option<&Guarded<Tree>> {
                 match self {
                     $($(#[$when])? Self::$name(exported) => exported.tree(),)+

@@ -14,7 +14,7 @@ use super::{
     arithmetic::Requester,
     files::{self, FileWrites, with_tree},
     portals::{Export, Portal},
-    shared::Server,
+    shared::{Server, port_id},
 };
 use crate::{
     fs::TreeUnit,
@@ -79,6 +79,11 @@ impl ServerBackend {
 
     pub(crate) fn portal(&self) -> &Portal {
         &self.state.server.config.portals[self.portal]
+    }
+
+    /// Its number, from 1 on.
+    pub(crate) fn port(&self) -> u16 {
+        port_id(self.portal)
     }
 
     #[cold]

@@ -22,4 +22,5 @@ pub use identity::{iscsi_name, nvme_name};
 pub use iotax_proto::nfs::common::Squash;
 pub use node::{Notice, ServerNode};
 pub use portals::{Export, Portal, Service, plan_portals};
-pub use shared::{Guarded, Server, ServerConfig};
+pub(crate) use shared::port_id;
+pub use shared::{Guarded, NoAccess, Server, ServerConfig};

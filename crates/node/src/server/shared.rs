@@ -16,6 +16,7 @@ use super::{
     portals::{Export, Portal, Service},
 };
 use crate::{
+    access::Access,
     protocols::{Common, Exported},
     volume::VolumeSpec,
 };
@@ -59,6 +60,19 @@ impl<T> Shared<T> for Guarded<T> {
     fn with(&self, use_it: &mut dyn FnMut(&mut T)) {
         use_it(&mut self.lock());
     }
+}
+
+/// Why the access through a portal cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoAccess {
+    NoPortal,
+    /// The portal's protocol has no way to report it.
+    NotReported,
+}
+
+/// The number by which protocols know a portal, from 1 on.
+pub(crate) fn port_id(portal: usize) -> u16 {
+    portal as u16 + 1
 }
 
 /// A server, created once and shared by its threads.
@@ -119,6 +133,19 @@ impl Server {
             self.notifier.notify();
         }
         index.is_some()
+    }
+
+    /// Sets how volumes can be accessed through a portal. Its connections stay open, and their initiators learn of it. I/Os
+    /// that are under way are executed.
+    pub fn set_access(&self, portal: SocketAddr, access: Access) -> Result<(), NoAccess> {
+        let index = self.config.portals.iter().position(|each| each.address == portal).ok_or(NoAccess::NoPortal)?;
+        for export in &self.config.portals[index].exports {
+            if !self.exported[*export].set_access(port_id(index), access) {
+                return Err(NoAccess::NotReported);
+            }
+        }
+        self.notifier.notify();
+        Ok(())
     }
 
     pub(super) fn is_silent(&self, portal: usize) -> bool {

@@ -2,10 +2,11 @@
 //! keep-alive timer. The transport moves the bytes. State that other connections may see is in `Subsystem`.
 
 use alloc::{collections::VecDeque, rc::Rc, vec, vec::Vec};
-use core::{fmt, net::IpAddr, time::Duration};
+use core::{fmt, mem, net::IpAddr, time::Duration};
 
 use super::{
     ControllerId, Namespace, NvmeBackend, QueueId, Sqe, Status, Subsystem,
+    ana::{self, PortAccess},
     command::{CommandId, NSID_ALL, admin, fabrics, feature, log_id},
     identify::{self, ControllerLimits, MAX_ASYNC_EVENTS, cns},
     log::{self, GetLogPage},
@@ -54,6 +55,8 @@ pub struct AdminController {
     subsystem: Rc<dyn Shared<Subsystem>>,
     is_discovery: bool,
     cntlid: ControllerId,
+    /// The port over which the host is connected.
+    port: u16,
     host: HostIdentity,
     limits: ControllerLimits,
     generation: Generation,
@@ -62,6 +65,8 @@ pub struct AdminController {
     /// The subsystem's change count when `known` was copied.
     announced: u64,
     known: Vec<Namespace>,
+    /// The state of the ANA group as of the last check.
+    access: PortAccess,
     configuration: u32,
     /// CSTS.
     status: u32,
@@ -85,14 +90,14 @@ impl AdminController {
     pub fn connect(
         now: Instant,
         subsystem: Rc<dyn Shared<Subsystem>>,
-        (host, address): (HostIdentity, IpAddr),
+        (host, from): (HostIdentity, (IpAddr, u16)),
         must_prove: bool,
         keep_alive_ms: u32,
         limits: ControllerLimits,
     ) -> Option<Self> {
-        let (is_discovery, made, (known, announced), io_queues) = with_subsystem(&*subsystem, |subsystem| {
-            let made = subsystem.create_controller(&host, address, must_prove);
-            let known = (subsystem.namespaces().to_vec(), subsystem.announced());
+        let (is_discovery, made, (known, announced, access), io_queues) = with_subsystem(&*subsystem, |subsystem| {
+            let made = subsystem.create_controller(&host, from, must_prove);
+            let known = (subsystem.namespaces().to_vec(), subsystem.announced(), subsystem.access(from.1));
             (subsystem.is_discovery(), made, known, subsystem.config().max_io_queues)
         });
         let (cntlid, generation) = made?;
@@ -102,10 +107,12 @@ impl AdminController {
             subsystem,
             is_discovery,
             cntlid,
+            port: from.1,
             host,
             limits,
             generation,
             known,
+            access,
             configuration: 0,
             status: 0,
             next_status: None,
@@ -314,7 +321,9 @@ impl AdminController {
         }
         let is_nvm = command_set == identify::CSI_NVM;
         match selector {
-            cns::NAMESPACE => self.identify_one(sqe, backend, identify::namespace),
+            cns::NAMESPACE => self.identify_one(sqe, backend, |namespace, geometry| {
+                identify::namespace(namespace, geometry, self.access.state.refusal().is_none())
+            }),
             cns::NAMESPACE_INDEPENDENT => {
                 self.identify_one(sqe, backend, |_, geometry| identify::namespace_independent(geometry))
             }
@@ -384,7 +393,7 @@ impl AdminController {
                 page
             }
             log_id::ANA if !self.is_discovery => {
-                log::ana(&self.known, self.announced, asked.specific & log::ANA_GROUPS_ONLY != 0)
+                ana::encode(&self.known, self.announced, self.access, asked.specific & ana::GROUPS_ONLY != 0)
             }
             log_id::RESERVATION_NOTIFICATION if !self.is_discovery => {
                 self.reservation_notification(asked.retain_event || asked.offset > 0)
@@ -410,6 +419,9 @@ impl AdminController {
         let value = sqe.cdw(11);
         if sqe.cdw(10) & SAVE != 0 {
             return Status::FEATURE_NOT_SAVEABLE.into();
+        }
+        if let Some(status) = self.refused_feature(sqe.cdw(10) as u8) {
+            return AdminOutcome::Done { result: 0, status };
         }
         match sqe.cdw(10) as u8 {
             feature::QUEUE_COUNT if !self.is_discovery => self.set_queue_count(value),
@@ -478,6 +490,9 @@ impl AdminController {
         /// The 128-bit identifier. Fabrics have no shorter one.
         const EXTENDED: u32 = 1;
         let id = sqe.cdw(10) as u8;
+        if let Some(status) = self.refused_feature(id) {
+            return AdminOutcome::Done { result: 0, status };
+        }
         let is_changeable = matches!(
             id,
             feature::QUEUE_COUNT
@@ -522,6 +537,13 @@ impl AdminController {
         }
     }
 
+    /// The status that refuses a feature of a namespace that is not accessible (NVMe base 2.1 §8.1.1, effects of ANA
+    /// states on Get Features and Set Features).
+    fn refused_feature(&self, id: u8) -> Option<Status> {
+        let of_namespace = matches!(id, feature::RESERVATION_NOTIFICATION_MASK | feature::RESERVATION_PERSISTENCE);
+        self.access.state.refusal().filter(|_| of_namespace && !self.is_discovery)
+    }
+
     fn set_keep_alive(&mut self, timeout_ms: u32) {
         const GRANULARITY_MS: u32 = 100;
         self.keep_alive_ms = timeout_ms.div_ceil(GRANULARITY_MS).saturating_mul(GRANULARITY_MS);
@@ -534,19 +556,24 @@ impl AdminController {
 
     // ---------------------------------------------------------------------------------------------------------- events
 
-    fn look_for_changes(&mut self) {
+    /// Checks for changes to report.
+    pub(super) fn look_for_changes(&mut self) {
         let generation = self.generation.get();
         if generation == self.seen || generation == Generation::DEAD {
             return;
         }
         self.seen = generation;
-        let (cntlid, before) = (self.cntlid, self.announced);
-        let (changed, is_notified) = with_subsystem(&*self.subsystem, |subsystem| {
+        let (cntlid, port, before) = (self.cntlid, self.port, self.announced);
+        let (changed, is_notified, access) = with_subsystem(&*self.subsystem, |subsystem| {
             let announced = subsystem.announced();
             let changed = (announced != before).then(|| (announced, subsystem.namespaces().to_vec()));
+            let access = subsystem.access(port);
             let notifications = subsystem.notifications(cntlid);
-            (changed, notifications.is_some_and(|notifications| !notifications.is_empty()))
+            (changed, notifications.is_some_and(|notifications| !notifications.is_empty()), access)
         });
+        if mem::replace(&mut self.access, access) != access && self.event_config & identify::OAES_ANA != 0 {
+            self.events.raise(Event::AccessChanged);
+        }
         if is_notified {
             self.events.raise(Event::ReservationNotified);
         }

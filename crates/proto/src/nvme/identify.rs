@@ -3,7 +3,7 @@
 use alloc::{string::String, vec, vec::Vec};
 
 use super::{
-    ControllerId, ascii,
+    ControllerId, ana, ascii,
     command::SQE_LEN,
     property, reserve,
     subsystem::{MAX_NSID, Namespace, SubsystemConfig},
@@ -32,9 +32,8 @@ pub const CSI_NVM: u8 = 0;
 /// Minimum block size of a namespace (LBADS is at least 9).
 const MIN_BLOCK_SIZE_BYTES: u32 = 512;
 
-/// The only ANA group.
-pub const ANA_GROUP: u32 = 1;
-
+/// CMIC: the subsystem reports ANA.
+const CMIC_ANA: u8 = 1 << 3;
 const CNTRLTYPE_IO: u8 = 1;
 const CNTRLTYPE_DISCOVERY: u8 = 2;
 pub const ONCS_COMPARE: u16 = 1;
@@ -52,6 +51,7 @@ const CTRATT: u32 = 1;
 const CTRATT_TBKAS: u32 = 1 << 6;
 /// Attribute and discovery notices that a host may enable.
 pub const OAES_NAMESPACE: u32 = 1 << 8;
+pub const OAES_ANA: u32 = 1 << 11;
 pub const OAES_DISCOVERY: u32 = 1 << 31;
 /// The Commands Supported and Effects log, and offsets and long lengths in Get Log Page, are supported.
 const LPA: u8 = 1 << 1 | 1 << 2;
@@ -85,12 +85,12 @@ pub fn controller(
     ascii::padded(&config.model, &mut bytes[24..64]);
     ascii::padded(&config.firmware, &mut bytes[64..72]);
     // CMIC: the subsystem may have several ports and several controllers, and an I/O controller reports ANA.
-    bytes[76] = 1 | 1 << 1 | u8::from(!is_discovery) << 3;
+    bytes[76] = 1 | 1 << 1 | if is_discovery { 0 } else { CMIC_ANA };
     assert!(limits.max_transfer_bytes >= 8192, "NVMe base 2.1 §5.1.13.2.1: MDTS of 0 says that there is no limit");
     bytes[77] = (limits.max_transfer_bytes / 4096).ilog2() as u8;
     bytes[78..80].copy_from_slice(&cntlid.0.to_le_bytes());
     bytes[80..84].copy_from_slice(&property::VERSION.to_le_bytes());
-    let oaes = if is_discovery { OAES_DISCOVERY } else { OAES_NAMESPACE };
+    let oaes = if is_discovery { OAES_DISCOVERY } else { OAES_NAMESPACE | OAES_ANA };
     bytes[92..96].copy_from_slice(&oaes.to_le_bytes());
     bytes[96..100].copy_from_slice(&CTRATT.to_le_bytes());
     bytes[111] = if is_discovery { CNTRLTYPE_DISCOVERY } else { CNTRLTYPE_IO };
@@ -111,11 +111,11 @@ pub fn controller(
         bytes[516..520].copy_from_slice(&MAX_NSID.to_le_bytes());
         bytes[520..522].copy_from_slice(&ONCS.to_le_bytes());
         bytes[525] = VWC_PRESENT;
-        // ANATT in seconds. ANACAP: only the optimized state. One group for all namespaces.
+        // ANATT in seconds, ANACAP, ANAGRPMAX, NANAGRPID: one group for all namespaces.
         bytes[342] = 10;
-        bytes[343] = 1;
-        bytes[344..348].copy_from_slice(&ANA_GROUP.to_le_bytes());
-        bytes[348..352].copy_from_slice(&ANA_GROUP.to_le_bytes());
+        bytes[343] = ana::CAPABILITIES;
+        bytes[344..348].copy_from_slice(&ana::GROUP.to_le_bytes());
+        bytes[348..352].copy_from_slice(&ana::GROUP.to_le_bytes());
         bytes[540..544].copy_from_slice(&MAX_NSID.to_le_bytes());
         let ioccsz = (SQE_LEN as u32 + limits.in_capsule_bytes) / 16;
         bytes[1792..1796].copy_from_slice(&ioccsz.to_le_bytes());
@@ -133,16 +133,19 @@ pub fn block_size(geometry: &Geometry) -> u32 {
 }
 
 /// Encodes CNS 00h of an active namespace. An inactive one is all zeros.
-pub fn namespace(namespace: &Namespace, geometry: &Geometry) -> Vec<u8> {
+///
+/// NSZE and NCAP of a namespace that is not accessible stay, as with Linux's target, so that a host can learn its size
+/// over such a path; only NUSE is cleared (NVM command set 1.1, ANA effects on Identify).
+pub fn namespace(namespace: &Namespace, geometry: &Geometry, is_accessible: bool) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     let block_size = block_size(geometry);
     let blocks = geometry.size_bytes / u64::from(block_size);
-    for at in [0, 8, 16] {
+    for at in [0, 8, 16].into_iter().take(if is_accessible { 3 } else { 2 }) {
         bytes[at..at + 8].copy_from_slice(&blocks.to_le_bytes());
     }
     bytes[30] = NMIC_SHARED;
     bytes[31] = reserve::CAPABILITIES;
-    bytes[92..96].copy_from_slice(&ANA_GROUP.to_le_bytes());
+    bytes[92..96].copy_from_slice(&ana::GROUP.to_le_bytes());
     bytes[99] = u8::from(geometry.read_only);
     bytes[104..120].copy_from_slice(&namespace.nguid);
     bytes[120..128].copy_from_slice(&namespace.eui64);
@@ -157,7 +160,7 @@ pub fn namespace_independent(geometry: &Geometry) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     bytes[1] = NMIC_SHARED;
     bytes[2] = reserve::CAPABILITIES;
-    bytes[4..8].copy_from_slice(&ANA_GROUP.to_le_bytes());
+    bytes[4..8].copy_from_slice(&ana::GROUP.to_le_bytes());
     bytes[8] = u8::from(geometry.read_only);
     // NSTAT: ready.
     bytes[14] = 1;
@@ -224,6 +227,10 @@ pub struct ControllerFields {
     /// Unit: 16 bytes. It must be 0 over TCP.
     pub in_capsule_offset: u16,
     pub max_outstanding: u16,
+    /// Number of ANA groups (NANAGRPID); 0 if the subsystem does not report ANA.
+    pub ana_groups: u32,
+    /// Asynchronous events that a host may enable: `OAES_ANA` etc.
+    pub optional_events: u32,
 }
 
 pub fn parse_controller(bytes: &[u8; LEN]) -> ControllerFields {
@@ -242,6 +249,8 @@ pub fn parse_controller(bytes: &[u8; LEN]) -> ControllerFields {
         in_capsule_bytes: u32_at(bytes, 1792).saturating_mul(16).saturating_sub(SQE_LEN as u32),
         in_capsule_offset: u16_at(bytes, 1800),
         max_outstanding: u16_at(bytes, 514),
+        ana_groups: if bytes[76] & CMIC_ANA == 0 { 0 } else { u32_at(bytes, 348) },
+        optional_events: u32_at(bytes, 92),
     }
 }
 
@@ -254,6 +263,7 @@ pub struct NamespaceFields {
     pub read_only: bool,
     pub nguid: [u8; 16],
     pub eui64: [u8; 8],
+    pub ana_group: u32,
 }
 
 /// Parses CNS 00h; `None` if the format in use is not in the list.
@@ -273,6 +283,7 @@ pub fn parse_namespace(bytes: &[u8; LEN]) -> Option<NamespaceFields> {
         read_only: bytes[99] & 1 != 0,
         nguid,
         eui64,
+        ana_group: u32_at(bytes, 92),
     })
 }
 
@@ -303,6 +314,9 @@ mod tests {
         assert_eq!(fields.model, "iotax");
         assert_eq!(fields.optional_commands, ONCS);
         assert!(fields.has_sgl && fields.has_disconnect);
+        assert_eq!((fields.ana_groups, fields.optional_events), (1, OAES_NAMESPACE | OAES_ANA));
+        let discovery = controller(&SubsystemConfig::discovery(), true, ControllerId(9), &limits);
+        assert_eq!(parse_controller(discovery.first_chunk().expect("4096 bytes")).ana_groups, 0);
     }
 
     #[test]
@@ -310,9 +324,9 @@ mod tests {
         let geometry = Geometry { size_bytes: 1 << 20, block_size: 4096, max_io_bytes: 1 << 20, read_only: true };
         let known = Namespace { nsid: 1, unit: UnitId(1), nguid: [3; 16], uuid: [4; 16], eui64: [5; 8] };
         let fields =
-            parse_namespace(namespace(&known, &geometry).first_chunk().expect("4096 bytes")).expect("format 0");
+            parse_namespace(namespace(&known, &geometry, true).first_chunk().expect("4096 bytes")).expect("format 0");
         assert_eq!((fields.blocks, fields.block_shift, fields.read_only), (256, 12, true));
-        assert_eq!((fields.nguid, fields.eui64), ([3; 16], [5; 8]));
+        assert_eq!((fields.nguid, fields.eui64, fields.ana_group), ([3; 16], [5; 8], ana::GROUP));
     }
 
     #[test]

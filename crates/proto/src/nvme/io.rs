@@ -15,7 +15,10 @@ const DSM_DEALLOCATE: u32 = 1 << 2;
 /// The namespaces as an I/O queue knows them, indexed by NSID. The table is rebuilt when the subsystem's generation
 /// changes.
 #[derive(Debug, Default)]
-pub struct NamespaceTable(Vec<Option<Entry>>);
+pub struct NamespaceTable(Vec<Result<Entry, Status>>);
+
+/// The status of commands for a namespace that does not exist.
+const NO_NAMESPACE: Status = Status::INVALID_NAMESPACE.do_not_retry();
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -39,33 +42,38 @@ pub enum Command {
 }
 
 impl NamespaceTable {
-    /// Rebuilds the table from the namespaces and what their reservations forbid to the host.
+    /// Rebuilds the table from the namespaces and what their reservations forbid to the host. `refused` is the status of
+    /// all commands while the namespaces are not accessible (NVMe base 2.1 §8.1.1.6).
     pub fn load<'a, B: Backend + ?Sized>(
         &mut self,
         namespaces: impl IntoIterator<Item = (&'a Namespace, Barred)>,
+        refused: Option<Status>,
         backend: &B,
     ) {
         self.0.clear();
         for (namespace, barred) in namespaces {
             let index = namespace.nsid as usize;
             if self.0.len() <= index {
-                self.0.resize(index + 1, None);
+                self.0.resize(index + 1, Err(NO_NAMESPACE));
             }
-            self.0[index] = backend.geometry(namespace.unit).map(|geometry| Entry {
+            let entry = |geometry| Entry {
                 unit: namespace.unit,
                 block_shift: identify::block_size(&geometry).ilog2() as u8,
                 barred,
-            });
+            };
+            let geometry = refused.map_or_else(|| backend.geometry(namespace.unit).ok_or(NO_NAMESPACE), Err);
+            self.0[index] = geometry.map(entry);
         }
     }
 
     /// Parses a command; `Err` is the status that rejects it.
     pub fn parse(&self, sqe: &Sqe, max_transfer_bytes: u32) -> Result<Command, Status> {
         let entry = match self.0.get(sqe.nsid() as usize) {
-            Some(Some(entry)) => *entry,
+            Some(Ok(entry)) => *entry,
+            Some(Err(refused)) => return Err(*refused),
             // This includes NSID FFFFFFFFh: VWC says that a flush of all namespaces is not supported (NVMe base 2.1
             // §7.2).
-            _ => return Err(Status::INVALID_NAMESPACE.do_not_retry()),
+            None => return Err(NO_NAMESPACE),
         };
         let op = match sqe.opcode() {
             nvm::READ => {
@@ -105,8 +113,7 @@ impl NamespaceTable {
     /// Returns the operation for the ranges of a Dataset Management command, which are at the start of `data`; `None`
     /// if they are hints without effect.
     pub fn deallocation(&self, sqe: &Sqe, data: &[u8]) -> Result<Option<(UnitId, UnitOp)>, Status> {
-        let entry = self.0.get(sqe.nsid() as usize).copied().flatten();
-        let entry = entry.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+        let entry = self.0.get(sqe.nsid() as usize).copied().unwrap_or(Err(NO_NAMESPACE))?;
         // The namespace may have been reserved since the command arrived.
         entry.check_changes()?;
         let (raw, _) = data.as_chunks::<RANGE_LEN>();

@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 use super::{
     Sqe,
     command::{CommandId, admin, log_id, nvm},
-    subsystem::{Namespace, SubsystemConfig},
+    subsystem::SubsystemConfig,
 };
 
 const ERROR_ENTRY_LEN: usize = 64;
@@ -135,33 +135,6 @@ pub fn supported(is_discovery: bool) -> Vec<u8> {
     for id in both.iter().chain(own) {
         bytes[usize::from(*id) * 4] = 1;
     }
-    bytes
-}
-
-/// Header, one group and its namespaces.
-const ANA_LEN: usize = 16 + 32 + 4 * super::subsystem::MAX_NSID as usize;
-
-/// Log Specific Parameter of the ANA log: groups without their namespaces.
-pub const ANA_GROUPS_ONLY: u8 = 1;
-
-/// The Asymmetric Namespace Access log: all namespaces are in one group, which is optimized. Hosts request the maximum
-/// size, possibly in pieces, so it always has that size.
-pub fn ana(namespaces: &[Namespace], generation: u64, groups_only: bool) -> Vec<u8> {
-    const OPTIMIZED: u8 = 1;
-    let listed = if groups_only { &[] } else { namespaces };
-    let mut bytes = vec![0; 16];
-    bytes[..8].copy_from_slice(&generation.to_le_bytes());
-    bytes[8..10].copy_from_slice(&1_u16.to_le_bytes());
-    let mut group = [0; 32];
-    group[..4].copy_from_slice(&super::identify::ANA_GROUP.to_le_bytes());
-    group[4..8].copy_from_slice(&(listed.len() as u32).to_le_bytes());
-    group[8..16].copy_from_slice(&generation.to_le_bytes());
-    group[16] = OPTIMIZED;
-    bytes.extend_from_slice(&group);
-    for namespace in listed {
-        bytes.extend_from_slice(&namespace.nsid.to_le_bytes());
-    }
-    bytes.resize(ANA_LEN, 0);
     bytes
 }
 

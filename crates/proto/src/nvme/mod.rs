@@ -7,6 +7,7 @@
 //! NVMe base 2.1 and NVM command set 1.1.
 
 pub mod admin;
+pub mod ana;
 pub(crate) mod ascii;
 pub mod auth;
 pub mod command;
@@ -22,6 +23,7 @@ pub mod reserve;
 pub mod status;
 pub mod subsystem;
 
+pub use ana::AnaState;
 pub use command::{CommandId, ControllerId, Cqe, QueueId, Sqe};
 pub use discovery::{DISCOVERY_NQN, DiscoveryEntry};
 pub use status::Status;

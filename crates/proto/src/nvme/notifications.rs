@@ -78,6 +78,7 @@ impl Notifications {
 pub(super) enum Event {
     NamespaceChanged,
     DiscoveryChanged,
+    AccessChanged,
     ReservationNotified,
 }
 
@@ -88,6 +89,7 @@ impl Event {
         const IO_COMMAND_SPECIFIC: u64 = 6;
         let (kind, information) = match self {
             Self::NamespaceChanged => (NOTICE, 0x00),
+            Self::AccessChanged => (NOTICE, 0x03),
             Self::DiscoveryChanged => (NOTICE, 0xf0),
             Self::ReservationNotified => (IO_COMMAND_SPECIFIC, 0x00),
         };
@@ -98,6 +100,7 @@ impl Event {
         match self {
             Self::NamespaceChanged => log_id::CHANGED_NAMESPACES,
             Self::DiscoveryChanged => log_id::DISCOVERY,
+            Self::AccessChanged => log_id::ANA,
             Self::ReservationNotified => log_id::RESERVATION_NOTIFICATION,
         }
     }

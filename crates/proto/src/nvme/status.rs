@@ -63,6 +63,9 @@ statuses! {
     UNRECOVERED_READ_ERROR = 0x281, "Unrecovered Read Error";
     COMPARE_FAILURE = 0x285, "Compare Failure";
     ACCESS_DENIED = 0x286, "Access Denied";
+    ACCESS_PERSISTENT_LOSS = 0x301, "Asymmetric Access Persistent Loss";
+    ACCESS_INACCESSIBLE = 0x302, "Asymmetric Access Inaccessible";
+    ACCESS_TRANSITION = 0x303, "Asymmetric Access Transition";
 }
 
 impl Status {
@@ -93,7 +96,7 @@ impl Status {
 
     /// Sets Do Not Retry: the same command would fail again.
     #[must_use]
-    pub fn do_not_retry(self) -> Self {
+    pub const fn do_not_retry(self) -> Self {
         Self(self.0 | DO_NOT_RETRY)
     }
 
@@ -120,6 +123,9 @@ impl Status {
             Self::RESERVATION_CONFLICT => Refusal::InUse,
             Self::WRITE_PROTECTED => Refusal::ReadOnly,
             Self::CAPACITY_EXCEEDED => Refusal::Full,
+            // NVMe base 2.1 §4.2.3.4: the command is not able to be performed because of the relationship between this
+            // controller and the namespace.
+            Self::ACCESS_PERSISTENT_LOSS | Self::ACCESS_INACCESSIBLE | Self::ACCESS_TRANSITION => Refusal::Inaccessible,
             _ => Refusal::Other,
         }
     }

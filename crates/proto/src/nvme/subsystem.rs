@@ -12,7 +12,8 @@ use core::{
 };
 
 use super::{
-    ControllerId, DISCOVERY_NQN, DiscoveryEntry, QueueId,
+    AnaState, ControllerId, DISCOVERY_NQN, DiscoveryEntry, QueueId, Status,
+    ana::PortAccess,
     auth::{Policy, Work, Worked},
     notifications::Notifications,
 };
@@ -57,6 +58,8 @@ pub struct Admission {
     pub auth: Option<Policy>,
     /// The host's address.
     pub address: IpAddr,
+    /// The port over which it connects; see `Subsystem::set_access`.
+    pub port: u16,
 }
 
 /// Why a host may not connect.
@@ -165,6 +168,8 @@ struct Controller {
     /// `None` until the host has authenticated itself. Until then the controller does not count against any limit.
     origin: Option<Origin>,
     generation: Generation,
+    /// The port over which its admin queue is connected.
+    port: u16,
     is_ready: bool,
     io_queues: u16,
     /// I/O queues that are currently connected.
@@ -217,6 +222,8 @@ pub struct Subsystem {
     controllers: Vec<Controller>,
     queues: Vec<IoQueue>,
     former: Vec<FormerQueue>,
+    /// Ports whose state was ever set.
+    access: Vec<(u16, PortAccess)>,
     generation: u64,
     /// Number of changes that controllers report to their hosts.
     announced: u64,
@@ -233,6 +240,7 @@ impl Subsystem {
             controllers: Vec::new(),
             queues: Vec::new(),
             former: Vec::new(),
+            access: Vec::new(),
             generation: 1,
             announced: 1,
             next_cntlid,
@@ -283,6 +291,19 @@ impl Subsystem {
         self.announced
     }
 
+    /// Sets the ANA state of the controllers that are connected over a port (NVMe base 2.1 §8.1.1). They report it to
+    /// their hosts. Their commands that are under way continue.
+    pub fn set_access(&mut self, port: u16, state: AnaState) {
+        let changes = self.access(port).changes + 1;
+        self.access.retain(|(known, _)| *known != port);
+        self.access.push((port, PortAccess { state, changes }));
+        self.touch();
+    }
+
+    pub(super) fn access(&self, port: u16) -> PortAccess {
+        self.access.iter().find(|(known, _)| *known == port).map(|(_, access)| *access).unwrap_or_default()
+    }
+
     /// Makes every queue check for changes.
     fn touch(&mut self) {
         self.generation += 1;
@@ -301,7 +322,7 @@ impl Subsystem {
     pub(super) fn create_controller(
         &mut self,
         host: &HostIdentity,
-        address: IpAddr,
+        (address, port): (IpAddr, u16),
         must_prove: bool,
     ) -> Option<(ControllerId, Generation)> {
         let origin = (!must_prove).then(|| Origin::of_address(address));
@@ -322,6 +343,7 @@ impl Subsystem {
             host: host.clone(),
             origin,
             generation: generation.clone(),
+            port,
             is_ready: false,
             io_queues: 0,
             connected: Vec::new(),
@@ -476,10 +498,12 @@ impl Subsystem {
         }
     }
 
-    /// Every namespace, and what its reservation forbids to a host.
-    pub(super) fn view(&self, host: &HostId) -> Vec<(Namespace, Barred)> {
+    /// Every namespace, and what its reservation forbids to a host. Also the status of all commands while the controller
+    /// has no access.
+    pub(super) fn view(&mut self, cntlid: ControllerId, host: &HostId) -> (Vec<(Namespace, Barred)>, Option<Status>) {
+        let port = self.controller(cntlid).map_or(0, |controller| controller.port);
         let barred = self.reservations.iter().map(|reservations| reservations.barred(host));
-        self.namespaces.iter().cloned().zip(barred).collect()
+        (self.namespaces.iter().cloned().zip(barred).collect(), self.access(port).state.refusal())
     }
 
     pub(super) fn reservations(&mut self, nsid: u32) -> Option<&mut Reservations<HostId>> {
@@ -573,7 +597,7 @@ mod tests {
     #[test]
     fn io_queue_needs_a_ready_controller_of_the_same_host_and_a_free_qid() {
         let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
-        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
+        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), (LOCAL, 1), false).expect("room");
         assert_eq!(subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).err(), Some(AttachError::NotReady));
         subsystem.set_ready(cntlid, 2);
         assert_eq!(
@@ -594,7 +618,7 @@ mod tests {
     #[test]
     fn queues_learn_of_changes_and_of_the_end_by_its_number() {
         let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
-        let (cntlid, generation) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
+        let (cntlid, generation) = subsystem.create_controller(&host("nqn.h"), (LOCAL, 1), false).expect("room");
         let before = generation.get();
         subsystem.announce();
         assert!(generation.get() > before);
@@ -608,7 +632,7 @@ mod tests {
     #[test]
     fn what_goes_on_of_ended_queues_is_known_by_controller_and_by_host() {
         let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
-        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
+        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), (LOCAL, 1), false).expect("room");
         subsystem.set_ready(cntlid, 2);
         let attach = |subsystem: &mut Subsystem, qid| {
             subsystem.attach_io_queue(cntlid, QueueId(qid), &host("nqn.h")).expect("attached")
@@ -631,9 +655,10 @@ mod tests {
     #[test]
     fn hosts_that_prove_nothing_keep_nobody_out() {
         let mut subsystem = Subsystem::new(SubsystemConfig { max_controllers: 2, ..SubsystemConfig::new("nqn.s") });
-        let strangers: Vec<ControllerId> =
-            (0..300).map(|_| subsystem.create_controller(&host("nqn.h"), LOCAL, true).expect("a number").0).collect();
-        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), LOCAL, true).expect("a number");
+        let strangers: Vec<ControllerId> = (0..300)
+            .map(|_| subsystem.create_controller(&host("nqn.h"), (LOCAL, 1), true).expect("a number").0)
+            .collect();
+        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), (LOCAL, 1), true).expect("a number");
         assert!(subsystem.prove_controller(cntlid));
         assert!(subsystem.prove_controller(strangers[0]));
         assert!(!subsystem.prove_controller(strangers[1]), "two that proved themselves are all");
@@ -652,24 +677,25 @@ mod tests {
                 host: host("nqn.h"),
                 origin: None,
                 generation: Generation::new(1),
+                port: 1,
                 is_ready: false,
                 io_queues: 0,
                 connected: Vec::new(),
                 notifications: Notifications::default(),
             })
             .collect();
-        assert!(subsystem.create_controller(&host("nqn.h"), LOCAL, true).is_none());
+        assert!(subsystem.create_controller(&host("nqn.h"), (LOCAL, 1), true).is_none());
     }
 
     #[test]
     fn no_origin_has_more_than_its_share() {
         let share = SubsystemConfig { max_controllers_of_origin: 2, ..SubsystemConfig::new("nqn.s") };
         let mut subsystem = Subsystem::new(share);
-        let mut from = |address: IpAddr| subsystem.create_controller(&host("nqn.h"), address, false).is_some();
+        let mut from = |address: IpAddr| subsystem.create_controller(&host("nqn.h"), (address, 1), false).is_some();
         assert_eq!([from(LOCAL), from(LOCAL), from(LOCAL)], [true, true, false]);
         assert!(from(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))), "others have theirs");
         let mut proved = || {
-            let (cntlid, _) = subsystem.create_controller(&host("nqn.p"), LOCAL, true).expect("a number");
+            let (cntlid, _) = subsystem.create_controller(&host("nqn.p"), (LOCAL, 1), true).expect("a number");
             subsystem.prove_controller(cntlid)
         };
         assert_eq!([proved(), proved(), proved()], [true, true, false], "who proves itself is counted by its name");

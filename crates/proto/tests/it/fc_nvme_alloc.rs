@@ -24,7 +24,7 @@ struct Export {
 
 impl NvmeBackend for Volume<Export> {
     fn subsystem(&mut self, _subnqn: &str, _hostnqn: &str) -> Result<Admission, Refusal> {
-        Ok(Admission { subsystem: self.export.subsystem.clone(), auth: None, address: [127, 0, 0, 1].into() })
+        Ok(Admission { subsystem: self.export.subsystem.clone(), auth: None, address: [127, 0, 0, 1].into(), port: 1 })
     }
 
     fn random(&mut self, bytes: &mut [u8]) {

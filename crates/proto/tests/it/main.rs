@@ -34,6 +34,7 @@ mod nfs_hostile;
 mod nfs_initiator;
 mod nfs_pair;
 mod nfs_support;
+mod nvme_ana;
 mod nvme_reservations;
 mod nvme_support;
 mod nvme_tcp_admin;

@@ -4,7 +4,7 @@ use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 
 use crate::support::reads;
 use iotax_node::{
-    Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
+    Access, Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
     load::{
         Arrivals, Endpoint, Measured, Open, Pacing, PathPolicy, PathReport, TaskOutcome, connector::ConnectionConfig,
     },
@@ -22,6 +22,11 @@ const SEEDS: u64 = 60;
 const CANARY_SEEDS: u64 = 300;
 const SIZE: u64 = 256 << 10;
 const PATHS: u8 = 2;
+const WORKERS: u32 = 2;
+/// I/Os of each worker.
+const OUTSTANDING: u32 = 2;
+/// After this time the load knows of a change, and what was under way before has ended.
+const SETTLED: Duration = Duration::from_millis(500);
 const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
 /// Virtual time of the load, and until which everything must have ended.
 const RUNTIME: Duration = Duration::from_secs(20);
@@ -35,8 +40,8 @@ struct Paths {
     world: World,
     host: HostId,
     load: Rc<RefCell<LoadNode>>,
-    /// Kept because it owns the server's nodes.
-    _server: Exporter,
+    /// It owns the server's nodes.
+    server: Exporter,
 }
 
 impl Paths {
@@ -56,9 +61,9 @@ impl Paths {
         adapt(&mut connection);
         let config = LoadConfig {
             task: TaskConfig::Run(run),
-            workers: 2,
+            workers: WORKERS,
             first_worker: 0,
-            own_workers: 2,
+            own_workers: WORKERS,
             working_set_bytes: None,
             working_set_offset_bytes: 0,
             reduction: Reduction::default(),
@@ -66,7 +71,7 @@ impl Paths {
         };
         let (host, load) =
             add_load(&mut world, links[0], (&[], Choice::First), &endpoint, config, &connection).expect("a load");
-        Self { world, host, load, _server: server }
+        Self { world, host, load, server }
     }
 
     fn run_until(&mut self, limit: Instant, done: impl Fn(&LoadNode) -> bool) -> bool {
@@ -98,13 +103,17 @@ impl Paths {
     }
 }
 
+fn seeds() -> u64 {
+    std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS)
+}
+
 fn portal(index: u8) -> IpAddr {
     IpAddr::from([10, 0, index, 1])
 }
 
 fn mixed(runtime: Duration, seed: u64) -> RunConfig {
     let pacing = Pacing::Open(Open { rate_iops: RATE_IOPS, arrivals: Arrivals::Poisson, backlog_max: 10_000 });
-    RunConfig { read_percent: 50.0, verify: true, seed, pacing, ..reads(2, runtime) }
+    RunConfig { read_percent: 50.0, verify: true, seed, pacing, ..reads(OUTSTANDING, runtime) }
 }
 
 /// Loses random connections for the whole run: the client learns of it at once, the server perhaps much later, and
@@ -115,8 +124,13 @@ fn flapping(protocol: Protocol, seed: u64, retries_at_once: bool) -> (Result<Mea
     });
     paths.begin();
     let mut random = SeededRng::new(seed, "flaps", 0);
+    let mut accesses = SeededRng::new(seed, "access", 0);
+    let changes_access = protocol == Protocol::NvmeTcp && !retries_at_once;
     let end = paths.world.now() + RUNTIME;
     while paths.world.now() < end && paths.load.borrow().outcome().is_none() {
+        if changes_access && accesses.below(2) == 0 {
+            paths.server.set_access(portal(accesses.below(PATHS.into()) as u8), any_access(&mut accesses));
+        }
         paths.wait(Duration::from_millis(random.below(4_000)));
         let of = |addresses: &[IpAddr]| addresses.iter().flat_map(|to| paths.world.connections_to(*to)).collect();
         let path = portal(random.below(PATHS.into()) as u8);
@@ -143,13 +157,108 @@ fn flapping(protocol: Protocol, seed: u64, retries_at_once: bool) -> (Result<Mea
         }
     }
     paths.world.heal();
+    if changes_access {
+        (0..PATHS).for_each(|path| paths.server.set_access(portal(path), Access::Optimized));
+    }
     paths.end(LIMIT)
+}
+
+fn any_access(random: &mut SeededRng) -> Access {
+    [Access::Optimized, Access::NonOptimized, Access::Inaccessible][random.below(3) as usize]
+}
+
+/// The result of a load during whose run the access over its paths changes at random, its paths, and how often the access
+/// over a path ended.
+fn changing(seed: u64, ignores_access: bool) -> (Result<Measured, Failure>, Vec<PathReport>, u64) {
+    let mut paths = Paths::new(Protocol::NvmeTcp, seed, mixed(RUNTIME, seed), |connection| {
+        connection.ignores_access = ignores_access;
+    });
+    paths.begin();
+    let mut random = SeededRng::new(seed, "access", 0);
+    let (mut now, mut ends) = ([Access::Optimized; PATHS as usize], 0);
+    let end = paths.world.now() + RUNTIME;
+    while paths.world.now() < end && paths.load.borrow().outcome().is_none() {
+        paths.wait(Duration::from_micros(random.below(1_000_000)));
+        let (path, access) = (random.below(PATHS.into()) as u8, any_access(&mut random));
+        paths.server.set_access(portal(path), access);
+        let before = std::mem::replace(&mut now[usize::from(path)], access);
+        ends += u64::from(access == Access::Inaccessible && before != access);
+    }
+    (0..PATHS).for_each(|path| paths.server.set_access(portal(path), Access::Optimized));
+    let (outcome, reports) = paths.end(LIMIT);
+    (outcome, reports, ends)
+}
+
+/// Whether I/Os were refused that were not yet under way when the access ended: an inaccessible path was used.
+fn uses_inaccessible_path(reports: &[PathReport], ends: u64) -> bool {
+    reports.iter().map(|report| report.counts.refused).sum::<u64>() > ends * u64::from(WORKERS * OUTSTANDING)
+}
+
+#[test]
+fn no_read_or_write_fails_and_no_inaccessible_path_is_used_while_the_access_changes() {
+    let (mut refused, mut seen) = (0, 0);
+    let seeds = seeds();
+    for seed in 0..seeds {
+        let (outcome, reports, ends) = changing(seed, false);
+        let measured = outcome.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        assert_eq!((measured.read.errors, measured.write.errors), (0, 0), "seed {seed}");
+        assert!(measured.read.ios > 100 && measured.write.ios > 100, "seed {seed}");
+        assert!(!uses_inaccessible_path(&reports, ends), "seed {seed}: {reports:?}, {ends} times without access");
+        assert!(reports.iter().all(|report| report.losses == 0 && report.counts.completed > 0), "seed {seed}");
+        refused += reports.iter().map(|report| report.counts.refused).sum::<u64>();
+        seen += ends;
+    }
+    assert!(seen > 3 * seeds && refused > seeds, "{seen} times without access, {refused} refusals");
+}
+
+/// The checker finds what it is for.
+#[test]
+fn use_of_an_inaccessible_path_is_found() {
+    let is_found = |seed: &u64| {
+        let (outcome, reports, ends) = changing(*seed, true);
+        outcome.is_err() || uses_inaccessible_path(&reports, ends)
+    };
+    assert!((0..CANARY_SEEDS).any(|seed| is_found(&seed)));
+}
+
+#[test]
+fn load_goes_over_the_paths_with_the_best_access_and_returns() {
+    use Access::{Inaccessible, NonOptimized, Optimized};
+    for policy in [PathPolicy::Fixed, PathPolicy::RoundRobin, PathPolicy::QueueDepth] {
+        let mut paths = Paths::new(Protocol::NvmeTcp, 1, mixed(RUNTIME, 1), |connection| connection.policy = policy);
+        paths.begin();
+        let both = policy != PathPolicy::Fixed;
+        for (access, used) in [
+            ([Optimized, Optimized], [true, both]),
+            ([NonOptimized, Optimized], [false, true]),
+            ([Inaccessible, NonOptimized], [false, true]),
+            ([Inaccessible, Inaccessible], [false, false]),
+            ([Optimized, Inaccessible], [true, false]),
+            ([NonOptimized, NonOptimized], [true, both]),
+            ([Optimized, NonOptimized], [true, false]),
+        ] {
+            for (path, access) in (0..).zip(access) {
+                paths.server.set_access(portal(path), access);
+            }
+            let completed = |paths: &Paths| -> Vec<u64> {
+                paths.load.borrow().path_reports().iter().map(|report| report.counts.completed).collect()
+            };
+            paths.wait(SETTLED);
+            let before = completed(&paths);
+            paths.wait(Duration::from_secs(1));
+            let grown: Vec<bool> = completed(&paths).iter().zip(before).map(|(now, before)| *now > before).collect();
+            assert_eq!(grown, used, "{policy:?} {access:?}");
+        }
+        let (outcome, reports) = paths.end(LIMIT);
+        assert!(outcome.is_ok_and(|measured| measured.read.errors + measured.write.errors == 0));
+        assert!(reports.iter().all(|report| report.losses == 0));
+    }
 }
 
 #[test]
 fn no_read_or_write_fails_and_none_is_undone_while_paths_come_and_go() {
     for protocol in PROTOCOLS {
-        let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+        let seeds = seeds();
         let (mut lost, mut losses) = (0, 0);
         for seed in 0..seeds {
             let (outcome, reports) = flapping(protocol, seed, false);

@@ -18,6 +18,7 @@ use super::{
     ControlLink, LoadNode, Phase, earlier,
 };
 use crate::{
+    access::Access,
     failure::{Failure, FailureKind},
     node::{CloseReason, ConnId},
     protocols::AnyInitiator,
@@ -56,6 +57,8 @@ struct Path {
     portal: String,
     stage: Stage,
     control: Option<ControlLink>,
+    /// As the workers know it, while it is up; `None` if the target does not say it.
+    access: Option<Access>,
     lateness: Lateness,
     /// Links that carry no I/O: not yet, or because they only end those of a lost path.
     fresh: Vec<Fresh>,
@@ -129,6 +132,7 @@ impl Path {
             portal: portal.to_owned(),
             stage: Stage::Down { dial_at: Instant(0) },
             control: None,
+            access: None,
             lateness: Lateness::default(),
             fresh: Vec::new(),
             set: 0,
@@ -190,7 +194,7 @@ impl LoadNode {
         let slots = config.own_workers as usize + 1;
         let (depth, _) = self.transfer();
         for _ in 0..config.own_workers {
-            let fan = Fan::new(portals.len(), connection.policy, depth);
+            let fan = Fan::new(portals.len(), connection.policy, depth, connection.ignores_access);
             self.workers.push(Worker::new(Link { initiator: AnyInitiator::Fan(Box::new(fan)), to: None }, depth));
             self.timeouts.push(None);
         }
@@ -237,10 +241,14 @@ impl LoadNode {
         facts
     }
 
-    /// Which paths are down and why, for a message; empty if all are up.
+    /// Which paths are down and why, or not accessible, for a message; empty if all can be used.
     pub(super) fn paths_down(&self) -> String {
-        let down = self.paths.iter().flat_map(|paths| &paths.all).filter(|path| !path.is_up());
-        let said = down.map(|path| {
+        let said = self.paths.iter().flat_map(|paths| &paths.all).map(|path| {
+            if path.is_up() {
+                let is_refused = path.access == Some(Access::Inaccessible);
+                let text = format!("; the target gives no access over the path to {}", path.portal);
+                return if is_refused { text } else { String::new() };
+            }
             let why = path.why.as_ref().map_or("it has not opened", |failure| failure.message.as_str());
             format!("; the path to {} is down: {why}", path.portal)
         });
@@ -268,6 +276,9 @@ impl LoadNode {
         match received {
             Ok(()) => {
                 if let Some(worker) = slot.checked_sub(1) {
+                    if self.workers[worker].take_refused(path) {
+                        self.check_access(now, path);
+                    }
                     self.turn(now, worker);
                 }
                 self.step_path(now, path);
@@ -364,9 +375,33 @@ impl LoadNode {
 
     // ----------------------------------------------------------------------------------------------------------- steps
 
+    /// The target refused an I/O of a path: nobody uses it until it is known to be accessible.
+    fn check_access(&mut self, now: Instant, path: usize) {
+        let Some(paths) = &mut self.paths else { return };
+        if let Some(link) = &mut paths.all[path].control {
+            link.to_ask = true;
+            link.control.check_access(now);
+        }
+        self.follow_access(now, path);
+    }
+
+    /// Tells the workers how the unit can be accessed over a path that is up, if that has changed.
+    fn follow_access(&mut self, now: Instant, path: usize) {
+        let Some(paths) = &mut self.paths else { return };
+        let at = &mut paths.all[path];
+        let Some(access) = at.control.as_ref().and_then(|link| link.control.access()).filter(|_| at.is_up()) else {
+            return;
+        };
+        if at.access.replace(access) != Some(access) {
+            self.workers.iter_mut().for_each(|worker| worker.set_access(path, now, access));
+            self.turn_all(now);
+        }
+    }
+
     /// Moves a path through its stages as far as possible.
     fn step_path(&mut self, now: Instant, path: usize) {
         while self.step_path_once(now, path) {}
+        self.follow_access(now, path);
         let Some(paths) = &mut self.paths else { return };
         for slot in 0..paths.all[path].fresh.len() {
             if !paths.all[path].fresh[slot].initiator.get().transmit().is_empty() {
@@ -486,9 +521,10 @@ impl LoadNode {
             at.detour_failed = false;
             at.why = None;
             at.ends_down(now);
-            let fresh = std::mem::take(&mut at.fresh);
+            at.access = at.control.as_ref().and_then(|link| link.control.access());
+            let (fresh, access) = (std::mem::take(&mut at.fresh), at.access);
             for (worker, fresh) in self.workers.iter_mut().zip(fresh) {
-                worker.attach(path, now, fresh.initiator);
+                worker.attach(path, now, fresh.initiator, access);
             }
         } else {
             at.stage = Stage::Leaving { until: now + LEAVE_TIME };

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Transmit, Violation,
     nvme::{
-        QueueId,
+        AnaState, QueueId,
         auth::{Agreed, Entropy, HostConfig, Policy},
         fabrics::host::SessionConfig,
     },
@@ -14,6 +14,7 @@ use iotax_proto::{
 
 use super::{Options, Unit};
 use crate::{
+    access::Access,
     failure::{Failure, FailureKind},
     load::{
         Facts,
@@ -66,6 +67,7 @@ impl Controller {
                 io_queues: queues,
                 nsid: Some(unit.nsid),
                 keep_alive: settings.keep_alive.unwrap_or(defaults.keep_alive),
+                watches_access: settings.has_paths,
                 ..defaults
             },
         };
@@ -160,6 +162,16 @@ impl Control<IoQueue> for Controller {
         true
     }
 
+    fn access(&self) -> Option<Access> {
+        self.admin.as_ref()?.access().map(access)
+    }
+
+    fn check_access(&mut self, now: Instant) {
+        if let Some(admin) = &mut self.admin {
+            admin.check_access(now);
+        }
+    }
+
     fn facts(&self) -> Facts {
         let Some(admin) = &self.admin else { return Facts::default() };
         let Some(info) = admin.controller() else { return Facts::default() };
@@ -180,6 +192,15 @@ impl Control<IoQueue> for Controller {
                 ("authentication", info.authentication.map_or_else(|| "none".to_owned(), authentication)),
             ],
         }
+    }
+}
+
+/// The states in which a controller executes no commands (NVMe base 2.1 §8.1.1.6 to §8.1.1.8) are one.
+fn access(state: AnaState) -> Access {
+    match state {
+        AnaState::Optimized => Access::Optimized,
+        AnaState::NonOptimized => Access::NonOptimized,
+        AnaState::Inaccessible | AnaState::PersistentLoss | AnaState::Change => Access::Inaccessible,
     }
 }
 

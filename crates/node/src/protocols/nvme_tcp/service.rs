@@ -13,7 +13,7 @@ use iotax_proto::{
 
 use crate::{
     protocols::{Exported as Any, Protocol, nvm_subsystem::NvmSubsystem},
-    server::{Group, Guarded, ServerBackend, Service},
+    server::{Group, Guarded, ServerBackend, Service, port_id},
 };
 
 /// State that all portals share.
@@ -33,7 +33,7 @@ impl NvmeBackend for ServerBackend {
         if subnqn == DISCOVERY_NQN {
             // Discovery needs no authentication: groups determine which subsystems a host sees.
             let subsystem = Rc::new(self.state.server.common.nvme_tcp.discovery.clone());
-            return Ok(Admission { subsystem, auth: None, address: self.address() });
+            return Ok(Admission { subsystem, auth: None, address: self.address(), port: self.port() });
         }
         let mut refusal = Refusal::NoSubsystem;
         for export in &self.portal().exports {
@@ -46,7 +46,8 @@ impl NvmeBackend for ServerBackend {
             let export = self.export(*export);
             if export.admits(Some(hostnqn), self.address()) {
                 let auth = export.group(Some(hostnqn), self.address()).and_then(Group::dhchap);
-                return Ok(Admission { subsystem: Rc::new(shared.clone()), auth, address: self.address() });
+                let subsystem = Rc::new(shared.clone());
+                return Ok(Admission { subsystem, auth, address: self.address(), port: self.port() });
             }
             refusal = Refusal::HostNotAllowed;
         }
@@ -78,7 +79,7 @@ impl NvmeBackend for ServerBackend {
                 if let Any::NvmeTcp(NvmSubsystem { name, .. }) = &server.exported[export]
                     && server.config.exports[export].admits(Some(hostnqn), self.address())
                 {
-                    entries.push(DiscoveryEntry::tcp(index as u16 + 1, name, &address, &port));
+                    entries.push(DiscoveryEntry::tcp(port_id(index), name, &address, &port));
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! A connection that carries one command at a time, for an admin queue or to a discovery controller. Also an
-//! outstanding command that is not I/O, with the data received for it.
+//! A connection that carries one command at a time, and an event request beside it, for an admin queue or to a discovery
+//! controller. Also an outstanding command that is not I/O, with the data received for it.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,12 @@ use super::{AdminQueue, ConnectConfig, Discovery, Link};
 use crate::{
     Instant, Transmit, Violation,
     nvme::{
-        CommandId, Cqe, Status,
-        fabrics::host::{Answer, Connection, ConnectionEvent},
+        CommandId, Cqe, Sqe, Status,
+        command::{Sgl, admin},
+        fabrics::{
+            Data,
+            host::{Answer, Connection, ConnectionEvent},
+        },
     },
     nvme_tcp::{
         pdu::{DataHeader, Fault, Fes, Header},
@@ -49,6 +53,9 @@ impl Connection for Link {
                     if let Some(exchange) = self.take_exchange(cqe.cid) {
                         return exchange.answer(cqe).map(|answer| Some(ConnectionEvent::Answer(answer)));
                     }
+                    if self.event_request.take_if(|cid| *cid == cqe.cid).is_some() {
+                        return Ok(Some(ConnectionEvent::Notice(cqe)));
+                    }
                     return Err(self.fail(&NO_COMMAND, before));
                 }
                 Err(fault) => return Err(self.fail(&fault, before)),
@@ -58,6 +65,13 @@ impl Connection for Link {
 
     fn transmit(&mut self) -> &mut Transmit {
         &mut self.sender.tx
+    }
+
+    fn request_event(&mut self, cid: CommandId) {
+        let mut sqe = Sqe::new(admin::ASYNC_EVENT, cid, 0);
+        sqe.set_sgl(Sgl::Transport { len: 0 });
+        self.event_request = Some(cid);
+        self.sender.command(&sqe, Data::None);
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Link {
     digests: Digests,
     /// The outstanding command that is not I/O.
     exchange: Option<Exchange>,
+    /// The outstanding Asynchronous Event Request.
+    event_request: Option<CommandId>,
     is_failed: bool,
     /// Maximum bytes in an H2CData PDU, a multiple of 4.
     max_h2c_data_bytes: u32,
@@ -74,6 +76,7 @@ impl Link {
             wanted: digests,
             digests: Digests::default(),
             exchange: None,
+            event_request: None,
             is_failed: false,
             max_h2c_data_bytes: 0,
         };

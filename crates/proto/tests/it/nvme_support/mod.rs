@@ -75,6 +75,8 @@ pub struct Server {
     /// If there is a list, aborted operations continue until the test drops their endings.
     pub lingering: Option<Vec<Ending>>,
     pub durable_ops: usize,
+    /// The port over which hosts connect.
+    pub portal: u16,
     /// The target port, for hosts over Fibre Channel.
     pub port: FibreChannelPort,
 }
@@ -131,6 +133,7 @@ impl Server {
             aborted: Vec::new(),
             lingering: None,
             durable_ops: 0,
+            portal: 1,
             port: FibreChannelPort::default(),
         }
     }
@@ -268,10 +271,18 @@ impl NvmeBackend for Server {
             return Err(Refusal::HostNotAllowed);
         }
         match subnqn {
-            SUBNQN => {
-                Ok(Admission { subsystem: Rc::clone(&self.subsystem) as _, auth: self.auth.clone(), address: LOCAL })
-            }
-            DISCOVERY_NQN => Ok(Admission { subsystem: Rc::clone(&self.discovery) as _, auth: None, address: LOCAL }),
+            SUBNQN => Ok(Admission {
+                subsystem: Rc::clone(&self.subsystem) as _,
+                auth: self.auth.clone(),
+                address: LOCAL,
+                port: self.portal,
+            }),
+            DISCOVERY_NQN => Ok(Admission {
+                subsystem: Rc::clone(&self.discovery) as _,
+                auth: None,
+                address: LOCAL,
+                port: self.portal,
+            }),
             _ => Err(Refusal::NoSubsystem),
         }
     }

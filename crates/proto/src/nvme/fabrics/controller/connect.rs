@@ -113,7 +113,7 @@ impl Queue {
         if connect.record_format != 0 {
             return Err((0, Status::CONNECT_INCOMPATIBLE_FORMAT));
         }
-        let Admission { subsystem, auth, address } = match backend.subsystem(&data.subnqn, &data.hostnqn) {
+        let Admission { subsystem, auth, address, port } = match backend.subsystem(&data.subnqn, &data.hostnqn) {
             Ok(admission) => admission,
             Err(Refusal::NoSubsystem) => return Err(wrong_data(ConnectData::SUBNQN_AT)),
             Err(Refusal::HostNotAllowed) => return Err((0, Status::CONNECT_INVALID_HOST)),
@@ -129,7 +129,7 @@ impl Queue {
         let host = HostIdentity { nqn: data.hostnqn.clone(), id: data.host_id };
         let auth = auth.map(|policy| auth::Controller::new(policy, &data.hostnqn, &data.subnqn));
         let (behind, cntlid, max_command_data) = if connect.qid == QueueId::ADMIN {
-            self.connect_admin(now, connect, data.cntlid, subsystem, (host, address), auth.is_some())?
+            self.connect_admin(now, connect, data.cntlid, subsystem, (host, (address, port)), auth.is_some())?
         } else {
             self.connect_io(connect, data.cntlid, subsystem, host)?
         };
@@ -146,7 +146,7 @@ impl Queue {
         connect: &Connect,
         cntlid: ControllerId,
         subsystem: Rc<dyn Shared<Subsystem>>,
-        host: (HostIdentity, IpAddr),
+        host: (HostIdentity, (IpAddr, u16)),
         must_prove: bool,
     ) -> Result<(Behind, ControllerId, u32), Refused> {
         if connect.sq_size == 0 || connect.sq_size >= ADMIN_QUEUE_ENTRIES {

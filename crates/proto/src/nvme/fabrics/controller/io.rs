@@ -112,10 +112,10 @@ impl IoQueueState {
 
     /// Reads the namespaces again, and returns those of which other hosts ended commands.
     fn reload<B: NvmeBackend + ?Sized>(&mut self, generation: u64, backend: &B) -> Purged {
-        let (view, purged) = with_subsystem(&*self.subsystem, |subsystem| {
-            (subsystem.view(&self.host), subsystem.take_purged(self.qid, &self.generation))
+        let ((view, refused), purged) = with_subsystem(&*self.subsystem, |subsystem| {
+            (subsystem.view(self.cntlid, &self.host), subsystem.take_purged(self.qid, &self.generation))
         });
-        self.namespaces.load(view.iter().map(|(namespace, barred)| (namespace, *barred)), backend);
+        self.namespaces.load(view.iter().map(|(namespace, barred)| (namespace, *barred)), refused, backend);
         self.seen = generation;
         purged
     }
@@ -237,18 +237,25 @@ impl Queue {
     }
 
     /// Applies what other hosts did to this queue. This may end commands that other hosts wait for, and commands that
-    /// this queue waits for.
+    /// this queue waits for. A controller reports its events.
     pub fn handle_notification<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         transport: &mut T,
         backend: &mut B,
     ) {
-        if let Phase::Io(_) = &self.phase {
-            if self.look(transport, backend).is_err() {
-                return self.end(backend);
+        match &mut self.phase {
+            Phase::Io(_) => {
+                if self.look(transport, backend).is_err() {
+                    return self.end(backend);
+                }
+                self.answer_waiting(now, transport);
             }
-            self.answer_waiting(now, transport);
+            Phase::Admin(admin) => {
+                admin.look_for_changes();
+                self.tell_events(transport);
+            }
+            Phase::Connecting | Phase::Authenticating(_) | Phase::Closing => {}
         }
     }
 

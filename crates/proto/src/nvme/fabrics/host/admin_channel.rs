@@ -20,6 +20,8 @@ use crate::{
 
 /// Size of the admin submission queue, 0's based: 32 entries, the minimum that a controller must accept.
 const ADMIN_SQ_SIZE: u16 = 31;
+/// Identifier of the Asynchronous Event Request. Other commands have those below.
+const EVENT_REQUEST: CommandId = CommandId(u16::MAX);
 /// How often CSTS is read while the controller becomes ready or shuts down.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -29,6 +31,8 @@ pub(super) enum Event {
     Up(Box<ControllerFields>),
     /// The answer to `submit`.
     Reply(Answer),
+    /// The answer to `request_event`: whether there is an event.
+    Notice(bool),
     /// The controller is shut down.
     Down,
 }
@@ -123,6 +127,14 @@ impl<C: Connection> AdminChannel<C> {
         }
     }
 
+    /// Requests an event of the controller. The last request must have been answered. Sends nothing once shutdown was
+    /// requested.
+    pub(super) fn request_event(&mut self) {
+        if !self.wants_down {
+            self.connection.request_event(EVENT_REQUEST);
+        }
+    }
+
     /// Shuts the controller down as soon as no command is outstanding.
     pub(super) fn shut_down(&mut self, now: Instant) {
         self.wants_down = true;
@@ -145,6 +157,7 @@ impl<C: Connection> AdminChannel<C> {
                     let cid = self.take_cid(now);
                     connect(&mut self.connection, &self.config, None, QueueId::ADMIN, ADMIN_SQ_SIZE, cid);
                 }
+                ConnectionEvent::Notice(cqe) => return Ok(Some(Event::Notice(cqe.status.is_success()))),
                 ConnectionEvent::Answer(answer) => {
                     if let Some(event) = self.on_answer(now, answer)? {
                         return Ok(Some(event));
@@ -321,7 +334,7 @@ impl<C: Connection> AdminChannel<C> {
     fn take_cid(&mut self, now: Instant) -> CommandId {
         self.pending = Some(now + self.config.admin_timeout);
         let cid = self.next_cid;
-        self.next_cid = CommandId(cid.0.wrapping_add(1));
+        self.next_cid = CommandId(if cid.0 + 1 == EVENT_REQUEST.0 { 0 } else { cid.0 + 1 });
         cid
     }
 }

@@ -1,7 +1,7 @@
 //! The admin queue of a session: learns what I/O queues need, then sends keep-alives.
 
 use alloc::boxed::Box;
-use core::{fmt, time::Duration};
+use core::{fmt, mem, time::Duration};
 
 use super::{
     Answer, Connection, ControllerInfo, SessionConfig,
@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation,
     nvme::{
-        CommandId, Sqe,
+        AnaState, CommandId, Sqe, ana,
         command::{admin, feature},
         identify::{self, ControllerFields, NamespaceFields, cns},
         property,
@@ -30,9 +30,31 @@ enum Stage {
     QueueCount,
     ActiveNamespaces,
     Namespace,
+    /// Events of ANA changes are enabled.
+    Events,
+    /// The ANA state is read for the first time.
+    Access,
     Ready,
     Closed,
 }
+
+/// The ANA state of the namespace, once it is watched.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    group: u32,
+    /// `Change` while it is not known.
+    state: AnaState,
+    /// When to read the log, if there is a reason.
+    read_at: Option<Instant>,
+    /// The log is being read.
+    is_reading: bool,
+    last_read: Instant,
+    /// An event request is outstanding.
+    requested: bool,
+}
+
+/// Pause between two reads of the ANA log, so that a controller cannot keep its host busy with events or refusals.
+const READ_PAUSE: Duration = Duration::from_millis(50);
 
 /// The admin queue as an `Initiator`. It carries no I/O, so its credits are 0.
 pub struct AdminQueue<C> {
@@ -42,6 +64,7 @@ pub struct AdminQueue<C> {
     io_queues: u16,
     nsid: u32,
     info: Option<ControllerInfo>,
+    watch: Option<Watch>,
     keep_alive_at: Option<Instant>,
     /// When to report `closed`, if there is no controller to shut down.
     closes_at: Option<Instant>,
@@ -57,6 +80,7 @@ impl<C: Connection> AdminQueue<C> {
             fields: None,
             io_queues: 0,
             info: None,
+            watch: None,
             keep_alive_at: None,
             closes_at: None,
         }
@@ -65,6 +89,21 @@ impl<C: Connection> AdminQueue<C> {
     /// The parameters that I/O queues need, once `ready` was reported.
     pub fn controller(&self) -> Option<&ControllerInfo> {
         self.info.as_ref()
+    }
+
+    /// The ANA state of the namespace as far as it is known: `Change` until it is read. `None` if it is not watched, or the
+    /// controller does not report it and its changes.
+    pub fn access(&self) -> Option<AnaState> {
+        self.watch.map(|watch| watch.state)
+    }
+
+    /// Reads the ANA state again, because the controller refused an I/O. Until it is known, it is `Change`.
+    pub fn check_access(&mut self, now: Instant) {
+        if let Some(watch) = &mut self.watch {
+            watch.state = AnaState::Change;
+            watch.ask(now);
+            self.read_access_if_due(now);
+        }
     }
 
     pub fn connection(&self) -> &C {
@@ -79,6 +118,16 @@ impl<C: Connection> AdminQueue<C> {
     fn on_event(&mut self, now: Instant, event: Event, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         match event {
             Event::Up(fields) => self.on_up(now, fields),
+            Event::Notice(is_event) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.requested = false;
+                    if is_event {
+                        watch.ask(now);
+                    }
+                }
+                self.read_access_if_due(now);
+                Ok(())
+            }
             Event::Reply(Answer { cqe, .. }) if !cqe.status.is_success() => {
                 Err(Violation::refused(cqe.status.refusal(), cqe.status.name()))
             }
@@ -131,15 +180,89 @@ impl<C: Connection> AdminQueue<C> {
             }
             Stage::Namespace => {
                 let namespace = data.first_chunk().and_then(identify::parse_namespace).ok_or(NO_NAMESPACE)?;
-                let info = self.info(&namespace)?;
-                events.ready(now, &info.geometry);
-                self.info = Some(info);
-                self.stage = Stage::Ready;
-                self.schedule_keep_alive(now);
+                self.info = Some(self.info(&namespace)?);
+                let fields = self.fields.as_deref().ok_or(NO_NAMESPACE)?;
+                let has_events = fields.optional_events & identify::OAES_ANA != 0;
+                if fields.ana_groups == 0 || !has_events || !self.channel.config().watches_access {
+                    self.set_ready(now, events);
+                } else {
+                    self.watch = Some(Watch::new(now, namespace.ana_group));
+                    self.stage = Stage::Events;
+                    let mut sqe = Sqe::new(admin::SET_FEATURES, CommandId(0), 0);
+                    sqe.set_cdw(10, u32::from(feature::ASYNC_EVENT_CONFIG));
+                    sqe.set_cdw(11, identify::OAES_ANA);
+                    self.channel.submit(now, sqe, 0);
+                }
             }
-            Stage::BringUp | Stage::Ready | Stage::Closed => {}
+            Stage::Events => self.read_access(now, Stage::Access),
+            Stage::Access => {
+                self.on_access(now, data)?;
+                self.set_ready(now, events);
+            }
+            Stage::Ready => {
+                if self.watch.is_some_and(|watch| watch.is_reading) {
+                    self.on_access(now, data)?;
+                }
+                self.read_access_if_due(now);
+            }
+            Stage::BringUp | Stage::Closed => {}
         }
         Ok(())
+    }
+
+    fn set_ready(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        if let Some(info) = &self.info {
+            events.ready(now, &info.geometry);
+        }
+        self.stage = Stage::Ready;
+        self.schedule_keep_alive(now);
+    }
+
+    /// Sends the command that reads the ANA log.
+    fn read_access(&mut self, now: Instant, stage: Stage) {
+        let groups = self.fields.as_deref().map_or(0, |fields| fields.ana_groups);
+        let Some(watch) = &mut self.watch else { return };
+        self.stage = stage;
+        (watch.is_reading, watch.read_at, watch.last_read) = (true, None, now);
+        let (sqe, len) = ana::read(groups);
+        self.channel.submit(now, sqe, len);
+    }
+
+    fn read_access_if_due(&mut self, now: Instant) {
+        let is_due = self.watch.and_then(|watch| watch.read_at).is_some_and(|at| at <= now);
+        if is_due && self.stage == Stage::Ready && self.channel.is_idle() {
+            self.read_access(now, Stage::Ready);
+            self.hurry(now);
+        }
+    }
+
+    /// Processes the ANA log, and requests an event of the next change.
+    fn on_access(&mut self, now: Instant, log: &[u8]) -> Result<(), Violation> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        watch.is_reading = false;
+        let state = ana::find(log, watch.group).ok_or(unsupported!(
+            "NVMe base 2.1 §5.1.12.1.13: the ANA log has no state of the namespace's group, or more groups than are read"
+        ))?;
+        // The answer may be older than the reason to read the log again.
+        if watch.read_at.is_none() {
+            watch.state = state;
+        }
+        // A transition ends within a limited time (NVMe base 2.1 §8.1.1.8).
+        if state == AnaState::Change {
+            watch.ask(now);
+        }
+        if !mem::replace(&mut watch.requested, true) {
+            self.channel.request_event();
+        }
+        Ok(())
+    }
+
+    /// A command that is sent beside the keep-alives must be answered like these.
+    fn hurry(&mut self, now: Instant) {
+        let keep_alive = self.channel.config().keep_alive;
+        if keep_alive > Duration::ZERO {
+            self.channel.hurry(now, keep_alive / 2);
+        }
     }
 
     fn identify(&mut self, now: Instant, stage: Stage, selector: u8) {
@@ -201,6 +324,18 @@ impl<C: Connection> AdminQueue<C> {
     }
 }
 
+impl Watch {
+    fn new(now: Instant, group: u32) -> Self {
+        Self { group, state: AnaState::Change, read_at: None, is_reading: false, last_read: now, requested: false }
+    }
+
+    /// The log is to be read, soon.
+    fn ask(&mut self, now: Instant) {
+        let at = now.max(self.last_read + READ_PAUSE);
+        self.read_at = Some(self.read_at.map_or(at, |known| known.min(at)));
+    }
+}
+
 const NO_NAMESPACE: Violation =
     Violation::refused(Refusal::NotFound, "the controller has no such namespace, or none that is active");
 
@@ -225,7 +360,9 @@ impl<C: Connection> Initiator for AdminQueue<C> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.channel.poll_timeout(), self.keep_alive_at, self.closes_at].into_iter().flatten().min()
+        let read_at = self.watch.and_then(|watch| watch.read_at);
+        let read_at = read_at.filter(|_| self.stage == Stage::Ready && self.channel.is_idle());
+        [self.channel.poll_timeout(), self.keep_alive_at, self.closes_at, read_at].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
@@ -238,10 +375,11 @@ impl<C: Connection> Initiator for AdminQueue<C> {
         if self.keep_alive_at.is_some_and(|at| now >= at) {
             if self.channel.is_idle() {
                 self.channel.submit(now, Sqe::new(admin::KEEP_ALIVE, CommandId(0), 0), 0);
-                self.channel.hurry(now, self.channel.config().keep_alive / 2);
+                self.hurry(now);
             }
             self.schedule_keep_alive(now);
         }
+        self.read_access_if_due(now);
         Ok(())
     }
 

@@ -92,6 +92,7 @@ impl<C: Connection> Discovery<C> {
                     return Err(Violation::refused(cqe.status.refusal(), cqe.status.name()));
                 }
                 Event::Reply(Answer { data, .. }) => self.on_reply(now, &data)?,
+                Event::Notice(_) => {}
                 Event::Down => self.stage = Stage::Down,
             }
         }

@@ -48,6 +48,8 @@ pub struct SessionConfig {
     pub auth: Option<HostConfig>,
     /// Lets the controller complete reads without a response.
     pub disable_sq_flow_control: bool,
+    /// Reads the ANA state of the namespace, and follows its changes, if the subsystem reports it.
+    pub watches_access: bool,
 }
 
 impl SessionConfig {
@@ -64,6 +66,7 @@ impl SessionConfig {
             io_timeout: Duration::from_secs(30),
             auth: None,
             disable_sq_flow_control: true,
+            watches_access: false,
         }
     }
 }
@@ -110,6 +113,9 @@ pub trait Connection: Capsules {
     /// Takes bytes off the front until there is an event to report; `None` if more are needed.
     fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<ConnectionEvent>, Violation>;
     fn transmit(&mut self) -> &mut Transmit;
+    /// Sends an Asynchronous Event Request, which stays outstanding beside other commands. The last one must have been
+    /// answered. A connection that carries one command at a time sends nothing.
+    fn request_event(&mut self, _cid: CommandId) {}
 }
 
 /// An event of a connection.
@@ -118,6 +124,8 @@ pub enum ConnectionEvent {
     /// Capsules may be sent from now on.
     Open,
     Answer(Answer),
+    /// The answer to the Asynchronous Event Request.
+    Notice(Cqe),
 }
 
 /// The answer to the outstanding command.
