@@ -254,10 +254,12 @@ class PathUse(Record):
     bytes: int
     """0 where the kernel counts none."""
     losses: int = 0
-    """How often the load gave it up; counted only by iotax's own initiator, as the next two."""
+    """How often the load gave it up; counted only by iotax's own initiator, as the next three."""
     lost: int = 0
     """I/Os that were outstanding on it then."""
     down_ns: int = 0
+    refused: int = 0
+    """I/Os that the target refused on it by its ANA state, and that were sent again over another path."""
 
 
 class Paths(Record):

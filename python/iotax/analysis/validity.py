@@ -434,15 +434,18 @@ def _balance(run: Run) -> tuple[Severity, str]:
         return Severity.GOOD, f"{text}; {_DISTURBED}"
     if any(path.losses for path in paths.used):
         return Severity.DOUBTFUL, f"a path was lost that no event failed; {text}"
+    if any(path.refused for path in paths.used):
+        return Severity.DOUBTFUL, f"the target refused I/O on a path that no event made inaccessible; {text}"
     uneven = max(abs(share * len(shares) - 1) for share in shares)
     return (Severity.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Severity.GOOD), text
 
 
 def _losses(path: PathUse) -> str:
-    if not path.losses:
-        return ""
     how_often = "once" if path.losses == 1 else f"{path.losses} times"
-    return f" (lost {how_often}, down {path.down_ns / 1e9:.1f} s)"
+    losses = f"lost {how_often}, down {path.down_ns / 1e9:.1f} s" if path.losses else ""
+    refusals = f"{path.refused} I/O{'s' if path.refused > 1 else ''} refused" if path.refused else ""
+    found = ", ".join(each for each in (losses, refusals) if each)
+    return f" ({found})" if found else ""
 
 
 def _media(run: Run) -> tuple[Severity, str]:

@@ -42,28 +42,29 @@ def freezes(happenings: Sequence[Happening], pid: int) -> dict[str, Act]:
     return {each.do.words: freezer for each in freezing}
 
 
-class SilentPath:
-    """A path of our own server that falls silent. A server whose lab is gone ends, so this needs no second process."""
+class OwnPath:
+    """A path of our own server that falls silent, or has another ANA state. A server whose lab is gone ends, so this
+    needs no second process."""
 
-    def __init__(self, silence: Callable[[bool], None]) -> None:
-        """`silence`: makes the path silent, or answer again; raises EngineError."""
-        self._silence, self._is_silent = silence, False
+    def __init__(self, disturb: Callable[[bool], None]) -> None:
+        """`disturb`: disturbs the path, or ends that; raises EngineError."""
+        self._disturb, self._is_disturbed = disturb, False
 
     def begin(self) -> None:
-        self._tell(silent=True)
+        self._tell(disturbed=True)
 
     def end(self) -> None:
-        self._tell(silent=False)
+        self._tell(disturbed=False)
 
-    def _tell(self, *, silent: bool) -> None:
+    def _tell(self, *, disturbed: bool) -> None:
         try:
-            self._silence(silent)
+            self._disturb(disturbed)
         except EngineError as error:
             raise OSError(str(error)) from error
-        self._is_silent = silent
+        self._is_disturbed = disturbed
 
     def close(self) -> None:
-        if self._is_silent:
+        if self._is_disturbed:
             with contextlib.suppress(OSError):
                 self.end()
 

@@ -23,7 +23,7 @@ from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.conditioning import filling, overwriting, worked
-from iotax.labs.events import Act, Performer, SilentPath, freezes, performed
+from iotax.labs.events import Act, OwnPath, Performer, freezes, performed
 from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.feasible import impossible
 from iotax.labs.generators import GENERATORS, Generator, Job
@@ -309,12 +309,13 @@ class LoopbackLab(Lab):
         server = self._servers.of(settings)
         assert server is not None, "events are of the lab's own server"
         protocol = settings.endpoint.protocol
-        silent = {
-            each.do.words: SilentPath(partial(server.silence, protocol, each.do.path))
-            for each in to_happen
-            if each.do.path is not None
-        }
-        return {**freezes(to_happen, pid), **silent}
+        paths: dict[str, Act] = {}
+        for each in to_happen:
+            if each.do.ana is not None and each.do.path is not None:
+                paths[each.do.words] = OwnPath(partial(server.set_ana, protocol, each.do.path, each.do.ana))
+            elif each.do.path is not None:
+                paths[each.do.words] = OwnPath(partial(server.silence, protocol, each.do.path))
+        return {**freezes(to_happen, pid), **paths}
 
     def close(self) -> None:
         self._held.close()

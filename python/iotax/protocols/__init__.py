@@ -12,6 +12,7 @@ from iotax.protocols.table import (
     of_family,
     schemes,
     titles,
+    with_ana,
     with_paths,
     without_transport,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "of_family",
     "schemes",
     "titles",
+    "with_ana",
     "with_paths",
     "without_transport",
 ]

@@ -67,6 +67,9 @@ class Protocol:
     """Fields of a study's `connection` that only a host's kernel receives."""
     has_paths: bool = False
     """The engine's initiator reaches one unit through several portals."""
+    has_ana: bool = False
+    """The engine's target reports for each portal how it reaches the volume, and the engine's initiator chooses paths
+    by that."""
     kernel_module: str = ""
     """Linux modules for the connecting side; empty if hosts do not need them."""
     served_port: int = 0

@@ -52,6 +52,11 @@ def with_paths() -> tuple[str, ...]:
     return tuple(each.name for each in PROTOCOLS if each.has_paths)
 
 
+def with_ana() -> tuple[str, ...]:
+    """Protocols of which the engine's target reports for each portal how it reaches the volume."""
+    return tuple(each.name for each in PROTOCOLS if each.has_ana)
+
+
 def schemes() -> dict[str, tuple[Scheme, Protocol]]:
     """Schemes by name, with their protocol (for NFS: that of iotax's own initiator)."""
     return {

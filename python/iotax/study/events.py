@@ -35,8 +35,12 @@ class Action(Section):
     fail: Literal["path"] | None = None
     """A path fails. In the vm lab its cable is pulled at both ends. In the loopback lab its portal falls silent: it \
 neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
+    ana: Literal["inaccessible", "non-optimized"] | None = None
+    """In the loopback lab, for NVMe/TCP: the target reports another ANA state over a path, as an array does when a \
+controller hands its volumes over. `inaccessible`: it refuses I/O there. `non-optimized`: I/O works, but optimized \
+paths are preferred. Undone, the path is optimized again."""
     path: Annotated[int, Field(ge=1, le=4)] | None = None
-    """Which path fails, from 1."""
+    """Which path `fail` or `ana` affects, from 1."""
     command: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     """In the hosts lab: a command for the shell of a host, such as `sudo -n ip link set eth1 down`."""
     undo: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -46,12 +50,13 @@ neither answers nor accepts, its connections stay open, and what arrives meanwhi
 
     @model_validator(mode="after")
     def _is_one(self) -> Action:
-        if sum(each is not None for each in (self.freeze, self.fail, self.command)) != 1:
+        if sum(each is not None for each in (self.freeze, self.fail, self.ana, self.command)) != 1:
             raise ValueError(
-                "say what happens, one of {freeze: target}, {fail: path, path: 1} and {command: …, undo: …, host: HOST}"
+                "say what happens, one of {freeze: target}, {fail: path, path: 1}, {ana: inaccessible, path: 1} and "
+                "{command: …, undo: …, host: HOST}"
             )
-        if (self.fail is None) != (self.path is None):
-            raise ValueError("`path: 1` says which path fails; it belongs to `fail: path`")
+        if (self.fail is None and self.ana is None) != (self.path is None):
+            raise ValueError("`path: 1` says which path; it belongs to `fail: path` and to `ana:`")
         if any((self.command is None) != (each is None) for each in (self.undo, self.host)):
             raise ValueError("a command needs `undo:` and `host:`, and nothing else has them")
         return self
@@ -62,9 +67,11 @@ neither answers nor accepts, its connections stay open, and what arrives meanwhi
 
     @property
     def words(self) -> str:
-        """ "freeze target", "fail path 2", "ip link set eth1 down on h1"."""
+        """ "freeze target", "fail path 2", "make path 1 inaccessible", "ip link set eth1 down on h1"."""
         if self.command is not None:
             return f"{self.command} on {self.host}"
+        if self.ana is not None:
+            return f"make path {self.path} {self.ana}"
         return f"freeze {self.freeze}" if self.fail is None else f"fail {self.fail} {self.path}"
 
 
@@ -77,7 +84,8 @@ class StudyEvent(Section):
     """When, from the start of the measured window: 4s, or [4s, 8s] for a random moment between them, the same for all \
 treatments of a block."""
     do: Action
-    """What: {freeze: target}, {fail: path, path: 1}, or on hosts {command: …, undo: …, host: HOST}."""
+    """What: {freeze: target}, {fail: path, path: 1}, {ana: inaccessible, path: 1}, or on hosts {command: …, undo: …, \
+host: HOST}."""
     lasts: Duration = Field(alias="for")
     """How long, until it is undone."""
 

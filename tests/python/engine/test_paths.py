@@ -44,6 +44,10 @@ class Served:
         command = {"command": "silence", "portal": address, "silent": silent}
         assert self.command(command) == {"event": "silenced", "portal": address, "silent": silent}
 
+    def set_ana(self, address: str, state: str) -> None:
+        command = {"command": "ana", "portal": address, "state": state}
+        assert self.command(command) == {"event": "ana", "portal": address, "state": state}
+
 
 @contextmanager
 def served(engine: Path, size_bytes: int = 8 * MIB) -> Iterator[Served]:
@@ -147,6 +151,54 @@ def test_portal_that_does_not_exist_cannot_be_silenced(real_engine: Path) -> Non
     with served(real_engine) as server:
         answer = server.command({"command": "silence", "portal": "127.0.0.1:1", "silent": True})
     assert (answer["event"], answer["kind"], answer["where"]) == ("error", "usage", "portal")
+
+
+def test_portal_without_ana_states_has_none_to_set(real_engine: Path) -> None:
+    with served(real_engine) as server:
+        for address, said in (
+            (server.addresses("iscsi")[0], "the portal's protocol has no ANA states"),
+            ("127.0.0.1:1", "there is no portal 127.0.0.1:1"),
+        ):
+            answer = server.command({"command": "ana", "portal": address, "state": "inaccessible"})
+            assert (answer["event"], answer["kind"], answer["where"]) == ("error", "usage", "portal")
+            assert answer["message"] == said
+
+
+def test_load_uses_the_paths_with_the_best_ana_state(real_engine: Path) -> None:
+    with served(real_engine) as server:
+        first, second = server.addresses("nvme-tcp")
+        for states, carriers in (
+            (("non-optimized", "optimized"), [second]),
+            (("non-optimized", "inaccessible"), [first]),
+            (("non-optimized", "non-optimized"), [first, second]),
+        ):
+            for address, state in zip((first, second), states, strict=True):
+                server.set_ana(address, state)
+            told = events(real_engine, load(server.endpoint("nvme-tcp"), 500_000_000, path_policy="round-robin"))
+            used = result_of(told)["paths"]["used"]
+            assert [each["name"] for each in used if each["ios"]] == carriers, states
+            assert [each["refused"] for each in used] == [0, 0], "known before the first I/O"
+
+
+def test_load_leaves_a_path_that_becomes_inaccessible_and_returns(real_engine: Path) -> None:
+    with served(real_engine) as server:
+        first = server.addresses("nvme-tcp")[0]
+        asked = load(server.endpoint("nvme-tcp"), 4_000_000_000, keep_alive_ns=1_000_000_000)
+        with started(real_engine, "load", asked) as process:
+            assert process.stdout
+            told = []
+            for line in process.stdout:
+                told.append(json.loads(line))
+                if told[-1]["event"] == "started":
+                    for _ in range(10):
+                        server.set_ana(first, "inaccessible")
+                        time.sleep(0.1)
+                        server.set_ana(first, "optimized")
+                        time.sleep(0.1)
+        used = result_of(told)["paths"]["used"]
+    assert all(each["ios"] > 0 and each["losses"] == 0 for each in used)
+    # Each time, at most what was under way on it: two workers with four I/Os.
+    assert (used[0]["refused"] <= 10 * 8, used[1]["refused"]) == (True, 0)
 
 
 def test_session_counts_the_work_of_each_path(real_engine: Path) -> None:

@@ -31,6 +31,7 @@ from waits import wait_for
 MS = 1_000_000
 FREEZE = {"at": ["1s", "1200ms"], "do": {"freeze": "target"}, "for": "500ms"}
 PULL = FREEZE | {"do": {"fail": "path", "path": 1}}
+REFUSE = FREEZE | {"do": {"ana": "inaccessible", "path": 1}}
 FROZEN = Action(freeze="target")
 BASE: dict[str, Any] = {
     "name": "freeze",
@@ -109,10 +110,23 @@ def is_frozen(pid: int) -> bool:
             {"events": [PULL | {"do": {"fail": "path", "path": 2}}]},
             "events[1].do: there is no path 2: nvme-tcp has `paths: 1`",
         ),
-        ({"lab": "vm", "events": [PULL | {"do": {"fail": "path"}}]}, "`path: 1` says which path fails"),
+        ({"lab": "vm", "events": [PULL | {"do": {"fail": "path"}}]}, "`path: 1` says which path"),
+        (
+            {"lab": "vm", "topology": {"paths": 2, "path_policy": "round-robin"}, "events": [REFUSE]},
+            "events[1].do.ana: ANA states change in the loopback lab; here say {fail: path, path: 1}",
+        ),
+        (
+            {"topology": {"paths": 2, "path_policy": "fixed"}, "events": [REFUSE]},
+            "events[1].do.ana: iscsi has no ANA states: compare nvme-tcp only, or say {fail: path, path: 1}",
+        ),
+        ({"events": [REFUSE]}, "events[1].do.ana: with one path no other could carry the I/O; say `paths: 2`"),
+        ({"lab": "sim", "events": [REFUSE]}, "events: the sim lab has `path_failures:`"),
+        ({"events": [FREEZE | {"do": {"ana": "lost", "path": 1}}]}, "events[1].do.ana: found 'lost'"),
+        ({"events": [FREEZE | {"do": {"ana": "inaccessible"}}]}, "it belongs to `fail: path` and to `ana:`"),
+        ({"events": [FREEZE | {"do": {"ana": "inaccessible", "fail": "path", "path": 1}}]}, "say what happens, one of"),
         (
             {"events": [FREEZE | {"do": {}}]},
-            "say what happens, one of {freeze: target}, {fail: path, path: 1} and {command: …",
+            "one of {freeze: target}, {fail: path, path: 1}, {ana: inaccessible, path: 1} and {command: …",
         ),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
         ({"responses": ["recovery_time"]}, "recovery_time is compared by events, not by runs"),
@@ -305,6 +319,32 @@ def test_a_path_that_falls_silent_is_given_up_and_used_again(real_engine: Path, 
         assert first.ios > 0 and second.ios > 0 and first.down_ns > 1_000_000_000
         assert result.gaps.longest_ns > 400 * MS
         assert result.verify and result.verify.read_back_blocks > 0
+
+
+@pytest.mark.slow
+def test_a_path_that_becomes_inaccessible_is_left_without_a_gap_and_used_again(
+    real_engine: Path, tmp_path: Path
+) -> None:
+    del real_engine
+    asked = BASE | {
+        "factors": {"path_policy": ["fixed", "round-robin"]},
+        "baseline": {"path_policy": "fixed"},
+        "connection": {"protocol": "nvme-tcp"},
+        "topology": {"paths": 2, "keep_alive": "1s"},
+        "load": BASE["load"] | {"runtime": "7s"},
+        "events": [
+            REFUSE | {"for": "1s"},
+            REFUSE | {"at": "4s", "do": {"ana": "non-optimized", "path": 1}, "for": "1s"},
+        ],
+    }
+    for result in results_of(asked, tmp_path):
+        assert result.paths and result.counted and result.verify
+        assert [each.what for each in result.events] == ["make path 1 inaccessible", "make path 1 non-optimized"]
+        first, second = result.paths.used
+        assert (first.losses, second.losses, second.refused) == (0, 0, 0), "no connection was lost"
+        assert first.ios > 0 and second.ios > 0
+        assert first.refused <= 4, "only what was under way"
+        assert (result.verify.wrong_blocks, result.verify.read_back_blocks > 0) == (0, True)
 
 
 def test_commands_are_allowed_only_where_there_are_some(tmp_path: Path) -> None:
