@@ -6,7 +6,8 @@ use core::{fmt, mem, net::IpAddr, time::Duration};
 
 use super::{
     ControllerId, Namespace, NvmeBackend, QueueId, Sqe, Status, Subsystem,
-    ana::{self, PortAccess},
+    ana::PortAccess,
+    ana_log,
     command::{CommandId, NSID_ALL, admin, fabrics, feature, log_id},
     identify::{self, ControllerLimits, MAX_ASYNC_EVENTS, cns},
     log::{self, GetLogPage},
@@ -393,7 +394,7 @@ impl AdminController {
                 page
             }
             log_id::ANA if !self.is_discovery => {
-                ana::encode(&self.known, self.announced, self.access, asked.specific & ana::GROUPS_ONLY != 0)
+                ana_log::encode(&self.known, self.announced, self.access, asked.specific & ana_log::GROUPS_ONLY != 0)
             }
             log_id::RESERVATION_NOTIFICATION if !self.is_discovery => {
                 self.reservation_notification(asked.retain_event || asked.offset > 0)
@@ -420,7 +421,7 @@ impl AdminController {
         if sqe.cdw(10) & SAVE != 0 {
             return Status::FEATURE_NOT_SAVEABLE.into();
         }
-        if let Some(status) = self.refused_feature(sqe.cdw(10) as u8) {
+        if let Some(status) = self.refused_feature(sqe) {
             return AdminOutcome::Done { result: 0, status };
         }
         match sqe.cdw(10) as u8 {
@@ -490,7 +491,7 @@ impl AdminController {
         /// The 128-bit identifier. Fabrics have no shorter one.
         const EXTENDED: u32 = 1;
         let id = sqe.cdw(10) as u8;
-        if let Some(status) = self.refused_feature(id) {
+        if let Some(status) = self.refused_feature(sqe) {
             return AdminOutcome::Done { result: 0, status };
         }
         let is_changeable = matches!(
@@ -537,11 +538,11 @@ impl AdminController {
         }
     }
 
-    /// The status that refuses a feature of a namespace that is not accessible (NVMe base 2.1 §8.1.1, effects of ANA
-    /// states on Get Features and Set Features).
-    fn refused_feature(&self, id: u8) -> Option<Status> {
+    /// The status that refuses a feature of a namespace that is not accessible (NVMe base 2.1 §8.1.1.10).
+    fn refused_feature(&self, sqe: &Sqe) -> Option<Status> {
+        let (id, sets_all) = (sqe.cdw(10) as u8, sqe.opcode() == admin::SET_FEATURES && sqe.nsid() == NSID_ALL);
         let of_namespace = matches!(id, feature::RESERVATION_NOTIFICATION_MASK | feature::RESERVATION_PERSISTENCE);
-        self.access.state.refusal().filter(|_| of_namespace && !self.is_discovery)
+        self.access.state.refusal().filter(|_| (of_namespace || sets_all) && !self.is_discovery)
     }
 
     fn set_keep_alive(&mut self, timeout_ms: u32) {

@@ -134,8 +134,8 @@ pub fn block_size(geometry: &Geometry) -> u32 {
 
 /// Encodes CNS 00h of an active namespace. An inactive one is all zeros.
 ///
-/// NSZE and NCAP of a namespace that is not accessible stay, as with Linux's target, so that a host can learn its size
-/// over such a path; only NUSE is cleared (NVM command set 1.1, ANA effects on Identify).
+/// NUSE of a namespace that is not accessible is cleared (NVMe base 2.1 §8.1.1.6). NSZE and NCAP stay, as with Linux's
+/// target, so that a host can learn the size over such a path.
 pub fn namespace(namespace: &Namespace, geometry: &Geometry, is_accessible: bool) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     let block_size = block_size(geometry);

@@ -8,6 +8,7 @@
 
 pub mod admin;
 pub mod ana;
+pub mod ana_log;
 pub(crate) mod ascii;
 pub mod auth;
 pub mod command;

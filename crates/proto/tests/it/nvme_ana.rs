@@ -184,7 +184,9 @@ fn namespace_without_access_has_its_size_but_no_utilization_nor_reservation_feat
         set_access(&server, PORT, state);
         let bytes = raw.data(&mut server, &identify);
         assert_eq!((&bytes[..8], &bytes[8..16], &bytes[16..24], bytes[92]), (&size[..], &size[..], &used[..], 1));
-        for sqe in [&get, &set] {
+        let mut all = feature_command(opcode::SET_FEATURES, feature::KEEP_ALIVE_TIMER, 1000);
+        all.0[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        for sqe in [&get, &set, &all] {
             let expected = state.refusal().unwrap_or(Status::SUCCESS);
             assert_eq!(raw.status(&mut server, sqe), expected, "{state:?}");
         }

@@ -7,6 +7,7 @@ through forwarded ports. The forwarding is transparent, so the kernel's protocol
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import shutil
 import socket
@@ -98,6 +99,14 @@ class Server:
 
     def port(self, protocol: str) -> int:
         return int(self.portals[protocol]["address"].rpartition(":")[2])
+
+    def command(self, command: dict[str, Any]) -> dict[str, Any]:
+        """The server's answer."""
+        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
 
     def kill(self) -> None:
         """Kills the server as a crash would: it flushes nothing and informs no client."""

@@ -94,3 +94,18 @@ def test_discards_and_zeroes_do_what_they_say(serve: Serve, machine: KernelMachi
     data = (tmp_path / "volume").read_bytes()
     for start in range(0, 16 << 20, 4 << 20):
         assert any(data[start : start + (4 << 20)]) == (start not in {0, 8 << 20})
+
+
+def test_kernel_follows_the_ana_state_of_its_path(serve: Serve, machine: KernelMachine) -> None:
+    server = serve("nvme-tcp", SIZE_BYTES)
+    address = server.portals["nvme-tcp"]["address"]
+    machine.run(NVME.script(server, f"connect {NQN}; ls /sys/class/nvme/nvme0/nvme0c*n1/ana_state"))
+    for state in ("inaccessible", "non-optimized", "optimized"):
+        answer = server.command({"command": "ana", "portal": address, "state": state})
+        assert answer == {"event": "ana", "portal": address, "state": state}
+        seen = (
+            "cat_state() { cat /sys/class/nvme/nvme0/nvme0c*n1/ana_state; }; n=0; "
+            f'while [ "$(cat_state)" != {state} ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n+1)); done; cat_state'
+        )
+        assert machine.run(seen) == [state]
+    machine.run(f"dd if=/dev/nvme0n1 of=/dev/null bs=4k count=16 iflag=direct; . /test/nvme.sh; disconnect {NQN}")

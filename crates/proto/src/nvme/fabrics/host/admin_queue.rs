@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation,
     nvme::{
-        AnaState, CommandId, Sqe, ana,
+        AnaState, CommandId, Sqe, ana_log,
         command::{admin, feature},
         identify::{self, ControllerFields, NamespaceFields, cns},
         property,
@@ -224,7 +224,7 @@ impl<C: Connection> AdminQueue<C> {
         let Some(watch) = &mut self.watch else { return };
         self.stage = stage;
         (watch.is_reading, watch.read_at, watch.last_read) = (true, None, now);
-        let (sqe, len) = ana::read(groups);
+        let (sqe, len) = ana_log::read(groups);
         self.channel.submit(now, sqe, len);
     }
 
@@ -240,7 +240,7 @@ impl<C: Connection> AdminQueue<C> {
     fn on_access(&mut self, now: Instant, log: &[u8]) -> Result<(), Violation> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         watch.is_reading = false;
-        let state = ana::find(log, watch.group).ok_or(unsupported!(
+        let state = ana_log::find(log, watch.group).ok_or(unsupported!(
             "NVMe base 2.1 §5.1.12.1.13: the ANA log has no state of the namespace's group, or more groups than are read"
         ))?;
         // The answer may be older than the reason to read the log again.
