@@ -311,6 +311,17 @@ def test_a_path_that_no_event_failed_makes_a_run_doubtful(run):
     assert finding(changed(run, paths=paths, events=(failed,)), "balance").level is Severity.GOOD
 
 
+def test_a_path_that_refused_io_without_an_event_makes_a_run_doubtful(run):
+    refused = PathUse(name="10.0.0.5", ios=600, bytes=0, refused=3)
+    paths = Paths(policy="fixed", even=False, used=[refused, PathUse(name="10.0.1.5", ios=400, bytes=0)])
+    found = finding(changed(run, paths=paths), "balance")
+    assert found.level is Severity.DOUBTFUL
+    assert "refused I/O on a path that no event made inaccessible" in found.text
+    assert "10.0.0.5 60 % (3 I/Os refused), 10.0.1.5 40 %" in found.text
+    happened = Happened(what="make path 1 inaccessible", asked_ns=0, began_ns=0, undone_ns=1)
+    assert finding(changed(run, paths=paths, events=(happened,)), "balance").level is Severity.GOOD
+
+
 def modelled(late_sum_ns, told=1000):
     return ModelledMedia(
         operations=2000, busy_ns=2_000_000_000, told=told, late_sum_ns=late_sum_ns, late_max_ns=late_sum_ns

@@ -123,8 +123,9 @@ impl Worker {
         recorder: Option<&mut Recorder>,
     ) -> Result<(), Violation> {
         let AnyInitiator::Fan(fan) = &mut self.link.initiator else { return Ok(()) };
-        fan.receive(now, path, bytes, &mut Events { state: &mut self.state, recorder })?;
+        let received = fan.receive(now, path, bytes, &mut Events { state: &mut self.state, recorder });
         fan.take_begun().into_iter().for_each(|tag| self.state.begin_again(tag));
+        received?;
         let sent = fan.send_again(now);
         self.state.check(sent);
         Ok(())
