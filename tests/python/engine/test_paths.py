@@ -183,7 +183,7 @@ def test_load_uses_the_paths_with_the_best_ana_state(real_engine: Path) -> None:
 def test_load_leaves_a_path_that_becomes_inaccessible_and_returns(real_engine: Path) -> None:
     with served(real_engine) as server:
         first = server.addresses("nvme-tcp")[0]
-        asked = load(server.endpoint("nvme-tcp"), 4_000_000_000, keep_alive_ns=1_000_000_000)
+        asked = load(server.endpoint("nvme-tcp"), 4_000_000_000, keep_alive_ns=60_000_000_000)
         with started(real_engine, "load", asked) as process:
             assert process.stdout
             told = []

@@ -330,7 +330,7 @@ def test_a_path_that_becomes_inaccessible_is_left_without_a_gap_and_used_again(
         "factors": {"path_policy": ["fixed", "round-robin"]},
         "baseline": {"path_policy": "fixed"},
         "connection": {"protocol": "nvme-tcp"},
-        "topology": {"paths": 2, "keep_alive": "1s"},
+        "topology": {"paths": 2, "keep_alive": "60s"},
         "load": BASE["load"] | {"runtime": "7s"},
         "events": [
             REFUSE | {"for": "1s"},
