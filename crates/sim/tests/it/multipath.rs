@@ -126,10 +126,17 @@ fn flapping(protocol: Protocol, seed: u64, retries_at_once: bool) -> (Result<Mea
     let mut random = SeededRng::new(seed, "flaps", 0);
     let mut accesses = SeededRng::new(seed, "access", 0);
     let changes_access = protocol == Protocol::NvmeTcp && !retries_at_once;
+    let mut now = [Access::Optimized; PATHS as usize];
     let end = paths.world.now() + RUNTIME;
     while paths.world.now() < end && paths.load.borrow().outcome().is_none() {
         if changes_access && accesses.below(2) == 0 {
-            paths.server.set_access(portal(accesses.below(PATHS.into()) as u8), any_access(&mut accesses));
+            let path = accesses.below(PATHS.into()) as usize;
+            now[path] = any_access(&mut accesses);
+            // One path stays, or the load could stand still for nearly the whole run.
+            if now.iter().all(|access| *access == Access::Inaccessible) {
+                now[path] = Access::NonOptimized;
+            }
+            paths.server.set_access(portal(path as u8), now[path]);
         }
         paths.wait(Duration::from_millis(random.below(4_000)));
         let of = |addresses: &[IpAddr]| addresses.iter().flat_map(|to| paths.world.connections_to(*to)).collect();
