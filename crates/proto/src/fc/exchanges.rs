@@ -85,7 +85,7 @@ impl<C, A> Exchanges<C, A> {
         events.complete(now, tag, result);
     }
 
-    /// Fails the outstanding commands of which `which` is true. Clocks can step back: one may have begun after `now`.
+    /// Fails the outstanding commands of which `which` is true. Clocks can step back: one may have started after `now`.
     pub fn fail(
         &mut self,
         now: Instant,
