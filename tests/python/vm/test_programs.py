@@ -71,7 +71,12 @@ def test_other_processes_and_files_that_are_gone_have_no_functions(tmp_path: Pat
 
 def test_a_programs_functions_are_counted_in_its_layer(tmp_path: Path) -> None:
     mapped = program(tmp_path, with_functions(("serve", 0x1010, 0x20)))
-    code = Code(Symbols([], []), (mapped,), target="tgtd")
+    code = Code(Symbols([], []), (mapped,), target="tgtd", target_name="tgt")
     assert {BEGIN + 0x10, BEGIN + 0x30} <= set(code.begins())
-    found = code.counted([Node(-1, BEGIN + 0x10, 70, 0, 0), Node(-1, BEGIN + 0x30, 5, 0, 0)])
-    assert found.layers == {"target program": {"serve [tgtd]": 70, "other code [tgtd]": 5}}
+    found = code.counted([Node(-1, BEGIN + 0x10, 1000, 0, 0), Node(-1, BEGIN + 0x30, 4, 0, 0)])
+    assert found.layers == {"target program": {"serve [tgtd]": 1000, "other code [tgtd]": 4}}
+    # Functions that are too small to show are counted with their program.
+    assert [(call.caller, call.layer, call.function, call.instructions) for call in found.calls] == [
+        (-1, "target program", "tgt", 4),
+        (0, "target program", "serve [tgtd]", 1000),
+    ]

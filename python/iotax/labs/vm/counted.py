@@ -224,6 +224,8 @@ class Code:
     """Processes that outlive the load; all other processes count as the load generator's."""
     target: str = ""
     """The process that serves the load, if one does."""
+    target_name: str = ""
+    """Its name in the tree of calls, where it stands below its functions, for these have no caller."""
 
     def begins(self) -> list[int]:
         """Addresses of functions, ascending; code after the last address of a function starts another."""
@@ -282,6 +284,8 @@ class Code:
         """For each node its own position, or that of the caller that has its count."""
         for at, node in enumerate(nodes):
             caller = shown[node.caller] if node.caller >= 0 else -1
+            if caller < 0 and self._is_told_apart(node.address):
+                caller = places.setdefault((-1, TARGET_PROGRAM, self.target_name), len(places))
             place = caller
             if below[at] >= least or caller < 0:
                 owner = self._owner(node.address) if below[at] >= least else _SMALL
@@ -292,6 +296,9 @@ class Code:
             Call(caller=caller, layer=layer, function=name, instructions=counts[at])
             for (caller, layer, name), at in places.items()
         )
+
+    def _is_told_apart(self, address: int) -> bool:
+        return any(each.functions and each.begin <= address < each.end for each in self.programs)
 
     def _owner(self, address: int) -> tuple[str, str]:
         """Layer and name of the function at an address."""
@@ -356,7 +363,8 @@ class CountedGuest:
     def counted(self, served_by: Target) -> Counted:
         """The counts of the window that ended. Raises ValueError."""
         programs = self._known[1] if self._known else ()
-        return Code(self._symbols, programs, _PROCESSES[kind_of(served_by)]).counted(self._counts.window())
+        kind = kind_of(served_by)
+        return Code(self._symbols, programs, _PROCESSES[kind], kind).counted(self._counts.window())
 
     def close(self) -> None:
         self._counts.close()
