@@ -114,6 +114,31 @@ def test_a_command_that_fails_is_undone_and_told(real_engine: Path, tmp_path: Pa
     assert undone.exists()
 
 
+@pytest.mark.slow
+def test_a_command_that_does_not_end_is_killed_with_what_it_started_and_undone(
+    real_engine: Path, tmp_path: Path
+) -> None:
+    undone, child = tmp_path / "undone", tmp_path / "pid"
+    endless = f"sleep 600 & echo $! >{child}; wait"
+    performing = Performing(real_engine, tmp_path, begin=endless, undo=f"touch {undone}")
+    with performing.process:
+        performing.start()
+        assert performing.event()["event"] == "started"
+        said = performing.event()
+    assert (said["kind"], said["where"]) == ("lost", "begin")
+    assert said["message"].endswith("did not end within 30 s")
+    assert undone.exists()
+    wait_for(lambda: not is_alive(int(child.read_text())), "what it started to end")
+
+
+def is_alive(pid: int) -> bool:
+    """False for a zombie, which nobody may wait for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_what_a_command_leaves_behind_keeps_no_undo_waiting(real_engine: Path, tmp_path: Path) -> None:
     undone = tmp_path / "undone"
     left = f"sleep 300 & echo $! >{tmp_path}/pid; exit 4"
