@@ -15,10 +15,11 @@ const DSM_DEALLOCATE: u32 = 1 << 2;
 /// The namespaces as an I/O queue knows them, indexed by NSID. The table is rebuilt when the subsystem's generation
 /// changes.
 #[derive(Debug, Default)]
-pub struct NamespaceTable(Vec<Result<Entry, Status>>);
-
-/// The status of commands for a namespace that does not exist.
-const NO_NAMESPACE: Status = Status::INVALID_NAMESPACE.do_not_retry();
+pub struct NamespaceTable {
+    entries: Vec<Option<Entry>>,
+    /// The namespaces that are not accessible, and the status of their commands. They have no entry.
+    refused: Option<(Vec<u32>, Status)>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -50,31 +51,41 @@ impl NamespaceTable {
         refused: Option<Status>,
         backend: &B,
     ) {
-        self.0.clear();
+        self.entries.clear();
+        self.refused = refused.map(|status| (Vec::new(), status));
         for (namespace, barred) in namespaces {
-            let index = namespace.nsid as usize;
-            if self.0.len() <= index {
-                self.0.resize(index + 1, Err(NO_NAMESPACE));
+            if let Some((refused, _)) = &mut self.refused {
+                refused.push(namespace.nsid);
+                continue;
             }
-            let entry = |geometry| Entry {
+            let index = namespace.nsid as usize;
+            if self.entries.len() <= index {
+                self.entries.resize(index + 1, None);
+            }
+            self.entries[index] = backend.geometry(namespace.unit).map(|geometry| Entry {
                 unit: namespace.unit,
                 block_shift: identify::block_size(&geometry).ilog2() as u8,
                 barred,
-            };
-            let geometry = refused.map_or_else(|| backend.geometry(namespace.unit).ok_or(NO_NAMESPACE), Err);
-            self.0[index] = geometry.map(entry);
+            });
         }
+    }
+
+    /// Status of commands for a namespace without an entry.
+    #[cold]
+    fn refusal(&self, nsid: u32) -> Status {
+        let refused = self.refused.as_ref().filter(|(refused, _)| refused.contains(&nsid));
+        refused.map_or(Status::INVALID_NAMESPACE.do_not_retry(), |(_, status)| *status)
+    }
+
+    fn entry(&self, sqe: &Sqe) -> Result<&Entry, Status> {
+        let entry = self.entries.get(sqe.nsid() as usize).and_then(Option::as_ref);
+        // NSID FFFFFFFFh has none: VWC says that a flush of all namespaces is not supported (NVMe base 2.1 §7.2).
+        entry.ok_or_else(|| self.refusal(sqe.nsid()))
     }
 
     /// Parses a command; `Err` is the status that rejects it.
     pub fn parse(&self, sqe: &Sqe, max_transfer_bytes: u32) -> Result<Command, Status> {
-        let entry = match self.0.get(sqe.nsid() as usize) {
-            Some(Ok(entry)) => *entry,
-            Some(Err(refused)) => return Err(*refused),
-            // This includes NSID FFFFFFFFh: VWC says that a flush of all namespaces is not supported (NVMe base 2.1
-            // §7.2).
-            None => return Err(NO_NAMESPACE),
-        };
+        let entry = *self.entry(sqe)?;
         let op = match sqe.opcode() {
             nvm::READ => {
                 entry.check_reads()?;
@@ -113,7 +124,7 @@ impl NamespaceTable {
     /// Returns the operation for the ranges of a Dataset Management command, which are at the start of `data`; `None`
     /// if they are hints without effect.
     pub fn deallocation(&self, sqe: &Sqe, data: &[u8]) -> Result<Option<(UnitId, UnitOp)>, Status> {
-        let entry = self.0.get(sqe.nsid() as usize).copied().unwrap_or(Err(NO_NAMESPACE))?;
+        let entry = self.entry(sqe)?;
         // The namespace may have been reserved since the command arrived.
         entry.check_changes()?;
         let (raw, _) = data.as_chunks::<RANGE_LEN>();

@@ -206,7 +206,8 @@ def _key(engine: Path, made_of: _Ingredients) -> str:
         digest.update(f"{path} {len(data)}\n".encode() + data)
     for source in ("image", "cpio", "elf", "kernel", "libraries", "modules"):
         digest.update(Path(__file__).with_name(f"{source}.py").read_bytes())
-    for program in (engine, *made_of.own_targets):
+    digest.update(engine.read_bytes())
+    for program in made_of.own_targets:
         digest.update(f"{program}\n".encode() + own_program(program))
     for each in made_of.built.values():
         digest.update(b"".join(each.modules.values()) or each.reason.encode())
