@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from iotax.protocols import Protocol, names, schemes
+from iotax.study.guest_disk import FORM, SCHEME, serial_of, wrong_serial
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import NFS_VERSIONS, PREFIX, kernel_path
 
@@ -48,6 +49,11 @@ class Endpoint:
         """Whether the kernel of each initiator makes the path."""
         return self.uri.startswith(PREFIX)
 
+    @property
+    def guest_disk(self) -> bool:
+        """Whether each initiator looks for a disk with this serial number."""
+        return self.uri.startswith(SCHEME)
+
 
 def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
     """Reads a level of `protocol`. A relative path is taken from `folder`, the study file's own.
@@ -58,6 +64,10 @@ def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
         return Endpoint(target)
     if target.startswith("local:"):
         return _path(target.removeprefix("local:"), folder)
+    if target.startswith(SCHEME):
+        if wrong := wrong_serial(serial_of(target.replace(CLIENT, "1"))):
+            raise ValueError(f"{wrong}; write {FORM}")
+        return Endpoint("local", target)
     if "://" in target:
         # What each initiator puts its number into must be an endpoint then.
         return Endpoint(_uri(target.replace(CLIENT, "1")).protocol, target)

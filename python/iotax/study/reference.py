@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from iotax.protocols import names, schemes
+from iotax.study.guest_disk import FORM
 from iotax.study.model import LABS, SECTIONS, factor_names
 from iotax.study.schema import study_schema
 
@@ -27,7 +28,7 @@ are the lab's own protocols (loopback: {embedded}), or labels with endpoints:
 |---|---|
 {endpoints}
 | a file or block device | its path, from the study file's folder when relative |
-{kernel_endpoints}
+{host_endpoints}
 
 A label may also be a mapping with the endpoint as `protocol:` and its own credentials: `initiator`, `chap`,
 `dhchap`, `uid`, `gid`. They take the place of those under `connection`, which hold for every other label whose protocol
@@ -92,11 +93,12 @@ def reference() -> str:
 
 def _head() -> str:
     told = [scheme for scheme, _ in schemes().values()]
-    by_kernel = [(f"lab hosts: {each.kernel_title}", each.kernel_form) for each in told if each.kernel_form]
+    on_hosts = [(f"lab hosts: {each.kernel_title}", each.kernel_form) for each in told if each.kernel_form]
+    on_hosts.append(("lab hosts: a guest's virtual disk by its serial number", FORM))
     return (
         _HEAD.replace("{embedded}", ", ".join(f"`{name}`" for name in names("loopback")))
         .replace("{endpoints}", _forms([(each.title, each.form) for each in told if each.form]))
-        .replace("{kernel_endpoints}", _forms(by_kernel))
+        .replace("{host_endpoints}", _forms(on_hosts))
     )
 
 

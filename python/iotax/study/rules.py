@@ -78,6 +78,9 @@ def _lab(study: Study) -> Iterator[tuple[Place, str]]:
             )
         elif endpoint.kernel and name != "hosts":
             yield place, "a path of the kernel's own is made on the initiators of `lab: {hosts: …}`"
+        elif endpoint.guest_disk and name != "hosts":
+            yield place, f"the {name} lab finds no disk by its serial number; the initiators of `lab: {{hosts: …}}` do"
+            continue
         elif endpoint.embedded and endpoint.protocol not in known:
             yield place, f"the {name} lab does not serve {endpoint.protocol}; it serves {', '.join(known)}"
         if not endpoint.embedded and study.lab.vm is not None:

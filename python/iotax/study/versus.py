@@ -130,8 +130,8 @@ def initiators_of(text: str | None, targets: Mapping[str, str]) -> list[str | di
     VersusError."""
     endpoints = [parse_endpoint(target) for target in targets.values()]
     if not text:
-        # The lab on this machine makes no kernel paths.
-        return [LOCALHOST] if any(endpoint.kernel for endpoint in endpoints) else []
+        # The lab on this machine makes no kernel paths and finds no disk by its serial number.
+        return [LOCALHOST] if any(endpoint.kernel or endpoint.guest_disk for endpoint in endpoints) else []
     if served := next((endpoint.protocol for endpoint in endpoints if endpoint.embedded), ""):
         raise VersusError(
             f"{served} is served by this machine; hosts need an endpoint they can reach, such as "

@@ -111,6 +111,7 @@ def test_hosts_run_the_load_in_turns_and_kernels_paths_need_one() -> None:
     targets = targets_of(KERNEL)
     assert initiators_of(None, targets_of(ARRAYS)) == []
     assert initiators_of(None, targets) == ["localhost"]
+    assert initiators_of(None, targets_of(["guest-disk://nfs01", "guest-disk://iscsi01"])) == ["localhost"]
     named = initiators_of("h1,joe@h2:2222", targets)
     assert named == ["h1", {"user": "joe", "name": "h2", "port": 2222}]
     written = study_text(

@@ -8,6 +8,7 @@ lease ends for any reason, the script takes down the paths in the host's journal
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.base import FOLDER
 from iotax.places.host import HostPlace
 from iotax.study import Settings
+from iotax.study.guest_disk import SCHEME, serial_of
 from iotax.study.kernel_path import FIBRE_CHANNEL, NVME, KernelPath, kernel_path
 from iotax.study.topology import given
 
@@ -49,7 +51,14 @@ class Script:
         await place.run(f"cat >{part} && mv {part} {self.path}", given=self.text)
 
 
-PATHS = Script("paths", (resources.files("iotax.labs.hosts") / "remote" / "paths.sh").read_text(encoding="utf-8"))
+def _remote(file: str) -> str:
+    return (resources.files("iotax.labs.hosts") / "remote" / file).read_text(encoding="utf-8")
+
+
+PATHS = Script("paths", _remote("paths.sh"))
+_GUEST_DISK = Script("guest-disk", _remote("guest_disk.sh"))
+_DEVICE = re.compile(r"DEVICE=(/dev/[A-Za-z0-9_.!-]{1,64})\n?")
+"""What a host may answer; its answer becomes an argument there."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,9 @@ class Paths:
         """The path of an endpoint, with `{client}` filled in; takes down another path first if it may not stay. Raises
         HostFault. Paths that are on the host anyway are looked up each time, since their names may lead elsewhere by
         now."""
+        if uri.startswith(SCHEME):
+            await self._keep(place)
+            uri = await self._guest_disk(place, uri)
         asked = words(uri, settings)
         try:
             secrets = "" if uri.startswith(_LOCAL) else carried(uri, settings)
@@ -120,6 +132,13 @@ class Paths:
             raise HostFault(place.name, f"{uri}: {'; '.join(wrong)}", "usage")
         up[known] = attached
         return attached
+
+    async def _guest_disk(self, place: HostPlace, uri: str) -> str:
+        """The device that has this serial number on the host now, as an endpoint. Raises HostFault."""
+        said = await self.use(place, _GUEST_DISK, shlex.join(("guest_disk", serial_of(uri))), UP_S)
+        if (found := _DEVICE.fullmatch(said)) is None:
+            raise HostFault(place.name, f"{uri}: the host's answer names no device", "io")
+        return f"{_LOCAL}{found[1]}"
 
     def _slot(self, host: str, known: tuple[str, ...]) -> int:
         slots = self._slots.setdefault(host, [])

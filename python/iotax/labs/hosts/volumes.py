@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,7 @@ from iotax.places import Binary, HostFault
 from iotax.places.host import HostPlace
 from iotax.study import Settings
 from iotax.study.endpoint import one_portal
+from iotax.study.guest_disk import SCHEME
 from iotax.study.hosts import CLIENT, Host
 from iotax.study.kernel_path import NVME, PREFIX, kernel_path
 from iotax.study.topology import given
@@ -34,6 +36,10 @@ _ANSWER_S = 60.0
 _GLANCE_BYTES = 4 << 20
 """Looked at once more whenever a path was brought up: partition tables and file systems begin here."""
 _LOCAL = "local:"
+_WWID = re.compile(r"(?:device/)?wwid ")
+_WORLDWIDE = re.compile(rf"{_WWID.pattern}(?:naa|eui|uuid)\.")
+"""An identity that no other disk has. Linux makes the other WWIDs (nvme.…, t10.…) from the vendor, model and serial
+number, which are the same for the disks of two guests if the user gave both one serial number."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +99,12 @@ class Volumes:
                 commands |= {"tee": None} if "queue_depth" in told else {}
                 commands |= {"tee" if kind in NVME else "dmsetup": None} if told.get("path_policy") else {}
         peers = [path.address for path in paths if path.address]
-        peers += [
-            urlsplit(one_portal(uri)).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)
-        ]
+        peers += [urlsplit(one_portal(uri)).hostname or "" for uri in uris if "://" in uri and not _on_host(uri)]
         peers += [server.data] if server is not None and "" in uris else []
         commands |= dict.fromkeys(DATABASE_COMMANDS) if any(map(is_database, self._settings)) else {}
-        devices = any(path.kind != "nfs" for path in paths) or any(uri.startswith(f"{_LOCAL}/dev/") for uri in uris)
+        devices = any(path.kind != "nfs" for path in paths) or any(
+            uri.startswith((f"{_LOCAL}/dev/", SCHEME)) for uri in uris
+        )
         return Asked(tuple(commands), devices, next(iter(peers), ""))
 
     async def check(self, progress: Progress, *, commands: bool = True) -> list[CheckItem]:
@@ -109,9 +115,28 @@ class Volumes:
             if commands:
                 await self._enter(settings)
             whole: dict[str, str] = {}
-            for index in self._viewers(settings):
+            viewers = self._viewers(settings)
+            for index in viewers:
                 found += await self._check(settings, index, whole, progress)
+            found += self._alike(settings, viewers)
         return found
+
+    def _alike(self, settings: Settings, viewers: Sequence[int]) -> list[CheckItem]:
+        """Disks of several guests with one serial number, unless their identity shows that they are one disk."""
+        uri = settings.endpoint.uri
+        if not settings.endpoint.guest_disk or CLIENT in uri:
+            return []
+        names = [self._initiators[index].name for index in viewers]
+        having = [name for name in names if (name, uri) in self._identities]
+        identities = {self._identities[name, uri] for name in having}
+        if len(having) < 2 or (len(identities) == 1 and _WORLDWIDE.match(next(iter(identities)))):
+            return []
+        said = f"{' and '.join(having[:2])} each have a disk with this serial number"
+        remedy = f"give each its own serial number and write {CLIENT} in the endpoint"
+        share = "each host loads only its own part, as of a shared volume"
+        return [
+            CheckItem("warning", f"{settings.label} ({uri})", f"{said}; {share}. If the disks are not one, {remedy}")
+        ]
 
     def joined(self) -> list[CheckItem]:
         """Endpoints that are one disk on a host: its kernel may join their paths, so neither is compared. Known
@@ -228,13 +253,15 @@ class Volumes:
         """A host for each volume behind an endpoint. The devices of several hosts may be several, though their names
         are one; by their identity they are known as the same."""
         uri = settings.endpoint.uri
-        if CLIENT not in uri and not uri.startswith(_LOCAL):
+        if CLIENT not in uri and not uri.startswith((_LOCAL, SCHEME)):
             return self._present()[:1]
         found: dict[str, int] = {}
         for index in self._present():
             place = self._initiators[index]
             identity = self._identities.get((place.name, expanded(uri, index)), "")
-            found.setdefault(identity if "wwid" in identity.partition(" ")[0] else place.name, index)
+            # A file system of a database is not given to two hosts even if their disks may be two.
+            one_disk = _WORLDWIDE.match(identity) or (is_database(settings) and _WWID.match(identity))
+            found.setdefault(identity if one_disk else place.name, index)
         return list(found.values())
 
     def _external(self) -> list[Settings]:
@@ -337,7 +364,7 @@ def expanded(endpoint: str, index: int) -> str:
 
 def _on_host(uri: str) -> bool:
     """Whether the engine there is given a device or file of its host."""
-    return uri.startswith((_LOCAL, PREFIX))
+    return uri.startswith((_LOCAL, SCHEME, PREFIX))
 
 
 def _check_document(endpoint: str, settings: Settings, look_bytes: int | None) -> dict[str, Any]:
