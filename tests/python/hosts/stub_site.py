@@ -78,13 +78,17 @@ class SiteHost:
             return 0, f"{self._digest} engine\n"
         if "--version" in command:
             return 0, "iotax-engine stub\n"
-        if command.startswith(("cat >.cache/iotax/paths-", "cat >.cache/iotax/database-")):
+        if command.startswith(
+            ("cat >.cache/iotax/paths-", "cat >.cache/iotax/database-", "cat >.cache/iotax/guest-disk-")
+        ):
             return 0, ""
         return 1, f"nobody expected: {command}\n"
 
     def _path(self, words: list[str]) -> str:
         """What a kernel reports of a path that came up as requested."""
         command, *asked = words
+        if command == "with" and asked[1] == "guest_disk":
+            return "DEVICE=/dev/vdb\n"
         if command != "up":
             return ""
         set_first = dict(word.split("=", 1) for word in asked if word.split("=")[0] in ("mtu", "policy", "depth"))

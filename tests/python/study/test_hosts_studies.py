@@ -157,6 +157,69 @@ def test_the_number_of_the_client_stands_in_endpoints_of_hosts_only() -> None:
     assert any("{client} numbers the initiators" in reason for reason in broken(here))
 
 
+GUESTS = """\
+name: x
+question: "?"
+lab: {lab}
+volume: {{size: 8MiB}}
+factors:
+  protocol:
+    NFS datastore: "guest-disk://{serial}"
+    iSCSI datastore: "guest-disk://iscsi01"
+baseline: {{protocol: NFS datastore}}
+"""
+ON_HOSTS = "{hosts: {initiators: [h1, h2]}}"
+
+
+@pytest.mark.parametrize("lab", ["loopback", "vm", "sim"])
+def test_other_labs_refuse_a_disk_by_its_serial_number_with_its_place(lab: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError) as refused:
+        read_study("x.yaml", GUESTS.format(lab=lab, serial="nfs01"), tmp_path)
+    said = f"the {lab} lab finds no disk by its serial number; the initiators of `lab: {{hosts: …}}` do"
+    assert f"x.yaml:7:5: factors.protocol.NFS datastore: {said}" in str(refused.value)
+    assert str(refused.value).count("NFS datastore") == 1
+
+
+@pytest.mark.parametrize(
+    ("serial", "said"),
+    [
+        ("", "the serial number is missing; write guest-disk://SERIAL"),
+        (
+            "nfs01; reboot",
+            "a serial number consists of letters, digits, the characters _ . + - and spaces between them",
+        ),
+        ("$(reboot)", "a serial number consists of letters"),
+        (" nfs01", "a serial number consists of letters"),
+        ("n" * 65, "the serial number has 65 characters; at most 64 are possible"),
+    ],
+)
+def test_a_serial_number_that_no_hypervisor_gives_is_refused_with_its_place(
+    serial: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StudyError) as refused:
+        read_study("x.yaml", GUESTS.format(lab=ON_HOSTS, serial=serial), tmp_path)
+    assert "x.yaml:7:5: factors.protocol.NFS datastore" in str(refused.value)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("generator", ["iotax", "fio"])
+def test_a_disk_by_its_serial_number_takes_the_load_of_any_generator(generator: str) -> None:
+    factors = {"protocol": {"a": "guest-disk://nfs01"}}
+    load = {"generator": generator, "verify": False}
+    assert broken(study({"initiators": ["h1"]}, factors=factors, load=load, baseline={"protocol": "a"})) == []
+
+
+def test_databases_of_several_guests_need_a_disk_each() -> None:
+    def said(serial: str) -> list[str]:
+        factors = {"protocol": {"a": f"guest-disk://{serial}"}}
+        load = {"generator": "pgbench", "oltp": {}, "workers": 2, "working_set": "1GiB"}
+        more: dict[str, Any] = {"factors": factors, "load": load, "baseline": {"protocol": "a"}}
+        return broken(study({"initiators": ["h1", "h2"]}, volume={"size": "4GiB"}, **more))
+
+    assert any("each host has a database of its own; say {client}" in each for each in said("nfs01"))
+    assert not any("{client}" in each for each in said("nfs0{client}"))
+
+
 def test_the_lab_says_who_takes_part() -> None:
     from iotax.study.asked import asked
 
@@ -237,12 +300,12 @@ def test_an_inventory_that_is_none_is_named(tmp_path: Path, written: str | None,
     assert "x.yaml:3" in str(refused.value)
 
 
-INVENTORIES = ("site.yaml", "site-esxi.yaml")
+INVENTORIES = ("site.yaml", "site-esxi.yaml", "site-kvm.yaml")
 EXAMPLES = sorted(each for each in (ROOT / "examples" / "hosts").glob("*.yaml") if each.name not in INVENTORIES)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_of_published_studies_can_be_planned_on_their_inventory(path: Path) -> None:
+def test_examples_can_be_planned_on_their_inventory(path: Path) -> None:
     given, _ = load_study(str(path))
     assert given.lab.hosts is not None
     clients = {given.settings(trial.treatment).load.clients for trial in plan(given).trials}
@@ -257,13 +320,16 @@ def test_examples_of_published_studies_can_be_planned_on_their_inventory(path: P
     assert all("{client}" in uri or uri.startswith("local:/dev/disk/by-id/") for uri in uris)
 
 
-def test_there_is_an_example_for_every_published_study_of_hosts() -> None:
+def test_there_is_an_example_for_every_published_study_of_hosts_and_every_hypervisor() -> None:
     assert [path.stem for path in EXAMPLES] == [
         "fcp-or-fc-nvme-database",
         "fcp-or-fc-nvme",
         "ip-or-fc",
+        "kubevirt",
+        "libvirt",
         "nfs-or-fc-cpu",
         "nfs-or-iscsi",
+        "proxmox",
         "tr-3808",
     ]
 
